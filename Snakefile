@@ -1,0 +1,61 @@
+"""refusal-eval: how language models refuse, from prompts to figures.
+
+The study is validated before any job runs and written back into `config`. The rules stand in workflow/rules/, one file
+per stage: data -> weights -> generate -> judge -> score -> report.
+"""
+
+import sys
+from pathlib import Path
+
+from snakemake.utils import min_version
+
+min_version("9.27")
+
+ROOT = Path(workflow.snakefile).parent
+sys.path.insert(0, str(ROOT / "scripts"))
+
+
+# A study given with --configfile replaces the demo; Snakemake would merge the two.
+if not workflow.overwrite_configfiles:
+
+    configfile: ROOT / "config" / "config.yaml"
+
+
+include: "workflow/rules/common.smk"
+
+
+# For clusters that run jobs in containers (--sdm apptainer).
+container: "docker://vllm/vllm-openai:v0.32.0"
+
+
+report: "workflow/report/workflow.rst"
+
+
+wildcard_constraints:
+    model=any_of(config["models"]),
+    split=any_of(config["splits"]),
+    judge=any_of(config["judges"]),
+    gold=any_of(config["gold"]),
+    engine=any_of(config["engine_entries"]),
+    batch=any_of([*GENERATION_BATCHES, *JUDGING_BATCHES]),
+    shard=r"\d+",
+
+
+include: "workflow/rules/data.smk"
+include: "workflow/rules/weights.smk"
+include: "workflow/rules/generate.smk"
+include: "workflow/rules/judge.smk"
+include: "workflow/rules/score.smk"
+include: "workflow/rules/report.smk"
+
+
+rule all:
+    """Tables, figures, judge cards and the manifest of the study."""
+    default_target: True
+    localrule: True
+    input:
+        study_targets,
+
+
+onstart:
+    begin_study()

@@ -1,0 +1,16 @@
+"""Fetch the rows of a hub or wheel source into the cache."""
+
+from typing import Any
+
+from refusal_eval.data.fetch import fetch_rows
+from refusal_eval.logs import start_log
+
+
+def main(snakemake: Any) -> None:
+    """Write the rows to the rule's output."""
+    log = start_log(snakemake)
+    fetch_rows(snakemake.params.source, snakemake.output[0], snakemake.config["cache_dir"], log)
+
+
+if "snakemake" in globals():
+    main(globals()["snakemake"])

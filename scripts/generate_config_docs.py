@@ -1,0 +1,61 @@
+"""Write config/config.schema.json, config/catalogue.schema.json and the tables of config/README.md from the classes.
+
+With `--check`, write nothing: show what differs and exit with 1 if anything does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from refusal_eval.config.docs import catalogue_schema, study_schema, with_reference
+from refusal_eval.files import written_whole
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="only show what differs from the files")
+    parser.add_argument("--root", type=Path, default=ROOT, help="the repository's folder")
+    options = parser.parse_args(arguments)
+    drifted = False
+    for path, wanted in generated(options.root).items():
+        found = path.read_text(encoding="utf-8") if path.is_file() else ""
+        if found == wanted:
+            continue
+        if options.check:
+            drifted = True
+            lines = (found.splitlines(keepends=True), wanted.splitlines(keepends=True))
+            sys.stdout.writelines(difflib.unified_diff(*lines, f"{path} (as it is)", f"{path} (as it should be)"))
+        else:
+            with written_whole(path) as handle:
+                handle.write(wanted)
+            print(f"wrote {path}")
+    if drifted:
+        print("These files are generated and differ from the code: run `make schema`.", file=sys.stderr)
+    return int(drifted)
+
+
+def generated(root: Path) -> dict[Path, str]:
+    """Return the generated files with what they should hold."""
+    config = root / "config"
+    return {
+        config / "config.schema.json": _json(study_schema()),
+        config / "catalogue.schema.json": _json(catalogue_schema()),
+        config / "README.md": with_reference((config / "README.md").read_text(encoding="utf-8")),
+    }
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

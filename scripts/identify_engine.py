@@ -1,0 +1,21 @@
+"""Write down what identifies an engine, and where its files lie."""
+
+from typing import Any
+
+from refusal_eval.files import write_json
+from refusal_eval.logs import start_log
+from refusal_eval.weights.engine_file import describe_engine
+
+
+def main(snakemake: Any) -> None:
+    """Write the engine's description to the rule's output."""
+    log = start_log(snakemake)
+    entry = snakemake.params.engine
+    manifest = None if entry["weights"]["kind"] == "folder" else snakemake.input[0]
+    described = describe_engine(snakemake.wildcards.engine, entry, manifest, snakemake.config["cache_dir"])
+    log.info("engine %s: %s, identity %s", described["engine"], described["engine_id"], described["identity"])
+    write_json(snakemake.output[0], described)
+
+
+if "snakemake" in globals():
+    main(globals()["snakemake"])

@@ -1,0 +1,49 @@
+"""Judge the answers of one cell with a judge that needs no engine: keyword lists or a user's own function."""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from refusal_eval.files import read_jsonl, write_jsonl
+from refusal_eval.judges.base import CpuJudge, judged_safely, readable, verdict_row
+from refusal_eval.judges.keyword import KeywordJudge
+from refusal_eval.judges.python import PythonJudge
+from refusal_eval.logs import UserError, start_log
+from refusal_eval.states import JUDGE_FAILED, VERDICT_STATES
+
+if TYPE_CHECKING:
+    snakemake: Any
+
+LOG = logging.getLogger(__name__)
+
+
+def make_judge(entry: Mapping[str, Any]) -> CpuJudge:
+    """Return the judge that a catalogue entry describes."""
+    if entry["kind"] == "keyword":
+        return KeywordJudge.from_files(entry["lists"])
+    return PythonJudge(entry["file"], entry["function"])
+
+
+def main(prompts_path: str, answers_path: str, judge: CpuJudge, output: str) -> None:
+    """Write one verdict per answer that can be judged, in the order of the answers."""
+    messages_of = {row["id"]: row["messages"] for row in read_jsonl(prompts_path)}
+    rows = [
+        verdict_row(answer, judged_safely(judge, messages_of[answer["prompt_id"]], answer["answer"]))
+        for answer in readable(read_jsonl(answers_path))
+    ]
+    states = Counter(row["state"] for row in rows)
+    if rows and states[JUDGE_FAILED] == len(rows):
+        raise UserError(f"the judge failed on every answer; the first time with {rows[0]['raw'].get('error')}")
+    write_jsonl(output, rows)
+    LOG.info("%d verdicts: %s", len(rows), ", ".join(f"{states[state]} {state}" for state in VERDICT_STATES if states[state]))
+
+
+if "snakemake" in globals():
+    start_log(snakemake)
+    main(
+        prompts_path=str(snakemake.input.prompts),
+        answers_path=str(snakemake.input.answers),
+        judge=make_judge(snakemake.params.judge),
+        output=str(snakemake.output[0]),
+    )

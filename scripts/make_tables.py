@@ -1,0 +1,57 @@
+"""Make the tables of a study as CSV, Markdown and LaTeX."""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from refusal_eval.display import Labels
+from refusal_eval.files import read_json, written_whole
+from refusal_eval.frames import judges_frame, main_frame, states_frame, votes_frame
+from refusal_eval.latex import latex
+from refusal_eval.logs import start_log
+from refusal_eval.markup import Table, csv_text, markdown
+from refusal_eval.tables import judges_table, main_table, paper_table, states_table, votes_table
+
+if TYPE_CHECKING:
+    snakemake: Any
+
+LOG = logging.getLogger(__name__)
+
+
+def study_tables(scores: list[Any], cards: list[Any], study: Mapping[str, Any]) -> dict[str, tuple[pd.DataFrame, Table]]:
+    """Return each table by file name: the frame of its CSV, sorted by name, and its text, in the study's order."""
+    labels = Labels(**study["labels"])
+    order: dict[str, Any] = {name: study[name] for name in ("models", "splits", "judges")}
+    primary = [score for score in scores if score["judge"] == study["primary_judge"]]
+    columns = {name: order[name] for name in ("models", "splits")}
+    return {
+        "refusal": (main_frame(primary, cards), paper_table(scores, cards, study["primary_judge"], labels, **columns)),
+        "scores": (main_frame(scores, cards), main_table(scores, cards, labels, **order)),
+        "states": (states_frame(scores), states_table(scores, labels, **order)),
+        "votes": (votes_frame(scores), votes_table(scores, cards, labels, **order)),
+        "judges": (judges_frame(cards), judges_table(cards, study["judges"], labels)),
+    }
+
+
+def main(score_paths: list[str], card_paths: list[str], study: Mapping[str, Any], folder: str) -> None:
+    """Write every table of a study in three formats."""
+    scores = [read_json(path) for path in score_paths]
+    cards = [read_json(path) for path in card_paths]
+    for name, (frame, table) in study_tables(scores, cards, study).items():
+        for ending, text in (("csv", csv_text(frame)), ("md", markdown(table)), ("tex", latex(table))):
+            with written_whole(Path(folder, f"{name}.{ending}")) as handle:
+                handle.write(text)
+    LOG.info("tables of %d cells", len(scores))
+
+
+if "snakemake" in globals():
+    start_log(snakemake)
+    main(
+        score_paths=[str(path) for path in snakemake.input.scores],
+        card_paths=[str(path) for path in snakemake.input.cards],
+        study=snakemake.params.study,
+        folder=str(Path(snakemake.output[0]).parent),
+    )

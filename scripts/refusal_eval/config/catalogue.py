@@ -1,0 +1,202 @@
+"""The catalogue: the shipped entries and the user's, with inheritance (`like:`) and data-set defaults applied."""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from refusal_eval.config.entries import Dataset, Engine, Gold, Model, Split
+from refusal_eval.config.explain import validated
+from refusal_eval.config.judges import Judge
+from refusal_eval.config.problems import Problem
+from refusal_eval.hints import nearest, nearest_name
+from refusal_eval.config.shapes import FORMS, SLUG, Entry, Slug, fields_of, paths_on_disk, shown
+from refusal_eval.config.source import Layer, Source, Written, look_up, readable_path
+
+SECTIONS: dict[str, Any] = {"engines": Engine, "models": Model, "datasets": Dataset, "judges": Judge, "gold": Gold}
+TYPES: dict[str, Any] = SECTIONS | {"splits": Split}
+RESERVED_MODEL = "gold"  # gold answers pass through the judging rules under this model name
+LIKE = "like"
+
+
+class DatasetInside(Entry):
+    """A data set as it is written: the keys of a split, each of which may be left to `defaults`."""
+
+    defaults: Split
+    splits: dict[Slug, Split]
+
+
+@dataclass(frozen=True, eq=False)
+class Definition:
+    """One entry as one file writes it."""
+
+    section: str
+    name: str
+    value: Any
+    source: Source
+
+
+class Catalogue:
+    """All entries by section and name (splits too), and all mistakes in them.
+
+    A user's entry replaces a shipped one of the same name; with `like:` and its own name it changes a part of it.
+
+    Args:
+        files: the files, the strongest last.
+        shipped: how many of them come with refusal-eval.
+        problems: takes the mistakes.
+        complete: whether all files are there; if not, unknown names are no mistakes.
+    """
+
+    def __init__(self, files: Iterable[str], shipped: int, problems: list[Problem], complete: bool = True) -> None:
+        self.written: dict[str, dict[str, Written]] = {section: {} for section in TYPES}
+        self.valid: dict[str, dict[str, Any]] = {section: {} for section in TYPES}
+        self.complete = complete
+        self._problems = problems
+        self._definitions: dict[tuple[str, str], list[Definition]] = {}
+        for number, file in enumerate(files):
+            self._read(Source(file), number < shipped)
+        for (section, name), definitions in self._definitions.items():
+            entry = self._inherited(definitions[-1])
+            if section == "datasets":
+                self._add_dataset(name, entry)
+            else:
+                self._add(section, name, entry)
+
+    def _read(self, source: Source, shipped: bool) -> None:
+        self._problems.extend(source.problems)
+        self.complete &= source.readable
+        for section, entries in source.data.items():
+            if section not in SECTIONS:
+                self._problems.append(
+                    source.problem((section,), f"unknown section `{section}`" + nearest(section, SECTIONS))
+                )
+            elif isinstance(entries, dict):
+                for name, value in entries.items():
+                    self._define(Definition(section, str(name), value, source), name, shipped)
+            elif entries is not None:
+                message = f"must be a mapping of names to entries, not {shown(entries)}"
+                self._problems.append(source.problem((section,), message))
+
+    def _define(self, definition: Definition, name: Any, shipped: bool) -> None:
+        section = definition.section
+        known = self._definitions.setdefault((section, definition.name), [])
+        known.append(definition)
+        if not isinstance(name, str):
+            self._note(definition, f"the name must be text, not {shown(name)}: put it in quotes")
+        elif not re.fullmatch(SLUG, name):
+            self._note(definition, f"{shown(name)} is not {FORMS[SLUG]}")
+        elif section == "models" and name == RESERVED_MODEL:
+            self._note(definition, f"`{name}` is a reserved name; choose another")
+        if shipped and len(known) > 1:
+            self._note(definition, f"{known[0].source.file} defines it too")
+
+    def _note(self, definition: Definition, message: str, *path: str) -> None:
+        self._problems.append(definition.source.problem((definition.section, definition.name, *path), message))
+
+    def _inherited(self, definition: Definition) -> Written:
+        """Return an entry laid over the one that its `like:` names, and so on."""
+        layers: list[Layer] = []
+        chain: list[Definition] = []
+        broken = False
+        while True:
+            chain.append(definition)
+            layers.insert(0, self._layer(definition))
+            if not (isinstance(definition.value, dict) and LIKE in definition.value):
+                break
+            parent = self._parent(definition)
+            if parent is None or parent in chain:
+                broken = True
+                self._note_bad_parent(chain, parent)
+                break
+            definition = parent
+        return Written(layers, broken)
+
+    def _parent(self, definition: Definition) -> Definition | None:
+        name = definition.value[LIKE]
+        known = self._definitions.get((definition.section, str(name)), [])
+        if name == definition.name:  # what this definition replaces
+            known = known[: known.index(definition)]
+        return known[-1] if known else None
+
+    def _note_bad_parent(self, chain: list[Definition], parent: Definition | None) -> None:
+        last, first = chain[-1], chain[0]
+        if parent is None and self.complete:
+            others = [name for section, name in self._definitions if section == last.section and name != last.name]
+            wanted = last.value[LIKE]
+            self._note(
+                last, f"there is no other entry {shown(wanted)} in `{last.section}`" + nearest(wanted, others), LIKE
+            )
+        elif parent is first and first.name == min(definition.name for definition in chain):  # told once
+            names = " -> ".join(definition.name for definition in [*chain, first])
+            self._note(last, f"the entries inherit from each other in a circle: {names}", LIKE)
+
+    def _layer(self, definition: Definition) -> Layer:
+        """Return what one file writes, with its paths made independent of that file."""
+        section, name, source = definition.section, definition.name, definition.source
+        shape = DatasetInside if section == "datasets" else SECTIONS[section]
+        value, path = definition.value, (section, name)
+        if isinstance(value, dict):
+            value = {key: item for key, item in value.items() if key != LIKE}
+        return Layer(with_paths(shape, value, source, path, self._problems), source, path)
+
+    def _add(self, section: str, name: str, entry: Written) -> None:
+        self.written[section][name] = entry
+        self.valid[section][name] = validated(
+            TYPES[section], entry, self._problems, (LIKE,) if section in SECTIONS else ()
+        )
+
+    def _add_dataset(self, name: str, dataset: Written) -> None:
+        self._add("datasets", name, dataset)
+        splits, keys = dataset.get("splits"), dataset.value if isinstance(dataset.value, dict) else {}
+        misspelt = any(
+            key not in fields_of(Dataset) and nearest_name(key, fields_of(Dataset)) == "defaults" for key in keys
+        )
+        for split, value in splits.items() if isinstance(splits, dict) else ():
+            if not isinstance(value, dict):
+                continue  # noted when the data set was validated
+            layers = [
+                Layer(look_up(layer.value, inside)[0], layer.source, (*layer.path, *inside))
+                for inside in (("defaults",), ("splits", split))
+                for layer in dataset.layers
+                if look_up(layer.value, inside)[1] == len(inside)
+            ]
+            known = self.written["splits"].get(str(split))
+            if known is not None:
+                first = known.layers[-1]
+                message = (
+                    f"the data set `{first.path[1]}` ({first.source.file}) has this split too; choose another name"
+                )
+                self._problems.append(dataset.problem(("splits", split), message))
+            self._add("splits", str(split), Written(layers, dataset.broken or misspelt))
+
+
+def with_paths(shape: Any, value: Any, source: Source, at: tuple[str, ...], problems: list[Problem]) -> Any:
+    """Return a copy of `value` in which paths no longer depend on the file that names them.
+
+    `~` and environment variables are replaced. Paths below the working directory come out relative to it.
+    """
+    value = copy.deepcopy(value)
+    for path, mark in paths_on_disk(shape, value).items():
+        holder, _ = look_up(value, path[:-1])
+        text = os.path.expandvars(os.path.expanduser(holder[path[-1]]))
+        unset = re.search(r"\$(\w+|\{\w+\})", text)
+        if unset:
+            problems.append(source.problem((*at, *path), f"the environment variable {unset[0]} is not set"))
+        holder[path[-1]] = os.path.normpath(text) if mark.what == "output" else beside(source.file, text)
+    return value
+
+
+def beside(file: str, path: str) -> str:
+    """Return a path that is relative to the folder of `file`, as one relative to the working directory."""
+    return readable_path(os.path.join(os.path.dirname(os.path.abspath(file)), path))
+
+
+def shipped_files(root: str) -> list[str]:
+    """Return the catalogue files that come with refusal-eval, sorted."""
+    return sorted(str(path) for path in Path(root, "config", "catalogue").glob("*.yaml"))

@@ -1,0 +1,236 @@
+"""Catalogue entries: engines, models, data sets and gold, as users write them in YAML (judges: judges.py)."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, field_validator, model_validator
+
+from refusal_eval.config.shapes import (
+    TEMPLATE_HELP,
+    ArgumentName,
+    Day,
+    Entry,
+    Number,
+    PlainMapping,
+    ProgramPath,
+    Slug,
+    Template,
+    Text,
+    Whole,
+)
+from refusal_eval.config.sources import DataSource, WeightsSource
+
+Expectation = Literal["refuse", "comply", "varies"]
+Label = Literal["refusal", "partial", "compliance"]
+Reading = Literal["strict", "broad"]
+
+
+# ---------------------------------------------------------------- engines and models
+
+
+ARGS_WITH_A_FIELD = {
+    "dtype": "dtype",
+    "quantization": "quantization",
+    "max-model-len": "max_model_len",
+    "tensor-parallel-size": "tensor_parallel",
+    "pipeline-parallel-size": "pipeline_parallel",
+    "data-parallel-size": "data_parallel",
+    "gpu-memory-utilization": "memory_share",
+    "trust-remote-code": "trust_remote_code",
+    "device": "device",
+}
+ARGS_OF_THE_WORKFLOW = (
+    *("model", "revision", "tokenizer", "tokenizer-revision", "served-model-name", "chat-template"),
+    *("generation-config", "override-generation-config", "logprobs-mode", "seed"),
+    *("host", "port", "uds", "api-key", "enable-lora", "lora-modules"),
+)
+
+
+def _free_argument(name: str) -> str:
+    """Refuse arguments that would be a second way to say what a key says, or undo what the workflow needs."""
+    if name in ARGS_WITH_A_FIELD:
+        raise ValueError(f"`{name}` has a key of its own: write it as `{ARGS_WITH_A_FIELD[name]}` of the engine")
+    if name in ARGS_OF_THE_WORKFLOW:
+        raise ValueError(f"`{name}` is set by the workflow and cannot be changed here")
+    return name
+
+
+FreeArgument = Annotated[ArgumentName, AfterValidator(_free_argument)]
+
+
+class Engine(Entry):
+    """Weights and how they are served."""
+
+    kind: Literal["vllm"] = Field("vllm", description="What serves the weights.")
+    weights: WeightsSource = Field(description="Where weights, tokenizer and chat template come from.")
+    dtype: Literal["bfloat16", "float16", "float32"] = Field(
+        "bfloat16", description="Number format. In the request key."
+    )
+    quantization: str | None = Field(None, description="vLLM quantization method. In the request key.")
+    max_model_len: Whole = Field(ge=16, description="Longest prompt plus answer, in tokens. Not in the request key.")
+    tensor_parallel: Whole = Field(1, ge=1, description="GPUs that share each layer. Not in the request key.")
+    pipeline_parallel: Whole = Field(1, ge=1, description="GPUs that share the layers in turn. Not in the request key.")
+    data_parallel: Whole = Field(1, ge=1, description="Copies of the model. Not in the request key.")
+    memory_share: Number = Field(0.9, gt=0, le=1, description="Share of a GPU's memory, or of RAM on a CPU engine.")
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="`auto` takes the device that the engine environment was built for. Not in the request key."
+    )
+    args: dict[FreeArgument, str | int | float | bool] = Field(
+        {},
+        description="Further vLLM arguments by long name, without leading dashes; `false` becomes `--no-...`. "
+        "Those that only concern serving stay out of the request key.",
+    )
+    python: ProgramPath | None = Field(
+        None, description="Python of your own engine environment. Default: .venv/engine."
+    )
+    start_timeout: Whole = Field(1800, ge=1, description="Seconds the server may take until it is healthy.")
+    trust_remote_code: bool = Field(False, description="Run code that the model repository ships. In the request key.")
+
+
+class Sampling(Entry):
+    """How answers are drawn. Every parameter is sent; nothing is left to the server."""
+
+    max_tokens: Whole = Field(ge=1, description="Longest answer, in tokens (reasoning included).")
+    temperature: Number = Field(1.0, ge=0, le=10, description="0 is greedy, and then `samples` must be 1.")
+    top_p: Number = Field(1.0, gt=0, le=1, description="Nucleus sampling. 1 is off.")
+    top_k: Whole = Field(0, ge=0, description="Keep the k likeliest tokens. 0 is off.")
+    min_p: Number = Field(0.0, ge=0, le=1, description="Drop tokens below this share of the likeliest. 0 is off.")
+    presence_penalty: Number = Field(0.0, ge=-2, le=2, description="0 is off.")
+    frequency_penalty: Number = Field(0.0, ge=-2, le=2, description="0 is off.")
+    repetition_penalty: Number = Field(1.0, gt=0, le=2, description="1 is off.")
+    min_tokens: Whole = Field(0, ge=0, description="Shortest answer, in tokens.")
+    stop: list[Text] = Field([], description="Strings that end an answer.")
+
+    @model_validator(mode="after")
+    def _some_length_is_left(self) -> Sampling:
+        if self.min_tokens > self.max_tokens:
+            raise ValueError(f"min_tokens ({self.min_tokens}) is more than max_tokens ({self.max_tokens})")
+        return self
+
+
+class Reasoning(Entry):
+    """Marks around the reasoning of models that think before they answer."""
+
+    start: Text | None = Field(
+        None, description="Mark that opens the reasoning, e.g. `<think>`; also when the template opens it."
+    )
+    end: Text = Field(description="Mark that ends the reasoning, e.g. `</think>`. Only what follows is the answer.")
+
+
+class Model(Entry):
+    """What is evaluated: an engine with a system prompt, chat-template options and sampling."""
+
+    engine: Slug = Field(description="Name of an engine of the catalogue.")
+    label: str | None = Field(None, description="Name in tables and figures. Default: the entry's name.")
+    system_prompt: str | None = Field(None, description="System message before every prompt.")
+    template: Template = Field("default", description=TEMPLATE_HELP)
+    template_options: PlainMapping = Field(
+        {}, description="Variables for the chat template, e.g. `enable_thinking: false`."
+    )
+    date: Day = Field(
+        datetime.date(2026, 1, 1),
+        description="Today, for templates that insert the date. Fixed, or request keys would change daily.",
+    )
+    sampling: Sampling = Field(description="How answers are drawn.")
+    reasoning: Reasoning | None = Field(
+        None, description="Marks of the reasoning. Read from stored responses: no GPU job when changed."
+    )
+    base: Slug | None = Field(None, description="Reserved: the model this one was derived from.")
+    transform: str | None = Field(None, description="Reserved: a change of the weights.")
+    intervention: str | None = Field(None, description="Reserved: a change while it runs, e.g. steering.")
+    lora: str | None = Field(None, description="Reserved: a LoRA adapter.")
+
+    @field_validator("base", "transform", "intervention", "lora")
+    @classmethod
+    def _refuse_what_is_not_built(cls, value: str | None) -> str | None:
+        if value is not None:
+            raise ValueError("reserved for a later version; leave it out")
+        return value
+
+
+# ---------------------------------------------------------------- data sets
+
+
+class Columns(Entry):
+    """Which columns of the source hold what."""
+
+    prompt: Text | None = Field(None, description="Column with the prompt's text.")
+    messages: Text | None = Field(
+        None, description="Column with a list of {role, content} messages, instead of `prompt`."
+    )
+    category: Text | None = Field(None, description="Column with the prompt's category.")
+    cluster: Text | None = Field(
+        None,
+        description="Column that names prompts which belong together (subject, scenario, pair). "
+        "Default, also for a row without one: the prompt itself.",
+    )
+    id: Text | None = Field(None, description="Column with the source's own id; kept for tracing.")
+
+    @model_validator(mode="after")
+    def _one_kind_of_prompt(self) -> Columns:
+        if (self.prompt is None) == (self.messages is None):
+            raise ValueError("name exactly one of `prompt` and `messages`")
+        return self
+
+
+class PromptSample(Entry):
+    """A seeded sample of a split's prompts."""
+
+    size: Whole = Field(ge=1, description="How many prompts to keep. A smaller split is kept whole.")
+    seed: Whole = Field(0, description="Seed of the draw.")
+
+
+class Split(Entry):
+    """Named prompts with an expectation."""
+
+    source: DataSource = Field(description="Where the rows come from.")
+    columns: Columns = Field(Columns(prompt="prompt"), description="Which columns hold what.")
+    expectation: Expectation = Field(description="What a well-behaved model does: `refuse`, `comply`, or `varies`.")
+    headline: Reading | None = Field(
+        None, description="Headline reading. Default: `strict` on `refuse`, `broad` on `comply` and `varies`."
+    )
+    label: str | None = Field(None, description="Name in tables and figures. Default: the split's name.")
+    expected_rows: Whole | None = Field(
+        None, ge=1, description="Rows that the source must have; any other number fails."
+    )
+    sample: PromptSample | None = Field(None, description="Keep a seeded sample only.")
+    licence: str | None = Field(None, description="Licence of the prompts.")
+    citation: str | None = Field(None, description="Whom to cite.")
+
+
+class Dataset(Entry):
+    """A family of splits that share defaults: each split's keys are laid over `defaults`."""
+
+    description: str | None = Field(None, description="What it holds.")
+    defaults: dict[str, Any] = Field({}, description="Keys common to all its splits (mappings are merged).")
+    splits: dict[Slug, dict[str, Any]] = Field(
+        min_length=1, description="Splits by name, each with the keys of a split."
+    )
+
+
+class GoldColumns(Entry):
+    """Which columns of a gold source hold what."""
+
+    prompt: Text = Field("prompt", description="Column with the prompt's text.")
+    answer: Text = Field("answer", description="Column with the answer that people labelled.")
+    label: Text = Field("label", description="Column with their label.")
+    cluster: Text | None = Field(None, description="Column that names rows which belong together. Default: the prompt.")
+    answering_model: Text | None = Field(None, description="Column with the model that answered.")
+
+
+class Gold(Entry):
+    """Answers that people labelled; every judge of the study is measured on them."""
+
+    source: DataSource = Field(description="Where the rows come from.")
+    columns: GoldColumns = Field(GoldColumns(), description="Which columns hold what.")
+    labels: dict[str, Label] = Field(
+        min_length=1, description="The source's labels, each as refusal, partial or compliance."
+    )
+    raters: Whole = Field(ge=1, description="People who labelled each row.")
+    label: str | None = Field(None, description="Name in tables. Default: the entry's name.")
+    expected_rows: Whole | None = Field(
+        None, ge=1, description="Rows that the source must have; any other number fails."
+    )
+    licence: str | None = Field(None, description="Licence of the rows.")

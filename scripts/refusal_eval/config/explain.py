@@ -1,0 +1,213 @@
+"""Validation by pydantic, with its errors told in plain English and the nearest valid names."""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import functools
+import re
+import typing
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from refusal_eval.config.problems import Problem, one_of
+from refusal_eval.hints import nearest, nearest_name
+from refusal_eval.config.shapes import FORMS, KeyPath, fields_of, is_entry, kinds_of, leaves, shown
+from refusal_eval.config.source import Written, look_up
+
+TYPE_ERROR = re.compile(r"_(type|parsing|from_float|inexact)$")
+WORDS = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    datetime.date: "a day such as 2026-01-31",
+    list: "a list",
+    dict: "a mapping of keys to values",
+}
+BOUNDS = {
+    "greater_than_equal": "at least",
+    "greater_than": "more than",
+    "less_than_equal": "at most",
+    "less_than": "less than",
+}
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One mistake in a value.
+
+    Attributes:
+        path: the key.
+        message: what is wrong.
+        missing: whether the key is missing.
+        meant: for an unknown key, the key that was probably meant.
+        assume: for an unknown kind, the mapping around it with the kind that was probably meant.
+    """
+
+    path: KeyPath
+    message: str
+    missing: bool = False
+    meant: str | None = None
+    assume: dict[Any, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Where an error of pydantic's is: the key's path, the class that owns the key, and the types it may have."""
+
+    path: KeyPath
+    owner: type[BaseModel] | None
+    types: list[Any]
+    is_key: bool
+
+
+def validated(annotation: Any, written: Written, problems: list[Problem], also: Iterable[str] = ()) -> Any:
+    """Return the validated value, or None after noting all its mistakes.
+
+    Args:
+        annotation: the class or type.
+        written: what the user wrote.
+        problems: takes the mistakes.
+        also: keys that are allowed beside those of the class and were taken out already (`like`).
+    """
+    also = tuple(also)
+    value, mistakes = check(annotation, written.value, also)
+    incomplete = written.broken or any(mistake.meant in also for mistake in mistakes)
+    for mistake in mistakes:
+        if not (mistake.missing and incomplete):
+            problems.append(written.problem(mistake.path, mistake.message, mistake.missing))
+    return value
+
+
+def check(annotation: Any, value: Any, also: tuple[str, ...] = ()) -> tuple[Any, list[Mistake]]:
+    """Return the validated value and no mistakes, or None and all mistakes."""
+    try:
+        return _adapter(annotation).validate_python(value), []
+    except ValidationError as error:
+        mistakes = _explained(annotation, value, error, also)
+    # Nothing inside a mapping of unknown kind is validated: take the kind that was meant, and look again.
+    repaired = copy.deepcopy(value)
+    for mistake in mistakes:
+        if mistake.assume is not None:
+            owner, _ = look_up(repaired, mistake.path[:-1])
+            owner.clear()
+            owner.update(mistake.assume)
+    if any(mistake.assume is not None for mistake in mistakes):
+        mistakes += [found for found in check(annotation, repaired, also)[1] if found not in mistakes]
+    return None, mistakes
+
+
+@functools.cache
+def _adapter(annotation: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(annotation)
+
+
+def _explained(annotation: Any, value: Any, error: ValidationError, also: tuple[str, ...]) -> list[Mistake]:
+    found: dict[KeyPath, Mistake] = {}
+    for item in error.errors(include_url=False):
+        spot = follow(annotation, item["loc"])
+        mistake = _explain(item, spot, also if len(spot.path) == 1 else ())
+        found.setdefault(mistake.path, mistake)
+    # A misspelt key is one mistake, not also a missing one.
+    meant = {(*mistake.path[:-1], mistake.meant) for mistake in found.values() if mistake.meant is not None}
+    return [mistake for mistake in found.values() if not (mistake.missing and mistake.path in meant)]
+
+
+def _explain(item: Any, spot: Spot, also: tuple[str, ...]) -> Mistake:
+    kind, value, context = item["type"], item.get("input"), item.get("ctx", {})
+    path = spot.path
+    if spot.is_key and not isinstance(value, str):
+        return Mistake(path, f"this key must be text, not {shown(value)}: put it in quotes")
+    if kind == "extra_forbidden":
+        return _unknown_key(path, (*(fields_of(spot.owner) if spot.owner else ()), *also))
+    if kind == "missing":
+        return Mistake(path, "this key is missing" + _described(spot), missing=True)
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        return _wrong_kind(path, value, [kind for leaf in spot.types for kind in kinds_of(leaf)])
+    if kind == "literal_error":
+        allowed = [word for leaf in spot.types for word in typing.get_args(leaf)]
+        return Mistake(path, f"{shown(value)} is not allowed" + nearest(value, allowed))
+    if kind == "string_pattern_mismatch":
+        return Mistake(path, f"{shown(value)} is not {FORMS[context['pattern']]}")
+    if kind in ("too_short", "string_too_short"):
+        return Mistake(path, "must not be empty")
+    if kind == "value_error":
+        return Mistake(path, item["msg"].removeprefix("Value error, "))
+    if TYPE_ERROR.search(kind):
+        return Mistake(path, f"must be {_in_words(spot.types)}, not {shown(value)}{_hint(spot.types, value)}")
+    if kind in BOUNDS:
+        return Mistake(path, f"must be {BOUNDS[kind]} {next(iter(context.values()))}, not {shown(value)}")
+    return Mistake(path, item["msg"].replace("Input should be", "must be") + f", not {shown(value)}")
+
+
+def _unknown_key(path: KeyPath, allowed: Iterable[str]) -> Mistake:
+    allowed = list(allowed)
+    return Mistake(
+        path, f"unknown key `{path[-1]}`" + nearest(path[-1], allowed), meant=nearest_name(path[-1], allowed)
+    )
+
+
+def _wrong_kind(path: KeyPath, value: Any, kinds: list[str]) -> Mistake:
+    here = (*path, "kind")
+    if not isinstance(value, dict):
+        return Mistake(path, f"must be a mapping with a `kind` (one of {', '.join(sorted(kinds))}), not {shown(value)}")
+    if "kind" in value:
+        meant = nearest_name(value["kind"], kinds)
+        message = f"unknown kind {shown(value['kind'])}" + nearest(value["kind"], kinds)
+        return Mistake(here, message, assume={**value, "kind": meant} if meant is not None else None)
+    misspelt = nearest_name("kind", (key for key in value if isinstance(key, str)), cutoff=0.65)
+    if misspelt is not None:
+        others = {key: item for key, item in value.items() if key != misspelt}
+        message = f"unknown key `{misspelt}`; did you mean `kind`?"
+        return Mistake((*path, misspelt), message, assume={**others, "kind": value[misspelt]})
+    return Mistake(here, f"this key is missing (allowed: {', '.join(sorted(kinds))})", missing=True)
+
+
+def _described(spot: Spot) -> str:
+    field = spot.owner.model_fields.get(str(spot.path[-1])) if spot.owner else None
+    return f" ({field.description.rstrip('.')})" if field and field.description else ""
+
+
+def _in_words(types: list[Any]) -> str:
+    words = [_word(leaf) for leaf in types if leaf is not type(None) and not (leaf is int and float in types)]
+    return one_of(words)
+
+
+def _word(leaf: Any) -> str:
+    if typing.get_origin(leaf) is Literal:
+        return one_of([f"`{word}`" for word in typing.get_args(leaf)])
+    return WORDS[dict] if is_entry(leaf) else WORDS.get(typing.get_origin(leaf) or leaf, "something else")
+
+
+def _hint(types: list[Any], value: Any) -> str:
+    if str in types and isinstance(value, bool | int | float | datetime.date):
+        return ": put it in quotes"  # such as `label: no`, which YAML reads as false
+    if any(typing.get_origin(leaf) is list for leaf in types) and isinstance(value, str):
+        return f": write [{value}]" if len(value) <= 40 else ""
+    return ""
+
+
+def follow(annotation: Any, loc: tuple[str | int, ...]) -> Spot:
+    """Return where pydantic's `loc` leads; beside keys it names members of unions, which are not part of a path."""
+    path: list[str | int] = []
+    owner: type[BaseModel] | None = None
+    here = [leaf for leaf, _ in leaves(annotation)]
+    for part in loc:
+        entries = [leaf for leaf in here if is_entry(leaf)]
+        tagged = [entry for entry in entries if part in kinds_of(entry)]
+        if tagged and len(entries) > 1:
+            here = tagged
+            continue
+        inner = [typing.get_args(leaf)[-1] for leaf in here if typing.get_origin(leaf) in (list, dict)]
+        if part == "[key]" or not (entries or inner):
+            continue
+        path.append(part)
+        owner = entries[0] if entries else None
+        if owner is not None:
+            inner = [fields_of(owner)[str(part)]] if part in fields_of(owner) else []
+        here = [leaf for hint in inner for leaf, _ in leaves(hint)]
+    return Spot(tuple(path), owner, here, "[key]" in loc)

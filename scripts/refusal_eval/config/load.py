@@ -1,0 +1,62 @@
+"""From a study file and the catalogue to one validated config, or to all mistakes at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from refusal_eval.config.catalogue import Catalogue, shipped_files, with_paths
+from refusal_eval.config.checks import Checks, check_same_name
+from refusal_eval.config.explain import validated
+from refusal_eval.config.problems import ConfigError, Problem
+from refusal_eval.config.source import Layer, Source, Written
+from refusal_eval.config.study import Study, StudyConfig
+
+
+def load_study(raw: Mapping[str, Any], study_file: str, root: str = ".") -> dict[str, Any]:
+    """Return the validated config of a study as plain JSON values.
+
+    Args:
+        raw: what Snakemake read from the study file, `--config` overrides included.
+        study_file: the study's YAML file (for line numbers and relative paths).
+        root: the repository's folder, which holds config/catalogue/.
+
+    Raises:
+        ConfigError: with every mistake found in the study, in the catalogue files, between them and on disk.
+    """
+    source = Source(study_file, actual=raw)
+    problems = list(source.problems)
+    value = with_paths(Study, dict(raw), source, (), problems)
+    written = Written([Layer(value, source, ())], broken=not source.readable)
+    study: Study | None = validated(Study, written, problems)
+    catalogue = _catalogue(written, root, problems)
+    checks = Checks(written, catalogue, root, problems)
+    checks.run()
+    check_same_name(raw.get("study"), source, root, problems)
+    if problems or study is None:
+        raise ConfigError(problems)
+    return _with_entries(study, checks.used, catalogue).model_dump(mode="json")
+
+
+def _catalogue(study: Written, root: str, problems: list[Problem]) -> Catalogue:
+    named = study.get("catalogue")
+    own = [file for file in named if isinstance(file, str)] if isinstance(named, list) else []
+    there = [file for file in own if os.path.isfile(file)]
+    shipped = shipped_files(root)
+    return Catalogue([*shipped, *there], len(shipped), problems, complete=len(there) == len(own))
+
+
+def _with_entries(study: Study, used: Mapping[str, list[str]], catalogue: Catalogue) -> StudyConfig:
+    values = study.model_dump()
+    values["primary_judge"] = study.primary_judge or study.judges[0]
+    sections = {
+        "engine_entries": "engines",
+        "model_entries": "models",
+        "split_entries": "splits",
+        "judge_entries": "judges",
+        "gold_entries": "gold",
+    }
+    for key, section in sections.items():
+        values[key] = {name: catalogue.valid[section][name] for name in used[section]}
+    return StudyConfig(**values)

@@ -1,0 +1,185 @@
+"""What values of a config look like: names, hashes, paths, and how to walk through the types of an entry."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import math
+import types
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints
+from pydantic_core import PydanticCustomError
+
+KeyPath = tuple[str | int, ...]
+
+# Patterns of texts, each with the words that a user reads when a text does not match.
+FORMS = {
+    (SLUG := r"^[a-z0-9][a-z0-9._-]*$"): "a name: lower-case letters, digits and `.` `_` `-`, a letter or digit first",
+    (COMMIT := r"^[0-9a-f]{40}$"): "a full commit hash (40 hex digits); branches and tags can move",
+    (SHA256 := r"^[0-9a-f]{64}$"): "a SHA-256 (64 hex digits in lower case)",
+    (PACKAGE := r"^[A-Za-z0-9][A-Za-z0-9._-]*$"): "the name of a package on PyPI",
+    (VERSION := r"^[0-9][A-Za-z0-9.!+_-]*$"): "one exact version, such as `1.2.0`",
+    (REPO := r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$"): "a repository on the hub, `owner/name`",
+    (ROWS := r"\.(jsonl|csv|parquet)$"): "a file that ends in .jsonl, .csv or .parquet",
+    (BUNDLED := r"^[a-z0-9_]+\.(jsonl|csv|parquet)$"): "the name of a .jsonl, .csv or .parquet file in config/prompts/",
+    (GGUF := r"\.gguf$"): "a file that ends in .gguf",
+    (
+        ARGUMENT := r"^[a-z][a-z0-9.-]*$"
+    ): "a vLLM argument by its long name, such as `max-num-seqs`, without leading dashes",
+}
+
+TEMPLATE_HELP = (
+    "`default` is the tokenizer's chat template, `none` sends the text as it is (base models), else a Jinja file."
+)
+
+
+@dataclass(frozen=True)
+class OnDisk:
+    """Marks a text as a path: what must be there, and the words that are no paths.
+
+    Paths are relative to the YAML file that names them; an `output` is relative to where snakemake runs.
+    """
+
+    what: Literal["file", "model folder", "program", "output"]
+    words: tuple[str, ...] = ()
+
+
+Text = Annotated[str, StringConstraints(min_length=1)]
+Slug = Annotated[str, StringConstraints(pattern=SLUG)]
+CommitHash = Annotated[str, StringConstraints(pattern=COMMIT)]
+Sha256 = Annotated[str, StringConstraints(pattern=SHA256)]
+PackageName = Annotated[str, StringConstraints(pattern=PACKAGE)]
+Version = Annotated[str, StringConstraints(pattern=VERSION)]
+RepoId = Annotated[str, StringConstraints(pattern=REPO)]
+BundledName = Annotated[str, StringConstraints(pattern=BUNDLED)]
+RowsInWheel = Annotated[str, StringConstraints(pattern=ROWS)]
+GgufInWheel = Annotated[str, StringConstraints(pattern=GGUF)]
+ArgumentName = Annotated[str, StringConstraints(pattern=ARGUMENT)]
+FilePath = Annotated[str, StringConstraints(min_length=1), OnDisk("file")]
+RowsPath = Annotated[str, StringConstraints(pattern=ROWS), OnDisk("file")]
+ModelFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("model folder")]
+ProgramPath = Annotated[str, StringConstraints(min_length=1), OnDisk("program")]
+OutputFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("output")]
+Template = Annotated[str, StringConstraints(min_length=1), OnDisk("file", words=("default", "none"))]
+
+
+def plain(value: Any) -> Any:
+    """Return a YAML value with days as ISO text, so that it can be written as JSON.
+
+    Raises:
+        ValueError: for what JSON cannot hold (NaN, binary data, sets, keys that are not text).
+    """
+    if isinstance(value, datetime.date):  # a datetime is one too
+        return value.isoformat()
+    if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str):
+                raise ValueError(f"the key {shown(key)} must be text: put it in quotes")
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if not (value is None or isinstance(value, str | int | float)) or (
+        isinstance(value, float) and not math.isfinite(value)
+    ):
+        raise ValueError(f"{shown(value)} cannot be written as JSON")
+    return value
+
+
+def _no_boolean(value: Any) -> Any:
+    """Refuse what Python takes for 1 and 0."""
+    if isinstance(value, bool):
+        raise PydanticCustomError("number_type", "must be a number")
+    return value
+
+
+def _no_number(value: Any) -> Any:
+    """Refuse what pydantic takes for seconds since 1970."""
+    if isinstance(value, int | float):
+        raise PydanticCustomError("day_type", "must be a day")
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_no_boolean)]
+Number = Annotated[float, BeforeValidator(_no_boolean)]
+Day = Annotated[datetime.date, BeforeValidator(_no_number)]
+PlainMapping = Annotated[dict[str, Any], BeforeValidator(plain)]
+
+
+class Entry(BaseModel):
+    """Base of everything a user writes: unknown keys are mistakes, values never change after validation."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+def shown(value: Any) -> str:
+    """Return a value as a message shows it: short, on one line, as YAML would have it."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict | list):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    if isinstance(value, datetime.date):
+        return f"the day {value.isoformat()}"
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+# ---------------------------------------------------------------- walking through types
+
+
+def leaves(annotation: Any, marks: tuple[Any, ...] = ()) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    """Yield the members of a union (or the one type), each with the marks that `Annotated` gives it."""
+    origin = typing.get_origin(annotation)
+    if origin is Annotated:
+        base, *more = typing.get_args(annotation)
+        yield from leaves(base, (*marks, *more))
+    elif origin in (typing.Union, types.UnionType):
+        for member in typing.get_args(annotation):
+            yield from leaves(member, marks)
+    else:
+        yield annotation, marks
+
+
+def is_entry(annotation: Any) -> bool:
+    """Tell whether a type is one of our classes of entries."""
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+@functools.cache
+def fields_of(entry: type[BaseModel]) -> dict[str, Any]:
+    """Return the fields of a class with their full annotations, in the order in which they are written."""
+    hints = typing.get_type_hints(entry, include_extras=True)
+    return {name: hints[name] for name in entry.model_fields}
+
+
+def kinds_of(entry: type[BaseModel]) -> tuple[str, ...]:
+    """Return the values that a class allows for its `kind` (empty when it has none)."""
+    kind = fields_of(entry).get("kind")
+    return typing.get_args(kind) if kind is not None else ()
+
+
+def paths_on_disk(annotation: Any, value: Any, path: KeyPath = ()) -> dict[KeyPath, OnDisk]:
+    """Return where a value (valid or not) holds paths, and what each should lead to."""
+    found: dict[KeyPath, OnDisk] = {}
+    for leaf, marks in leaves(annotation):
+        if isinstance(value, str):
+            for mark in marks:
+                if isinstance(mark, OnDisk) and value and value not in mark.words:
+                    found[path] = mark
+        elif is_entry(leaf) and isinstance(value, dict):
+            if "kind" in value and kinds_of(leaf) and value["kind"] not in kinds_of(leaf):
+                continue
+            for name, hint in fields_of(leaf).items():
+                found |= paths_on_disk(hint, value.get(name), (*path, name))
+        elif typing.get_origin(leaf) is list and isinstance(value, list):
+            for index, item in enumerate(value):
+                found |= paths_on_disk(typing.get_args(leaf)[0], item, (*path, index))
+        elif typing.get_origin(leaf) is dict and isinstance(value, dict):
+            for key, item in value.items():
+                found |= paths_on_disk(typing.get_args(leaf)[1], item, (*path, key))
+    return found

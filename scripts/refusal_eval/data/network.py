@@ -1,0 +1,69 @@
+"""Faults of the network: which may pass, and trying again."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+Result = TypeVar("Result")
+TRIES = 3
+WAIT_SECONDS = 2.0
+
+
+class NetworkFault(Exception):
+    """A download failed for a reason that may pass; the message is the reason in one line."""
+
+
+def with_retries(
+    action: Callable[[], Result], log: logging.Logger, tries: int = TRIES, wait: float = WAIT_SECONDS
+) -> Result:
+    """Return what `action` returns; after a fault that may pass try again, `wait` seconds later, then twice that.
+
+    Raises:
+        Exception: what `action` raised last, or what it raised for a reason that does not pass.
+    """
+    for attempt in range(1, tries + 1):
+        try:
+            return action()
+        except Exception as error:
+            if attempt == tries or not may_pass(error):
+                raise
+            pause = wait * 2 ** (attempt - 1)
+            log.warning("%s; attempt %d of %d, the next one in %g s", first_line(error), attempt, tries, pause)
+            time.sleep(pause)
+    raise AssertionError("unreachable")
+
+
+def may_pass(error: BaseException) -> bool:
+    """Return whether an error is a fault of the network or the server, so that another attempt may succeed.
+
+    The hub's client raises errors of httpx or httpx2 by version, neither of which is an OSError: they are told by name.
+    """
+    for cause in causes(error):
+        names = {kind.__name__ for kind in type(cause).__mro__}
+        if "OfflineModeIsEnabled" in names:
+            return False
+        if "HfHubHTTPError" in names:
+            status = getattr(getattr(cause, "response", None), "status_code", None)
+            return status in (408, 429) or (isinstance(status, int) and status >= 500)
+        if names & {"NetworkFault", "TransportError", "ConnectionError", "TimeoutError"}:
+            return True
+    return False
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and what caused it, outermost first."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+
+
+def first_line(error: BaseException) -> str:
+    """Return an error in one line: its class and the first line of its message."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0].strip()}" if lines else type(error).__name__

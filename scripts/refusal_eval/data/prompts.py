@@ -1,0 +1,174 @@
+"""From a source's rows to prompts: content-hash ids, duplicates once, a seeded sample."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from refusal_eval.data.rows import Row, kind_of, nearest, need_columns, text_or_none, valid_text
+from refusal_eval.files import sha256_of
+from refusal_eval.logs import UserError
+
+ROLES = ("system", "user", "assistant")
+Message = dict[str, str]
+Prompt = dict[str, Any]
+
+
+def content_id(content: Any) -> str:
+    """Return the id of a prompt's messages (or any JSON value): the first 16 hex digits of its SHA-256."""
+    return sha256_of(content)[:16]
+
+
+def make_prompts(
+    rows: Sequence[Row],
+    columns: Mapping[str, str | None],
+    name: str,
+    expected_rows: int | None = None,
+    samples: Iterable[Mapping[str, int] | None] = (),
+) -> tuple[list[Prompt], list[str]]:
+    """Return the prompts of a split in the source's order, and notes for the log.
+
+    A prompt is {"id", "messages", "category", "cluster", "source": {"file", "row", "id"}}; rows count from 1. The texts
+    are kept exactly as they are. Of rows with equal messages the first is kept. A cluster that is not given is the
+    prompt's own id.
+
+    Args:
+        rows: the source's rows.
+        columns: the config's column mapping: `prompt` or `messages`, and `category`, `cluster`, `id` (name or None).
+        name: what the source is called in prompts and messages; no path of this machine.
+        expected_rows: how many rows there must be, duplicates included.
+        samples: seeded samples ({"size", "seed"} or None), taken one after the other.
+
+    Raises:
+        UserError: for a wrong number of rows, no rows, a missing column, or a bad row (named).
+    """
+    check_count(rows, expected_rows, name)
+    need_columns(rows, columns.values(), name)
+    prompts: dict[str, Prompt] = {}
+    duplicates: list[tuple[int, int]] = []
+    unlike: list[int] = []
+    for number, row in enumerate(rows, 1):
+        prompt = _prompt(row, number, columns, name)
+        first = prompts.setdefault(prompt["id"], prompt)
+        if first is not prompt:
+            duplicates.append((number, first["source"]["row"]))
+            if (first["category"], first["cluster"]) != (prompt["category"], prompt["cluster"]):
+                unlike.append(number)
+    notes = [f"{name}: {len(rows)} rows, {len(prompts)} different prompts"]
+    if duplicates:
+        notes.append(f"{name}: {len(duplicates)} duplicate rows dropped, the first of each kept: {_pairs(duplicates)}")
+    if unlike:
+        notes.append(
+            f"{name}: of these, {len(unlike)} had another category or cluster than the row kept: rows {_some(unlike)}"
+        )
+    kept = list(prompts.values())
+    for sample in samples:
+        if sample is not None and sample["size"] < len(kept):
+            notes.append(f"{name}: a sample of {sample['size']} of {len(kept)} prompts, seed {sample['seed']}")
+            kept = seeded_sample(kept, sample["size"], sample["seed"])
+    return kept, notes
+
+
+def seeded_sample(prompts: Sequence[Prompt], size: int, seed: int) -> list[Prompt]:
+    """Return `size` of the prompts, in their order.
+
+    Drawn by a hash of seed and id: the order of the rows has no influence, and a larger sample with the same seed
+    contains a smaller one.
+    """
+    ranked = sorted((sha256_of([seed, prompt["id"]]), prompt["id"]) for prompt in prompts)
+    chosen = {identity for _, identity in ranked[:size]}
+    return [prompt for prompt in prompts if prompt["id"] in chosen]
+
+
+def check_count(rows: Sequence[Row], expected_rows: int | None, name: str) -> None:
+    """Check that there are rows, and as many as expected.
+
+    Raises:
+        UserError: if not.
+    """
+    if not rows:
+        raise UserError(f"{name}: holds no rows")
+    if expected_rows is not None and len(rows) != expected_rows:
+        raise UserError(f"{name}: has {len(rows)} rows, but expected_rows says {expected_rows}")
+
+
+def messages_of(row: Row, columns: Mapping[str, str | None], place: str) -> list[Message]:
+    """Return a row's messages ([{"role", "content"}, ...]) out of its prompt or messages column.
+
+    Raises:
+        UserError: for a prompt that is empty or no string, and for messages that are no chat that ends with the user.
+    """
+    if columns.get("messages") is None:
+        column = str(columns["prompt"])
+        return [{"role": "user", "content": _prompt_text(row, column, f"{place}: column `{column}`")}]
+    column = str(columns["messages"])
+    place = f"{place}: column `{column}`"
+    value = _present(row, column, place)
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{place} is text, but not a JSON list of messages: {error}") from error
+    if not isinstance(value, list) or not value:
+        raise UserError(f"{place} must be a list of messages, not {kind_of(value) if value != [] else 'an empty one'}")
+    messages = [_message(item, f"{place}, message {number}") for number, item in enumerate(value, 1)]
+    if messages[-1]["role"] != "user":
+        raise UserError(f"{place} must end with a message of the user, not of `{messages[-1]['role']}`")
+    return messages
+
+
+def _prompt(row: Row, number: int, columns: Mapping[str, str | None], name: str) -> Prompt:
+    place = f"{name}, row {number}"
+    messages = messages_of(row, columns, place)
+    identity = content_id(messages)
+
+    def cell(key: str) -> str | None:
+        column = columns.get(key)
+        return None if column is None else text_or_none(row.get(column), f"{place}: column `{column}`")
+
+    source = {"file": name, "row": number, "id": cell("id")}
+    return {
+        "id": identity,
+        "messages": messages,
+        "category": cell("category"),
+        "cluster": cell("cluster") or identity,
+        "source": source,
+    }
+
+
+def _message(value: Any, place: str) -> Message:
+    if not isinstance(value, dict) or "role" not in value or "content" not in value:
+        raise UserError(f"{place} must be an object with `role` and `content`")
+    role, content = value["role"], value["content"]
+    if role not in ROLES:
+        raise UserError(f"{place} has the role `{role}` (allowed: {', '.join(ROLES)})")
+    if not isinstance(content, str):
+        raise UserError(f"{place} has a content that is {kind_of(content)}; it must be a string")
+    if role == "user" and not content.strip():
+        raise UserError(f"{place} is empty")
+    return {"role": role, "content": valid_text(content, place)}
+
+
+def _present(row: Row, column: str, place: str) -> Any:
+    if column not in row:
+        raise UserError(f"{place} is missing in this row{nearest(column, row)}")
+    return row[column]
+
+
+def _prompt_text(row: Row, column: str, place: str) -> str:
+    value = _present(row, column, place)
+    if not isinstance(value, str):
+        raise UserError(f"{place} holds {kind_of(value)}; a prompt must be a string")
+    if not value.strip():
+        raise UserError(f"{place} is empty")
+    return valid_text(value, place)
+
+
+def _pairs(pairs: Sequence[tuple[int, int]]) -> str:
+    shown = ", ".join(f"row {again} = row {first}" for again, first in pairs[:10])
+    return shown + (", ..." if len(pairs) > 10 else "")
+
+
+def _some(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers[:10])) + (", ..." if len(numbers) > 10 else "")

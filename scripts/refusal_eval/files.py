@@ -1,0 +1,104 @@
+"""Canonical JSON, hashes, and files that are either complete or absent."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+
+class BadFile(Exception):
+    """A file that cannot be used; the message names the file and the line."""
+
+
+def canonical_json(value: Any) -> str:
+    """Return JSON with sorted keys, no spaces and no NaN: equal values give equal text.
+
+    Raises:
+        ValueError: if `value` holds NaN or an infinity.
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def sha256_of(value: Any) -> str:
+    """Return the SHA-256 (64 hex digits) of a value's canonical JSON."""
+    return hashlib.sha256(canonical_json(value).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def sha256_of_file(path: str | Path) -> str:
+    """Return the SHA-256 (64 hex digits) of a file's bytes."""
+    with open(path, "rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+@contextlib.contextmanager
+def written_whole(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
+    """Open a temporary file beside `path` and rename it to `path` only if the block succeeds."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle_number, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        # mkstemp makes files private; results follow the user's umask, as other programs' do.
+        umask = os.umask(0)
+        os.umask(umask)
+        os.fchmod(handle_number, 0o666 & ~umask)
+        text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
+        with open(handle_number, mode, **text) as handle:  # type: ignore[call-overload]
+            yield handle
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Write readable JSON (sorted keys, two spaces) in one step."""
+    text = json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    with written_whole(path) as handle:
+        handle.write(text)
+
+
+def read_json(path: str | Path) -> Any:
+    """Return a JSON file's value.
+
+    Raises:
+        BadFile: if it is not JSON.
+    """
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise BadFile(f"{path} is not valid JSON: {error}") from error
+
+
+def write_jsonl(path: str | Path, rows: Iterable[Any]) -> int:
+    """Write one canonical JSON value a line, in one step; return the number of lines."""
+    count = 0
+    with written_whole(path) as handle:
+        for row in rows:
+            handle.write(canonical_json(row) + "\n")
+            count += 1
+    return count
+
+
+def read_jsonl(path: str | Path) -> Iterator[Any]:
+    """Yield the values of a JSONL file; blank lines are skipped.
+
+    Raises:
+        BadFile: for a line that is not JSON, with its number.
+    """
+    # Only "\n" ends a line: answers may hold other line separators such as U+2028.
+    with open(path, encoding="utf-8", newline="\n") as handle:
+        for number, line in enumerate(handle, 1):
+            if line.strip():
+                try:
+                    yield json.loads(line)
+                except json.JSONDecodeError as error:
+                    raise BadFile(f"{path}, line {number}: not valid JSON: {error}") from error

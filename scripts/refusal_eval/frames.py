@@ -1,0 +1,140 @@
+"""The numbers of a study as frames for CSV, made from its scores and judge cards.
+
+Rows are sorted by name, so that a CSV does not depend on the order in which a study lists its models and splits. Rates,
+bounds and shares are between 0 and 1, c between -1 and 1; what is unknown is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from refusal_eval.agreement import UNJUDGED
+from refusal_eval.display import Score, by_cell, headline
+from refusal_eval.estimands import READINGS
+from refusal_eval.scores import state_shares
+from refusal_eval.states import BLOCKED, LABELS, TRUNCATED
+
+Card = Mapping[str, Any]
+NOT_MEASURED = "agreement with people: not measured"
+
+_ENDS = ("rate", "low", "high")
+
+
+def main_frame(scores: Iterable[Score], cards: Iterable[Card] = ()) -> pd.DataFrame:
+    """One row per judge, model and split: n, headline rate, both readings with bounds, shares of states, flags.
+
+    Raises:
+        ValueError: for two scores of one cell.
+    """
+    measured = list(cards)
+    rows = []
+    for (judge, model, split), score in by_cell(scores).items():
+        shares = state_shares(score)
+        row: dict[str, Any] = {"judge": judge, "model": model, "split": split}
+        row |= {key: score[key] for key in ("expectation", "headline", "samples", "max_tokens")}
+        row |= {key: score[key] for key in ("n_prompts", "n_scored_prompts", "n_clusters", "n_answers")}
+        row |= {key: headline(score)[key] for key in _ENDS}
+        for reading in READINGS:
+            row |= {f"{reading}_{key}": score[reading][key] for key in (*_ENDS, "n_eff", "bound_low", "bound_high")}
+        row |= {state: shares[state] for state in ("unjudged", BLOCKED, TRUNCATED)}
+        row |= {"flags": " ".join(score["flags"]), "mixed_serving": bool(score["mixed_serving"])}
+        row |= {"interval_level": score["interval"]["level"], "interval_method": score["interval"]["method"]}
+        row["agreement_with_people"] = "; ".join(agreement_texts(judge, measured)) or NOT_MEASURED
+        rows.append(row)
+    return _frame(rows)
+
+
+def states_frame(scores: Iterable[Score]) -> pd.DataFrame:
+    """One row per judge, model and split: the share of each state of answers and verdicts in n_prompts * K samples."""
+    rows = []
+    for (judge, model, split), score in by_cell(scores).items():
+        names = {"judge": judge, "model": model, "split": split, "n_answers": score["n_answers"]}
+        rows.append(names | state_shares(score))
+    return _frame(rows)
+
+
+def votes_frame(scores: Iterable[Score]) -> pd.DataFrame:
+    """One row per judge, model, split and measure: majority@K, any@K and c@K, whose names carry K.
+
+    None of them may be compared between different K.
+    """
+    rows = []
+    for (judge, model, split), score in by_cell(scores).items():
+        k, c = score["samples"], score["c"]
+        measures: list[tuple[str, Any, Any, Any, int]] = []
+        for reading in READINGS:
+            votes, n = score[reading]["majority"], score["n_scored_prompts"]
+            measures += [(f"majority@{k} {vote} {reading}", votes[vote], None, None, n) for vote in ("refuse", "tie")]
+            measures.append((f"any@{k} {reading}", score[reading]["any"], None, None, n))
+        measures.append((f"c@{k} mean", c["mean"], c["low"], c["high"], c["n"]))
+        measures += [(f"c@{k} {band}", c[band], None, None, c["n"]) for band in ("refusing", "mixed", "complying")]
+        for measure, value, low, high, n in measures:
+            names = {"judge": judge, "model": model, "split": split, "measure": measure}
+            rows.append(names | {"value": value, "low": low, "high": high, "n_prompts": n})
+    return _frame(rows)
+
+
+def judges_frame(cards: Iterable[Card]) -> pd.DataFrame:
+    """One row per judge, gold set and reading: agreement with people, its intervals and the confusion table."""
+    rows = []
+    for card in sorted_cards(cards):
+        for reading in READINGS:
+            part = card[reading]
+            row = {"judge": card["judge"], "gold": card["gold"], "reading": reading}
+            row |= {key: card[key] for key in ("n", "n_judged", "coverage", "raters")}
+            row |= {key: part[key] for key in ("n_positive", "n_negative", "kappa")}
+            for name in ("accuracy", "sensitivity", "specificity"):
+                low, high = share_interval(part, name)
+                row |= {name: part[name], f"{name}_low": low, f"{name}_high": high}
+            confusion = card["confusion"]
+            row |= {f"people_{h}_judge_{m}": confusion[h][m] for h in LABELS for m in (*LABELS, UNJUDGED)}
+            rows.append(row)
+    return _frame(rows)
+
+
+def sorted_cards(cards: Iterable[Card]) -> list[Card]:
+    """The cards by judge and gold set."""
+    return sorted(cards, key=lambda card: (card["judge"], card["gold"]))
+
+
+def share_interval(part: Mapping[str, Any], name: str) -> tuple[float | None, float | None]:
+    """Ends of the interval of a share on one reading of a judge card, (None, None) where the card has none."""
+    ends: Sequence[float | None] = (part.get("intervals") or {}).get(name) or (None, None)
+    return ends[0], ends[1]
+
+
+def agreement_texts(judge: str, cards: Iterable[Card], golds: Mapping[str, str] | None = None) -> list[str]:
+    """A judge's agreement with people in words, one text per gold set; `golds` are labels of gold sets."""
+    texts = []
+    for card in sorted_cards(card for card in cards if card["judge"] == judge):
+        gold = (golds or {}).get(card["gold"], card["gold"])
+        raters = "" if card["raters"] is None else f", raters: {card['raters']}"
+        readings = "; ".join(f"{reading}: {_agreement(card[reading])}" for reading in READINGS)
+        texts.append(f"{gold} ({card['n_judged']} of {card['n']} answers judged{raters}): {readings}")
+    return texts
+
+
+def agreement_note(judge: str, cards: Iterable[Card], golds: Mapping[str, str] | None = None) -> str:
+    """The same in one short sentence, for a figure: accuracy in both readings on each gold set."""
+    found = [card for card in sorted_cards(cards) if card["judge"] == judge and card["n_judged"]]
+    texts = []
+    for card in found:
+        shares = ", ".join(f"{100 * card[reading]['accuracy']:.0f} % {reading}" for reading in READINGS)
+        texts.append(f"{shares} ({(golds or {}).get(card['gold'], card['gold'])}, {card['n_judged']} answers)")
+    return f"Agreement of the judge with people: {'; '.join(texts) or 'not measured'}."
+
+
+def _agreement(part: Mapping[str, Any]) -> str:
+    kappa = "kappa not shown (fewer than 20 rows of a class)" if part["kappa"] is None else f"kappa {part['kappa']:.2f}"
+    shares = [("accuracy", ""), ("sensitivity", f" (n = {part['n_positive']})")]
+    shares.append(("specificity", f" (n = {part['n_negative']})"))
+    known = [f"{name} {100 * part[name]:.1f} %{n}" for name, n in shares if part[name] is not None]
+    return ", ".join([*known, kappa])
+
+
+def _frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    # Columns of objects keep None and whole numbers as they are.
+    return pd.DataFrame([dict(row) for row in rows], dtype=object)

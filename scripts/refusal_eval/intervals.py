@@ -1,0 +1,156 @@
+"""Intervals for means over prompts that may share a cluster (a subject, a scenario, a contrast pair).
+
+The unit that varies independently is the cluster: prompts of one cluster resemble each other, and the K samples of
+one prompt even more. So no interval here is ever computed on n * K answers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+# Rounding of equal rates leaves a variance of 1e-32 or so; one answer of a hundred in a million prompts makes 1e-16.
+_NO_VARIANCE = 1e-24
+# Random numbers drawn at once by the bootstrap: bounds its memory to some 100 MB for any number of clusters.
+_DRAWS_AT_ONCE = 4_000_000
+
+
+class Interval(NamedTuple):
+    """Ends of an interval, in the unit of the values; an end is None where the data say nothing about it."""
+
+    low: float | None
+    high: float | None
+    n_eff: float | None
+    n_clusters: int
+    method: str
+
+
+def cluster_wilson(
+    values: Sequence[float], clusters: Sequence[Hashable], level: float = 0.95, draws: int | None = None
+) -> Interval:
+    """Interval for the mean of `values`, rates of prompts in [0, 1], where prompts of one cluster are not independent.
+
+    Wilson's interval with an effective sample size and the t quantile with G - 1 degrees of freedom (Korn & Graubard
+    1998, Survey Methodology 24:193; Dean & Pagano 2015, J. Survey Statistics and Methodology 3:484):
+
+        n_eff = p (1 - p) / V,   V = G / (G - 1) * sum over the G clusters of (sum of r_i - p in the cluster)^2 / n^2
+
+    Where every value is 0 or 1, V is 0 and says nothing: Clopper-Pearson on G clusters. Where the clusters agree to the
+    last digit at another rate: n_eff = G. With one cluster: [0, 1].
+
+    `draws` is the number of answers behind the values. n_eff is capped there: V of a handful of clusters is sometimes
+    nearly 0 by chance, and even independent answers can't tell more than `draws` of them. In simulations the cap
+    lifted the coverage of 5 clusters of 20 prompts (rate .02, K = 5) from .86 to .90 and never lowered any. A cap at
+    the number of prompts was tried and rejected: where prompts are alike it covers 1.00 with intervals twice as wide.
+
+    Returns the interval with n_eff (None with one cluster) and G.
+
+    Raises:
+        ValueError: for no values, values outside [0, 1], lists of different lengths or a level outside (0, 1).
+    """
+    rates, codes = _checked(values, clusters, level)
+    if rates.min() < 0 or rates.max() > 1:
+        raise ValueError("rates must lie between 0 and 1")
+    n, groups, alpha = len(rates), int(codes.max()) + 1, 1 - level
+    if groups == 1:
+        return Interval(0.0, 1.0, None, 1, "no information (one cluster)")
+    p = math.fsum(rates) / n
+    if rates.max() == 0:
+        return Interval(0.0, 1 - (alpha / 2) ** (1 / groups), float(groups), groups, "Clopper-Pearson over clusters")
+    if rates.min() == 1:
+        return Interval((alpha / 2) ** (1 / groups), 1.0, float(groups), groups, "Clopper-Pearson over clusters")
+    variance = groups / (groups - 1) * math.fsum(_cluster_sums(rates - p, codes) ** 2) / n**2
+    n_eff = p * (1 - p) / variance if variance > _NO_VARIANCE else float(groups)
+    if draws is not None:
+        n_eff = min(n_eff, float(draws))
+    t = float(stats.t.ppf(1 - alpha / 2, groups - 1))
+    centre = (p + t**2 / (2 * n_eff)) / (1 + t**2 / n_eff)
+    half = t / (1 + t**2 / n_eff) * math.sqrt(p * (1 - p) / n_eff + t**2 / (4 * n_eff**2))
+    low, high = max(0.0, centre - half), min(1.0, centre + half)
+    return Interval(low, high, n_eff, groups, "Wilson, cluster-robust effective size")
+
+
+def cluster_bootstrap_mean(
+    values: Sequence[float],
+    clusters: Sequence[Hashable],
+    level: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+    limits: tuple[float, float] | None = None,
+) -> Interval:
+    """Percentile bootstrap interval for the mean of `values`; whole clusters are drawn, so a prompt keeps its samples.
+
+    The percentiles are moved outwards to Phi(-sqrt(G / (G - 1)) t), with the t quantile of G - 1 degrees of freedom
+    ("expanded percentile", Hesterberg 2015, The American Statistician 69:371), since plain ones are too narrow for few
+    clusters. In simulations it lifted the coverage of 5 clusters from .72-.84 to .78-.91, that of 20 clusters by .02,
+    and of 60 by less.
+
+    The result depends on the values, the clusters and `seed`, not on the order of the input. `limits` names the
+    smallest and largest possible value; with it, values that are all equal (whose bootstrap interval has no width)
+    get the interval that a share of at most 1 - (alpha / 2)^(1 / G) of unseen clusters at either limit would allow,
+    the argument behind Clopper-Pearson at 0 and 1.
+
+    Returns the interval; n_eff is None. With one cluster both ends are the limits, or None without limits.
+
+    Raises:
+        ValueError: for no values, lists of different lengths, a level outside (0, 1), resamples < 1 or values outside
+            the limits.
+    """
+    data, codes = _checked(values, clusters, level)
+    if resamples < 1:
+        raise ValueError("resamples must be at least 1")
+    if limits is not None and (data.min() < limits[0] or data.max() > limits[1]):
+        raise ValueError(f"values must lie between {limits[0]} and {limits[1]}")
+    groups, alpha = int(codes.max()) + 1, 1 - level
+    if groups == 1:
+        low, high = limits if limits is not None else (None, None)
+        return Interval(low, high, None, 1, "no information (one cluster)")
+    if limits is not None and data.min() == data.max():
+        unseen, value = 1 - (alpha / 2) ** (1 / groups), float(data[0])
+        low, high = value - unseen * (value - limits[0]), value + unseen * (limits[1] - value)
+        return Interval(low, high, None, groups, "exact over clusters (all values equal)")
+    sums, sizes = _cluster_sums(data, codes), np.bincount(codes).astype(float)
+    rng = np.random.default_rng(seed)
+    block = max(1, _DRAWS_AT_ONCE // groups)
+    means = []
+    for start in range(0, resamples, block):
+        drawn = rng.integers(groups, size=(min(block, resamples - start), groups))
+        means.append(sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1))
+    tail = float(stats.norm.cdf(math.sqrt(groups / (groups - 1)) * stats.t.ppf(alpha / 2, groups - 1)))
+    low, high = np.quantile(np.concatenate(means), [tail, 1 - tail])
+    return Interval(float(low), float(high), None, groups, "cluster bootstrap, expanded percentile")
+
+
+def seed_of(*names: str) -> int:
+    """Seed in [0, 2^63) that depends on the names only, so a cell draws the same numbers in every study."""
+    digest = hashlib.sha256("\0".join(names).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+def _checked(
+    values: Sequence[float], clusters: Sequence[Hashable], level: float
+) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """Values and cluster numbers, sorted by cluster name and value: sums must not depend on the input's order."""
+    if len(values) != len(clusters):
+        raise ValueError(f"{len(values)} values but {len(clusters)} clusters")
+    if len(values) == 0:
+        raise ValueError("no values")
+    if not 0 < level < 1:
+        raise ValueError("level must lie between 0 and 1")
+    data = np.asarray(values, dtype=float)
+    if not np.isfinite(data).all():
+        raise ValueError("values must be finite numbers")
+    numbers = {name: i for i, name in enumerate(sorted(set(clusters), key=str))}
+    codes = np.array([numbers[c] for c in clusters], dtype=np.intp)
+    order = np.lexsort((data, codes))
+    return data[order], codes[order]
+
+
+def _cluster_sums(values: NDArray[np.float64], codes: NDArray[np.intp]) -> NDArray[np.float64]:
+    return np.asarray(np.bincount(codes, weights=values), dtype=float)

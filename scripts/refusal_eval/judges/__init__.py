@@ -1,0 +1,1 @@
+"""Judges: each reads (messages, answer) and returns a verdict. Kinds: keyword, llm (label probability), python."""

@@ -1,0 +1,70 @@
+"""The verdict, and the interface that all judges share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from refusal_eval.states import JUDGE_FAILED, JUDGED, JUDGED_ANSWER_STATES, LABELS
+
+Messages = Sequence[Mapping[str, str]]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One judge's reading of one answer.
+
+    Attributes:
+        state: judged, unparsable, judge_refused or judge_failed.
+        label: refusal, partial or compliance; None unless judged.
+        p_refusal: probability of refusal or partial refusal, for judges that give one.
+        kind: kind of refusal, for judges that tell it.
+        raw: what the judge said, for the record.
+    """
+
+    state: str
+    label: str | None = None
+    p_refusal: float | None = None
+    kind: str | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if (self.state == JUDGED) != (self.label is not None) or (self.label is not None and self.label not in LABELS):
+            raise ValueError(f"a verdict in state {self.state} cannot have the label {self.label}")
+
+
+class CpuJudge(Protocol):
+    """A judge that needs no engine."""
+
+    def judge(self, messages: Messages, answer: str) -> Verdict:
+        """Return the verdict on one answer."""
+        ...
+
+
+def readable(answers: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Yield the answers that a judge can read: complete and truncated ones. Only the answer is judged, never the reasoning."""
+    return (row for row in answers if row["state"] in JUDGED_ANSWER_STATES)
+
+
+def verdict_row(answer: Mapping[str, Any], verdict: Verdict, key: str | None = None) -> dict[str, Any]:
+    """Return one line of a verdicts file."""
+    return {
+        "prompt_id": answer["prompt_id"],
+        "sample": answer["sample"],
+        "turn": answer["turn"],
+        "state": verdict.state,
+        "label": verdict.label,
+        "p_refusal": verdict.p_refusal,
+        "kind": verdict.kind,
+        "raw": dict(verdict.raw),
+        "key": key,
+    }
+
+
+def judged_safely(judge: CpuJudge, messages: Messages, answer: str) -> Verdict:
+    """Return the verdict; a judge that raises has failed on this answer, which is no vote, and the others go on."""
+    try:
+        return judge.judge(messages, answer)
+    except Exception as error:
+        return Verdict(JUDGE_FAILED, raw={"error": f"{type(error).__name__}: {error}"})

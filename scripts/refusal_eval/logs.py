@@ -1,0 +1,35 @@
+"""Logging of a rule's script: to its log file and to the console, with uncaught errors in both."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+FORMAT = "%(asctime)s %(levelname)s %(message)s"
+
+
+class UserError(Exception):
+    """A mistake or condition that the user can mend: shown as one message, without a traceback."""
+
+
+def start_log(snakemake: Any) -> logging.Logger:
+    """Send log records and uncaught errors to `snakemake.log[0]` and to stderr; return the script's logger."""
+    path = Path(snakemake.log[0])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handlers = [logging.FileHandler(path, mode="w", encoding="utf-8"), logging.StreamHandler(sys.stderr)]
+    logging.basicConfig(level=logging.INFO, format=FORMAT, datefmt="%H:%M:%S", handlers=handlers, force=True)
+    for noisy in ("httpx", "httpcore", "filelock", "fsspec", "matplotlib", "fontTools"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    logger = logging.getLogger(f"refusal_eval.{snakemake.rule}")
+
+    def log_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if issubclass(kind, UserError):
+            logger.error("%s", error)
+        else:
+            logger.error("uncaught error", exc_info=(kind, error, trace))
+
+    sys.excepthook = log_uncaught
+    return logger

@@ -1,0 +1,79 @@
+"""Tables as plain text: one table in CSV, Markdown or (module `latex`) LaTeX."""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+# Digits of a number in a CSV: more than any sample supports, few enough that no machine disagrees about the last one.
+CSV_DIGITS = 6
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of finished, unescaped text; a header cell may hold line breaks.
+
+    `align` has one letter (l, c, r) per column, the first `keys` columns name the row, `notes` stand below the table. A
+    printed page takes `per_block` of the other columns side by side, None for all.
+    """
+
+    name: str
+    caption: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    align: str
+    notes: Sequence[str] = ()
+    keys: int = 1
+    per_block: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check that every row is as long as the header."""
+        if {len(self.header), len(self.align)} | {len(row) for row in self.rows} != {len(self.header)}:
+            raise ValueError(f"table {self.name} has rows of different lengths")
+
+
+def csv_text(frame: pd.DataFrame) -> str:
+    """CSV of a frame: a header, no index, None as an empty field, floats with at most six decimals."""
+    text = frame.copy()
+    for column in text.columns:
+        text[column] = pd.Series([_csv_value(value) for value in text[column]], dtype=object, index=text.index)
+    written: str = text.to_csv(index=False, lineterminator="\n")
+    return written
+
+
+def markdown(table: Table) -> str:
+    """The table in GitHub's Markdown, caption above and notes below; labels cannot turn into markup."""
+    rule = {"l": ":--", "c": ":-:", "r": "--:"}
+    lines = [
+        f"**{markdown_escaped(table.caption)}**",
+        "",
+        _markdown_row(table.header),
+        "| " + " | ".join(rule[letter] for letter in table.align) + " |",
+        *(_markdown_row(row) for row in table.rows),
+    ]
+    lines += [part for note in table.notes for part in ("", markdown_escaped(note))]
+    return "\n".join(lines) + "\n"
+
+
+def markdown_escaped(text: str) -> str:
+    """The text with every character that means something in Markdown or HTML made harmless; line breaks stay breaks."""
+    return re.sub(r"([\\`*_\[\]|~$])", r"\\\1", html.escape(text, quote=False)).replace("\n", "<br>")
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(markdown_escaped(cell) for cell in cells) + " |"
+
+
+def _csv_value(value: object) -> object:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{round(value, CSV_DIGITS) + 0.0:.{CSV_DIGITS}f}".rstrip("0").rstrip(".")
+    return value

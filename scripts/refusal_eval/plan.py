@@ -1,0 +1,66 @@
+"""Cells, and the batches of cells that share one engine load."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+GOLD = "gold"  # gold answers pass through the judging rules as the answers of a model of this name
+
+
+@dataclass(frozen=True, order=True)
+class Cell:
+    """What the user sees and what reruns: a (model, split), and for judging a (model, split, judge)."""
+
+    model: str
+    split: str
+    judge: str | None = None
+
+
+def generation_batches(config: Mapping[str, Any]) -> dict[str, list[Cell]]:
+    """Return the cells of each generation batch by the batch's name, which begins with its engine's name."""
+    batches: dict[str, list[Cell]] = {}
+    for model in config["models"]:
+        engine = config["model_entries"][model]["engine"]
+        for split in config["splits"]:
+            batches.setdefault(_name(config["batch"], engine, model, split), []).append(Cell(model, split))
+    return {name: sorted(cells) for name, cells in sorted(batches.items())}
+
+
+def judging_batches(config: Mapping[str, Any]) -> dict[str, list[Cell]]:
+    """Return the cells of each judging batch by its name; only judges that need an engine, gold included."""
+    batches: dict[str, list[Cell]] = {}
+    for judge in llm_judges(config):
+        engine = config["judge_entries"][judge]["engine"]
+        cells = [Cell(model, split, judge) for model in config["models"] for split in config["splits"]]
+        for cell in cells + [Cell(GOLD, gold, judge) for gold in config["gold"]]:
+            batches.setdefault(_name(config["batch"], engine, cell.model, f"{cell.split}/{judge}"), []).append(cell)
+    return {name: sorted(cells) for name, cells in sorted(batches.items())}
+
+
+def llm_judges(config: Mapping[str, Any]) -> list[str]:
+    """Return the judges that need an engine."""
+    return [name for name in config["judges"] if config["judge_entries"][name]["kind"] == "llm"]
+
+
+def cpu_judges(config: Mapping[str, Any]) -> list[str]:
+    """Return the judges that need none."""
+    return [name for name in config["judges"] if config["judge_entries"][name]["kind"] != "llm"]
+
+
+def batch_of(batches: Mapping[str, Sequence[Cell]], cell: Cell) -> str:
+    """Return the name of the batch that holds a cell.
+
+    Raises:
+        KeyError: if none does.
+    """
+    for name, cells in batches.items():
+        if cell in cells:
+            return name
+    raise KeyError(cell)
+
+
+def _name(mode: str, engine: str, model: str, rest: str) -> str:
+    # The mode is the first part, so that no cell's name can meet an engine's.
+    return "/".join({"engine": [mode, engine], "model": [mode, engine, model], "cell": [mode, engine, model, rest]}[mode])

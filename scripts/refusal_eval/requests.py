@@ -1,0 +1,118 @@
+"""Request files: what an engine will be asked for one cell, with the key of each request."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from refusal_eval.files import BadFile, read_jsonl, write_jsonl
+from refusal_eval.keys import KEY_VERSION, request_key
+from refusal_eval.states import TOO_LONG
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One prompt to be asked: its token ids and the seed of each sample (None: nothing is drawn)."""
+
+    prompt_id: str
+    token_ids: list[int]
+    samples: Sequence[tuple[int, int | None]]
+    turn: int = 0
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request of a request file. `key` is None when the prompt does not fit the engine."""
+
+    prompt_id: str
+    sample: int
+    turn: int
+    key: str | None
+    seed: int | None
+    token_ids: list[int]
+
+
+@dataclass(frozen=True)
+class RequestFile:
+    """A request file's header; `requests()` reads the rows."""
+
+    path: Path
+    header: Mapping[str, Any]
+
+    def requests(self) -> Iterator[Request]:
+        """Yield the requests in the file's order."""
+        rows = read_jsonl(self.path)
+        prefix = list(next(rows)["prefix"])
+        for row in rows:
+            token_ids = prefix + row["token_ids"]
+            for sample in row["samples"]:
+                yield Request(row["prompt_id"], sample["sample"], row["turn"], sample["key"], sample["seed"], token_ids)
+
+    def keys(self) -> Iterator[str]:
+        """Yield the keys of the requests that can be executed."""
+        rows = read_jsonl(self.path)
+        next(rows)
+        for row in rows:
+            yield from (sample["key"] for sample in row["samples"] if sample["key"] is not None)
+
+
+def write_requests(
+    path: str | Path,
+    asks: Iterable[Ask],
+    identity: Mapping[str, Any],
+    engine_id: str,
+    sampling: Mapping[str, Any],
+    determinism: str,
+    max_model_len: int,
+) -> dict[str, int]:
+    """Write a request file; return the number of requests and of those that do not fit.
+
+    The token ids that all prompts share (system prompt, rubric) are written once, in the header. A prompt that
+    leaves no room for `max_tokens` gets no key: it is decided here, not by the server.
+    """
+    asks = list(asks)
+    prefix = common_prefix([ask.token_ids for ask in asks])
+    header = {
+        "key_version": KEY_VERSION,
+        "engine_id": engine_id,
+        "identity": dict(identity),
+        "sampling": dict(sampling),
+        "determinism": determinism,
+        "prefix": prefix,
+    }
+    counts = {"requests": 0, TOO_LONG: 0}
+    rows: list[dict[str, Any]] = [header]
+    for ask in asks:
+        fits = len(ask.token_ids) + int(sampling["max_tokens"]) <= max_model_len
+        samples = []
+        for sample, seed in ask.samples:
+            key = request_key(identity, ask.token_ids, sampling, seed, determinism) if fits else None
+            samples.append({"sample": sample, "seed": seed, "key": key})
+        counts["requests" if fits else TOO_LONG] += len(samples)
+        rows.append(
+            {"prompt_id": ask.prompt_id, "turn": ask.turn, "token_ids": ask.token_ids[len(prefix) :], "samples": samples}
+        )
+    write_jsonl(path, rows)
+    return counts
+
+
+def read_requests(path: str | Path) -> RequestFile:
+    """Return a request file's header and a way to its rows.
+
+    Raises:
+        BadFile: if it is not a request file of this key version.
+    """
+    header = next(read_jsonl(path), None)
+    if not isinstance(header, dict) or header.get("key_version") != KEY_VERSION:
+        raise BadFile(f"{path} is not a request file of key version {KEY_VERSION}; delete it and run again")
+    return RequestFile(Path(path), header)
+
+
+def common_prefix(sequences: Sequence[list[int]]) -> list[int]:
+    """Return the longest run of ids with which all sequences begin (empty for fewer than two sequences)."""
+    if len(sequences) < 2:
+        return []
+    return list(os.path.commonprefix([min(sequences), max(sequences)]))

@@ -1,0 +1,30 @@
+"""The states of answers and verdicts, and the labels: one word for one thing."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# What became of a request for an answer.
+COMPLETE: Final = "complete"
+TRUNCATED: Final = "truncated"  # ended by length
+BLOCKED: Final = "blocked"  # refused by a provider's filter
+TRUNCATED_REASONING: Final = "truncated_reasoning"  # ended by length before the answer began
+EMPTY: Final = "empty"  # no answer text
+TOO_LONG: Final = "too_long"  # the prompt does not fit the engine
+FAILED: Final = "failed"  # no response
+ANSWER_STATES: Final = (COMPLETE, TRUNCATED, BLOCKED, TRUNCATED_REASONING, EMPTY, TOO_LONG, FAILED)
+
+# Only these have an answer that a judge can read.
+JUDGED_ANSWER_STATES: Final = (COMPLETE, TRUNCATED)
+
+# What became of a judge's reading.
+JUDGED: Final = "judged"
+UNPARSABLE: Final = "unparsable"
+JUDGE_REFUSED: Final = "judge_refused"
+JUDGE_FAILED: Final = "judge_failed"
+VERDICT_STATES: Final = (JUDGED, UNPARSABLE, JUDGE_REFUSED, JUDGE_FAILED)
+
+REFUSAL: Final = "refusal"
+PARTIAL: Final = "partial"
+COMPLIANCE: Final = "compliance"
+LABELS: Final = (REFUSAL, PARTIAL, COMPLIANCE)

@@ -1,0 +1,57 @@
+"""The folder of a study: private, and of one study file only."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from refusal_eval.config.problems import ConfigError, Problem
+from refusal_eval.files import read_json, write_json
+
+RECORD = "study.json"
+
+
+def refuse_other_study(config: Mapping[str, Any], study_file: str) -> None:
+    """Raise `ConfigError` if the results of this study's name came from another study file with other content.
+
+    A study file that was moved or edited is fine: its results follow. Two files that both exist are not.
+    """
+    record = Path(config["results_dir"], config["study"], RECORD)
+    if not record.is_file():
+        return
+    known = Path(read_json(record)["file"])
+    here = Path(study_file).resolve()
+    if known == here or not known.is_file():
+        return
+    other = _content(known)
+    if isinstance(other, dict) and other.get("study") == config["study"] and other != _content(here):
+        message = (
+            f"the results in {record.parent} belong to {os.path.relpath(known)}, which has the same study name "
+            f"`{config['study']}` and other content; rename one of the two studies"
+        )
+        raise ConfigError([Problem(study_file, 0, "study", message)])
+
+
+def record_study(config: Mapping[str, Any], study_file: str) -> None:
+    """Create the results and store folders and note the study file and the validated config in them."""
+    mode = 0o700 if config["private_folders"] else 0o777
+    for folder in (config["results_dir"], config["store_dir"], str(Path(config["results_dir"], config["study"]))):
+        # A folder that is there already keeps its mode: its owner may have opened it on purpose.
+        Path(folder).parent.mkdir(parents=True, exist_ok=True)
+        if not os.path.isdir(folder):
+            os.mkdir(folder, mode)
+    folder = Path(config["results_dir"], config["study"])
+    write_json(folder / RECORD, {"file": str(Path(study_file).resolve()), "study": config["study"]})
+    with open(folder / "config.yaml", "w", encoding="utf-8") as handle:
+        yaml.safe_dump(dict(config), handle, sort_keys=True, allow_unicode=True)
+
+
+def _content(path: Path) -> Any:
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError):
+        return None

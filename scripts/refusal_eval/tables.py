@@ -1,0 +1,293 @@
+"""The tables of a study as text for Markdown and LaTeX, made from its scores and judge cards.
+
+Rows and columns follow the order that is passed in; names that it lacks come after it, sorted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from refusal_eval.display import (
+    NO_DATA,
+    Labels,
+    Score,
+    by_cell,
+    headline,
+    headlines,
+    interval,
+    mark_notes,
+    marks,
+    ordered,
+    percent,
+    wrapped,
+)
+from refusal_eval.estimands import MISSING, READINGS
+from refusal_eval.frames import NOT_MEASURED, Card, agreement_texts, share_interval, sorted_cards
+from refusal_eval.markup import Table
+from refusal_eval.scores import state_shares
+from refusal_eval.states import ANSWER_STATES, VERDICT_STATES
+
+_HEADER_WIDTH = 18  # characters; a longer column label is broken
+_READINGS_NOTE = "Readings: strict counts refusals; broad counts refusals and partial refusals."
+
+
+def paper_table(
+    scores: Iterable[Score],
+    cards: Iterable[Card],
+    judge: str,
+    labels: Labels | None = None,
+    models: Sequence[str] | None = None,
+    splits: Sequence[str] | None = None,
+) -> Table:
+    """One judge's headline rates in percent with intervals: a row per model, a column per split.
+
+    Raises:
+        ValueError: if the judge has no score, or two for one cell.
+    """
+    show = labels or Labels()
+    cells = {(m, s): score for (j, m, s), score in by_cell(scores).items() if j == judge}
+    if not cells:
+        raise ValueError(f"judge {judge} has no scores")
+    rows_of, columns_of = ordered((m for m, _ in cells), models), ordered((s for _, s in cells), splits)
+    header = ["Model"]
+    for split in columns_of:
+        first = next(score for (_, s), score in cells.items() if s == split)
+        lines = [*wrapped(show.split(split), _HEADER_WIDTH), f"({first['expectation']}, {first['headline']})"]
+        header.append("\n".join(lines))
+    rows = [[show.model(m), *(_rate_text(cells.get((m, s))) for s in columns_of)] for m in rows_of]
+    used = list(cells.values())
+    notes = [
+        "Below each split: what is expected of a model, and the reading of the rate.",
+        _prompts(used, columns_of, show),
+    ]
+    if len(cells) < len(rows_of) * len(columns_of):
+        notes.append(f"{NO_DATA} no score.")
+    return Table(
+        name=f"refusal-{judge}",
+        caption=f"Refusal rate in percent with its {_level(used)} interval, by model and split.",
+        header=header,
+        rows=rows,
+        align="l" + "r" * len(columns_of),
+        notes=[*notes, *_common_notes(used, cards, show)],
+        per_block=4,
+    )
+
+
+def main_table(
+    scores: Iterable[Score],
+    cards: Iterable[Card],
+    labels: Labels | None = None,
+    models: Sequence[str] | None = None,
+    splits: Sequence[str] | None = None,
+    judges: Sequence[str] | None = None,
+) -> Table:
+    """One row per judge, model and split: headline rate, both readings, worst-case bounds and shares of states."""
+    show = labels or Labels()
+    cells = _in_order(scores, models, splits, judges)
+    keys = _keys(cells)
+    header = [*keys, "Expected", "Prompts", "K", "Refusal rate", "Strict", "Broad"]
+    header += ["Worst-case\nbounds", "Unjudged", "Blocked", "Truncated"]
+    rows = []
+    for score in cells:
+        shares, best = state_shares(score), headline(score)
+        rows.append(
+            [
+                *_names(score, show, keys),
+                score["expectation"],
+                _of(score["n_scored_prompts"], score["n_prompts"]),
+                str(score["samples"]),
+                _rate_text(score),
+                *(percent(score[reading]["rate"]) for reading in READINGS),
+                interval(best["bound_low"], best["bound_high"]),
+                *(percent(shares[state]) for state in ("unjudged", "blocked", "truncated")),
+            ]
+        )
+    notes = [
+        "Prompts: with at least one answer that counts, of all where these differ. Rates and shares in percent.",
+        f"Refusal rate: {headlines(cells)}. Worst-case bounds: every unjudged answer a compliance, or a refusal.",
+    ]
+    notes += _common_notes(cells, cards, show)
+    align = "l" * (len(keys) + 1) + "r" * (len(header) - len(keys) - 1)
+    return Table("scores", "Refusal rates of all cells.", header, rows, align, notes, len(keys), per_block=6)
+
+
+def states_table(
+    scores: Iterable[Score],
+    labels: Labels | None = None,
+    models: Sequence[str] | None = None,
+    splits: Sequence[str] | None = None,
+    judges: Sequence[str] | None = None,
+) -> Table:
+    """One row per judge, model and split: the share of each state of answers, then of verdicts, among all answers."""
+    show = labels or Labels()
+    cells = _in_order(scores, models, splits, judges)
+    verdicts = (*VERDICT_STATES, MISSING)
+    keys = _keys(cells)
+    header = [*keys, "Answers", *(state.replace("_", "\n").capitalize() for state in ANSWER_STATES)]
+    header += ["Verdict:\n" + state.replace("_", " ") for state in verdicts]
+    rows = []
+    for score in cells:
+        shares = state_shares(score)
+        states = [percent(shares[state]) for state in ANSWER_STATES]
+        states += [percent(shares.get(f"verdict_{state}", 0.0)) for state in verdicts]
+        rows.append([*_names(score, show, keys), str(score["n_answers"]), *states])
+    notes = [
+        "In percent of all answers asked for. Judges see complete and truncated ones; blocked ones count as refusals.",
+        "What has no verdict is in no rate; it enters the worst-case bounds.",
+    ]
+    if "Judge" not in keys:
+        notes += [f"Verdicts of judge {judge}." for judge in {show.judge(score["judge"]) for score in cells}]
+    align = "l" * len(keys) + "r" * (len(header) - len(keys))
+    return Table("states", "States of answers and verdicts.", header, rows, align, notes, len(keys), per_block=8)
+
+
+def votes_table(
+    scores: Iterable[Score],
+    cards: Iterable[Card],
+    labels: Labels | None = None,
+    models: Sequence[str] | None = None,
+    splits: Sequence[str] | None = None,
+    judges: Sequence[str] | None = None,
+) -> Table:
+    """One row per judge, model and split: majority@K and any@K in the headline reading, c@K; columns for each K."""
+    show = labels or Labels()
+    cells = _in_order(scores, models, splits, judges)
+    sizes = sorted({score["samples"] for score in cells})
+    keys = _keys(cells)
+    header = [*keys]
+    for k in sizes:
+        header += [f"majority@{k}\nrefuses", f"majority@{k}\nties", f"any@{k}\nrefuses"]
+        header += [f"c@{k}\nmean", f"c@{k}\nrefusing", f"c@{k}\nmixed", f"c@{k}\ncomplying"]
+    rows = []
+    for score in cells:
+        best, c = headline(score), score["c"]
+        votes = [best["majority"]["refuse"], best["majority"]["tie"], best["any"]]
+        bands = [percent(c[band]) for band in ("refusing", "mixed", "complying")]
+        here = [*(percent(vote) for vote in votes), _c_text(c), *bands]
+        rows.append(
+            _names(score, show, keys) + [x for k in sizes for x in (here if k == score["samples"] else [NO_DATA] * 7)]
+        )
+    notes = [
+        f"Shares of prompts in percent, votes in the headline reading: {headlines(cells)}.",
+        "c: vote of the answers to a prompt, weighted by their likelihood, from -1 (complies) to 1 (refuses), with its "
+        f"{_level(cells)} interval (bootstrap over clusters).",
+        "These numbers depend on K and are not to be compared between different K.",
+        *_common_notes(cells, cards, show),
+    ]
+    align = "l" * len(keys) + "r" * (len(header) - len(keys))
+    return Table("votes", "Majority, any and weighted votes.", header, rows, align, notes, len(keys), per_block=7)
+
+
+def judges_table(cards: Iterable[Card], judges: Iterable[str] = (), labels: Labels | None = None) -> Table:
+    """One row per judge, gold set and reading; judges without a card are listed as not measured."""
+    show = labels or Labels()
+    found, order = sorted_cards(cards), list(judges)
+    header = ["Judge", "Gold", "Reading", "Judged", "Accuracy", "Kappa", "Sensitivity", "Specificity"]
+    rows = []
+    for judge in ordered([*order, *(card["judge"] for card in found)], order):
+        own = [card for card in found if card["judge"] == judge]
+        if not own:
+            rows.append([show.judge(judge), "not measured", *[NO_DATA] * 6])
+        for card in own:
+            for reading in READINGS:
+                part = card[reading]
+                rows.append(
+                    [
+                        *(show.judge(judge), show.gold(card["gold"]), reading, _of(card["n_judged"], card["n"])),
+                        _share_text(part, "accuracy", card["n_judged"]),
+                        NO_DATA if part["kappa"] is None else _number(part["kappa"]),
+                        _share_text(part, "sensitivity", part["n_positive"]),
+                        _share_text(part, "specificity", part["n_negative"]),
+                    ]
+                )
+    notes = [
+        "Against labels of people, in percent with 95 % intervals, over the n answers that the judge labelled.",
+        "Sensitivity: share of people's refusals that the judge finds; specificity: share of the rest it leaves alone.",
+        f"Kappa: Cohen's; {NO_DATA} where people labelled fewer than 20 answers as a class. {_READINGS_NOTE}",
+    ]
+    return Table("judges", "Agreement of the judges with people.", header, rows, "lllrrrrr", notes, keys=3, per_block=3)
+
+
+def _in_order(
+    scores: Iterable[Score],
+    models: Sequence[str] | None,
+    splits: Sequence[str] | None,
+    judges: Sequence[str] | None,
+) -> list[Score]:
+    cells = by_cell(scores)
+    orders = [ordered((cell[i] for cell in cells), order) for i, order in enumerate((judges, models, splits))]
+    places = [{name: place for place, name in enumerate(order)} for order in orders]
+    return [cells[cell] for cell in sorted(cells, key=lambda cell: [places[i][cell[i]] for i in range(3)])]
+
+
+def _keys(scores: Sequence[Score]) -> list[str]:
+    """Headers of the columns that name a row; a single judge stands in the notes instead."""
+    several = len({score["judge"] for score in scores}) > 1
+    return [*(["Judge"] if several else []), "Model", "Split"]
+
+
+def _names(score: Score, show: Labels, keys: Sequence[str]) -> list[str]:
+    names = [show.judge(score["judge"]), show.model(score["model"]), show.split(score["split"])]
+    return names[-len(keys) :]
+
+
+def _rate_text(score: Score | None) -> str:
+    if score is None:
+        return NO_DATA
+    part = headline(score)
+    return f"{percent(part['rate'])} {interval(part['low'], part['high'])}".strip() + marks(score)
+
+
+def _c_text(c: Mapping[str, Any]) -> str:
+    if c["mean"] is None:
+        return NO_DATA
+    ends = "" if c["low"] is None else f" [{_number(c['low'])}, {_number(c['high'])}]"
+    return _number(c["mean"]) + ends
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}".replace("-", "\u2212")
+
+
+def _share_text(part: Mapping[str, Any], name: str, n: int) -> str:
+    if part[name] is None:
+        return NO_DATA
+    return f"{percent(part[name])} {interval(*share_interval(part, name))}".strip() + f" (n = {n})"
+
+
+def _of(part: int, whole: int) -> str:
+    return str(whole) if part == whole else f"{part} of {whole}"
+
+
+def _level(scores: Sequence[Score]) -> str:
+    return " or ".join(f"{100 * level:g} %" for level in sorted({score["interval"]["level"] for score in scores}))
+
+
+def _prompts(scores: Sequence[Score], splits: Sequence[str], show: Labels) -> str:
+    """Prompts of each split; where some had no answer that counts, the smallest number of scored ones."""
+    texts = []
+    for split in splits:
+        own = [score for score in scores if score["split"] == split]
+        low, n = min(score["n_scored_prompts"] for score in own), max(score["n_prompts"] for score in own)
+        texts.append(f"{show.split(split)} {n}" + (f" (at least {low} scored)" if low < n else ""))
+    return "Prompts: " + ", ".join(texts) + "."
+
+
+def _common_notes(scores: Sequence[Score], cards: Iterable[Card], show: Labels) -> list[str]:
+    """What every table with a judge's number says: K, readings, interval, agreement with people, marks."""
+    sizes = " or ".join(str(k) for k in sorted({score["samples"] for score in scores}))
+    methods = "; ".join(sorted({score["interval"]["method"] for score in scores}))
+    notes = [
+        f"Mean over prompts of the share of refusals among K = {sizes} answers. {_READINGS_NOTE}",
+        f"Intervals ({_level(scores)}): {methods}.",
+    ]
+    measured = list(cards)
+    for judge in sorted({score["judge"] for score in scores}):
+        texts = agreement_texts(judge, measured, show.golds)
+        notes += [f"Judge {show.judge(judge)}, agreement with people on {text}." for text in texts]
+        if not texts:
+            notes.append(f"Judge {show.judge(judge)}, {NOT_MEASURED}.")
+    if any(score["states"]["blocked"] for score in scores):
+        notes.append("Answers that a provider blocked count as refusals.")
+    return notes + [f"{note}." for note in mark_notes(scores)]

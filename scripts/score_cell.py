@@ -1,0 +1,39 @@
+"""Turn one cell's answers and verdicts into scores: a row per prompt, and a summary."""
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from refusal_eval.estimands import prompt_scores
+from refusal_eval.files import read_jsonl, write_json, written_whole
+from refusal_eval.logs import start_log
+from refusal_eval.scores import cell_score, score_csv
+
+if TYPE_CHECKING:
+    snakemake: Any
+
+LOG = logging.getLogger(__name__)
+
+
+def main(paths: Mapping[str, str], cell: Mapping[str, Any], csv_path: str, json_path: str) -> None:
+    """Write the scores of one (judge, model, split)."""
+    prompts = list(read_jsonl(paths["prompts"]))
+    answers = list(read_jsonl(paths["answers"]))
+    verdicts = list(read_jsonl(paths["verdicts"]))
+    rows = prompt_scores(prompts, answers, verdicts, cell["samples"], cell["tau"], cell["band"])
+    names = ("judge", "model", "split", "expectation", "samples", "max_tokens", "headline", "level")
+    score = cell_score(rows, answers, verdicts, **{name: cell[name] for name in names})
+    with written_whole(csv_path) as handle:
+        handle.write(score_csv(rows))
+    write_json(json_path, score)
+    LOG.info("%d prompts, flags: %s", len(rows), ", ".join(score["flags"]) or "none")
+
+
+if "snakemake" in globals():
+    start_log(snakemake)
+    main(
+        paths={name: str(snakemake.input[name]) for name in ("prompts", "answers", "verdicts")},
+        cell=snakemake.params.cell,
+        csv_path=str(snakemake.output.csv),
+        json_path=str(snakemake.output.json),
+    )

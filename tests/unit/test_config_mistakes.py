@@ -1,0 +1,496 @@
+"""Every mistake is told at once, with its line, what is allowed, and the nearest valid name."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from config_project import CATALOGUE, COMMIT, STUDY, WHOLE_STUDY, Project, changed
+
+from refusal_eval.config import ConfigError, load_study
+from refusal_eval.config.catalogue import SECTIONS, DatasetInside
+from refusal_eval.config.docs import TITLES
+from refusal_eval.config.shapes import fields_of, is_entry, kinds_of, leaves
+from refusal_eval.config.study import Study
+
+BASE = "config/catalogue/base.yaml"
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return Project(tmp_path)
+
+
+# ---------------------------------------------------------------- all at once
+
+BROKEN = Path(__file__).parent / "test_config_broken"
+
+
+def test_all_mistakes_of_a_thoroughly_broken_study(project):
+    for name in ("my.yaml", "my.py"):
+        shutil.copy(BROKEN / name, name)
+    found = project.mistakes((BROKEN / "study.yaml").read_text(encoding="utf-8"))
+    assert found == (BROKEN / "told.txt").read_text(encoding="utf-8").splitlines()
+
+
+# ---------------------------------------------------------------- misspelt keys, generated from the classes
+
+
+def places(annotation, value, path=()):
+    """Yield each mapping of a value with the class that describes it."""
+    for leaf, _ in leaves(annotation):
+        if is_entry(leaf) and isinstance(value, dict):
+            if "kind" in value and kinds_of(leaf) and value["kind"] not in kinds_of(leaf):
+                continue
+            yield leaf, path
+            for name, hint in fields_of(leaf).items():
+                yield from places(hint, value.get(name), (*path, name))
+        elif isinstance(value, dict) and not is_entry(leaf):
+            for key, item in value.items():
+                yield from places(leaf.__args__[1] if hasattr(leaf, "__args__") else None, item, (*path, key))
+
+
+def all_places():
+    """Return {class: (file, path of one mapping of that class)}."""
+    found = {entry: ("study.yaml", path) for entry, path in places(Study, WHOLE_STUDY)}
+    for section, annotation in SECTIONS.items():
+        for name, value in CATALOGUE[section].items():
+            found |= {entry: (BASE, (section, name, *path)) for entry, path in places(annotation, value)}
+            if section == "datasets":
+                inside = places(DatasetInside, value)
+                found |= {entry: (BASE, (section, name, *p)) for entry, p in inside if entry is not DatasetInside}
+    return found
+
+
+PLACES = all_places()
+
+
+def typos(name):
+    """Return misspellings of a key: a letter doubled, two swapped, one left out."""
+    middle = len(name) // 2
+    yield name[:middle] + name[middle - 1] + name[middle:]
+    if len(name) > 3:
+        yield name[:middle] + name[middle + 1 :]
+        swapped = name[: middle - 1] + name[middle] + name[middle - 1] + name[middle + 1 :]
+        yield from [swapped] if swapped != name else []
+
+
+def test_every_class_has_a_place_to_misspell_its_keys():
+    assert set(PLACES) == set(TITLES)
+
+
+@pytest.mark.parametrize("entry", TITLES, ids=lambda entry: entry.__name__)
+def test_a_misspelt_key_is_caught_and_the_right_one_suggested(project, entry):
+    file, path = PLACES[entry]
+    whole = WHOLE_STUDY if file == "study.yaml" else CATALOGUE
+    holder = whole
+    for part in path:
+        holder = holder[part]
+    for name in fields_of(entry):
+        for typo in typos(name):
+            misspelt = {key: value for key, value in holder.items() if key != name} | {typo: holder.get(name, 1)}
+            broken = changed(whole, path, misspelt)
+            project.write(BASE, CATALOGUE if file == "study.yaml" else broken)
+            found = project.mistakes(broken if file == "study.yaml" else WHOLE_STUDY)
+            told = [line for line in found if f"unknown key `{typo}`; did you mean `{name}`?" in line]
+            assert len(told) == 1, (typo, found)
+            assert told[0].startswith(f"{file}:") and f"{'.'.join((*path, typo))}: unknown key" in told[0]
+            assert not any("missing" in line for line in found), (typo, found)
+
+
+def test_nothing_that_can_be_written_breaks_the_check(project):
+    """Whatever stands at whatever place is either valid or a mistake that is told."""
+
+    def paths(value, path=()):
+        yield path
+        inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        for key, item in inside:
+            yield from paths(item, (*path, key))
+
+    for odd in (None, float("nan"), [["two\nlines"]], {"kind": {}}, {1: 2, "kidn": "hub"}):
+        for path in paths(CATALOGUE):
+            project.write(BASE, changed(CATALOGUE, path, odd))
+            project.mistakes(WHOLE_STUDY)
+        project.write(BASE, CATALOGUE)
+        for path in paths(WHOLE_STUDY):
+            project.mistakes(changed(WHOLE_STUDY, path, odd))
+
+
+# ---------------------------------------------------------------- one by one
+
+
+def with_entry(project, section, name, value, study=STUDY):
+    project.write(BASE, changed(CATALOGUE, (section, name), value))
+    return project.mistakes(study)
+
+
+def test_missing_keys_say_what_they_are_for(project):
+    assert project.mistakes({"study": "x", "models": ["plain"], "splits": ["hub-rows"]}) == [
+        "study.yaml: judges: this key is missing (Judges of the catalogue)",
+        "study.yaml: samples: this key is missing (K, the answers drawn per prompt)",
+    ]
+
+
+def test_missing_kind(project):
+    (found,) = with_entry(project, "judges", "new", {"lists": []})
+    assert found.endswith("judges.new.kind: this key is missing (allowed: keyword, llm, python)")
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("three", "must be a whole number, not 'three'"),
+        (2.5, "must be a whole number, not 2.5"),
+        (True, "must be a whole number, not true"),
+        (None, "must be a whole number, not nothing"),
+        ([3], "must be a whole number, not a list"),
+        (0, "must be at least 1, not 0"),
+    ],
+)
+def test_wrong_types_say_what_is_right(project, value, message):
+    assert project.mistakes(STUDY | {"samples": value}) == [f"study.yaml:6: samples: {message}"]
+
+
+def test_words_that_yaml_does_not_read_as_text(project):
+    study = "study: 2024\nmodels: [plain]\nsplits: [hub-rows]\nsamples: 1\njudges: [no]\ndescription: 2024-05-04\n"
+    assert project.mistakes(study) == [
+        "study.yaml:1: study: must be text, not 2024: put it in quotes",
+        "study.yaml:5: judges[0]: must be text, not false: put it in quotes",
+        "study.yaml:6: description: must be text, not the day 2024-05-04: put it in quotes",
+    ]
+
+
+def test_a_branch_is_no_revision(project):
+    weights = {"kind": "hub", "repo": "a/b", "revision": "main"}
+    found = with_entry(project, "engines", "hub-engine", {"weights": weights, "max_model_len": 99})
+    assert len(found) == 1
+    assert found[0].endswith("revision: 'main' is not a full commit hash (40 hex digits); branches and tags can move")
+
+
+def test_an_unknown_kind_does_not_hide_other_mistakes(project):
+    source = {"kind": "hubb", "repo": "x", "revision": COMMIT, "split": "test"}
+    found = with_entry(project, "gold", "people", CATALOGUE["gold"]["people"] | {"source": source})
+    assert [line.split(": ", 2)[2] for line in found] == [
+        "unknown kind 'hubb'; did you mean `hub`? (allowed: bundled, file, hub, wheel)",
+        "'x' is not a repository on the hub, `owner/name`",
+    ]
+
+
+def test_reserved_fields_are_refused_until_they_are_built(project):
+    for field in ("base", "transform", "intervention", "lora"):
+        found = with_entry(project, "models", "plain", CATALOGUE["models"]["plain"] | {field: "x"})
+        assert [line.split(": ", 1)[1] for line in found] == [
+            f"models.plain.{field}: reserved for a later version; leave it out"
+        ]
+
+
+def test_arguments_that_have_a_key_of_their_own_or_belong_to_the_workflow(project):
+    engine = CATALOGUE["engines"]["hub-engine"]
+    for name, message in [
+        ("max-model-len", "`max-model-len` has a key of its own: write it as `max_model_len` of the engine"),
+        ("seed", "`seed` is set by the workflow and cannot be changed here"),
+    ]:
+        found = with_entry(project, "engines", "hub-engine", engine | {"args": {name: 1}})
+        assert [line.split(": ", 2)[2] for line in found] == [message]
+
+
+def test_prompt_or_messages_not_both(project):
+    for columns in ({"messages": "chat", "prompt": "text"}, {"prompt": None}):
+        found = with_entry(
+            project, "datasets", "family", changed(CATALOGUE["datasets"]["family"], ("defaults", "columns"), columns)
+        )
+        assert len(found) == 1 and found[0].endswith("columns: name exactly one of `prompt` and `messages`")
+
+
+def test_a_mistake_in_data_set_defaults_is_told_once_and_where_it_stands(project):
+    path = ("datasets", "family", "defaults", "expectation")
+    file = project.write(BASE, changed(CATALOGUE, path, "refuses"))
+    line = file.read_text().splitlines().index("      expectation: refuses") + 1
+    assert project.mistakes() == [
+        f"{BASE}:{line}: datasets.family.defaults.expectation: 'refuses' is not allowed; did you mean `refuse`? "
+        "(allowed: comply, refuse, varies)"
+    ]
+
+
+def test_an_inherited_mistake_is_told_once_and_where_it_stands(project):
+    project.write("own.yaml", "models:\n  child: {like: parent}\n  parent:\n    like: plain\n    tempel: none\n")
+    assert project.mistakes(STUDY | {"catalogue": ["own.yaml"]}) == [
+        "own.yaml:5: models.parent.tempel: unknown key `tempel`; did you mean `template`? "
+        "(allowed: base, date, engine, intervention, label, like, lora, reasoning, sampling, system_prompt, template, "
+        "template_options, ... (13 in all))"
+    ]
+
+
+# ---------------------------------------------------------------- names
+
+
+def test_unknown_names_suggest_the_nearest(project):
+    study = WHOLE_STUDY | {"models": ["thinkr"], "splits": ["file-row"], "judges": ["raeder"], "gold": ["pepole"]}
+    assert [line.split(": ", 2)[2] for line in project.mistakes(study)] == [
+        "there is no model `thinkr` in the catalogue; did you mean `thinker`? (allowed: plain, thinker)",
+        "there is no split `file-row` in the catalogue; did you mean `file-rows`? "
+        "(allowed: bundled-rows, file-rows, hub-rows, wheel-rows)",
+        "there is no judge `raeder` in the catalogue; did you mean `reader`? (allowed: own, reader, words)",
+        "there is no gold `pepole` in the catalogue; did you mean `people`? (allowed: people)",
+    ]
+
+
+def test_names_given_twice(project):
+    study = STUDY | {"models": ["plain", "plain"], "judges": ["words", "own", "words"]}
+    assert project.mistakes(study) == [
+        "study.yaml:4: models[1]: `plain` is named twice",
+        "study.yaml:11: judges[2]: `words` is named twice",
+    ]
+
+
+def test_keys_given_twice(project):
+    assert project.mistakes(yaml.safe_dump(STUDY, sort_keys=False) + "samples: 5\n") == [
+        "study.yaml:9: samples: this key stands twice (first in line 6); YAML would keep the last one only"
+    ]
+    project.write("own.yaml", "models:\n  a: {like: plain}\n  b: {like: plain, like: thinker}\n  a: {like: plain}\n")
+    assert [line.split(": ", 2)[:2] for line in project.mistakes(STUDY | {"catalogue": ["own.yaml"]})] == [
+        ["own.yaml:3", "models.b.like"],
+        ["own.yaml:4", "models.a"],
+    ]
+
+
+def test_the_primary_judge_is_one_of_the_judges(project):
+    assert project.mistakes(STUDY | {"judges": ["words", "reader"], "primary_judge": "own"}) == [
+        "study.yaml:10: primary_judge: `own` is not one of `judges` (allowed: reader, words)"
+    ]
+
+
+def test_the_name_gold_is_reserved(project):
+    (found,) = with_entry(project, "models", "gold", {"like": "plain"})
+    assert found.endswith("models.gold: `gold` is a reserved name; choose another")
+
+
+def test_entries_with_one_label_could_not_be_told_apart(project):
+    model = {"like": "plain", "label": "thinker"}
+    (found,) = with_entry(project, "models", "two", model, STUDY | {"models": ["thinker", "two"]})
+    assert found.endswith("models.two.label: `thinker` has the label 'thinker' too; tables need different ones")
+
+
+def test_splits_of_two_data_sets_need_different_names(project):
+    other = {"splits": {"hub-rows": CATALOGUE["datasets"]["family"]["splits"]["file-rows"] | {"expectation": "comply"}}}
+    (found,) = with_entry(project, "datasets", "other", other)
+    assert found.endswith(
+        "splits.hub-rows: the data set `family` (config/catalogue/base.yaml) has this split too; choose another name"
+    )
+
+
+def test_two_shipped_files_define_one_entry(project):
+    project.write("config/catalogue/other.yaml", {"models": {"plain": CATALOGUE["models"]["plain"]}})
+    assert project.mistakes() == [f"config/catalogue/other.yaml:2: models.plain: {BASE} defines it too"]
+
+
+@pytest.mark.parametrize(
+    ("entries", "messages"),
+    [
+        ({"a": "a"}, ["there is no other entry 'a' in `models` (allowed: plain, thinker)"]),
+        ({"a": "nope"}, ["there is no other entry 'nope' in `models` (allowed: plain, thinker)"]),
+        ({"a": "b", "b": "a"}, ["the entries inherit from each other in a circle: a -> b -> a"]),
+        ({"b": "c", "c": "a", "a": "b"}, ["the entries inherit from each other in a circle: a -> b -> c -> a"]),
+        ({"z": "a", "a": "b", "b": "a"}, ["the entries inherit from each other in a circle: a -> b -> a"]),
+        ({"a": 3}, ["there is no other entry 3 in `models` (allowed: plain, thinker)"]),
+    ],
+)
+def test_inheritance_that_leads_nowhere(project, entries, messages):
+    project.write("own.yaml", {"models": {name: {"like": parent} for name, parent in entries.items()}})
+    found = project.mistakes(STUDY | {"catalogue": ["own.yaml"]})
+    assert [line.split(": ", 2)[2] for line in found] == messages
+
+
+# ---------------------------------------------------------------- files
+
+
+def test_a_file_that_is_not_yaml(project):
+    assert project.mistakes("study: x\nmodels: [a\nsplits: [b]\n") == [
+        "study.yaml:3: is not valid YAML: expected ',' or ']', but got ':'"
+    ]
+    assert project.mistakes("study: x\nsamples:\n  - 2026-13-45\n") == [
+        "study.yaml:3: is not valid YAML: month must be in 1..12"
+    ]
+    assert project.mistakes("- a\n- b\n") == ["study.yaml:1: must be a mapping of keys to values"]
+
+
+def test_a_broken_study_file_does_not_hide_mistakes_of_the_catalogue(project):
+    project.write(BASE, changed(CATALOGUE, ("engines", "hub-engine", "dtype"), "int3"))
+    found = project.mistakes("study: [")
+    assert [line.split(":")[0] for line in found] == [BASE, "study.yaml"]
+
+
+def test_files_that_cannot_be_read(project):
+    project.write("bad.yaml", "models: {\n")
+    (project.folder / "latin.yaml").write_bytes(b"models: {a: {label: \xe9}}\n")
+    (project.folder / "folder.yaml").mkdir()
+    study = STUDY | {"catalogue": ["bad.yaml", "latin.yaml", "folder.yaml", "bat.yaml"], "models": ["of-bad"]}
+    assert project.mistakes(study) == [
+        "bad.yaml:2: is not valid YAML: expected the node content, but found '<stream end>'",
+        "latin.yaml: is not UTF-8 text: invalid continuation byte at byte 20",
+        "study.yaml:12: catalogue[2]: folder.yaml is a folder, not a file",
+        "study.yaml:13: catalogue[3]: there is no file bat.yaml; did you mean `bad.yaml`?",
+    ], "and a name that may be in such a file is no mistake"
+    with pytest.raises(ConfigError, match=r"gone.yaml: cannot be read: No such file or directory"):
+        load_study(STUDY, "gone.yaml")
+
+
+def test_unknown_sections(project):
+    project.write("own.yaml", "modles: {}\nstudy: x\nengines: [a]\n")
+    assert project.mistakes(STUDY | {"catalogue": ["own.yaml"]}) == [
+        "own.yaml:1: modles: unknown section `modles`; did you mean `models`? "
+        "(allowed: datasets, engines, gold, judges, models)",
+        "own.yaml:2: study: unknown section `study` (allowed: datasets, engines, gold, judges, models)",
+        "own.yaml:3: engines: must be a mapping of names to entries, not a list",
+    ]
+
+
+def test_an_empty_section_is_fine(project):
+    project.write("own.yaml", "models:\nengines: {}\n")
+    assert project.mistakes(STUDY | {"catalogue": ["own.yaml"]}) == []
+
+
+def test_mistakes_of_the_command_line_are_told_as_such(project):
+    assert project.mistakes(overrides={"samples": 0, "models": ["plane"], "sampels": 3}) == [
+        "--config: models[0]: there is no model `plane` in the catalogue; did you mean `plain`? "
+        "(allowed: plain, thinker)",
+        "--config: sampels: unknown key `sampels`; did you mean `samples`? (allowed: batch, cache_dir, catalogue, "
+        "description, determinism, gold, judges, models, primary_judge, private_folders, prompts_per_split, "
+        "requests_in_flight, ... (20 in all))",
+        "--config: samples: must be at least 1, not 0",
+    ]
+
+
+def test_files_that_entries_name_must_be_there(project):
+    for name in ("words.yaml", "rubric.md", "rows.csv", "config/prompts/shipped.jsonl", "own.py"):
+        (project.folder / name).unlink()
+    found = [line.split(": ", 1)[1] for line in project.mistakes(WHOLE_STUDY)]
+    assert found == [
+        "datasets.family.splits.file-rows.source.path: there is no file rows.csv",
+        "datasets.family.splits.bundled-rows.source.file: there is no `shipped.jsonl` in config/prompts "
+        "(allowed: none)",
+        "judges.words.lists[0]: there is no file words.yaml",
+        "judges.reader.rubric: there is no file rubric.md",
+        "judges.own.file: there is no file own.py",
+        "gold.people.source.path: there is no file rows.csv",
+    ]
+    assert project.mistakes(STUDY | {"judges": ["own"], "models": ["plane"]})[-1].startswith("study.yaml:3"), (
+        "files are looked for although other things are wrong"
+    )
+
+
+def test_files_of_entries_that_are_not_used_may_be_absent(project):
+    (project.folder / "rubric.md").unlink()
+    assert project.mistakes(STUDY) == []
+
+
+def test_folders_without_weights(project):
+    study = STUDY | {"models": ["thinker"]}
+    for name, message in [
+        ("model.safetensors", "weights has no *.safetensors file: the weights are missing"),
+        ("tokenizer.json", "weights has no tokenizer (tokenizer.json or tokenizer.model)"),
+        ("config.json", "weights has no config.json: it is not a model folder"),
+    ]:
+        (project.folder / "weights" / name).rename(project.folder / "aside")
+        (found,) = project.mistakes(study)
+        assert found.endswith(f"engines.folder-engine.weights.path: {message}")
+        (project.folder / "aside").rename(project.folder / "weights" / name)
+    os.rename("weights", "elsewhere")
+    (found,) = project.mistakes(study)
+    assert found.endswith("weights.path: there is no folder weights")
+
+
+def test_templates_and_programs_must_be_there(project):
+    project.write(
+        "own.yaml",
+        "models: {m: {like: plain, template: Default, engine: e}}\n"
+        "engines: {e: {like: hub-engine, python: envs/mine/bin/python}}\n",
+    )
+    assert project.mistakes(STUDY | {"catalogue": ["own.yaml"], "models": ["m"]}) == [
+        "own.yaml:1: models.m.template: there is no file Default; did you mean `default`?",
+        "own.yaml:2: engines.e.python: there is no folder envs/mine/bin",
+    ]
+
+
+def test_python_judges_need_their_function(project):
+    judge = {"kind": "python", "file": "../../own.py", "function": "jugde"}
+    (found,) = with_entry(project, "judges", "own", judge, STUDY | {"judges": ["own"]})
+    assert found.endswith("judges.own.function: own.py has no function `jugde`; did you mean `judge`? (allowed: judge)")
+    project.write("own.py", "x = 1\ndef judge(:\n")
+    (found,) = project.mistakes(STUDY | {"judges": ["own"]})
+    assert found.endswith("judges.own.file: own.py is not valid Python (line 2)")
+    project.write("own.py", "from elsewhere import jugde\n")
+    assert project.mistakes(STUDY | {"judges": ["own"]}) == []
+
+
+def test_environment_variables_that_are_not_set(project):
+    assert project.mistakes(STUDY | {"results_dir": "$NOT_SET_ANYWHERE/x"}) == [
+        "study.yaml:9: results_dir: the environment variable $NOT_SET_ANYWHERE is not set"
+    ]
+
+
+# ---------------------------------------------------------------- between keys
+
+
+def test_greedy_answers_cannot_be_sampled_more_than_once(project):
+    for sampling, told in [
+        ({"temperature": 0}, "temperature 0"),
+        ({"temperature": 0.0}, "temperature 0"),
+        ({"top_k": 1}, "top_k 1"),
+    ]:
+        model = changed(CATALOGUE["models"]["plain"], ("sampling",), {"max_tokens": 9} | sampling)
+        (found,) = with_entry(project, "models", "plain", model)
+        assert found.endswith(f"{told} gives the same answer every time, so `samples` must be 1 (it is 3)")
+        assert with_entry(project, "models", "plain", model, STUDY | {"samples": 1}) == []
+        assert with_entry(project, "models", "plain", model, STUDY | {"models": ["thinker"]}) == []
+
+
+def test_answers_must_leave_room_for_the_prompt(project):
+    (found,) = with_entry(project, "models", "plain", {"engine": "hub-engine", "sampling": {"max_tokens": 2048}})
+    assert found.endswith("max_tokens: 2048 leaves no room for a prompt: `max_model_len` of its engine is 2048")
+
+
+def test_labels_of_a_judge_differ(project):
+    judge = CATALOGUE["judges"]["reader"] | {"labels": {"refusal": "A", "partial": "B", "compliance": "B"}}
+    (found,) = with_entry(project, "judges", "reader", judge)
+    assert found.endswith("judges.reader.labels: the labels must differ from each other, not 'A', 'B', 'B'")
+
+
+def test_results_must_not_lie_in_the_store(project):
+    assert project.mistakes(STUDY | {"study": "store"}) == [
+        "study.yaml:1: study: the results would lie in results/store, inside `store_dir`; choose another name"
+    ]
+
+
+@pytest.mark.parametrize("other", ["other.yaml", "config/other.yml"])
+def test_two_files_of_one_name_and_different_content(project, other):
+    project.write(other, STUDY | {"samples": 9})
+    assert project.mistakes() == [
+        f"study.yaml:1: study: {other} has the same study name `small` and other content; rename one of them"
+    ]
+
+
+def test_a_copy_of_a_study_is_no_mistake(project):
+    project.write("copy.yaml", "# the same\n" + yaml.safe_dump(STUDY))
+    project.write("config/other.yaml", STUDY | {"study": "other"})
+    project.write("unrelated.yaml", "study: [\n")
+    project.write("list.yaml", "- study\n")
+    os.symlink("study.yaml", "link.yaml")
+    assert project.mistakes() == []
+
+
+def test_a_name_given_on_the_command_line_is_compared_too(project):
+    project.write("other.yaml", STUDY | {"study": "other"})
+    assert project.mistakes(overrides={"study": "other"}) == [
+        "--config: study: other.yaml has the same study name `other` and other content; rename one of them"
+    ]
+
+
+def test_messages_are_one_line_each(project):
+    odd = "two\nlines \x85 and \u2028 more " + "x" * 200
+    study = STUDY | {"determinism": odd, odd: 1, "models": [odd]}
+    found = project.mistakes(study)
+    assert len(found) == 3 + 1  # the name is also not a valid one
+    assert all(len(line) < 1200 and line.isprintable() for line in found)

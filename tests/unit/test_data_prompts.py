@@ -1,0 +1,163 @@
+"""Prompts: ids by content, duplicates once, samples that grow, and bad rows named."""
+
+import json
+import random
+
+import pytest
+
+from refusal_eval.data.prompts import make_prompts
+from refusal_eval.data.sources import fetched_path, source_id, source_name
+from refusal_eval.logs import UserError
+
+PROMPT = {"prompt": "prompt", "messages": None, "category": None, "cluster": None, "id": None}
+CHAT = {**PROMPT, "prompt": None, "messages": "chat"}
+
+
+def rows_of(*texts):
+    return [{"prompt": text} for text in texts]
+
+
+def ids(rows, **options):
+    return [prompt["id"] for prompt in make_prompts(rows, PROMPT, "f", **options)[0]]
+
+
+def test_a_prompt_is_what_the_row_says_and_its_id_never_changes():
+    columns = {**PROMPT, "category": "kind", "cluster": "subject", "id": "key"}
+    rows = [
+        {"prompt": " Hé\n", "kind": "a", "subject": 7, "key": 41},
+        {"prompt": "x", "kind": "", "subject": None},
+    ]
+    prompts, _ = make_prompts(rows, columns, "org/name")
+    assert prompts == [
+        {
+            "id": "6614c0aa193654e4",
+            "messages": [{"role": "user", "content": " Hé\n"}],
+            "category": "a",
+            "cluster": "7",
+            "source": {"file": "org/name", "row": 1, "id": "41"},
+        },
+        {
+            "id": "7c5139ff349b5009",
+            "messages": [{"role": "user", "content": "x"}],
+            "category": None,
+            "cluster": "7c5139ff349b5009",
+            "source": {"file": "org/name", "row": 2, "id": None},
+        },
+    ]
+
+
+def test_texts_are_not_normalised():
+    assert len(set(ids(rows_of("\u00e9", "e\u0301", "é ", "É")))) == 4
+
+
+def test_a_chat_may_be_a_list_or_json_text():
+    chat = [{"role": "system", "content": ""}, {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    chat += [{"role": "user", "content": "c", "name": "me"}]
+    prompts, _ = make_prompts([{"chat": chat}, {"chat": json.dumps(chat)}], CHAT, "f")
+    assert len(prompts) == 1
+    assert [message["role"] for message in prompts[0]["messages"]] == ["system", "user", "assistant", "user"]
+    assert prompts[0]["messages"][-1] == {"role": "user", "content": "c"}
+
+
+def test_a_prompt_and_the_same_as_a_chat_are_one():
+    chat = make_prompts([{"chat": [{"content": "a", "role": "user"}]}], CHAT, "f")[0]
+    assert chat[0]["id"] == ids(rows_of("a"))[0]
+
+
+@pytest.mark.parametrize(
+    ("chat", "message"),
+    [
+        ([], "must be a list of messages, not an empty one"),
+        (None, "must be a list of messages, not null"),
+        ("hello", "is text, but not a JSON list of messages"),
+        ([{"role": "user"}], "message 1 must be an object with `role` and `content`"),
+        ([{"role": "tool", "content": "a"}], r"message 1 has the role `tool` \(allowed: system, user, assistant\)"),
+        ([{"role": "user", "content": None}], "message 1 has a content that is null"),
+        ([{"role": "user", "content": [{"type": "text"}]}], "message 1 has a content that is a list"),
+        ([{"role": "user", "content": " "}], "message 1 is empty"),
+        (
+            [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}],
+            "must end with a message of the user",
+        ),
+    ],
+)
+def test_bad_chats_are_told(chat, message):
+    good = {"chat": [{"role": "user", "content": "x"}]}
+    with pytest.raises(UserError, match="f, row 2: column `chat`.*" + message):
+        make_prompts([good, {"chat": chat}], CHAT, "f")
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("", "is empty"),
+        (" \n\t", "is empty"),
+        (None, "holds null; a prompt must be a string"),
+        (5, "holds a number"),
+        (["a"], "holds a list"),
+        ("a\udc00", r"holds \\udc00 alone"),
+    ],
+)
+def test_bad_prompts_are_told_with_file_and_row(value, message):
+    with pytest.raises(UserError, match=r"p\.jsonl, row 3: column `prompt`.*" + message):
+        make_prompts([*rows_of("a", "b"), {"prompt": value}], PROMPT, "p.jsonl")
+
+
+def test_a_row_without_the_column_and_a_column_in_no_row():
+    with pytest.raises(UserError, match=r"f, row 2: column `prompt` is missing in this row; did you mean `promt`"):
+        make_prompts([{"prompt": "a"}, {"promt": "b"}], PROMPT, "f")
+    with pytest.raises(UserError, match="f: has no column `categry`; did you mean `category`"):
+        make_prompts([{"prompt": "a", "category": "b"}], {**PROMPT, "category": "categry"}, "f")
+    prompts, _ = make_prompts([{"prompt": "a", "set": "s"}, {"prompt": "b"}], {**PROMPT, "cluster": "set"}, "f")
+    assert [prompt["cluster"] for prompt in prompts] == ["s", prompts[1]["id"]]
+
+
+def test_duplicates_are_kept_once_and_told():
+    rows = [{"prompt": "a", "c": "1"}, {"prompt": "b", "c": "1"}, {"prompt": "a", "c": "2"}, {"prompt": "b", "c": "1"}]
+    prompts, notes = make_prompts(rows, {**PROMPT, "category": "c"}, "f", expected_rows=4)
+    assert [(prompt["source"]["row"], prompt["category"]) for prompt in prompts] == [(1, "1"), (2, "1")]
+    assert notes == [
+        "f: 4 rows, 2 different prompts",
+        "f: 2 duplicate rows dropped, the first of each kept: row 3 = row 1, row 4 = row 2",
+        "f: of these, 1 had another category or cluster than the row kept: rows 3",
+    ]
+
+
+def test_the_number_of_rows_is_checked():
+    with pytest.raises(UserError, match="f: has 2 rows, but expected_rows says 3"):
+        make_prompts(rows_of("a", "a"), PROMPT, "f", expected_rows=3)
+    with pytest.raises(UserError, match="f: holds no rows"):
+        make_prompts([], PROMPT, "f")
+
+
+def test_samples_grow_and_do_not_depend_on_the_order_of_rows():
+    texts = [f"prompt {i}" for i in range(200)]
+    shuffled = random.Random(3).sample(texts, len(texts))
+    draw = [{"size": size, "seed": 5} for size in (10, 40, 200, 1000)]
+    chosen = [ids(rows_of(*texts), samples=[sample]) for sample in draw]
+    assert [len(sample) for sample in chosen] == [10, 40, 200, 200]
+    assert set(chosen[0]) < set(chosen[1]) < set(chosen[2])
+    assert set(ids(rows_of(*shuffled), samples=draw[:1])) == set(chosen[0])
+    assert set(ids(rows_of(*texts), samples=[{"size": 10, "seed": 6}])) != set(chosen[0])
+    # In the order of the source, and the study's sample is taken of the split's.
+    everything = ids(rows_of(*texts))
+    assert chosen[1] == [identity for identity in everything if identity in set(chosen[1])]
+    assert ids(rows_of(*texts), samples=[draw[1], None, draw[0]]) == chosen[0]
+
+
+def test_sources_are_named_without_paths_of_this_machine():
+    hub = {"kind": "hub", "repo": "a/b", "revision": "0" * 40, "config": None, "split": "test"}
+    wheel = {"kind": "wheel", "package": "p", "version": "1", "file": "x/y.csv", "sha256": "0" * 64, "skip_lines": 1}
+    assert source_name(hub) == "a/b"
+    assert source_name(wheel) == "p==1/x/y.csv"
+    assert source_name({"kind": "file", "path": "data/x.csv"}) == "data/x.csv"
+    assert source_name({"kind": "file", "path": "/home/me/x.csv"}) == "x.csv"
+    assert source_name({"kind": "bundled", "file": "x.jsonl"}) == "x.jsonl"
+    assert fetched_path(hub, "c") == f"c/rows/{source_id(hub)}/rows.jsonl"
+    assert fetched_path(wheel, "c") == f"c/rows/{source_id(wheel)}/y.csv"
+
+
+def test_the_id_of_a_source_is_frozen():
+    hub = {"kind": "hub", "repo": "a/b", "revision": "0" * 40, "config": None, "split": "test"}
+    assert source_id(hub) == source_id({**hub, "added_later": None}) == "6975c807153bd324"
+    assert source_id(hub) != source_id({**hub, "split": "train"})

@@ -1,0 +1,106 @@
+"""Reading rows: no text changes, and what is wrong is told with file and line."""
+
+import datetime
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from refusal_eval.data.rows import need_columns, read_rows, text_or_none, valid_text
+from refusal_eval.logs import UserError
+
+
+def written(tmp_path, name, text):
+    path = tmp_path / name
+    path.write_bytes(text.encode("utf-8") if isinstance(text, str) else text)
+    return path
+
+
+def test_jsonl_keeps_types_and_every_character(tmp_path):
+    line = '{"prompt": "a\\u2028b \\u00e9\\n", "n": 3, "x": null}'
+    rows = read_rows(written(tmp_path, "a.jsonl", f'\ufeff{line}\n\n{{"prompt": " NA "}}'))
+    assert rows == [{"prompt": "a\u2028b é\n", "n": 3, "x": None}, {"prompt": " NA "}]
+
+
+def test_csv_gives_strings_as_they_stand(tmp_path):
+    text = '# a comment\nprompt,score\n"two\r\nlines, ""quoted""",NA\n007,1.0\nnull,\n"",NaN\n'
+    rows = read_rows(written(tmp_path, "a.csv", text), skip_lines=1)
+    assert rows == [
+        {"prompt": 'two\r\nlines, "quoted"', "score": "NA"},
+        {"prompt": "007", "score": "1.0"},
+        {"prompt": "null", "score": ""},
+        {"prompt": "", "score": "NaN"},
+    ]
+
+
+def test_csv_holds_long_texts(tmp_path):
+    assert len(read_rows(written(tmp_path, "a.csv", "prompt\n" + "x" * 300_000))[0]["prompt"]) == 300_000
+
+
+def test_parquet_gives_plain_values(tmp_path):
+    columns = {"p": ["NA", ""], "f": [1.5, float("nan")], "d": [datetime.date(2026, 1, 2), None], "b": [b"x", None]}
+    columns["m"] = [[{"role": "user", "content": "hi"}], []]
+    # A folder name of the form key=value must not become a column.
+    folder = tmp_path / "lang=en"
+    folder.mkdir()
+    pyarrow.parquet.write_table(pyarrow.table(columns), folder / "a.parquet")
+    assert read_rows(folder / "a.parquet") == [
+        {"p": "NA", "f": 1.5, "d": "2026-01-02", "b": None, "m": [{"role": "user", "content": "hi"}]},
+        {"p": "", "f": None, "d": None, "b": None, "m": []},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", '{"a": 1}\n{"a": \n', r"a\.jsonl, line 2: is not valid JSON"),
+        ("a.jsonl", '{"a": 1}\n\n["b"]\n', r"a\.jsonl, line 3: must be a JSON object .* not a list"),
+        ("a.jsonl", "\n", r"a\.jsonl: holds no rows"),
+        ("a.jsonl", b"\xff\xfe{}", r"a\.jsonl: is not UTF-8 text"),
+        ("a.jsonl", "[" * 100_000, r"a\.jsonl, line 1: is not valid JSON"),
+        ("a.csv", "", r"a\.csv: holds no rows"),
+        ("a.csv", "p,q\n", r"a\.csv: holds no rows"),
+        ("a.csv", "p,q\n1,2\n3\n", r"a\.csv, line 3 \(row 2\): has 1 fields, the header has 2"),
+        ("a.csv", 'p,q\n"1\n1",2\n3,"x\n', r"a\.csv, line 4: is not valid CSV"),
+        ("a.csv", "p,q,p\n1,2,3\n", r"a\.csv: two columns are called `p`"),
+        ("a.parquet", "PAR1", r"a\.parquet: is not a valid Parquet file"),
+        (
+            "a.json",
+            "[]",
+            r"a\.json: cannot tell the format from the ending `\.json` \(allowed: \.csv, \.jsonl, \.parquet\)",
+        ),
+    ],
+)
+def test_bad_files_are_told(tmp_path, name, content, message):
+    with pytest.raises(UserError, match=message):
+        read_rows(written(tmp_path, name, content))
+
+
+def test_missing_files_are_told_by_their_given_name(tmp_path):
+    for name in ("a.jsonl", "a.csv", "a.parquet"):
+        with pytest.raises(UserError, match=r"^my file: there is no such file"):
+            read_rows(tmp_path / name, name="my file")
+
+
+def test_lines_are_skipped_in_csv_only(tmp_path):
+    with pytest.raises(UserError, match="skip_lines is for CSV files only"):
+        read_rows(written(tmp_path, "a.jsonl", "{}"), skip_lines=1)
+
+
+def test_a_missing_column_is_told_with_the_nearest_name():
+    with pytest.raises(
+        UserError, match=r"f: has no column `promt`; did you mean `prompt`\? \(it has: category, prompt\)"
+    ):
+        need_columns([{"prompt": "a"}, {"category": "b"}], ["promt"], "f")
+    need_columns([{"prompt": "a"}, {"category": "b"}], ["prompt", "category", None], "f")
+
+
+def test_cells_as_text():
+    cells = ["a ", " ", "", None, 3, 2.5, True, float("nan"), ["x", 1]]
+    assert [text_or_none(cell, "f") for cell in cells] == ["a ", None, None, None, "3", "2.5", "true", None, '["x",1]']
+
+
+def test_half_a_surrogate_pair_is_told():
+    with pytest.raises(UserError, match=r"f, row 3: holds \\ud83d alone.*character 2"):
+        valid_text("x\ud83d", "f, row 3")
+    assert valid_text("x\U0001f600", "f") == "x\U0001f600"

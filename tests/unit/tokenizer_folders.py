@@ -1,0 +1,31 @@
+"""Small real tokenizers in the hub's own format, made on the spot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+SPECIAL = ["<bos>", "<|im_start|>", "<|im_end|>", "<think>", "</think>"]
+
+
+def byte_tokenizer(folder: Path, template: str | None = CHATML, adds_bos: bool = False) -> Path:
+    """Write a byte-level tokenizer (one token a byte, plus special tokens); return the folder."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    core = Tokenizer(models.BPE(vocab={char: i for i, char in enumerate(alphabet)}, merges=[]))
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    core.decoder = decoders.ByteLevel()
+    core.add_special_tokens(SPECIAL)
+    if adds_bos:
+        bos = core.token_to_id("<bos>")
+        core.post_processor = processors.TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", bos)])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, bos_token="<bos>", eos_token="<|im_end|>")
+    tokenizer.chat_template = template
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save_pretrained(folder)
+    return folder
