@@ -64,7 +64,7 @@ def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, execu
     files = [read_requests(path) for path in request_paths]
     keys, missing = missing_keys(files, execution["store_dir"], execution["shard"], execution["shards"])
     LOG.info("%d requests in %d cells; the store lacks %d", len(keys), len(files), len(missing))
-    report: dict[str, Any] = {"requests": len(keys), "cells": len(files), "executed": 0, "rejected": []}
+    report: dict[str, Any] = {"requests": len(keys), "cells": len(files), "gpus": gpus, "executed": 0, "rejected": []}
     if missing:
         if gpus < execution["gpus"]:
             raise UserError(

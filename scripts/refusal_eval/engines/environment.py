@@ -11,7 +11,8 @@ ENGINE_FOLDER = Path(".venv", "engine")
 
 def engine_python(entry: Mapping[str, Any], root: str | Path = ".") -> str:
     """Return the Python of an engine: its own (`python:`), else that of .venv/engine."""
-    return str(entry.get("python") or Path(root).resolve() / ENGINE_FOLDER / "bin" / "python")
+    # Made absolute without following links: a virtual environment's Python is a link, and its place decides what it finds.
+    return str(Path(entry.get("python") or Path(root, ENGINE_FOLDER, "bin", "python")).absolute())
 
 
 def engine_device(entry: Mapping[str, Any], root: str | Path = ".") -> str:

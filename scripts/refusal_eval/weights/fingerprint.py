@@ -61,9 +61,9 @@ def folder_sha256(folder: str | Path, cache: str | Path) -> str:
 
 
 def file_states(folder: str | Path) -> list[list[Any]]:
-    """Return [name, size, times of change in ns] of the files that define a model: a change is quickly seen."""
+    """Return [name, size, time of modification in ns] of the files that define a model: a change is quickly seen."""
     states = [(name, (Path(folder) / name).stat()) for name in model_files(folder)]
-    return [[name, state.st_size, state.st_mtime_ns, state.st_ctime_ns] for name, state in states]
+    return [[name, state.st_size, state.st_mtime_ns] for name, state in states]
 
 
 def _record(path: Path, known: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -1,0 +1,263 @@
+"""Only what is affected reruns: each test changes one thing of a finished study and looks at what Snakemake plans."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+import yaml
+from project import ROOT, Project, planned_jobs
+
+AGGREGATES = {"tables": 1, "figures": 1, "manifest": 1}
+GPU_RULES = {"generate", "judge"}
+
+
+def test_nothing_changed_nothing_to_do(finished: Project) -> None:
+    assert "Nothing to be done" in finished.snakemake().stdout + finished.snakemake().stderr
+    assert finished.planned() == {}
+
+
+def test_touching_files_reruns_nothing(finished: Project) -> None:
+    for name in ("one.jsonl", "rubric.md", "words.yaml", "gold.jsonl"):
+        os.utime(finished.folder / name)
+    assert finished.planned() == {}
+
+
+def test_a_models_temperature_reruns_that_models_cells(finished: Project) -> None:
+    finished.catalogue("models", "terse", sampling={"max_tokens": 300, "temperature": 0.7})
+    assert finished.planned() == AGGREGATES | {
+        "requests": 2,
+        "generate": 1,
+        "answers": 2,
+        "cpu_verdicts": 2,
+        "judge_requests": 2,
+        "judge": 1,
+        "llm_verdicts": 2,
+        "score": 4,
+    }
+    assert not [m for m in finished.planned_messages() if "plain" in m]
+    finished.snakemake("--until", "requests")
+    assert len(finished.missing("requests")) == (6 + 5) * 3  # all of this model's, none of the other's
+
+
+def test_a_splits_file_reruns_that_split(finished: Project) -> None:
+    with open(finished.folder / "two.jsonl", "a") as handle:
+        handle.write('{"prompt": "two: one more?"}\n')
+    planned = finished.planned()
+    assert {rule: planned[rule] for rule in ("prompts", "requests", "answers", "score")} == {
+        "prompts": 1,
+        "requests": 2,
+        "answers": 2,
+        "score": 4,
+    }
+    assert not [m for m in finished.planned_messages() if " one" in m]
+    finished.snakemake("--until", "requests")
+    assert len(finished.missing("requests")) == 2 * 3  # the new prompt of two models, K = 3
+
+
+def test_more_samples_ask_for_the_new_ones_only(finished: Project) -> None:
+    finished.study(samples=5)
+    assert finished.planned()["requests"] == 4
+    finished.snakemake("--until", "requests")
+    assert len(finished.missing("requests")) == 2 * (6 + 5) * 2
+
+
+def test_a_rubric_reruns_that_judges_verdicts_and_what_follows(finished: Project) -> None:
+    rubric = finished.folder / "rubric.md"
+    rubric.write_text("Another. " + rubric.read_text())
+    planned = finished.planned()
+    assert planned == AGGREGATES | {
+        "check_judge": 1,
+        "judge_requests": 5,
+        "judge": 1,
+        "llm_verdicts": 5,
+        "score": 4,
+        "judge_card": 1,
+    }
+
+
+def test_a_keyword_list_reruns_that_judges_verdicts_without_any_gpu_job(finished: Project) -> None:
+    (finished.folder / "words.yaml").write_text("refusal_openings: ['sure']\n")
+    assert finished.planned() == AGGREGATES | {"cpu_verdicts": 5, "score": 4, "judge_card": 1}
+
+
+@pytest.mark.parametrize("change", [{"tau": 0.5}, {"band": 0.2}, {"level": 0.9}])
+def test_bands_tau_and_level_rerun_scores_and_no_gpu_job(finished: Project, change: dict[str, float]) -> None:
+    finished.study(scoring=change)
+    planned = finished.planned()
+    assert planned["score"] == 8 and not set(planned) & (GPU_RULES | {"answers", "requests", "llm_verdicts"})
+
+
+def test_a_judges_threshold_reruns_its_verdicts_and_no_gpu_job(finished: Project) -> None:
+    finished.catalogue("judges", "label", threshold=0.8)
+    planned = finished.planned()
+    assert planned == AGGREGATES | {"llm_verdicts": 5, "score": 4, "judge_card": 1}
+
+
+def test_the_reasoning_end_mark_reruns_answers_and_no_generation(finished: Project) -> None:
+    finished.catalogue("models", "plain", reasoning={"start": "<think>", "end": "</think>"})
+    planned = finished.planned()
+    assert planned["answers"] == 2 and "requests" not in planned and "generate" not in planned
+    finished.snakemake("--until", "judge_requests")
+    assert not finished.missing("requests")
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "change"),
+    [
+        ("models", "plain", {"label": "Another label"}),
+        ("engines", "tiny", {"tensor_parallel": 4, "device": "cuda"}),
+        ("engines", "tiny", {"memory_share": 0.5, "start_timeout": 9}),
+        ("engines", "tiny", {"args": {"max-num-seqs": 8}}),
+    ],
+)
+def test_labels_gpu_counts_and_serving_run_no_gpu_job(finished: Project, section: str, name: str, change: dict) -> None:
+    finished.catalogue(section, name, **change)
+    planned = finished.planned()
+    assert not set(planned) & (GPU_RULES | {"requests", "answers", "score"})
+
+
+@pytest.mark.parametrize("change", [{"batch": "cell"}, {"batch": "model"}, {"shards": 3}, {"requests_in_flight": 5}])
+def test_another_batching_reruns_no_cell_that_has_its_answers(finished: Project, change: dict) -> None:
+    finished.study(**change)
+    assert finished.planned() == {"manifest": 1} or finished.planned() == {}
+
+
+def test_a_new_model_runs_its_own_cells_and_the_aggregates(finished: Project) -> None:
+    finished.study(models=["plain", "terse", "third"])
+    planned = finished.planned()
+    assert {rule: planned[rule] for rule in ("requests", "answers", "cpu_verdicts", "llm_verdicts", "score")} == {
+        "requests": 2,
+        "answers": 2,
+        "cpu_verdicts": 2,
+        "llm_verdicts": 2,
+        "score": 4,
+    }
+    assert all("third" in m for m in finished.planned_messages() if m.startswith(("Rendering", "Scoring", "Collecting")))
+
+
+def test_a_new_split_runs_its_own_cells_and_the_aggregates(finished: Project) -> None:
+    finished.study(splits=["one", "two", "extra"])
+    planned = finished.planned()
+    assert planned["prompts"] == 1 and planned["answers"] == 2 and planned["score"] == 4
+
+
+def test_a_model_taken_away_leaves_the_tables(finished: Project) -> None:
+    finished.study(models=["plain"])
+    assert finished.planned() == AGGREGATES
+    finished.snakemake()
+    assert "terse" not in (finished.results / "tables" / "scores.csv").read_text()
+
+
+def test_the_order_of_models_and_splits_changes_no_number(finished: Project) -> None:
+    def numbers() -> dict[str, bytes]:
+        files = [*finished.results.rglob("*.jsonl"), *finished.results.rglob("*.csv"), *finished.results.rglob("scores/**/*.json")]
+        return {str(path): path.read_bytes() for path in files}
+
+    before = numbers()
+    finished.study(models=["terse", "plain"], splits=["two", "one"])
+    assert not set(finished.planned()) - set(AGGREGATES)
+    finished.snakemake()
+    assert numbers() == before
+
+
+def test_what_is_recomputed_from_the_store_is_byte_identical(finished: Project) -> None:
+    kinds = ("answers", "verdicts", "scores", "tables", "judge_cards", "figures")
+
+    def content() -> dict[str, bytes]:
+        return {str(p): p.read_bytes() for kind in kinds for p in (finished.results / kind).rglob("*") if p.is_file()}
+
+    before = content()
+    shutil.rmtree(finished.results)
+    shutil.rmtree(finished.folder / ".snakemake")
+    finished.snakemake()
+    assert not finished.missing("requests")
+    assert content() == before
+
+
+def test_a_second_study_that_asks_the_same_executes_nothing(finished: Project) -> None:
+    finished.study(study="second")
+    run = finished.snakemake()
+    second = finished.folder / "results" / "second"
+    receipts = [json.loads(path.read_text()) for path in second.rglob("receipts/**/*.json")]
+    assert len(receipts) == 2 and all(receipt["executed"] == 0 for receipt in receipts)
+    assert "starting the engine" not in run.stderr
+    one, two = (finished.results / "tables" / "scores.csv"), second / "tables" / "scores.csv"
+    assert one.read_bytes() == two.read_bytes()
+
+
+def test_other_weights_under_the_same_path_are_another_engine(finished: Project) -> None:
+    weights = finished.folder / "model" / "model.safetensors"
+    state = weights.stat()
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(bytes(data))
+    os.utime(weights, ns=(state.st_atime_ns, state.st_mtime_ns + 5_000_000_000))
+    finished.snakemake("--until", "requests")
+    assert len(finished.missing("requests")) == 2 * (6 + 5) * 3
+
+
+def test_a_corrected_formula_reruns_scores_and_no_gpu_job(finished: Project) -> None:
+    """The whole workflow is copied, so that the library can be changed."""
+    copy = finished.folder / "workflow-copy"
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".venv", ".cache", ".git", "results", ".snakemake", "__pycache__"))
+    source = copy / "scripts" / "refusal_eval" / "intervals.py"
+
+    def planned() -> dict[str, int]:
+        command = [sys.executable, "-m", "snakemake", "-s", str(copy / "Snakefile"), "--directory", str(finished.folder)]
+        command += ["--configfile", str(finished.folder / "study.yaml"), "-n"]
+        run = subprocess.run(command, capture_output=True, text=True, cwd=finished.folder)
+        assert run.returncode == 0, run.stdout + run.stderr
+        return planned_jobs(run.stdout + run.stderr)
+
+    before = planned()
+    source.write_text(source.read_text() + '\n# a comment changes no number\n')
+    assert planned() == before
+    source.write_text(source.read_text().replace("    return ", "    assert True\n    return ", 1))
+    after = planned()
+    assert after["score"] == 8 and not set(after) & (GPU_RULES | {"answers", "requests", "llm_verdicts", "cpu_verdicts"})
+
+
+def test_a_gpu_engine_asks_for_its_gpus_only_when_something_is_missing(finished: Project) -> None:
+    stub = finished.folder / "stub.sh"
+    stub.write_text("#!/bin/sh\necho this is no engine\nexit 3\n")
+    stub.chmod(0o755)
+    finished.catalogue("engines", "tiny", device="cuda", tensor_parallel=2, python="stub.sh")
+    receipt = finished.results / "receipts" / "generate" / "engine" / "tiny" / "0.json"
+    receipt.unlink()
+    shutil.rmtree(finished.results / "answers" / "plain")
+    shutil.rmtree(finished.results / "verdicts")
+    shutil.rmtree(finished.results / "scores")
+    shutil.rmtree(finished.results / "tables")
+    finished.snakemake("--resources", "gpu=8")
+    assert json.loads(receipt.read_text())["gpus"] == 0
+    # The requests of new samples appear in the same run: the GPUs must be asked for all the same.
+    finished.study(samples=5)
+    run = finished.snakemake("--resources", "gpu=8", check=False)
+    assert run.returncode != 0
+    assert "the engine died while starting (exit code 3)" in run.stderr and "this is no engine" in run.stderr
+    # Snakemake caps silently what a job asks for; a job that got too few GPUs stops.
+    run = finished.snakemake("--resources", "gpu=1", check=False)
+    assert "this job got 1 GPUs and needs 2" in run.stderr
+
+
+def test_an_engine_that_never_gets_healthy_ends_in_time(finished: Project) -> None:
+    stub = finished.folder / "stub.sh"
+    stub.write_text("#!/bin/sh\necho loading for ever\nexec sleep 600\n")
+    stub.chmod(0o755)
+    finished.catalogue("engines", "tiny", python="stub.sh", start_timeout=2)
+    finished.study(samples=5)
+    run = finished.snakemake(check=False)
+    assert "was not healthy after 2 s (start_timeout)" in run.stderr and "loading for ever" in run.stderr
+    assert not (finished.results / "receipts" / "generate" / "engine" / "tiny" / "0.json").exists()
+
+
+def test_the_validated_study_lies_beside_its_results(finished: Project) -> None:
+    kept = yaml.safe_load((finished.results / "config.yaml").read_text())
+    assert kept["study"] == "small" and kept["split_entries"]["one"]["expectation"] == "comply"
+    assert oct(finished.results.stat().st_mode & 0o777) == "0o700"
+    assert oct((finished.folder / "results" / "store").stat().st_mode & 0o777) == "0o700"
