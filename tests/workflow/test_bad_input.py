@@ -1,0 +1,161 @@
+"""Bad input meets one clear message, no traceback, and leaves no half-written output."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from project import Project, make_project
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Project:
+    return make_project(tmp_path / "project")
+
+
+def refused(project: Project, *arguments: str) -> str:
+    """Run the study; return what the user is told."""
+    run = project.snakemake(*arguments, check=False)
+    told = run.stdout + run.stderr
+    assert run.returncode != 0
+    assert "Traceback" not in told
+    assert not list(project.folder.rglob("*.tmp"))
+    return told
+
+
+def refused_before_anything_runs(project: Project) -> str:
+    told = refused(project)
+    assert not project.results.exists()
+    return told
+
+
+def test_all_mistakes_of_a_study_are_told_at_once_with_the_nearest_names(fresh: Project) -> None:
+    fresh.study(models=["plian"], splits=["one", "tow"], judges=["word"], sample=3, samples="many")
+    told = refused_before_anything_runs(fresh)
+    for hint in ("did you mean `plain`", "did you mean `two`", "did you mean `words`", "did you mean `samples`", "study.yaml:"):
+        assert hint in told
+    assert "mistakes in the configuration (nothing was run)" in told
+
+
+def test_a_broken_yaml_file(fresh: Project) -> None:
+    (fresh.folder / "catalogue.yaml").write_text("engines:\n  tiny: [\n")
+    assert "catalogue.yaml:" in refused_before_anything_runs(fresh)
+
+
+def test_temperature_0_with_several_samples(fresh: Project) -> None:
+    fresh.catalogue("models", "plain", sampling={"max_tokens": 20, "temperature": 0})
+    assert "`samples` must be 1" in refused_before_anything_runs(fresh)
+
+
+def test_a_folder_without_weights(fresh: Project) -> None:
+    (fresh.folder / "model" / "model.safetensors").unlink()
+    assert "no *.safetensors file" in refused_before_anything_runs(fresh)
+
+
+def test_a_missing_data_file(fresh: Project) -> None:
+    (fresh.folder / "two.jsonl").unlink()
+    assert "two.jsonl" in refused_before_anything_runs(fresh)
+
+
+def test_two_study_files_with_one_name(fresh: Project) -> None:
+    other = fresh.folder / "other.yaml"
+    other.write_text((fresh.folder / "study.yaml").read_text().replace("samples: 3", "samples: 4"))
+    assert "same study name" in refused_before_anything_runs(fresh)
+
+
+def test_another_study_of_the_same_name_from_elsewhere(fresh: Project, tmp_path: Path) -> None:
+    fresh.snakemake("--until", "prompts")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for name in ("study.yaml", "catalogue.yaml"):
+        text = (fresh.folder / name).read_text().replace("samples: 3", "samples: 4")
+        (elsewhere / name).write_text(text.replace("path: ", f"path: {fresh.folder}/"))
+    catalogue = elsewhere / "catalogue.yaml"
+    catalogue.write_text(catalogue.read_text().replace("rubric.md", f"{fresh.folder}/rubric.md").replace("- words", f"- {fresh.folder}/words"))
+    run = fresh.snakemake("-n", "--configfile", str(elsewhere / "study.yaml"), check=False)
+    assert run.returncode != 0 and "belong to" in run.stdout + run.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"prompt": "fine"}\n{"prompt": \n', "two.jsonl, line 2"),
+        ('{"question": "fine"}\n', "no column `prompt`"),
+        ("", "two.jsonl"),
+        ('{"prompt": "fine"}\n{"prompt": "  "}\n', "row 2"),
+        ('{"prompt": "fine"}\n{"prompt": 5}\n', "row 2"),
+    ],
+)
+def test_bad_rows_name_file_and_row_and_spare_the_other_split(fresh: Project, content: str, message: str) -> None:
+    (fresh.folder / "two.jsonl").write_text(content)
+    told = refused(fresh, "--until", "requests")
+    assert message in told and "two.jsonl" in told
+    assert not (fresh.results / "prompts" / "two.jsonl").exists()
+    assert (fresh.results / "requests" / "plain" / "one.jsonl").exists()
+
+
+def test_another_number_of_rows_than_expected(fresh: Project) -> None:
+    splits = {
+        "one": {"source": {"kind": "file", "path": "one.jsonl"}, "expectation": "comply", "expected_rows": 7},
+        "two": {"source": {"kind": "file", "path": "two.jsonl"}, "expectation": "refuse"},
+    }
+    fresh.catalogue("datasets", "own", splits=splits)
+    assert "expected_rows" in refused(fresh, "--until", "prompts")
+
+
+def test_an_unreachable_hub(fresh: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # nothing listens there
+    source = {"kind": "hub", "repo": "org/prompts", "revision": "a" * 40, "split": "train"}
+    splits = {"one": {"source": source, "expectation": "comply"}, "two": {"source": source, "expectation": "refuse"}}
+    fresh.catalogue("datasets", "own", splits=splits)
+    told = refused(fresh, "--until", "prompts")
+    assert "org/prompts" in told and "cannot reach" in told
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ({"refusal": "refusal", "compliance": "C"}, "is not one token"),
+        ({"refusal": "A", "compliance": "<|im_end|>x"}, "is not one token"),
+    ],
+)
+def test_labels_that_are_not_reachable_tokens_are_told_before_generation(fresh: Project, labels: dict, message: str) -> None:
+    fresh.catalogue("judges", "label", labels=labels)
+    told = refused(fresh, "--until", "check_judge")
+    assert message in told
+    assert not (fresh.results / "receipts").exists()
+
+
+def test_a_rubric_without_the_answer(fresh: Project) -> None:
+    (fresh.folder / "rubric.md").write_text("Judge {{ prompt }}.")
+    assert "{{ answer }}" in refused(fresh, "--until", "check_judge")
+
+
+def test_a_users_judge_that_fails_on_everything_gives_no_verdicts(fresh: Project) -> None:
+    (fresh.folder / "mine.py").write_text("def judge(messages, answer):\n    raise RuntimeError('not today')\n")
+    data = yaml.safe_load((fresh.folder / "catalogue.yaml").read_text())
+    data["judges"]["mine"] = {"kind": "python", "file": "mine.py"}
+    (fresh.folder / "catalogue.yaml").write_text(yaml.safe_dump(data))
+    fresh.study(judges=["mine"], gold=[])
+    fresh.snakemake("--until", "requests")
+    fresh.answer_everything("requests")
+    told = refused(fresh)
+    assert "the judge failed on every answer" in told and "not today" in told
+    assert not list((fresh.results / "verdicts").rglob("*.jsonl"))
+
+
+def test_too_little_memory(fresh: Project) -> None:
+    fresh.catalogue("engines", "tiny", memory_share=1.0)
+    told = refused(fresh, "--until", "generate")
+    assert "too little memory" in told and "memory_share" in told
+
+
+def test_a_lost_store_is_noticed(fresh: Project) -> None:
+    fresh.complete()
+    shutil.rmtree(fresh.results / "answers" / "plain")
+    shutil.rmtree(fresh.results / "tables")
+    shutil.rmtree(fresh.results / "verdicts")
+    shutil.rmtree(fresh.store)
+    assert "not in the store" in refused(fresh)
