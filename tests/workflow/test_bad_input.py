@@ -65,6 +65,11 @@ def test_two_study_files_with_one_name(fresh: Project) -> None:
     assert "same study name" in refused_before_anything_runs(fresh)
 
 
+def test_two_study_files_at_once_are_not_merged(fresh: Project) -> None:
+    run = fresh.snakemake("-n", "--configfile", "study.yaml", "catalogue.yaml", check=False)
+    assert run.returncode != 0 and "whole by itself" in run.stdout + run.stderr
+
+
 def test_another_study_of_the_same_name_from_elsewhere(fresh: Project, tmp_path: Path) -> None:
     fresh.snakemake("--until", "prompts")
     elsewhere = tmp_path / "elsewhere"

@@ -259,5 +259,9 @@ def test_an_engine_that_never_gets_healthy_ends_in_time(finished: Project) -> No
 def test_the_validated_study_lies_beside_its_results(finished: Project) -> None:
     kept = yaml.safe_load((finished.results / "config.yaml").read_text())
     assert kept["study"] == "small" and kept["split_entries"]["one"]["expectation"] == "comply"
+    # Whole by itself: the demo's description, models and lengths did not leak in.
+    demo = yaml.safe_load((ROOT / "config" / "config.yaml").read_text())
+    assert demo["description"] and kept["description"] == ""
+    assert not [name for name in demo["models"] + demo["splits"] if name in json.dumps(kept)]
     assert oct(finished.results.stat().st_mode & 0o777) == "0o700"
     assert oct((finished.folder / "results" / "store").stat().st_mode & 0o777) == "0o700"

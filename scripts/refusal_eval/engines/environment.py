@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ ENGINE_FOLDER = Path(".venv", "engine")
 def engine_python(entry: Mapping[str, Any], root: str | Path = ".") -> str:
     """Return the Python of an engine: its own (`python:`), else that of .venv/engine."""
     # Made absolute without following links: a virtual environment's Python is a link, and its place decides what it finds.
-    return str(Path(entry.get("python") or Path(root, ENGINE_FOLDER, "bin", "python")).absolute())
+    return os.path.abspath(entry.get("python") or Path(root, ENGINE_FOLDER, "bin", "python"))
 
 
 def engine_device(entry: Mapping[str, Any], root: str | Path = ".") -> str:

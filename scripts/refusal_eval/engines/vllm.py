@@ -128,13 +128,14 @@ class VllmEngine:
             raise UserError(f"there is no engine environment at {self._python}: run `make setup`")
         # A Unix socket's path must stay under 108 bytes, so it lies in the temporary folder, private to this user.
         self._private = tempfile.mkdtemp(prefix="refusal-eval-")
-        socket = str(Path(self._private, "engine.sock"))
-        command = server_command(self._python, self._folder, self._entry, self._device, self._determinism, socket)
-        LOG.info("starting the engine: %s", " ".join(command))
-        environment = server_environment(self._determinism, self._device)
-        self._server = ServerProcess(command, environment, self._log)
-        self._client = CompletionClient(socket, self._server.exit_code, self._in_flight)
         try:
+            socket = str(Path(self._private, "engine.sock"))
+            command = server_command(self._python, self._folder, self._entry, self._device, self._determinism, socket)
+            LOG.info("starting the engine: %s", " ".join(command))
+            # The server's own sockets and temporary files go there too, and away with it.
+            environment = server_environment(self._determinism, self._device) | {"TMPDIR": self._private}
+            self._server = start_server(command, environment, self._log)
+            self._client = CompletionClient(socket, self._server.exit_code, self._in_flight)
             await self._wait_until_healthy()
         except BaseException:
             await self._stop()
@@ -200,6 +201,18 @@ class VllmEngine:
             "arguments": command[3:],
             "determinism": self._determinism,
         }
+
+
+def start_server(command: Sequence[str], environment: Mapping[str, str], log: Path) -> ServerProcess:
+    """Return the started server.
+
+    Raises:
+        UserError: if the engine's Python cannot be run.
+    """
+    try:
+        return ServerProcess(command, environment, log)
+    except OSError as error:
+        raise UserError(f"the engine's Python {command[0]} cannot be run: {error}") from error
 
 
 def installed_versions(python: str) -> dict[str, str]:
