@@ -24,7 +24,7 @@ if not workflow.overwrite_configfiles:
 include: "workflow/rules/common.smk"
 
 
-# For clusters that run jobs in containers (--sdm apptainer).
+# Not used by `make setup`'s environments, and untried: it names what a containerised deployment would start from.
 container: "docker://vllm/vllm-openai:v0.32.0"
 
 

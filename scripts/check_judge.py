@@ -4,9 +4,10 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from refusal_eval.errors import UserError
 from refusal_eval.files import read_json, sha256_of_file, write_json
 from refusal_eval.judges.llm import Rubric, label_token_ids
-from refusal_eval.logs import UserError, start_log
+from refusal_eval.logs import start_log
 from refusal_eval.render import Renderer
 
 if TYPE_CHECKING:
@@ -24,10 +25,12 @@ def main(engine: Mapping[str, Any], rubric_path: str, reading: Mapping[str, Any]
     length = len(renderer.token_ids(empty))
     if length >= reading["max_model_len"]:
         raise UserError(
-            f"rubric {rubric_path} alone takes {length} tokens, and max_model_len of the judge's engine is {reading['max_model_len']}"
+            f"rubric {rubric_path} alone takes {length} tokens, "
+            f"and max_model_len of the judge's engine is {reading['max_model_len']}"
         )
     LOG.info("labels %s; the rubric takes %d tokens", token_ids, length)
-    write_json(output, {"label_token_ids": token_ids, "rubric_sha256": sha256_of_file(rubric_path), "rubric_tokens": length})
+    checked = {"label_token_ids": token_ids, "rubric_sha256": sha256_of_file(rubric_path), "rubric_tokens": length}
+    write_json(output, checked)
 
 
 if "snakemake" in globals():

@@ -1,17 +1,17 @@
 """Turn a cell's stored responses into its answers."""
 
 import logging
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.answers import Marks, answer_of, blank, ends_open
+from refusal_eval.errors import UserError
 from refusal_eval.files import read_json, write_jsonl
-from refusal_eval.logs import UserError, start_log
+from refusal_eval.logs import start_log
 from refusal_eval.render import Renderer
 from refusal_eval.requests import Request, read_requests
-from refusal_eval.states import ANSWER_STATES, FAILED, TOO_LONG
+from refusal_eval.states import ANSWER_STATES, FAILED, TOO_LONG, told_states
 from refusal_eval.store import StoreReader
 
 if TYPE_CHECKING:
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
-def answer_row(request: Request, record: Mapping[str, Any] | None, marks: Marks, renderer: Renderer | None) -> dict[str, Any]:
+def answer_row(
+    request: Request, record: Mapping[str, Any] | None, marks: Marks, renderer: Renderer | None
+) -> dict[str, Any]:
     """Return one line of an answers file."""
     if record is None:
         fields = blank(TOO_LONG if request.key is None else FAILED)
@@ -57,7 +59,15 @@ def marks_of(reasoning: Mapping[str, Any] | None, renderer: Renderer | None) -> 
     return Marks(start=ids(reasoning.get("start")), end=ids(reasoning["end"]))
 
 
-def main(request_path: str, receipts: list[str], store_dir: str, tokenizer_folder: str, reasoning: Any, trust: bool, output: str) -> None:
+def main(
+    request_path: str,
+    receipts: list[str],
+    store_dir: str,
+    tokenizer_folder: str,
+    reasoning: Any,
+    trust: bool,
+    output: str,
+) -> None:
     """Write the answers of one cell: a line per (prompt, sample, turn), in the order of the requests."""
     file = read_requests(request_path)
     requests = list(file.requests())
@@ -73,8 +83,7 @@ def main(request_path: str, receipts: list[str], store_dir: str, tokenizer_folde
     marks = marks_of(reasoning, renderer)
     rows = [answer_row(r, records.get(r.key) if r.key else None, marks, renderer) for r in requests]
     write_jsonl(output, rows)
-    states = Counter(row["state"] for row in rows)
-    LOG.info("%d answers: %s", len(rows), ", ".join(f"{states[state]} {state}" for state in ANSWER_STATES if states[state]))
+    LOG.info("%d answers: %s", len(rows), told_states(rows, ANSWER_STATES))
 
 
 if "snakemake" in globals():

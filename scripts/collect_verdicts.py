@@ -1,16 +1,16 @@
 """Turn a judge's stored responses into the verdicts on one cell."""
 
 import logging
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from refusal_eval.errors import UserError
 from refusal_eval.files import read_json, read_jsonl, write_jsonl
 from refusal_eval.judges.base import Verdict, readable, verdict_row
 from refusal_eval.judges.llm import label_verdict
-from refusal_eval.logs import UserError, start_log
+from refusal_eval.logs import start_log
 from refusal_eval.requests import read_requests
-from refusal_eval.states import JUDGE_FAILED, VERDICT_STATES
+from refusal_eval.states import JUDGE_FAILED, VERDICT_STATES, told_states
 from refusal_eval.store import StoreReader
 
 if TYPE_CHECKING:
@@ -25,7 +25,13 @@ def rejections(receipts: Iterable[str]) -> dict[str, str]:
 
 
 def main(
-    answers_path: str, request_path: str, receipts: list[str], store_dir: str, labels: list[str], decision: Mapping[str, float], output: str
+    answers_path: str,
+    request_path: str,
+    receipts: list[str],
+    store_dir: str,
+    labels: list[str],
+    decision: Mapping[str, float],
+    output: str,
 ) -> None:
     """Write one verdict per answer that could be read, in the order of the answers."""
     file = read_requests(request_path)
@@ -48,8 +54,7 @@ def main(
             )
         rows.append(verdict_row(answer, verdict, key))
     write_jsonl(output, rows)
-    states = Counter(row["state"] for row in rows)
-    LOG.info("%d verdicts: %s", len(rows), ", ".join(f"{states[state]} {state}" for state in VERDICT_STATES if states[state]))
+    LOG.info("%d verdicts: %s", len(rows), told_states(rows, VERDICT_STATES))
 
 
 if "snakemake" in globals():

@@ -1,16 +1,16 @@
 """Judge the answers of one cell with a judge that needs no engine: keyword lists or a user's own function."""
 
 import logging
-from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from refusal_eval.errors import UserError
 from refusal_eval.files import read_jsonl, write_jsonl
 from refusal_eval.judges.base import CpuJudge, judged_safely, readable, verdict_row
 from refusal_eval.judges.keyword import KeywordJudge
 from refusal_eval.judges.python import PythonJudge
-from refusal_eval.logs import UserError, start_log
-from refusal_eval.states import JUDGE_FAILED, VERDICT_STATES
+from refusal_eval.logs import start_log
+from refusal_eval.states import JUDGE_FAILED, VERDICT_STATES, told_states
 
 if TYPE_CHECKING:
     snakemake: Any
@@ -32,11 +32,10 @@ def main(prompts_path: str, answers_path: str, judge: CpuJudge, output: str) -> 
         verdict_row(answer, judged_safely(judge, messages_of[answer["prompt_id"]], answer["answer"]))
         for answer in readable(read_jsonl(answers_path))
     ]
-    states = Counter(row["state"] for row in rows)
-    if rows and states[JUDGE_FAILED] == len(rows):
+    if rows and all(row["state"] == JUDGE_FAILED for row in rows):
         raise UserError(f"the judge failed on every answer; the first time with {rows[0]['raw'].get('error')}")
     write_jsonl(output, rows)
-    LOG.info("%d verdicts: %s", len(rows), ", ".join(f"{states[state]} {state}" for state in VERDICT_STATES if states[state]))
+    LOG.info("%d verdicts: %s", len(rows), told_states(rows, VERDICT_STATES))
 
 
 if "snakemake" in globals():

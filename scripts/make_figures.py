@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
-def main(json_paths: list[str], csv_paths: list[str], card_paths: list[str], study: Mapping[str, Any], folder: str) -> None:
+def main(
+    json_paths: list[str], csv_paths: list[str], card_paths: list[str], study: Mapping[str, Any], folder: str
+) -> None:
     """Write the figures of the primary judge."""
     scores = [read_json(path) for path in json_paths]
     rows = {

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
-def study_tables(scores: list[Any], cards: list[Any], study: Mapping[str, Any]) -> dict[str, tuple[pd.DataFrame, Table]]:
+def study_tables(
+    scores: list[Any], cards: list[Any], study: Mapping[str, Any]
+) -> dict[str, tuple[pd.DataFrame, Table]]:
     """Return each table by file name: the frame of its CSV, sorted by name, and its text, in the study's order."""
     labels = Labels(**study["labels"])
     order: dict[str, Any] = {name: study[name] for name in ("models", "splits", "judges")}

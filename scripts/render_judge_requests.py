@@ -36,9 +36,8 @@ def main(
         text = rubric.text(messages_of[answer["prompt_id"]], answer["answer"])
         token_ids = renderer.token_ids([{"role": "user", "content": text}])
         asks.append(Ask(answer["prompt_id"], token_ids, [(answer["sample"], None)], answer["turn"]))
-    counts = write_requests(
-        output, asks, engine["identity"], engine["engine_id"], judge_sampling(labels), reading["determinism"], reading["max_model_len"]
-    )
+    sampling = judge_sampling(labels)
+    counts = write_requests(output, asks, engine, sampling, reading["determinism"], reading["max_model_len"])
     LOG.info("%d verdict requests", counts["requests"])
     if counts["too_long"]:
         LOG.warning("%d answers are too long for the judge and will be in state judge_failed", counts["too_long"])

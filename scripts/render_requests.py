@@ -4,9 +4,10 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from refusal_eval.errors import UserError
 from refusal_eval.files import read_json, read_jsonl
 from refusal_eval.keys import sample_seed
-from refusal_eval.logs import UserError, start_log
+from refusal_eval.logs import start_log
 from refusal_eval.render import Renderer, stop_token_ids
 from refusal_eval.requests import Ask, write_requests
 
@@ -27,7 +28,7 @@ def main(prompts_path: str, engine: Mapping[str, Any], request: Mapping[str, Any
     Args:
         prompts_path: the split's prompts.
         engine: identity file of the model's engine.
-        request: what of model and study enters a request (see `request_params` in common.smk).
+        request: what of model and study enters a request (see `Generation.request_params`).
         output: the request file.
     """
     renderer = Renderer.from_params(engine["tokenizer_folder"], request)
@@ -43,13 +44,11 @@ def main(prompts_path: str, engine: Mapping[str, Any], request: Mapping[str, Any
             raise UserError(f"prompt {row['id']} ({source['file']}, row {source['row']}): {error}") from error
         seeds = [None if greedy else sample_seed(request["seed"], row["id"], k) for k in range(request["samples"])]
         asks.append(Ask(row["id"], token_ids, list(enumerate(seeds))))
-    counts = write_requests(
-        output, asks, engine["identity"], engine["engine_id"], sampling, request["determinism"], request["max_model_len"]
-    )
+    counts = write_requests(output, asks, engine, sampling, request["determinism"], request["max_model_len"])
     LOG.info("%d requests for %d prompts; stop tokens %s", counts["requests"], len(asks), stop_ids)
     if counts["too_long"]:
         LOG.warning(
-            "%d requests do not fit: their prompt and max_tokens %d exceed max_model_len %d; they will be in state too_long",
+            "%d requests do not fit: prompt and max_tokens %d exceed max_model_len %d; they will be in state too_long",
             counts["too_long"],
             sampling["max_tokens"],
             request["max_model_len"],

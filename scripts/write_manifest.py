@@ -16,17 +16,33 @@ if TYPE_CHECKING:
     snakemake: Any
 
 LOG = logging.getLogger(__name__)
-PACKAGES = ("snakemake", "transformers", "tokenizers", "jinja2", "numpy", "pandas", "scipy", "scikit-learn", "matplotlib")
+PACKAGES = (
+    "snakemake",
+    "transformers",
+    "tokenizers",
+    "jinja2",
+    "numpy",
+    "pandas",
+    "scipy",
+    "scikit-learn",
+    "matplotlib",
+)
 
 
 def main(
-    engine_paths: list[str], data_paths: list[str], table_paths: list[str], config: Mapping[str, Any], results: str, output: str
+    engine_paths: list[str],
+    data_paths: list[str],
+    table_paths: list[str],
+    config: Mapping[str, Any],
+    results: str,
+    output: str,
 ) -> None:
     """Write the manifest: the whole study, the hash of each file behind its numbers, and what served the responses."""
     engines = {engine["engine"]: engine for engine in map(read_json, engine_paths)}
     serving: dict[str, Any] = {}
     for engine in engines.values():
         serving |= StoreReader(config["store_dir"], engine["engine_id"]).serving()
+    files = {str(Path(path).relative_to(results)): sha256_of_file(path) for path in sorted({*data_paths, *table_paths})}
     manifest = {
         "refusal_eval": refusal_eval.__version__,
         "python": platform.python_version(),
@@ -34,10 +50,10 @@ def main(
         "study": dict(config),
         "engines": {name: {key: engine[key] for key in ("engine_id", "identity")} for name, engine in engines.items()},
         "serving": serving,
-        "files": {str(Path(path).relative_to(results)): sha256_of_file(path) for path in sorted({*data_paths, *table_paths})},
+        "files": files,
     }
     write_json(output, manifest)
-    LOG.info("%d files, %d engines", len(manifest["files"]), len(engines))
+    LOG.info("%d files, %d engines", len(files), len(engines))
 
 
 if "snakemake" in globals():

@@ -7,37 +7,48 @@ import functools
 import hashlib
 from pathlib import Path
 
-PACKAGE = "refusal_eval"
+LIBRARY = Path(__file__).resolve().parent  # the folder of this package, whose name its modules are imported by
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @functools.cache
-def code_version(script: str) -> str:
+def code_version(script: str | Path, library: Path = LIBRARY) -> str:
     """Return 16 hex digits that change when the code that `script` imports from this library changes.
 
-    Comments, docstrings and layout do not count: they cannot change a result. Imports are followed through the
-    whole package, wherever in a module they stand. The script itself is left to Snakemake, which tracks it.
+    Comments, docstrings and layout do not count: they cannot change a result. The script itself is left to Snakemake,
+    which tracks it.
 
     Args:
         script: path of the script.
+        library: folder of the package.
     """
-    library = Path(__file__).resolve().parent
     digest = hashlib.sha256()
+    for module in imported_modules(script, library):
+        digest.update(f"{module.relative_to(library).as_posix()}\0{ast.dump(_parsed(module))}\0".encode())
+    return digest.hexdigest()[:16]
+
+
+def imported_modules(script: str | Path, library: Path = LIBRARY) -> list[Path]:
+    """Return the files of the library's modules that a script imports, in alphabetical order.
+
+    Imports are followed through the whole package, wherever in a module they stand; the `__init__.py` of a module's
+    packages are run with it and so belong to it.
+    """
     todo, seen = _imported(ast.parse(Path(script).read_text(encoding="utf-8")), library), set[Path]()
     while todo:
         module = todo.pop()
         if module not in seen:
             seen.add(module)
             todo |= _imported(_parsed(module), library)
-    for module in sorted(seen):
-        digest.update(f"{module.relative_to(library).as_posix()}\0{ast.dump(_parsed(module))}\0".encode())
-    return digest.hexdigest()[:16]
+    return sorted(seen)
 
 
 @functools.cache
 def _parsed(module: Path) -> ast.Module:
+    """Return the syntax tree of a module, without its docstrings."""
     tree = ast.parse(module.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and ast.get_docstring(node) is not None:
+        if isinstance(node, DOCUMENTED) and ast.get_docstring(node) is not None:
             node.body = node.body[1:] or [ast.Pass()]
     return tree
 
@@ -52,12 +63,11 @@ def _imported(tree: ast.Module, library: Path) -> set[Path]:
             names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
     files: set[Path] = set()
     for name in names:
-        parts = name.split(".")
-        if parts[0] != PACKAGE:
+        package, *parts = name.split(".")
+        if package != library.name:
             continue
-        for length in range(1, len(parts)):
-            folder = library.joinpath(*parts[1:length])
-            files.add(folder / "__init__.py")
-        place = library.joinpath(*parts[1:])
-        files |= {place.with_suffix(".py"), place / "__init__.py"} if len(parts) > 1 else {library / "__init__.py"}
+        for length in range(len(parts) + 1):
+            files.add(library.joinpath(*parts[:length], "__init__.py"))
+        if parts:
+            files.add(library.joinpath(*parts).with_suffix(".py"))
     return {file for file in files if file.is_file()}

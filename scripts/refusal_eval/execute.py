@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import time
 from collections.abc import Iterable, Iterator
@@ -42,6 +43,12 @@ def in_shard(key: str, shard: int, shards: int) -> bool:
     return int(key[-8:], 16) % shards == shard
 
 
+def shard_keys(files: Iterable[RequestFile], shard: int, shards: int) -> list[str]:
+    """Return the keys of these files that belong to a shard, each once, in the order of the files."""
+    keys = itertools.chain.from_iterable(file.keys() for file in files)
+    return [key for key in dict.fromkeys(keys) if in_shard(key, shard, shards)]
+
+
 def pending_requests(files: Iterable[RequestFile], missing: set[str]) -> Iterator[Pending]:
     """Yield the requests whose key is missing, in the order of the files, each key once.
 
@@ -78,11 +85,10 @@ async def execute(
         now = time.monotonic()
         if now - said > SECONDS_BETWEEN_LOG_LINES:
             said = now
-            rate = progress.n / (now - started)
-            left = (progress.total - progress.n) / rate if rate else float("nan")
-            LOG.info(
-                "%d of %d requests, %.0f tokens/s, about %.0f s left", progress.n, progress.total, tokens / (now - started), left
-            )
+            seconds = now - started
+            left = (progress.total - progress.n) * seconds / progress.n if progress.n else float("nan")
+            speed = f"{tokens / seconds:.0f} tokens/s, about {left:.0f} s left"
+            LOG.info("%d of %d requests, %s", progress.n, progress.total, speed)
 
     async def work() -> None:
         for item in queue:
@@ -126,8 +132,7 @@ def anything_missing(request_paths: Iterable[str], store_dir: str, shard: int, s
         files = [read_requests(path) for path in request_paths]
         by_engine: dict[str, list[str]] = {}
         for file in files:
-            keys = (key for key in file.keys() if in_shard(key, shard, shards))
-            by_engine.setdefault(file.header["engine_id"], []).extend(keys)
+            by_engine.setdefault(file.header["engine_id"], []).extend(shard_keys([file], shard, shards))
     except (OSError, BadFile):
         return True
     return any(StoreReader(store_dir, engine_id).missing(keys) for engine_id, keys in by_engine.items())

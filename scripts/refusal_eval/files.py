@@ -11,8 +11,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from refusal_eval.errors import UserError
 
-class BadFile(Exception):
+
+class BadFile(UserError):
     """A file that cannot be used; the message names the file and the line."""
 
 

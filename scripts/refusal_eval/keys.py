@@ -28,7 +28,7 @@ DEFAULT_DETERMINISM = "seeded"
 
 
 def sample_seed(study_seed: int, prompt_id: str, sample: int, turn: int = 0) -> int:
-    """Return the seed of one sample: 48 bits, the same for every model, so that models are compared on the same draws."""
+    """Return the seed of one sample: 48 bits, the same for every model, so that all are compared on the same draws."""
     text = f"refusal-eval/{study_seed}/{prompt_id}/{sample}" + (f"/{turn}" if turn else "")
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big")
 

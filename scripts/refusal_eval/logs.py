@@ -8,20 +8,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from refusal_eval.errors import UserError
+
 FORMAT = "%(asctime)s %(levelname)s %(message)s"
-
-
-class UserError(Exception):
-    """A mistake or condition that the user can mend: shown as one message, without a traceback."""
+# Libraries that log a line for every request, lock or font.
+QUIET = ("httpx", "httpcore", "httpx2", "httpcore2", "filelock", "fsspec", "matplotlib", "fontTools")
 
 
 def start_log(snakemake: Any) -> logging.Logger:
     """Send log records and uncaught errors to `snakemake.log[0]` and to stderr; return the script's logger."""
     path = Path(snakemake.log[0])
     path.parent.mkdir(parents=True, exist_ok=True)
-    handlers = [logging.FileHandler(path, mode="w", encoding="utf-8"), logging.StreamHandler(sys.stderr)]
+    handlers: list[logging.Handler] = [
+        logging.FileHandler(path, mode="w", encoding="utf-8"),
+        logging.StreamHandler(sys.stderr),
+    ]
     logging.basicConfig(level=logging.INFO, format=FORMAT, datefmt="%H:%M:%S", handlers=handlers, force=True)
-    for noisy in ("httpx", "httpcore", "filelock", "fsspec", "matplotlib", "fontTools"):
+    for noisy in QUIET:
         logging.getLogger(noisy).setLevel(logging.WARNING)
     logger = logging.getLogger(f"refusal_eval.{snakemake.rule}")
 

@@ -63,4 +63,5 @@ def batch_of(batches: Mapping[str, Sequence[Cell]], cell: Cell) -> str:
 
 def _name(mode: str, engine: str, model: str, rest: str) -> str:
     # The mode is the first part, so that no cell's name can meet an engine's.
-    return "/".join({"engine": [mode, engine], "model": [mode, engine, model], "cell": [mode, engine, model, rest]}[mode])
+    parts = {"engine": [engine], "model": [engine, model], "cell": [engine, model, rest]}
+    return "/".join([mode, *parts[mode]])

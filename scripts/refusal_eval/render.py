@@ -1,4 +1,4 @@
-"""From messages to the exact token ids that an engine is asked: tokenizer, chat template, system prompt, stop tokens."""
+"""From messages to the exact token ids that an engine is asked: tokenizer, template, system prompt, stop tokens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from refusal_eval.logs import UserError
+from refusal_eval.errors import UserError
 
 Messages = Sequence[Mapping[str, str]]
 
@@ -63,7 +63,7 @@ class Renderer:
 
     @classmethod
     def from_params(cls, tokenizer_folder: str | Path, params: Mapping[str, Any], untrusted: bool = False) -> Renderer:
-        """Return the renderer that a rule's params describe (see `rendering_params` in common.smk)."""
+        """Return the renderer that a rule's params describe (see `rendering_params` in workflow/rendering.py)."""
         names = ("template", "template_options", "system_prompt", "date", "trust_remote_code")
         return cls(tokenizer_folder, **{name: params[name] for name in names}, untrusted=untrusted)
 
@@ -84,7 +84,7 @@ class Renderer:
         return self._plain_text(messages) if self.template == "none" else self._chat_text(messages)
 
     def next_token_ids(self, messages: Messages, continuation: str) -> list[int] | None:
-        """Return the ids that `continuation` adds to the rendered prompt, or None if it changes the prompt's own ids."""
+        """Return the ids that `continuation` adds to the rendered prompt; None if it changes the prompt's own ids."""
         special = self.template == "none"
         before = self.token_ids(messages)
         after = list(self.tokenizer(self.text(messages) + continuation, add_special_tokens=special)["input_ids"])

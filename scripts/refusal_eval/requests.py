@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,8 +62,7 @@ class RequestFile:
 def write_requests(
     path: str | Path,
     asks: Iterable[Ask],
-    identity: Mapping[str, Any],
-    engine_id: str,
+    engine: Mapping[str, Any],
     sampling: Mapping[str, Any],
     determinism: str,
     max_model_len: int,
@@ -72,13 +71,21 @@ def write_requests(
 
     The token ids that all prompts share (system prompt, rubric) are written once, in the header. A prompt that
     leaves no room for `max_tokens` gets no key: it is decided here, not by the server.
+
+    Args:
+        path: the request file.
+        asks: what is asked, in the order of the rows.
+        engine: the engine's identity file: `identity` and `engine_id`.
+        sampling: every sampling parameter, as it is sent.
+        determinism: strict, seeded or free.
+        max_model_len: the most tokens of a prompt and its answer together.
     """
     asks = list(asks)
     prefix = common_prefix([ask.token_ids for ask in asks])
     header = {
         "key_version": KEY_VERSION,
-        "engine_id": engine_id,
-        "identity": dict(identity),
+        "engine_id": engine["engine_id"],
+        "identity": dict(engine["identity"]),
         "sampling": dict(sampling),
         "determinism": determinism,
         "prefix": prefix,
@@ -89,12 +96,11 @@ def write_requests(
         fits = len(ask.token_ids) + int(sampling["max_tokens"]) <= max_model_len
         samples = []
         for sample, seed in ask.samples:
-            key = request_key(identity, ask.token_ids, sampling, seed, determinism) if fits else None
+            key = request_key(engine["identity"], ask.token_ids, sampling, seed, determinism) if fits else None
             samples.append({"sample": sample, "seed": seed, "key": key})
         counts["requests" if fits else TOO_LONG] += len(samples)
-        rows.append(
-            {"prompt_id": ask.prompt_id, "turn": ask.turn, "token_ids": ask.token_ids[len(prefix) :], "samples": samples}
-        )
+        own_ids = ask.token_ids[len(prefix) :]
+        rows.append({"prompt_id": ask.prompt_id, "turn": ask.turn, "token_ids": own_ids, "samples": samples})
     write_jsonl(path, rows)
     return counts
 
@@ -115,4 +121,6 @@ def common_prefix(sequences: Sequence[list[int]]) -> list[int]:
     """Return the longest run of ids with which all sequences begin (empty for fewer than two sequences)."""
     if len(sequences) < 2:
         return []
-    return list(os.path.commonprefix([min(sequences), max(sequences)]))
+    # What the first and the last in sorted order share, all between them share too.
+    pairs = zip(min(sequences), max(sequences), strict=False)
+    return [one for one, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)]

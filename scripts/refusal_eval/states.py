@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 # What became of a request for an answer.
 COMPLETE: Final = "complete"
@@ -28,3 +30,9 @@ REFUSAL: Final = "refusal"
 PARTIAL: Final = "partial"
 COMPLIANCE: Final = "compliance"
 LABELS: Final = (REFUSAL, PARTIAL, COMPLIANCE)
+
+
+def told_states(rows: Iterable[Mapping[str, Any]], states: Sequence[str]) -> str:
+    """Return how many rows are in each state, in the order of `states`, for the log: `40 complete, 2 truncated`."""
+    counts = Counter(row["state"] for row in rows)
+    return ", ".join(f"{counts[state]} {state}" for state in states if counts[state]) or "none"

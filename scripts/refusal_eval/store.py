@@ -1,8 +1,9 @@
 """The store: every response ever paid for, by key, shared by studies.
 
-Layout: `<store>/<engine id>/<job>.jsonl`, one record a line. A file has one writer, and nobody appends to another's, so
-that no locks are needed, on network file systems too. A line without its end of line was cut off by a kill: it is ignored.
-When a key stands twice, the first in (file name, offset) order counts. `<job>.index.npz` is a small index, rebuilt when missing.
+Layout: `<store>/<engine id>/<job>.jsonl`, one record a line. A file has one writer, and nobody appends to another's,
+so that no locks are needed, on network file systems too. A line without its end of line was cut off by a kill: it is
+ignored. When a key stands twice, the first in (file name, offset) order counts. `<job>.index.npz` is a small index,
+rebuilt when missing.
 """
 
 from __future__ import annotations
@@ -125,7 +126,9 @@ class StoreWriter:
     def __enter__(self) -> StoreWriter:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 
@@ -196,4 +199,5 @@ def _parsed(path: Path, line: bytes) -> Any:
     try:
         return json.loads(line)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise BadFile(f"{path}: a record is damaged: {error}. Move this file away; its responses will be executed again.") from error
+        what = f"{path}: a record is damaged: {error}"
+        raise BadFile(f"{what}. Move this file away; its responses will be executed again.") from error

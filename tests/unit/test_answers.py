@@ -14,7 +14,8 @@ def decode(ids):
 
 def response(ids, finish="stop", stop=2, logprobs=None, text="text"):
     values = logprobs or [-0.5] * len(ids)
-    return {"text": text, "token_ids": ids, "logprobs": pack_floats(values), "finish_reason": finish, "stop_reason": stop}
+    ended = {"finish_reason": finish, "stop_reason": stop}
+    return {"text": text, "token_ids": ids, "logprobs": pack_floats(values), **ended}
 
 
 def test_log_probabilities_are_kept_to_the_last_bit():
@@ -47,7 +48,8 @@ def test_reasoning_that_never_ends_is_never_an_answer():
     cut = answer_of(response([7, 8], finish="length", stop=None), THINK, True, decode)
     assert (cut["state"], cut["answer"], cut["answer_logprob"]) == ("truncated_reasoning", "", None)
     assert answer_of(response([7, 2]), THINK, True, decode)["state"] == "empty"
-    assert answer_of(response([100, 8], finish="length", stop=None), THINK, False, decode)["state"] == "truncated_reasoning"
+    marked = answer_of(response([100, 8], finish="length", stop=None), THINK, False, decode)
+    assert marked["state"] == "truncated_reasoning"
 
 
 def test_a_response_without_marks_from_a_model_that_may_reason_is_all_answer():
@@ -56,8 +58,10 @@ def test_a_response_without_marks_from_a_model_that_may_reason_is_all_answer():
 
 
 def test_nothing_behind_the_reasoning_is_no_answer():
-    assert answer_of(response([7, 101, 102, 2]), THINK, True, lambda ids: "")["state"] == "empty"
-    assert answer_of(response([7, 101, 102], "length", None), THINK, True, lambda ids: "")["state"] == "truncated_reasoning"
+    ended = answer_of(response([7, 101, 102, 2]), THINK, True, lambda ids: "")
+    assert ended["state"] == "empty"
+    cut = answer_of(response([7, 101, 102], "length", None), THINK, True, lambda ids: "")
+    assert cut["state"] == "truncated_reasoning"
 
 
 def test_white_space_is_empty_and_a_filter_blocks():

@@ -9,17 +9,14 @@ import zipfile
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 from hub_server import HubServer
 
 from refusal_eval.data.hub import need_disk, size_text
 from refusal_eval.data.network import NetworkFault, with_retries
 from refusal_eval.data.rows import read_rows
 from refusal_eval.data.wheels import take_from_wheel
+from refusal_eval.errors import UserError
 from refusal_eval.files import read_jsonl, sha256_of_file
-from refusal_eval.logs import UserError
 
 LOG = logging.getLogger("test")
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -28,7 +25,7 @@ SCRIPTS = Path(__file__).parents[2] / "scripts"
 CALLS = """
 import json, logging, sys
 from refusal_eval.data.fetch import fetch_rows
-from refusal_eval.logs import UserError
+from refusal_eval.errors import UserError
 
 log, told = logging.getLogger("fetch"), []
 for source, target, cache in json.load(sys.stdin):
@@ -150,8 +147,8 @@ def test_a_fault_that_passes_is_tried_again(world):
         ("gated", ["org/gated", "is gated: ask for access at", "/datasets/org/gated", "HF_TOKEN"]),
         ("no_repo", ["org/nothing", "there is no such repository, or it is private", "HF_TOKEN"]),
         ("no_revision", ["org/good", "the repository has no commit " + "0" * 40]),
-        ("no_split", ["there is no split `tset`; did you mean `test`? (it has: test, train)"]),
-        ("no_config", ["there is no configuration `othr`; did you mean `other`? (it has: main, other)"]),
+        ("no_split", ["there is no split `tset`; did you mean `test`? (allowed: test, train)"]),
+        ("no_config", ["there is no configuration `othr`; did you mean `other`? (allowed: main, other)"]),
         ("damaged", ["test.jsonl came damaged", "run again"]),
     ],
 )

@@ -4,7 +4,7 @@ import pytest
 
 from refusal_eval.data.gold import gold_answers, make_gold
 from refusal_eval.data.prompts import content_id
-from refusal_eval.logs import UserError
+from refusal_eval.errors import UserError
 
 COLUMNS = {"prompt": "q", "answer": "a", "label": "l", "cluster": None, "answering_model": None}
 LABELS = {"1": "refusal", "0": "compliance", "half": "partial", "true": "refusal"}

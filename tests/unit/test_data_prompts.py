@@ -7,7 +7,7 @@ import pytest
 
 from refusal_eval.data.prompts import make_prompts
 from refusal_eval.data.sources import fetched_path, source_id, source_name
-from refusal_eval.logs import UserError
+from refusal_eval.errors import UserError
 
 PROMPT = {"prompt": "prompt", "messages": None, "category": None, "cluster": None, "id": None}
 CHAT = {**PROMPT, "prompt": None, "messages": "chat"}

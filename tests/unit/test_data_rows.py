@@ -7,7 +7,7 @@ import pyarrow.parquet
 import pytest
 
 from refusal_eval.data.rows import need_columns, read_rows, text_or_none, valid_text
-from refusal_eval.logs import UserError
+from refusal_eval.errors import UserError
 
 
 def written(tmp_path, name, text):
@@ -89,7 +89,7 @@ def test_lines_are_skipped_in_csv_only(tmp_path):
 
 def test_a_missing_column_is_told_with_the_nearest_name():
     with pytest.raises(
-        UserError, match=r"f: has no column `promt`; did you mean `prompt`\? \(it has: category, prompt\)"
+        UserError, match=r"f: has no column `promt`; did you mean `prompt`\? \(allowed: category, prompt\)"
     ):
         need_columns([{"prompt": "a"}, {"category": "b"}], ["promt"], "f")
     need_columns([{"prompt": "a"}, {"category": "b"}], ["prompt", "category", None], "f")

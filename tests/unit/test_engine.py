@@ -1,5 +1,6 @@
 """What the engine is started with and asked, and how it is stopped."""
 
+import itertools
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from refusal_eval.engines.client import counters_of, request_body, response_of
 from refusal_eval.engines.environment import engine_device, gpus_needed
 from refusal_eval.engines.process import ServerProcess, group_alive
 from refusal_eval.engines.vllm import check_memory, server_command, server_environment
-from refusal_eval.logs import UserError
+from refusal_eval.errors import UserError
 from refusal_eval.packing import unpack_floats
 
 ENTRY = {
@@ -34,7 +35,7 @@ SAMPLING = {"max_tokens": 4, "temperature": 1.0, "top_k": 0, "stop": [], "stop_t
 
 def test_the_servers_own_defaults_are_switched_off():
     command = server_command("python", "folder", ENTRY, "cuda", "seeded", "sock")
-    pairs = dict(zip(command, command[1:], strict=False))
+    pairs = dict(itertools.pairwise(command))
     assert pairs["--generation-config"] == "vllm"
     assert pairs["--logprobs-mode"] == "raw_logprobs"
     assert pairs["--tensor-parallel-size"] == "2"
@@ -71,8 +72,9 @@ def test_every_sampling_parameter_is_sent_and_stop_tokens_are_ours():
 
 
 def reply(**choice):
-    base = {"text": "hi", "token_ids": [5, 2], "finish_reason": "stop", "stop_reason": 2, "logprobs": {"token_logprobs": [-0.5, -1.0]}}
-    return {"choices": [{**base, **choice}], "usage": {"prompt_tokens": 3}}
+    base = {"text": "hi", "token_ids": [5, 2], "logprobs": {"token_logprobs": [-0.5, -1.0]}}
+    ended = {"finish_reason": "stop", "stop_reason": 2}
+    return {"choices": [{**base, **ended, **choice}], "usage": {"prompt_tokens": 3}}
 
 
 def test_a_response_keeps_token_ids_and_exact_log_probabilities():
@@ -82,7 +84,8 @@ def test_a_response_keeps_token_ids_and_exact_log_probabilities():
 
 
 def test_named_tokens_are_read_by_id_in_the_order_asked_for():
-    logprobs = {"token_logprobs": [-0.5], "top_logprobs": [{"token_id:9": -3.0, "token_id:5": -0.5, "token_id:7": -2.0}]}
+    top = {"token_id:9": -3.0, "token_id:5": -0.5, "token_id:7": -2.0}
+    logprobs = {"token_logprobs": [-0.5], "top_logprobs": [top]}
     response = response_of(reply(token_ids=[5], logprobs=logprobs), {**SAMPLING, "logprob_token_ids": [7, 9]})
     assert unpack_floats(response["named_logprobs"]).tolist() == [-2.0, -3.0]
 
@@ -119,13 +122,26 @@ def test_too_little_memory_is_said_before_the_engine_starts(tmp_path, monkeypatc
     import refusal_eval.engines.vllm as module
 
     monkeypatch.setattr(module, "_memory", lambda: (8 * 2.0**30, 1 * 2.0**30))
-    with pytest.raises(UserError, match="too little memory.*memory_share"):
+    with pytest.raises(UserError, match=r"too little memory.*memory_share"):
         check_memory(ENTRY, str(tmp_path), "cpu")
     check_memory(ENTRY, str(tmp_path), "cuda")
     check_memory({**ENTRY, "memory_share": 0.05}, str(tmp_path), "cpu")
 
 
-CHILD = "import subprocess, sys, time; print('up', flush=True); subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); time.sleep(60)"
+CHILD = """
+import subprocess, sys, time
+print("up", flush=True)
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+time.sleep(60)
+"""
+JOB = """
+import os, sys, time
+from pathlib import Path
+from refusal_eval.engines.process import ServerProcess
+server = ServerProcess([sys.executable, "-c", "import time; time.sleep(60)"], dict(os.environ), Path(sys.argv[1]))
+print(server.pid, flush=True)
+time.sleep(60)
+"""
 
 
 def test_stopping_takes_the_servers_children_along(tmp_path):
@@ -138,15 +154,10 @@ def test_stopping_takes_the_servers_children_along(tmp_path):
     assert server.exit_code() == -signal.SIGTERM
 
 
-def test_the_server_ends_when_its_job_is_killed(tmp_path):
-    job = (
-        "import os, sys, time; sys.path.insert(0, 'scripts')\n"
-        "from pathlib import Path\n"
-        "from refusal_eval.engines.process import ServerProcess\n"
-        f"server = ServerProcess([sys.executable, '-c', 'import time; time.sleep(60)'], dict(os.environ), Path({str(tmp_path / 'log')!r}))\n"
-        "print(server.pid, flush=True); time.sleep(60)\n"
-    )
-    process = subprocess.Popen([sys.executable, "-c", job], stdout=subprocess.PIPE, text=True)
+def test_the_server_ends_when_its_job_is_killed(tmp_path, repository):
+    command = [sys.executable, "-c", JOB, str(tmp_path / "log")]
+    environment = {**os.environ, "PYTHONPATH": str(repository / "scripts")}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     pid = int(process.stdout.readline())
     process.kill()

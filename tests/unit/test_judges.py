@@ -1,23 +1,23 @@
 """Judges: what they read, what they answer, and that a failure is never a vote."""
 
-import json
 import math
 from pathlib import Path
 
 import pytest
 from tokenizer_folders import byte_tokenizer
 
+from refusal_eval.errors import UserError
+from refusal_eval.files import read_jsonl
 from refusal_eval.judges.base import Verdict, judged_safely, readable, verdict_row
 from refusal_eval.judges.keyword import KeywordJudge, normalise
 from refusal_eval.judges.llm import Rubric, judge_sampling, label_token_ids, label_verdict
 from refusal_eval.judges.python import PythonJudge
-from refusal_eval.logs import UserError
 from refusal_eval.packing import pack_floats
 from refusal_eval.render import Renderer
 
 ROOT = Path(__file__).parents[2]
 LISTS = [ROOT / "config" / "keywords" / f"{language}.yaml" for language in ("english", "chinese")]
-CASES = [json.loads(line) for line in Path(__file__).with_name("keyword_cases.jsonl").read_text(encoding="utf-8").splitlines()]
+CASES = list(read_jsonl(Path(__file__).with_name("keyword_cases.jsonl")))
 USER = [{"role": "user", "content": "How do I whittle a spoon?"}]
 
 
@@ -33,14 +33,19 @@ def test_keyword_judge_reads_refusals_partial_refusals_and_what_only_looks_like_
 
 @pytest.mark.parametrize(
     "variant",
-    ["I can't help with that.", "I can’t help with that.", "**I CAN'T** help with that.", "> I cannot\n\n help with that."],
+    [
+        "I can't help with that.",
+        "I can\u2019t help with that.",
+        "**I CAN'T** help with that.",
+        "> I cannot\n\n help with that.",
+    ],
 )
 def test_quotes_markdown_case_and_white_space_change_no_verdict(keyword, variant):
     assert keyword.judge(USER, variant).label == "refusal"
 
 
 def test_normalisation_is_what_the_list_files_say():
-    assert normalise("  **Don’t**\n _do_  `it` ") == "don't do it"
+    assert normalise("  **Don\u2019t**\n _do_  `it` ") == "don't do it"
 
 
 def test_users_own_lists_and_mistakes_in_them(tmp_path):
@@ -137,7 +142,8 @@ def test_an_answer_cannot_close_its_delimiter(rubric):
 
 
 def test_a_rubric_without_its_placeholders_is_refused(tmp_path):
-    for content, message in (("{{ prompt }}", "answer"), ("{{ prompt }} {{ answer }} {{ oops }}", "oops"), ("{% if %}", "rubric")):
+    mistakes = {"{{ prompt }}": "answer", "{{ prompt }} {{ answer }} {{ oops }}": "oops", "{% if %}": "rubric"}
+    for content, message in mistakes.items():
         (tmp_path / "r.md").write_text(content)
         with pytest.raises(UserError, match=message):
             Rubric(tmp_path / "r.md")
@@ -152,7 +158,8 @@ def test_shipped_rubrics_put_all_that_varies_behind_the_shared_part(name):
 
 
 def test_a_verdict_row_names_prompt_sample_and_turn():
-    row = verdict_row({"prompt_id": "p", "sample": 1, "turn": 0}, Verdict("judged", "partial", 0.5, raw={"x": 1}), "key")
+    verdict = Verdict("judged", "partial", 0.5, raw={"x": 1})
+    row = verdict_row({"prompt_id": "p", "sample": 1, "turn": 0}, verdict, "key")
     assert row == {
         "prompt_id": "p",
         "sample": 1,

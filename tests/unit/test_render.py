@@ -6,7 +6,7 @@ import json
 import pytest
 from tokenizer_folders import CHATML, byte_tokenizer
 
-from refusal_eval.logs import UserError
+from refusal_eval.errors import UserError
 from refusal_eval.render import Renderer, stop_token_ids
 
 HELLO = [{"role": "user", "content": "Hello"}]
@@ -67,7 +67,8 @@ def test_a_models_system_prompt_stands_before_the_prompts_own(tmp_path):
 
 
 def test_multi_turn_messages_are_rendered_in_order(tmp_path):
-    turns = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}, {"role": "user", "content": "three"}]
+    said = [("user", "one"), ("assistant", "two"), ("user", "three")]
+    turns = [{"role": role, "content": content} for role, content in said]
     text = Renderer(byte_tokenizer(tmp_path)).text(turns)
     assert text.index("one") < text.index("two") < text.index("three")
     assert text.endswith("<|im_start|>assistant\n")

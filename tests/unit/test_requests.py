@@ -8,10 +8,11 @@ from refusal_eval.requests import Ask, common_prefix, read_requests, write_reque
 
 SAMPLING = {"max_tokens": 4, "temperature": 1.0}
 IDENTITY = {"dtype": "bfloat16"}
+ENGINE = {"identity": IDENTITY, "engine_id": "engine"}
 
 
 def written(path, asks, limit=100):
-    counts = write_requests(path, asks, IDENTITY, "engine", SAMPLING, "seeded", limit)
+    counts = write_requests(path, asks, ENGINE, SAMPLING, "seeded", limit)
     return counts, list(read_requests(path).requests())
 
 
@@ -30,12 +31,14 @@ def test_what_is_read_is_what_was_asked(tmp_path):
 
 def test_ten_thousand_requests_behind_a_long_rubric_stay_small(tmp_path):
     rubric = list(range(30_000, 31_500))
-    written(tmp_path / "r.jsonl", [Ask(f"{i:016x}", [*rubric, *range(40)], [(0, None)]) for i in range(1000)], limit=9999)
+    asks = [Ask(f"{i:016x}", [*rubric, *range(40)], [(0, None)]) for i in range(1000)]
+    written(tmp_path / "r.jsonl", asks, limit=9999)
     assert (tmp_path / "r.jsonl").stat().st_size < 500_000
 
 
 def test_a_prompt_that_does_not_fit_is_decided_when_rendering(tmp_path):
-    counts, rows = written(tmp_path / "r.jsonl", [Ask("fits", [1] * 6, [(0, 1)]), Ask("long", [1] * 7, [(0, 2)])], limit=10)
+    asks = [Ask("fits", [1] * 6, [(0, 1)]), Ask("long", [1] * 7, [(0, 2)])]
+    counts, rows = written(tmp_path / "r.jsonl", asks, limit=10)
     assert counts == {"requests": 1, "too_long": 1}
     assert [row.key is None for row in rows] == [False, True]
 

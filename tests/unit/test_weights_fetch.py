@@ -9,13 +9,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 from hub_server import HubServer
 
+from refusal_eval.errors import UserError
 from refusal_eval.files import sha256_of_file
-from refusal_eval.logs import UserError
 from refusal_eval.weights.converted import fetch_converted
 from refusal_eval.weights.fetch import tokenizer_names, weights_names
 from refusal_eval.weights.manifest import manifest_folder
@@ -26,7 +23,7 @@ SCRIPTS = Path(__file__).parents[2] / "scripts"
 CALLS = """
 import json, logging, sys
 from refusal_eval.weights.fetch import fetch_tokenizer, fetch_weights
-from refusal_eval.logs import UserError
+from refusal_eval.errors import UserError
 
 log, told = logging.getLogger("fetch"), []
 for what, source, manifest, cache in json.load(sys.stdin):

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from refusal_eval.logs import UserError
+from refusal_eval.errors import UserError
 from refusal_eval.weights import fingerprint
 from refusal_eval.weights.engine_file import describe_engine
 from refusal_eval.weights.fingerprint import file_states, folder_sha256, model_files

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from refusal_eval.logs import UserError
+from refusal_eval.errors import UserError
 from refusal_eval.weights.identity import engine_id, engine_identity, identity_args, weights_id, weights_identity
 from refusal_eval.weights.serving_args import SERVING_ARGS, only_serving
 

@@ -9,56 +9,12 @@ MODEL_OR_GOLD = any_of([*config["models"], GOLD])
 SPLIT_OR_GOLD = any_of([*config["splits"], *config["gold"]])
 
 
-def judged_prompts(wildcards):
-    folder = "gold" if wildcards.model == GOLD else "prompts"
-    return f"{RESULTS}/{folder}/{wildcards.split}.jsonl"
-
-
-def judge_rubric(wildcards):
-    return config["judge_entries"][wildcards.judge]["rubric"]
-
-
-def judge_template(wildcards):
-    return template_file(config["judge_entries"][wildcards.judge])
-
-
-def reading_params(wildcards):
-    """What decides what a judge is asked."""
-    entry = config["judge_entries"][wildcards.judge]
-    return rendering_params(entry) | {"labels": entry["labels"], "rubric": entry["rubric"]}
-
-
-def decision_params(wildcards):
-    """What turns label probabilities into a verdict."""
-    entry = config["judge_entries"][wildcards.judge]
-    return {"threshold": entry["threshold"], "mass_floor": entry["mass_floor"]}
-
-
-def cpu_judge_params(wildcards):
-    entry = config["judge_entries"][wildcards.judge]
-    return {key: value for key, value in entry.items() if key != "label"}
-
-
-def cpu_judge_files(wildcards):
-    entry = config["judge_entries"][wildcards.judge]
-    return entry["lists"] if entry["kind"] == "keyword" else [entry["file"]]
-
-
-def judging_requests(wildcards):
-    cells = JUDGING_BATCHES[wildcards.batch]
-    return [f"{RESULTS}/judge_requests/{cell.judge}/{cell.model}/{cell.split}.jsonl" for cell in cells]
-
-
-def judging_receipts(wildcards):
-    return receipts("judge", JUDGING_BATCHES, Cell(wildcards.model, wildcards.split, wildcards.judge))
-
-
 rule check_judge:
     """Check that a judge's labels are single tokens that can follow its prompt, before any GPU hour is spent."""
     input:
-        engine=judge_engine,
-        rubric=judge_rubric,
-        template=judge_template,
+        engine=judging.engine,
+        rubric=judging.rubric,
+        template=judging.template,
     output:
         f"{RESULTS}/judges/{{judge}}.json",
     log:
@@ -68,8 +24,8 @@ rule check_judge:
     priority: 100
     localrule: True
     params:
-        reading=reading_params,
-        code=code_version("scripts/check_judge.py"),
+        reading=judging.reading,
+        code=code_version(ROOT / "scripts" / "check_judge.py"),
     message:
         "Checking the labels of judge {wildcards.judge}"
     script:
@@ -79,12 +35,12 @@ rule check_judge:
 rule judge_requests:
     """Render a judge's prompts for one cell's answers."""
     input:
-        prompts=judged_prompts,
+        prompts=judging.prompts,
         answers=f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
-        engine=judge_engine,
+        engine=judging.engine,
         judge=f"{RESULTS}/judges/{{judge}}.json",
-        rubric=judge_rubric,
-        template=judge_template,
+        rubric=judging.rubric,
+        template=judging.template,
     output:
         f"{RESULTS}/judge_requests/{{judge}}/{{model}}/{{split}}.jsonl",
     log:
@@ -96,8 +52,8 @@ rule judge_requests:
     priority: 50
     localrule: True
     params:
-        reading=reading_params,
-        code=code_version("scripts/render_judge_requests.py"),
+        reading=judging.reading,
+        code=code_version(ROOT / "scripts" / "render_judge_requests.py"),
     message:
         "Rendering what {wildcards.judge} is asked about {wildcards.model} on {wildcards.split}"
     script:
@@ -107,9 +63,9 @@ rule judge_requests:
 rule judge:
     """Execute what the store lacks of one batch's verdict requests, with one engine load."""
     input:
-        requests=judging_requests,
-        engine=batch_engine_file,
-        weights=batch_weights,
+        requests=judging.requests,
+        engine=execution.engine,
+        weights=execution.weights,
     output:
         f"{RESULTS}/receipts/judge/{{batch}}/{{shard}}.json",
     log:
@@ -117,10 +73,10 @@ rule judge:
     benchmark:
         f"{RESULTS}/benchmarks/judge/{{batch}}/{{shard}}.tsv"
     wildcard_constraints:
-        batch=any_of(JUDGING_BATCHES),
-    threads: execute_threads
+        batch=any_of(judging.batches),
+    threads: execution.threads
     resources:
-        gpu=execute_gpus,
+        gpu=execution.gpus,
     message:
         "Judging answers: {wildcards.batch}, shard {wildcards.shard}"
     script:
@@ -133,7 +89,7 @@ rule llm_verdicts:
         answers=f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
         requests=f"{RESULTS}/judge_requests/{{judge}}/{{model}}/{{split}}.jsonl",
         judge=f"{RESULTS}/judges/{{judge}}.json",
-        receipts=ancient(judging_receipts),
+        receipts=ancient(judging.receipts),
     output:
         f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl",
     log:
@@ -144,8 +100,8 @@ rule llm_verdicts:
         split=SPLIT_OR_GOLD,
     localrule: True
     params:
-        decision=decision_params,
-        code=code_version("scripts/collect_verdicts.py"),
+        decision=judging.decision,
+        code=code_version(ROOT / "scripts" / "collect_verdicts.py"),
     message:
         "Collecting verdicts of {wildcards.judge} on {wildcards.model}, {wildcards.split}"
     script:
@@ -155,9 +111,9 @@ rule llm_verdicts:
 rule cpu_verdicts:
     """Judge one cell's answers by keyword lists or by the user's own function."""
     input:
-        prompts=judged_prompts,
+        prompts=judging.prompts,
         answers=f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
-        files=cpu_judge_files,
+        files=judging.cpu_judge_files,
     output:
         f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl",
     log:
@@ -168,8 +124,8 @@ rule cpu_verdicts:
         split=SPLIT_OR_GOLD,
     localrule: True
     params:
-        judge=cpu_judge_params,
-        code=code_version("scripts/judge_on_cpu.py"),
+        judge=judging.cpu_judge,
+        code=code_version(ROOT / "scripts" / "judge_on_cpu.py"),
     message:
         "Judging {wildcards.model} on {wildcards.split} by {wildcards.judge}"
     script:

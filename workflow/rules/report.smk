@@ -3,82 +3,12 @@
 Reads all scores and judge cards; writes tables/*.{csv,md,tex}, figures/*.{pdf,svg,png} and manifest.json.
 """
 
-TABLES = ["refusal", "scores", "states", "votes", "judges"]
-FIGURES = ["refusal_heatmap", "c_histograms"]
-
-
-def all_scores(ending, judges):
-    return [
-        f"{RESULTS}/scores/{judge}/{cell.model}/{cell.split}.{ending}" for judge in judges for cell in sorted(CELLS)
-    ]
-
-
-def study_scores(wildcards):
-    return all_scores("json", sorted(config["judges"]))
-
-
-def primary_scores(wildcards):
-    return all_scores("json", [config["primary_judge"]])
-
-
-def primary_rows(wildcards):
-    return all_scores("csv", [config["primary_judge"]])
-
-
-def study_cards(wildcards):
-    return [f"{RESULTS}/judge_cards/{judge}/{gold}.json" for judge in sorted(config["judges"]) for gold in sorted(config["gold"])]
-
-
-def entry_labels(section):
-    return {name: entry["label"] or name for name, entry in config[section].items()}
-
-
-def presentation(wildcards):
-    """Names, their order and their labels; the lists are params, so that a model taken away is noticed."""
-    return {
-        "models": config["models"],
-        "splits": config["splits"],
-        "judges": config["judges"],
-        "gold": config["gold"],
-        "primary_judge": config["primary_judge"],
-        "band": config["scoring"]["band"],
-        "labels": {
-            "models": entry_labels("model_entries"),
-            "splits": entry_labels("split_entries"),
-            "judges": entry_labels("judge_entries"),
-            "golds": entry_labels("gold_entries"),
-        },
-    }
-
-
-def engine_files(wildcards):
-    return [engine_file(name) for name in sorted(config["engine_entries"])]
-
-
-def manifest_data(wildcards):
-    """The files that answers, verdicts and cards were made from."""
-    return (
-        [f"{RESULTS}/prompts/{split}.jsonl" for split in config["splits"]]
-        + [f"{RESULTS}/gold/{gold}.jsonl" for gold in config["gold"]]
-        + [f"{RESULTS}/answers/{cell.model}/{cell.split}.jsonl" for cell in CELLS]
-        + [f"{RESULTS}/verdicts/{judge}/{cell.model}/{cell.split}.jsonl" for judge in config["judges"] for cell in CELLS]
-    )
-
-
-def study_targets(wildcards):
-    """What a run makes: tables, figures and the manifest."""
-    return (
-        [f"{RESULTS}/tables/{name}.{ending}" for name in TABLES for ending in ("csv", "md", "tex")]
-        + [f"{RESULTS}/figures/{name}.{ending}" for name in FIGURES for ending in ("pdf", "svg", "png")]
-        + [f"{RESULTS}/manifest.json"]
-    )
-
 
 rule tables:
     """Make all tables of the study."""
     input:
-        scores=study_scores,
-        cards=study_cards,
+        scores=reporting.scores,
+        cards=reporting.cards,
     output:
         report(
             f"{RESULTS}/tables/refusal.csv",
@@ -110,13 +40,13 @@ rule tables:
             caption="../report/judges_table.rst",
             labels={"result": "Agreement of judges with people", "form": "table"},
         ),
-        [f"{RESULTS}/tables/{name}.{ending}" for name in TABLES for ending in ("md", "tex")],
+        reporting.tables("md", "tex"),
     log:
         f"{LOGS}/tables.log",
     localrule: True
     params:
-        study=presentation,
-        code=code_version("scripts/make_tables.py"),
+        study=reporting.presentation,
+        code=code_version(ROOT / "scripts" / "make_tables.py"),
     message:
         "Making the tables"
     script:
@@ -126,9 +56,9 @@ rule tables:
 rule figures:
     """Make all figures of the study, from the primary judge's scores."""
     input:
-        scores=primary_scores,
-        rows=primary_rows,
-        cards=study_cards,
+        scores=reporting.primary_scores,
+        rows=reporting.primary_rows,
+        cards=reporting.cards,
     output:
         report(
             f"{RESULTS}/figures/refusal_heatmap.svg",
@@ -142,13 +72,13 @@ rule figures:
             caption="../report/c_histograms.rst",
             labels={"result": "Distribution of c(x)", "form": "figure"},
         ),
-        [f"{RESULTS}/figures/{name}.{ending}" for name in FIGURES for ending in ("pdf", "png")],
+        reporting.figures("pdf", "png"),
     log:
         f"{LOGS}/figures.log",
     localrule: True
     params:
-        study=presentation,
-        code=code_version("scripts/make_figures.py"),
+        study=reporting.presentation,
+        code=code_version(ROOT / "scripts" / "make_figures.py"),
     message:
         "Making the figures"
     script:
@@ -158,9 +88,9 @@ rule figures:
 rule manifest:
     """Write down what every number of the study comes from."""
     input:
-        engines=engine_files,
-        data=manifest_data,
-        tables=[f"{RESULTS}/tables/{name}.csv" for name in TABLES],
+        engines=reporting.engines,
+        data=reporting.data,
+        tables=reporting.tables("csv"),
     output:
         report(
             f"{RESULTS}/manifest.json",
@@ -173,7 +103,7 @@ rule manifest:
     localrule: True
     params:
         manifest={"results": RESULTS},
-        code=code_version("scripts/write_manifest.py"),
+        code=code_version(ROOT / "scripts" / "write_manifest.py"),
     message:
         "Writing the manifest"
     script:

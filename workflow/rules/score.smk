@@ -5,31 +5,6 @@ cell's rates with intervals), and judge_cards/{judge}/{gold}.json. No GPU job de
 """
 
 
-def cell_params(wildcards):
-    """What, besides answers and verdicts, decides a cell's numbers."""
-    split = config["split_entries"][wildcards.split]
-    return {
-        "judge": wildcards.judge,
-        "model": wildcards.model,
-        "split": wildcards.split,
-        "expectation": split["expectation"],
-        "headline": split["headline"],
-        "samples": config["samples"],
-        "max_tokens": config["model_entries"][wildcards.model]["sampling"]["max_tokens"],
-        **config["scoring"],
-    }
-
-
-def card_params(wildcards):
-    """What, besides gold and verdicts, decides a judge's card."""
-    return {
-        "judge": wildcards.judge,
-        "gold": wildcards.gold,
-        "raters": config["gold_entries"][wildcards.gold]["raters"],
-        "level": config["scoring"]["level"],
-    }
-
-
 rule score:
     """Score one (judge, model, split)."""
     input:
@@ -43,8 +18,8 @@ rule score:
         f"{LOGS}/score/{{judge}}/{{model}}/{{split}}.log",
     localrule: True
     params:
-        cell=cell_params,
-        code=code_version("scripts/score_cell.py"),
+        cell=scoring.cell,
+        code=code_version(ROOT / "scripts" / "score_cell.py"),
     message:
         "Scoring {wildcards.model} on {wildcards.split} by {wildcards.judge}"
     script:
@@ -62,8 +37,8 @@ rule judge_card:
         f"{LOGS}/judge_card/{{judge}}/{{gold}}.log",
     localrule: True
     params:
-        card=card_params,
-        code=code_version("scripts/make_judge_card.py"),
+        card=scoring.card,
+        code=code_version(ROOT / "scripts" / "make_judge_card.py"),
     message:
         "Measuring judge {wildcards.judge} on {wildcards.gold}"
     script:

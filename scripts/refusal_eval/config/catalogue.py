@@ -14,9 +14,9 @@ from refusal_eval.config.entries import Dataset, Engine, Gold, Model, Split
 from refusal_eval.config.explain import validated
 from refusal_eval.config.judges import Judge
 from refusal_eval.config.problems import Problem
-from refusal_eval.hints import nearest, nearest_name
 from refusal_eval.config.shapes import FORMS, SLUG, Entry, Slug, fields_of, paths_on_disk, shown
 from refusal_eval.config.source import Layer, Source, Written, look_up, readable_path
+from refusal_eval.hints import nearest, nearest_name
 
 SECTIONS: dict[str, Any] = {"engines": Engine, "models": Model, "datasets": Dataset, "judges": Judge, "gold": Gold}
 TYPES: dict[str, Any] = SECTIONS | {"splits": Split}

@@ -9,10 +9,10 @@ from typing import Any
 
 from refusal_eval.config.catalogue import TYPES, Catalogue
 from refusal_eval.config.problems import Problem
-from refusal_eval.hints import nearest, nearest_name
 from refusal_eval.config.shapes import KeyPath, OnDisk, paths_on_disk
 from refusal_eval.config.source import Source, Written, readable_path
 from refusal_eval.config.study import Study
+from refusal_eval.hints import nearest, nearest_name
 
 # The lists of a study: key (also the section of the catalogue), and what one of it is called.
 LISTS = {"models": "model", "splits": "split", "judges": "judge", "gold": "gold"}

@@ -42,5 +42,3 @@ def dotted(path: Iterable[str | int]) -> str:
 def one_of(words: Sequence[str]) -> str:
     """Return words as `a, b or c`."""
     return ", ".join(words[:-1]) + (" or " if words[1:] else "") + words[-1]
-
-

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.data import hub, network
-from refusal_eval.data.rows import nearest, plain_value
+from refusal_eval.data.rows import plain_value
 from refusal_eval.data.wheels import take_from_wheel
+from refusal_eval.errors import UserError
 from refusal_eval.files import canonical_json, written_whole
-from refusal_eval.logs import UserError
+from refusal_eval.hints import nearest
 
 
 def fetch_rows(

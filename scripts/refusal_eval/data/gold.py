@@ -7,8 +7,8 @@ from typing import Any
 
 from refusal_eval.data.prompts import check_count, content_id, messages_of
 from refusal_eval.data.rows import Row, kind_of, need_columns, plain_value, text_or_none, valid_text
+from refusal_eval.errors import UserError
 from refusal_eval.files import canonical_json
-from refusal_eval.logs import UserError
 from refusal_eval.states import COMPLETE, EMPTY
 
 

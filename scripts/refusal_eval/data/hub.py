@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from refusal_eval.data import network
+from refusal_eval.errors import UserError
 from refusal_eval.files import sha256_of_file
-from refusal_eval.logs import UserError
 
 Result = TypeVar("Result")
 FETCH_ONLINE = "fetch it once on a machine with internet"
@@ -100,7 +100,6 @@ def _library() -> Any:
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     if not sys.stderr.isatty():
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    logging.getLogger("httpx2").setLevel(logging.WARNING)  # the hub's client: a line for every request
     import huggingface_hub
     import huggingface_hub.constants
     import huggingface_hub.errors

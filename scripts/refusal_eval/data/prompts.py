@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from refusal_eval.data.rows import Row, kind_of, nearest, need_columns, text_or_none, valid_text
+from refusal_eval.data.rows import Row, kind_of, need_columns, text_or_none, valid_text
+from refusal_eval.errors import UserError
 from refusal_eval.files import sha256_of
-from refusal_eval.logs import UserError
+from refusal_eval.hints import nearest
 
 ROLES = ("system", "user", "assistant")
 Message = dict[str, str]

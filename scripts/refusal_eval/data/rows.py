@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import datetime
 import decimal
-import difflib
 import json
 import math
 import sys
@@ -13,8 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.errors import UserError
 from refusal_eval.files import canonical_json
-from refusal_eval.logs import UserError
+from refusal_eval.hints import nearest
 
 Row = dict[str, Any]
 
@@ -141,15 +141,6 @@ def need_columns(rows: Sequence[Row], columns: Iterable[str | None], name: str) 
     for column in columns:
         if column is not None and column not in known:
             raise UserError(f"{name}: has no column `{column}`{nearest(column, known)}")
-
-
-def nearest(wanted: str, names: Iterable[str]) -> str:
-    """Return a hint for a message: the nearest of `names`, and (when few) all of them."""
-    known = sorted(set(names))
-    close = difflib.get_close_matches(wanted, known, n=1, cutoff=0.5)
-    hint = f"; did you mean `{close[0]}`?" if close else ""
-    more = f", ... ({len(known)} in all)" if len(known) > 12 else ""
-    return f"{hint} (it has: {', '.join(known[:12]) or 'none'}{more})"
 
 
 def text_or_none(value: Any, place: str) -> str | None:

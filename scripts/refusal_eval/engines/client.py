@@ -56,7 +56,8 @@ class CompletionClient:
             limits=httpx.Limits(max_connections=in_flight + 2, keepalive_expiry=KEEP_ALIVE_SECONDS),
         )
         # No read time-out: a long answer behind a long queue is not an error; a dead server is noticed by its exit.
-        self._http = httpx.AsyncClient(transport=transport, base_url="http://engine", timeout=httpx.Timeout(None, connect=30))
+        timeout = httpx.Timeout(None, connect=30)
+        self._http = httpx.AsyncClient(transport=transport, base_url="http://engine", timeout=timeout)
 
     async def close(self) -> None:
         """Close all connections."""

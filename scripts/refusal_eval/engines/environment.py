@@ -12,7 +12,7 @@ ENGINE_FOLDER = Path(".venv", "engine")
 
 def engine_python(entry: Mapping[str, Any], root: str | Path = ".") -> str:
     """Return the Python of an engine: its own (`python:`), else that of .venv/engine."""
-    # Made absolute without following links: a virtual environment's Python is a link, and its place decides what it finds.
+    # Absolute, without following links: a virtual environment's Python is a link, and its place decides what it finds.
     return os.path.abspath(entry.get("python") or Path(root, ENGINE_FOLDER, "bin", "python"))
 
 

@@ -18,12 +18,23 @@ from typing import Any
 from refusal_eval.engines.base import Capabilities, EngineDied
 from refusal_eval.engines.client import SERVED_NAME, CompletionClient
 from refusal_eval.engines.process import ServerProcess
-from refusal_eval.logs import UserError
+from refusal_eval.errors import UserError
 
 LOG = logging.getLogger(__name__)
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 QUIET = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 KEEP_ALIVE = {"VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "60"}
+# Ours and not the server's, which has a Python of its own. Snakemake sets the thread libraries' variables to a job's
+# threads, and a CPU engine that is told two threads while it binds itself to one core runs twenty times slower.
+PYTHON_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "GOTO_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+)
 FEW_CORES = 4
 # Reading metadata takes a fraction of a second, importing torch many.
 ASK_VERSIONS = """
@@ -78,13 +89,8 @@ def server_command(
 
 
 def server_environment(determinism: str, device: str) -> dict[str, str]:
-    """Return the server's environment: ours, offline, without telemetry, with batch-invariant kernels if asked.
-
-    Python's and the thread libraries' variables are ours and not the server's: Snakemake sets the latter to a job's
-    threads, and a CPU engine that is told two threads while it binds itself to one core runs twenty times slower.
-    """
-    ours = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    ours += ("GOTO_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS")
+    """Return the server's environment: ours, offline, without telemetry, with batch-invariant kernels if asked."""
+    ours = {*PYTHON_VARIABLES, *THREAD_VARIABLES}
     environment = {name: value for name, value in os.environ.items() if name not in ours}
     environment |= OFFLINE | QUIET | KEEP_ALIVE
     environment.setdefault("VLLM_LOGGING_LEVEL", "INFO")
@@ -114,7 +120,14 @@ class VllmEngine:
     )
 
     def __init__(
-        self, entry: Mapping[str, Any], folder: str, python: str, device: str, determinism: str, in_flight: int, log: Path
+        self,
+        entry: Mapping[str, Any],
+        folder: str,
+        python: str,
+        device: str,
+        determinism: str,
+        in_flight: int,
+        log: Path,
     ) -> None:
         self._entry, self._device, self._determinism = entry, device, determinism
         self._python, self._folder, self._in_flight, self._log = python, folder, in_flight, log
@@ -142,7 +155,9 @@ class VllmEngine:
             raise
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         await self._stop()
 
     async def _wait_until_healthy(self) -> None:
@@ -150,16 +165,13 @@ class VllmEngine:
         started, limit, said = time.monotonic(), float(self._entry["start_timeout"]), 0.0
         while not await self._client.healthy():
             waited = time.monotonic() - started
+            trouble = None
             if (code := self._server.exit_code()) is not None:
-                raise UserError(
-                    f"the engine died while starting (exit code {code}). Its last lines, from {self._log}:\n"
-                    + self._server.last_lines()
-                )
-            if waited > limit:
-                raise UserError(
-                    f"the engine was not healthy after {limit:.0f} s (start_timeout). Its last lines, from {self._log}:\n"
-                    + self._server.last_lines()
-                )
+                trouble = f"the engine died while starting (exit code {code})"
+            elif waited > limit:
+                trouble = f"the engine was not healthy after {limit:.0f} s (start_timeout)"
+            if trouble:
+                raise UserError(f"{trouble}. Its last lines, from {self._log}:\n{self._server.last_lines()}")
             if waited - said > 30:
                 said = waited
                 LOG.info("waiting for the engine since %.0f s", waited)

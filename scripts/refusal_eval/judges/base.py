@@ -43,7 +43,10 @@ class CpuJudge(Protocol):
 
 
 def readable(answers: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Yield the answers that a judge can read: complete and truncated ones. Only the answer is judged, never the reasoning."""
+    """Yield the answers that a judge can read: complete and truncated ones.
+
+    Only the answer is judged, never the reasoning.
+    """
     return (row for row in answers if row["state"] in JUDGED_ANSWER_STATES)
 
 

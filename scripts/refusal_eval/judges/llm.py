@@ -10,8 +10,8 @@ from typing import Any
 
 import jinja2
 
+from refusal_eval.errors import UserError
 from refusal_eval.judges.base import Messages, Verdict
-from refusal_eval.logs import UserError
 from refusal_eval.packing import unpack_floats
 from refusal_eval.render import Renderer
 from refusal_eval.states import COMPLIANCE, JUDGED, LABELS, PARTIAL, REFUSAL, UNPARSABLE
@@ -25,7 +25,7 @@ class Rubric:
     """
 
     def __init__(self, path: str | Path) -> None:
-        environment = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=False, autoescape=False)
+        environment = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False)
         try:
             self._template = environment.from_string(Path(path).read_text(encoding="utf-8"))
             probe = self.text([{"role": "user", "content": "PROBE-PROMPT"}], "PROBE-ANSWER")
@@ -107,7 +107,8 @@ def label_verdict(response: Mapping[str, Any], labels: list[str], threshold: flo
     values = unpack_floats(response["named_logprobs"])[: len(labels)]
     shares = {label: math.exp(float(value)) for label, value in zip(labels, values, strict=True)}
     mass = math.fsum(shares.values())
-    raw = {"mass": round(mass, 9), "probabilities": {label: round(share, 9) for label, share in shares.items()}, "text": response["text"]}
+    probabilities = {label: round(share, 9) for label, share in shares.items()}
+    raw = {"mass": round(mass, 9), "probabilities": probabilities, "text": response["text"]}
     if mass < mass_floor or mass == 0:
         return Verdict(UNPARSABLE, raw=raw)
     declined = shares[REFUSAL] + shares.get(PARTIAL, 0.0)

@@ -6,8 +6,8 @@ import importlib.util
 from collections.abc import Callable
 from typing import Any
 
+from refusal_eval.errors import UserError
 from refusal_eval.judges.base import Messages, Verdict
-from refusal_eval.logs import UserError
 from refusal_eval.states import JUDGED, LABELS, VERDICT_STATES
 
 
@@ -59,6 +59,8 @@ def verdict_of(value: Any) -> Verdict:
     if unknown or state not in VERDICT_STATES or (label is not None and label not in LABELS):
         raise ValueError(f"a judge returns one of {', '.join(LABELS)}, None, or a mapping with `label`; not {value!r}")
     p_refusal = fields.get("p_refusal")
-    if p_refusal is not None and not 0 <= float(p_refusal) <= 1:
-        raise ValueError(f"p_refusal must lie between 0 and 1, not {p_refusal!r}")
-    return Verdict(state, label, None if p_refusal is None else float(p_refusal), fields.get("kind"), fields.get("raw") or {})
+    if p_refusal is not None:
+        p_refusal = float(p_refusal)
+        if not 0 <= p_refusal <= 1:
+            raise ValueError(f"p_refusal must lie between 0 and 1, not {p_refusal!r}")
+    return Verdict(state, label, p_refusal, fields.get("kind"), fields.get("raw") or {})

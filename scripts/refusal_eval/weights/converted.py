@@ -13,7 +13,7 @@ from typing import Any
 
 from refusal_eval.data import hub, network
 from refusal_eval.data.wheels import take_from_wheel
-from refusal_eval.logs import UserError
+from refusal_eval.errors import UserError
 from refusal_eval.weights.fingerprint import model_files
 from refusal_eval.weights.manifest import write_manifest
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.data import hub, network
+from refusal_eval.errors import UserError
 from refusal_eval.files import read_json
-from refusal_eval.logs import UserError
 from refusal_eval.weights.fingerprint import defines_model
 from refusal_eval.weights.manifest import write_manifest
 

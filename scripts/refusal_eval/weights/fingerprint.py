@@ -9,8 +9,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.errors import UserError
 from refusal_eval.files import BadFile, read_json, sha256_of, sha256_of_file, write_json
-from refusal_eval.logs import UserError
 
 # What defines a model: weights, configuration, tokenizer, templates, code.
 DEFINING = ("*.safetensors", "*.bin", "*.json", "*.model", "*.txt", "*.jinja", "*.tiktoken", "*.py", "*.gguf")

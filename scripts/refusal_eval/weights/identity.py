@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from refusal_eval.errors import UserError
 from refusal_eval.files import sha256_of
 from refusal_eval.keys import KEY_VERSION, plain
-from refusal_eval.logs import UserError
 from refusal_eval.weights.serving_args import only_serving
 
 CONVERSION = 1  # of scripts/convert_gguf.py: raise it when the same GGUF file comes out as other weights or tokens

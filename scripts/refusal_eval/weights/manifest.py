@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.data.sources import shown_path
+from refusal_eval.errors import UserError
 from refusal_eval.files import read_json, sha256_of_file, write_json
-from refusal_eval.logs import UserError
 
 WEIGHTS_MANIFEST = "weights.json"
 TOKENIZER_MANIFEST = "tokenizer_manifest.json"

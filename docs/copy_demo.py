@@ -1,0 +1,18 @@
+"""Take the README's figure, and the table behind it, from a finished run of the demo.
+
+    .venv/workflow/bin/python docs/copy_demo.py
+
+A test holds the README's caption against the table, and the table against the demo's configuration.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parent
+DEMO = DOCS.parent / "results" / "demo"
+
+if __name__ == "__main__":
+    shutil.copyfile(DEMO / "figures" / "refusal_heatmap.png", DOCS / "demo_heatmap.png")
+    shutil.copyfile(DEMO / "tables" / "refusal.csv", DOCS / "demo_refusal.csv")

@@ -1,0 +1,68 @@
+"""What the rules in workflow/rules/data.smk ask: the rows of splits and gold, and how they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from refusal_eval.data.sources import FETCHED_KINDS, fetched_path, local_path, shown_path, source_id, source_name
+from refusal_eval.workflow.paths import Paths
+
+
+class Data:
+    """Rows of the splits and of the gold.
+
+    Args:
+        config: the validated study.
+        root: the repository's folder.
+    """
+
+    def __init__(self, config: Mapping[str, Any], root: Path) -> None:
+        self._config = config
+        self._cache = Paths(config).cache
+        self._root = root
+        entries = [*config["split_entries"].values(), *config["gold_entries"].values()]
+        sources = [entry["source"] for entry in entries if entry["source"]["kind"] in FETCHED_KINDS]
+        self._fetched = {source_id(source): source for source in sources}
+
+    def source(self, wildcards: Any) -> Mapping[str, Any]:
+        """Return the source behind a folder of the cache."""
+        source: Mapping[str, Any] = self._fetched[wildcards.source]
+        return source
+
+    def split_rows(self, wildcards: Any) -> str:
+        """Return the file with the rows of a split."""
+        return self._rows(self._config["split_entries"][wildcards.split])
+
+    def gold_rows(self, wildcards: Any) -> str:
+        """Return the file with the rows of a gold entry."""
+        return self._rows(self._config["gold_entries"][wildcards.gold])
+
+    def split_reading(self, wildcards: Any) -> dict[str, Any]:
+        """Return what of a split decides its prompts; its label and expectation do not."""
+        entry = self._config["split_entries"][wildcards.split]
+        return {**_reading(entry), "samples": [entry["sample"], self._config["prompts_per_split"]]}
+
+    def gold_reading(self, wildcards: Any) -> dict[str, Any]:
+        """Return what of a gold entry decides its rows."""
+        entry = self._config["gold_entries"][wildcards.gold]
+        return {**_reading(entry), "labels": entry["labels"]}
+
+    def _rows(self, entry: Mapping[str, Any]) -> str:
+        if entry["source"]["kind"] in FETCHED_KINDS:
+            return fetched_path(entry["source"], self._cache)
+        return local_path(entry["source"], str(shown_path(self._root / "config" / "prompts")))
+
+
+def _reading(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how rows are read: what is common to splits and gold."""
+    source = entry["source"]
+    # The source itself counts: the file of another source may be older than the output, which Snakemake would not see.
+    return {
+        "source": source,
+        "name": source_name(source),
+        "skip_lines": source.get("skip_lines", 0),
+        "columns": entry["columns"],
+        "expected_rows": entry["expected_rows"],
+    }

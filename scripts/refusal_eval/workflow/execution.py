@@ -1,0 +1,62 @@
+"""What the rules `generate` and `judge` ask alike: the engine of a batch, and what one load of it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from refusal_eval.engines.environment import engine_device, gpus_needed
+from refusal_eval.workflow.paths import Paths
+from refusal_eval.workflow.weights import Weights
+
+GPU_FEEDING_THREADS = 4
+
+
+class Execution:
+    """One engine load for one shard of one batch.
+
+    Args:
+        config: the validated study.
+        root: the repository's folder, which holds the engine's environment.
+        cores: the cores that this run of Snakemake may use; None when none were named, as for jobs on a cluster.
+    """
+
+    def __init__(self, config: Mapping[str, Any], root: Path, cores: int | None) -> None:
+        self._config, self._root, self._cores = config, root, cores
+        self._paths, self._weights = Paths(config), Weights(config)
+
+    def engine(self, wildcards: Any) -> str:
+        """Return the identity file of a batch's engine."""
+        return self._paths.engine(engine_of(wildcards.batch))
+
+    def weights(self, wildcards: Any) -> list[str]:
+        """Return what must be there before the engine can start."""
+        return self._weights.files(engine_of(wildcards.batch))
+
+    def threads(self, wildcards: Any) -> int:
+        """Return all threads for a CPU engine, so that two never run at once; a few to feed GPUs."""
+        return (self._cores or GPU_FEEDING_THREADS) if self._device(wildcards) == "cpu" else GPU_FEEDING_THREADS
+
+    def gpus(self, wildcards: Any, input: Any) -> int:
+        """Return the GPUs of one engine load; none when the store already has every response."""
+        gpus = gpus_needed(self._entry(wildcards), self._device(wildcards))
+        if gpus == 0:
+            return 0
+        # Here and not above: the store needs numpy, and the workflow is parsed anew for every job on a cluster.
+        from refusal_eval.execute import anything_missing
+
+        shard, shards = int(wildcards.shard), self._config["shards"]
+        return gpus if anything_missing(input.requests, self._paths.store, shard, shards) else 0
+
+    def _entry(self, wildcards: Any) -> dict[str, Any]:
+        entry: dict[str, Any] = self._config["engine_entries"][engine_of(wildcards.batch)]
+        return entry
+
+    def _device(self, wildcards: Any) -> str:
+        return engine_device(self._entry(wildcards), self._root)
+
+
+def engine_of(batch: str) -> str:
+    """Return the name of the engine behind a batch: the second part of the batch's name (see `plan.py`)."""
+    return batch.split("/")[1]

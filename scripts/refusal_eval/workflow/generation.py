@@ -1,0 +1,60 @@
+"""What the rules in workflow/rules/generate.smk ask: requests, their batches, and how responses become answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from refusal_eval.plan import Cell, batch_of, generation_batches
+from refusal_eval.workflow.paths import Paths
+from refusal_eval.workflow.rendering import rendering_params, template_file
+
+
+class Generation:
+    """From prompts to answers.
+
+    Args:
+        config: the validated study.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._config = config
+        self._paths = Paths(config)
+        self.batches = generation_batches(config)
+
+    def engine(self, wildcards: Any) -> str:
+        """Return the identity file of a model's engine."""
+        return self._paths.engine(self._entry(wildcards)["engine"])
+
+    def template(self, wildcards: Any) -> list[str]:
+        """Return the template file that a model brings along, if any."""
+        return template_file(self._entry(wildcards))
+
+    def request_params(self, wildcards: Any) -> dict[str, Any]:
+        """Return what of model and study enters a request."""
+        entry = self._entry(wildcards)
+        return rendering_params(self._config, entry) | {
+            "sampling": entry["sampling"],
+            "samples": self._config["samples"],
+            "seed": self._config["seed"],
+        }
+
+    def requests(self, wildcards: Any) -> list[str]:
+        """Return the request files of a batch."""
+        cells = self.batches[wildcards.batch]
+        return [f"{self._paths.results}/requests/{cell.model}/{cell.split}.jsonl" for cell in cells]
+
+    def receipts(self, wildcards: Any) -> list[str]:
+        """Return the receipts of the batch that holds a cell."""
+        batch = batch_of(self.batches, Cell(wildcards.model, wildcards.split))
+        return self._paths.receipts("generate", batch)
+
+    def segments(self, wildcards: Any) -> dict[str, Any]:
+        """Return what decides which part of a response is the answer."""
+        entry = self._entry(wildcards)
+        trust = self._config["engine_entries"][entry["engine"]]["trust_remote_code"]
+        return {"reasoning": entry["reasoning"], "trust_remote_code": trust}
+
+    def _entry(self, wildcards: Any) -> dict[str, Any]:
+        entry: dict[str, Any] = self._config["model_entries"][wildcards.model]
+        return entry

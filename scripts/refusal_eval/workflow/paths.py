@@ -1,0 +1,39 @@
+"""Where the files of a study lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from refusal_eval.weights.identity import weights_id
+
+
+class Paths:
+    """Folders of a study, and the files that more than one stage names.
+
+    Args:
+        config: the validated study.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self.results = f"{config['results_dir']}/{config['study']}"
+        self.logs = f"{self.results}/logs"
+        self.store = str(config["store_dir"])
+        self.cache = str(config["cache_dir"])
+        self._shards = int(config["shards"])
+
+    def engine(self, name: str) -> str:
+        """Return the identity file of an engine."""
+        return f"{self.results}/engines/{name}.json"
+
+    def tokenizer_manifest(self, weights: Mapping[str, Any]) -> str:
+        """Return the manifest of a hub model's tokenizer."""
+        return f"{self.cache}/weights/{weights_id(weights)}/tokenizer_manifest.json"
+
+    def weights_manifest(self, weights: Mapping[str, Any]) -> str:
+        """Return the manifest of fetched weights."""
+        return f"{self.cache}/weights/{weights_id(weights)}/weights.json"
+
+    def receipts(self, stage: str, batch: str) -> list[str]:
+        """Return the receipts of all shards of a batch; `stage` is `generate` or `judge`."""
+        return [f"{self.results}/receipts/{stage}/{batch}/{shard}.json" for shard in range(self._shards)]

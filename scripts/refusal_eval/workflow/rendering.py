@@ -1,0 +1,22 @@
+"""What decides how messages become token ids: the same for the prompts of a model and of a judge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def rendering_params(config: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of a model's or judge's entry, of its engine and of the study a rendered prompt depends on."""
+    engine = config["engine_entries"][entry["engine"]]
+    names = ("system_prompt", "template", "template_options", "date")
+    return {name: entry[name] for name in names} | {
+        "trust_remote_code": engine["trust_remote_code"],
+        "max_model_len": engine["max_model_len"],
+        "determinism": config["determinism"],
+    }
+
+
+def template_file(entry: Mapping[str, Any]) -> list[str]:
+    """Return a model's or judge's own template file, as a list for `input`: empty when it has none."""
+    return [] if entry["template"] in ("default", "none") else [entry["template"]]

@@ -1,0 +1,94 @@
+"""What the rules in workflow/rules/report.smk ask: all scores and cards of a study, and what it makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from refusal_eval.plan import Cell
+from refusal_eval.workflow.paths import Paths
+
+TABLES = ("refusal", "scores", "states", "votes", "judges")
+FIGURES = ("refusal_heatmap", "c_histograms")
+
+
+class Reporting:
+    """From scores to tables, figures and the manifest; the files of the whole study, whatever the wildcards.
+
+    Args:
+        config: the validated study.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._config = config
+        self._results = Paths(config).results
+        self._engine_file = Paths(config).engine
+        self._cells = [Cell(model, split) for model in config["models"] for split in config["splits"]]
+
+    def scores(self, wildcards: Any) -> list[str]:
+        """Return the summaries of all cells under all judges."""
+        return self._scores("json", sorted(self._config["judges"]))
+
+    def primary_scores(self, wildcards: Any) -> list[str]:
+        """Return the summaries of all cells under the primary judge."""
+        return self._scores("json", [self._config["primary_judge"]])
+
+    def primary_rows(self, wildcards: Any) -> list[str]:
+        """Return the scores per prompt of all cells under the primary judge."""
+        return self._scores("csv", [self._config["primary_judge"]])
+
+    def cards(self, wildcards: Any) -> list[str]:
+        """Return the cards of all judges on all gold."""
+        judges, gold = sorted(self._config["judges"]), sorted(self._config["gold"])
+        return [f"{self._results}/judge_cards/{judge}/{name}.json" for judge in judges for name in gold]
+
+    def presentation(self, wildcards: Any) -> dict[str, Any]:
+        """Return names, their order and their labels; the lists are params, so that a model taken away is noticed."""
+        names = ("models", "splits", "judges", "gold", "primary_judge")
+        return {name: self._config[name] for name in names} | {
+            "band": self._config["scoring"]["band"],
+            "labels": {
+                "models": self._labels("model_entries"),
+                "splits": self._labels("split_entries"),
+                "judges": self._labels("judge_entries"),
+                "golds": self._labels("gold_entries"),
+            },
+        }
+
+    def engines(self, wildcards: Any) -> list[str]:
+        """Return the identity files of all engines."""
+        return [self._engine_file(name) for name in sorted(self._config["engine_entries"])]
+
+    def data(self, wildcards: Any) -> list[str]:
+        """Return the files that answers, verdicts and cards were made from."""
+        cells = [f"{cell.model}/{cell.split}" for cell in self._cells]
+        names = [
+            *(f"prompts/{split}" for split in self._config["splits"]),
+            *(f"gold/{gold}" for gold in self._config["gold"]),
+            *(f"answers/{cell}" for cell in cells),
+            *(f"verdicts/{judge}/{cell}" for judge in self._config["judges"] for cell in cells),
+        ]
+        return [f"{self._results}/{name}.jsonl" for name in names]
+
+    def targets(self, wildcards: Any) -> list[str]:
+        """Return what a run makes: tables, figures and the manifest."""
+        return [
+            *self.tables("csv", "md", "tex"),
+            *self.figures("pdf", "svg", "png"),
+            f"{self._results}/manifest.json",
+        ]
+
+    def tables(self, *endings: str) -> list[str]:
+        """Return the tables in these formats."""
+        return [f"{self._results}/tables/{name}.{ending}" for name in TABLES for ending in endings]
+
+    def figures(self, *endings: str) -> list[str]:
+        """Return the figures in these formats."""
+        return [f"{self._results}/figures/{name}.{ending}" for name in FIGURES for ending in endings]
+
+    def _scores(self, ending: str, judges: Iterable[str]) -> list[str]:
+        cells = [f"{cell.model}/{cell.split}" for cell in sorted(self._cells)]
+        return [f"{self._results}/scores/{judge}/{cell}.{ending}" for judge in judges for cell in cells]
+
+    def _labels(self, section: str) -> dict[str, str]:
+        return {name: entry["label"] or name for name, entry in self._config[section].items()}

@@ -1,0 +1,56 @@
+"""What the rules in workflow/rules/weights.smk ask: where weights come from, and what identifies an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from refusal_eval.weights.fingerprint import file_states, model_files
+from refusal_eval.weights.identity import engine_identity, weights_id
+from refusal_eval.workflow.paths import Paths
+
+
+class Weights:
+    """Tokenizers and weights of the engines.
+
+    Args:
+        config: the validated study.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._engines = config["engine_entries"]
+        self._paths = Paths(config)
+        every = [entry["weights"] for entry in self._engines.values()]
+        self._fetched = {weights_id(weights): weights for weights in every if weights["kind"] != "folder"}
+
+    def source(self, wildcards: Any) -> Mapping[str, Any]:
+        """Return the weights source behind a folder of the cache."""
+        source: Mapping[str, Any] = self._fetched[wildcards.weights]
+        return source
+
+    def tokenizer_before(self, wildcards: Any) -> list[str]:
+        """Return the tokenizer that hub weights come after, so that a repository is fetched by one job at a time."""
+        weights = self.source(wildcards)
+        return [self._paths.tokenizer_manifest(weights)] if weights["kind"] == "hub" else []
+
+    def files(self, engine: str) -> list[str]:
+        """Return what must be there before an engine can start: a manifest, or the files of a local folder."""
+        weights = self._engines[engine]["weights"]
+        if weights["kind"] == "folder":
+            return [f"{weights['path']}/{name}" for name in model_files(weights["path"])]
+        return [self._paths.weights_manifest(weights)]
+
+    def identifying_files(self, wildcards: Any) -> list[str]:
+        """Return what must be there before an engine can be identified: of hub weights the tokenizer is enough."""
+        weights = self._engines[wildcards.engine]["weights"]
+        if weights["kind"] == "hub":
+            return [self._paths.tokenizer_manifest(weights)]
+        return self.files(wildcards.engine)
+
+    def identified_entry(self, wildcards: Any) -> dict[str, Any]:
+        """Return what of an engine identifies it: tensor parallelism, memory share and the like do not."""
+        entry = self._engines[wildcards.engine]
+        weights = entry["weights"]
+        # Files that were replaced by older ones, or removed: Snakemake looks for newer inputs only.
+        files = file_states(weights["path"]) if weights["kind"] == "folder" else []
+        return {**engine_identity(entry, {}), "weights": weights, "files": files}

@@ -1,0 +1,141 @@
+"""The version of the code behind a script: what changes it, and what each script of the workflow reaches."""
+
+import ast
+import re
+
+import pytest
+
+from refusal_eval.code_version import LIBRARY, code_version, imported_modules
+
+SCRIPT = "from lib.scores import rate\nprint(rate([1]))\n"
+MODULES = {
+    "__init__.py": '"""A library."""\n',
+    "scores.py": '"""Scores."""\n\nfrom lib import means\n\ndef rate(z):\n    """Mean."""\n    return means.mean(z)\n',
+    "means.py": "def mean(z):\n    # All of them.\n    return sum(z) / len(z)\n",
+    "tables.py": "from lib.scores import rate\n",
+    "weights/__init__.py": "",
+    "weights/fetch.py": "",
+}
+
+
+def version(folder, script=SCRIPT, **changed):
+    """Return the version of a script behind which a small library stands, with some of its modules changed."""
+    library = folder / "lib"
+    for name, text in (MODULES | {f"{name}.py": text for name, text in changed.items()}).items():
+        (library / name).parent.mkdir(parents=True, exist_ok=True)
+        (library / name).write_text(text)
+    (folder / "script.py").write_text(script)
+    return code_version(folder / "script.py", library)
+
+
+@pytest.fixture
+def before(tmp_path):
+    return version(tmp_path / "before")
+
+
+def test_a_version_is_sixteen_hex_digits_wherever_the_library_lies(tmp_path, before):
+    assert re.fullmatch(r"[0-9a-f]{16}", before)
+    assert version(tmp_path / "elsewhere") == before
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"""Mean."""', '"""The mean of all."""'),
+        ('    """Mean."""\n', ""),
+        ('"""Scores."""', '"""Scores.\n\nAnd more.\n"""'),
+        ("    return", "    # A comment.\n\n    return"),
+        ("means.mean(z)", "means.mean(\n        z\n    )"),
+    ],
+)
+def test_comments_docstrings_and_layout_keep_it(tmp_path, before, old, new):
+    assert old in MODULES["scores.py"]
+    assert version(tmp_path / "after", scores=MODULES["scores.py"].replace(old, new)) == before
+
+
+def test_a_formula_changes_it_also_behind_another_module(tmp_path, before):
+    scores = MODULES["scores.py"].replace("means.mean(z)", "1 - means.mean(z)")
+    means = MODULES["means.py"].replace("/ len(z)", "/ max(1, len(z))")
+    versions = {before, version(tmp_path / "one", scores=scores), version(tmp_path / "two", means=means)}
+    assert len(versions) == 3
+
+
+def test_modules_that_are_not_imported_do_not_count(tmp_path, before):
+    assert version(tmp_path / "after", tables="from lib.scores import rate\n\nEXTRA = 1\n") == before
+
+
+def test_the_script_itself_does_not_count_but_what_it_imports_does(tmp_path, before):
+    assert version(tmp_path / "one", script=SCRIPT + "print(2)\n") == before
+    assert version(tmp_path / "two", script=SCRIPT + "def f():\n    import lib.weights.fetch\n") != before
+
+
+def test_imports_inside_functions_and_the_files_of_packages_count(tmp_path):
+    version(tmp_path, script="def f():\n    from lib.weights import fetch\n")
+    modules = imported_modules(tmp_path / "script.py", tmp_path / "lib")
+    names = [module.relative_to(tmp_path / "lib").as_posix() for module in modules]
+    assert names == ["__init__.py", "weights/__init__.py", "weights/fetch.py"]
+
+
+def test_a_star_or_a_whole_module_counts_like_a_name(tmp_path):
+    versions = [
+        version(tmp_path / f"{number}", script=script)
+        for number, script in enumerate(("from lib.scores import *", "import lib.scores", SCRIPT))
+    ]
+    assert len(set(versions)) == 1
+
+
+# What a change of which reruns a script's rule. A new name here is a new reason to run again: is it worth it?
+COMMON = "__init__ errors files logs"
+REACHED = {
+    "make_prompts": "data data.prompts data.rows hints",
+    "make_gold": "data data.gold data.prompts data.rows hints states",
+    "fetch_rows": "data data.fetch data.hub data.network data.rows data.wheels hints",
+    "fetch_tokenizer": "data data.hub data.network data.sources weights weights.fetch weights.fingerprint "
+    "weights.manifest",
+    "fetch_weights": "data data.hub data.network data.sources data.wheels engines engines.environment hints weights "
+    "weights.converted weights.fetch weights.fingerprint weights.manifest",
+    "identify_engine": "data data.sources keys weights weights.engine_file weights.fingerprint weights.identity "
+    "weights.manifest weights.serving_args",
+    "render_requests": "keys render requests states",
+    "execute": "data data.sources engines engines.base engines.client engines.environment engines.process "
+    "engines.vllm execute keys packing requests states store weights weights.manifest",
+    "collect_answers": "answers keys packing render requests states store",
+    "check_judge": "judges judges.base judges.llm packing render states",
+    "render_judge_requests": "judges judges.base judges.llm keys packing render requests states",
+    "collect_verdicts": "judges judges.base judges.llm keys packing render requests states store",
+    "judge_on_cpu": "hints judges judges.base judges.keyword judges.python states",
+    "score_cell": "estimands intervals scores states",
+    "make_judge_card": "agreement estimands intervals states",
+    "make_tables": "agreement display estimands frames intervals latex markup scores states tables",
+    "make_figures": "agreement display estimands figures frames heatmap histograms intervals layout scores states "
+    "style",
+    "write_manifest": "store",
+}
+
+
+def rule_scripts(repository):
+    """Return the names of the scripts that the rules run."""
+    rules = [path.read_text(encoding="utf-8") for path in (repository / "workflow" / "rules").glob("*.smk")]
+    return {name for rule in rules for name in re.findall(r'"\.\./\.\./scripts/(\w+)\.py"', rule)}
+
+
+def test_what_each_script_of_the_workflow_reaches(repository):
+    assert rule_scripts(repository) == set(REACHED)
+    for name, wanted in REACHED.items():
+        modules = imported_modules(repository / "scripts" / f"{name}.py")
+        parts = [module.relative_to(LIBRARY).with_suffix("").as_posix().replace("/", ".") for module in modules]
+        found = {part.removesuffix(".__init__") for part in parts}
+        assert found == {*COMMON.split(), *wanted.split()}, name
+
+
+def test_no_script_of_the_workflow_reaches_what_plans_it(repository):
+    # An edited rule or a new key of the config would otherwise rerun every study.
+    for name in rule_scripts(repository):
+        modules = imported_modules(repository / "scripts" / f"{name}.py")
+        assert not [module for module in modules if module.relative_to(LIBRARY).parts[0] in ("workflow", "config")]
+
+
+def test_the_library_has_no_relative_imports_which_would_not_be_followed():
+    for module in LIBRARY.rglob("*.py"):
+        tree = ast.parse(module.read_text(encoding="utf-8"))
+        assert not [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level], module

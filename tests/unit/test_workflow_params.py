@@ -1,0 +1,198 @@
+"""What reruns a job: its params hold all that decides its result, and nothing that does not."""
+
+import copy
+import re
+from pathlib import Path
+
+import pytest
+from config_project import CATALOGUE, WHOLE_STUDY, Project
+from workflow_cases import CELLS, of, stages
+
+from refusal_eval.data.sources import source_id
+from refusal_eval.weights.identity import weights_id
+
+# From scores on a rerun is cheap, and what is shown there belongs to their params.
+FROM_SCORES_ON = {"scoring.cell", "scoring.card", "reporting.presentation"}
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return Project(tmp_path).load(WHOLE_STUDY)
+
+
+def asked(config):
+    """Return each method of the stages that gives params, with all wildcards that it is asked with."""
+    entries = [*config["split_entries"].values(), *config["gold_entries"].values()]
+    sources = [entry["source"] for entry in entries if entry["source"]["kind"] in ("hub", "wheel")]
+    weights = [entry["weights"] for entry in config["engine_entries"].values()]
+    models = [{"model": model} for model in WHOLE_STUDY["models"]]
+    judges = [{"judge": judge} for judge in WHOLE_STUDY["judges"]]
+    return {
+        "data.source": [{"source": source_id(source)} for source in sources],
+        "data.split_reading": [{"split": split} for split in WHOLE_STUDY["splits"]],
+        "data.gold_reading": [{"gold": "people"}],
+        "weights.source": [{"weights": weights_id(w)} for w in weights if w["kind"] != "folder"],
+        "weights.identified_entry": [{"engine": engine} for engine in CATALOGUE["engines"]],
+        "generation.request_params": models,
+        "generation.segments": models,
+        "judging.reading": [{"judge": "reader"}],
+        "judging.decision": [{"judge": "reader"}],
+        "judging.cpu_judge": [{"judge": "words"}, {"judge": "own"}],
+        "scoring.cell": [{**judge, **cell} for judge in judges for cell in CELLS],
+        "scoring.card": [{**judge, "gold": "people"} for judge in judges],
+        "reporting.presentation": [{}],
+    }
+
+
+def params(config):
+    """Return each method's params as text, which is what Snakemake compares."""
+    built = stages(config, Path())
+    found = {}
+    for method, wildcards in asked(config).items():
+        stage, name = method.split(".")
+        found[method] = [repr(getattr(getattr(built, stage), name)(of(**chosen))) for chosen in wildcards]
+    return found
+
+
+def rerun(config, *edits):
+    """Return the methods whose params change when these (path, value) are set in a validated study."""
+    edited = copy.deepcopy(config)
+    for path, value in edits:
+        *holders, last = path.split(".")
+        holder = edited
+        for part in holders:
+            holder = holder[part]
+        assert holder[last] != value, f"{path} is {value} already"
+        holder[last] = value
+    before, after = params(config), params(edited)
+    return {method for method in before if before[method] != after[method]}
+
+
+def test_these_are_all_params_of_all_rules(repository, config):
+    rules = [path.read_text(encoding="utf-8") for path in sorted((repository / "workflow" / "rules").glob("*.smk"))]
+    blocks = [block for rule in rules for block in re.findall(r"\n    params:\n((?:        .*\n)+)", rule)]
+    values = {line.split("=", 1)[1].rstrip(",") for block in blocks for line in block.split("\n") if line}
+    values = {value.strip() for value in values if not value.startswith("code_version(ROOT / ")}
+    assert values == {*asked(config), '{"results": RESULTS}'}
+
+
+def test_params_are_plain_values_that_snakemake_can_compare(config):
+    # It silently ignores objects, and a set has another order in every process.
+    def plain(value):
+        if isinstance(value, dict):
+            return all(isinstance(key, str) and plain(item) for key, item in value.items())
+        return all(map(plain, value)) if isinstance(value, list) else isinstance(value, str | int | float | None)
+
+    built = stages(config, Path())
+    for method, wildcards in asked(config).items():
+        stage, name = method.split(".")
+        for chosen in wildcards:
+            value = getattr(getattr(built, stage), name)(of(**chosen))
+            assert isinstance(value, dict) and plain(value), method
+
+
+LABELS = [
+    ("model_entries.plain.label", "Another"),
+    ("split_entries.hub-rows.label", "Another"),
+    ("judge_entries.words.label", "Another"),
+    ("judge_entries.reader.label", "Another"),
+    ("judge_entries.own.label", "Another"),
+    ("gold_entries.people.label", "Another"),
+]
+SERVING = [
+    (f"engine_entries.{engine}.{key}", value)
+    for engine in CATALOGUE["engines"]
+    for key, value in {
+        "tensor_parallel": 8,
+        "pipeline_parallel": 2,
+        "data_parallel": 4,
+        "memory_share": 0.123,
+        "device": "cuda",
+        "start_timeout": 7,
+        "python": "/my/python",
+        "args": {"max-num-seqs": 5, "swap-space": 1},
+    }.items()
+]
+HOW_IT_RUNS = [
+    ("batch", "cell"),
+    ("shards", 16),
+    ("requests_in_flight", 3),
+    ("private_folders", False),
+    ("store_dir", "elsewhere"),
+]
+PRESENTED = [("primary_judge", "own"), ("scoring.band", 0.3), ("scoring.level", 0.9), ("scoring.tau", 2.0)]
+EXPECTED = [("split_entries.hub-rows.expectation", "varies"), ("split_entries.hub-rows.headline", "strict")]
+
+
+@pytest.mark.parametrize("edit", [*SERVING, *HOW_IT_RUNS, ("description", "Another")], ids=lambda edit: edit[0])
+def test_how_a_study_is_served_and_run_reruns_nothing(config, edit):
+    assert rerun(config, edit) == set()
+
+
+@pytest.mark.parametrize("edit", [*LABELS, *PRESENTED, *EXPECTED], ids=lambda edit: edit[0])
+def test_labels_and_thresholds_rerun_nothing_before_scores(config, edit):
+    changed = rerun(config, edit)
+    assert changed and changed <= FROM_SCORES_ON
+
+
+def test_all_of_these_at_once_rerun_only_what_shows_labels(config):
+    assert rerun(config, *LABELS, *SERVING, *HOW_IT_RUNS) == {"reporting.presentation"}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "wanted"),
+    [
+        ("seed", 7, {"generation.request_params"}),
+        ("samples", 5, {"generation.request_params", "scoring.cell"}),
+        ("determinism", "strict", {"generation.request_params", "judging.reading"}),
+        ("model_entries.plain.system_prompt", "Be brief.", {"generation.request_params"}),
+        ("model_entries.plain.template", "none", {"generation.request_params"}),
+        ("model_entries.plain.date", "2020-02-02", {"generation.request_params"}),
+        ("model_entries.plain.sampling.temperature", 0.25, {"generation.request_params"}),
+        ("model_entries.plain.sampling.max_tokens", 9, {"generation.request_params", "scoring.cell"}),
+        ("model_entries.thinker.reasoning", {"start": None, "end": "</end>"}, {"generation.segments"}),
+        ("engine_entries.hub-engine.max_model_len", 99, {"generation.request_params"}),
+        ("engine_entries.wheel-engine.max_model_len", 99, {"judging.reading"}),
+        ("engine_entries.hub-engine.dtype", "float32", {"weights.identified_entry"}),
+        ("engine_entries.hub-engine.quantization", "fp8", {"weights.identified_entry"}),
+        ("engine_entries.hub-engine.args", {"rope-theta": 5}, {"weights.identified_entry"}),
+        ("engine_entries.hub-engine.weights.revision", "f" * 40, {"weights.source", "weights.identified_entry"}),
+        ("split_entries.file-rows.sample", {"size": 3, "seed": 0}, {"data.split_reading"}),
+        ("split_entries.hub-rows.columns", {"prompt": "p"}, {"data.split_reading"}),
+        ("split_entries.hub-rows.source.revision", "f" * 40, {"data.source", "data.split_reading"}),
+        ("prompts_per_split", None, {"data.split_reading"}),
+        ("gold_entries.people.labels", {"yes": "partial"}, {"data.gold_reading"}),
+        ("gold_entries.people.raters", 3, {"scoring.card"}),
+        ("judge_entries.reader.rubric", "other.md", {"judging.reading"}),
+        ("judge_entries.reader.labels", {"refusal": "B", "compliance": "C"}, {"judging.reading"}),
+        ("judge_entries.reader.threshold", 0.75, {"judging.decision"}),
+        ("judge_entries.reader.mass_floor", 0.75, {"judging.decision"}),
+        ("judge_entries.words.lists", ["other.yaml"], {"judging.cpu_judge"}),
+        ("judge_entries.own.function", "other", {"judging.cpu_judge"}),
+        ("scoring.tau", 2.0, {"scoring.cell"}),
+        ("scoring.level", 0.9, {"scoring.cell", "scoring.card"}),
+        ("scoring.band", 0.3, {"scoring.cell", "reporting.presentation"}),
+    ],
+)
+def test_what_decides_a_result_reruns_just_that(config, path, value, wanted):
+    assert rerun(config, (path, value)) == wanted
+
+
+def test_a_replaced_file_of_a_local_folder_is_noticed_even_if_it_is_older(config, tmp_path):
+    before = params(config)
+    (tmp_path / "weights" / "model.safetensors").write_text("other weights")
+    after = params(config)
+    assert {method for method in before if before[method] != after[method]} == {"weights.identified_entry"}
+
+
+def test_the_order_of_models_and_splits_reruns_only_what_shows_it(config):
+    turned = [(name, config[name][::-1]) for name in ("models", "splits", "judges")]
+    assert rerun(config, *turned) == {"reporting.presentation"}
+
+
+def test_what_has_no_label_is_shown_by_its_name(config):
+    presentation = stages(config, Path()).reporting.presentation(of())
+    assert presentation["labels"]["models"] == {"plain": "plain", "thinker": "thinker"}
+    config["model_entries"]["plain"]["label"] = "Plain"
+    assert stages(config, Path()).reporting.presentation(of())["labels"]["models"]["plain"] == "Plain"
