@@ -37,7 +37,7 @@ wildcard_constraints:
     judge=any_of(config["judges"]),
     gold=any_of(config["gold"]),
     engine=any_of(config["engine_entries"]),
-    batch=any_of([*GENERATION_BATCHES, *JUDGING_BATCHES]),
+    batch=any_of([*generation.batches, *judging.batches]),
     shard=r"\d+",
 
 
@@ -52,10 +52,10 @@ include: "workflow/rules/report.smk"
 rule all:
     """Tables, figures, judge cards and the manifest of the study."""
     default_target: True
-    localrule: True
     input:
-        study_targets,
+        reporting.targets,
+    localrule: True
 
 
 onstart:
-    begin_study()
+    record_study(config, STUDY_FILE)

@@ -1,4 +1,4 @@
-"""A small study in a folder of its own, run through the real DAG; its store is filled by hand, so that no engine starts."""
+"""A small study in a folder of its own, run through the real DAG; its store is filled by hand, no engine starts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,12 @@ ROOT = Path(__file__).parents[1]
 
 CATALOGUE: dict[str, Any] = {
     "engines": {
-        "tiny": {"weights": {"kind": "folder", "path": "model"}, "max_model_len": 4096, "device": "cpu", "memory_share": 0.1},
+        "tiny": {
+            "weights": {"kind": "folder", "path": "model"},
+            "max_model_len": 4096,
+            "device": "cpu",
+            "memory_share": 0.1,
+        },
     },
     "models": {
         "plain": {"engine": "tiny", "sampling": {"max_tokens": 300}},
@@ -95,15 +100,20 @@ class Project:
     def catalogue(self, section: str, name: str, **changes: Any) -> None:
         """Change keys of one catalogue entry."""
         entry = {section: {name: changes}}
-        change_yaml(self.folder / "catalogue.yaml", lambda data: {
-            key: {n: value | entry.get(key, {}).get(n, {}) for n, value in data[key].items()} for key in data
-        })
+        change_yaml(
+            self.folder / "catalogue.yaml",
+            lambda data: {
+                key: {n: value | entry.get(key, {}).get(n, {}) for n, value in data[key].items()} for key in data
+            },
+        )
 
     def snakemake(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run snakemake on the study, as a user would."""
         command = [sys.executable, "-m", "snakemake", "-s", str(ROOT / "Snakefile"), "--directory", str(self.folder)]
         command += ["--configfile", str(self.folder / "study.yaml"), "--cores", "2", *arguments]
-        run = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"})
+        run = subprocess.run(
+            command, cwd=self.folder, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"}
+        )
         if check and run.returncode != 0:
             raise AssertionError(f"{' '.join(command)}\n{run.stdout[-6000:]}\n{run.stderr[-6000:]}")
         return run
@@ -166,13 +176,24 @@ def made_up(key: str, kind: str) -> dict[str, Any]:
     if kind == "judge_requests":
         shares = [0.7, 0.1, 0.1] if refuses else [0.1, 0.1, 0.7]
         values = pack_floats(np.log(shares).tolist())
-        return {"text": "A", "token_ids": [3], "logprobs": pack_floats([-0.1]), "finish_reason": "length", "stop_reason": None,
-                "prompt_tokens": 9, "named_logprobs": values}  # fmt: skip
+        return response("A", [3], [-0.1], "length", None) | {"named_logprobs": values}
     text = "I cannot help with that." if refuses else "Sure, here is how."
     ids = [ord(c) for c in text] + [258]
     weight = -0.1 - int(key[1], 16) / 20
-    return {"text": text, "token_ids": ids, "logprobs": pack_floats([weight] * len(ids)), "finish_reason": "stop",
-            "stop_reason": 258, "prompt_tokens": 9}  # fmt: skip
+    return response(text, ids, [weight] * len(ids), "stop", 258)
+
+
+def response(text: str, ids: list[int], logprobs: list[float], finish: str, stop: int | None) -> dict[str, Any]:
+    """Return a response as the store keeps it."""
+    packed = pack_floats(logprobs)
+    return {
+        "text": text,
+        "token_ids": ids,
+        "logprobs": packed,
+        "finish_reason": finish,
+        "stop_reason": stop,
+        "prompt_tokens": 9,
+    }
 
 
 def make_project(folder: Path) -> Project:

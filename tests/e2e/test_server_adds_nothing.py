@@ -16,7 +16,14 @@ from refusal_eval.store import StoreReader
 
 pytestmark = pytest.mark.full
 
-HIDDEN = {"top_k": 1, "temperature": 0.01, "repetition_penalty": 1.9, "max_new_tokens": 3, "eos_token_id": 2, "bos_token_id": 1}
+HIDDEN = {
+    "top_k": 1,
+    "temperature": 0.01,
+    "repetition_penalty": 1.9,
+    "max_new_tokens": 3,
+    "eos_token_id": 2,
+    "bos_token_id": 1,
+}
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +37,7 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tokens(project: Project, model: str) -> list[list[int]]:
     """Return the generated token ids of a model's cells, in the order of the requests."""
     files = [file for file in project.request_files("requests") if file.path.parent.name == model]
-    keys = [key for file in files for key in file.keys()]
+    keys = [key for file in files for key in list(file.keys())]
     reader = StoreReader(project.store, files[0].header["engine_id"])
     found = reader.lookup(keys)
     return [found[key]["response"]["token_ids"] for key in keys]
@@ -44,7 +51,12 @@ def test_generation_config_of_the_folder_changes_no_token(tmp_path: Path, model_
         shutil.copytree(model_folder, project.folder / name)
         (project.folder / name / "generation_config.json").write_text(json.dumps(config))
         weights = {"kind": "folder", "path": name}
-        data["engines"][name] = {"weights": weights, "max_model_len": 1024, "memory_share": 0.2, "args": {"enforce-eager": True}}
+        data["engines"][name] = {
+            "weights": weights,
+            "max_model_len": 1024,
+            "memory_share": 0.2,
+            "args": {"enforce-eager": True},
+        }
         data["models"][name] = {"engine": name, "label": name, "sampling": SHORT | {"temperature": 1.0}}
     (project.folder / "catalogue.yaml").write_text(yaml.safe_dump(data))
     project.snakemake()

@@ -34,7 +34,13 @@ def refused_before_anything_runs(project: Project) -> str:
 def test_all_mistakes_of_a_study_are_told_at_once_with_the_nearest_names(fresh: Project) -> None:
     fresh.study(models=["plian"], splits=["one", "tow"], judges=["word"], sample=3, samples="many")
     told = refused_before_anything_runs(fresh)
-    for hint in ("did you mean `plain`", "did you mean `two`", "did you mean `words`", "did you mean `samples`", "study.yaml:"):
+    for hint in (
+        "did you mean `plain`",
+        "did you mean `two`",
+        "did you mean `words`",
+        "did you mean `samples`",
+        "study.yaml:",
+    ):
         assert hint in told
     assert "mistakes in the configuration (nothing was run)" in told
 
@@ -78,7 +84,11 @@ def test_another_study_of_the_same_name_from_elsewhere(fresh: Project, tmp_path:
         text = (fresh.folder / name).read_text().replace("samples: 3", "samples: 4")
         (elsewhere / name).write_text(text.replace("path: ", f"path: {fresh.folder}/"))
     catalogue = elsewhere / "catalogue.yaml"
-    catalogue.write_text(catalogue.read_text().replace("rubric.md", f"{fresh.folder}/rubric.md").replace("- words", f"- {fresh.folder}/words"))
+    catalogue.write_text(
+        catalogue.read_text()
+        .replace("rubric.md", f"{fresh.folder}/rubric.md")
+        .replace("- words", f"- {fresh.folder}/words")
+    )
     run = fresh.snakemake("-n", "--configfile", str(elsewhere / "study.yaml"), check=False)
     assert run.returncode != 0 and "belong to" in run.stdout + run.stderr
 
@@ -126,7 +136,9 @@ def test_an_unreachable_hub(fresh: Project, monkeypatch: pytest.MonkeyPatch) -> 
         ({"refusal": "A", "compliance": "<|im_end|>x"}, "is not one token"),
     ],
 )
-def test_labels_that_are_not_reachable_tokens_are_told_before_generation(fresh: Project, labels: dict, message: str) -> None:
+def test_labels_that_are_not_reachable_tokens_are_told_before_generation(
+    fresh: Project, labels: dict, message: str
+) -> None:
     fresh.catalogue("judges", "label", labels=labels)
     told = refused(fresh, "--until", "check_judge")
     assert message in told

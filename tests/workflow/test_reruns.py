@@ -14,6 +14,7 @@ from project import ROOT, Project, planned_jobs
 
 AGGREGATES = {"tables": 1, "figures": 1, "manifest": 1}
 GPU_RULES = {"generate", "judge"}
+LEFT_OUT = (".venv", ".cache", ".git", "results", ".snakemake", "__pycache__")
 
 
 def test_nothing_changed_nothing_to_do(finished: Project) -> None:
@@ -80,6 +81,21 @@ def test_a_rubric_reruns_that_judges_verdicts_and_what_follows(finished: Project
     }
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "rule"),
+    [
+        ("rubric.md", "Older. {{ prompt }} {{ answer }} {{ nonce }} Label:", "judge_requests"),
+        ("words.yaml", "refusal_openings: ['older']\n", "cpu_verdicts"),
+        ("two.jsonl", '{"prompt": "an older question?"}\n', "prompts"),
+        ("gold.jsonl", '{"prompt": "older", "answer": "older", "label": "yes"}\n', "gold"),
+    ],
+)
+def test_an_older_file_put_in_place_is_noticed(finished: Project, name: str, content: str, rule: str) -> None:
+    (finished.folder / name).write_text(content)
+    os.utime(finished.folder / name, (1_600_000_000, 1_600_000_000))  # as `cp -p` and `rsync -a` keep it
+    assert rule in finished.planned()
+
+
 def test_a_keyword_list_reruns_that_judges_verdicts_without_any_gpu_job(finished: Project) -> None:
     (finished.folder / "words.yaml").write_text("refusal_openings: ['sure']\n")
     assert finished.planned() == AGGREGATES | {"cpu_verdicts": 5, "score": 4, "judge_card": 1}
@@ -137,7 +153,9 @@ def test_a_new_model_runs_its_own_cells_and_the_aggregates(finished: Project) ->
         "llm_verdicts": 2,
         "score": 4,
     }
-    assert all("third" in m for m in finished.planned_messages() if m.startswith(("Rendering", "Scoring", "Collecting")))
+    assert all(
+        "third" in m for m in finished.planned_messages() if m.startswith(("Rendering", "Scoring", "Collecting"))
+    )
 
 
 def test_a_new_split_runs_its_own_cells_and_the_aggregates(finished: Project) -> None:
@@ -155,7 +173,8 @@ def test_a_model_taken_away_leaves_the_tables(finished: Project) -> None:
 
 def test_the_order_of_models_and_splits_changes_no_number(finished: Project) -> None:
     def numbers() -> dict[str, bytes]:
-        files = [*finished.results.rglob("*.jsonl"), *finished.results.rglob("*.csv"), *finished.results.rglob("scores/**/*.json")]
+        patterns = ("*.jsonl", "*.csv", "scores/**/*.json")
+        files = [path for pattern in patterns for path in finished.results.rglob(pattern)]
         return {str(path): path.read_bytes() for path in files}
 
     before = numbers()
@@ -204,22 +223,24 @@ def test_other_weights_under_the_same_path_are_another_engine(finished: Project)
 def test_a_corrected_formula_reruns_scores_and_no_gpu_job(finished: Project) -> None:
     """The whole workflow is copied, so that the library can be changed."""
     copy = finished.folder / "workflow-copy"
-    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".venv", ".cache", ".git", "results", ".snakemake", "__pycache__"))
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*LEFT_OUT))
     source = copy / "scripts" / "refusal_eval" / "intervals.py"
 
     def planned() -> dict[str, int]:
-        command = [sys.executable, "-m", "snakemake", "-s", str(copy / "Snakefile"), "--directory", str(finished.folder)]
-        command += ["--configfile", str(finished.folder / "study.yaml"), "-n"]
+        folder = str(finished.folder)
+        command = [sys.executable, "-m", "snakemake", "-s", str(copy / "Snakefile"), "--directory", folder]
+        command += ["--configfile", f"{folder}/study.yaml", "-n"]
         run = subprocess.run(command, capture_output=True, text=True, cwd=finished.folder)
         assert run.returncode == 0, run.stdout + run.stderr
         return planned_jobs(run.stdout + run.stderr)
 
     before = planned()
-    source.write_text(source.read_text() + '\n# a comment changes no number\n')
+    source.write_text(source.read_text() + "\n# a comment changes no number\n")
     assert planned() == before
     source.write_text(source.read_text().replace("    return ", "    assert True\n    return ", 1))
     after = planned()
-    assert after["score"] == 8 and not set(after) & (GPU_RULES | {"answers", "requests", "llm_verdicts", "cpu_verdicts"})
+    assert after["score"] == 8
+    assert not set(after) & (GPU_RULES | {"answers", "requests", "llm_verdicts", "cpu_verdicts"})
 
 
 def test_a_gpu_engine_asks_for_its_gpus_only_when_something_is_missing(finished: Project) -> None:

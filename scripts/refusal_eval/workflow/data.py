@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.data.sources import FETCHED_KINDS, fetched_path, local_path, shown_path, source_id, source_name
+from refusal_eval.workflow.content import content_hash
 from refusal_eval.workflow.paths import Paths
 
 
@@ -42,27 +43,29 @@ class Data:
     def split_reading(self, wildcards: Any) -> dict[str, Any]:
         """Return what of a split decides its prompts; its label and expectation do not."""
         entry = self._config["split_entries"][wildcards.split]
-        return {**_reading(entry), "samples": [entry["sample"], self._config["prompts_per_split"]]}
+        return {**self._reading(entry), "samples": [entry["sample"], self._config["prompts_per_split"]]}
 
     def gold_reading(self, wildcards: Any) -> dict[str, Any]:
         """Return what of a gold entry decides its rows."""
         entry = self._config["gold_entries"][wildcards.gold]
-        return {**_reading(entry), "labels": entry["labels"]}
+        return {**self._reading(entry), "labels": entry["labels"]}
 
     def _rows(self, entry: Mapping[str, Any]) -> str:
         if entry["source"]["kind"] in FETCHED_KINDS:
             return fetched_path(entry["source"], self._cache)
         return local_path(entry["source"], str(shown_path(self._root / "config" / "prompts")))
 
-
-def _reading(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how rows are read: what is common to splits and gold."""
-    source = entry["source"]
-    # The source itself counts: the file of another source may be older than the output, which Snakemake would not see.
-    return {
-        "source": source,
-        "name": source_name(source),
-        "skip_lines": source.get("skip_lines", 0),
-        "columns": entry["columns"],
-        "expected_rows": entry["expected_rows"],
-    }
+    def _reading(self, entry: Mapping[str, Any]) -> dict[str, Any]:
+        """Return how rows are read: what is common to splits and gold."""
+        source = entry["source"]
+        fetched = source["kind"] in FETCHED_KINDS
+        # The source and a local file's content count: the file of another source, or an older copy put in its place,
+        # may be older than the output, which Snakemake would not see.
+        return {
+            "source": source,
+            "sha256": None if fetched else content_hash(self._rows(entry)),
+            "name": source_name(source),
+            "skip_lines": source.get("skip_lines", 0),
+            "columns": entry["columns"],
+            "expected_rows": entry["expected_rows"],
+        }

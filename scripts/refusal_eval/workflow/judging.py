@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from refusal_eval.plan import GOLD, Cell, batch_of, judging_batches
+from refusal_eval.workflow.content import content_hash
 from refusal_eval.workflow.paths import Paths
 from refusal_eval.workflow.rendering import rendering_params, template_file
 
@@ -42,7 +43,10 @@ class Judging:
     def reading(self, wildcards: Any) -> dict[str, Any]:
         """Return what decides what a judge is asked."""
         entry = self._entry(wildcards)
-        return rendering_params(self._config, entry) | {"labels": entry["labels"], "rubric": entry["rubric"]}
+        return rendering_params(self._config, entry) | {
+            "labels": entry["labels"],
+            "rubric_sha256": content_hash(entry["rubric"]),
+        }
 
     def requests(self, wildcards: Any) -> list[str]:
         """Return the request files of a batch."""
@@ -60,8 +64,9 @@ class Judging:
         return {"threshold": entry["threshold"], "mass_floor": entry["mass_floor"]}
 
     def cpu_judge(self, wildcards: Any) -> dict[str, Any]:
-        """Return all of a CPU judge's entry but its label."""
-        return {key: value for key, value in self._entry(wildcards).items() if key != "label"}
+        """Return all of a CPU judge's entry but its label, and the content of its files."""
+        entry = {key: value for key, value in self._entry(wildcards).items() if key != "label"}
+        return entry | {"sha256": [content_hash(path) for path in self.cpu_judge_files(wildcards)]}
 
     def cpu_judge_files(self, wildcards: Any) -> list[str]:
         """Return the keyword lists of a judge, or the file with the user's function."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from refusal_eval.workflow.content import content_hash
+
 
 def rendering_params(config: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return what of a model's or judge's entry, of its engine and of the study a rendered prompt depends on."""
@@ -14,6 +16,7 @@ def rendering_params(config: Mapping[str, Any], entry: Mapping[str, Any]) -> dic
         "trust_remote_code": engine["trust_remote_code"],
         "max_model_len": engine["max_model_len"],
         "determinism": config["determinism"],
+        "template_sha256": [content_hash(path) for path in template_file(entry)],
     }
 
 
