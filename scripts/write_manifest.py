@@ -7,10 +7,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import refusal_eval
 from refusal_eval.files import read_json, sha256_of_file, write_json
 from refusal_eval.logs import start_log
 from refusal_eval.store import StoreReader
+from refusal_eval.version import VERSION
 
 if TYPE_CHECKING:
     snakemake: Any
@@ -44,7 +44,7 @@ def main(
         serving |= StoreReader(config["store_dir"], engine["engine_id"]).serving()
     files = {str(Path(path).relative_to(results)): sha256_of_file(path) for path in sorted({*data_paths, *table_paths})}
     manifest = {
-        "refusal_eval": refusal_eval.__version__,
+        "refusal_eval": VERSION,
         "python": platform.python_version(),
         "packages": {name: version(name) for name in PACKAGES},
         "study": dict(config),

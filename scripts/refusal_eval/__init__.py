@@ -1,3 +1,1 @@
 """Library behind the refusal-eval workflow: typed, tested, and free of work at import time."""
-
-__version__ = "0.1.0"

@@ -115,15 +115,23 @@ async def execute(
         async with asyncio.TaskGroup() as group:
             for _ in range(workers):
                 group.create_task(work())
-    except* EngineDied as errors:
-        raise EngineDied(str(errors.exceptions[0])) from None
-    except* OSError as errors:
-        raise errors.exceptions[0] from None
+    except BaseExceptionGroup as group:
+        # Many workers fail of one cause: the death of the engine explains the rest.
+        causes = list(_leaves(group))
+        raise next((cause for cause in causes if isinstance(cause, EngineDied)), causes[0]) from None
     finally:
         progress.close()
     outcome.rejected.sort(key=lambda row: str(row["key"]))
     outcome.failed.sort()
     return outcome
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error
 
 
 def anything_missing(request_paths: Iterable[str], store_dir: str, shard: int, shards: int) -> bool:

@@ -100,7 +100,7 @@ REACHED = {
     "execute": "data data.sources engines engines.base engines.client engines.environment engines.process "
     "engines.vllm execute keys packing requests states store weights weights.manifest",
     "collect_answers": "answers keys packing render requests states store",
-    "check_judge": "judges judges.base judges.llm packing render states",
+    "check_judge": "judges judges.base judges.llm keys packing render states",
     "render_judge_requests": "judges judges.base judges.llm keys packing render requests states",
     "collect_verdicts": "judges judges.base judges.llm keys packing render requests states store",
     "judge_on_cpu": "hints judges judges.base judges.keyword judges.python states",
@@ -109,7 +109,7 @@ REACHED = {
     "make_tables": "agreement display estimands frames intervals latex markup scores states tables",
     "make_figures": "agreement display estimands figures frames heatmap histograms intervals layout scores states "
     "style",
-    "write_manifest": "store",
+    "write_manifest": "store version",
 }
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from refusal_eval.errors import UserError
+
 
 @dataclass(frozen=True)
 class Capabilities:
@@ -25,7 +27,7 @@ class Rejected(Exception):
     message: str
 
 
-class EngineDied(Exception):
+class EngineDied(UserError):
     """The engine is gone; the message holds the last lines of its log."""
 
 

@@ -12,6 +12,7 @@ import jinja2
 
 from refusal_eval.errors import UserError
 from refusal_eval.judges.base import Messages, Verdict
+from refusal_eval.keys import NEUTRAL_SAMPLING
 from refusal_eval.packing import unpack_floats
 from refusal_eval.render import Renderer
 from refusal_eval.states import COMPLIANCE, JUDGED, LABELS, PARTIAL, REFUSAL, UNPARSABLE
@@ -75,20 +76,8 @@ def label_token_ids(renderer: Renderer, rubric: Rubric, labels: Mapping[str, str
 
 def judge_sampling(token_ids: Mapping[str, int]) -> dict[str, Any]:
     """Return the sampling parameters of a verdict request: one greedy token, and the log-probability of each label."""
-    return {
-        "max_tokens": 1,
-        "temperature": 0.0,
-        "top_p": 1.0,
-        "top_k": 0,
-        "min_p": 0.0,
-        "presence_penalty": 0.0,
-        "frequency_penalty": 0.0,
-        "repetition_penalty": 1.0,
-        "min_tokens": 0,
-        "stop": [],
-        "stop_token_ids": [],
-        "logprob_token_ids": list(token_ids.values()),
-    }
+    named = {"logprob_token_ids": list(token_ids.values())}
+    return {"max_tokens": 1, "temperature": 0.0, **NEUTRAL_SAMPLING, **named}
 
 
 def label_verdict(response: Mapping[str, Any], labels: list[str], threshold: float, mass_floor: float) -> Verdict:
