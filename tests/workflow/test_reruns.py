@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -220,27 +221,42 @@ def test_other_weights_under_the_same_path_are_another_engine(finished: Project)
     assert len(finished.missing("requests")) == 2 * (6 + 5) * 3
 
 
-def test_a_corrected_formula_reruns_scores_and_no_gpu_job(finished: Project) -> None:
-    """The whole workflow is copied, so that the library can be changed."""
-    copy = finished.folder / "workflow-copy"
+def workflow_copy(project: Project) -> Path:
+    """Return a copy of the workflow, so that its library can be changed."""
+    copy = project.folder / "workflow-copy"
     shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    return copy
+
+
+def planned_by(copy: Path, project: Project) -> dict[str, int]:
+    """Return what a copy of the workflow plans for a study."""
+    folder = str(project.folder)
+    command = [sys.executable, "-m", "snakemake", "-s", str(copy / "Snakefile"), "--directory", folder]
+    command += ["--configfile", f"{folder}/study.yaml", "-n"]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=project.folder)
+    assert run.returncode == 0, run.stdout + run.stderr
+    return planned_jobs(run.stdout + run.stderr)
+
+
+def test_a_corrected_formula_reruns_scores_and_no_gpu_job(finished: Project) -> None:
+    copy = workflow_copy(finished)
     source = copy / "scripts" / "refusal_eval" / "intervals.py"
-
-    def planned() -> dict[str, int]:
-        folder = str(finished.folder)
-        command = [sys.executable, "-m", "snakemake", "-s", str(copy / "Snakefile"), "--directory", folder]
-        command += ["--configfile", f"{folder}/study.yaml", "-n"]
-        run = subprocess.run(command, capture_output=True, text=True, cwd=finished.folder)
-        assert run.returncode == 0, run.stdout + run.stderr
-        return planned_jobs(run.stdout + run.stderr)
-
-    before = planned()
+    before = planned_by(copy, finished)
     source.write_text(source.read_text() + "\n# a comment changes no number\n")
-    assert planned() == before
+    assert planned_by(copy, finished) == before
     source.write_text(source.read_text().replace("    return ", "    assert True\n    return ", 1))
-    after = planned()
+    after = planned_by(copy, finished)
     assert after["score"] == 8
     assert not set(after) & (GPU_RULES | {"answers", "requests", "llm_verdicts", "cpu_verdicts"})
+
+
+def test_another_segment_rule_reruns_answers_and_generates_nothing(finished: Project) -> None:
+    copy = workflow_copy(finished)
+    source = copy / "scripts" / "refusal_eval" / "answers.py"
+    source.write_text(source.read_text().replace("    return ", "    assert True\n    return ", 1))
+    after = planned_by(copy, finished)
+    assert after["answers"] == 4
+    assert not set(after) & {"requests", "generate"}
 
 
 def test_a_gpu_engine_asks_for_its_gpus_only_when_something_is_missing(finished: Project) -> None:
