@@ -30,6 +30,8 @@ SMALLEST = {
     "batch": "model",
     "shards": 1,
     "requests_in_flight": 256,
+    "time_limit": None,
+    "failure_limit": 0.05,
     "prompts_per_split": None,
     "scoring": {"tau": 1.0, "band": 0.1, "level": 0.95},
     "catalogue": [],

@@ -357,8 +357,8 @@ def test_mistakes_of_the_command_line_are_told_as_such(project):
         "--config: models[0]: there is no model `plane` in the catalogue; did you mean `plain`? "
         "(allowed: plain, thinker)",
         "--config: sampels: unknown key `sampels`; did you mean `samples`? (allowed: batch, cache_dir, catalogue, "
-        "description, determinism, gold, judges, models, primary_judge, private_folders, prompts_per_split, "
-        "requests_in_flight, ... (20 in all))",
+        "description, determinism, failure_limit, gold, judges, models, primary_judge, private_folders, "
+        "prompts_per_split, ... (22 in all))",
         "--config: samples: must be at least 1, not 0",
     ]
 

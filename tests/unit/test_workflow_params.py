@@ -118,6 +118,8 @@ HOW_IT_RUNS = [
     ("batch", "cell"),
     ("shards", 16),
     ("requests_in_flight", 3),
+    ("time_limit", 90),
+    ("failure_limit", 0.5),
     ("private_folders", False),
     ("store_dir", "elsewhere"),
 ]

@@ -138,7 +138,9 @@ def test_labels_gpu_counts_and_serving_run_no_gpu_job(finished: Project, section
     assert not set(planned) & (GPU_RULES | {"requests", "answers", "score"})
 
 
-@pytest.mark.parametrize("change", [{"batch": "cell"}, {"batch": "model"}, {"shards": 3}, {"requests_in_flight": 5}])
+@pytest.mark.parametrize(
+    "change", [{"batch": "cell"}, {"batch": "model"}, {"shards": 3}, {"requests_in_flight": 5}, {"time_limit": 9.5}]
+)
 def test_another_batching_reruns_no_cell_that_has_its_answers(finished: Project, change: dict) -> None:
     finished.study(**change)
     assert finished.planned() == {"manifest": 1} or finished.planned() == {}

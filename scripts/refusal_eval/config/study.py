@@ -52,6 +52,19 @@ class Study(Entry):
         1, ge=1, le=64, description="Parts of a batch, each an engine load of its own, to use more devices."
     )
     requests_in_flight: Whole = Field(256, ge=1, description="Requests that wait at the engine at one time.")
+    time_limit: Number | None = Field(
+        None,
+        gt=0,
+        description="Minutes that one engine load may take, start included; then it stops taking requests, keeps what it "
+        "has, and the next run goes on. Default: the job's `runtime` and what Slurm allows, if anything.",
+    )
+    failure_limit: Number = Field(
+        0.05,
+        ge=0,
+        le=1,
+        description="Share of a batch's requests that may fail or be rejected by the engine before the batch fails; "
+        "what was answered is kept. A rejected request below it becomes an answer in state `failed`.",
+    )
     prompts_per_split: PromptSample | None = Field(
         None, description="Keep a seeded sample of every split, after the split's own `sample`."
     )

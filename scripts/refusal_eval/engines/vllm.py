@@ -76,6 +76,8 @@ def server_command(
     if device == "cpu":
         # With chunked prefill, per-request seeds crash the CPU engine; whole prompts then have to fit a step.
         options |= {"enable-chunked-prefill": False, "max-num-batched-tokens": max(entry["max_model_len"], 4096)}
+        # Prefixes are cached in whole blocks: with the CPU engine's own 128 tokens short prompts would never be found.
+        options["block-size"] = 32
     options |= {name.replace("_", "-").lstrip("-"): value for name, value in entry["args"].items()}
     if determinism == "strict" and device == "cpu":
         options["max-num-seqs"] = 1  # batch sizes change rounding; one request at a time has none to change
