@@ -1,38 +1,48 @@
 """Execute the requests of one batch that the store lacks: the script behind the rules `generate` and `judge`."""
 
 import asyncio
+import contextlib
 import logging
+import os
+import resource
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.engines.environment import engine_device, engine_python, gpus_needed
 from refusal_eval.engines.process import end_with_parent
 from refusal_eval.errors import UserError
-from refusal_eval.execute import Outcome, Pending, execute, pending_requests, shard_keys
 from refusal_eval.files import read_json, sha256_of, write_json
 from refusal_eval.logs import start_log
+from refusal_eval.pending import Pending, pending_requests, shard_keys
 from refusal_eval.requests import RequestFile, read_requests
 from refusal_eval.store import StoreReader, StoreWriter
+from refusal_eval.time_limit import TimeLimit, time_limit
 from refusal_eval.weights.manifest import manifest_folder
 
 if TYPE_CHECKING:
+    from refusal_eval.execute import Outcome
+
     snakemake: Any
 
 LOG = logging.getLogger(__name__)
 
 
-def missing_keys(files: Sequence[RequestFile], store_dir: str, shard: int, shards: int) -> tuple[list[str], set[str]]:
-    """Return all keys of this shard, and those of them that the store lacks."""
-    keys = shard_keys(files, shard, shards)
-    if not files:
-        return keys, set()
-    return keys, set(StoreReader(store_dir, files[0].header["engine_id"]).missing(keys))
+def engine_id_of(files: Sequence[RequestFile]) -> str:
+    """Return the id of the engine that a batch asks.
+
+    Raises:
+        UserError: if it asks more than one.
+    """
+    engine_ids = {str(file.header["engine_id"]) for file in files}
+    if len(engine_ids) != 1:
+        raise UserError(f"one batch asks {len(engine_ids)} different engines; this is a mistake in the workflow")
+    return engine_ids.pop()
 
 
-def weights_folder(execution: dict[str, Any]) -> str:
+def weights_folder(execution: Mapping[str, Any]) -> str:
     """Return the folder of the engine's weights.
 
     Fetched weights have a manifest: a missing or shortened file is named before an engine is started that it would
@@ -46,28 +56,44 @@ def weights_folder(execution: dict[str, Any]) -> str:
 
 
 async def run_engine(
-    pending: list[Pending], engine_id: str, log: Path, job: str, execution: dict[str, Any]
-) -> tuple[Outcome, dict[str, Any]]:
+    pending: list[Pending], store: StoreReader, log: Path, job: str, execution: Mapping[str, Any], most_failures: int
+) -> tuple["Outcome", dict[str, Any]]:
     """Start the engine, execute, stop it; return the outcome and what the receipt tells of the engine."""
+    # Here, because a job that finds everything in the store should end at once.
     from refusal_eval.engines.vllm import VllmEngine
+    from refusal_eval.execute import Execution
 
-    determinism, in_flight = execution["determinism"], execution["in_flight"]
+    limit: TimeLimit | None = execution["limit"]
     engine = VllmEngine(
         entry=execution["entry"],
         folder=weights_folder(execution),
         python=execution["python"],
         device=execution["device"],
-        determinism=determinism,
-        in_flight=in_flight,
+        determinism=execution["determinism"],
+        in_flight=execution["in_flight"],
         log=log,
+        start_seconds=limit.seconds_left() if limit else None,
     )
     async with engine:
         serving = engine.serving_record()
         serving_id = sha256_of(serving)[:16]
-        with StoreWriter(execution["store_dir"], engine_id, job) as writer:
-            writer.describe(serving_id, serving)
-            outcome = await execute(pending, engine, writer, serving_id, determinism, in_flight)
-        counters = await engine.metrics()
+        try:
+            with StoreWriter(execution["store_dir"], store.folder.name, job) as writer:
+                writer.describe(serving_id, serving)
+                seeded = execution["determinism"] != "free"
+                in_flight = execution["in_flight"]
+                work = Execution(engine, writer, store, serving_id, in_flight, seeded, most_failures, limit)
+                outcome = await work.run(pending)
+        finally:
+            counters: dict[str, float] = {}
+            with contextlib.suppress(ConnectionError):
+                counters = await engine.metrics()
+                log_counters(counters)
+    return outcome, {"serving_id": serving_id, "serving": serving, "counters": counters}
+
+
+def log_counters(counters: Mapping[str, float]) -> None:
+    """Say what the server counted: a prompt that K samples share should cost one prefill."""
     hits, queries = counters["prefix_cache_hits"], counters["prefix_cache_queries"]
     LOG.info(
         "the engine answered %d requests, %d prompt tokens (%.0f %% from its cache), %d generated tokens",
@@ -76,57 +102,79 @@ async def run_engine(
         100 * hits / queries if queries else 0,
         counters["generated_tokens"],
     )
-    return outcome, {"serving_id": serving_id, "serving": serving, "counters": counters}
 
 
-def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, execution: dict[str, Any]) -> None:
-    """Execute a batch and write its receipt; without anything to do no engine is started."""
+def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, execution: Mapping[str, Any]) -> None:
+    """Execute a batch and write its receipt; without anything to do no engine is started.
+
+    Raises:
+        UserError: if anything is left to be executed; what was answered is in the store.
+    """
     started = time.monotonic()
     files = [read_requests(path) for path in request_paths]
-    keys, missing = missing_keys(files, execution["store_dir"], execution["shard"], execution["shards"])
-    LOG.info("%d requests in %d cells; the store lacks %d", len(keys), len(files), len(missing))
-    report: dict[str, Any] = {"requests": len(keys), "cells": len(files), "gpus": gpus, "executed": 0, "rejected": []}
-    if missing:
+    shard, shards = execution["shard"], execution["shards"]
+    requests = len(shard_keys(files, shard, shards))  # of dialogues the first turns: more is not known before
+    pending: list[Pending] = []
+    if files:
+        store = StoreReader(execution["store_dir"], engine_id_of(files))
+        pending = pending_requests(files, store, execution["tokenizer_folder"], shard, shards)
+    LOG.info("%d requests in %d cells; the store lacks %d", requests, len(files), len(pending))
+    report: dict[str, Any] = {"requests": requests, "cells": len(files), "gpus": gpus, "executed": 0, "rejected": []}
+    if pending:
         if gpus < execution["gpus"]:
             raise UserError(
                 f"this job got {gpus} GPUs and needs {execution['gpus']} (tensor x pipeline x data parallel). "
                 f"Run snakemake with `--resources gpu={execution['gpus']}` or more."
             )
-        engine_ids = {file.header["engine_id"] for file in files}
-        if len(engine_ids) != 1:
-            raise UserError(f"one batch asks {len(engine_ids)} different engines; this is a mistake in the workflow")
-        pending = list(pending_requests(files, missing))
         server_log, job = log.with_suffix(".server.log"), Path(receipt).with_suffix("").name
-        outcome, engine = asyncio.run(run_engine(pending, engine_ids.pop(), server_log, job, execution))
-        if outcome.failed:
-            raise UserError(
-                f"{len(outcome.failed)} of {len(pending)} requests failed for a reason that may pass; "
-                f"{outcome.executed} responses are in the store, and a rerun executes only the rest."
-            )
+        most_failures = int(execution["failure_limit"] * requests)
+        outcome, engine = asyncio.run(run_engine(pending, store, server_log, job, execution, most_failures))
+        refuse_incomplete(outcome)
         report |= {"executed": outcome.executed, "rejected": outcome.rejected, "engine": engine}
     report["seconds"] = round(time.monotonic() - started, 1)
     write_json(receipt, report)
 
 
+def refuse_incomplete(outcome: "Outcome") -> None:
+    """Raise `UserError` if a batch is not complete: the job must fail, so that the next run goes on."""
+    kept = f"{outcome.executed} responses were added to the store, and the next run executes only the rest."
+    if outcome.left:
+        raise UserError(f"the time limit is reached with {outcome.left} requests left. {kept}")
+    if outcome.failed:
+        raise UserError(f"{len(outcome.failed)} requests failed for a reason that may pass. {kept}")
+
+
 def execution_of(
-    config: dict[str, Any], engine: dict[str, Any], weights: Sequence[str], root: Path, shard: int
+    config: Mapping[str, Any], engine: Mapping[str, Any], weights: Sequence[str], root: Path, shard: int
 ) -> dict[str, Any]:
     """Return how to execute. Read from the config and not from params: none of it may make a job run again."""
     entry = config["engine_entries"][engine["engine"]]
     device = engine_device(entry, root)
+    # A CPU engine is strict by taking one request at a time, a GPU engine by its kernels.
+    one_by_one = config["determinism"] == "strict" and device == "cpu"
     return {
         "entry": entry,
         "folder": engine["folder"],
+        "tokenizer_folder": engine["tokenizer_folder"],
         "manifest": None if entry["weights"]["kind"] == "folder" else weights[0],
         "python": engine_python(entry, root),
         "device": device,
         "gpus": gpus_needed(entry, device),
         "determinism": config["determinism"],
-        "in_flight": config["requests_in_flight"],
+        "in_flight": 1 if one_by_one else config["requests_in_flight"],
+        "failure_limit": config["failure_limit"],
         "store_dir": config["store_dir"],
         "shard": shard,
         "shards": config["shards"],
+        "limit": None,
     }
+
+
+def allow_many_connections() -> None:
+    """Raise this process's own limit of open files as far as the system allows: each request in flight takes one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _stop_on_sigterm(*_: object) -> None:
@@ -134,19 +182,24 @@ def _stop_on_sigterm(*_: object) -> None:
 
 
 if "snakemake" in globals():
+    started = time.monotonic()
     end_with_parent()
     signal.signal(signal.SIGTERM, _stop_on_sigterm)
     start_log(snakemake)
+    allow_many_connections()
+    execution = execution_of(
+        config=snakemake.config,
+        engine=read_json(snakemake.input.engine),
+        weights=[str(path) for path in snakemake.input.weights],
+        root=Path(snakemake.scriptdir).parent,
+        shard=int(snakemake.wildcards.shard),
+    )
+    runtime = snakemake.resources.get("runtime")
+    execution["limit"] = time_limit(snakemake.config["time_limit"], runtime, os.environ, started)
     main(
         request_paths=[str(path) for path in snakemake.input.requests],
         receipt=str(snakemake.output[0]),
         log=Path(snakemake.log[0]),
         gpus=int(snakemake.resources.get("gpu", 0)),
-        execution=execution_of(
-            config=snakemake.config,
-            engine=read_json(snakemake.input.engine),
-            weights=[str(path) for path in snakemake.input.weights],
-            root=Path(snakemake.scriptdir).parent,
-            shard=int(snakemake.wildcards.shard),
-        ),
+        execution=execution,
     )

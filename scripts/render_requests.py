@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from refusal_eval.dialogues import asked_turns, conversation, is_dialogue
 from refusal_eval.errors import UserError
 from refusal_eval.files import read_json, read_jsonl
 from refusal_eval.keys import sample_seed
@@ -22,8 +23,18 @@ def generation_sampling(sampling: Mapping[str, Any], stop_ids: list[int]) -> dic
     return {**sampling, "stop_token_ids": stop_ids}
 
 
+def later_turns(request: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return how the later turns of this cell's dialogues are rendered (see `turns.Turns`); None without dialogues."""
+    if request.get("dialogue") is None:
+        return None
+    names = ("template", "template_options", "system_prompt", "date", "trust_remote_code")
+    seed = None if request["sampling"]["temperature"] == 0 else request["seed"]
+    rendering = {name: request[name] for name in names}
+    return {"rendering": rendering, "reasoning": request["dialogue"]["reasoning"], "seed": seed}
+
+
 def main(prompts_path: str, engine: Mapping[str, Any], request: Mapping[str, Any], output: str) -> None:
-    """Write the requests of one cell: K per prompt, each with a seed of its own.
+    """Write the requests of one cell: K per prompt, each with a seed of its own; of dialogues the first turn.
 
     Args:
         prompts_path: the split's prompts.
@@ -37,14 +48,19 @@ def main(prompts_path: str, engine: Mapping[str, Any], request: Mapping[str, Any
     greedy = sampling["temperature"] == 0
     asks = []
     for row in read_jsonl(prompts_path):
+        turn = asked_turns(row)[0]
         try:
-            token_ids = renderer.token_ids(row["messages"])
+            token_ids = renderer.token_ids(conversation(row, turn, {}))
         except UserError as error:
             source = row["source"]
             raise UserError(f"prompt {row['id']} ({source['file']}, row {source['row']}): {error}") from error
-        seeds = [None if greedy else sample_seed(request["seed"], row["id"], k) for k in range(request["samples"])]
-        asks.append(Ask(row["id"], token_ids, list(enumerate(seeds))))
-    counts = write_requests(output, asks, engine, sampling, request["determinism"], request["max_model_len"])
+        seeds = [
+            None if greedy else sample_seed(request["seed"], row["id"], k, turn) for k in range(request["samples"])
+        ]
+        script = {"messages": row["messages"], "dialogue": True} if is_dialogue(row) else None
+        asks.append(Ask(row["id"], token_ids, list(enumerate(seeds)), turn, script))
+    length = request["max_model_len"]
+    counts = write_requests(output, asks, engine, sampling, request["determinism"], length, later_turns(request))
     LOG.info("%d requests for %d prompts; stop tokens %s", counts["requests"], len(asks), stop_ids)
     if counts["too_long"]:
         LOG.warning(

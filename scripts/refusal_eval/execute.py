@@ -3,127 +3,218 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
+import contextlib
 import logging
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tqdm import tqdm
-
 from refusal_eval.engines.base import Engine, EngineDied, Rejected
-from refusal_eval.files import BadFile
-from refusal_eval.requests import Request, RequestFile, read_requests
+from refusal_eval.errors import UserError
+from refusal_eval.pending import Pending
+from refusal_eval.progress import Progress
 from refusal_eval.store import StoreReader, StoreWriter
+from refusal_eval.time_limit import TimeLimit
 
 LOG = logging.getLogger(__name__)
-SECONDS_BETWEEN_LOG_LINES = 30.0
+SECONDS_BETWEEN_CHECKS = 1.0
+CHECKS_BETWEEN_COUNTERS = 10
+CHECKS_BETWEEN_REFRESHES = 30
+
+Response = Mapping[str, Any]
 
 
 @dataclass
 class Outcome:
-    """What became of the requests of one engine load."""
+    """What became of the requests of one engine load.
+
+    Attributes:
+        executed: requests that the engine answered.
+        elsewhere: requests that another run answered meanwhile.
+        left: requests that were not begun, or given up, for lack of time.
+        rejected: requests that the engine refuses for their own sake: key, status, message.
+        failed: keys of requests that failed for a reason that may pass.
+    """
 
     executed: int = 0
+    elsewhere: int = 0
+    left: int = 0
     rejected: list[dict[str, Any]] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Pending:
-    """A request to be executed, with the sampling parameters of its file."""
-
-    request: Request
-    sampling: dict[str, Any]
+class TooManyFailures(UserError):
+    """So many requests failed that the rest is not worth its GPU time."""
 
 
-def in_shard(key: str, shard: int, shards: int) -> bool:
-    """Tell whether a key belongs to shard 0 .. shards-1: a fixed part of the key's space, whatever else is asked."""
-    return int(key[-8:], 16) % shards == shard
+class OutOfTime(Exception):
+    """The time limit is reached with requests in flight."""
 
 
-def shard_keys(files: Iterable[RequestFile], shard: int, shards: int) -> list[str]:
-    """Return the keys of these files that belong to a shard, each once, in the order of the files."""
-    keys = itertools.chain.from_iterable(file.keys() for file in files)
-    return [key for key in dict.fromkeys(keys) if in_shard(key, shard, shards)]
+class Execution:
+    """The work of one engine load.
 
-
-def pending_requests(files: Iterable[RequestFile], missing: set[str]) -> Iterator[Pending]:
-    """Yield the requests whose key is missing, in the order of the files, each key once.
-
-    The order is fixed so that equal studies submit equal sequences. Two samples with the same answer give one and
-    the same judge request: it is executed once.
+    Args:
+        engine: a running engine.
+        writer: takes each response as it comes.
+        store: tells what other runs have answered meanwhile, and knows later turns of dialogues.
+        serving_id: what the responses are served by.
+        in_flight: the most requests at one time.
+        seeded: whether seeds are sent.
+        most_failures: failed and rejected requests beyond this number end the work.
+        limit: when to stop.
     """
-    seen: set[str] = set()
-    for file in files:
-        sampling = dict(file.header["sampling"])
-        for request in file.requests():
-            if request.key is not None and request.key in missing and request.key not in seen:
-                seen.add(request.key)
-                yield Pending(request, sampling)
 
+    def __init__(
+        self,
+        engine: Engine,
+        writer: StoreWriter,
+        store: StoreReader,
+        serving_id: str,
+        in_flight: int,
+        seeded: bool = True,
+        most_failures: int | None = None,
+        limit: TimeLimit | None = None,
+    ) -> None:
+        self._engine, self._writer, self._store, self._serving_id = engine, writer, store, serving_id
+        self._in_flight, self._seeded, self._most_failures, self._limit = in_flight, seeded, most_failures, limit
+        self._outcome = Outcome()
+        self._dropped = 0
+        self._queue: Iterator[Pending] = iter(())
+        self._waiting: set[str] = set()
+        self._arrived: set[str] = set()
+        self._shared: dict[str, asyncio.Future[Response | None]] = {}
 
-async def execute(
-    pending: list[Pending], engine: Engine, writer: StoreWriter, serving_id: str, determinism: str, in_flight: int
-) -> Outcome:
-    """Execute requests and store each response as it comes; return the counts.
+    async def run(self, pending: Sequence[Pending]) -> Outcome:
+        """Execute requests, in their order, and store each response as it comes; return the counts.
 
-    Raises:
-        EngineDied: at once when the engine is gone; what came before is in the store.
-        OSError: when the store cannot be written.
-    """
-    outcome = Outcome()
-    queue = iter(pending)
-    progress = tqdm(total=len(pending), unit="request", smoothing=0.05, mininterval=2.0)
-    started = said = time.monotonic()
-    tokens = 0
+        Raises:
+            EngineDied: at once when the engine is gone; what came before is in the store.
+            TooManyFailures: beyond the limit of failures.
+            OSError: when the store cannot be written.
+        """
+        self._queue = iter(pending)
+        self._waiting = {item.request.key for item in pending if item.request.key is not None}
+        self._progress = Progress(item.cell for item in pending for _ in range(item.turns_left))
+        total = sum(item.turns_left for item in pending)
+        try:
+            async with asyncio.TaskGroup() as watching:
+                watch = watching.create_task(self._watch())
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(min(self._in_flight, len(pending))):
+                        group.create_task(self._work())
+                watch.cancel()
+        except BaseExceptionGroup as group_of_errors:
+            # Many workers fail of one cause: the death of the engine explains the rest.
+            causes = list(_leaves(group_of_errors))
+            cause = next((cause for cause in causes if isinstance(cause, EngineDied)), causes[0])
+            if not isinstance(cause, OutOfTime):
+                raise cause from None
+        finally:
+            self._progress.close()
+        outcome = self._outcome
+        done = outcome.executed + outcome.elsewhere + len(outcome.rejected) + len(outcome.failed)
+        outcome.left = total - self._dropped - done if self._limit is not None else 0
+        outcome.rejected.sort(key=lambda row: str(row["key"]))
+        outcome.failed.sort()
+        return outcome
 
-    def tell(response: dict[str, Any]) -> None:
-        nonlocal said, tokens
-        tokens += len(response["token_ids"])
-        now = time.monotonic()
-        if now - said > SECONDS_BETWEEN_LOG_LINES:
-            said = now
-            seconds = now - started
-            left = (progress.total - progress.n) * seconds / progress.n if progress.n else float("nan")
-            speed = f"{tokens / seconds:.0f} tokens/s, about {left:.0f} s left"
-            LOG.info("%d of %d requests, %s", progress.n, progress.total, speed)
+    async def _work(self) -> None:
+        for first in self._queue:
+            item: Pending | None = first
+            while item is not None:
+                if self._limit is not None and self._limit.take_is_over():
+                    return
+                item = await self._step(item)
 
-    async def work() -> None:
-        for item in queue:
-            request = item.request
-            assert request.key is not None
-            seed = None if determinism == "free" else request.seed
-            try:
-                response = await engine.complete(request.token_ids, item.sampling, seed)
-            except Rejected as error:
-                outcome.rejected.append({"key": request.key, "status": error.status, "message": error.message})
-                LOG.warning("a request was rejected (HTTP %d): %s", error.status, error.message[:200])
-            except (ConnectionError, ValueError) as error:
-                outcome.failed.append(request.key)
-                LOG.warning("a request failed: %s", error)
-            else:
-                writer.append(request.key, response, serving_id)
-                outcome.executed += 1
-                tell(response)
-            progress.update()
+    async def _step(self, item: Pending) -> Pending | None:
+        """Execute one request; return the next turn of its dialogue, or None."""
+        response = await self._once(item)
+        while response is not None and (following := item.after(response)) is not None:
+            item = following
+            record = self._store.lookup([str(item.request.key)]).get(str(item.request.key))
+            if record is None:
+                return item
+            response = record["response"]  # another prompt came to ask the same, or another run did
+            self._count_elsewhere(item)
+        self._drop(item.cell, item.turns_left - 1)
+        return None
 
-    # "strict" promises the same bytes for any arrival order; one worker also fixes that order.
-    workers = 1 if determinism == "strict" else min(in_flight, max(1, len(pending)))
-    try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(workers):
-                group.create_task(work())
-    except BaseExceptionGroup as group:
-        # Many workers fail of one cause: the death of the engine explains the rest.
-        causes = list(_leaves(group))
-        raise next((cause for cause in causes if isinstance(cause, EngineDied)), causes[0]) from None
-    finally:
-        progress.close()
-    outcome.rejected.sort(key=lambda row: str(row["key"]))
-    outcome.failed.sort()
-    return outcome
+    def _count_elsewhere(self, item: Pending) -> None:
+        self._outcome.elsewhere += 1
+        self._progress.done(item.cell)
+
+    def _drop(self, cell: str, count: int) -> None:
+        self._dropped += count
+        self._progress.drop(cell, count)
+
+    async def _once(self, item: Pending) -> Response | None:
+        """Return the response to a request; two dialogues that come to ask the same at one time share it."""
+        key = item.request.key
+        assert key is not None
+        self._waiting.discard(key)
+        if key in self._arrived:
+            self._count_elsewhere(item)
+            return self._store.lookup([key])[key]["response"] if item.turns is not None else None
+        if item.turns is None:
+            return await self._ask(item, key)
+        if (shared := self._shared.get(key)) is not None:
+            response = await shared
+            self._count_elsewhere(item)
+            return response
+        self._shared[key] = asyncio.get_running_loop().create_future()
+        response = None
+        try:
+            response = await self._ask(item, key)
+        finally:
+            self._shared[key].set_result(response)
+        return response
+
+    async def _ask(self, item: Pending, key: str) -> Response | None:
+        request, outcome = item.request, self._outcome
+        response = None
+        try:
+            response = await self._engine.complete(
+                request.token_ids, item.sampling, request.seed if self._seeded else None
+            )
+        except Rejected as error:
+            outcome.rejected.append({"key": key, "status": error.status, "message": error.message})
+            LOG.warning("a request of %s was rejected (HTTP %d): %s", item.cell, error.status, error.message[:200])
+            self._check_failures(error.message)
+        except (ConnectionError, ValueError) as error:
+            outcome.failed.append(key)
+            LOG.warning("a request of %s failed: %s", item.cell, error)
+            self._check_failures(str(error))
+        else:
+            self._writer.append(key, response, self._serving_id)
+            outcome.executed += 1
+        self._progress.done(item.cell, len(response["token_ids"]) if response else 0)
+        return response
+
+    def _check_failures(self, last: str) -> None:
+        failures = len(self._outcome.rejected) + len(self._outcome.failed)
+        if self._most_failures is not None and failures > self._most_failures:
+            raise TooManyFailures(
+                f"{failures} requests failed, more than the study's `failure_limit` allows; the last: {last[:300]}. "
+                f"{self._outcome.executed} responses are in the store, and a rerun executes only the rest."
+            )
+
+    async def _watch(self) -> None:
+        """Notice what no request would tell: a dead engine, the time limit, responses of other runs."""
+        checks = 0
+        while True:
+            await asyncio.sleep(SECONDS_BETWEEN_CHECKS)
+            checks += 1
+            self._engine.check()
+            if self._limit is not None and self._limit.stop_is_over():
+                raise OutOfTime
+            if checks % CHECKS_BETWEEN_COUNTERS == 0:
+                with contextlib.suppress(ConnectionError):
+                    self._progress.engine_counters(await self._engine.metrics())
+            if checks % CHECKS_BETWEEN_REFRESHES == 0 and self._store.refresh():
+                found = self._waiting - set(self._store.missing(self._waiting))
+                self._arrived |= found
+                self._waiting -= found
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
@@ -132,15 +223,3 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
             yield from _leaves(error)
         else:
             yield error
-
-
-def anything_missing(request_paths: Iterable[str], store_dir: str, shard: int, shards: int) -> bool:
-    """Tell whether the store lacks a response of these request files (true as well when a file is not there yet)."""
-    try:
-        files = [read_requests(path) for path in request_paths]
-        by_engine: dict[str, list[str]] = {}
-        for file in files:
-            by_engine.setdefault(file.header["engine_id"], []).extend(shard_keys([file], shard, shards))
-    except (OSError, BadFile):
-        return True
-    return any(StoreReader(store_dir, engine_id).missing(keys) for engine_id, keys in by_engine.items())

@@ -15,12 +15,17 @@ from refusal_eval.states import TOO_LONG
 
 @dataclass(frozen=True)
 class Ask:
-    """One prompt to be asked: its token ids and the seed of each sample (None: nothing is drawn)."""
+    """One prompt to be asked: its token ids and the seed of each sample (None: nothing is drawn).
+
+    Of a dialogue this is the first turn; `script` is then its prompt, from which later turns are rendered when the
+    earlier ones have been answered (see `refusal_eval.turns`).
+    """
 
     prompt_id: str
     token_ids: list[int]
     samples: Sequence[tuple[int, int | None]]
     turn: int = 0
+    script: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -42,8 +47,13 @@ class RequestFile:
     path: Path
     header: Mapping[str, Any]
 
+    @property
+    def dialogue(self) -> Mapping[str, Any] | None:
+        """How later turns are rendered; None for a cell whose prompts have one turn."""
+        return self.header.get("dialogue")
+
     def requests(self) -> Iterator[Request]:
-        """Yield the requests in the file's order."""
+        """Yield the requests in the file's order; of a dialogue only the first."""
         rows = read_jsonl(self.path)
         prefix = list(next(rows)["prefix"])
         for row in rows:
@@ -51,8 +61,14 @@ class RequestFile:
             for sample in row["samples"]:
                 yield Request(row["prompt_id"], sample["sample"], row["turn"], sample["key"], sample["seed"], token_ids)
 
+    def scripts(self) -> dict[str, Mapping[str, Any]]:
+        """Return the prompts of the dialogues by id."""
+        rows = read_jsonl(self.path)
+        next(rows)
+        return {row["prompt_id"]: row["script"] for row in rows if "script" in row}
+
     def keys(self) -> Iterator[str]:
-        """Yield the keys of the requests that can be executed."""
+        """Yield the keys of the requests that can be executed; of a dialogue only the first."""
         rows = read_jsonl(self.path)
         next(rows)
         for row in rows:
@@ -66,6 +82,7 @@ def write_requests(
     sampling: Mapping[str, Any],
     determinism: str,
     max_model_len: int,
+    dialogue: Mapping[str, Any] | None = None,
 ) -> dict[str, int]:
     """Write a request file; return the number of requests and of those that do not fit.
 
@@ -79,6 +96,7 @@ def write_requests(
         sampling: every sampling parameter, as it is sent.
         determinism: strict, seeded or free.
         max_model_len: the most tokens of a prompt and its answer together.
+        dialogue: how later turns are rendered (see `refusal_eval.turns.Turns`); None without dialogues.
     """
     asks = list(asks)
     prefix = common_prefix([ask.token_ids for ask in asks])
@@ -90,19 +108,28 @@ def write_requests(
         "determinism": determinism,
         "prefix": prefix,
     }
+    if dialogue is not None:
+        header["dialogue"] = {**dialogue, "max_model_len": max_model_len}
     counts = {"requests": 0, TOO_LONG: 0}
     rows: list[dict[str, Any]] = [header]
     for ask in asks:
-        fits = len(ask.token_ids) + int(sampling["max_tokens"]) <= max_model_len
         samples = []
         for sample, seed in ask.samples:
-            key = request_key(engine["identity"], ask.token_ids, sampling, seed, determinism) if fits else None
+            key = fitting_key(header, ask.token_ids, seed, max_model_len)
             samples.append({"sample": sample, "seed": seed, "key": key})
-        counts["requests" if fits else TOO_LONG] += len(samples)
+            counts[TOO_LONG if key is None else "requests"] += 1
         own_ids = ask.token_ids[len(prefix) :]
-        rows.append({"prompt_id": ask.prompt_id, "turn": ask.turn, "token_ids": own_ids, "samples": samples})
+        row = {"prompt_id": ask.prompt_id, "turn": ask.turn, "token_ids": own_ids, "samples": samples}
+        rows.append(row if ask.script is None else {**row, "script": dict(ask.script)})
     write_jsonl(path, rows)
     return counts
+
+
+def fitting_key(header: Mapping[str, Any], token_ids: list[int], seed: int | None, max_model_len: int) -> str | None:
+    """Return the key of a request under a request file's header; None where the prompt leaves no room to answer."""
+    if len(token_ids) + int(header["sampling"]["max_tokens"]) > max_model_len:
+        return None
+    return request_key(header["identity"], token_ids, header["sampling"], seed, header["determinism"])
 
 
 def read_requests(path: str | Path) -> RequestFile:

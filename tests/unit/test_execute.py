@@ -3,45 +3,67 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from refusal_eval import execute as module
 from refusal_eval.engines.base import EngineDied, Rejected
-from refusal_eval.execute import Outcome, Pending, execute, in_shard, pending_requests
+from refusal_eval.execute import Execution, Outcome, TooManyFailures
 from refusal_eval.files import sha256_of
 from refusal_eval.packing import pack_floats
+from refusal_eval.pending import Pending
 from refusal_eval.requests import Request
 from refusal_eval.store import StoreReader, StoreWriter
+from refusal_eval.time_limit import TimeLimit
 
 SAMPLING = {"max_tokens": 4}
 
 
-def item(number: int) -> Pending:
-    request = Request(f"p{number}", 0, 0, sha256_of(number), number, [number])
-    return Pending(request, SAMPLING)
+def request(number: int) -> Request:
+    return Request(f"p{number}", 0, 0, sha256_of(number), number, [number])
+
+
+def item(number: int, cell: str = "model/split") -> Pending:
+    return Pending(request(number), SAMPLING, cell)
 
 
 class ScriptedEngine:
     """Answers by the first token id; some ids misbehave."""
 
-    def __init__(self, misbehaves: dict[int, Exception]) -> None:
-        self.misbehaves = misbehaves
+    def __init__(self, misbehaves: dict[int, Exception] | None = None, seconds: float = 0.0) -> None:
+        self.misbehaves, self.seconds = misbehaves or {}, seconds
         self.asked: list[tuple[int, int | None]] = []
+        self.at_once = self.most = 0
+        self.dead = False
 
     async def complete(self, token_ids: list[int], sampling: dict[str, Any], seed: int | None) -> dict[str, Any]:
         self.asked.append((token_ids[0], seed))
-        await asyncio.sleep(0)
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        try:
+            await asyncio.sleep(self.seconds)
+        finally:
+            self.at_once -= 1
         if token_ids[0] in self.misbehaves:
             raise self.misbehaves[token_ids[0]]
         return {"text": f"answer {token_ids[0]}", "token_ids": [1], "logprobs": pack_floats([-1.0])}
 
+    def check(self) -> None:
+        if self.dead:
+            raise EngineDied("exit code 9")
 
-def run(folder: Path, count: int, engine: ScriptedEngine, determinism: str = "seeded", in_flight: int = 3) -> Outcome:
+    async def metrics(self) -> dict[str, float]:
+        return {"prefix_cache_queries": 10.0, "prefix_cache_hits": 4.0}
+
+
+def run(folder: Path, pending: int | list[Pending], engine: ScriptedEngine, in_flight: int = 3, **how: Any) -> Outcome:
+    items = [item(number) for number in range(pending)] if isinstance(pending, int) else pending
     with StoreWriter(folder, "engine", "job") as writer:
-        pending = [item(number) for number in range(count)]
-        return asyncio.run(execute(pending, engine, writer, "s1", determinism, in_flight))  # type: ignore[arg-type]
+        store = StoreReader(folder, "engine")
+        return asyncio.run(Execution(engine, writer, store, "s1", in_flight, **how).run(items))  # type: ignore[arg-type]
 
 
 def stored(folder: Path, count: int) -> set[int]:
@@ -50,10 +72,23 @@ def stored(folder: Path, count: int) -> set[int]:
 
 
 def test_every_request_is_executed_once_in_order_and_stored(tmp_path: Path) -> None:
-    engine = ScriptedEngine({})
+    engine = ScriptedEngine()
     assert run(tmp_path, 20, engine).executed == 20
     assert engine.asked == [(number, number) for number in range(20)]
     assert stored(tmp_path, 20) == set(range(20))
+
+
+def test_all_that_may_be_in_flight_is_and_a_long_request_holds_up_no_other(tmp_path: Path) -> None:
+    class Uneven(ScriptedEngine):
+        async def complete(self, token_ids: list[int], *rest: Any) -> dict[str, Any]:
+            self.seconds = 0.5 if token_ids[0] == 0 else 0.005
+            return await super().complete(token_ids, *rest)
+
+    engine = Uneven()
+    started = time.monotonic()
+    assert run(tmp_path, 100, engine, in_flight=5).executed == 100
+    assert engine.most == 5
+    assert time.monotonic() - started < 5  # one after the other behind the long one it would still end, but late
 
 
 def test_a_rejected_request_is_told_and_the_others_go_on(tmp_path: Path) -> None:
@@ -70,6 +105,17 @@ def test_a_failed_request_is_never_stored(tmp_path: Path, fault: Exception) -> N
     assert stored(tmp_path, 10) == set(range(10)) - {4}
 
 
+def test_too_many_failures_end_the_work_and_keep_what_succeeded(tmp_path: Path) -> None:
+    faults: dict[int, Exception] = {n: Rejected(400, "bad argument") for n in range(4, 100)}
+    engine = ScriptedEngine(faults)
+    with pytest.raises(
+        TooManyFailures, match=r"3 requests failed, more than.*`failure_limit`.*bad argument.*4 responses"
+    ):
+        run(tmp_path, 100, engine, in_flight=1, most_failures=2)
+    assert len(engine.asked) == 7
+    assert stored(tmp_path, 100) == {0, 1, 2, 3}
+
+
 def test_the_engines_death_ends_the_work_at_once_and_keeps_what_came_before(tmp_path: Path) -> None:
     engine = ScriptedEngine({5: EngineDied("exit code 9")})
     with pytest.raises(EngineDied, match="exit code 9"):
@@ -78,47 +124,118 @@ def test_the_engines_death_ends_the_work_at_once_and_keeps_what_came_before(tmp_
     assert stored(tmp_path, 100) >= set(range(3))
 
 
+def test_a_dead_engine_is_noticed_although_no_request_comes_back(tmp_path: Path) -> None:
+    engine = ScriptedEngine(seconds=60)
+    engine.dead = True
+    started = time.monotonic()
+    with pytest.raises(EngineDied, match="exit code 9"):
+        run(tmp_path, 10, engine)
+    assert time.monotonic() - started < 10
+
+
 def test_a_full_disk_ends_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(StoreWriter, "append", full)
     with pytest.raises(OSError, match="No space left"):
-        run(tmp_path, 10, ScriptedEngine({}))
+        run(tmp_path, 10, ScriptedEngine())
 
 
-def test_strict_asks_one_at_a_time_and_free_sends_no_seeds(tmp_path: Path) -> None:
-    class Counting(ScriptedEngine):
-        at_once = most = 0
-
-        async def complete(self, *arguments: Any) -> dict[str, Any]:
-            self.at_once += 1
-            self.most = max(self.most, self.at_once)
-            try:
-                return await super().complete(*arguments)
-            finally:
-                self.at_once -= 1
-
-    strict, free = Counting({}), Counting({})
-    run(tmp_path / "strict", 10, strict, "strict", 5)
-    run(tmp_path / "free", 10, free, "free", 5)
-    assert (strict.most, free.most) == (1, 5)
-    assert {seed for _, seed in free.asked} == {None}
+def test_free_sends_no_seeds(tmp_path: Path) -> None:
+    engine = ScriptedEngine()
+    run(tmp_path, 10, engine, seeded=False)
+    assert {seed for _, seed in engine.asked} == {None}
 
 
-def test_equal_requests_of_two_cells_are_executed_once(tmp_path: Path) -> None:
-    class File:
-        header = {"sampling": SAMPLING}  # noqa: RUF012
-
-        def requests(self) -> list[Request]:
-            return [item(1).request, item(2).request]
-
-    found = list(pending_requests([File(), File()], {sha256_of(1), sha256_of(2)}))  # type: ignore[list-item]
-    assert [pending.request.prompt_id for pending in found] == ["p1", "p2"]
+def test_before_the_time_limit_no_more_is_taken_and_what_is_in_flight_is_kept(tmp_path: Path) -> None:
+    engine = ScriptedEngine(seconds=0.2)
+    limit = TimeLimit(take=time.monotonic() + 0.5, stop=time.monotonic() + 30)
+    outcome = run(tmp_path, 100, engine, in_flight=2, limit=limit)
+    assert outcome.executed == len(engine.asked) == len(stored(tmp_path, 100))
+    assert 2 <= outcome.executed <= 8
+    assert outcome.left == 100 - outcome.executed
 
 
-def test_shards_part_the_keys_without_overlap() -> None:
-    keys = [sha256_of(number) for number in range(200)]
-    owners = [[shard for shard in range(3) if in_shard(key, shard, 3)] for key in keys]
-    assert all(len(owner) == 1 for owner in owners)
-    assert {owner[0] for owner in owners} == {0, 1, 2}
+def test_at_the_time_limit_what_is_in_flight_is_given_up(tmp_path: Path) -> None:
+    engine = ScriptedEngine(seconds=60)
+    limit = TimeLimit(take=time.monotonic() + 60, stop=time.monotonic() + 0.1)
+    started = time.monotonic()
+    outcome = run(tmp_path, 10, engine, in_flight=2, limit=limit)
+    assert time.monotonic() - started < 10
+    assert (outcome.executed, outcome.left) == (0, 10)
+
+
+def test_what_another_run_answers_meanwhile_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SECONDS_BETWEEN_CHECKS", 0.05)
+    monkeypatch.setattr(module, "CHECKS_BETWEEN_REFRESHES", 1)
+    engine = ScriptedEngine(seconds=0.2)
+
+    async def other_run() -> None:
+        await asyncio.sleep(0.1)
+        with StoreWriter(tmp_path, "engine", "other") as writer:
+            for number in range(5, 20):
+                writer.append(sha256_of(number), {"text": "theirs"}, "s2")
+
+    async def both() -> Outcome:
+        with StoreWriter(tmp_path, "engine", "job") as writer:
+            execution = Execution(engine, writer, StoreReader(tmp_path, "engine"), "s1", 1)  # type: ignore[arg-type]
+            work = asyncio.create_task(execution.run([item(number) for number in range(20)]))
+            await other_run()
+            return await work
+
+    outcome = asyncio.run(both())
+    assert outcome.executed + outcome.elsewhere == 20
+    assert outcome.elsewhere >= 15 and len(engine.asked) <= 5
+    assert stored(tmp_path, 20) == set(range(20))
+
+
+class CountingTurns:
+    """A dialogue of `turns` turns; the token id of a turn tells dialogue and turn."""
+
+    def __init__(self, turns: int, shared: bool = False) -> None:
+        self.turns, self.shared = turns, shared
+
+    def next_request(self, asked: list[tuple[Request, Any]]) -> Request | None:
+        first, turn = asked[0][0], len(asked)
+        assert asked[-1][1]["text"].startswith(("answer", "stored"))
+        if turn == self.turns:
+            return None
+        number = 1000 + turn if self.shared else 100 * (1 + first.token_ids[0]) + turn
+        return Request(first.prompt_id, 0, turn, sha256_of(number), number, [number])
+
+
+def test_the_turns_of_a_dialogue_are_asked_one_after_the_other(tmp_path: Path) -> None:
+    turns: Any = CountingTurns(3)
+    engine = ScriptedEngine()
+    items = [Pending(request(n), SAMPLING, "m/s", turns, [], 3) for n in range(4)]
+    assert run(tmp_path, items, engine).executed == 12
+    asked = [number for number, _ in engine.asked]
+    for dialogue in range(4):
+        order = [asked.index(number) for number in (dialogue, 100 * (1 + dialogue) + 1, 100 * (1 + dialogue) + 2)]
+        assert order == sorted(order)
+
+
+def test_a_dialogue_goes_on_where_the_store_knows_a_later_turn(tmp_path: Path) -> None:
+    with StoreWriter(tmp_path, "engine", "before") as writer:
+        writer.append(sha256_of(101), {"text": "stored"}, "s0")
+    engine, turns = ScriptedEngine(), CountingTurns(3)
+    outcome = run(tmp_path, [Pending(request(0), SAMPLING, "m/s", turns, [], 3)], engine)  # type: ignore[arg-type]
+    assert [number for number, _ in engine.asked] == [0, 102]
+    assert (outcome.executed, outcome.elsewhere) == (2, 1)
+
+
+def test_a_turn_that_two_dialogues_come_to_ask_is_executed_once(tmp_path: Path) -> None:
+    engine, turns = ScriptedEngine(seconds=0.01), CountingTurns(2, shared=True)
+    items = [Pending(request(n), SAMPLING, "m/s", turns, [], 2) for n in range(3)]  # type: ignore[arg-type]
+    outcome = run(tmp_path, items, engine)
+    assert sorted(number for number, _ in engine.asked) == [0, 1, 2, 1001]
+    assert outcome.executed + outcome.elsewhere == 6
+
+
+def test_a_rejected_turn_ends_its_dialogue_only(tmp_path: Path) -> None:
+    engine, turns = ScriptedEngine({101: Rejected(400, "no")}), CountingTurns(3)
+    items = [Pending(request(n), SAMPLING, "m/s", turns, [], 3) for n in range(2)]  # type: ignore[arg-type]
+    outcome = run(tmp_path, items, engine)
+    assert sorted(number for number, _ in engine.asked) == [0, 1, 101, 201, 202]
+    assert (outcome.executed, len(outcome.rejected), outcome.left) == (4, 1, 0)

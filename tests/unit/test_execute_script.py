@@ -9,15 +9,15 @@ from refusal_eval.requests import Ask, read_requests, write_requests
 from refusal_eval.store import StoreWriter
 from refusal_eval.weights.manifest import write_manifest
 
-ENGINE = {"engine": "e", "engine_id": "id", "identity": {"dtype": "bfloat16"}, "folder": "nowhere"}
+ENGINE = {"engine": "e", "engine_id": "id", "identity": {"dtype": "bfloat16"}, "folder": "nowhere", "tokenizer_folder": "nowhere"}
 SAMPLING = {"max_tokens": 4, "temperature": 1.0}
 
 
 def config_of(kind, **entry):
     """Return what of a study the script reads; no engine can be started with it."""
     parallel = {"tensor_parallel": 1, "pipeline_parallel": 1, "data_parallel": 1}
-    engine = {"weights": {"kind": kind}, "device": "cpu", "python": "no/python", **parallel, **entry}
-    study = {"determinism": "seeded", "requests_in_flight": 1, "store_dir": "store", "shards": 1}
+    engine = {"weights": {"kind": kind}, "device": "cpu", "python": "no/python", "start_timeout": 9, **parallel, **entry}
+    study = {"determinism": "seeded", "requests_in_flight": 1, "failure_limit": 0.05, "store_dir": "store", "shards": 1}
     return {"engine_entries": {"e": engine}, **study}
 
 
@@ -47,7 +47,7 @@ def test_weights_that_are_not_whole_are_named_before_an_engine_starts(batch, tmp
 
 
 def test_a_local_folder_has_no_manifest(batch):
-    assert execute.weights_folder({"manifest": None, "folder": "nowhere"}) == "nowhere"
+    assert execute.weights_folder({"manifest": None, "folder": "nowhere", "tokenizer_folder": "nowhere"}) == "nowhere"
     with pytest.raises(UserError, match=r"no engine environment at .*no/python"):
         batch(config_of("folder", memory_share=0.0))
 

@@ -51,12 +51,14 @@ class Study(Entry):
     shards: Whole = Field(
         1, ge=1, le=64, description="Parts of a batch, each an engine load of its own, to use more devices."
     )
-    requests_in_flight: Whole = Field(256, ge=1, description="Requests that wait at the engine at one time.")
+    requests_in_flight: Whole = Field(
+        1024, ge=1, description="Requests at the engine at one time; more than it can batch, so that it never waits."
+    )
     time_limit: Number | None = Field(
         None,
         gt=0,
-        description="Minutes that one engine load may take, start included; then it stops taking requests, keeps what it "
-        "has, and the next run goes on. Default: the job's `runtime` and what Slurm allows, if anything.",
+        description="Minutes that one engine load may take, start included. Before they are over it stops, with all "
+        "that was answered kept, and the next run goes on. Default: the job's `runtime` and what Slurm allows.",
     )
     failure_limit: Number = Field(
         0.05,

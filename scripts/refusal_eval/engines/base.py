@@ -45,8 +45,16 @@ class Engine(Protocol):
         """
         ...
 
+    def check(self) -> None:
+        """Raise `EngineDied` if the engine is gone."""
+        ...
+
     async def metrics(self) -> dict[str, float]:
-        """Return the engine's own counters: requests finished, prompt tokens, generated tokens, cache hits."""
+        """Return the engine's own counters: requests finished, prompt tokens, generated tokens, cache hits.
+
+        Raises:
+            ConnectionError: if the engine does not tell.
+        """
         ...
 
     def serving_record(self) -> dict[str, Any]:

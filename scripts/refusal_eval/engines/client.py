@@ -97,9 +97,20 @@ class CompletionClient:
         raise ConnectionError(f"no answer after {TRIES} tries: {problem}")
 
     async def metrics(self) -> dict[str, float]:
-        """Return the server's own counters, summed over its engines."""
-        text = (await self._http.get("/metrics", timeout=30)).text
-        return counters_of(text)
+        """Return the server's own counters, summed over its engines.
+
+        Raises:
+            ConnectionError: if the server does not tell.
+        """
+        for attempt in range(TRIES):
+            try:
+                return counters_of((await self._http.get("/metrics", timeout=30)).text)
+            except httpx.TransportError as error:
+                problem = f"{type(error).__name__}: {error}"
+            if self._exit_code() is not None:
+                break
+            await asyncio.sleep(0.2 * 2**attempt)
+        raise ConnectionError(f"the engine's counters cannot be read: {problem}")
 
 
 def request_body(token_ids: Sequence[int], sampling: Mapping[str, Any], seed: int | None) -> dict[str, Any]:

@@ -115,6 +115,7 @@ class VllmEngine:
         determinism: strict, seeded or free.
         in_flight: the most requests at one time.
         log: file for the server's output.
+        start_seconds: the most that the start may take; None leaves it to the entry's `start_timeout`.
     """
 
     capabilities = Capabilities(
@@ -130,9 +131,12 @@ class VllmEngine:
         determinism: str,
         in_flight: int,
         log: Path,
+        start_seconds: float | None = None,
     ) -> None:
         self._entry, self._device, self._determinism = entry, device, determinism
         self._python, self._folder, self._in_flight, self._log = python, folder, in_flight, log
+        limits = {"`start_timeout`": float(entry["start_timeout"]), "the time limit": start_seconds}
+        self._start_limits = {name: seconds for name, seconds in limits.items() if seconds is not None}
         self._server: ServerProcess | None = None
         self._client: CompletionClient | None = None
         self._private = ""
@@ -164,14 +168,15 @@ class VllmEngine:
 
     async def _wait_until_healthy(self) -> None:
         assert self._server and self._client
-        started, limit, said = time.monotonic(), float(self._entry["start_timeout"]), 0.0
+        name, limit = min(self._start_limits.items(), key=lambda item: item[1])
+        started, said = time.monotonic(), 0.0
         while not await self._client.healthy():
             waited = time.monotonic() - started
             trouble = None
             if (code := self._server.exit_code()) is not None:
                 trouble = f"the engine died while starting (exit code {code})"
             elif waited > limit:
-                trouble = f"the engine was not healthy after {limit:.0f} s (start_timeout)"
+                trouble = f"the engine was not healthy after {limit:.0f} s, which is what {name} allows"
             if trouble:
                 raise UserError(f"{trouble}. Its last lines, from {self._log}:\n{self._server.last_lines()}")
             if waited - said > 30:
@@ -193,10 +198,20 @@ class VllmEngine:
         try:
             return await self._client.complete(token_ids, sampling, seed)
         except EngineDied as error:
-            raise EngineDied(
-                f"the engine died (exit code {self._server.exit_code()}). Its last lines, from {self._log}:\n"
-                + self._server.last_lines()
-            ) from error
+            raise self._death() from error
+
+    def check(self) -> None:
+        """Raise `EngineDied`, with the last lines of the server's log, if the server has exited."""
+        assert self._server
+        if self._server.exit_code() is not None:
+            raise self._death()
+
+    def _death(self) -> EngineDied:
+        assert self._server
+        return EngineDied(
+            f"the engine died (exit code {self._server.exit_code()}). Its last lines, from {self._log}:\n"
+            + self._server.last_lines()
+        )
 
     async def metrics(self) -> dict[str, float]:
         """Return the server's own counters."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.engines.environment import engine_device, gpus_needed
+from refusal_eval.files import read_json
 from refusal_eval.workflow.paths import Paths
 from refusal_eval.workflow.weights import Weights
 
@@ -44,10 +45,14 @@ class Execution:
         if gpus == 0:
             return 0
         # Here and not above: the store needs numpy, and the workflow is parsed anew for every job on a cluster.
-        from refusal_eval.execute import anything_missing
+        from refusal_eval.pending import anything_missing
 
         shard, shards = int(wildcards.shard), self._config["shards"]
-        return gpus if anything_missing(input.requests, self._paths.store, shard, shards) else 0
+        try:
+            tokenizer = read_json(self.engine(wildcards))["tokenizer_folder"]
+        except OSError:
+            return gpus  # nothing is there yet
+        return gpus if anything_missing(input.requests, self._paths.store, tokenizer, shard, shards) else 0
 
     def _entry(self, wildcards: Any) -> dict[str, Any]:
         entry: dict[str, Any] = self._config["engine_entries"][engine_of(wildcards.batch)]

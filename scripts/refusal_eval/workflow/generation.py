@@ -33,11 +33,15 @@ class Generation:
     def request_params(self, wildcards: Any) -> dict[str, Any]:
         """Return what of model and study enters a request."""
         entry = self._entry(wildcards)
-        return rendering_params(self._config, entry) | {
+        params = rendering_params(self._config, entry) | {
             "sampling": entry["sampling"],
             "samples": self._config["samples"],
             "seed": self._config["seed"],
         }
+        if self._config["split_entries"][wildcards.split].get("dialogue"):
+            # Only the answer to a turn, without its reasoning, stands in the history of the next one.
+            params["dialogue"] = {"reasoning": entry["reasoning"]}
+        return params
 
     def requests(self, wildcards: Any) -> list[str]:
         """Return the request files of a batch."""

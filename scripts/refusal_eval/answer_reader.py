@@ -1,0 +1,40 @@
+"""Reading a model's responses as answers, with its tokenizer where the marks of its reasoning need it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from refusal_eval.answers import Marks, answer_of, ends_open
+from refusal_eval.render import Renderer
+from refusal_eval.requests import Request
+
+
+class AnswerReader:
+    """Turns the responses of one model into the fields of answers.
+
+    Args:
+        tokenizer_folder: folder with the model's tokenizer.
+        reasoning: the model's reasoning marks (`start`, `end`), None for a model that does not reason.
+        trust_remote_code: run tokenizer code that the model repository ships.
+    """
+
+    def __init__(self, tokenizer_folder: str, reasoning: Mapping[str, Any] | None, trust_remote_code: bool) -> None:
+        self._renderer: Renderer | None = None
+        self._marks = Marks()
+        # Only reasoning models need their tokens decoded again; the others are spared loading the tokenizer.
+        if reasoning:
+            self._renderer = Renderer(tokenizer_folder, template="none", trust_remote_code=trust_remote_code)
+            self._marks = Marks(start=self._ids(reasoning.get("start")), end=self._ids(reasoning["end"]))
+
+    def fields(self, request: Request, response: Mapping[str, Any]) -> dict[str, Any]:
+        """Return an answer's fields without its place (see `refusal_eval.answers.answer_of`)."""
+        return answer_of(response, self._marks, ends_open(request.token_ids, self._marks), self._decode)
+
+    def _ids(self, text: str | None) -> tuple[int, ...]:
+        assert self._renderer is not None
+        return tuple(self._renderer.tokenizer(text, add_special_tokens=False)["input_ids"]) if text else ()
+
+    def _decode(self, token_ids: Sequence[int]) -> str:
+        assert self._renderer is not None
+        return self._renderer.decode(token_ids)

@@ -1,0 +1,94 @@
+"""Progress of one engine load: on the console as a bar, in the log as a line now and then, in total and per cell."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from tqdm import tqdm
+
+LOG = logging.getLogger(__name__)
+SECONDS_BETWEEN_LINES = 30.0
+CELLS_IN_A_LINE = 8
+
+
+class Progress:
+    """Counts what has been answered, and says so.
+
+    Args:
+        cells: the cell of every request that is to be executed, each as often as it has requests.
+    """
+
+    def __init__(self, cells: Iterable[str]) -> None:
+        self._todo = Counter(cells)
+        self._done: Counter[str] = Counter()
+        self._tokens = 0
+        self._cache: float | None = None
+        self._started = self._said = time.monotonic()
+        self._bar = tqdm(total=self._todo.total(), unit="request", smoothing=0.05, mininterval=2.0)
+
+    def done(self, cell: str, tokens: int = 0) -> None:
+        """Count a request that needs no more work, with the tokens that were generated for it."""
+        self._tokens += tokens
+        self._done[cell] += 1
+        self._bar.update()
+        if self._done[cell] == self._todo[cell]:
+            LOG.info("%s: all %d requests done", cell, self._todo[cell])
+        if time.monotonic() - self._said > SECONDS_BETWEEN_LINES:
+            self.say()
+
+    def drop(self, cell: str, count: int) -> None:
+        """Count `count` requests less: later turns of a dialogue that ended early."""
+        if count:
+            self._todo[cell] -= count
+            self._bar.total -= count
+            self._bar.refresh()
+
+    def engine_counters(self, counters: Mapping[str, float]) -> None:
+        """Take in the engine's own counters (see `Engine.metrics`)."""
+        queries = counters["prefix_cache_queries"]
+        self._cache = counters["prefix_cache_hits"] / queries if queries else None
+        self._bar.set_postfix_str(", ".join(self._rates()), refresh=False)
+
+    def say(self) -> None:
+        """Write a line into the log now."""
+        self._said = time.monotonic()
+        done, total = self._done.total(), self._todo.total()
+        seconds = self._said - self._started
+        left = f"about {told_seconds((total - done) * seconds / done)} left" if done else "time left unknown"
+        LOG.info("%s", ", ".join([f"{done} of {total} requests", *self._rates(), left]))
+        if len(self._todo) > 1:
+            LOG.info("by cell: %s", cells_line(self._done, self._todo))
+
+    def close(self) -> None:
+        """Write the last line."""
+        self._bar.close()
+        self.say()
+
+    def _rates(self) -> list[str]:
+        seconds = max(time.monotonic() - self._started, 1e-9)
+        rates = [f"{self._tokens / seconds:.0f} tokens/s"]
+        if self._cache is not None:
+            rates.append(f"{100 * self._cache:.0f} % of prompt tokens from the cache")
+        return rates
+
+
+def cells_line(done: Mapping[str, int], todo: Mapping[str, int]) -> str:
+    """Return how far the cells at work are: `a/b 12/40, ...`, then how many are complete and how many not begun."""
+    complete = sum(done.get(cell, 0) >= count for cell, count in todo.items())
+    begun = [cell for cell, count in todo.items() if 0 < done.get(cell, 0) < count]
+    parts = [f"{cell} {done[cell]}/{todo[cell]}" for cell in begun[:CELLS_IN_A_LINE]]
+    if len(begun) > CELLS_IN_A_LINE:
+        parts.append(f"{len(begun) - CELLS_IN_A_LINE} more at work")
+    parts.append(f"{complete} of {len(todo)} complete")
+    return ", ".join(parts)
+
+
+def told_seconds(seconds: float) -> str:
+    """Return a duration as people read it: `40 s`, `12 min`, `3 h 05 min`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -1,0 +1,55 @@
+"""How long one engine load may take, and when it stops taking work so that nothing is cut off."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+MOST_RESERVED_SECONDS = 30.0  # to stop the engine and write the receipt
+RESERVED_SHARE = 0.1  # of a short limit
+MOST_DRAINING_SECONDS = 120.0  # for what is in flight when no more is taken
+
+
+@dataclass(frozen=True)
+class TimeLimit:
+    """Points in time (`time.monotonic`): after `take` no request is begun, at `stop` those in flight are given up."""
+
+    take: float
+    stop: float
+
+    def take_is_over(self) -> bool:
+        """Tell whether no more requests should be begun."""
+        return time.monotonic() >= self.take
+
+    def stop_is_over(self) -> bool:
+        """Tell whether the engine must be stopped now."""
+        return time.monotonic() >= self.stop
+
+    def seconds_left(self) -> float:
+        """Return the seconds until the engine must be stopped (0 when that is past)."""
+        return max(0.0, self.stop - time.monotonic())
+
+
+def time_limit(
+    minutes: float | None, runtime: object, environment: Mapping[str, str], started: float, now: float | None = None
+) -> TimeLimit | None:
+    """Return the limit of this job: the least of the three, or None without any.
+
+    Args:
+        minutes: the study's `time_limit`.
+        runtime: the job's Snakemake resource `runtime`, in minutes (anything that is no number is no limit).
+        environment: the job's environment; Slurm says in SLURM_JOB_END_TIME (seconds since 1970) when the job must end.
+        started: when the job started (`time.monotonic`).
+        now: the time of day in seconds since 1970 that belongs to the present moment.
+    """
+    ends = [started + 60 * minutes] if minutes is not None else []
+    if isinstance(runtime, int | float) and runtime > 0:
+        ends.append(started + 60 * runtime)
+    if (slurm := environment.get("SLURM_JOB_END_TIME", "")).isdigit():
+        ends.append(time.monotonic() + int(slurm) - (time.time() if now is None else now))
+    if not ends:
+        return None
+    length = max(0.0, min(ends) - started)
+    stop = min(ends) - min(MOST_RESERVED_SECONDS, RESERVED_SHARE * length)
+    return TimeLimit(take=stop - min(MOST_DRAINING_SECONDS, RESERVED_SHARE * length), stop=stop)

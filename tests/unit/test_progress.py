@@ -1,0 +1,46 @@
+"""Progress: what the log says of an engine load."""
+
+from __future__ import annotations
+
+import logging
+
+from refusal_eval.progress import Progress, cells_line, told_seconds
+
+
+def test_totals_speed_cache_and_time_left_are_said(caplog):
+    progress = Progress(["m/a"] * 4 + ["m/b"] * 4)
+    with caplog.at_level(logging.INFO):
+        for _ in range(3):
+            progress.done("m/a", tokens=10)
+        progress.engine_counters({"prefix_cache_queries": 200.0, "prefix_cache_hits": 50.0})
+        progress.say()
+    line, cells = caplog.messages
+    assert line.startswith("3 of 8 requests, ")
+    assert "tokens/s" in line and "25 % of prompt tokens from the cache" in line and line.endswith("left")
+    assert cells == "by cell: m/a 3/4, 0 of 2 complete"
+
+
+def test_a_cell_that_is_complete_is_said_at_once(caplog):
+    progress = Progress(["m/a", "m/b"])
+    with caplog.at_level(logging.INFO):
+        progress.done("m/a")
+    assert caplog.messages == ["m/a: all 1 requests done"]
+
+
+def test_turns_of_a_dialogue_that_ended_early_are_no_longer_expected(caplog):
+    progress = Progress(["m/a"] * 5)
+    progress.done("m/a")
+    progress.drop("m/a", 3)
+    with caplog.at_level(logging.INFO):
+        progress.close()
+    assert caplog.messages[-1].startswith("1 of 2 requests")
+
+
+def test_many_cells_at_work_are_not_all_listed():
+    todo = {f"m/{n}": 2 for n in range(20)}
+    line = cells_line(dict.fromkeys(list(todo)[:12], 1) | {"m/19": 2}, todo)
+    assert line.count("1/2") == 8 and "4 more at work" in line and line.endswith("1 of 20 complete")
+
+
+def test_durations_are_told_as_people_read_them():
+    assert [told_seconds(s) for s in (40, 720, 11_100)] == ["40 s", "12 min", "3 h 05 min"]

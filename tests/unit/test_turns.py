@@ -1,0 +1,184 @@
+"""Dialogues: each turn is asked with the model's own earlier answers, and resumed where the store ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import collect_answers
+import pytest
+import render_requests
+from tokenizer_folders import byte_tokenizer
+from transformers import PreTrainedTokenizerFast
+
+from refusal_eval.dialogues import asked_turns, conversation, next_turn
+from refusal_eval.files import read_jsonl, write_jsonl
+from refusal_eval.packing import pack_floats
+from refusal_eval.pending import anything_missing, pending_requests
+from refusal_eval.requests import RequestFile, read_requests
+from refusal_eval.store import StoreReader, StoreWriter
+from refusal_eval.turns import Turns, walk
+
+SCRIPT = [
+    {"role": "user", "content": "Scene."},
+    {"role": "user", "content": "First?"},
+    {"role": "assistant", "content": "Given."},
+    {"role": "user", "content": "Second?"},
+    {"role": "user", "content": "Third?"},
+]
+PROMPT = {"id": "d1", "messages": SCRIPT, "dialogue": True, "source": {"file": "f", "row": 1}}
+PLAIN = {"id": "p1", "messages": [{"role": "user", "content": "Alone?"}], "source": {"file": "f", "row": 2}}
+REQUEST: dict[str, Any] = {
+    "template": "default",
+    "template_options": {},
+    "system_prompt": "Be brief.",
+    "date": "2026-01-01",
+    "trust_remote_code": False,
+    "max_model_len": 4096,
+    "determinism": "seeded",
+    "sampling": {"max_tokens": 50, "temperature": 1.0},
+    "samples": 2,
+    "seed": 7,
+    "dialogue": {"reasoning": None},
+}
+
+
+def response(text: str, finish: str = "stop") -> dict[str, Any]:
+    ids = list(text.encode()) + ([258] if finish == "stop" else [])
+    logprobs = pack_floats([-0.5] * len(ids))
+    reason = 258 if finish == "stop" else None
+    return {"text": text, "token_ids": ids, "logprobs": logprobs, "finish_reason": finish, "stop_reason": reason}
+
+
+class Cell:
+    """One cell with a store of its own."""
+
+    def __init__(self, folder: Path, **changes: Any) -> None:
+        self.folder, self.store_dir = folder, folder / "store"
+        self.tokenizer = str(byte_tokenizer(folder / "model"))
+        (folder / "model" / "config.json").write_text('{"eos_token_id": 258}')
+        write_jsonl(folder / "prompts.jsonl", [PROMPT, PLAIN])
+        engine = {"engine_id": "e", "identity": {"x": 1}, "tokenizer_folder": self.tokenizer}
+        self.requests = folder / "requests" / "m" / "s.jsonl"
+        render_requests.main(str(folder / "prompts.jsonl"), engine, REQUEST | changes, str(self.requests))
+
+    @property
+    def file(self) -> RequestFile:
+        return read_requests(self.requests)
+
+    def pending(self, shard: int = 0, shards: int = 1) -> list[Any]:
+        return pending_requests([self.file], StoreReader(self.store_dir, "e"), self.tokenizer, shard, shards)
+
+    def answer(self, items: list[Any], finish: str = "stop") -> None:
+        with StoreWriter(self.store_dir, "e", "job") as writer:
+            for item in items:
+                request = item.request
+                text = f"{request.prompt_id}.{request.sample}.{request.turn}" if finish == "stop" else ""
+                writer.append(request.key, response(text, finish), "s1")
+
+    def text(self, item: Any) -> str:
+        return str(PreTrainedTokenizerFast.from_pretrained(self.tokenizer).decode(item.request.token_ids))
+
+    def answers(self, receipts: list[str]) -> list[dict[str, Any]]:
+        out = self.folder / "answers.jsonl"
+        collect_answers.main(str(self.requests), receipts, str(self.store_dir), self.tokenizer, None, False, str(out))
+        return list(read_jsonl(out))
+
+
+@pytest.fixture
+def cell(tmp_path: Path) -> Cell:
+    return Cell(tmp_path)
+
+
+def test_turns_with_a_given_reply_are_not_asked():
+    assert asked_turns(PROMPT) == [0, 2, 3]
+    assert asked_turns(PLAIN) == [0]
+    assert conversation(PROMPT, 2, {0: "Ok."}) == [
+        SCRIPT[0],
+        {"role": "assistant", "content": "Ok."},
+        *SCRIPT[1:4],
+    ]
+
+
+def test_a_dialogue_is_over_after_its_last_turn_or_a_turn_without_text():
+    assert next_turn(PROMPT, {}) == 0
+    assert next_turn(PROMPT, {0: "complete"}) == 2
+    assert next_turn(PROMPT, {0: "complete", 2: "empty"}) is None
+    assert next_turn(PROMPT, {0: "complete", 2: "truncated", 3: "complete"}) is None
+
+
+def test_a_later_turn_is_asked_with_the_models_own_answers_and_a_seed_of_its_own(cell: Cell) -> None:
+    seeds, keys = set(), set()
+    for turns_left, turn in ((3, 0), (2, 2), (1, 3)):
+        items = [item for item in cell.pending() if item.request.prompt_id == "d1"]
+        assert [(item.turns_left, item.request.turn) for item in items] == [(turns_left, turn)] * 2
+        seeds |= {item.request.seed for item in items}
+        keys |= {item.request.key for item in items}
+        if turn == 3:
+            text = cell.text(items[1])
+            order = [
+                text.index(part) for part in ("Scene.", "d1.1.0", "First?", "Given.", "Second?", "d1.1.2", "Third?")
+            ]
+            assert order == sorted(order) and "d1.0." not in text
+        cell.answer(items)
+    assert len(seeds) == len(keys) == 6
+    assert {item.request.prompt_id for item in cell.pending()} == {"p1"}
+
+
+def test_what_is_asked_next_can_be_told_from_the_responses_alone(cell: Cell) -> None:
+    turns = Turns(cell.file, cell.tokenizer)
+    first = next(cell.file.requests())
+    second = turns.next_request([(first, response("Hm."))])
+    assert second is not None and second.turn == 2
+    assert turns.next_request([(first, response("Hm."))]) == second
+    assert turns.next_request([(first, response("Other."))]).key != second.key  # type: ignore[union-attr]
+    assert turns.next_request([(first, response("", "stop"))]) is None
+
+
+def test_answers_have_a_row_per_turn(cell: Cell) -> None:
+    while cell.pending():
+        cell.answer(cell.pending())
+    rows = cell.answers([])
+    places = [(row["prompt_id"], row["sample"], row["turn"]) for row in rows]
+    dialogue = [("d1", sample, turn) for sample in (0, 1) for turn in (0, 2, 3)]
+    assert places == [*dialogue, ("p1", 0, 0), ("p1", 1, 0)]
+    assert [row["answer"] for row in rows[:3]] == ["d1.0.0", "d1.0.2", "d1.0.3"]
+    assert {row["state"] for row in rows} == {"complete"}
+
+
+def test_a_dialogue_that_ended_early_has_its_other_turns_as_failed(cell: Cell) -> None:
+    cell.answer(cell.pending())
+    cell.answer(cell.pending(), finish="length")  # turn 2 comes back empty
+    assert cell.pending() == []
+    states = [row["state"] for row in cell.answers([]) if row["prompt_id"] == "d1"]
+    assert states == ["complete", "empty", "failed"] * 2
+
+
+def test_a_dialogue_that_grows_too_long_says_so(tmp_path: Path) -> None:
+    first = max(len(item.request.token_ids) for item in Cell(tmp_path / "long").pending())
+    cell = Cell(tmp_path / "short", max_model_len=first + 50 + 5)
+    cell.answer(cell.pending())
+    assert cell.pending() == []
+    states = [row["state"] for row in cell.answers([]) if row["prompt_id"] == "d1"]
+    assert states == ["complete", "too_long", "failed"] * 2
+
+
+def test_the_store_is_asked_for_later_turns_too(cell: Cell) -> None:
+    def missing() -> bool:
+        return anything_missing([str(cell.requests)], str(cell.store_dir), cell.tokenizer, 0, 1)
+
+    for _ in range(3):
+        assert missing()
+        cell.answer(cell.pending())
+    assert not missing()
+    assert all(chain.next is None for chain in walk(Turns(cell.file, cell.tokenizer), StoreReader(cell.store_dir, "e")))
+
+
+def test_all_turns_of_a_dialogue_belong_to_one_shard(cell: Cell) -> None:
+    owners: dict[tuple[str, int], set[int]] = {}
+    for _ in range(3):
+        for shard in range(3):
+            for item in cell.pending(shard, 3):
+                owners.setdefault((item.request.prompt_id, item.request.sample), set()).add(shard)
+        cell.answer(cell.pending())
+    assert len(owners) == 4 and all(len(shards) == 1 for shards in owners.values())
