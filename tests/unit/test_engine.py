@@ -1,17 +1,11 @@
-"""What the engine is started with and asked, and how it is stopped."""
+"""What the engine is started with and asked."""
 
 import itertools
-import os
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
 
 from refusal_eval.engines.client import counters_of, request_body, response_of
 from refusal_eval.engines.environment import engine_device, gpus_needed
-from refusal_eval.engines.process import ServerProcess, group_alive
 from refusal_eval.engines.vllm import check_memory, server_command, server_environment
 from refusal_eval.errors import UserError
 from refusal_eval.packing import unpack_floats
@@ -126,43 +120,3 @@ def test_too_little_memory_is_said_before_the_engine_starts(tmp_path, monkeypatc
         check_memory(ENTRY, str(tmp_path), "cpu")
     check_memory(ENTRY, str(tmp_path), "cuda")
     check_memory({**ENTRY, "memory_share": 0.05}, str(tmp_path), "cpu")
-
-
-CHILD = """
-import subprocess, sys, time
-print("up", flush=True)
-subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-time.sleep(60)
-"""
-JOB = """
-import os, sys, time
-from pathlib import Path
-from refusal_eval.engines.process import ServerProcess
-server = ServerProcess([sys.executable, "-c", "import time; time.sleep(60)"], dict(os.environ), Path(sys.argv[1]))
-print(server.pid, flush=True)
-time.sleep(60)
-"""
-
-
-def test_stopping_takes_the_servers_children_along(tmp_path):
-    server = ServerProcess([sys.executable, "-c", CHILD], dict(os.environ), tmp_path / "log")
-    while "up" not in server.last_lines():
-        time.sleep(0.05)
-    time.sleep(0.3)
-    server.stop()
-    assert not group_alive(server.pid)
-    assert server.exit_code() == -signal.SIGTERM
-
-
-def test_the_server_ends_when_its_job_is_killed(tmp_path, repository):
-    command = [sys.executable, "-c", JOB, str(tmp_path / "log")]
-    environment = {**os.environ, "PYTHONPATH": str(repository / "scripts")}
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    pid = int(process.stdout.readline())
-    process.kill()
-    process.wait()
-    deadline = time.monotonic() + 10
-    while group_alive(pid) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not group_alive(pid)

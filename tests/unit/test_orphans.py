@@ -1,0 +1,354 @@
+"""What a killed run leaves behind is found and ended by the next one, and nothing else is."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from refusal_eval.engines import orphans, records
+from refusal_eval.engines.orphans import remove_orphans, remove_private_folder
+from refusal_eval.engines.process import ServerProcess, process_start, read_process, send_signal, session_members
+from refusal_eval.engines.records import ServerRecord, checked_folder, record_folders
+from refusal_eval.errors import UserError
+
+SLEEP = "import time; print('up', flush=True); time.sleep(60)"
+DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEP}"
+SERVER = f"import subprocess, sys; [subprocess.Popen([sys.executable, '-c', code]) for code in sys.argv[1:]]; {SLEEP}"
+# A job with a server of three processes, as an API server with its engine core and a worker.
+JOB = """
+import os, sys, tempfile, time
+from pathlib import Path
+from refusal_eval.engines.process import ServerProcess
+from refusal_eval.engines.records import ServerRecord
+private = Path(tempfile.mkdtemp(prefix="refusal-eval-"))
+Path(private, "engine.sock").touch()
+server = ServerProcess([sys.executable, "-c", *sys.argv[1:]], dict(os.environ), private / "log")
+record = ServerRecord.create(server, str(private))
+while server.last_lines().count("up") < len(sys.argv) - 1:
+    time.sleep(0.02)
+record.update()
+print(server.pid, private, flush=True)
+time.sleep(60)
+"""
+
+
+class Run(NamedTuple):
+    """A job, its server, and what the server started."""
+
+    job: subprocess.Popen[str]
+    server: int
+    private: Path
+    record: Path
+    children: list[int]
+
+    def edit(self, **changes):
+        """Change fields of the record."""
+        record = json.loads(self.record.read_text())
+        self.record.write_text(json.dumps(record | changes))
+
+    def marks(self, *pids, later=0):
+        """Return the marks of processes as the record has them, or of later processes with their numbers."""
+        return [{"pid": pid, "start": process_start(pid) - later} for pid in pids]
+
+    def kill(self):
+        """Kill as the kernel does when memory runs out: the server's first process, and the job."""
+        os.kill(self.server, signal.SIGKILL)
+        os.kill(self.job.pid, signal.SIGKILL)
+        wait_until(lambda: not alive(self.server, self.job.pid))
+
+
+def alive(*pids):
+    """Return those that live."""
+    return [pid for pid in pids if process_start(pid) is not None]
+
+
+def wait_until(condition, seconds=10.0):
+    """Fail if the condition does not become true in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path, monkeypatch):
+    """Give the test a temporary folder of its own, and with it its own records."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    return folder
+
+
+@pytest.fixture
+def started(temporary, repository):
+    """Return how to start a job with a server and two children; end what a test leaves."""
+    runs = []
+
+    def start(children=(SLEEP, SLEEP)):
+        environment = {**os.environ, "PYTHONPATH": str(repository / "scripts"), "TMPDIR": str(temporary)}
+        command = [sys.executable, "-c", JOB, SERVER, *children]
+        job = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        server, private = job.stdout.readline().split()
+        members = [member.pid for member in session_members(int(server)) if member.pid != int(server)]
+        (record,) = record_folders()[0].glob(f"{server}-*.json")
+        runs.append(Run(job, int(server), Path(private), record, members))
+        return runs[-1]
+
+    yield start
+    for run in runs:
+        with run.job as job:
+            job.kill()
+        for pid in run.children:
+            member = read_process(pid)
+            if member and member.session == run.server:
+                send_signal(member, signal.SIGKILL)
+        wait_until(lambda run=run: not alive(run.server, *run.children))
+
+
+@pytest.fixture
+def killed(started):
+    """Return a run of which only the server's two children live."""
+    run = started()
+    run.kill()
+    assert alive(*run.children) == run.children
+    return run
+
+
+@pytest.fixture
+def stranger():
+    """Return the number of a process that has a session of its own and is nobody's orphan."""
+    process = subprocess.Popen([sys.executable, "-c", SLEEP], start_new_session=True, stdout=subprocess.PIPE)
+    process.stdout.readline()
+    yield process.pid
+    with process:
+        process.kill()
+
+
+def test_what_a_killed_run_left_is_ended_and_told(killed, stranger):
+    # The job is a zombie here, as it is where nobody waits for a killed run's jobs.
+    (message,) = remove_orphans()
+    assert all(str(pid) in message for pid in killed.children) and "killed run" in message
+    assert alive(*killed.children, stranger) == [stranger]
+    assert not killed.private.exists() and not killed.record.exists()
+    assert remove_orphans() == []
+
+
+def test_who_ignores_sigterm_is_killed_after_the_grace(started):
+    run = started((DEAF, SLEEP))
+    run.kill()
+    begun = time.monotonic()
+    assert len(remove_orphans(grace=0.5)) == 1
+    assert 0.5 <= time.monotonic() - begun < 5
+    assert alive(*run.children) == []
+
+
+def test_a_living_job_keeps_its_server(started):
+    run = started()
+    assert remove_orphans() == []
+    assert alive(run.server, *run.children) == [run.server, *run.children]
+    assert run.record.exists() and run.private.exists()
+
+
+def test_a_living_job_is_known_by_its_start_too(started):
+    run = started()
+    run.edit(job=run.marks(run.job.pid, later=1)[0])  # the number is another's by now
+    remove_orphans()
+    assert alive(run.server, *run.children) == []
+
+
+def test_numbers_that_are_others_by_now_are_left_alone(killed):
+    server = {"pid": killed.server, "start": 1, "session": killed.server}
+    killed.edit(members=killed.marks(*killed.children, later=1), server=server)
+    assert remove_orphans() == []
+    assert alive(*killed.children) == killed.children
+    assert not killed.record.exists()  # nothing is left to look for
+
+
+def test_processes_that_came_after_the_last_record_are_ended_beside_a_known_one(killed):
+    killed.edit(members=killed.marks(killed.children[0]))
+    remove_orphans()
+    assert alive(*killed.children) == []
+
+
+def test_a_late_process_is_still_known_when_the_known_one_ended_first(started):
+    run = started((SLEEP, DEAF))
+    run.kill()
+    deaf = next(pid for pid in run.children if "SIG_IGN" in Path(f"/proc/{pid}/cmdline").read_text())
+    run.edit(members=run.marks(*(set(run.children) - {deaf})))
+    remove_orphans(grace=0.5)
+    assert alive(*run.children) == []
+
+
+def test_another_session_with_the_same_number_is_left_alone(killed, stranger):
+    killed.edit(server={"pid": killed.server, "start": 1, "session": stranger})
+    remove_orphans()
+    assert alive(*killed.children, stranger) == [stranger]
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "kept"),
+    [
+        ({"boot_id": "earlier"}, False),
+        ({"host": "other", "boot_id": "other"}, True),
+        ({"pid_namespace": "pid:[1]"}, True),
+    ],
+)
+def test_numbers_of_another_boot_machine_or_container_mean_nothing_here(killed, elsewhere, kept):
+    killed.edit(**elsewhere)
+    assert remove_orphans() == []
+    assert alive(*killed.children) == killed.children
+    assert killed.record.exists() is kept
+
+
+def test_damaged_records_are_left_alone_and_told(killed):
+    whole, folder = killed.record.read_text(), killed.record.parent
+    damaged = [killed.record, folder / "1.json", folder / "2.json", folder / "3.json", folder / "4.json"]
+    for path, text in zip(damaged, ["", "{", "[]", '{"server": 3}'], strict=False):
+        path.write_text(text)
+    elsewhere = killed.private / "record"
+    elsewhere.write_text(whole)
+    damaged[-1].symlink_to(elsewhere)
+    messages = remove_orphans()
+    assert sorted(message.split()[0] for message in messages) == sorted(map(str, damaged))
+    assert all("left alone" in message for message in messages)
+    assert all(os.path.lexists(path) for path in damaged)
+    assert alive(*killed.children) == killed.children
+
+
+def test_session_0_is_never_a_servers(killed):
+    killed.edit(server={"pid": killed.server, "start": 1, "session": 0})
+    (message,) = remove_orphans()
+    assert "left alone" in message
+
+
+def test_jobs_that_start_together_may_all_do_it(started):
+    run = started((DEAF, SLEEP))
+    run.kill()
+    with ThreadPoolExecutor(4) as pool:
+        messages = list(pool.map(lambda _: remove_orphans(grace=0.5), range(4)))
+    assert any(messages) and not any("do not end" in line for lines in messages for line in lines)
+    assert alive(*run.children) == [] and not run.record.exists()
+
+
+def test_what_cannot_be_ended_stays_recorded_and_is_told(killed, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(orphans, "send_signal", lambda *_: None)
+        patch.setattr(orphans, "KILL_WAIT", 0.1)
+        (message,) = remove_orphans(grace=0.1)
+    assert "do not end" in message and str(killed.children[0]) in message
+    assert killed.record.exists() and killed.private.exists()
+    remove_orphans()
+    assert alive(*killed.children) == []
+
+
+def test_an_own_server_is_recorded_while_it_runs(temporary, tmp_path):
+    server = ServerProcess([sys.executable, "-c", SERVER, SLEEP], dict(os.environ), tmp_path / "log")
+    try:
+        record = ServerRecord.create(server, str(temporary / "refusal-eval-x"))
+        (file,) = record_folders()[0].iterdir()
+        wait_until(lambda: server.last_lines().count("up") == 2)
+        record.update()
+        first, whole = file.stat().st_ino, json.loads(file.read_text())
+        record.update()
+        assert file.stat().st_ino == first  # written only if something changed
+        record.remove()
+        assert file.exists()  # not while it runs
+    finally:
+        server.stop()
+    assert whole["members"][0]["pid"] == server.pid and len(whole["members"]) == 2
+    assert whole["job"] == {"pid": os.getpid(), "start": process_start(os.getpid())}
+    record.update()
+    assert json.loads(file.read_text()) == whole  # who was there is worth more than that nobody is
+    record.remove()
+    assert not file.exists()
+    record.remove()
+
+
+def test_records_are_private(temporary):
+    before = os.umask(0)
+    try:
+        folder = checked_folder(record_folders()[0])
+    finally:
+        os.umask(before)
+    assert folder.parent == temporary and folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("what", ["link", "file", "open", "foreign"])
+def test_a_folder_that_is_not_ours_alone_is_refused(what, temporary, tmp_path, monkeypatch):
+    folder = record_folders()[0]
+    if what == "link":
+        (tmp_path / "elsewhere").mkdir(mode=0o700)
+        folder.symlink_to(tmp_path / "elsewhere")
+    elif what == "file":
+        folder.touch()
+    elif what == "open":
+        folder.mkdir()
+        folder.chmod(0o750)
+    else:
+        another = os.getuid() + 1
+        monkeypatch.setattr(os, "getuid", lambda: another)
+        record_folders()[0].mkdir(mode=0o700)
+    said = {"link": "is a link", "file": "a file", "open": "chmod 700", "foreign": "another user"}[what]
+    with pytest.raises(UserError, match=said):
+        remove_orphans()
+
+
+def test_the_users_runtime_folder_is_taken_if_there_is_one(tmp_path, monkeypatch, temporary):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "missing"))  # set on the login node
+    assert [folder.parent for folder in record_folders()] == [temporary]
+    (tmp_path / "runtime").mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
+    assert [folder.parent for folder in record_folders()] == [tmp_path / "runtime", temporary]
+    another = os.getuid() + 1
+    monkeypatch.setattr(os, "getuid", lambda: another)
+    assert [folder.parent for folder in record_folders()] == [temporary]
+
+
+def test_a_run_of_a_shell_without_runtime_folder_is_found_by_one_that_has_it(killed, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert len(remove_orphans()) == 1
+    assert alive(*killed.children) == []
+
+
+def test_somebody_elses_folder_beside_our_own_stops_nothing(tmp_path, monkeypatch, temporary):
+    record_folders()[0].symlink_to(tmp_path)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    (message,) = remove_orphans()
+    assert "is a link" in message
+
+
+def test_only_a_private_folder_is_removed(temporary, tmp_path):
+    kept = [temporary / "other", tmp_path / "refusal-eval-x", checked_folder(record_folders()[0])]
+    for folder in kept:
+        folder.mkdir(exist_ok=True)
+    link = temporary / "refusal-eval-link"
+    link.symlink_to(kept[0])
+    for folder in [*kept, link, temporary / "missing"]:
+        remove_private_folder(str(folder))
+    remove_private_folder("")
+    assert all(folder.exists() for folder in [*kept, link])
+    (temporary / "refusal-eval-x").mkdir()
+    remove_private_folder(str(temporary / "refusal-eval-x"))
+    assert not (temporary / "refusal-eval-x").exists()
+
+
+def test_without_proc_nothing_is_recorded_or_ended(monkeypatch, tmp_path, temporary):
+    monkeypatch.setattr(orphans, "this_place", lambda: None)
+    monkeypatch.setattr(records, "this_place", lambda: None)
+    server = ServerProcess([sys.executable, "-c", SLEEP], dict(os.environ), tmp_path / "log")
+    try:
+        record = ServerRecord.create(server, "")
+        record.update()
+        record.remove()
+    finally:
+        server.stop()
+    assert remove_orphans() == [] and list(temporary.iterdir()) == []
