@@ -17,7 +17,9 @@ from typing import Any
 
 from refusal_eval.engines.base import Capabilities, EngineDied
 from refusal_eval.engines.client import SERVED_NAME, CompletionClient
+from refusal_eval.engines.orphans import PRIVATE_PREFIX, remove_orphans
 from refusal_eval.engines.process import ServerProcess
+from refusal_eval.engines.records import ServerRecord
 from refusal_eval.errors import UserError
 
 LOG = logging.getLogger(__name__)
@@ -139,14 +141,18 @@ class VllmEngine:
         self._start_limits = {name: seconds for name, seconds in limits.items() if seconds is not None}
         self._server: ServerProcess | None = None
         self._client: CompletionClient | None = None
+        self._record: ServerRecord | None = None
         self._private = ""
 
     async def __aenter__(self) -> VllmEngine:
+        # First, because they hold the memory that is counted next.
+        for line in remove_orphans():
+            LOG.warning("orphans of a killed run: %s", line)
         check_memory(self._entry, self._folder, self._device)
         if not Path(self._python).is_file():
             raise UserError(f"there is no engine environment at {self._python}: run `make setup`")
         # A Unix socket's path must stay under 108 bytes, so it lies in the temporary folder, private to this user.
-        self._private = tempfile.mkdtemp(prefix="refusal-eval-")
+        self._private = tempfile.mkdtemp(prefix=PRIVATE_PREFIX)
         try:
             socket = str(Path(self._private, "engine.sock"))
             command = server_command(self._python, self._folder, self._entry, self._device, self._determinism, socket)
@@ -154,6 +160,7 @@ class VllmEngine:
             # The server's own sockets and temporary files go there too, and away with it.
             environment = server_environment(self._determinism, self._device) | {"TMPDIR": self._private}
             self._server = start_server(command, environment, self._log)
+            self._record = ServerRecord.create(self._server, self._private)
             self._client = CompletionClient(socket, self._server.exit_code, self._in_flight)
             await self._wait_until_healthy()
         except BaseException:
@@ -167,7 +174,7 @@ class VllmEngine:
         await self._stop()
 
     async def _wait_until_healthy(self) -> None:
-        assert self._server and self._client
+        assert self._server and self._client and self._record
         name, limit = min(self._start_limits.items(), key=lambda item: item[1])
         started, said = time.monotonic(), 0.0
         while not await self._client.healthy():
@@ -182,15 +189,23 @@ class VllmEngine:
             if waited - said > 30:
                 said = waited
                 LOG.info("waiting for the engine since %.0f s", waited)
+            self._record.update()  # in every round: a start takes long, and may be killed
             await asyncio.sleep(0.5)
+        self._record.update()
         LOG.info("the engine is healthy after %.1f s", time.monotonic() - started)
 
     async def _stop(self) -> None:
-        if self._client:
-            await self._client.close()
-        if self._server:
-            self._server.stop()
-        shutil.rmtree(self._private, ignore_errors=True)
+        try:
+            if self._client:
+                await self._client.close()
+        finally:
+            try:
+                if self._server:
+                    self._server.stop()
+            finally:
+                if self._record:
+                    self._record.remove()
+                shutil.rmtree(self._private, ignore_errors=True)
 
     async def complete(self, token_ids: Sequence[int], sampling: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
         """Return the response to one request (see `CompletionClient.complete`)."""
