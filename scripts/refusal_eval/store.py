@@ -2,74 +2,104 @@
 
 Layout: `<store>/<engine id>/<job>.jsonl`, one record a line. A file has one writer, and nobody appends to another's,
 so that no locks are needed, on network file systems too. A line without its end of line was cut off by a kill: it is
-ignored. When a key stands twice, the first in (file name, offset) order counts. `<job>.index.npz` is a small index,
-rebuilt when missing.
+ignored. When a key stands more than once, the record of the earliest (time, file name, offset) counts: a job that is
+still running adds later times only, and so never changes an answer that was read before.
+
+Beside each file stands a small index (see `store_index.py`), made anew when missing.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime
+import errno
 import json
 import os
 import socket
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
+from refusal_eval.errors import UserError
 from refusal_eval.files import BadFile, canonical_json
+from refusal_eval.store_index import (
+    LINE_START,
+    FileIndex,
+    IndexBuilder,
+    key_numbers,
+    load_index,
+    matches,
+    save_index,
+)
 
-LINE_START = b'{"key":"'  # canonical JSON puts the key first, so that an index needs no parsing
-KEY_DIGITS = 64
+DATA_LOST = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # what a disk answers when it does not keep what was written
 
-# The first 128 bits of a key, as two numbers; the whole key is compared when the record is read.
-INDEX_ENTRY = np.dtype([("high", "<u8"), ("low", "<u8"), ("offset", "<u8")])
-Index = npt.NDArray[np.void]
+
+class StoreError(UserError, OSError):
+    """The store cannot be written; the message says which file, and why."""
 
 
 class StoreReader:
-    """Finds responses of one engine by key."""
+    """Finds responses of one engine by key, as the store stood when the reader was made or last refreshed."""
 
     def __init__(self, store_dir: str | Path, engine_id: str) -> None:
         self.folder = Path(store_dir, engine_id)
-        self._indexes = [(path, load_index(path)) for path in sorted(self.folder.glob("*.jsonl"))]
+        self._files: dict[Path, FileIndex] = {}
+        self.refresh()
+
+    def refresh(self) -> bool:
+        """Take in what was written since, reading only that; return whether there was anything."""
+        files: dict[Path, FileIndex] = {}
+        for path in sorted(self.folder.glob("*.jsonl")):
+            with contextlib.suppress(FileNotFoundError):  # a writer without responses removes its file
+                known = self._files.get(path)
+                files[path] = load_index(path) if known is None else known.brought_up_to_date()
+        before, self._files = self._files, files
+        return any(before.get(path) is not index for path, index in files.items())
 
     def missing(self, keys: Iterable[str]) -> list[str]:
-        """Return the keys without a response, each once, in the order given."""
-        wanted = list(dict.fromkeys(keys))
-        found = self.lookup(wanted, read=False)
-        return [key for key in wanted if key not in found]
+        """Return the keys without a response, each once, in the order given. No record is read for it."""
+        in_order = list(dict.fromkeys(keys))
+        wanted = sorted(in_order)
+        numbers = key_numbers(wanted)
+        found: set[int] = set()
+        for index in self._files.values():
+            found.update(matches(numbers, index.entries)[0].tolist())
+        stored = {wanted[number] for number in found}
+        return [key for key in in_order if key not in stored]
 
-    def lookup(self, keys: Iterable[str], read: bool = True) -> dict[str, Any]:
-        """Return the record of every key that has one (or None in its place when `read` is false).
+    def lookup(self, keys: Iterable[str]) -> dict[str, Any]:
+        """Return the record of every key that has one: {"key", "response": {...}, "serving": id of the serving
+        record, "time": UTC, ISO 8601}.
 
-        A record: {"key", "response": {...}, "serving": id of the serving record, "time"}.
+        Raises:
+            BadFile: if a record is damaged.
         """
         wanted = sorted(set(keys))
+        numbers = key_numbers(wanted)
         found: dict[str, Any] = {}
-        for path, index in self._indexes:
-            wanted = [key for key in wanted if key not in found]
-            hits = _positions(index, wanted)
-            if not hits:
+        for path, index in self._files.items():
+            which, where = matches(numbers, index.entries)
+            if not len(which):
                 continue
-            with open(path, "rb") as handle:
-                for key, offset in sorted(hits, key=lambda hit: hit[1]):
+            with contextlib.suppress(FileNotFoundError), open(path, "rb") as handle:
+                for offset, number in sorted(zip(index.entries["offset"][where].tolist(), which.tolist(), strict=True)):
                     handle.seek(offset)
-                    line = handle.readline() if read else handle.read(len(LINE_START) + KEY_DIGITS)
-                    if line[len(LINE_START) :][:KEY_DIGITS] == key.encode() and key not in found:
-                        found[key] = _parsed(path, line) if read else None
+                    line, key = handle.readline(), wanted[number]
+                    if line.startswith(LINE_START + key.encode() + b'"'):
+                        record = _parsed(path, line)
+                        # The order of files and offsets decides between equal times. Seconds of older records and
+                        # microseconds of newer ones compare well as text: "+00:00" comes before ".".
+                        if key not in found or record["time"] < found[key]["time"]:
+                            found[key] = record
         return found
 
     def serving(self) -> dict[str, Any]:
         """Return the serving records by id: versions, hardware and flags behind the responses."""
         records: dict[str, Any] = {}
-        for path, _ in self._indexes:
-            with open(path, "rb") as handle:
+        for path in self._files:
+            with contextlib.suppress(FileNotFoundError), open(path, "rb") as handle:
                 for line in handle:
                     if not line.startswith(b'{"serving_id"') or not line.endswith(b"\n"):
                         break  # serving records stand at the head of a file
@@ -79,16 +109,24 @@ class StoreReader:
 
 
 class StoreWriter:
-    """Appends responses to a file of its own. Each is on its way to the disk when `append` returns."""
+    """Appends responses to a file of its own. Each is on its way to the disk when `append` returns.
+
+    Raises:
+        StoreError: if the file cannot be made.
+    """
 
     def __init__(self, store_dir: str | Path, engine_id: str, job: str) -> None:
         folder = Path(store_dir, engine_id)
-        folder.mkdir(parents=True, exist_ok=True)
         started = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S.%f")
-        self.path = folder / f"{started}-{job}-{socket.gethostname()}-{os.getpid()}.jsonl"
-        self._handle = open(self.path, "xb", buffering=0)  # noqa: SIM115 - lives as long as the writer
-        self._offset = 0
-        self._entries: list[tuple[int, int, int]] = []
+        self.path = folder / f"{started}-{job}{writer_mark(os.getpid())}.jsonl"
+        self._index = IndexBuilder()
+        self._offset = 0  # the end of the last whole record
+        self._failure: OSError | None = None
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._handle = open(self.path, "xb", buffering=0)  # noqa: SIM115 - lives as long as the writer
+        except OSError as error:
+            raise self._explained(error) from error
 
     def describe(self, serving_id: str, serving_record: Mapping[str, Any]) -> None:
         """Write the serving record that the responses of this file refer to; call it before the first `append`."""
@@ -98,30 +136,63 @@ class StoreWriter:
         """Append one response.
 
         Raises:
-            OSError: if the disk takes no more; nothing of the record then counts.
+            StoreError: if the disk takes no more. Nothing of this record then counts, and no later one is taken.
         """
-        time = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        time = datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
         offset = self._offset
         self._write({"key": key, "response": dict(response), "serving": serving_id, "time": time})
-        self._entries.append((*_halves(key), offset))
+        self._index.add(key[:32].encode(), offset)
 
     def _write(self, record: Mapping[str, Any]) -> None:
+        if self._failure is not None:
+            raise StoreError(f"{self.path} takes no more responses, for an earlier write failed: {self._failure}")
         line = canonical_json(record).encode() + b"\n"
-        written = self._handle.write(line) or 0
-        while written < len(line):  # an unbuffered write may be cut short (disk full raises at the next)
-            written += self._handle.write(line[written:]) or 0
+        try:
+            if os.fstat(self._handle.fileno()).st_nlink == 0 and not self.path.exists():
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            written = self._handle.write(line) or 0
+            while written < len(line):  # an unbuffered write may be cut short (disk full raises at the next)
+                written += self._handle.write(line[written:]) or 0
+        except OSError as error:
+            self._failure = self._explained(error)
+            with contextlib.suppress(OSError):  # if that fails too: nothing follows, and a torn last line is ignored
+                self._handle.truncate(self._offset)
+            raise self._failure from error
+        except BaseException:  # a signal that ends the job
+            self._failure = OSError("it was stopped in the middle of a record")
+            raise
         self._offset += len(line)
 
     def close(self) -> None:
-        """Flush to the disk and write the index; an empty file is removed."""
-        with contextlib.suppress(OSError):
+        """Flush to the disk and write the index, which covers whole records only; an empty file is removed.
+
+        Raises:
+            StoreError: if the disk did not keep what was written, or the file is gone, and no `append` has told so.
+        """
+        lost: OSError | None = None
+        try:
             os.fsync(self._handle.fileno())
+        except OSError as error:  # some file systems cannot flush on demand; that is no loss
+            lost = error if error.errno in DATA_LOST else None
         self._handle.close()
-        if not self._entries:
-            self.path.unlink()
+        if not len(self._index):
+            self.path.unlink(missing_ok=True)
             return
-        entries = np.array(self._entries, dtype=INDEX_ENTRY)
-        _save_index(self.path, entries[np.argsort(entries, order=("high", "low", "offset"))], self._offset)
+        if lost is None and not self.path.exists():
+            lost = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        if lost is None:
+            save_index(FileIndex(self.path, self._index.entries(), self._offset, self._offset, closed=True))
+        elif self._failure is None:
+            raise self._explained(lost, "what it kept counts") from lost
+
+    def _explained(self, error: OSError, kept: str = "what was stored before is safe") -> StoreError:
+        what = "the store cannot be written"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            what, kept = "the disk with the store is full", f"{kept}; free space and run again"
+        elif error.errno in (errno.ENOENT, errno.ESTALE) and self._offset:
+            what = "the store was moved or removed while it was written"
+            kept = f"{len(self._index)} responses of this job were in this file; run again"
+        return StoreError(f"{what}: {self.path}: {error.strerror or error}; {kept}")
 
     def __enter__(self) -> StoreWriter:
         return self
@@ -132,72 +203,16 @@ class StoreWriter:
         self.close()
 
 
-def load_index(path: Path) -> Index:
-    """Return a store file's index: entries (first 128 bits of the key, offset) in ascending order.
-
-    Records behind what a saved index covers (their writer may still be at work) are read from the file itself.
-    """
-    saved, covered = _saved_index(path)
-    size = path.stat().st_size
-    if size <= covered:
-        return saved
-    entries = []
-    with open(path, "rb") as handle:
-        handle.seek(covered)
-        offset = covered
-        for line in handle:
-            if line.endswith(b"\n") and line.startswith(LINE_START):
-                entries.append((*_halves(line[len(LINE_START) :][:KEY_DIGITS].decode("ascii", "replace")), offset))
-            offset += len(line)
-    index: Index = np.concatenate([saved, np.array(entries, dtype=INDEX_ENTRY)])
-    return index[np.argsort(index, order=("high", "low", "offset"))]
-
-
-def _saved_index(path: Path) -> tuple[Index, int]:
-    with contextlib.suppress(OSError, ValueError, KeyError, EOFError), np.load(_index_path(path)) as saved:
-        if int(saved["size"]) <= path.stat().st_size:
-            return saved["entries"], int(saved["size"])
-    return np.empty(0, dtype=INDEX_ENTRY), 0
-
-
-def _save_index(path: Path, entries: Index, size: int) -> None:
-    with contextlib.suppress(OSError):  # an index is a convenience; without it the file is read
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".npz")
-        with open(handle, "wb") as stream:
-            np.savez(stream, entries=entries, size=np.int64(size))
-        os.replace(temporary, _index_path(path))
-
-
-def _index_path(path: Path) -> Path:
-    return path.with_suffix(".index.npz")
-
-
-def _halves(key: str) -> tuple[int, int]:
-    try:
-        return int(key[:16], 16), int(key[16:32], 16)
-    except ValueError:
-        return 0, 0  # not a record of ours; the comparison of the whole key turns it away
-
-
-def _positions(index: Index, keys: list[str]) -> list[tuple[str, int]]:
-    """Return (key, offset) of the index entries that share the first 128 bits with a key."""
-    if not len(index) or not keys:
-        return []
-    halves = np.array([_halves(key) for key in keys], dtype=np.uint64)
-    first = np.searchsorted(index["high"], halves[:, 0], side="left")
-    hits = []
-    for key, (_, low), position in zip(keys, halves, first, strict=True):
-        high = np.uint64(int(key[:16], 16))
-        while position < len(index) and index["high"][position] == high:
-            if index["low"][position] == low:
-                hits.append((key, int(index["offset"][position])))
-            position += 1
-    return hits
+def writer_mark(pid: int) -> str:
+    """Return how the name of a file ends (before `.jsonl`) that a process of this host writes."""
+    return f"-{socket.gethostname()}-{pid}"
 
 
 def _parsed(path: Path, line: bytes) -> Any:
     try:
-        return json.loads(line)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        record = json.loads(line)
+        record["time"], record["response"]
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError) as error:
         what = f"{path}: a record is damaged: {error}"
         raise BadFile(f"{what}. Move this file away; its responses will be executed again.") from error
+    return record
