@@ -40,7 +40,17 @@ CATALOGUE = {
                     "expectation": "refuse",
                 },
             },
-        }
+        },
+        "conversations": {
+            "splits": {
+                "talk-rows": {
+                    "source": {"kind": "file", "path": "../../rows.csv"},
+                    "columns": {"turns": ["question", "answer"]},
+                    "dialogue": {"mode": "cumulative"},
+                    "expectation": "refuse",
+                }
+            }
+        },
     },
     "judges": {
         "words": {"kind": "keyword", "lists": ["../../words.yaml"]},

@@ -29,7 +29,7 @@ SMALLEST = {
     "determinism": "seeded",
     "batch": "model",
     "shards": 1,
-    "requests_in_flight": 256,
+    "requests_in_flight": 1024,
     "time_limit": None,
     "failure_limit": 0.05,
     "prompts_per_split": None,
@@ -87,7 +87,15 @@ SMALLEST = {
     "split_entries": {
         "hub-rows": {
             "source": {"kind": "hub", "repo": "owner/data", "revision": COMMIT, "config": None, "split": "test"},
-            "columns": {"prompt": "question", "messages": None, "category": None, "cluster": None, "id": None},
+            "columns": {
+                "prompt": "question",
+                "messages": None,
+                "turns": None,
+                "category": None,
+                "cluster": None,
+                "id": None,
+            },
+            "dialogue": None,
             "expectation": "comply",
             "headline": None,
             "label": None,
@@ -127,6 +135,12 @@ def test_defaults_of_the_other_entries(project):
         "cluster": None,
         "answering_model": None,
     }
+
+
+def test_a_split_with_dialogues(project):
+    entry = project.load(STUDY | {"splits": ["talk-rows"]})["split_entries"]["talk-rows"]
+    assert entry["dialogue"] == {"mode": "cumulative", "scored": None}
+    assert (entry["columns"]["prompt"], entry["columns"]["turns"]) == (None, ["question", "answer"])
 
 
 def test_the_shipped_demo_is_valid(repository, monkeypatch):

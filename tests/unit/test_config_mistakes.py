@@ -201,7 +201,43 @@ def test_prompt_or_messages_not_both(project):
         found = with_entry(
             project, "datasets", "family", changed(CATALOGUE["datasets"]["family"], ("defaults", "columns"), columns)
         )
-        assert len(found) == 1 and found[0].endswith("columns: name exactly one of `prompt` and `messages`")
+        assert len(found) == 1 and found[0].endswith("columns: name exactly one of `prompt`, `messages` and `turns`")
+
+
+SPLIT = ("splits", "talk-rows")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("dialogue",), None, "talk-rows: `columns.turns` needs `dialogue`, which says how the turns are asked"),
+        (("columns",), None, "talk-rows.columns: must be a mapping of keys to values, not nothing"),
+        (
+            ("columns",),
+            {"prompt": "question"},
+            "talk-rows: `dialogue` needs `columns.turns` or `columns.messages`; `columns.prompt` is one question",
+        ),
+        (("columns", "turns"), ["a", "b", "a"], "columns: `turns` names the column `a` twice"),
+        (("columns", "turns"), [], "columns.turns: must not be empty"),
+        (("columns", "messages"), "chat", "columns: name exactly one of `prompt`, `messages` and `turns`"),
+        (("dialogue", "mode"), "cumulativ", "did you mean `cumulative`? (allowed: cumulative, independent)"),
+        (("dialogue", "scored"), "first", "'first' is not allowed; did you mean `after_first`?"),
+        (("dialogue",), {"scored": "all"}, "dialogue.mode: this key is missing"),
+    ],
+)
+def test_mistakes_in_dialogues(project, path, value, message):
+    entry = changed(CATALOGUE["datasets"]["conversations"], (*SPLIT, *path), value)
+    (found,) = with_entry(project, "datasets", "conversations", entry)
+    assert message in found
+
+
+def test_a_base_model_cannot_be_asked_several_turns(project):
+    plain = CATALOGUE["models"]["plain"] | {"template": "none"}
+    assert with_entry(project, "models", "plain", plain) == []
+    (found,) = with_entry(project, "models", "plain", plain, STUDY | {"splits": ["hub-rows", "talk-rows"]})
+    assert found.endswith(
+        "models.plain.template: `none` takes one user message, but split `talk-rows` asks several turns; leave it out"
+    )
 
 
 def test_a_mistake_in_data_set_defaults_is_told_once_and_where_it_stands(project):
@@ -231,7 +267,7 @@ def test_unknown_names_suggest_the_nearest(project):
     assert [line.split(": ", 2)[2] for line in project.mistakes(study)] == [
         "there is no model `thinkr` in the catalogue; did you mean `thinker`? (allowed: plain, thinker)",
         "there is no split `file-row` in the catalogue; did you mean `file-rows`? "
-        "(allowed: bundled-rows, file-rows, hub-rows, wheel-rows)",
+        "(allowed: bundled-rows, file-rows, hub-rows, talk-rows, wheel-rows)",
         "there is no judge `raeder` in the catalogue; did you mean `reader`? (allowed: own, reader, words)",
         "there is no gold `pepole` in the catalogue; did you mean `people`? (allowed: people)",
     ]

@@ -35,6 +35,7 @@ class Checks:
         self._engine_names()
         self._labels()
         self._sampling()
+        self._dialogues()
         self._folders()
         self._paths(self.study, Study)
         for section, names in self.used.items():
@@ -108,6 +109,15 @@ class Checks:
             if _is_number(longest) and _is_number(length) and length >= longest:
                 message = f"{length} leaves no room for a prompt: `max_model_len` of its engine is {longest}"
                 self._note(model, ("sampling", "max_tokens"), message)
+
+    def _dialogues(self) -> None:
+        """Say before the first turn is paid for that a model cannot be asked a second one."""
+        splits = [name for name in self.used["splits"] if self.catalogue.written["splits"][name].get("dialogue")]
+        for name in self.used["models"] if splits else ():
+            model = self.catalogue.written["models"][name]
+            if model.get("template") == "none":
+                message = f"`none` takes one user message, but split `{splits[0]}` asks several turns; leave it out"
+                self._note(model, ("template",), message)
 
     def _folders(self) -> None:
         """A study's results must not lie in a folder that studies share."""

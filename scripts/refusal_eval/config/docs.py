@@ -37,6 +37,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Data set": entries.Dataset,
         "Split": entries.Split,
         "Columns": entries.Columns,
+        "Dialogue": entries.Dialogue,
         "Rows from the hub": sources.HubSource,
         "Rows of a file": sources.FileSource,
         "Rows of a bundled file": sources.BundledSource,

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from refusal_eval.data.rows import Row, kind_of, need_columns, text_or_none, valid_text
+from refusal_eval.data.scripts import Message, check_script, separate_questions
 from refusal_eval.errors import UserError
 from refusal_eval.files import sha256_of
 from refusal_eval.hints import nearest
 
 ROLES = ("system", "user", "assistant")
-Message = dict[str, str]
+Columns = Mapping[str, Any]
 Prompt = dict[str, Any]
 
 
@@ -23,10 +24,12 @@ def content_id(content: Any) -> str:
 
 def make_prompts(
     rows: Sequence[Row],
-    columns: Mapping[str, str | None],
+    columns: Columns,
     name: str,
     expected_rows: int | None = None,
     samples: Iterable[Mapping[str, int] | None] = (),
+    mode: str | None = None,
+    scored: str | None = None,
 ) -> tuple[list[Prompt], list[str]]:
     """Return the prompts of a split in the source's order, and notes for the log.
 
@@ -34,31 +37,39 @@ def make_prompts(
     are kept exactly as they are. Of rows with equal messages the first is kept. A cluster that is not given is the
     prompt's own id.
 
+    Rows of a split with dialogues are scripts of turns. In mode `cumulative` the prompt is the whole script, with
+    "dialogue": true. In mode `independent` a script gives a prompt for each user turn after the first, which follows
+    the first turn and its reply, with "dialogue": true where the model has to give that reply; "turn" in its source
+    is the number of user turns before it in the script. A cluster that is not given is the id of the whole script.
+
     Args:
         rows: the source's rows.
-        columns: the config's column mapping: `prompt` or `messages`, and `category`, `cluster`, `id` (name or None).
+        columns: the config's column mapping: `prompt`, `messages` or `turns`; `category`, `cluster`, `id` may be None.
         name: what the source is called in prompts and messages; no path of this machine.
         expected_rows: how many rows there must be, duplicates included.
         samples: seeded samples ({"size", "seed"} or None), taken one after the other.
+        mode: how the turns of dialogues are asked, `cumulative` or `independent`; None where rows are no scripts.
+        scored: which turns count; looked at only to refuse a row of which none would.
 
     Raises:
         UserError: for a wrong number of rows, no rows, a missing column, or a bad row (named).
     """
     check_count(rows, expected_rows, name)
-    need_columns(rows, columns.values(), name)
+    need_columns(rows, [columns[key] for key in columns if key != "turns"] + list(columns.get("turns") or ()), name)
     prompts: dict[str, Prompt] = {}
-    duplicates: list[tuple[int, int]] = []
-    unlike: list[int] = []
+    duplicates: list[str] = []
+    unlike: list[str] = []
     for number, row in enumerate(rows, 1):
-        prompt = _prompt(row, number, columns, name)
-        first = prompts.setdefault(prompt["id"], prompt)
-        if first is not prompt:
-            duplicates.append((number, first["source"]["row"]))
-            if (first["category"], first["cluster"]) != (prompt["category"], prompt["cluster"]):
-                unlike.append(number)
+        for prompt in _prompts(row, number, columns, name, mode, scored):
+            first = prompts.setdefault(prompt["id"], prompt)
+            if first is not prompt:
+                duplicates.append(f"row {_told(prompt)} = row {_told(first)}")
+                if (first["category"], first["cluster"]) != (prompt["category"], prompt["cluster"]):
+                    unlike.append(_told(prompt))
     notes = [f"{name}: {len(rows)} rows, {len(prompts)} different prompts"]
     if duplicates:
-        notes.append(f"{name}: {len(duplicates)} duplicate rows dropped, the first of each kept: {_pairs(duplicates)}")
+        what = "rows" if mode is None else "prompts"
+        notes.append(f"{name}: {len(duplicates)} duplicate {what} dropped, the first of each kept: {_some(duplicates)}")
     if unlike:
         notes.append(
             f"{name}: of these, {len(unlike)} had another category or cluster than the row kept: rows {_some(unlike)}"
@@ -94,12 +105,14 @@ def check_count(rows: Sequence[Row], expected_rows: int | None, name: str) -> No
         raise UserError(f"{name}: has {len(rows)} rows, but expected_rows says {expected_rows}")
 
 
-def messages_of(row: Row, columns: Mapping[str, str | None], place: str) -> list[Message]:
-    """Return a row's messages ([{"role", "content"}, ...]) out of its prompt or messages column.
+def messages_of(row: Row, columns: Columns, place: str) -> list[Message]:
+    """Return a row's messages ([{"role", "content"}, ...]) out of its prompt, messages or turns columns.
 
     Raises:
         UserError: for a prompt that is empty or no string, and for messages that are no chat that ends with the user.
     """
+    if columns.get("turns") is not None:
+        return [{"role": "user", "content": text} for text in _turns(row, columns["turns"], place)]
     if columns.get("messages") is None:
         column = str(columns["prompt"])
         return [{"role": "user", "content": _prompt_text(row, column, f"{place}: column `{column}`")}]
@@ -119,23 +132,42 @@ def messages_of(row: Row, columns: Mapping[str, str | None], place: str) -> list
     return messages
 
 
-def _prompt(row: Row, number: int, columns: Mapping[str, str | None], name: str) -> Prompt:
+def _prompts(
+    row: Row, number: int, columns: Columns, name: str, mode: str | None, scored: str | None
+) -> Iterator[Prompt]:
+    """Yield the prompts of a row: one, or in mode `independent` one for each user turn after the first."""
     place = f"{name}, row {number}"
-    messages = messages_of(row, columns, place)
-    identity = content_id(messages)
+    script = messages_of(row, columns, place)
+    identity = content_id(script)
 
     def cell(key: str) -> str | None:
         column = columns.get(key)
         return None if column is None else text_or_none(row.get(column), f"{place}: column `{column}`")
 
     source = {"file": name, "row": number, "id": cell("id")}
-    return {
+    prompt = {
         "id": identity,
-        "messages": messages,
+        "messages": script,
         "category": cell("category"),
         "cluster": cell("cluster") or identity,
         "source": source,
     }
+    if mode is None:
+        yield prompt
+        return
+    check_script(script, place)
+    if mode == "cumulative":
+        if scored == "after_first" and sum(message["role"] == "user" for message in script) == 1:
+            raise UserError(f"{place}: has one turn, and `scored: after_first` counts only later ones")
+        yield prompt | {"dialogue": True}
+        return
+    questions = separate_questions(script)
+    for turn, messages in questions.items():
+        question = {"id": content_id(messages), "messages": messages, "source": source | {"turn": turn}}
+        # Without a given reply the first turn has to be asked before.
+        yield prompt | question | ({"dialogue": True} if messages[-2]["role"] == "user" else {})
+    if not questions:
+        yield prompt
 
 
 def _message(value: Any, place: str) -> Message:
@@ -166,10 +198,22 @@ def _prompt_text(row: Row, column: str, place: str) -> str:
     return valid_text(value, place)
 
 
-def _pairs(pairs: Sequence[tuple[int, int]]) -> str:
-    shown = ", ".join(f"row {again} = row {first}" for again, first in pairs[:10])
-    return shown + (", ..." if len(pairs) > 10 else "")
+def _turns(row: Row, columns: Sequence[str], place: str) -> list[str]:
+    """Return the texts of the turns' columns without the empty cells at the end."""
+    filled = [number for number, column in enumerate(columns) if not _is_empty(row.get(column))]
+    wanted = columns[: filled[-1] + 1] if filled else columns[:1]
+    return [_prompt_text(row, column, f"{place}: column `{column}`") for column in wanted]
 
 
-def _some(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers[:10])) + (", ..." if len(numbers) > 10 else "")
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def _told(prompt: Prompt) -> str:
+    """Return where a prompt comes from, as the log tells it."""
+    source = prompt["source"]
+    return f"{source['row']} turn {source['turn']}" if "turn" in source else str(source["row"])
+
+
+def _some(places: Sequence[str]) -> str:
+    return ", ".join(places[:10]) + (", ..." if len(places) > 10 else "")

@@ -41,9 +41,10 @@ class Data:
         return self._rows(self._config["gold_entries"][wildcards.gold])
 
     def split_reading(self, wildcards: Any) -> dict[str, Any]:
-        """Return what of a split decides its prompts; its label and expectation do not."""
+        """Return what of a split decides its prompts; its label, its expectation and which turns count do not."""
         entry = self._config["split_entries"][wildcards.split]
-        return {**self._reading(entry), "samples": [entry["sample"], self._config["prompts_per_split"]]}
+        reading = {**self._reading(entry), "samples": [entry["sample"], self._config["prompts_per_split"]]}
+        return reading | ({"mode": entry["dialogue"]["mode"]} if entry.get("dialogue") else {})
 
     def gold_reading(self, wildcards: Any) -> dict[str, Any]:
         """Return what of a gold entry decides its rows."""
@@ -66,6 +67,7 @@ class Data:
             "sha256": None if fetched else content_hash(self._rows(entry)),
             "name": source_name(source),
             "skip_lines": source.get("skip_lines", 0),
-            "columns": entry["columns"],
+            # A key that came later is left out where it is not used: splits without it need not run again for it.
+            "columns": {key: column for key, column in entry["columns"].items() if key != "turns" or column},
             "expected_rows": entry["expected_rows"],
         }
