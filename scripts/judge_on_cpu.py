@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from refusal_eval.errors import UserError
 from refusal_eval.files import read_jsonl, write_jsonl
-from refusal_eval.judges.base import CpuJudge, judged_safely, readable, verdict_row
+from refusal_eval.judges.base import CpuJudge, judged_safely, verdict_row
+from refusal_eval.judges.conversations import read_conversations
 from refusal_eval.judges.keyword import KeywordJudge
 from refusal_eval.judges.python import PythonJudge
 from refusal_eval.logs import start_log
@@ -27,10 +28,9 @@ def make_judge(entry: Mapping[str, Any]) -> CpuJudge:
 
 def main(prompts_path: str, answers_path: str, judge: CpuJudge, output: str) -> None:
     """Write one verdict per answer that can be judged, in the order of the answers."""
-    messages_of = {row["id"]: row["messages"] for row in read_jsonl(prompts_path)}
     rows = [
-        verdict_row(answer, judged_safely(judge, messages_of[answer["prompt_id"]], answer["answer"]))
-        for answer in readable(read_jsonl(answers_path))
+        verdict_row(answer, judged_safely(judge, messages, answer["answer"]))
+        for answer, messages in read_conversations(read_jsonl(prompts_path), read_jsonl(answers_path))
     ]
     if rows and all(row["state"] == JUDGE_FAILED for row in rows):
         raise UserError(f"the judge failed on every answer; the first time with {rows[0]['raw'].get('error')}")

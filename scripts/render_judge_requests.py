@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.files import read_json, read_jsonl
-from refusal_eval.judges.base import readable
+from refusal_eval.judges.conversations import read_conversations
 from refusal_eval.judges.llm import Rubric, judge_sampling
 from refusal_eval.logs import start_log
 from refusal_eval.render import Renderer
@@ -30,10 +30,9 @@ def main(
     # Answers are data: control tokens in them must not speak to the judge.
     renderer = Renderer.from_params(engine["tokenizer_folder"], reading, untrusted=True)
     rubric = Rubric(rubric_path)
-    messages_of = {row["id"]: row["messages"] for row in read_jsonl(prompts_path)}
     asks = []
-    for answer in readable(read_jsonl(answers_path)):
-        text = rubric.text(messages_of[answer["prompt_id"]], answer["answer"])
+    for answer, messages in read_conversations(read_jsonl(prompts_path), read_jsonl(answers_path)):
+        text = rubric.text(messages, answer["answer"])
         token_ids = renderer.token_ids([{"role": "user", "content": text}])
         asks.append(Ask(answer["prompt_id"], token_ids, [(answer["sample"], None)], answer["turn"]))
     sampling = judge_sampling(labels)

@@ -11,6 +11,7 @@ from typing import Any
 import jinja2
 
 from refusal_eval.errors import UserError
+from refusal_eval.files import canonical_json
 from refusal_eval.judges.base import Messages, Verdict
 from refusal_eval.keys import NEUTRAL_SAMPLING
 from refusal_eval.packing import unpack_floats
@@ -22,7 +23,8 @@ class Rubric:
     """A judge's instructions: a Jinja file with the variables `prompt`, `answer` and `nonce`.
 
     `nonce` depends on prompt and answer and is meant for the names of the delimiters: an answer cannot know it, and so
-    cannot close the delimiter that it stands in.
+    cannot close the delimiter that it stands in. Where the prompt is a conversation, the lines with the roles carry it
+    too: a message cannot pretend that it ends and another role speaks.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -37,16 +39,20 @@ class Rubric:
 
     def text(self, messages: Messages, answer: str) -> str:
         """Return the judge's user message for one answer."""
-        prompt = conversation_text(messages)
-        nonce = hashlib.sha256(f"{prompt}\0{answer}".encode("utf-8", "surrogatepass")).hexdigest()[:12]
-        return self._template.render(prompt=prompt, answer=answer, nonce=nonce)
+        content = messages[0]["content"] if len(messages) == 1 else canonical_json(list(messages))
+        nonce = hashlib.sha256(f"{content}\0{answer}".encode("utf-8", "surrogatepass")).hexdigest()[:12]
+        return self._template.render(prompt=conversation_text(messages, nonce), answer=answer, nonce=nonce)
 
 
-def conversation_text(messages: Messages) -> str:
-    """Return what the model was asked: the text of a single user message, else all turns with their roles."""
+def conversation_text(messages: Messages, nonce: str) -> str:
+    """Return what the model was asked: the text of a single message, else all messages under lines with their roles.
+
+    A last line says what the answer replies to: it is to be labelled, and not the conversation as a whole.
+    """
     if len(messages) == 1:
         return str(messages[0]["content"])
-    return "\n\n".join(f"[{message['role']}]\n{message['content']}" for message in messages)
+    texts = [f"[{message['role']}_{nonce}]\n{message['content']}" for message in messages]
+    return "\n\n".join([*texts, f"[end_{nonce}: the response replies to the last message above]"])
 
 
 def label_token_ids(renderer: Renderer, rubric: Rubric, labels: Mapping[str, str | None]) -> dict[str, int]:
