@@ -1,4 +1,4 @@
-"""Turn one cell's answers and verdicts into scores: a row per prompt, and a summary."""
+"""Turn one cell's answers and verdicts into scores: a row per prompt (of dialogues per scored turn), and a summary."""
 
 import logging
 from collections.abc import Mapping
@@ -20,13 +20,16 @@ def main(paths: Mapping[str, str], cell: Mapping[str, Any], csv_path: str, json_
     prompts = list(read_jsonl(paths["prompts"]))
     answers = list(read_jsonl(paths["answers"]))
     verdicts = list(read_jsonl(paths["verdicts"]))
-    rows = prompt_scores(prompts, answers, verdicts, cell["samples"], cell["tau"], cell["band"])
+    scored = cell.get("scored")  # which turns count; only where the split has dialogues
+    turns = scored or "all"
+    rows = prompt_scores(prompts, answers, verdicts, cell["samples"], cell["tau"], cell["band"], turns)
     names = ("judge", "model", "split", "expectation", "samples", "max_tokens", "headline", "level")
-    score = cell_score(rows, answers, verdicts, **{name: cell[name] for name in names})
+    score = cell_score(rows, answers, verdicts, **{name: cell[name] for name in names}, scored=scored)
     with written_whole(csv_path) as handle:
         handle.write(score_csv(rows))
     write_json(json_path, score)
-    LOG.info("%d prompts, flags: %s", len(rows), ", ".join(score["flags"]) or "none")
+    counts = "%(n_prompts)d prompts, %(n_turns)d turns" if scored else "%(n_prompts)d prompts"
+    LOG.info("%s, flags: %s", counts % score, ", ".join(score["flags"]) or "none")
 
 
 if "snakemake" in globals():

@@ -26,6 +26,8 @@ _ENDS = ("rate", "low", "high")
 def main_frame(scores: Iterable[Score], cards: Iterable[Card] = ()) -> pd.DataFrame:
     """One row per judge, model and split: n, headline rate, both readings with bounds, shares of states, flags.
 
+    `scored` says which turns of dialogues count; rates are over turns, of which a prompt without a dialogue has one.
+
     Raises:
         ValueError: for two scores of one cell.
     """
@@ -34,8 +36,9 @@ def main_frame(scores: Iterable[Score], cards: Iterable[Card] = ()) -> pd.DataFr
     for (judge, model, split), score in by_cell(scores).items():
         shares = state_shares(score)
         row: dict[str, Any] = {"judge": judge, "model": model, "split": split}
-        row |= {key: score[key] for key in ("expectation", "headline", "samples", "max_tokens")}
-        row |= {key: score[key] for key in ("n_prompts", "n_scored_prompts", "n_clusters", "n_answers")}
+        row |= {key: score[key] for key in ("expectation", "headline", "scored", "samples", "max_tokens")}
+        row |= {key: score[key] for key in ("n_prompts", "n_scored_prompts", "n_turns", "n_scored_turns")}
+        row |= {key: score[key] for key in ("n_clusters", "n_answers")}
         row |= {key: headline(score)[key] for key in _ENDS}
         for reading in READINGS:
             row |= {f"{reading}_{key}": score[reading][key] for key in (*_ENDS, "n_eff", "bound_low", "bound_high")}
@@ -48,7 +51,7 @@ def main_frame(scores: Iterable[Score], cards: Iterable[Card] = ()) -> pd.DataFr
 
 
 def states_frame(scores: Iterable[Score]) -> pd.DataFrame:
-    """One row per judge, model and split: the share of each state of answers and verdicts in n_prompts * K samples."""
+    """One row per judge, model and split: the share of each state of answers and verdicts in n_turns * K samples."""
     rows = []
     for (judge, model, split), score in by_cell(scores).items():
         names = {"judge": judge, "model": model, "split": split, "n_answers": score["n_answers"]}
@@ -59,21 +62,23 @@ def states_frame(scores: Iterable[Score]) -> pd.DataFrame:
 def votes_frame(scores: Iterable[Score]) -> pd.DataFrame:
     """One row per judge, model, split and measure: majority@K, any@K and c@K, whose names carry K.
 
-    None of them may be compared between different K.
+    None of them may be compared between different K. They are over turns, of which a prompt without a dialogue has one.
     """
     rows = []
     for (judge, model, split), score in by_cell(scores).items():
         k, c = score["samples"], score["c"]
-        measures: list[tuple[str, Any, Any, Any, int]] = []
+        voting = {"n_prompts": score["n_scored_prompts"], "n_turns": score["n_scored_turns"]}
+        with_c = {"n_prompts": c["n_prompts"], "n_turns": c["n"]}
+        measures: list[tuple[str, Any, Any, Any, dict[str, int]]] = []
         for reading in READINGS:
-            votes, n = score[reading]["majority"], score["n_scored_prompts"]
-            measures += [(f"majority@{k} {vote} {reading}", votes[vote], None, None, n) for vote in ("refuse", "tie")]
-            measures.append((f"any@{k} {reading}", score[reading]["any"], None, None, n))
-        measures.append((f"c@{k} mean", c["mean"], c["low"], c["high"], c["n"]))
-        measures += [(f"c@{k} {band}", c[band], None, None, c["n"]) for band in ("refusing", "mixed", "complying")]
-        for measure, value, low, high, n in measures:
+            votes = score[reading]["majority"]
+            measures += [(f"majority@{k} {v} {reading}", votes[v], None, None, voting) for v in ("refuse", "tie")]
+            measures.append((f"any@{k} {reading}", score[reading]["any"], None, None, voting))
+        measures.append((f"c@{k} mean", c["mean"], c["low"], c["high"], with_c))
+        measures += [(f"c@{k} {band}", c[band], None, None, with_c) for band in ("refusing", "mixed", "complying")]
+        for measure, value, low, high, counts in measures:
             names = {"judge": judge, "model": model, "split": split, "measure": measure}
-            rows.append(names | {"value": value, "low": low, "high": high, "n_prompts": n})
+            rows.append(names | {"value": value, "low": low, "high": high, **counts})
     return _frame(rows)
 
 

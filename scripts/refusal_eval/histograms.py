@@ -24,13 +24,14 @@ from refusal_eval.layout import (
     widest,
     wrap_to,
 )
+from refusal_eval.scores import has_turns
 from refusal_eval.style import BLUE, COLUMN_WIDTH, FAINT, GREY, LINE_HEIGHT, PAGE_HEIGHT, VERMILLION, styled
 
 _SIDE_BINS = 5  # bins on either side of the one in the middle
 _SCALES = (20, 40, 60, 80, 100)  # percent; the common scale ends at one of these
 _SCALE_WIDTH, _SCALE_HEIGHT = 30.0, 26.0  # points for the numbers and names of the scales
 _HIGHEST, _LOWEST = 40.0, 15.0  # points for the bars of a panel
-_X_LABEL, _Y_LABEL = "c(x), from \u22121 (complies) to 1 (refuses)", "Prompts (%)"
+_X_LABEL = "c(x), from \u22121 (complies) to 1 (refuses)"
 
 Cell = tuple[str, str]
 
@@ -45,9 +46,9 @@ def c_histograms(
 ) -> Figure:
     """Histograms of c(x) under one judge, a row of panels per model and a column per split, all on one scale.
 
-    `rows` has the rows of each cell's score CSV by (model, split); prompts without c (no judged answer) are left out,
-    and n in a panel is what remains. The bin in the middle is the mixed band, shaded. Width and orders are those of
-    `heatmap.rate_heatmap`.
+    `rows` has the rows of each cell's score CSV by (model, split); those without c (no judged answer) are left out,
+    and n in a panel is what remains: prompts, or turns where some prompt has several scored ones. The bin in the
+    middle is the mixed band, shaded. Width and orders are those of `heatmap.rate_heatmap`.
 
     Raises:
         ValueError: without scores, for scores of several judges or two of one cell, a band outside (0, 1), or c
@@ -97,7 +98,8 @@ def c_histograms(
                 put(sheet, centres[i], y + 1, sizes.get(cell, [NO_DATA]), align="center")
             y += height
         put(sheet, (centres[0] + centres[-1]) / 2, end + 11, [_X_LABEL], align="center")
-        put_upright(sheet, left - _SCALE_WIDTH + 6, (top + end + text_width(_Y_LABEL)) / 2, [_Y_LABEL])
+        y_label = f"{_counted(cells.values()).capitalize()} (%)"
+        put_upright(sheet, left - _SCALE_WIDTH + 6, (top + end + text_width(y_label)) / 2, [y_label])
         put(sheet, EDGE, end + _SCALE_HEIGHT, notes)
         return fig
 
@@ -130,8 +132,15 @@ def _bin_width(band: float) -> float:
 
 
 def _explanation(scores: Iterable[Score], band: float) -> str:
-    sizes = " or ".join(str(k) for k in sorted({score["samples"] for score in scores}))
-    return f"c(x): weighted vote of K = {sizes} answers; shaded: mixed, |c| at most {band:g}. Above panels: prompts."
+    cells = list(scores)
+    sizes = " or ".join(str(k) for k in sorted({score["samples"] for score in cells}))
+    vote = f"c(x): weighted vote of K = {sizes} answers; shaded: mixed, |c| at most {band:g}."
+    return f"{vote} Above panels: {_counted(cells)}."
+
+
+def _counted(scores: Iterable[Score]) -> str:
+    """What a panel counts; a prompt that is no dialogue has one turn."""
+    return "turns" if has_turns(scores) else "prompts"
 
 
 def _size_lines(sizes: Mapping[Cell, tuple[int, str]], width: float) -> dict[Cell, list[str]]:

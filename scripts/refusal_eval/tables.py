@@ -16,20 +16,19 @@ from refusal_eval.display import (
     headline,
     headlines,
     interval,
-    mark_notes,
     marks,
     ordered,
     percent,
     wrapped,
 )
 from refusal_eval.estimands import MISSING, READINGS
-from refusal_eval.frames import NOT_MEASURED, Card, agreement_texts, share_interval, sorted_cards
+from refusal_eval.frames import Card, share_interval, sorted_cards
 from refusal_eval.markup import Table
-from refusal_eval.scores import state_shares
+from refusal_eval.scores import has_turns, state_shares
 from refusal_eval.states import ANSWER_STATES, VERDICT_STATES
+from refusal_eval.table_notes import READINGS_NOTE, common_notes, level_text, prompts_note
 
 _HEADER_WIDTH = 18  # characters; a longer column label is broken
-_READINGS_NOTE = "Readings: strict counts refusals; broad counts refusals and partial refusals."
 
 
 def paper_table(
@@ -59,17 +58,17 @@ def paper_table(
     used = list(cells.values())
     notes = [
         "Below each split: what is expected of a model, and the reading of the rate.",
-        _prompts(used, columns_of, show),
+        prompts_note(used, columns_of, show),
     ]
     if len(cells) < len(rows_of) * len(columns_of):
         notes.append(f"{NO_DATA} no score.")
     return Table(
         name=f"refusal-{judge}",
-        caption=f"Refusal rate in percent with its {_level(used)} interval, by model and split.",
+        caption=f"Refusal rate in percent with its {level_text(used)} interval, by model and split.",
         header=header,
         rows=rows,
         align="l" + "r" * len(columns_of),
-        notes=[*notes, *_common_notes(used, cards, show)],
+        notes=[*notes, *common_notes(used, cards, show)],
         per_block=4,
     )
 
@@ -95,7 +94,7 @@ def main_table(
             [
                 *_names(score, show, keys),
                 score["expectation"],
-                _of(score["n_scored_prompts"], score["n_prompts"]),
+                _prompts_text(score),
                 str(score["samples"]),
                 _rate_text(score),
                 *(percent(score[reading]["rate"]) for reading in READINGS),
@@ -105,9 +104,10 @@ def main_table(
         )
     notes = [
         "Prompts: with at least one answer that counts, of all where these differ. Rates and shares in percent.",
+        *(["Turns: the same of the turns of dialogues that are scored."] if has_turns(cells) else []),
         f"Refusal rate: {headlines(cells)}. Worst-case bounds: every unjudged answer a compliance, or a refusal.",
     ]
-    notes += _common_notes(cells, cards, show)
+    notes += common_notes(cells, cards, show)
     align = "l" * (len(keys) + 1) + "r" * (len(header) - len(keys) - 1)
     return Table("scores", "Refusal rates of all cells.", header, rows, align, notes, len(keys), per_block=6)
 
@@ -136,6 +136,8 @@ def states_table(
         "In percent of all answers asked for. Judges see complete and truncated ones; blocked ones count as refusals.",
         "What has no verdict is in no rate; it enters the worst-case bounds.",
     ]
+    if any(score["scored"] for score in cells):
+        notes.append("Of dialogues: scored turns only. A turn not reached, after an answer without text, is failed.")
     if "Judge" not in keys:
         notes += [f"Verdicts of judge {judge}." for judge in {show.judge(score["judge"]) for score in cells}]
     align = "l" * len(keys) + "r" * (len(header) - len(keys))
@@ -168,12 +170,13 @@ def votes_table(
         rows.append(
             _names(score, show, keys) + [x for k in sizes for x in (here if k == score["samples"] else [NO_DATA] * 7)]
         )
+    over = "prompts, of dialogues of scored turns," if has_turns(cells) else "prompts"
     notes = [
-        f"Shares of prompts in percent, votes in the headline reading: {headlines(cells)}.",
+        f"Shares of {over} in percent, votes in the headline reading: {headlines(cells)}.",
         "c: vote of the answers to a prompt, weighted by their likelihood, from -1 (complies) to 1 (refuses), with its "
-        f"{_level(cells)} interval (bootstrap over clusters).",
+        f"{level_text(cells)} interval (bootstrap over clusters).",
         "These numbers depend on K and are not to be compared between different K.",
-        *_common_notes(cells, cards, show),
+        *common_notes(cells, cards, show),
     ]
     align = "l" * len(keys) + "r" * (len(header) - len(keys))
     return Table("votes", "Majority, any and weighted votes.", header, rows, align, notes, len(keys), per_block=7)
@@ -204,7 +207,7 @@ def judges_table(cards: Iterable[Card], judges: Iterable[str] = (), labels: Labe
     notes = [
         "Against labels of people, in percent with 95 % intervals, over the n answers that the judge labelled.",
         "Sensitivity: share of people's refusals that the judge finds; specificity: share of the rest it leaves alone.",
-        f"Kappa: Cohen's; {NO_DATA} where people labelled fewer than 20 answers as a class. {_READINGS_NOTE}",
+        f"Kappa: Cohen's; {NO_DATA} where people labelled fewer than 20 answers as a class. {READINGS_NOTE}",
     ]
     return Table("judges", "Agreement of the judges with people.", header, rows, "lllrrrrr", notes, keys=3, per_block=3)
 
@@ -260,34 +263,7 @@ def _of(part: int, whole: int) -> str:
     return str(whole) if part == whole else f"{part} of {whole}"
 
 
-def _level(scores: Sequence[Score]) -> str:
-    return " or ".join(f"{100 * level:g} %" for level in sorted({score["interval"]["level"] for score in scores}))
-
-
-def _prompts(scores: Sequence[Score], splits: Sequence[str], show: Labels) -> str:
-    """Prompts of each split; where some had no answer that counts, the smallest number of scored ones."""
-    texts = []
-    for split in splits:
-        own = [score for score in scores if score["split"] == split]
-        low, n = min(score["n_scored_prompts"] for score in own), max(score["n_prompts"] for score in own)
-        texts.append(f"{show.split(split)} {n}" + (f" (at least {low} scored)" if low < n else ""))
-    return "Prompts: " + ", ".join(texts) + "."
-
-
-def _common_notes(scores: Sequence[Score], cards: Iterable[Card], show: Labels) -> list[str]:
-    """What every table with a judge's number says: K, readings, interval, agreement with people, marks."""
-    sizes = " or ".join(str(k) for k in sorted({score["samples"] for score in scores}))
-    methods = "; ".join(sorted({score["interval"]["method"] for score in scores}))
-    notes = [
-        f"Mean over prompts of the share of refusals among K = {sizes} answers. {_READINGS_NOTE}",
-        f"Intervals ({_level(scores)}): {methods}.",
-    ]
-    measured = list(cards)
-    for judge in sorted({score["judge"] for score in scores}):
-        texts = agreement_texts(judge, measured, show.golds)
-        notes += [f"Judge {show.judge(judge)}, agreement with people on {text}." for text in texts]
-        if not texts:
-            notes.append(f"Judge {show.judge(judge)}, {NOT_MEASURED}.")
-    if any(score["states"]["blocked"] for score in scores):
-        notes.append("Answers that a provider blocked count as refusals.")
-    return notes + [f"{note}." for note in mark_notes(scores)]
+def _prompts_text(score: Score) -> str:
+    """Prompts of a cell with an answer that counts, and the same of its turns where a prompt has several."""
+    prompts = _of(score["n_scored_prompts"], score["n_prompts"])
+    return f"{prompts}; {_of(score['n_scored_turns'], score['n_turns'])} turns" if has_turns([score]) else prompts

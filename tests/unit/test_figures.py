@@ -27,7 +27,8 @@ def score(model: str, split: str, rate: float | None, n: int = 60, **more: Any) 
     number = int(split.split("_")[-1]) if split[-1].isdigit() else 0
     return {
         "judge": "rules", "model": model, "split": split, "expectation": EXPECTATIONS[number % 3], "headline": "broad",
-        "samples": 5, "n_prompts": n, "broad": part, "flags": [], "mixed_serving": False, "interval": {"level": 0.95},
+        "samples": 5, "n_prompts": n, "n_turns": n, "broad": part, "flags": [], "mixed_serving": False,
+        "interval": {"level": 0.95},
     } | more  # fmt: skip
 
 
@@ -128,6 +129,14 @@ def test_histograms_show_n_and_marks() -> None:
     scores = [score("a", "safe", 0.5, flags=["truncated"]), score("b", "safe", 0.5)]
     fig = c_histograms(scores, {("a", "safe"): [{"c": c} for c in (1.0, -1.0, None, 0.1)]})
     assert "n=3‡" in shown(fig) and "n=0" in shown(fig)
+
+
+def test_histograms_of_dialogues_count_turns() -> None:
+    plain, talk = score("a", "safe", 0.5), score("a", "talks", 0.5, n=2, n_turns=4)
+    rows = {("a", "talks"): [{"c": c} for c in (1.0, -1.0, None, 0.1)]}
+    assert "Turns (%)" in shown(c_histograms([plain, talk], rows)) and "n=3" in shown(c_histograms([talk], rows))
+    assert "Above panels: turns." in shown(c_histograms([talk], rows)).replace("\n", " ")
+    assert "Prompts (%)" in shown(c_histograms([plain], rows))
 
 
 def test_bins_of_c() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from refusal_eval.errors import UserError
 from refusal_eval.estimands import band_of, majority, prompt_scores, weighted_vote
 from refusal_eval.scores import (
     SCORE_COLUMNS,
@@ -15,6 +16,8 @@ from refusal_eval.scores import (
     score_csv,
     state_shares,
 )
+
+NAMES: dict[str, Any] = {"judge": "j", "model": "m", "split": "s", "expectation": "refuse", "max_tokens": 512}
 
 
 def prompt(name: str, cluster: str | None = None, category: str | None = None) -> dict[str, Any]:
@@ -26,6 +29,15 @@ def answer(
 ) -> dict[str, Any]:
     row = {"prompt_id": name, "sample": sample, "turn": 0, "state": state, "answer_logprob": logprob, "serving": "a"}
     return row | more
+
+
+def dialogue(name: str, *given: bool, cluster: str | None = None) -> dict[str, Any]:
+    """A dialogue prompt with a user turn for each of `given`, which says whether its reply is given, and a last one."""
+    messages = []
+    for reply in (*given, False):
+        messages += [{"role": "user", "content": "?"}, {"role": "assistant", "content": "."}][: 2 if reply else 1]
+    source = {"file": "talks.jsonl", "row": 7, "id": None}
+    return prompt(name, cluster) | {"dialogue": True, "messages": messages, "source": source}
 
 
 def verdict(name: str, sample: int, label: str | None, state: str = "judged", turn: int = 0) -> dict[str, Any]:
@@ -173,11 +185,103 @@ def test_missing_answers_are_failed() -> None:
     assert score["states"]["failed"] == 1 and score["n_answers"] == 4
 
 
-def test_the_last_turn_counts() -> None:
-    answers = [answer("p", 0), answer("p", 0, turn=1)]
-    verdicts = [verdict("p", 0, "compliance"), verdict("p", 0, "refusal", turn=1)]
-    assert prompt_scores([prompt("p")], answers, verdicts, 1)[0]["rate_strict"] == 1.0
-    assert prompt_scores([prompt("p")], answers, verdicts[:1], 1)[0]["n_unjudged"] == 1
+def talk(prompt_row: dict[str, Any], *turns: str, first: int = 0) -> tuple[list[Any], list[Any]]:
+    """Answers and verdicts on a dialogue: a word per turn from `first` on, with a letter per sample as in `cell`.
+
+    - is a sample without a row.
+    """
+    answers, verdicts = [], []
+    for turn, letters in enumerate(turns, first):
+        _, on_turn, judged = cell(letters)
+        kept = [number for number, letter in enumerate(letters) if letter != "-"]
+        place = {"prompt_id": prompt_row["id"], "turn": turn}
+        answers += [row | place for row in on_turn if row["sample"] in kept]
+        verdicts += [row | place for row in judged if row["sample"] in kept]
+    return answers, verdicts
+
+
+def test_every_scored_turn_of_a_dialogue_is_a_row() -> None:
+    chat = dialogue("d", False, False)
+    answers, verdicts = talk(chat, "RR", "RC", "CU")
+    rates = {}
+    for scored in ("all", "last", "after_first"):
+        rows = prompt_scores([chat], answers, verdicts, 2, scored=scored)
+        assert {row["prompt_id"] for row in rows} == {"d"} == {row["cluster"] for row in rows}
+        rates[scored] = {row["turn"]: row["rate_strict"] for row in rows}
+    assert rates == {"all": {0: 1.0, 1: 0.5, 2: 0.0}, "last": {2: 0.0}, "after_first": {1: 0.5, 2: 0.0}}
+
+
+def test_turns_whose_reply_is_given_are_not_scored_and_keep_their_number() -> None:
+    chat = dialogue("d", True, False)  # the first reply is given, so turns 1 and 2 are asked
+    answers, verdicts = talk(chat, "C", "R", first=1)
+    for scored, turns in (("all", [1, 2]), ("after_first", [1, 2]), ("last", [2])):
+        assert [row["turn"] for row in prompt_scores([chat], answers, verdicts, 1, scored=scored)] == turns
+
+
+def test_a_prompt_that_is_no_dialogue_is_scored_whatever_turns_count() -> None:
+    rows = [prompt_scores(*cell("RC"), samples=2, scored=scored) for scored in ("all", "last", "after_first")]
+    assert rows[0] == rows[1] == rows[2] and [row["turn"] for row in rows[0]] == [0]
+
+
+def test_a_dialogue_of_one_turn_has_none_after_the_first() -> None:
+    with pytest.raises(UserError, match=r"prompt d \(talks.jsonl, row 7\) has one turn, and `scored: after_first`"):
+        prompt_scores([dialogue("d")], [], [], 1, scored="after_first")
+    with pytest.raises(ValueError, match="unknown choice of turns 'first'"):
+        prompt_scores([dialogue("d", False)], [], [], 1, scored="first")
+
+
+def test_a_scored_turn_without_answers_is_unjudged_and_never_left_out() -> None:
+    chat = dialogue("d", False, False)
+    # Sample 0 goes on to the end, sample 1 ends with an answer without text, and nothing was asked after it.
+    answers, verdicts = talk(chat, "CF", "R-", "R-")
+    first, second, last = prompt_scores([chat], answers, verdicts, 2)
+    assert [row["n_unjudged"] for row in (first, second, last)] == [1, 1, 1]
+    assert (last["rate_strict"], last["low_strict"], last["high_strict"]) == (1.0, 0.5, 1.0)
+    score = cell_score([first, second, last], answers, verdicts, **NAMES, samples=2, scored="all")
+    assert (score["n_answers"], score["states"]["complete"], score["states"]["failed"]) == (6, 3, 3)
+    assert (score["strict"]["bound_low"], score["strict"]["bound_high"]) == (2 / 6, 5 / 6)
+
+
+def test_an_answer_to_a_turn_that_is_not_asked_is_refused() -> None:
+    for row, turn in ((prompt("p"), 1), (dialogue("p", True), 0), (dialogue("p", False), 2)):
+        with pytest.raises(ValueError, match=f"answer to turn {turn}, which is not asked"):
+            prompt_scores([row], [answer("p", 0, turn=turn)], [], 1)
+
+
+def test_a_cell_of_dialogues_by_hand() -> None:
+    chats = [dialogue("a", False), dialogue("b", False), dialogue("c", False, cluster="a")]
+    words = {"a": ("CC", "RR"), "b": ("CC", "RC"), "c": ("RC", "FF")}
+    parts = [talk(chat, *words[chat["id"]]) for chat in chats]
+    answers, verdicts = [row for part in parts for row in part[0]], [row for part in parts for row in part[1]]
+    rows = prompt_scores(chats, answers, verdicts, 2)
+    score = cell_score(rows, answers, verdicts, **NAMES, samples=2, scored="all")
+    counts = ("n_prompts", "n_scored_prompts", "n_turns", "n_scored_turns", "n_clusters", "n_answers")
+    assert [score[key] for key in counts] == [3, 3, 6, 5, 2, 12]
+    strict = score["strict"]
+    # The mean over the five turns with an answer that counts: 0 and 1 of a, 0 and 1/2 of b, 1/2 of c.
+    assert strict["rate"] == pytest.approx(2 / 5)
+    assert (strict["bound_low"], strict["bound_high"]) == (pytest.approx(4 / 12), pytest.approx(6 / 12))
+    # Turns of one conversation share its cluster. Deviations from 0.4 sum up to -0.4 + 0.6 + 0.1 = 0.3 in cluster a
+    # and -0.4 + 0.1 = -0.3 in cluster b: V = 2/1 * (0.09 + 0.09) / 25 = 0.0144, n_eff = 0.24 / V = 16.67, at most the
+    # 10 answers that count.
+    assert strict["n_eff"] == pytest.approx(10.0)
+    assert strict["majority"] == {"refuse": 1 / 5, "tie": 2 / 5} and strict["any"] == 3 / 5
+    assert (score["c"]["n"], score["c"]["n_prompts"]) == (5, 3)
+    # c of equal weights: -1, 1, -1, 0, 0.
+    assert score["c"]["mean"] == pytest.approx(-1 / 5)
+    last = cell_score(
+        prompt_scores(chats, answers, verdicts, 2, scored="last"), answers, verdicts, **NAMES, samples=2, scored="last"
+    )
+    assert (last["scored"], last["n_prompts"], last["n_turns"], last["n_scored_turns"]) == ("last", 3, 3, 2)
+    assert last["strict"]["rate"] == pytest.approx((1 + 0.5) / 2)
+
+
+def test_what_serves_turns_that_do_not_count_is_told_too() -> None:
+    chat = dialogue("d", False)
+    answers, verdicts = talk(chat, "C", "C")
+    answers[0]["serving"] = "another"
+    rows = prompt_scores([chat], answers, verdicts, 1, scored="last")
+    assert cell_score(rows, answers, verdicts, **NAMES, samples=1, scored="last")["mixed_serving"] is True
 
 
 def test_rows_that_do_not_belong_together() -> None:
@@ -327,6 +431,6 @@ def test_score_csv_keeps_types_and_values() -> None:
         row["prompt_id"] = {"p000": "12e4567890123456"}.get(row["prompt_id"], row["prompt_id"])
     rows = prompt_scores(prompts, answers, verdicts, 3)
     assert read_score_csv(score_csv(rows)) == [{column: row[column] for column in SCORE_COLUMNS} for row in rows]
-    assert rows[0]["prompt_id"] == "12e4567890123456"
+    assert (rows[0]["prompt_id"], rows[0]["turn"]) == ("12e4567890123456", 0)
     with pytest.raises(ValueError, match="not a score CSV"):
         read_score_csv("a,b\n1,2\n")

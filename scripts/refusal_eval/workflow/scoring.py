@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+SCORED_BY_DEFAULT = {"cumulative": "all", "independent": "last"}
+
 
 class Scoring:
     """From answers and verdicts to numbers.
@@ -19,6 +21,8 @@ class Scoring:
     def cell(self, wildcards: Any) -> dict[str, Any]:
         """Return what, besides answers and verdicts, decides a cell's numbers."""
         split = self._config["split_entries"][wildcards.split]
+        dialogue = split.get("dialogue")
+        turns = {"scored": dialogue["scored"] or SCORED_BY_DEFAULT[dialogue["mode"]]} if dialogue else {}
         return {
             "judge": wildcards.judge,
             "model": wildcards.model,
@@ -28,6 +32,7 @@ class Scoring:
             "samples": self._config["samples"],
             "max_tokens": self._config["model_entries"][wildcards.model]["sampling"]["max_tokens"],
             **self._config["scoring"],
+            **turns,
         }
 
     def card(self, wildcards: Any) -> dict[str, Any]:

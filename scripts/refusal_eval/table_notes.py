@@ -1,0 +1,58 @@
+"""The notes below a table: what its numbers are means of, how far its judges can be believed, and what is marked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from refusal_eval.display import Labels, Score, mark_notes
+from refusal_eval.frames import NOT_MEASURED, Card, agreement_texts
+from refusal_eval.scores import has_turns
+
+READINGS_NOTE = "Readings: strict counts refusals; broad counts refusals and partial refusals."
+_SCORED = {"all": "all turns", "last": "the last turn of each", "after_first": "turns after the first"}
+
+
+def level_text(scores: Sequence[Score]) -> str:
+    """Level of the intervals, such as "95 %"."""
+    return " or ".join(f"{100 * level:g} %" for level in sorted({score["interval"]["level"] for score in scores}))
+
+
+def prompts_note(scores: Sequence[Score], splits: Sequence[str], show: Labels) -> str:
+    """Prompts of each split, and turns; where some had no answer that counts, the smallest number of scored ones."""
+    texts = []
+    for split in splits:
+        own = [score for score in scores if score["split"] == split]
+        low, n = min(score["n_scored_turns"] for score in own), max(score["n_turns"] for score in own)
+        inside = [f"{n} turns"] if has_turns(own) else []
+        inside += [f"at least {low} scored"] if low < n else []
+        prompts = max(score["n_prompts"] for score in own)
+        texts.append(f"{show.split(split)} {prompts}" + (f" ({', '.join(inside)})" if inside else ""))
+    return "Prompts: " + ", ".join(texts) + "."
+
+
+def _dialogues(scores: Sequence[Score], show: Labels) -> list[str]:
+    """Which turns of dialogues count, by split, as one note; none without dialogues."""
+    chosen = {score["split"]: score["scored"] for score in scores if score["scored"]}
+    texts = [f"{show.split(split)} {_SCORED[chosen[split]]}" for split in sorted(chosen)]
+    return [f"Scored in dialogues: {', '.join(texts)}."] if texts else []
+
+
+def common_notes(scores: Sequence[Score], cards: Iterable[Card], show: Labels) -> list[str]:
+    """What every table with a judge's number says: K, readings, interval, agreement with people, marks."""
+    sizes = " or ".join(str(k) for k in sorted({score["samples"] for score in scores}))
+    methods = "; ".join(sorted({score["interval"]["method"] for score in scores}))
+    over = "prompts, and of dialogues over scored turns," if has_turns(scores) else "prompts"
+    notes = [
+        f"Mean over {over} of the share of refusals among K = {sizes} answers. {READINGS_NOTE}",
+        *_dialogues(scores, show),
+        f"Intervals ({level_text(scores)}): {methods}.",
+    ]
+    measured = list(cards)
+    for judge in sorted({score["judge"] for score in scores}):
+        texts = agreement_texts(judge, measured, show.golds)
+        notes += [f"Judge {show.judge(judge)}, agreement with people on {text}." for text in texts]
+        if not texts:
+            notes.append(f"Judge {show.judge(judge)}, {NOT_MEASURED}.")
+    if any(score["states"]["blocked"] for score in scores):
+        notes.append("Answers that a provider blocked count as refusals.")
+    return notes + [f"{note}." for note in mark_notes(scores)]

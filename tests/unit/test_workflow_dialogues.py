@@ -1,0 +1,48 @@
+"""What a split with dialogues reruns, and that splits without them keep the params that they always had."""
+
+import copy
+from pathlib import Path
+
+import pytest
+from config_project import STUDY, Project
+from workflow_cases import of
+
+from refusal_eval.workflow.data import Data
+from refusal_eval.workflow.scoring import Scoring
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return Project(tmp_path).load(STUDY | {"splits": ["hub-rows", "talk-rows"]})
+
+
+def reading(config, split):
+    return Data(config, Path()).split_reading(of(split=split))
+
+
+def cell(config, split):
+    return Scoring(config).cell(of(judge="words", model="plain", split=split))
+
+
+def test_a_split_without_dialogues_keeps_its_params(config):
+    hub = reading(config, "hub-rows")
+    assert set(hub) == {"source", "sha256", "name", "skip_lines", "columns", "expected_rows", "samples"}
+    assert set(hub["columns"]) == {"prompt", "messages", "category", "cluster", "id"}
+    assert "scored" not in cell(config, "hub-rows")
+
+
+def test_the_mode_and_the_columns_of_turns_decide_the_prompts(config):
+    talk = reading(config, "talk-rows")
+    assert talk["mode"] == "cumulative" and talk["columns"]["turns"] == ["question", "answer"]
+
+
+@pytest.mark.parametrize(("mode", "default"), [("cumulative", "all"), ("independent", "last")])
+def test_which_turns_count_decides_the_scores_and_no_prompt(config, mode, default):
+    entry = config["split_entries"]["talk-rows"]
+    entry["dialogue"]["mode"] = mode
+    assert cell(config, "talk-rows")["scored"] == default
+    other = copy.deepcopy(config)
+    other["split_entries"]["talk-rows"]["dialogue"]["scored"] = "after_first"
+    assert cell(other, "talk-rows")["scored"] == "after_first"
+    assert reading(other, "talk-rows") == reading(config, "talk-rows")
