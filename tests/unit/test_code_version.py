@@ -87,8 +87,8 @@ def test_a_star_or_a_whole_module_counts_like_a_name(tmp_path):
 # What a change of which reruns a script's rule. A new name here is a new reason to run again: is it worth it?
 COMMON = "__init__ errors files logs"
 REACHED = {
-    "make_prompts": "data data.prompts data.rows hints",
-    "make_gold": "data data.gold data.prompts data.rows hints states",
+    "make_prompts": "data data.prompts data.rows data.scripts hints",
+    "make_gold": "data data.gold data.prompts data.rows data.scripts hints states",
     "fetch_rows": "data data.fetch data.hub data.network data.rows data.wheels hints",
     "fetch_tokenizer": "data data.hub data.network data.sources weights weights.fetch weights.fingerprint "
     "weights.manifest",
@@ -101,14 +101,16 @@ REACHED = {
     "engines.vllm execute keys packing requests states store weights weights.manifest",
     "collect_answers": "answers keys packing render requests states store",
     "check_judge": "judges judges.base judges.llm keys packing render states",
-    "render_judge_requests": "judges judges.base judges.llm keys packing render requests states",
+    "render_judge_requests": "dialogues judges judges.base judges.conversations judges.llm keys packing render "
+    "requests states",
     "collect_verdicts": "judges judges.base judges.llm keys packing render requests states store",
-    "judge_on_cpu": "hints judges judges.base judges.keyword judges.python states",
-    "score_cell": "estimands intervals scores states",
-    "make_judge_card": "agreement estimands intervals states",
-    "make_tables": "agreement display estimands frames intervals latex markup scores states tables",
-    "make_figures": "agreement display estimands figures frames heatmap histograms intervals layout scores states "
-    "style",
+    "judge_on_cpu": "dialogues hints judges judges.base judges.conversations judges.keyword judges.python states",
+    "score_cell": "dialogues estimands intervals scores states",
+    "make_judge_card": "agreement dialogues estimands intervals states",
+    "make_tables": "agreement dialogues display estimands frames intervals latex markup scores states table_notes "
+    "tables",
+    "make_figures": "agreement dialogues display estimands figures frames heatmap histograms intervals layout scores "
+    "states style",
     "write_manifest": "store version",
 }
 
