@@ -1,0 +1,489 @@
+"""The status of a study: what is done, missing, running or failed, why, and where to read on."""
+
+import json
+import os
+import time
+import zlib
+
+import pytest
+from config_project import WHOLE_STUDY, Project
+
+from refusal_eval.files import write_json, write_jsonl
+from refusal_eval.requests import Ask, read_requests, write_requests
+from refusal_eval.status import study_status
+from refusal_eval.status.log_text import clean, error_and_cause, progress, server_cause
+from refusal_eval.status.table import status_table
+from refusal_eval.store import StoreWriter
+from refusal_eval.workflow.reporting import Reporting
+
+STUDY = WHOLE_STUDY | {"splits": ["hub-rows", "file-rows"], "judges": ["words", "reader"]}
+CELLS = [(model, split) for model in STUDY["models"] for split in STUDY["splits"]]
+PLAIN = "model/hub-engine/plain/0"  # the engine load of the model `plain`
+LONG_AGO = 3600
+
+
+class Study:
+    """A study's files, written by hand."""
+
+    def __init__(self, config):
+        self.config = config
+        self.results = f"results/{config['study']}"
+
+    def render(self, cell, judge=None, requests=4, too_long=0, **options):
+        """Write a request file."""
+        path = f"{self.results}/judge_requests/{judge}/{cell}" if judge else f"{self.results}/requests/{cell}"
+        seed = zlib.crc32(path.encode())
+        asks = [Ask(f"p{i}", [1, 2], [(0, seed + i)]) for i in range(requests)]
+        asks += [Ask(f"long{i}", [1] * 200, [(0, seed)]) for i in range(too_long)]
+        engine = {"engine_id": "judge-id" if judge else "model-id", "identity": {"dtype": "bfloat16"}}
+        write_requests(f"{path}.jsonl", asks, engine, {"max_tokens": 8}, "seeded", 100, **options)
+        return read_requests(f"{path}.jsonl")
+
+    def execute(self, file, count=None):
+        """Put the responses to (the first of) a file's requests into the store."""
+        with StoreWriter(self.config["store_dir"], file.header["engine_id"], "0") as writer:
+            for key in list(file.keys())[:count]:
+                writer.append(key, {"text": "SECRET"}, "s")
+        return writer.path
+
+    def rows(self, path, *states):
+        """Write an answers or verdicts file."""
+        rows = [{"answer": 'SECRET "state":"failed"', "state": state, "turn": 0} for state in states]
+        write_jsonl(f"{self.results}/{path}.jsonl", rows)
+
+    def receipt(self, stage, load, *rejected):
+        """Write the receipt of an engine load."""
+        rejections = [{"key": key, "status": 400, "message": "it is\x1b[31m refused"} for key in rejected]
+        write_json(f"{self.results}/receipts/{stage}/{load}.json", {"rejected": rejections})
+
+    def log(self, name, text, age=0):
+        """Write a log of `age` seconds."""
+        path = f"{self.results}/logs/{name}.log"
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as handle:
+            handle.write(text)
+        os.utime(path, (time.time() - age,) * 2)
+        return path
+
+    def answer(self, model, split):
+        """Take one cell to its answers."""
+        self.execute(self.render(f"{model}/{split}"))
+        self.rows(f"answers/{model}/{split}", "complete", "complete", "complete", "truncated")
+
+    def judge(self, judge, model, split):
+        """Take one cell from its answers to its scores (gold: to the judge's card)."""
+        if judge == "reader":
+            self.execute(self.render(f"{model}/{split}", judge))
+        self.rows(f"verdicts/{judge}/{model}/{split}", *["judged"] * 4)
+        made = f"judge_cards/{judge}/{split}" if model == "gold" else f"scores/{judge}/{model}/{split}"
+        write_json(f"{self.results}/{made}.json", {})
+
+    def finish(self):
+        """Write everything."""
+        self.rows("answers/gold/people", *["complete"] * 4)
+        for cell in CELLS:
+            self.answer(*cell)
+        for judge in STUDY["judges"]:
+            for cell in [*CELLS, ("gold", "people")]:
+                self.judge(judge, *cell)
+        for path in [f for f in Reporting(self.config).targets(None) if "manifest" not in f]:
+            write_json(path, {})
+        write_json(f"{self.results}/manifest.json", {})
+
+    def status(self, wanted=None):
+        return study_status(self.config, time.time(), wanted)
+
+    def cell(self, name, judge=None):
+        """Return one cell's status."""
+        return next(c for c in self.status().cells if f"{c.model}/{c.split}" == name and c.judge == judge)
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return Study(Project(tmp_path).load(STUDY))
+
+
+def record(level, message):
+    return f"12:00:00 {level} {message}\n"
+
+
+# --- Cells ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_empty_study_waits_for_everything_and_nothing_failed(study, tmp_path):
+    before = sorted(tmp_path.rglob("*"))
+    status = study.status()
+    assert status.state == "incomplete" and status.troubles == []
+    assert {(cell.state, cell.note) for cell in status.cells if cell.step == "answers"} == {("waiting", "not rendered")}
+    assert {cell.note for cell in status.cells if cell.step == "verdicts" and cell.model != "gold"} == {
+        "waits for answers"
+    }
+    assert status.report.missing == status.report.files > 0
+    assert "0 of 4 cells done, 4 waiting" in status_table(status)
+    assert sorted(tmp_path.rglob("*")) == before, "status writes nothing"
+
+
+def test_a_finished_study_is_done_in_a_line_for_each_model(study):
+    study.finish()
+    status = study.status()
+    assert status.state == "done" and status.troubles == []
+    assert all(cell.state == "done" and cell.current for cell in status.cells)
+    text = status_table(status)
+    assert "plain: 2 of 2 splits done (6 complete, 2 truncated)" in text
+    assert "gold: 1 of 1 gold set done (4 judged)" in text
+    assert "Everything is done." in text and "file-rows" not in text
+    assert text.count("file-rows") < status_table(status, every=True).count("file-rows")
+
+
+def test_a_half_done_store_is_counted_request_by_request(study):
+    study.execute(study.render("plain/hub-rows", requests=5, too_long=2), count=3)
+    study.render("plain/file-rows")
+    cell = study.cell("plain/hub-rows")
+    assert (cell.requests, cell.stored, cell.missing, cell.rejected, cell.too_long) == (7, 3, 2, 0, 2)
+    assert (cell.state, cell.note, cell.rendered, cell.current) == ("waiting", "not executed", True, False)
+    assert study.cell("plain/file-rows").missing == 4
+    assert study.cell("thinker/hub-rows").rendered is False
+    text = status_table(study.status())
+    assert "2 too long" in text and "11 asked, 3 with a response, 6 missing, 2 too long" in text
+
+
+def test_requests_of_two_cells_with_one_key_count_in_both(study):
+    first = study.render("plain/hub-rows")
+    write_jsonl(f"{study.results}/requests/plain/file-rows.jsonl", map(json.loads, first.path.read_text().splitlines()))
+    study.execute(first)
+    assert study.cell("plain/file-rows").stored == study.cell("plain/hub-rows").stored == 4
+
+
+def test_all_in_the_store_waits_for_the_batch_or_for_its_collection(study):
+    study.execute(study.render("plain/hub-rows"))
+    study.render("plain/file-rows")
+    assert study.cell("plain/hub-rows").note == "all in the store, waits for its batch"
+    study.receipt("generate", PLAIN)
+    assert study.cell("plain/hub-rows").note == "answers not collected"
+    assert study.cell("plain/file-rows").note == "new since the last engine load"
+
+
+def test_answers_older_than_their_requests_are_not_done_and_nothing_after_them(study):
+    study.finish()
+    os.utime(f"{study.results}/answers/plain/hub-rows.jsonl", (1, 1))
+    assert study.status().state == "incomplete"
+    assert "old answers" in study.cell("plain/hub-rows").note
+    assert study.cell("plain/hub-rows", "words").note == "waits for answers"
+    assert study.cell("plain/file-rows", "words").state == "done"
+
+
+def test_the_states_of_answers_are_counted_and_those_without_a_response_shown(study):
+    study.finish()
+    study.rows("answers/plain/hub-rows", "complete", "too_long", "failed", "failed")
+    for judge in STUDY["judges"]:
+        study.judge(judge, "plain", "hub-rows")
+    cell = study.cell("plain/hub-rows")
+    assert cell.states == {"complete": 1, "too_long": 1, "failed": 2}
+    assert (cell.state, cell.stored, cell.too_long) == ("done", 1, 1)
+    assert "done; 1 complete, 1 too_long, 2 failed" in status_table(study.status())
+
+
+def test_verdicts_without_scores_are_not_done(study):
+    study.finish()
+    os.unlink(f"{study.results}/scores/words/plain/hub-rows.json")
+    os.utime(f"{study.results}/judge_cards/reader/people.json", (1, 1))
+    assert study.cell("plain/hub-rows", "words").note == "scores not made"
+    card = study.cell("gold/people", "reader")
+    assert (card.note, card.scored, card.state) == ("judge's card older than the verdicts", False, "waiting")
+    assert study.status().state == "incomplete"
+
+
+def test_a_report_older_than_its_scores_is_not_done(study):
+    study.finish()
+    write_json(f"{study.results}/scores/words/plain/hub-rows.json", {"new": 1})
+    status = study.status()
+    assert all(cell.state == "done" for cell in status.cells)
+    assert (status.state, status.report.missing) == ("incomplete", 0) and status.report.old > 0
+
+
+def test_dialogues_are_counted_by_conversation_until_their_answers_are_there(study):
+    file = study.render("plain/hub-rows", dialogue={"rendering": {}, "reasoning": None, "seed": 0})
+    study.execute(file)
+    cell = study.cell("plain/hub-rows")
+    assert (cell.unit, cell.requests, cell.stored) == ("conversations", 4, 4)
+    assert cell.note == "not executed", "first turns say nothing about later ones"
+    assert "conversations, turns unknown" in status_table(study.status())
+    study.rows("answers/plain/hub-rows", *["complete"] * 12)
+    assert study.cell("plain/hub-rows").states == {"complete": 12}
+
+
+def test_a_request_file_of_another_kind_is_a_failure_with_its_path(study):
+    study.render("plain/hub-rows").path.write_text("{}\n")
+    status = study.status()
+    assert status.state == "failed" and study.cell("plain/hub-rows").state == "failed"
+    assert "requests/plain/hub-rows.jsonl is not a request file" in status.troubles[0].message
+
+
+def test_only_the_cells_that_are_asked_for(study):
+    study.finish()
+    os.unlink(f"{study.results}/answers/thinker/hub-rows.jsonl")
+    status = study.status(lambda model, split: (model, split) == ("plain", "hub-rows"))
+    assert {(cell.model, cell.split) for cell in status.cells} == {("plain", "hub-rows")}
+    assert (status.state, status.report, len(status.cells)) == ("done", None, 3)
+
+
+# --- Engine loads -----------------------------------------------------------------------------------------------------
+
+SERVER_LOG = """\
+(APIServer pid=1) INFO 11-22 01:00:24 [utils.py:1] RuntimeError: not yet
+(EngineCore_0 pid=2) WARNING 11-22 01:00:25 [x.py:3] ImportError: an extension is missing
+(EngineCore_0 pid=2) ERROR 11-22 01:00:26 [core.py:718] EngineCore failed to start.
+(EngineCore_0 pid=2) ERROR 11-22 01:00:26 [core.py:718] \x1b[31mValueError: No memory for the cache blocks\x1b[0m
+(APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}
+"""
+
+
+def test_a_failed_engine_is_told_with_its_cause_and_both_logs(study):
+    file = study.render("plain/hub-rows")
+    study.execute(file, count=1)
+    message = f"the engine died while starting (exit code 1). Its last lines, from x.log:\n    {SERVER_LOG}"
+    log = study.log(f"generate/{PLAIN}", record("INFO", "starting") + record("ERROR", message), LONG_AGO)
+    server_log = study.log(f"generate/{PLAIN}.server", SERVER_LOG, LONG_AGO)
+    status = study.status()
+    (trouble,) = status.troubles
+    assert (trouble.state, trouble.message) == ("failed", "the engine died while starting (exit code 1)")
+    assert trouble.cause == "ValueError: No memory for the cache blocks"
+    assert (trouble.log, trouble.server_log) == (log, server_log)
+    cell = study.cell("plain/hub-rows")
+    assert (cell.state, cell.note, cell.missing, cell.trouble) == ("failed", "engine load failed", 3, trouble.job)
+    assert status.state == "failed"
+    text = status_table(status)
+    assert "engine load failed [1]" in text and f"server log: {server_log}" in text
+
+
+def test_a_running_engine_is_told_with_its_progress(study):
+    study.execute(study.render("plain/hub-rows"), count=1)
+    write_json(f"{study.results}/engines/hub-engine.json", {"engine_id": "model-id"})
+    lines = ("120 of 640 requests, 210 tokens/s, about 40 s left", "by cell: plain/hub-rows 3/4")
+    study.log(f"generate/{PLAIN}", "".join(record("INFO", line) for line in lines))
+    (trouble,) = study.status().troubles
+    assert (trouble.state, trouble.message) == ("running", lines[0])
+    assert study.cell("plain/hub-rows").state == "running"
+    assert study.status().state == "incomplete"
+
+
+def test_an_engine_that_answered_nothing_yet_is_starting(study):
+    study.render("plain/hub-rows")
+    command = "starting the engine: /opt/python -m vllm --model x"
+    study.log(f"generate/{PLAIN}", record("INFO", command))
+    (trouble,) = study.status().troubles
+    assert (trouble.state, trouble.message) == ("starting", "starting the engine")
+
+
+def test_a_server_that_logs_keeps_a_quiet_job_running(study):
+    study.render("plain/hub-rows")
+    study.log(f"generate/{PLAIN}", record("INFO", "the engine is healthy"), LONG_AGO)
+    study.log(f"generate/{PLAIN}.server", "Avg generation throughput\n")
+    assert study.status().troubles[0].state == "starting"
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (record("INFO", "12 of 40 requests, 3 tokens/s, about 9 s left"), "12 of 40 requests"),
+        (record("ERROR", "the time limit is reached with 7 requests left. 5 responses"), "with 7 requests left"),
+    ],
+)
+def test_a_killed_load_and_one_at_its_time_limit_have_stopped_and_not_failed(study, lines, words):
+    study.render("plain/hub-rows")
+    study.log(f"generate/{PLAIN}", lines, LONG_AGO)
+    status = study.status()
+    assert status.troubles[0].state == "stopped" and words in status.troubles[0].message
+    assert study.cell("plain/hub-rows").note == "engine load stopped" and status.state == "incomplete"
+
+
+def test_rejected_requests_are_not_missing_and_their_receipt_is_named(study):
+    file = study.render("plain/hub-rows", requests=5)
+    study.execute(file, count=3)
+    study.receipt("generate", PLAIN, list(file.keys())[3], "f" * 64)
+    cell = study.cell("plain/hub-rows")
+    assert (cell.stored, cell.rejected, cell.missing) == (3, 1, 1)
+    (trouble,) = study.status().troubles
+    assert (trouble.state, trouble.message) == ("rejected", "the engine rejected 2 requests")
+    assert trouble.cause == "HTTP 400: it is refused" and trouble.log.endswith(f"{PLAIN}.json")
+    assert study.status().state == "incomplete", "a rejected request is no failure"
+    assert "1 rejected" in status_table(study.status())
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"rejected": [{}]}', '{"rejected": ["x"]}', "\xff"])
+def test_a_damaged_receipt_is_a_failure_even_where_answers_are_there(study, content):
+    study.finish()
+    study.receipt("generate", PLAIN)
+    path = f"{study.results}/receipts/generate/{PLAIN}.json"
+    with open(path, "w", encoding="latin-1") as handle:
+        handle.write(content)
+    status = study.status()
+    (trouble,) = status.troubles
+    assert trouble.log == path and "delete it and run again" in trouble.message
+    assert status.state == "failed"
+
+
+def test_how_a_load_ended_does_not_matter_once_its_answers_are_there(study):
+    study.finish()
+    study.log(f"generate/{PLAIN}", record("ERROR", "an old error"), LONG_AGO)
+    assert study.status().state == "done"
+
+
+def test_of_several_shards_the_failed_one_is_told(study):
+    study.config["shards"] = 2
+    study.render("plain/hub-rows")
+    study.receipt("generate", PLAIN)
+    study.log("generate/model/hub-engine/plain/1", record("ERROR", "no GPU"), LONG_AGO)
+    assert study.cell("plain/hub-rows").trouble == ("generate", "model/hub-engine/plain/1")
+
+
+# --- Other rules ------------------------------------------------------------------------------------------------------
+
+
+def test_a_failed_rule_is_told_once_and_its_cells_refer_to_it(study):
+    study.log("prompts/hub-rows", record("ERROR", "rows.csv, line 3: no column `prompt`"))
+    status = study.status()
+    (trouble,) = status.troubles
+    assert (trouble.rule, trouble.name, trouble.message) == (
+        "prompts",
+        "hub-rows",
+        "rows.csv, line 3: no column `prompt`",
+    )
+    assert trouble.log == f"{study.results}/logs/prompts/hub-rows.log"
+    for model in STUDY["models"]:
+        assert study.cell(f"{model}/hub-rows").state == "failed"
+        assert study.cell(f"{model}/file-rows").state == "waiting"
+
+
+def test_an_uncaught_error_is_told_by_its_last_line(study):
+    study.answer("plain", "hub-rows")
+    trace = "uncaught error\nTraceback (most recent call last):\n  File \"x.py\", line 1\nKeyError: 'prompt_id'"
+    study.log("verdicts/words/plain/hub-rows", record("ERROR", trace))
+    (trouble,) = study.status().troubles
+    assert (trouble.message, trouble.cause) == ("uncaught error", "KeyError: 'prompt_id'")
+    cell = study.cell("plain/hub-rows", "words")
+    assert (cell.state, cell.note) == ("failed", "not judged: verdicts failed")
+
+
+def test_an_error_whose_output_was_made_since_is_over(study):
+    study.finish()
+    study.log("tables", record("ERROR", "no scores"))
+    assert study.status().state == "done"
+    os.unlink(f"{study.results}/tables/refusal.csv")
+    assert study.status().troubles[0].rule == "tables"
+
+
+def test_a_cell_that_left_the_study_is_not_told(study):
+    study.log("requests/plain/bundled-rows", record("ERROR", "gone"))
+    assert study.status().troubles == []
+
+
+def test_the_log_of_a_rule_of_ones_own_is_told_too(study):
+    study.log("export/plain", record("ERROR", "no disk"))
+    study.log("summary", record("INFO", "fine"))
+    assert [(t.rule, t.name) for t in study.status().troubles] == [("export", "plain")]
+
+
+# --- Text -------------------------------------------------------------------------------------------------------------
+
+
+def test_text_of_servers_is_one_printable_line_of_limited_length():
+    assert clean("a\x1b[31mb\x1b[0m\x1b]0;title\x07\x00c\r\n\u202ed\u2028e\x9b") == "ab c d e"
+    assert len(clean("x" * 999)) == 200 and clean("x" * 999).endswith("...")
+    assert clean("\x1b" * 500 + "y" * 5) == "y" * 5 or len(clean("\x1b" * 500)) <= 200
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (SERVER_LOG, "ValueError: No memory for the cache blocks"),
+        ("api_server.py: error: unrecognized arguments: --x", "api_server.py: error: unrecognized arguments: --x"),
+        (
+            "(APIServer pid=1) pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig\n"
+            "  Value error, no such model [type=value_error, input_value=SECRET, input_type=str]",
+            "Value error, no such model",
+        ),
+        ("ERROR 11-22 01:00:26 [a.py:1] torch.OutOfMemoryError: CUDA", "torch.OutOfMemoryError: CUDA"),
+        ("RuntimeError: failed. See root cause above.", "RuntimeError: failed. See root cause above."),
+        ("all is well", None),
+    ],
+)
+def test_the_cause_in_a_servers_log(text, cause):
+    assert server_cause(text) == cause
+
+
+def test_the_servers_log_of_an_earlier_start_is_not_blamed():
+    log = record("ERROR", "too little memory: this engine takes 3 GiB")
+    assert error_and_cause(log, SERVER_LOG) == ("too little memory: this engine takes 3 GiB", None)
+
+
+@pytest.mark.parametrize(
+    ("trace", "cause"),
+    [
+        ("Traceback (most recent call last):\n  File\nKeyboardInterrupt", "KeyboardInterrupt"),
+        ("  | Traceback\n  | ValueError: no\n  +----", "ValueError: no"),
+        ("Traceback\n  File\nStopIteration", "StopIteration"),
+    ],
+)
+def test_an_uncaught_error_has_its_exception_for_a_cause(trace, cause):
+    assert error_and_cause(record("ERROR", f"uncaught error\n{trace}")) == ("uncaught error", cause)
+
+
+def test_failed_requests_are_told_with_the_last_of_them():
+    log = record("WARNING", "a request of plain/one failed: HTTP 500: no") + record(
+        "INFO", "3 of 9 requests, 1 tokens/s"
+    )
+    told = error_and_cause(log + record("ERROR", "1 requests failed for a reason that may pass. 2 responses"))
+    assert told == ("1 requests failed for a reason that may pass. 2 responses", "HTTP 500: no")
+
+
+def test_an_error_that_the_job_survived_is_none():
+    assert error_and_cause(record("ERROR", "odd") + record("INFO", "going on") * 9) is None
+    assert error_and_cause("") is None
+
+
+def test_progress_is_the_last_line_of_progress_or_the_last_line():
+    assert progress(record("INFO", "5 of 9 requests, 1 tokens/s") + record("INFO", "a/b: all 5 requests done")) == (
+        "5 of 9 requests, 1 tokens/s"
+    )
+    assert progress(record("INFO", "waiting for the engine since 30 s")) == "waiting for the engine since 30 s"
+    assert progress("") == ""
+
+
+# --- The table --------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_of_prompts_and_answers_is_shown_and_lines_are_not_too_long(study):
+    study.finish()
+    os.unlink(f"{study.results}/answers/plain/hub-rows.jsonl")
+    study.log(f"generate/{PLAIN}", record("ERROR", "long " * 500), LONG_AGO)
+    status = study.status()
+    text = status_table(status, every=True)
+    assert max(map(len, text.splitlines())) <= 120
+    assert "SECRET" not in text + json.dumps(status.as_json())
+
+
+def test_many_cells_that_are_alike_share_a_line(study):
+    study.config["splits"] = [f"split-{i:02}" for i in range(30)]
+    study.config["split_entries"] = {name: study.config["split_entries"]["hub-rows"] for name in study.config["splits"]}
+    for split in study.config["splits"]:
+        study.render(f"plain/{split}")
+    study.execute(read_requests(f"{study.results}/requests/plain/split-07.jsonl"), count=2)
+    study.log(f"generate/{PLAIN}", record("ERROR", "no GPU"), LONG_AGO)
+    lines = status_table(study.status()).splitlines()
+    assert [line.split() for line in lines if "split-" in line] == [
+        ["split-07", "4", "2", "2", "engine", "load", "failed", "[1]"]
+    ]
+    assert any(line.split()[:5] == ["29", "splits", "116", "0", "116"] for line in lines)
+    assert len(lines) < 40
+    assert sum("split-" in line for line in status_table(study.status(), every=True).splitlines()) > 60
+
+
+def test_the_json_holds_plain_values(study):
+    study.render("plain/hub-rows")
+    study.log(f"generate/{PLAIN}", record("ERROR", "no GPU"), LONG_AGO)
+    value = json.loads(json.dumps(study.status().as_json()))
+    cell = value["cells"][0]
+    assert (cell["model"], cell["missing"], cell["trouble"]) == ("plain", 4, f"generate {PLAIN}")
+    assert value["troubles"][0]["message"] == "no GPU" and value["state"] == "failed"

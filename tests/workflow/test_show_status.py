@@ -1,0 +1,119 @@
+"""The command show_status.py on a study that really ran: what it says at each stage, with which exit code."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from project import ROOT, Project, make_project
+
+from refusal_eval.store import StoreWriter
+
+DONE, FAILED, USAGE, INCOMPLETE = 0, 1, 2, 3
+
+
+def show(project: Project, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the command as a user would, in the study's folder or from elsewhere."""
+    command = [sys.executable, str(ROOT / "scripts" / "show_status.py"), "--configfile", "study.yaml", *arguments]
+    return subprocess.run(command, cwd=cwd or project.folder, capture_output=True, text=True)
+
+
+def files(project: Project) -> dict[Path, tuple[int, int]]:
+    """Return all files of a study's folder with size and time."""
+    return {
+        path: (path.stat().st_size, path.stat().st_mtime_ns) for path in project.folder.rglob("*") if path.is_file()
+    }
+
+
+def test_a_study_from_nothing_to_an_engine_that_cannot_start(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "project")
+    empty = show(project)
+    assert empty.returncode == INCOMPLETE and "0 of 4 cells done" in empty.stdout
+    assert not project.results.exists()
+
+    project.snakemake("--until", "requests")
+    file = next(file for file in project.request_files("requests") if "plain/one" in str(file.path))
+    with StoreWriter(project.store, file.header["engine_id"], "0") as writer:
+        for key in list(file.keys())[:7]:
+            writer.append(key, {"text": "SECRET"}, "by-hand")
+    half = show(project, "--json")
+    (cell,) = [
+        c for c in json.loads(half.stdout)["cells"] if (c["model"], c["split"], c["judge"]) == ("plain", "one", None)
+    ]
+    assert (cell["requests"], cell["stored"], cell["missing"]) == (18, 7, 11)
+    assert half.returncode == INCOMPLETE
+
+    project.catalogue("engines", "tiny", memory_share=1.0)
+    project.snakemake("--until", "generate", check=False)
+    failed = show(project)
+    assert failed.returncode == FAILED
+    assert "too little memory" in failed.stdout
+    assert "log: results/small/logs/generate/engine/tiny/0.log" in failed.stdout
+    answers = failed.stdout.partition("Verdicts")[0]
+    assert [line.split()[:4] for line in answers.splitlines() if " one " in line] == [
+        ["one", "18", "7", "11"],
+        ["one", "18", "0", "18"],
+    ]
+
+
+def test_a_finished_study(finished: Project) -> None:
+    before = files(finished)
+    run = show(finished)
+    assert (run.returncode, run.stderr) == (DONE, "")
+    assert "plain: 2 of 2 splits done" in run.stdout and "Everything is done." in run.stdout
+    assert "gold: 1 of 1 gold set done" in run.stdout
+    assert "I cannot help" not in run.stdout and "question" not in run.stdout
+    assert max(map(len, run.stdout.splitlines())) <= 120
+    assert files(finished) == before
+
+
+def test_it_agrees_with_what_snakemake_would_run(finished: Project) -> None:
+    shutil.rmtree(finished.results / "answers" / "terse")
+    shutil.rmtree(finished.results / "scores" / "words")
+    shutil.rmtree(finished.results / "tables")  # Snakemake makes nothing again that nothing missing needs
+    planned = finished.planned()
+    run = show(finished, "--json")
+    cells = [cell for cell in json.loads(run.stdout)["cells"] if cell["state"] != "done"]
+    assert run.returncode == INCOMPLETE
+    assert {(cell["judge"], cell["model"]) for cell in cells} == {
+        (None, "terse"),
+        ("words", "plain"),
+        ("words", "terse"),
+        ("label", "terse"),
+    }
+    assert planned["answers"] == sum(cell["step"] == "answers" for cell in cells)
+
+
+def test_only_some_cells_and_names_that_are_wrong(finished: Project) -> None:
+    (finished.results / "answers" / "terse" / "two.jsonl").unlink()
+    assert show(finished, "--cells", "plain/one", "gold/people").returncode == DONE
+    assert show(finished, "--cells", "terse/two").returncode == INCOMPLETE
+    wrong = show(finished, "--cells", "trese/two")
+    assert wrong.returncode == USAGE and "did you mean `terse/two`" in wrong.stderr
+
+
+def test_it_runs_from_elsewhere(finished: Project, tmp_path: Path) -> None:
+    study = str((finished.folder / "study.yaml").relative_to(tmp_path))
+    run = show(finished, "--configfile", study, "--directory", str(finished.folder), cwd=tmp_path)
+    assert run.returncode == DONE and "results in results/small" in run.stdout
+
+
+@pytest.mark.parametrize("content", ["models: [plian]\n", "models: [\n", "- a\n", None])
+def test_a_bad_study_meets_the_message_that_snakemake_gives(tmp_path: Path, content: str | None) -> None:
+    project = make_project(tmp_path / "project")
+    if content is None:
+        (project.folder / "study.yaml").unlink()
+    elif content.startswith("models: [p"):
+        project.study(models=["plian"])
+    else:
+        (project.folder / "study.yaml").write_text(content)
+    run = show(project)
+    assert run.returncode == FAILED and run.stdout == "" and "Traceback" not in run.stderr
+    told = project.snakemake("-n", check=False)
+    for line in run.stderr.strip().splitlines():
+        assert line.strip() in told.stdout + told.stderr
+    assert run.stderr.strip()
