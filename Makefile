@@ -1,18 +1,20 @@
 # Thin wrappers: envs/setup.py makes the environments, Snakemake does the work.
 #
-#   make demo ARGS="-n"            ARGS goes on to Snakemake (demo) or pytest (test, test-full, soak)
+#   make demo ARGS="-n"            ARGS goes on to Snakemake (demo), pytest (test, test-full, soak) or the program behind a target
+#   make status CONFIG=my_study.yaml
 #   make setup ENGINE=cuda         build of vLLM: auto (the default: cuda where there is an NVIDIA driver), cpu, cuda
 #   make setup PYTHON=python3.12   interpreter that the environments are made with: 3.11, 3.12 or 3.13
 
 PYTHON ?= python3
 ENGINE ?= auto
 ARGS ?=
+CONFIG ?= config/config.yaml
 
 BIN := .venv/workflow/bin
 SETUP := $(PYTHON) envs/setup.py --engine $(ENGINE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-full soak setup-workflow setup-lint setup-tests announce-demo lint format schema lock clean-envs
+.PHONY: help setup demo status store-info store-prune benchmark test test-full soak setup-workflow setup-lint setup-tests announce-demo lint format schema lock clean-envs
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -34,6 +36,15 @@ announce-demo:
 
 demo: announce-demo setup ## evaluate a small real model with real vLLM (the study config/config.yaml)
 	$(BIN)/snakemake --cores all $(ARGS)
+
+status: setup-workflow ## tell what of a study is done, missing or failed, and why (CONFIG=my_study.yaml)
+	@$(BIN)/python scripts/show_status.py --configfile $(CONFIG) $(ARGS)
+
+store-info: setup-workflow ## tell what the store holds, and what of it no study in config/ asks for
+	@$(BIN)/python scripts/store_info.py $(ARGS)
+
+store-prune: setup-workflow ## show what could go from the store; ARGS=--yes removes it
+	@$(BIN)/python scripts/store_info.py --prune $(ARGS)
 
 test: setup-tests ## run the tests that a change has to pass
 	$(BIN)/python -m pytest -m "not full and not soak" $(ARGS)

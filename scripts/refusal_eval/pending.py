@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.files import BadFile
+from refusal_eval.errors import UserError
 from refusal_eval.requests import Request, RequestFile, read_requests
 from refusal_eval.store import StoreReader
 
@@ -127,6 +127,6 @@ def anything_missing(
                 return True
             if any(_pending_dialogues(file, store, tokenizer_folder, shard, shards) for file in dialogues):
                 return True
-    except (OSError, BadFile):
+    except (OSError, UserError):
         return True
     return False

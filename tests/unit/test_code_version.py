@@ -96,14 +96,15 @@ REACHED = {
     "weights.converted weights.fetch weights.fingerprint weights.manifest",
     "identify_engine": "data data.sources keys weights weights.engine_file weights.fingerprint weights.identity "
     "weights.manifest weights.serving_args",
-    "render_requests": "keys render requests states",
-    "execute": "data data.sources engines engines.base engines.client engines.environment engines.process "
-    "engines.vllm execute keys packing requests states store weights weights.manifest",
-    "collect_answers": "answers keys packing render requests states store",
+    "render_requests": "dialogues keys render requests states",
+    "execute": "answer_reader answers data data.sources dialogues engines engines.base engines.client "
+    "engines.environment engines.orphans engines.process engines.records engines.vllm execute keys packing pending "
+    "progress render requests states store store_index time_limit turns weights weights.manifest",
+    "collect_answers": "answer_reader answers dialogues keys packing render requests states store store_index turns",
     "check_judge": "judges judges.base judges.llm keys packing render states",
     "render_judge_requests": "dialogues judges judges.base judges.conversations judges.llm keys packing render "
     "requests states",
-    "collect_verdicts": "judges judges.base judges.llm keys packing render requests states store",
+    "collect_verdicts": "judges judges.base judges.llm keys packing render requests states store store_index",
     "judge_on_cpu": "dialogues hints judges judges.base judges.conversations judges.keyword judges.python states",
     "score_cell": "dialogues estimands intervals scores states",
     "make_judge_card": "agreement dialogues estimands intervals states",
@@ -111,7 +112,7 @@ REACHED = {
     "tables",
     "make_figures": "agreement dialogues display estimands figures frames heatmap histograms intervals layout scores "
     "states style",
-    "write_manifest": "store version",
+    "write_manifest": "store store_index version",
 }
 
 

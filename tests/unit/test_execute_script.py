@@ -9,14 +9,15 @@ from refusal_eval.requests import Ask, read_requests, write_requests
 from refusal_eval.store import StoreWriter
 from refusal_eval.weights.manifest import write_manifest
 
-ENGINE = {"engine": "e", "engine_id": "id", "identity": {"dtype": "bfloat16"}, "folder": "nowhere", "tokenizer_folder": "nowhere"}
+ENGINE = {"engine": "e", "engine_id": "id", "identity": {"dtype": "bfloat16"}}
+ENGINE |= {"folder": "nowhere", "tokenizer_folder": "nowhere"}
 SAMPLING = {"max_tokens": 4, "temperature": 1.0}
 
 
 def config_of(kind, **entry):
     """Return what of a study the script reads; no engine can be started with it."""
-    parallel = {"tensor_parallel": 1, "pipeline_parallel": 1, "data_parallel": 1}
-    engine = {"weights": {"kind": kind}, "device": "cpu", "python": "no/python", "start_timeout": 9, **parallel, **entry}
+    parallel = {"tensor_parallel": 1, "pipeline_parallel": 1, "data_parallel": 1, "start_timeout": 9}
+    engine = {"weights": {"kind": kind}, "device": "cpu", "python": "no/python", **parallel, **entry}
     study = {"determinism": "seeded", "requests_in_flight": 1, "failure_limit": 0.05, "store_dir": "store", "shards": 1}
     return {"engine_entries": {"e": engine}, **study}
 

@@ -132,6 +132,7 @@ def example_study(folder: Path) -> dict[str, Any]:
     rows = re.findall(r'lines like (\{"question".*?\})', README)
     assert len(rows) == 1
     (folder / "my_prompts.jsonl").write_text(json.dumps(json.loads(rows[0])) + "\n", encoding="utf-8")
+    (folder / "my_talks.csv").write_text("scene,first_question,second_question\nA scene.,One?,Two?\n", encoding="utf-8")
     weights = folder / "weights" / "my-finetune"
     weights.mkdir(parents=True)
     for name in ("config.json", "tokenizer.json", "model.safetensors"):
@@ -161,7 +162,7 @@ def test_the_examples_dag_can_be_planned(tmp_path: Path) -> None:
     assert command in command_lines("snakemake")
     planned = snakemake("-n", "--configfile", str(tmp_path / "my_study.yaml"), folder=tmp_path)
     jobs = dict(re.findall(r"^(\w+) +(\d+)$", planned, re.MULTILINE))
-    assert (jobs["generate"], jobs["answers"], jobs["score"]) == ("3", "6", "12")
+    assert (jobs["generate"], jobs["answers"], jobs["score"]) == ("3", "9", "18")
 
 
 @pytest.fixture

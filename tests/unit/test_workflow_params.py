@@ -34,7 +34,7 @@ def asked(config):
         "data.gold_reading": [{"gold": "people"}],
         "weights.source": [{"weights": weights_id(w)} for w in weights if w["kind"] != "folder"],
         "weights.identified_entry": [{"engine": engine} for engine in CATALOGUE["engines"]],
-        "generation.request_params": models,
+        "generation.request_params": CELLS,
         "generation.segments": models,
         "judging.reading": [{"judge": "reader"}],
         "judging.decision": [{"judge": "reader"}],

@@ -48,10 +48,8 @@ class Execution:
         from refusal_eval.pending import anything_missing
 
         shard, shards = int(wildcards.shard), self._config["shards"]
-        try:
-            tokenizer = read_json(self.engine(wildcards))["tokenizer_folder"]
-        except OSError:
-            return gpus  # nothing is there yet
+        engine = Path(self.engine(wildcards))
+        tokenizer = read_json(engine)["tokenizer_folder"] if engine.is_file() else ""
         return gpus if anything_missing(input.requests, self._paths.store, tokenizer, shard, shards) else 0
 
     def _entry(self, wildcards: Any) -> dict[str, Any]:
