@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 
 LIBRARY = Path(__file__).resolve().parent  # the folder of this package, whose name its modules are imported by
@@ -24,7 +25,7 @@ def code_version(script: str | Path, library: Path = LIBRARY) -> str:
     """
     digest = hashlib.sha256()
     for module in imported_modules(script, library):
-        digest.update(f"{module.relative_to(library).as_posix()}\0{ast.dump(_parsed(module))}\0".encode())
+        digest.update(f"{module.relative_to(library).as_posix()}\0{_code(module)}\0".encode())
     return digest.hexdigest()[:16]
 
 
@@ -39,24 +40,45 @@ def imported_modules(script: str | Path, library: Path = LIBRARY) -> list[Path]:
         module = todo.pop()
         if module not in seen:
             seen.add(module)
-            todo |= _imported(_parsed(module), library)
+            todo |= _modules_behind(module, library)
     return sorted(seen)
+
+
+# Kept, as many scripts import the same modules, and on a cluster every job reads the workflow anew.
+@functools.cache
+def _code(module: Path) -> str:
+    """Return the code of a module as text, without docstrings."""
+    return ast.dump(_parsed(module))
+
+
+@functools.cache
+def _modules_behind(module: Path, library: Path) -> frozenset[Path]:
+    """Return the files of the library's modules that a module of it imports itself."""
+    return frozenset(_imported(_parsed(module), library))
 
 
 @functools.cache
 def _parsed(module: Path) -> ast.Module:
     """Return the syntax tree of a module, without its docstrings."""
     tree = ast.parse(module.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
+    for node in [tree, *_statements(tree)]:
         if isinstance(node, DOCUMENTED) and ast.get_docstring(node) is not None:
             node.body = node.body[1:] or [ast.Pass()]
     return tree
 
 
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements in a node, however deep. Expressions, of which there are many more, hold none."""
+    for block in ("body", "handlers", "orelse", "finalbody", "cases"):
+        for child in getattr(node, block, ()):
+            yield child
+            yield from _statements(child)
+
+
 def _imported(tree: ast.Module, library: Path) -> set[Path]:
     """Return the files of the library's modules that a parsed file imports (their packages' files included)."""
     names: set[str] = set()
-    for node in ast.walk(tree):
+    for node in _statements(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:

@@ -49,16 +49,9 @@ def cpu_judges(config: Mapping[str, Any]) -> list[str]:
     return [name for name in config["judges"] if config["judge_entries"][name]["kind"] != "llm"]
 
 
-def batch_of(batches: Mapping[str, Sequence[Cell]], cell: Cell) -> str:
-    """Return the name of the batch that holds a cell.
-
-    Raises:
-        KeyError: if none does.
-    """
-    for name, cells in batches.items():
-        if cell in cells:
-            return name
-    raise KeyError(cell)
+def batch_names(batches: Mapping[str, Sequence[Cell]]) -> dict[Cell, str]:
+    """Return the name of the batch that holds each cell."""
+    return {cell: name for name, cells in batches.items() for cell in cells}
 
 
 def _name(mode: str, engine: str, model: str, rest: str) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from refusal_eval.plan import Cell, batch_of, generation_batches, judging_batches
+from refusal_eval.plan import Cell, batch_names, generation_batches, judging_batches
 
 
 def study(batch):
@@ -34,9 +34,15 @@ def test_judging_loads_count_gold_as_a_model_and_leave_cpu_judges_out(batch, loa
     assert len(batches) == loads
     cells = [cell for group in batches.values() for cell in group]
     assert len(cells) == len(set(cells)) == 2 * (6 + 1)
-    assert all(batch_of(batches, cell) for cell in cells)
-    with pytest.raises(KeyError):
-        batch_of(batches, Cell("a", "s", "keyword"))
+    assert Cell("a", "s", "keyword") not in batch_names(batches)
+
+
+@pytest.mark.parametrize("batch", ["engine", "model", "cell"])
+def test_each_cell_is_found_in_the_batch_that_holds_it(batch):
+    for batches in (generation_batches(study(batch)), judging_batches(study(batch))):
+        names = batch_names(batches)
+        assert len(names) == sum(len(cells) for cells in batches.values())
+        assert all(cell in batches[name] for cell, name in names.items())
 
 
 def test_the_order_of_models_and_splits_does_not_matter():

@@ -13,6 +13,7 @@ from refusal_eval.workflow.judging import Judging
 from refusal_eval.workflow.paths import Paths
 from refusal_eval.workflow.reporting import Reporting
 from refusal_eval.workflow.scoring import Scoring
+from refusal_eval.workflow.signatures import quick_to_ask
 from refusal_eval.workflow.weights import Weights
 from refusal_eval.workflow.wildcards import any_of
 
@@ -29,12 +30,12 @@ config.clear()
 config.update(validated)
 
 paths = Paths(config)
-data = Data(config, ROOT)
-weights = Weights(config)
-generation = Generation(config)
-execution = Execution(config, ROOT, workflow.resource_settings.cores)
-judging = Judging(config)
-scoring = Scoring(config)
-reporting = Reporting(config)
+data = quick_to_ask(Data(config, ROOT))
+weights = quick_to_ask(Weights(config))
+generation = quick_to_ask(Generation(config))
+execution = quick_to_ask(Execution(config, ROOT, workflow.resource_settings.cores))
+judging = quick_to_ask(Judging(config))
+scoring = quick_to_ask(Scoring(config))
+reporting = quick_to_ask(Reporting(config))
 
 RESULTS, LOGS, CACHE = paths.results, paths.logs, paths.cache

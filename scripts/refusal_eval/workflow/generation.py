@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from refusal_eval.plan import Cell, batch_of, generation_batches
+from refusal_eval.plan import Cell, batch_names, generation_batches
 from refusal_eval.workflow.paths import Paths
 from refusal_eval.workflow.rendering import rendering_params, template_file
 
@@ -21,6 +21,7 @@ class Generation:
         self._config = config
         self._paths = Paths(config)
         self.batches = generation_batches(config)
+        self._batch_names = batch_names(self.batches)
 
     def engine(self, wildcards: Any) -> str:
         """Return the identity file of a model's engine."""
@@ -50,7 +51,7 @@ class Generation:
 
     def receipts(self, wildcards: Any) -> list[str]:
         """Return the receipts of the batch that holds a cell."""
-        batch = batch_of(self.batches, Cell(wildcards.model, wildcards.split))
+        batch = self._batch_names[Cell(wildcards.model, wildcards.split)]
         return self._paths.receipts("generate", batch)
 
     def segments(self, wildcards: Any) -> dict[str, Any]:

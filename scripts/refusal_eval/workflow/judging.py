@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from refusal_eval.plan import GOLD, Cell, batch_of, judging_batches
+from refusal_eval.plan import GOLD, Cell, batch_names, judging_batches
 from refusal_eval.workflow.content import content_hash
 from refusal_eval.workflow.paths import Paths
 from refusal_eval.workflow.rendering import rendering_params, template_file
@@ -22,6 +22,7 @@ class Judging:
         self._config = config
         self._paths = Paths(config)
         self.batches = judging_batches(config)
+        self._batch_names = batch_names(self.batches)
 
     def prompts(self, wildcards: Any) -> str:
         """Return the prompts behind the answers of a cell; of gold they are in the gold file itself."""
@@ -55,7 +56,7 @@ class Judging:
 
     def receipts(self, wildcards: Any) -> list[str]:
         """Return the receipts of the batch that holds a cell."""
-        batch = batch_of(self.batches, Cell(wildcards.model, wildcards.split, wildcards.judge))
+        batch = self._batch_names[Cell(wildcards.model, wildcards.split, wildcards.judge)]
         return self._paths.receipts("judge", batch)
 
     def decision(self, wildcards: Any) -> dict[str, Any]:
