@@ -89,15 +89,17 @@ class IndexBuilder:
         return _ascending(entries)
 
 
-def load_index(path: Path) -> FileIndex:
+def load_index(path: Path, save: bool = True) -> FileIndex:
     """Return a store file's index up to its last whole line, whatever of it was saved.
 
-    It is saved when more was read than will be written: the file of a writer that was killed would otherwise be read
-    anew by every reader.
+    Args:
+        path: the store file.
+        save: save the index when more was read for it than will be written. The file of a writer that was killed
+            would otherwise be read anew by every reader.
     """
     saved = _saved_index(path) or FileIndex(path, np.empty(0, dtype=INDEX_ENTRY), 0, 0)
     index = saved.brought_up_to_date()
-    if index.covered - saved.covered > max(SAVED_FROM, index.entries.nbytes):
+    if save and index.covered - saved.covered > max(SAVED_FROM, index.entries.nbytes):
         save_index(index)
     return index
 

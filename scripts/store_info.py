@@ -1,0 +1,270 @@
+"""Show what the store holds, and how much of it no study asks for; with --prune and --yes, remove that.
+
+A study asks for what is in the request files of its cells. The studies are the study files in config/, and those that
+have run beside them (their results say where their study file lies). Without --yes nothing is ever changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import textwrap
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from refusal_eval.errors import UserError
+from refusal_eval.store_studies import (
+    Asks,
+    StudyFile,
+    all_keys,
+    engine_names,
+    planned_rendering,
+    read_asks,
+    read_study,
+    recorded_studies,
+    same_folder,
+    study_files,
+)
+from refusal_eval.store_usage import EngineUsage, FileUsage, bytes_on_disk, links, prune_file, store_usage
+
+ROOT = Path(__file__).resolve().parent.parent
+WIDTH = 120
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return the exit code: 1 if something that was asked for could not be done."""
+    options = parse(arguments)
+    try:
+        return run(options)
+    except UserError as error:
+        say(f"store-info: {error}", file=sys.stderr)
+        return 1
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Return the options."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--store", metavar="DIR", help="folder of the store; default: the `store_dir` of the studies")
+    parser.add_argument("--config", nargs="+", metavar="FILE", help="the studies; default: all that are known")
+    parser.add_argument("--prune", action="store_true", help="show what no study asks for and could be removed")
+    parser.add_argument("--yes", action="store_true", help="with --prune: remove it")
+    options = parser.parse_args(arguments)
+    if options.yes and not options.prune:
+        parser.error("--yes goes with --prune")
+    return options
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print what the options ask for; return the exit code."""
+    studies = [read_study(file, ROOT) for file in options.config or study_files(ROOT / "config")]
+    store = options.store or common_store(studies)
+    if not options.config:
+        beside = dict.fromkeys(file for _, file in recorded_studies(studies, store) if os.path.isfile(file))
+        studies += [read_study(file, ROOT) for file in beside]
+    if not os.path.isdir(store):
+        if options.store:
+            raise UserError(f"there is no folder {store}")
+        say(f"There is no store at {store} yet: nothing was generated.")
+        return 0
+    asks = {study.path: read_asks(study.config) for study in studies if study.config and uses(study, store)}
+    asked = all_keys(asks.values())
+    usage = store_usage(Path(store), asked)
+    unknown: set[str] = set().union(*(one.dialogues for one in asks.values()))
+    unseen = unseen_studies(studies, store)
+    gaps = what_is_not_known(studies, asks, unseen)
+    show_engines(store, usage, described_engines(studies, asks.values()))
+    show_studies(studies, asks, unseen)
+    show_unasked(usage, unknown, complete=not gaps)
+    if options.prune:
+        refuse_if_any(gaps or out_of_date(asks))
+        return prune(usage, unknown, asked, options.yes)
+    return 0
+
+
+def common_store(studies: Sequence[StudyFile]) -> str:
+    """Return the store of the studies.
+
+    Raises:
+        UserError: if they have none, or different ones.
+    """
+    stores = {os.path.realpath(study.store): study.store for study in studies if study.store}
+    if len(stores) == 1:
+        return next(iter(stores.values()))
+    if stores:
+        raise UserError(f"the studies have different stores ({', '.join(stores.values())}); choose one with --store")
+    mistakes = "".join(f"\n{study.mistake}" for study in studies)
+    raise UserError(f"no valid study file says where the store is; name it with --store{mistakes}")
+
+
+def uses(study: StudyFile, store: str) -> bool:
+    """Tell whether a study is valid and has this store."""
+    return study.config is not None and same_folder(study.store, store)
+
+
+def unseen_studies(studies: Sequence[StudyFile], store: str) -> list[str]:
+    """Return a sentence about each study that has results here and is not among those looked at."""
+    sentences = []
+    for folder, file in recorded_studies(studies, store):
+        there = os.path.isfile(file)
+        what = f"{os.path.relpath(file)}, which was not looked at" if there else f"{file}, which is gone"
+        means = f"name it with --config or delete {folder}" if there else f"delete {folder} if it is not needed"
+        sentences.append(f"{folder} holds results of {what}: what they ask for is not known; {means}")
+    return sentences
+
+
+# --- What is shown -------------------------------------------------------------------------------------------------
+
+
+def show_engines(store: str, usage: Sequence[EngineUsage], names: Mapping[str, str]) -> None:
+    """Print a row per engine, and what the engine is below it."""
+    say(f"Store: {store}, {bytes_on_disk(Path(store)):,} bytes on disk")
+    for link in links(Path(store)):
+        say(f"{link} is a link: it is not followed", indent=2)
+    row = "{:16} {:>11} {:>11} {:>11} {:>17} {:>6}  {:16}  {:16}"
+    head = ("engine", "responses", "distinct", "duplicates", "bytes", "files", "first (UTC)", "last (UTC)")
+    print("\n" + row.format(*head).rstrip())
+    for one in usage:
+        numbers = counts(one.responses, one.distinct, one.responses - one.distinct, one.bytes, len(one.files))
+        print(row.format(one.engine_id, *numbers, minute(one.first), minute(one.last)).rstrip())
+        say(names.get(one.engine_id, "of no study that was looked at"), indent=2)
+    if len(usage) > 1:
+        responses, distinct = sum(one.responses for one in usage), sum(one.distinct for one in usage)
+        size, files = sum(one.bytes for one in usage), sum(len(one.files) for one in usage)
+        print(row.format("all", *counts(responses, distinct, responses - distinct, size, files), "", "").rstrip())
+
+
+def show_studies(studies: Sequence[StudyFile], asks: Mapping[str, Asks], unseen: Sequence[str]) -> None:
+    """Print a line per study: how many requests it has, or why that is not known."""
+    print("\nStudies")
+    for study in studies:
+        if study.config is None:
+            say(f"{study.path}: not valid, what it asks for is not known. {study.mistake}", indent=2)
+        elif (one := asks.get(study.path)) is None:
+            say(f"{study.path}: skipped, its store is another one ({study.store})", indent=2)
+        else:
+            rest = "; what the others ask for is not known" if one.rendered < one.cells else ""
+            what = f"{one.rendered:,} of {one.cells:,} cells rendered, {one.requests:,} different requests{rest}"
+            say(f"{study.path}: {what}", indent=2)
+    for sentence in unseen:
+        say(sentence, indent=2)
+
+
+def show_unasked(usage: Sequence[EngineUsage], unknown: Collection[str], complete: bool) -> None:
+    """Print how many responses no study asks for."""
+    print("\nResponses that none of these studies asks for" + ("" if complete else ", as far as that is known"))
+    for one in usage:
+        if one.engine_id in unknown:
+            print(f"  {one.engine_id:16} cannot tell: dialogues, whose later turns follow from the answers")
+        else:
+            print(f"  {one.engine_id:16} {one.unasked:>11,} of {one.responses:,}, {one.unasked_bytes:,} bytes")
+
+
+def described_engines(studies: Sequence[StudyFile], asks: Iterable[Asks]) -> dict[str, str]:
+    """Return names, weights and whatever else identifies an engine, by engine id."""
+    known: dict[str, tuple[set[str], dict[str, Any]]] = engine_names(studies)
+    for one in asks:
+        for engine_id, identity in one.identities.items():
+            known.setdefault(engine_id, (set(), identity))
+    return {engine: described(sorted(names), identity) for engine, (names, identity) in known.items()}
+
+
+def described(names: Sequence[str], identity: Mapping[str, Any]) -> str:
+    """Return one line about an engine, such as `smollm2-135m: gguf_sha256 b179c952, dtype bfloat16`."""
+    parts = {**identity.get("weights", {}), **{key: value for key, value in identity.items() if key != "weights"}}
+    short = {key: value[:8] if key.endswith("sha256") or key == "commit" else value for key, value in parts.items()}
+    return f"{', '.join(names) or 'without a name'}: " + ", ".join(f"{key} {value}" for key, value in short.items())
+
+
+# --- Pruning -------------------------------------------------------------------------------------------------------
+
+
+def what_is_not_known(studies: Sequence[StudyFile], asks: Mapping[str, Asks], unseen: Sequence[str]) -> list[str]:
+    """Return why it is not known what all studies ask for, and what to do; empty when it is known."""
+    gaps = [f"{study.path} is not valid" for study in studies if study.config is None] + list(unseen)
+    if not asks:
+        gaps.append("none of the studies has this store; to remove all of it, delete the folder")
+    for path, one in asks.items():
+        if one.rendered < one.cells:
+            todo = f"run `{snakemake(path)}`, or name all other studies with --config"
+            gaps.append(f"{path}: only {one.rendered:,} of {one.cells:,} cells are rendered; {todo}")
+    return gaps
+
+
+def out_of_date(asks: Mapping[str, Asks]) -> list[str]:
+    """Return the studies whose request files Snakemake would write anew, and what to do. It takes seconds for each."""
+    counts = {path: planned_rendering(path, ROOT) for path in asks}
+    why = "request files would be written anew, for what they are made from has changed"
+    return [f"{path}: {count:,} {why}; run `{snakemake(path)}` first" for path, count in counts.items() if count]
+
+
+def refuse_if_any(gaps: Sequence[str]) -> None:
+    """Raise `UserError` if it is not known what all studies ask for."""
+    if gaps:
+        raise UserError("\n  - ".join(["nothing is removed, for it is not known what all studies ask for:", *gaps]))
+
+
+def prune(usage: Sequence[EngineUsage], unknown: Collection[str], asked: Mapping[str, set[str]], yes: bool) -> int:
+    """Print what can be removed, and remove it if `yes`; return the exit code."""
+    print("\nTo be removed")
+    doomed: list[tuple[str, FileUsage]] = []
+    for engine in usage:
+        files = [file for file in engine.files if file.unasked and engine.engine_id not in unknown]
+        for file in files:
+            if file.written:
+                say(f"{file.path} is left alone: {file.written}", indent=2)
+        files = [file for file in files if not file.written]
+        if files:
+            responses, size = sum(file.unasked for file in files), sum(file.unasked_bytes for file in files)
+            print(f"  {engine.engine_id:16} {responses:>11,} responses in {len(files):,} files, {size:,} bytes")
+        doomed += [(engine.engine_id, file) for file in files]
+    if not doomed:
+        print("  nothing")
+    elif not yes:
+        say("Nothing was removed yet: --yes does it. Not known is whether studies that are not named above ask for it:")
+        say("those of other people, and those in other copies of this project.")
+    return remove(doomed, asked) if yes else 0
+
+
+def remove(doomed: Sequence[tuple[str, FileUsage]], asked: Mapping[str, set[str]]) -> int:
+    """Remove what nobody asks for from files, each with its engine's id; return the exit code."""
+    removed, code = 0, 0
+    for engine_id, file in doomed:
+        try:
+            removed += prune_file(file.index, asked.get(engine_id, set()))
+        except UserError as error:
+            say(str(error), indent=2)
+            code = 1
+    print(f"Removed {removed:,} responses.")
+    return code
+
+
+# --- Text ----------------------------------------------------------------------------------------------------------
+
+
+def snakemake(study_file: str) -> str:
+    """Return the command that runs a study."""
+    return f"snakemake --cores all --configfile {study_file}"
+
+
+def counts(*numbers: int) -> list[str]:
+    """Return numbers with thousands separators."""
+    return [f"{number:,}" for number in numbers]
+
+
+def minute(time: str) -> str:
+    """Return a time of the store up to its minute."""
+    return time[:16].replace("T", " ")
+
+
+def say(text: str, indent: int = 0, file: TextIO | None = None) -> None:
+    """Print text in lines of at most 120 characters, where its words allow that."""
+    for line in text.splitlines():
+        start = " " * (indent + len(line) - len(line.lstrip()))
+        words = textwrap.TextWrapper(WIDTH, start, start + "  ", break_long_words=False, break_on_hyphens=False)
+        print(words.fill(line.strip()), file=file)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,403 @@
+"""What the store holds, what no study asks for, and that only this is ever removed."""
+
+import os
+import re
+import socket
+import time
+from pathlib import Path
+
+import pytest
+import store_info
+import yaml
+from project import Project, make_project
+
+from refusal_eval.errors import UserError
+from refusal_eval.files import sha256_of, write_json, write_jsonl
+from refusal_eval.keys import KEY_VERSION
+from refusal_eval.store import StoreReader, StoreWriter
+from refusal_eval.store_index import index_path, load_index
+from refusal_eval.store_studies import read_asks, read_study, request_files, study_files
+from refusal_eval.store_usage import DAY, HOUR, prune_file, still_written, store_usage
+
+TINY, OTHER = "1111222233334444", "aaaabbbbccccdddd"  # engine ids
+IDENTITY = {"weights": {"repo": "people/tiny", "commit": "0123456789abcdef"}, "dtype": "bfloat16"}
+KEYS = [sha256_of(i) for i in range(100)]
+ROOT = store_info.ROOT
+
+
+def store(folder: Path, keys, engine=TINY, text="an answer", job="job"):
+    """Write responses; return their file."""
+    with StoreWriter(folder, engine, job) as writer:
+        writer.describe("s1", {"vllm": "x"})
+        for key in keys:
+            writer.append(key, {"text": text}, "s1")
+    return writer.path
+
+
+def left_by_a_killed_job(path: Path, silent: float, pid: int, host: str | None = None) -> Path:
+    """Return a store file as a killed writer leaves it: not closed, its last record torn, silent for some seconds."""
+    index_path(path).unlink()
+    path.write_bytes(path.read_bytes() + b'{"key":"' + KEYS[0].encode())
+    killed = path.with_name(f"20250101T000000.000000-job-{host or socket.gethostname()}-{pid}.jsonl")
+    path.rename(killed)
+    os.utime(killed, (time.time() - silent,) * 2)
+    return killed
+
+
+def no_process() -> int:
+    """Return a number that no process has."""
+    return int(Path("/proc/sys/kernel/pid_max").read_text()) + 1
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Return every file below a folder with what it holds."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> Project:
+    """Return a study of nine cells that ask for keys 0 to 17, two each, and are up to date in Snakemake's eyes."""
+    project = make_project(tmp_path / "project")
+    monkeypatch.chdir(project.folder)
+    monkeypatch.setattr(store_info, "planned_rendering", lambda file, root: 0)
+    for number, path in enumerate(files_of(project)):
+        render(path, KEYS[2 * number : 2 * number + 2])
+    write_json(project.results / "engines" / "tiny.json", {"engine": "tiny", "engine_id": TINY, "identity": IDENTITY})
+    return project
+
+
+def files_of(project: Project, name: str = "study.yaml") -> list[str]:
+    config = read_study(str(project.folder / name), ROOT).config
+    assert config is not None
+    return request_files(config)
+
+
+def render(path, keys, engine=TINY, dialogue=None) -> None:
+    """Write a request file by hand."""
+    header = {"key_version": KEY_VERSION, "engine_id": engine, "identity": IDENTITY, "prefix": []}
+    samples = [{"sample": place, "seed": place, "key": key} for place, key in enumerate([*keys, None])]
+    rows = [{"prompt_id": "p", "turn": 0, "token_ids": [1], "samples": samples}]
+    write_jsonl(path, [header | ({"dialogue": dialogue} if dialogue else {}), *rows])
+
+
+def second_study(project: Project, **changes) -> None:
+    """Write another study file of one cell beside the first, and what its one cell asks for: keys 50 and 51."""
+    data = yaml.safe_load((project.folder / "study.yaml").read_text())
+    data |= {"study": "second", "models": ["plain"], "splits": ["one"], "judges": ["words"], "gold": []} | changes
+    (project.folder / "second.yaml").write_text(yaml.safe_dump(data))
+    for path in files_of(project, "second.yaml"):
+        render(path, KEYS[50:52])
+
+
+@pytest.fixture
+def told(capsys):
+    """Return a function that runs the tool and returns its exit code and everything that it says."""
+
+    def run(*arguments):
+        code = store_info.main([*arguments] if "--config" in arguments else ["--config", "study.yaml", *arguments])
+        output = capsys.readouterr()
+        assert all(len(line) <= 120 for line in output.out.splitlines())
+        return code, output.out + output.err
+
+    return run
+
+
+# --- What is there -------------------------------------------------------------------------------------------------
+
+
+def test_the_numbers_are_those_of_the_files(tmp_path):
+    first, second = store(tmp_path, KEYS[:10]), store(tmp_path, KEYS[5:12], text="a longer answer")
+    store(tmp_path, KEYS[:1], engine=OTHER)
+    tiny, other = store_usage(tmp_path, {TINY: set(KEYS[:8]), "another": set(KEYS)})
+    assert (tiny.engine_id, tiny.responses, tiny.distinct, len(tiny.files)) == (TINY, 17, 12, 2)
+    assert tiny.bytes == first.stat().st_size + second.stat().st_size
+    assert tiny.unasked == 2 + 4
+    lines = first.read_bytes().splitlines(keepends=True)[-2:] + second.read_bytes().splitlines(keepends=True)[-4:]
+    assert tiny.unasked_bytes == sum(map(len, lines))
+    times = [record["time"] for record in StoreReader(tmp_path, TINY).lookup(KEYS).values()]
+    assert tiny.first == min(times) and tiny.last > tiny.first
+    assert (other.responses, other.unasked) == (1, 1)
+
+
+def test_a_store_is_only_looked_at(project, told):
+    store(project.store, KEYS)
+    killed = left_by_a_killed_job(store(project.store, KEYS[:50], text="x" * 30_000), 2 * HOUR, no_process())
+    assert killed.stat().st_size > 1_000_000  # a reader would save an index of it
+    before = content(project.folder)
+    assert told()[0] == told("--prune")[0] == 0
+    assert content(project.folder) == before
+
+
+def test_what_is_shown_of_engines_and_of_a_study(project, told):
+    store(project.store, [*KEYS[:20], KEYS[0]])
+    code, text = told()
+    assert code == 0
+    assert re.search(rf"^{TINY} +21 +20 +1 +[\d,]+ +1  20..-..-.. ..:..  20..-..-.. ..:..$", text, re.MULTILINE)
+    assert "tiny: commit 01234567, repo people/tiny, dtype bfloat16" in text
+    assert "study.yaml: 9 of 9 cells rendered, 18 different requests" in text
+    assert f"{TINY}           2 of 21, " in text
+
+
+def test_thousands_are_separated_and_engines_summed_up(project, told):
+    store(project.store, [sha256_of(f"more {i}") for i in range(1200)])
+    store(project.store, KEYS[:3], engine=OTHER)
+    text = told()[1]
+    assert "1,200 of 1,200" in text
+    assert "\nall                    1,203       1,203           0" in text
+    assert "of no study that was looked at" in text
+
+
+def test_a_store_that_is_not_there_yet(project, told):
+    assert told() == (0, "There is no store at results/store yet: nothing was generated.\n")
+    assert told("--store", "elsewhere")[0] == 1
+
+
+def test_cells_that_are_not_rendered_are_told(project, told):
+    store(project.store, KEYS)
+    for path in files_of(project)[:2]:
+        os.unlink(path)
+    Path(files_of(project)[2]).write_text("{}\n")
+    text = told()[1]
+    assert "study.yaml: 6 of 9 cells rendered, 12 different requests; what the others ask for is not known" in text
+    assert "none of these studies asks for, as far as that is known" in text
+
+
+def test_a_study_with_another_store_is_skipped_with_a_word(project, told):
+    second_study(project, store_dir="elsewhere")
+    store(project.store, KEYS)
+    text = told("--config", "study.yaml", "second.yaml", "--store", "results/store")[1]
+    assert "second.yaml: skipped, its store is another one (elsewhere)" in text
+    code, text = told("--config", "study.yaml", "second.yaml")
+    assert code == 1 and "different stores (results/store, elsewhere); choose one with --store" in text
+
+
+def test_a_study_that_is_not_valid_is_told_with_its_mistakes(project, told):
+    second_study(project)
+    project_file = project.folder / "second.yaml"
+    project_file.write_text(project_file.read_text().replace("- plain", "- plian"))
+    store(project.store, KEYS)
+    code, text = told("--config", "study.yaml", "second.yaml")
+    assert code == 0
+    assert "second.yaml: not valid, what it asks for is not known" in text and "did you mean `plain`" in text
+
+
+def test_two_studies_ask_for_more_than_one(project, told):
+    second_study(project)
+    store(project.store, KEYS)
+    assert f"{TINY}          82 of 100" in told()[1]
+    assert f"{TINY}          80 of 100" in told("--config", "study.yaml", "second.yaml")[1]
+
+
+def test_study_files_are_those_with_a_study(tmp_path):
+    (tmp_path / "a.yaml").write_text("study: a\n")
+    (tmp_path / "b.yml").write_text("study: b\n")
+    (tmp_path / "profile.yaml").write_text("cores: 1\n")
+    (tmp_path / "list.yaml").write_text("- study\n")
+    (tmp_path / "broken.yaml").write_text("study: [\n")
+    assert [Path(path).name for path in study_files(tmp_path)] == ["a.yaml", "b.yml"]
+
+
+def test_the_studies_of_config_are_the_default(monkeypatch, tmp_path, capsys, repository):
+    monkeypatch.chdir(tmp_path)
+    assert store_info.main([]) == 0
+    assert "There is no store at results/store yet" in capsys.readouterr().out
+    asks = read_asks(read_study(str(repository / "config" / "config.yaml"), repository).config)
+    assert (asks.cells, asks.rendered) == (13, 0)
+
+
+def test_studies_that_ran_beside_those_of_config_are_found(project, monkeypatch, capsys):
+    second_study(project)
+    store(project.store, KEYS)
+    config = project.folder / "config"
+    config.mkdir()
+    (project.folder / "second.yaml").rename(project.folder / "config" / "second.yaml")
+    # The study names its catalogue relative to itself.
+    (config / "second.yaml").write_text((config / "second.yaml").read_text().replace("catalogue.y", "../catalogue.y"))
+    write_json(project.results / "study.json", {"file": str(project.folder / "study.yaml"), "study": "small"})
+    monkeypatch.setattr(store_info, "ROOT", project.folder)
+    (config / "catalogue").symlink_to(ROOT / "config" / "catalogue")
+    (config / "prompts").symlink_to(ROOT / "config" / "prompts")
+    assert store_info.main([]) == 0
+    text = capsys.readouterr().out
+    assert "config/second.yaml: 1 of 1 cells" in text and "study.yaml: 9 of 9 cells" in text
+
+
+def test_links_are_not_followed(project, told, tmp_path):
+    store(project.store, KEYS[:20])
+    store(tmp_path / "outside", KEYS[20:30])
+    outside = store(tmp_path / "outside", KEYS[30:40], engine=OTHER)
+    (project.store / OTHER).symlink_to(tmp_path / "outside" / OTHER)
+    (project.store / TINY / "linked.jsonl").symlink_to(outside)
+    before = content(tmp_path / "outside")
+    text = told()[1]
+    assert f"results/store/{OTHER} is a link: it is not followed" in text and f"{TINY}           2 of 20" in text
+    assert told("--prune", "--yes")[0] == 0
+    assert content(tmp_path / "outside") == before
+    assert (project.store / OTHER).is_symlink()
+
+
+# --- Pruning -------------------------------------------------------------------------------------------------------
+
+
+def test_pruning_shows_what_would_go_and_removes_it_with_yes(project, told):
+    store(project.store, KEYS[:10])
+    mixed, useless = store(project.store, KEYS[5:30], job="mixed"), store(project.store, KEYS[30:40], engine=OTHER)
+    kept = StoreReader(project.store, TINY).lookup(KEYS[:18])
+    code, text = told("--prune")
+    assert code == 0
+    assert (
+        f"{TINY}          12 responses in 1 files, " in text and f"{OTHER}          10 responses in 1 files, " in text
+    )
+    assert "Nothing was removed yet: --yes does it" in text
+    code, text = told("--prune", "--yes")
+    assert code == 0 and "Removed 22 responses." in text
+    assert StoreReader(project.store, TINY).lookup(KEYS) == kept
+    assert mixed.exists() and not useless.exists() and not index_path(useless).exists()
+    assert StoreReader(project.store, TINY).serving() == {"s1": {"vllm": "x"}}
+    assert "To be removed\n  nothing\n" in told("--prune", "--yes")[1]
+
+
+def test_what_is_left_has_an_index_and_only_changed_files_were_written(project, told):
+    untouched, mixed = store(project.store, KEYS[:18]), store(project.store, KEYS[10:30])
+    state = untouched.stat()
+    told("--prune", "--yes")
+    assert (untouched.stat().st_ino, untouched.stat().st_mtime_ns) == (state.st_ino, state.st_mtime_ns)
+    index = load_index(mixed)
+    assert index.closed and len(index.entries) == 8 and index.covered == mixed.stat().st_size
+    assert sorted(path.name for path in mixed.parent.iterdir()) == sorted(
+        path.name for file in (untouched, mixed) for path in (file, index_path(file))
+    )
+
+
+def test_no_cell_may_lack_its_requests(project, told):
+    store(project.store, KEYS)
+    os.unlink(files_of(project)[0])
+    before = content(project.store)
+    code, text = told("--prune", "--yes")
+    assert code == 1 and content(project.store) == before
+    text = " ".join(text.split())
+    assert "nothing is removed" in text and "study.yaml: only 8 of 9 cells are rendered" in text
+    assert "run `snakemake --cores all --configfile study.yaml`" in text
+
+
+def test_no_request_file_may_be_out_of_date(project, told, monkeypatch):
+    store(project.store, KEYS)
+    monkeypatch.setattr(store_info, "planned_rendering", lambda file, root: 3 if file == "study.yaml" else 0)
+    before = content(project.store)
+    code, text = told("--prune", "--yes")
+    assert code == 1 and content(project.store) == before
+    assert "study.yaml: 3 request files would be written anew" in " ".join(text.split())
+
+
+def test_no_study_may_be_invalid_or_have_run_and_not_be_named(project, told):
+    second_study(project)
+    store(project.store, KEYS)
+    before = content(project.store)
+    record = project.folder / "results" / "second" / "study.json"
+    write_json(record, {"file": str(project.folder / "second.yaml"), "study": "second"})
+    code, text = told("--prune", "--yes")
+    assert code == 1
+    assert "results/second holds results of second.yaml, which was not looked at" in " ".join(text.split())
+    (project.folder / "second.yaml").rename(project.folder / "gone.yaml")
+    code, text = told("--prune", "--yes")
+    assert code == 1 and "second.yaml, which is gone: what they ask for is not known" in " ".join(text.split())
+    # What ran with another store does not matter.
+    (record.parent / "config.yaml").write_text("store_dir: elsewhere\n")
+    assert told("--prune")[0] == 0
+    (project.folder / "gone.yaml").write_text("study: [\n")
+    code, text = told("--prune", "--yes", "--config", "study.yaml", "gone.yaml")
+    assert code == 1 and "gone.yaml is not valid" in text
+    assert content(project.store) == before
+
+
+def test_a_store_of_none_of_the_studies_is_not_emptied(project, told, tmp_path):
+    path = store(tmp_path / "shared", KEYS)
+    code, text = told("--store", str(tmp_path / "shared"), "--prune", "--yes")
+    assert code == 1 and "none of the studies has this store" in text
+    assert len(load_index(path).entries) == 100
+
+
+def test_nothing_is_removed_of_an_engine_that_is_asked_in_dialogues(project, told):
+    store(project.store, KEYS)
+    store(project.store, KEYS, engine=OTHER)
+    render(files_of(project)[0], KEYS[:2], engine=OTHER, dialogue={"seed": 0})
+    code, text = told("--prune", "--yes")
+    assert code == 0 and f"{OTHER} cannot tell: dialogues" in text
+    assert len(StoreReader(project.store, OTHER).lookup(KEYS)) == 100
+    assert len(StoreReader(project.store, TINY).lookup(KEYS)) == 16
+
+
+@pytest.mark.parametrize(
+    ("silent", "process", "why"),
+    [
+        (60, "none", "written to 1 minutes ago, and not closed by its job"),
+        (60, "of another host", "written to 1 minutes ago, and not closed by its job"),
+        (2 * HOUR, "alive", "process {pid} of this host writes it"),
+        (2 * HOUR, "none", ""),
+        (2 * HOUR, "of another host", ""),
+        (2 * DAY, "alive", ""),  # another process of the same number
+    ],
+)
+def test_a_file_that_may_still_be_written_is_left_alone(project, told, silent, process, why):
+    pid = no_process() if process == "none" else os.getpid()
+    host = "elsewhere" if process == "of another host" else None
+    path = left_by_a_killed_job(store(project.store, KEYS[10:30]), silent, pid, host)
+    assert still_written(load_index(path, save=False), time.time()) == why.format(pid=pid)
+    before = path.read_bytes()
+    code, text = told("--prune", "--yes")
+    assert code == 0
+    if why:
+        assert f"{path.name} is left alone: {why.format(pid=pid)}" in " ".join(text.split())
+        assert path.read_bytes() == before
+    else:
+        assert "Removed 12 responses" in text
+        assert path.read_bytes().endswith(b"}\n") and len(load_index(path).entries) == 8
+
+
+def test_a_file_that_its_job_has_closed_is_not_waited_for(project, told):
+    path = store(project.store, KEYS[10:30])
+    assert still_written(load_index(path), time.time()) == ""
+
+
+def test_a_job_at_work_loses_nothing(project, told):
+    with StoreWriter(project.store, TINY, "job") as writer:
+        writer.append(KEYS[0], {"text": "a"}, "s1")
+        writer.append(KEYS[40], {"text": "b"}, "s1")
+        assert "is left alone" in told("--prune", "--yes")[1]
+        writer.append(KEYS[1], {"text": "c"}, "s1")
+    assert len(StoreReader(project.store, TINY).lookup(KEYS)) == 3
+
+
+def test_a_file_that_changed_meanwhile_is_left_alone(tmp_path):
+    path = store(tmp_path, KEYS)
+    index = load_index(path)
+    path.write_bytes(path.read_bytes() + b"\n")
+    with pytest.raises(UserError, match="has changed meanwhile and was left alone"):
+        prune_file(index, set())
+    assert path.exists()
+
+
+def test_a_file_that_cannot_be_written_anew_stays_as_it_was(project, told, monkeypatch):
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    store(project.store, KEYS)
+    before = content(project.store)
+    monkeypatch.setattr(os, "fsync", full)
+    code, text = told("--prune", "--yes")
+    assert code == 1 and "nothing of it was removed" in " ".join(text.split()) and "Removed 0 responses" in text
+    monkeypatch.undo()
+    assert content(project.store) == before
+
+
+def test_keys_are_compared_whole_before_a_record_is_removed(tmp_path):
+    twin = KEYS[0][:32] + KEYS[1][32:]
+    path = store(tmp_path, [KEYS[0], twin])
+    assert prune_file(load_index(path), {KEYS[0]}) == 1
+    assert list(StoreReader(tmp_path, TINY).lookup([KEYS[0], twin])) == [KEYS[0]]
+
+
+def test_yes_alone_is_a_mistake(capsys):
+    with pytest.raises(SystemExit):
+        store_info.main(["--yes"])
+    assert "--yes goes with --prune" in capsys.readouterr().err

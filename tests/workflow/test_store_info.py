@@ -1,0 +1,66 @@
+"""`make store-info` and `make store-prune` on a study that has run: what they remove, no study misses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from project import ROOT, Project
+
+from refusal_eval.store import StoreReader
+
+RENDERED_AND_EXECUTED = {"requests", "generate", "judge_requests", "judge", "answers", "llm_verdicts"}
+
+
+def store_info(project: Project, *arguments: str) -> tuple[int, str]:
+    """Run the tool on the study; return its exit code and what it says, in one line."""
+    command = [sys.executable, str(ROOT / "scripts" / "store_info.py"), "--config", "study.yaml", *arguments]
+    run = subprocess.run(command, cwd=project.folder, capture_output=True, text=True)
+    return run.returncode, " ".join((run.stdout + run.stderr).split())
+
+
+@pytest.fixture
+def responses(finished: Project) -> int:
+    """Return the number of responses in the store."""
+    return sum(len(lines_of(file)) for file in finished.store.glob("*/*.jsonl"))
+
+
+def lines_of(file) -> list[bytes]:
+    return [line for line in file.read_bytes().splitlines() if line.startswith(b'{"key"')]
+
+
+def test_of_a_finished_study_everything_is_asked_for(finished: Project, responses: int) -> None:
+    code, told = store_info(finished, "--prune", "--yes")
+    assert code == 0
+    assert "study.yaml: 9 of 9 cells rendered" in told and f" 0 of {responses}, 0 bytes" in told
+    assert "To be removed nothing" in told
+
+
+def test_a_model_that_was_taken_away_can_be_pruned_and_the_rest_runs_nothing(finished: Project, responses: int) -> None:
+    theirs = {file.path.parent.name: set(file.keys()) for file in finished.request_files("requests")}
+    finished.study(models=["plain"])
+    code, told = store_info(finished, "--prune", "--yes")
+    assert code == 0 and "study.yaml: 5 of 5 cells rendered" in told
+    left = sum(len(lines_of(file)) for file in finished.store.glob("*/*.jsonl"))
+    assert 0 < left < responses and f"Removed {responses - left} responses" in told
+    (engine,) = finished.store.iterdir()
+    reader = StoreReader(finished.store, engine.name)
+    assert reader.missing(theirs["plain"]) == [] and set(reader.missing(theirs["terse"])) == theirs["terse"]
+    finished.snakemake("--until", "llm_verdicts", "--forcerun", "answers", "llm_verdicts")
+    assert not RENDERED_AND_EXECUTED & set(finished.planned())
+
+
+def test_a_study_that_would_ask_for_something_else_has_to_run_first(finished: Project, responses: int) -> None:
+    finished.catalogue("models", "terse", sampling={"max_tokens": 300, "temperature": 0.7})
+    code, told = store_info(finished, "--prune", "--yes")
+    assert code == 1
+    assert "study.yaml: 4 request files would be written anew" in told
+    assert "run `snakemake --cores all --configfile study.yaml` first" in told
+    assert sum(len(lines_of(file)) for file in finished.store.glob("*/*.jsonl")) == responses
+
+
+def test_a_study_that_snakemake_cannot_plan_is_told_in_its_words(finished: Project) -> None:
+    (finished.folder / "one.jsonl").unlink()
+    code, told = store_info(finished, "--prune", "--yes")
+    assert code == 1 and "one.jsonl" in told and "Traceback" not in told
