@@ -38,7 +38,7 @@ demo: announce-demo setup ## evaluate a small real model with real vLLM (the stu
 	$(BIN)/snakemake --cores all $(ARGS)
 
 status: setup-workflow ## tell what of a study is done, missing or failed, and why (CONFIG=my_study.yaml)
-	@$(BIN)/python scripts/show_status.py --configfile $(CONFIG) $(ARGS)
+	@$(BIN)/python scripts/show_status.py --configfile $(CONFIG) $(ARGS) || test $$? -eq 3 # 3: not finished, nothing failed
 
 store-info: setup-workflow ## tell what the store holds, and what of it no study in config/ asks for
 	@$(BIN)/python scripts/store_info.py $(ARGS)
