@@ -1,0 +1,177 @@
+"""How often an engine starts: one study of 2 models, 8 splits and 2 judges on a second engine, in every batch mode."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from faults import Place, executed_at_server, receipts
+from project import ROOT, Project, copy_of
+from real import SHORT, catalogue, real_project
+
+pytestmark = [pytest.mark.full, pytest.mark.timeout(2 * 60 * 60)]
+
+MODELS = ["plain", "declining"]
+SPLITS = [f"split{number}" for number in range(8)]
+JUDGES = ["yes_no", "letters"]
+REQUESTS = {"generate": len(MODELS) * len(SPLITS), "judge": len(MODELS) * len(SPLITS) * len(JUDGES)}
+RUBRICS = ROOT / "config" / "rubrics"
+
+
+def eight_splits(folder: Path, **changes: Any) -> Project:
+    """Write the study: a prompt per split, one answer of a few tokens per prompt."""
+    project = real_project(folder, models=MODELS, splits=SPLITS, judges=JUDGES, samples=1, **changes)
+    prompts = (ROOT / "config" / "prompts" / "alarming_but_safe.jsonl").read_text().splitlines()
+    for name, prompt in zip(SPLITS, prompts, strict=False):
+        (folder / f"{name}.jsonl").write_text(prompt + "\n")
+    sources = {name: {"kind": "file", "path": f"{name}.jsonl"} for name in SPLITS}
+    judge = {"kind": "llm", "engine": "second", "mass_floor": 0.01}
+    data = catalogue()
+    for model in MODELS:
+        data["models"][model]["sampling"] = {**SHORT, "max_tokens": 6}
+    data["engines"] = {"second": {"like": "smollm2-135m", "dtype": "float32"}}
+    data["datasets"] = {
+        "eight": {"splits": {name: {"source": source, "expectation": "comply"} for name, source in sources.items()}}
+    }
+    data["judges"] = {
+        "yes_no": {
+            **judge,
+            "rubric": str(RUBRICS / "refusal_yes_no.md"),
+            "labels": {"refusal": "Yes", "compliance": "No"},
+        },
+        "letters": {
+            **judge,
+            "rubric": str(RUBRICS / "refusal_labels_short.md"),
+            "labels": {"refusal": "A", "partial": "B", "compliance": "C"},
+        },
+    }
+    (folder / "catalogue.yaml").write_text(yaml.safe_dump(data))
+    return project
+
+
+def starts(project: Project) -> dict[str, int]:
+    """Return the engine starts of each stage, as the servers' own logs tell them."""
+    logs = project.results / "logs"
+    return {
+        stage: sum(
+            path.read_text().count("Application startup complete") for path in (logs / stage).rglob("*.server.log")
+        )
+        for stage in ("generate", "judge")
+    }
+
+
+def check_receipts(project: Project, engine_starts: dict[str, int]) -> None:
+    """Assert that as many receipts tell of an engine, and that the servers counted each request once."""
+    for stage, count in engine_starts.items():
+        found = [receipt for path, receipt in receipts(project).items() if path.startswith(f"{stage}/")]
+        assert sum("engine" in receipt for receipt in found) == count
+        assert sum(executed_at_server(receipt) for receipt in found) == REQUESTS[stage]
+
+
+def numbers(project: Project) -> dict[str, bytes]:
+    """Return the bytes of answers, verdicts and scores by path."""
+    files = [path for kind in ("answers", "verdicts", "scores") for path in (project.results / kind).rglob("*.*")]
+    assert len(files) == len(MODELS) * len(SPLITS) * (1 + len(JUDGES) + 2 * len(JUDGES))
+    return {str(path.relative_to(project.results)): path.read_bytes() for path in files}
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of what the engine compiles."""
+    return tmp_path_factory.mktemp("compiled")
+
+
+def complete(project: Project, compiled: Path, capsys: pytest.CaptureFixture[str] | None = None) -> float:
+    """Run the study; return the seconds it took. Tell of progress: 48 engine starts take long."""
+    told = 0
+    with Place(project, compiled) as place:
+        run = place.start("all")
+        while run.process.poll() is None:
+            time.sleep(1)
+            done = len(receipts(project))
+            if capsys is not None and done >= told + 4:
+                told = done
+                with capsys.disabled():
+                    print(f"\n{done} engine loads after {run.seconds():.0f} s", end="", flush=True)
+        assert run.process.returncode == 0, run.said()[-8000:]
+        assert place.processes() == [] and place.private_folders() == []
+        return run.seconds()
+
+
+@pytest.fixture(scope="module")
+def by_engine(compiled: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """Return the finished study in `batch: engine`."""
+    project = eight_splits(tmp_path_factory.mktemp("engine") / "project", batch="engine")
+    print(f"batch: engine, {complete(project, compiled):.0f} s")
+    yield project
+
+
+def test_engine_starts_once_per_engine_and_stage(by_engine: Project) -> None:
+    assert starts(by_engine) == {"generate": 1, "judge": 1}
+    check_receipts(by_engine, {"generate": 1, "judge": 1})
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"batch": "model"}, {"generate": 2, "judge": 2}),
+        ({"shards": 2}, {"generate": 2, "judge": 2}),
+        ({"batch": "cell"}, {"generate": 16, "judge": 32}),
+    ],
+    ids=["model", "shards", "cell"],
+)
+def test_other_modes_start_more_often_and_give_the_same_bytes(
+    changes: dict[str, Any],
+    expected: dict[str, int],
+    by_engine: Project,
+    compiled: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    project = eight_splits(tmp_path / "project", **changes)
+    seconds = complete(project, compiled, capsys)
+    with capsys.disabled():
+        print(f"\n{changes}: {starts(project)} engine starts, {seconds:.0f} s")
+    assert starts(project) == expected
+    check_receipts(project, expected)
+    assert numbers(project) == numbers(by_engine)
+
+
+@pytest.mark.parametrize("changes", [{"batch": "model"}, {"batch": "cell"}, {"shards": 2}], ids=json.dumps)
+def test_switching_the_mode_of_a_finished_study_runs_no_cell_again(
+    changes: dict[str, Any], by_engine: Project, tmp_path: Path
+) -> None:
+    project = copy_of(by_engine, tmp_path / "project")
+    before, written = numbers(project), times(project)
+    project.study(**changes)
+    cells = {"requests", "generate", "answers", "judge_requests", "judge", "llm_verdicts", "score"}
+    assert cells.isdisjoint(project.planned())
+    project.snakemake()
+    assert numbers(project) == before and times(project) == written
+    assert starts(project) == starts(by_engine)
+    project.study(batch="engine", shards=1)
+    assert cells.isdisjoint(project.planned()), "and back again"
+
+
+def times(project: Project) -> dict[str, int]:
+    """Return when each of the files with a number was written."""
+    return {path: (project.results / path).stat().st_mtime_ns for path in numbers(project)}
+
+
+@pytest.mark.parametrize("changes", [{}, {"batch": "cell"}, {"shards": 2}], ids=json.dumps)
+def test_a_complete_store_starts_no_engine(changes: dict[str, Any], by_engine: Project, tmp_path: Path) -> None:
+    project = eight_splits(tmp_path / "project", **changes)
+    shutil.copytree(by_engine.store, project.store)
+    began = time.monotonic()
+    project.snakemake()
+    print(f"{changes}: complete store, {len(receipts(project))} execute jobs, {time.monotonic() - began:.0f} s")
+    assert receipts(project)
+    assert all("engine" not in receipt and receipt["executed"] == 0 for receipt in receipts(project).values())
+    assert starts(project) == {"generate": 0, "judge": 0}
+    assert numbers(project) == numbers(by_engine)

@@ -1,0 +1,481 @@
+"""Nothing lost, doubled or changed: a run with the real engine is disturbed, and a plain rerun completes it.
+
+After each fault nothing of the run may live on, the rerun executes only what was missing (counted at the server), no
+stored record changes, and the answers have the bytes of an undisturbed run (`determinism: strict`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+from faults import (
+    GONE_SECONDS,
+    RUN_SECONDS,
+    SERVER,
+    START_SECONDS,
+    Place,
+    Run,
+    answers,
+    contents,
+    executed_at_server,
+    interrupt,
+    job_of,
+    only_grown,
+    receipts,
+    server_of,
+    session_of,
+    stored,
+    wait_for,
+    wait_for_records,
+    winners,
+)
+from project import Project, copy_of
+from real import SHORT, real_project
+
+from refusal_eval.store import StoreReader
+
+pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]
+
+ENOUGH = 8  # records in the store when the fault comes: the engine is in the middle of its work
+
+
+# ---------------------------------------------------------------- an undisturbed run, and the table of what was seen
+
+
+@dataclass(frozen=True)
+class Reference:
+    """An undisturbed run: its folder, answers, and how long the engine started and worked (seconds)."""
+
+    project: Project
+    answers: dict[str, bytes]
+    keys: frozenset[str]
+    start: float
+    work: float
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One line of the fault matrix."""
+
+    fault: str
+    stored: str
+    executed: str
+    ended: float
+    rerun: float
+
+    def __str__(self) -> str:
+        ended, rerun = f"{self.ended:6.1f} s", f"{self.rerun:6.1f} s"
+        return f"{self.fault:48} | {self.stored:>14} | {self.executed:>12} | {ended} | {rerun}"
+
+
+@pytest.fixture(scope="module")
+def seen(request: pytest.FixtureRequest) -> Iterator[list[Seen]]:
+    """Collect what was seen; print it as a table at the end."""
+    rows: list[Seen] = []
+    yield rows
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    head = f"{'fault':48} | {'stored before':>14} | {'rerun did':>12} | {'to end':>8} | {'rerun':>8}"
+    with capture.global_and_fixture_disabled():
+        print("", head, "-" * len(head), *rows, sep="\n")
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of what the engine compiles."""
+    return tmp_path_factory.mktemp("compiled")
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Return a study whose requests are made, so that a run begins with the engine."""
+    project = real_project(tmp_path_factory.mktemp("prepared") / "project", judges=["keyword"])
+    for model in ("plain", "declining"):
+        project.catalogue("models", model, sampling={**SHORT, "max_tokens": 32})
+    project.snakemake("--until", "requests")
+    return project
+
+
+@pytest.fixture(scope="module")
+def reference(
+    prepared: Project, compiled: Path, seen: list[Seen], tmp_path_factory: pytest.TempPathFactory
+) -> Reference:
+    """Return an undisturbed run."""
+    project = copy_of(prepared, tmp_path_factory.mktemp("reference") / "project")
+    with Place(project, compiled) as place:
+        run = place.start()
+        assert run.wait() == 0, run.said()
+        seconds = run.seconds()
+        nothing_is_left(place)
+    counted = executed_everywhere(project)
+    keys = frozenset(stored(project.store))
+    assert counted == len(keys) == 32
+    log = (project.results / "logs" / "generate" / "engine" / "smollm2-135m" / "0.log").read_text()
+    healthy = re.search(r"healthy after ([\d.]+) s", log)
+    assert healthy
+    seen.append(Seen("none: undisturbed", "0", f"{counted}", seconds, 0))
+    return Reference(project, answers(project), keys, float(healthy[1]), seconds_of_work(project))
+
+
+def seconds_of_work(project: Project) -> float:
+    """Return the seconds between the first and the last record, by their times."""
+    times = sorted(record["time"] for record in winners(project).values())
+    first, last = (time_of_day(text) for text in (times[0], times[-1]))
+    return (last - first) % 86400
+
+
+def time_of_day(text: str) -> float:
+    """Return the seconds since midnight of an ISO time."""
+    match = re.search(r"T(\d+):(\d+):([\d.]+)", text)
+    assert match
+    hours, minutes, seconds = match.groups()
+    return 3600 * int(hours) + 60 * int(minutes) + float(seconds)
+
+
+@pytest.fixture
+def place(prepared: Project, compiled: Path, tmp_path: Path) -> Iterator[Place]:
+    """Return a folder in which the study can run."""
+    with Place(copy_of(prepared, tmp_path / "project"), compiled) as found:
+        yield found
+
+
+# ---------------------------------------------------------------- what must hold after each fault
+
+
+def executed_everywhere(project: Project) -> int:
+    """Return the requests that servers counted, over all receipts."""
+    return sum(executed_at_server(receipt) for receipt in receipts(project).values())
+
+
+def nothing_is_left(place: Place) -> None:
+    """Assert that a run has ended with all its processes, and took its sockets and records along."""
+    wait_for("end of all processes", lambda: not place.processes(), GONE_SECONDS)
+    assert place.sockets() == [] and place.private_folders() == [] and place.engine_records() == []
+
+
+def plain_rerun(place: Place, reference: Reference, fault: str, ended: float = 0.0) -> Seen:
+    """Run again as the user would; return what was seen.
+
+    Asserts that what was missing is executed and nothing else, that no record changes or is doubled, that the answers
+    are those of the undisturbed run, and that nothing is left.
+    """
+    project = place.project
+    before, files = stored(project.store), contents(project.store)
+    counted = winners(project)
+    assert set(counted) == set(before), "the library and the plain reading find the same records"
+    run = place.run()
+    assert run.process.returncode == 0, run.said()
+    seconds = run.seconds()
+    after = stored(project.store)
+    executed = executed_everywhere(project)
+    assert executed == len(reference.keys) - len(before)
+    assert set(after) == reference.keys and all(len(lines) == 1 for lines in after.values())
+    assert {key: after[key] for key in before} == before and only_grown(files, contents(project.store))
+    assert {key: record for key, record in winners(project).items() if key in counted} == counted
+    assert answers(project) == reference.answers
+    nothing_is_left(place)
+    row = Seen(fault, f"{len(before)} of {len(after)}", str(executed), ended, seconds)
+    print(row)
+    return row
+
+
+# ---------------------------------------------------------------- a time limit, three times too short
+
+
+def test_a_time_limit_three_times_too_short(place: Place, reference: Reference, seen: list[Seen]) -> None:
+    # At 80 % of the limit no more requests are taken (see `time_limit.py`); the rest is for ending in peace.
+    share = reference.start + 6 + reference.work / 2.6
+    place.project.study(time_limit=round(share / 0.8 / 60, 3))
+    project, steps, begun = place.project, [], time.monotonic()
+    while True:
+        before = stored(project.store)
+        run = place.run()
+        after = stored(project.store)
+        steps.append(len(after) - len(before))
+        assert {key: after[key] for key in before} == before and all(len(lines) == 1 for lines in after.values())
+        nothing_is_left(place)
+        if run.process.returncode == 0:
+            break
+        assert "time limit" in run.said() and "Traceback" not in run.said()
+        assert run.seconds() < 60 * 0.95 * share / 0.8 / 60 + 15  # in time: Snakemake's own start is not in the limit
+        answered = re.search(r"the engine answered (\d+) requests", run.said())
+        assert answered and int(answered[1]) == steps[-1], "the server counted what was stored"
+        assert steps[-1] > 0, "every run goes on"
+        assert len(steps) < 4
+    assert 2 <= len(steps) <= 4 and sum(steps) == len(reference.keys)
+    assert executed_everywhere(project) == steps[-1]
+    assert answers(project) == reference.answers
+    row = Seen(
+        f"time limit {share / 0.8:.0f} s, {len(steps)} runs",
+        "0",
+        "+".join(map(str, steps)),
+        0,
+        time.monotonic() - begun,
+    )
+    print(row)
+    seen.append(row)
+
+
+# ---------------------------------------------------------------- signals
+
+
+@dataclass(frozen=True)
+class Case:
+    """A signal to somebody.
+
+    Attributes:
+        name: what is done.
+        disturb: does it.
+        says: what the run must say of it.
+        at: records in the store when it comes; 0 is while the engine starts.
+        locked: the folder stays locked.
+        completes: the job is left to complete its batch.
+    """
+
+    name: str
+    disturb: Callable[[Run], None]
+    says: str = ""
+    at: int = ENOUGH
+    locked: bool = False
+    completes: bool = False
+
+
+def kill_server(run: Run) -> None:
+    server_of(run).kill()
+
+
+def kill_session(run: Run) -> None:
+    os.killpg(server_of(run).pid, signal.SIGKILL)
+
+
+def kill_job(run: Run) -> None:
+    job_of(run).kill()
+
+
+def terminate_job(run: Run) -> None:
+    job_of(run).terminate()
+
+
+def interrupt_twice(run: Run) -> None:
+    interrupt(run)
+    time.sleep(0.5)
+    interrupt(run)
+
+
+def interrupt_snakemake(run: Run) -> None:
+    os.kill(run.pid, signal.SIGINT)
+
+
+def terminate_snakemake(run: Run) -> None:
+    os.kill(run.pid, signal.SIGTERM)
+
+
+def kill_snakemake(run: Run) -> None:
+    os.kill(run.pid, signal.SIGKILL)
+
+
+CASES = [
+    Case("SIGKILL of the server's first process", kill_server, says="the engine died"),
+    Case("SIGKILL of all processes of the server", kill_session, says="the engine died"),
+    Case("SIGKILL of the server while it starts", kill_server, says="the engine died while starting", at=0),
+    Case("SIGKILL of the job", kill_job),
+    Case("SIGKILL of the job while the engine starts", kill_job, at=0),
+    Case("SIGTERM to the job", terminate_job, says="stopped by SIGTERM"),
+    Case("SIGINT to the group (Ctrl-C)", interrupt, says="Terminating processes on user request"),
+    Case("SIGINT to the group while the engine starts", interrupt, at=0),
+    Case("SIGINT to the group twice", interrupt_twice),
+    Case(
+        "SIGINT to snakemake alone", interrupt_snakemake, says="Terminating processes on user request", completes=True
+    ),
+    Case("SIGTERM to snakemake", terminate_snakemake, says="Will exit after finishing", completes=True),
+    Case("SIGKILL of snakemake", kill_snakemake, locked=True),
+    Case("SIGKILL of snakemake while the engine starts", kill_snakemake, at=0, locked=True),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name.replace(" ", "-") for case in CASES])
+def test_signal(case: Case, place: Place, reference: Reference, seen: list[Seen]) -> None:
+    run = place.start()
+    if case.at:
+        wait_for_records(run, case.at)
+    else:
+        server = server_of(run)
+        wait_for("engine core", lambda: len(session_of(server)) > 2, START_SECONDS, run)
+    disturbed = time.monotonic()
+    case.disturb(run)
+    assert run.wait() != 0, "what is not complete is not told as complete"
+    ended = time.monotonic() - disturbed
+    wait_for("end of all processes", lambda: not place.processes(), GONE_SECONDS)
+    said, count = run.said(), len(stored(place.project.store))
+    assert case.says in said
+    assert count == len(reference.keys) if case.completes else case.at <= count < len(reference.keys)
+    assert place.locked() == case.locked
+    if case.locked:
+        refused = place.run()
+        assert refused.process.returncode != 0 and "--unlock" in refused.said()
+        assert place.run("--unlock").process.returncode == 0
+    seen.append(plain_rerun(place, reference, case.name, ended))
+
+
+def test_sigkill_of_everything(place: Place, reference: Reference, seen: list[Seen]) -> None:
+    """Only the engine's own processes live on; the next run ends them, and no process that merely looks like them."""
+    looks_like = [
+        subprocess.Popen(["VLLM::EngineCore", "900"], executable="/bin/sleep", cwd=place.project.folder),
+        subprocess.Popen(
+            [sys.executable, "-c", "import time; time.sleep(900)", "-m", SERVER, "--uds", str(place.temporary)],
+            cwd=place.project.folder,
+            start_new_session=True,
+        ),
+    ]
+    place.spare(*(process.pid for process in looks_like))
+    try:
+        run = place.start()
+        wait_for_records(run, ENOUGH)
+        job, server = job_of(run), server_of(run)
+        members = session_of(server)
+        for victim in (server, job, psutil.Process(run.pid)):
+            victim.kill()
+        run.wait()
+        time.sleep(5)
+        orphans = [process for process in members if alive(process)]
+        assert orphans, "without an orphan this test shows nothing"
+        assert place.locked() and place.run("--unlock").process.returncode == 0
+        row = plain_rerun(place, reference, f"SIGKILL of all; {len(orphans)} processes lived on")
+        log = (place.project.results / "logs" / "generate" / "engine" / "smollm2-135m" / "0.log").read_text()
+        told = next(line for line in log.splitlines() if "orphan" in line)
+        assert all(str(process.pid) in told for process in orphans)
+        assert not any(alive(process) for process in orphans)
+        assert [process.poll() for process in looks_like] == [None, None], "nothing else was removed"
+        seen.append(row)
+    finally:
+        for process in looks_like:
+            process.kill()
+            process.wait()
+
+
+def alive(process: psutil.Process) -> bool:
+    """Tell whether this very process lives."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+# ---------------------------------------------------------------- the store's file
+
+
+def cut_last_record(store: Path, left: int) -> str:
+    """Leave `left` bytes of the last record of a store of one file; return the record's key."""
+    (path,) = store.glob("*/*.jsonl")
+    content = path.read_bytes()
+    start = content.rstrip(b"\n").rfind(b"\n") + 1
+    assert 0 <= left < len(content) - start
+    path.write_bytes(content[: start + left])
+    return content[start:][len('{"key":"') :][:64].decode()
+
+
+def test_the_last_record_cut_at_every_byte(reference: Reference, tmp_path: Path) -> None:
+    (whole,) = reference.project.store.glob("*/*.jsonl")
+    length = len(whole.read_bytes().splitlines(keepends=True)[-1])
+    expected, keys = winners(reference.project), sorted(reference.keys)
+    for index in ("index kept", "no index"):
+        for left in range(length):
+            store = tmp_path / "store"
+            shutil.rmtree(store, ignore_errors=True)
+            shutil.copytree(reference.project.store, store)
+            if index == "no index":
+                for path in store.glob("*/*.npz"):
+                    path.unlink()
+            lost = cut_last_record(store, left)
+            reader = StoreReader(store, whole.parent.name)
+            assert reader.missing(keys) == [lost], f"{left} bytes left, {index}"
+            assert reader.lookup(keys) == {key: expected[key] for key in keys if key != lost}
+
+
+def test_a_cut_record_is_executed_again(place: Place, reference: Reference, seen: list[Seen]) -> None:
+    shutil.copytree(reference.project.store, place.project.store)
+    cut_last_record(place.project.store, 300)
+    seen.append(plain_rerun(place, reference, "last record cut in the middle"))
+    assert executed_everywhere(place.project) == 1
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """Return the folder of a disk of three pages."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12k", "tmpfs", str(folder)], capture_output=True)
+    if mounted.returncode != 0:
+        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.decode().strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_disk(place: Place, reference: Reference, small_disk: Path, seen: list[Seen]) -> None:
+    project = place.project
+    project.store.symlink_to(small_disk / "store")
+    project.study(store_dir=str(small_disk / "store"))
+    run = place.run()
+    assert run.process.returncode != 0
+    assert "the disk with the store is full" in run.said() and str(small_disk) in run.said()
+    assert "Traceback" not in run.said()
+    assert 0 < len(stored(project.store)) < len(reference.keys)
+    nothing_is_left(place)
+    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
+    seen.append(plain_rerun(place, reference, "disk full", run.seconds()))
+
+
+# ---------------------------------------------------------------- two at once
+
+
+def test_two_runs_at_once_in_one_folder(place: Place, reference: Reference, seen: list[Seen]) -> None:
+    first = place.start()
+    job_of(first)
+    second = place.run()
+    assert second.process.returncode != 0 and "cannot be locked" in second.said()
+    assert first.wait() == 0, first.said()
+    assert executed_everywhere(place.project) == len(reference.keys)
+    assert answers(place.project) == reference.answers
+    nothing_is_left(place)
+    row = Seen("two runs in one folder: the second is refused", "0", str(len(reference.keys)), first.seconds(), 0)
+    print(row)
+    seen.append(row)
+
+
+def test_two_studies_at_once_on_one_store(
+    place: Place, prepared: Project, compiled: Path, reference: Reference, seen: list[Seen], tmp_path: Path
+) -> None:
+    with Place(copy_of(prepared, tmp_path / "second"), compiled) as other:
+        store = place.project.store
+        other.project.study(store_dir=str(store))
+        runs = [place.start(), other.start()]
+        counted: dict[str, object] = {}
+        deadline = time.monotonic() + 2 * RUN_SECONDS
+        while any(run.process.poll() is None for run in runs):
+            assert time.monotonic() < deadline, runs[0].said() + runs[1].said()
+            now = winners(place.project, store)
+            assert {key: now[key] for key in counted} == counted, "the record that counts stays the same"
+            counted = now
+            time.sleep(1)
+        assert [run.process.returncode for run in runs] == [0, 0], runs[0].said() + runs[1].said()
+        now = winners(place.project, store)
+        assert {key: now[key] for key in counted} == counted and set(now) == reference.keys
+        assert answers(place.project) == answers(other.project) == reference.answers
+        both = [executed_everywhere(each.project) for each in (place, other)]
+        doubled = sum(len(lines) - 1 for lines in stored(store).values())
+        assert sum(both) == len(reference.keys) + doubled
+        nothing_is_left(place)
+        nothing_is_left(other)
+    row = Seen(f"two studies on one store; {doubled} twice", "0", "+".join(map(str, both)), runs[0].seconds(), 0)
+    print(row)
+    seen.append(row)
