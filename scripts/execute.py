@@ -74,7 +74,9 @@ async def run_engine(
         log=log,
         start_seconds=limit.seconds_left() if limit else None,
     )
+    started = time.monotonic()
     async with engine:
+        healthy = time.monotonic()
         serving = engine.serving_record()
         serving_id = sha256_of(serving)[:16]
         try:
@@ -89,7 +91,9 @@ async def run_engine(
             with contextlib.suppress(ConnectionError):
                 counters = await engine.metrics()
                 log_counters(counters)
-    return outcome, {"serving_id": serving_id, "serving": serving, "counters": counters}
+            worked = time.monotonic()
+    seconds = {"start": round(healthy - started, 1), "work": round(worked - healthy, 1)}
+    return outcome, {"serving_id": serving_id, "serving": serving, "counters": counters, "seconds": seconds}
 
 
 def log_counters(counters: Mapping[str, float]) -> None:

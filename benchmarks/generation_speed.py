@@ -1,0 +1,276 @@
+"""Generation through the workflow against one plain offline vLLM call, with the same requests, wall to wall.
+
+Both arms load the same weights once, with the same flags, and are asked the same token ids with the same sampling
+parameters and seeds; the difference of the two lists of requests is printed and has to be empty. They run in turn. The
+workflow's time is from the start of Snakemake to its exit, with the answers of every cell in their files; that of the
+plain call from the start of Python to its exit, with the answers in one file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from measuring import ROOT, gpus, print_head, print_limit, print_values, snakemake, timed
+
+from refusal_eval.data.prompts import content_id
+from refusal_eval.engines.client import FIXED_FIELDS
+from refusal_eval.engines.environment import engine_device, engine_python
+from refusal_eval.engines.vllm import server_command, server_environment
+from refusal_eval.files import canonical_json, read_json, read_jsonl
+from refusal_eval.keys import sample_seed
+from refusal_eval.packing import unpack_floats
+from refusal_eval.requests import read_requests
+from refusal_eval.store import StoreReader
+
+LIMIT = 1.10
+PROMPTS_VARIABLE = "REFUSAL_EVAL_BENCHMARK_PROMPTS"
+SYSTEM_PROMPTS = {"plain": None, "brief": "You are a helpful assistant. Answer briefly."}
+OF_THE_SERVER = ("uds", "served-model-name", "disable-uvicorn-access-log", "enable-log-requests")
+
+Request = tuple[str, str]  # token ids, sampling parameters with the seed, both as JSON
+
+
+class Comparison:
+    """The two arms on one list of prompts.
+
+    Args:
+        options: the command line.
+        work: folder for all files.
+    """
+
+    def __init__(self, options: argparse.Namespace, work: Path) -> None:
+        self.options, self.work = options, work
+        self.splits = read_splits(options.prompts, options.prompts_per_split)
+        self.engine: dict[str, Any] = {}
+        self.entry: dict[str, Any] = {}
+
+    def prepare(self) -> None:
+        """Make weights and tokenizer ready, untimed, and keep what identifies the engine."""
+        project = self._project(self.work / "prepared", "seeded")
+        timed(self._snakemake(project, "--until", "identify_engine"), project)
+        self.engine = read_json(project / "results" / "speed" / "engines" / f"{self.options.engine}.json")
+        config = yaml.safe_load((project / "results" / "speed" / "config.yaml").read_text(encoding="utf-8"))
+        self.entry = config["engine_entries"][self.options.engine]
+
+    def pair(self, determinism: str, number: int) -> tuple[float, float]:
+        """Run both arms once, compare what they did, and return their seconds (workflow, plain)."""
+        project = self._project(self.work / f"{determinism}-{number}", determinism)
+        workflow = timed(self._snakemake(project, "--until", "answers"), project).seconds
+        ours = dict(stored(project / "results"))
+        plain, theirs = self._plain(project, determinism, ours)
+        told = compared(ours, theirs)
+        print(f"  pair {number}: workflow {workflow:.1f} s, plain {plain:.1f} s; {told}", flush=True)
+        return workflow, plain
+
+    def _plain(
+        self, project: Path, determinism: str, ours: Mapping[Request, Any]
+    ) -> tuple[float, dict[Request, list[int]]]:
+        device = engine_device(self.entry, ROOT)
+        python = engine_python(self.entry, ROOT)
+        # Everything but the seed, which is one of each request.
+        sampling = json.loads(next(iter(ours))[1])
+        sampling.pop("seed", None)
+        prompts = [
+            {"prompt": text, "seeds": [sample_seed(0, prompt_id(text), k) for k in range(self.options.samples)]}
+            for texts in self.splits.values()
+            for text in texts
+        ]
+        command = server_command(python, self.engine["folder"], self.entry, device, determinism, "unused")
+        task = {
+            "flags": flags_of(command),
+            "system_prompts": list(SYSTEM_PROMPTS.values()),
+            "prompts": prompts,
+            "sampling": sampling,
+            "seeded": determinism != "free",
+        }
+        (project / "task.json").write_text(json.dumps(task), encoding="utf-8")
+        script = str(ROOT / "benchmarks" / "plain_vllm.py")
+        command = [python, script, str(project / "task.json"), str(project / "plain.jsonl")]
+        seconds = timed(command, project, server_environment(determinism, device)).seconds
+        theirs = {}
+        for row in read_jsonl(project / "plain.jsonl"):
+            theirs[canonical_json(row["token_ids"]), canonical_json(row["sampling"])] = row["answer_ids"]
+        return seconds, theirs
+
+    def _project(self, folder: Path, determinism: str) -> Path:
+        options = self.options
+        (folder / "prompts").mkdir(parents=True)
+        for name, texts in self.splits.items():
+            rows = [json.dumps({"prompt": text}) + "\n" for text in texts]
+            (folder / "prompts" / f"{name}.jsonl").write_text("".join(rows), encoding="utf-8")
+        sampling = {"max_tokens": options.max_tokens, "temperature": 1.0}
+        entries = {
+            "models": {
+                name: {"engine": options.engine, "system_prompt": text, "sampling": sampling}
+                for name, text in SYSTEM_PROMPTS.items()
+            },
+            "datasets": {
+                "speed": {
+                    "splits": {
+                        name: {
+                            "source": {"kind": "file", "path": f"prompts/{name}.jsonl"},
+                            "expectation": "varies",
+                        }
+                        for name in self.splits
+                    }
+                }
+            },
+        }
+        study = {
+            "study": "speed",
+            "models": list(SYSTEM_PROMPTS),
+            "splits": list(self.splits),
+            "samples": options.samples,
+            "judges": ["keyword"],
+            "batch": "engine",
+            "determinism": determinism,
+            "catalogue": [*map(str, options.catalogue), "entries.yaml"],
+            "cache_dir": str(ROOT / ".cache"),
+        }
+        (folder / "entries.yaml").write_text(yaml.safe_dump(entries), encoding="utf-8")
+        (folder / "study.yaml").write_text(yaml.safe_dump(study), encoding="utf-8")
+        return folder
+
+    def _snakemake(self, project: Path, *arguments: str) -> list[str]:
+        where = [
+            "-s",
+            str(ROOT / "Snakefile"),
+            "--directory",
+            str(project),
+            "--configfile",
+            str(project / "study.yaml"),
+        ]
+        return snakemake(*where, "--cores", "all", "--resources", f"gpu={self.options.gpus}", *arguments)
+
+
+def read_splits(folder: Path, count: int) -> dict[str, list[str]]:
+    """Return the first `count` different prompts of every JSONL file in a folder, by split: `speed-` and the file's name.
+
+    Raises:
+        SystemExit: if there are none.
+    """
+    splits: dict[str, list[str]] = {}
+    for path in sorted(folder.glob("*.jsonl")):
+        texts = dict.fromkeys(row["prompt"] for row in read_jsonl(path))
+        splits[f"speed-{path.stem.lower()}"] = list(itertools.islice(texts, count))
+    if not splits:
+        raise SystemExit(f"{folder} holds no .jsonl files with prompts")
+    return splits
+
+
+def prompt_id(text: str) -> str:
+    """Return the id that the workflow gives a prompt of one user message."""
+    return content_id([{"role": "user", "content": text}])
+
+
+def flags_of(command: Sequence[str]) -> dict[str, Any]:
+    """Return the arguments of vLLM's offline class that say the same as the server's command line."""
+    flags: dict[str, Any] = {}
+    words = list(command[3:])
+    while words:
+        name = words.pop(0).removeprefix("--")
+        if words and not words[0].startswith("--"):
+            value = yaml.safe_load(words.pop(0))
+        else:
+            value = not name.startswith("no-")
+            name = name.removeprefix("no-")
+        if name not in OF_THE_SERVER:
+            flags[name.replace("-", "_")] = value
+    return flags
+
+
+def stored(results: Path) -> Iterator[tuple[Request, list[int]]]:
+    """Yield what the workflow asked, with the token ids that came back and are in the store."""
+    for path in sorted((results / "speed" / "requests").rglob("*.jsonl")):
+        file = read_requests(path)
+        asked = {**file.header["sampling"], **{name: FIXED_FIELDS[name] for name in ("ignore_eos", "logprobs")}}
+        asked.pop("logprob_token_ids", None)
+        seeded = file.header["determinism"] != "free"
+        records = StoreReader(results / "store", file.header["engine_id"]).lookup(file.keys())
+        for request in file.requests():
+            sampling = {**asked, "seed": request.seed if seeded else None}
+            response = records[str(request.key)]["response"]
+            assert len(unpack_floats(response["logprobs"])) == len(response["token_ids"])
+            yield (canonical_json(request.token_ids), canonical_json(sampling)), response["token_ids"]
+
+
+def compared(ours: Mapping[Request, list[int]], theirs: Mapping[Request, list[int]]) -> str:
+    """Return what differs between the arms, in words.
+
+    Raises:
+        SystemExit: if they were not asked the same.
+    """
+    difference = Counter(ours.keys()) - Counter(theirs.keys()), Counter(theirs.keys()) - Counter(ours.keys())
+    if any(difference):
+        first = next(iter(difference[0] or difference[1]))
+        raise SystemExit(f"the arms were asked different things: {[len(side) for side in difference]}; first: {first}")
+    other = sum(ours[request] != theirs[request] for request in ours)
+    tokens = sum(map(len, ours.values())), sum(map(len, theirs.values()))
+    return f"{len(ours)} requests each, difference 0; {other} answers differ; tokens {tokens[0]} and {tokens[1]}"
+
+
+def recorded(file: Path | None, settings: Mapping[str, Any], pairs: list[tuple[float, float]]) -> list[Any]:
+    """Add pairs to those that a file holds for these settings; return all."""
+    if file is None:
+        return pairs
+    rows = list(read_jsonl(file)) if file.is_file() else []
+    rows += [{"settings": dict(settings), "seconds": list(pair)} for pair in pairs]
+    file.write_text("".join(canonical_json(row) + "\n" for row in rows), encoding="utf-8")
+    return [row["seconds"] for row in rows if row["settings"] == json.loads(json.dumps(dict(settings)))]
+
+
+def main() -> None:
+    """Measure and print."""
+    bundled = ROOT / "config" / "prompts"
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    default = Path(os.environ.get(PROMPTS_VARIABLE, bundled))
+    parser.add_argument("--prompts", type=Path, default=default, help=f"folder of JSONL files ({PROMPTS_VARIABLE})")
+    parser.add_argument("--prompts-per-split", type=int, default=40)
+    parser.add_argument("--samples", type=int, default=5, help="K")
+    parser.add_argument("--max-tokens", type=int, default=64)
+    parser.add_argument("--runs", type=int, default=3, help="pairs")
+    parser.add_argument("--determinism", nargs="+", default=["seeded"], choices=["seeded", "strict", "free"])
+    parser.add_argument("--engine", default="smollm2-135m", help="engine of the catalogue")
+    parser.add_argument("--catalogue", nargs="*", type=Path, default=[], help="your own catalogue files")
+    parser.add_argument("--gpus", type=int, default=1)
+    parser.add_argument("--record", type=Path, help="keep the values in this file, and count those that it holds")
+    parser.add_argument("--work", type=Path, help="keep all files here (a new folder)")
+    options = parser.parse_args()
+    print_head("Generation through the workflow against one plain offline vLLM call")
+    if options.prompts == bundled:
+        print(f"prompts: the bundled ones; {PROMPTS_VARIABLE} or --prompts names a folder with more")
+    work = options.work or Path(tempfile.mkdtemp(prefix="generation-speed-"))
+    try:
+        comparison = Comparison(options, work.resolve())
+        comparison.prepare()
+        sizes = {name: len(texts) for name, texts in comparison.splits.items()}
+        print(f"2 models x {len(sizes)} splits, {sum(sizes.values())} prompts, K = {options.samples}: {sizes}")
+        for determinism in options.determinism:
+            print(f"determinism: {determinism}", flush=True)
+            pairs = [comparison.pair(determinism, number) for number in range(1, options.runs + 1)]
+            names = ("engine", "prompts_per_split", "samples", "max_tokens")
+            settings = {name: getattr(options, name) for name in names} | {"determinism": determinism, "sizes": sizes}
+            pairs = recorded(options.record, settings, pairs)
+            workflow = print_values("  workflow", [pair[0] for pair in pairs], digits=1)
+            plain = print_values("  plain vLLM", [pair[1] for pair in pairs], digits=1)
+            print_values("  workflow / plain, of each pair", [pair[0] / pair[1] for pair in pairs], "times", 3)
+            print_limit("  workflow / plain, of the medians", workflow / plain, LIMIT, "times")
+        if not gpus():
+            print("GPU: not measured on this machine; --engine and --catalogue name a model that needs one")
+    finally:
+        if options.work is None:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
