@@ -57,7 +57,8 @@ def snakemake(*arguments: str) -> list[str]:
 def print_head(what: str) -> None:
     """Print what is measured, by which command, on which machine."""
     shown = [os.path.relpath(sys.argv[0]), *sys.argv[1:]]
-    print(f"{what}\ncommand: python {shlex.join(shown)}\nmachine: {machine()}", flush=True)
+    load = f"{os.getloadavg()[0]:.1f}"
+    print(f"{what}\ncommand: python {shlex.join(shown)}\nmachine: {machine()}\nload before: {load}", flush=True)
 
 
 def machine() -> str:

@@ -1,0 +1,262 @@
+"""How long Snakemake plans a large study, against as many trivial jobs.
+
+The study: 20 models x 30 splits x 3 judges (two keyword lists, one language model). Measured are the dry run with
+nothing there and the run with everything there, of our workflow and of a trivial Snakefile with the same jobs and the
+same edges between them, in turn. "Everything there" is made without running a script: a stand-in for Snakemake's touch
+executor writes empty outputs, and Snakemake itself records its metadata about them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import yaml
+from measuring import ROOT, print_head, print_limit, print_values, snakemake, timed
+
+LIMIT = 1.5
+CPU_JUDGES = ("words0", "words1")
+LLM_JUDGE = "label"
+TOTAL = re.compile(r"^total +(\d+)$", re.MULTILINE)
+NOTHING = "Nothing to be done"
+
+# Writes empty outputs where Snakemake's touch executor would touch those that are there, 0.1 s each.
+PRETEND = """
+import sys
+from pathlib import Path
+from snakemake.cli import main
+from snakemake.executors.touch import Executor
+from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
+
+def run_job(self, job):
+    for file in job.output:
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        Path(file).touch()
+    self.report_job_submission(SubmittedJobInfo(job=job))
+    self.report_job_success(SubmittedJobInfo(job=job))
+
+Executor.run_job = run_job
+main(["--touch", *sys.argv[1:]])
+"""
+
+TRIVIAL = """
+MODELS = [f"m{{i:02d}}" for i in range({models})]
+SPLITS = [f"s{{i:02d}}" for i in range({splits})]
+JUDGES = ["words0", "words1", "label"]
+
+wildcard_constraints:
+    model="m[0-9]+",
+    split="s[0-9]+",
+    judge="[a-z0-9]+",
+
+rule all:
+    input: "tables.csv", "figures.svg", "manifest.json"
+    default_target: True
+
+rule prompts:
+    output: "prompts/{{split}}.jsonl"
+    shell: "touch {{output}}"
+
+rule identify_engine:
+    output: "engines/{{model}}.json"
+    shell: "touch {{output}}"
+
+rule identify_judge:
+    output: "engines/judge.json"
+    shell: "touch {{output}}"
+
+rule requests:
+    input: "prompts/{{split}}.jsonl", "engines/{{model}}.json"
+    output: "requests/{{model}}/{{split}}.jsonl"
+    shell: "touch {{output}}"
+
+rule generate:
+    input: expand("requests/{{{{model}}}}/{{split}}.jsonl", split=SPLITS), "engines/{{model}}.json"
+    output: "receipts/generate/{{model}}.json"
+    shell: "touch {{output}}"
+
+rule answers:
+    input: "requests/{{model}}/{{split}}.jsonl", "engines/{{model}}.json", "receipts/generate/{{model}}.json"
+    output: "answers/{{model}}/{{split}}.jsonl"
+    shell: "touch {{output}}"
+
+rule check_judge:
+    input: "engines/judge.json"
+    output: "judges/label.json"
+    shell: "touch {{output}}"
+
+rule judge_requests:
+    input: "prompts/{{split}}.jsonl", "answers/{{model}}/{{split}}.jsonl", "engines/judge.json", "judges/label.json"
+    output: "judge_requests/label/{{model}}/{{split}}.jsonl"
+    shell: "touch {{output}}"
+
+rule judge:
+    input: expand("judge_requests/label/{{{{model}}}}/{{split}}.jsonl", split=SPLITS), "engines/judge.json"
+    output: "receipts/judge/{{model}}.json"
+    shell: "touch {{output}}"
+
+rule llm_verdicts:
+    input:
+        "answers/{{model}}/{{split}}.jsonl",
+        "judge_requests/label/{{model}}/{{split}}.jsonl",
+        "judges/label.json",
+        "receipts/judge/{{model}}.json",
+    output: "verdicts/label/{{model}}/{{split}}.jsonl"
+    shell: "touch {{output}}"
+
+rule cpu_verdicts:
+    input: "prompts/{{split}}.jsonl", "answers/{{model}}/{{split}}.jsonl"
+    output: "verdicts/{{judge}}/{{model}}/{{split}}.jsonl"
+    wildcard_constraints: judge="words[0-9]"
+    shell: "touch {{output}}"
+
+rule score:
+    input:
+        "prompts/{{split}}.jsonl",
+        "answers/{{model}}/{{split}}.jsonl",
+        "verdicts/{{judge}}/{{model}}/{{split}}.jsonl",
+    output: "scores/{{judge}}/{{model}}/{{split}}.csv", "scores/{{judge}}/{{model}}/{{split}}.json"
+    shell: "touch {{output}}"
+
+rule tables:
+    input: expand("scores/{{judge}}/{{model}}/{{split}}.json", judge=JUDGES, model=MODELS, split=SPLITS)
+    output: "tables.csv"
+    shell: "touch {{output}}"
+
+rule figures:
+    input:
+        expand("scores/words0/{{model}}/{{split}}.json", model=MODELS, split=SPLITS),
+        expand("scores/words0/{{model}}/{{split}}.csv", model=MODELS, split=SPLITS),
+    output: "figures.svg"
+    shell: "touch {{output}}"
+
+rule manifest:
+    input:
+        expand("engines/{{model}}.json", model=MODELS), "engines/judge.json",
+        expand("prompts/{{split}}.jsonl", split=SPLITS),
+        expand("answers/{{model}}/{{split}}.jsonl", model=MODELS, split=SPLITS),
+        expand("verdicts/{{judge}}/{{model}}/{{split}}.jsonl", judge=JUDGES, model=MODELS, split=SPLITS),
+        "tables.csv",
+    output: "manifest.json"
+    shell: "touch {{output}}"
+"""
+
+
+def main() -> None:
+    """Measure and print."""
+    arguments = parsed()
+    print_head(f"Planning {arguments.models} models x {arguments.splits} splits x 3 judges")
+    with tempfile.TemporaryDirectory(prefix="refusal-eval-graph-") as temporary:
+        folder = Path(temporary)
+        commands = {
+            "workflow": write_study(folder / "workflow", arguments.models, arguments.splits, arguments.device),
+            "trivial": write_trivial(folder / "trivial", arguments.models, arguments.splits),
+        }
+        dry = measured(folder, commands, ["-n"], arguments.runs)
+        for name, command in commands.items():
+            pretend = [sys.executable, "-c", PRETEND, *command[3:]]
+            count = TOTAL.search(timed(pretend, folder / name).output)
+            print(f"{name}: {count.group(1) if count else 'no'} jobs", flush=True)
+        noop = measured(folder, commands, [], arguments.runs, wanted=NOTHING)
+        for label, values in (("dry run, nothing there", dry), ("run, everything there", noop)):
+            medians = {name: print_values(f"{label}: {name}", values[name]) for name in commands}
+            print_limit(f"{label}: workflow / trivial", medians["workflow"] / medians["trivial"], LIMIT)
+        if arguments.keep:
+            shutil.copytree(folder, arguments.keep, symlinks=True)
+
+
+def parsed() -> argparse.Namespace:
+    """Return the options."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--models", type=int, default=20)
+    parser.add_argument("--splits", type=int, default=30)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="device of the study's engines")
+    parser.add_argument("--keep", type=Path, help="copy both folders here at the end")
+    return parser.parse_args()
+
+
+def measured(
+    folder: Path, commands: dict[str, list[str]], arguments: list[str], runs: int, wanted: str = ""
+) -> dict[str, list[float]]:
+    """Return the seconds of all runs of each command, made in turn so that a slow moment meets both.
+
+    Raises:
+        SystemExit: if a run does not print what is wanted, for example because the code was edited meanwhile.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in commands}
+    for _ in range(runs):
+        for name, command in commands.items():
+            run = timed([*command, *arguments], folder / name)
+            if wanted not in run.output:
+                raise SystemExit(f"{name}: `{wanted}` was expected:\n{run.output[-3000:]}")
+            seconds[name].append(run.seconds)
+    return seconds
+
+
+def write_study(folder: Path, models: int, splits: int, device: str) -> list[str]:
+    """Write a study of these numbers, with an engine for each model and one for the judge; return its command."""
+    names = [f"m{number:02d}" for number in range(models)]
+    for engine in [*names, "judge"]:
+        weights = folder / "weights" / engine
+        weights.mkdir(parents=True)
+        for file in ("config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"):
+            (weights / file).write_text("{}")
+    (folder / "prompts.jsonl").write_text('{"prompt": "Hello?"}\n')
+    (folder / "rubric.md").write_text("Judge.\n{{ prompt }}\n{{ answer }}\nLabel:")
+    (folder / "words.yaml").write_text("refusal_openings: ['i cannot help']\n")
+    split_names = [f"s{number:02d}" for number in range(splits)]
+    source = {"kind": "file", "path": "prompts.jsonl"}
+    labels = {"refusal": "A", "partial": "B", "compliance": "C"}
+    catalogue: dict[str, Any] = {
+        "engines": {
+            name: {
+                "weights": {"kind": "folder", "path": f"weights/{name}"},
+                "max_model_len": 4096,
+                "device": device,
+                "memory_share": 0.1,
+            }
+            for name in [*names, "judge"]
+        },
+        "models": {name: {"engine": name, "sampling": {"max_tokens": 300}} for name in names},
+        "datasets": {"made": {"splits": {name: {"source": source, "expectation": "comply"} for name in split_names}}},
+        "judges": {
+            **{name: {"kind": "keyword", "lists": ["words.yaml"]} for name in CPU_JUDGES},
+            LLM_JUDGE: {"kind": "llm", "engine": "judge", "rubric": "rubric.md", "labels": labels},
+        },
+    }
+    study = {
+        "study": "large",
+        "models": names,
+        "splits": split_names,
+        "samples": 5,
+        "judges": [*CPU_JUDGES, LLM_JUDGE],
+        "catalogue": ["catalogue.yaml"],
+    }
+    (folder / "study.yaml").write_text(yaml.safe_dump(study))
+    (folder / "catalogue.yaml").write_text(yaml.safe_dump(catalogue))
+    return [*command_of(ROOT / "Snakefile", folder), "--configfile", str(folder / "study.yaml")]
+
+
+def write_trivial(folder: Path, models: int, splits: int) -> list[str]:
+    """Write the trivial Snakefile with as many jobs and the same edges; return its command."""
+    folder.mkdir()
+    (folder / "Snakefile").write_text(TRIVIAL.format(models=models, splits=splits))
+    return command_of(folder / "Snakefile", folder)
+
+
+def command_of(snakefile: Path, folder: Path) -> list[str]:
+    """Return the command that runs a Snakefile in a folder, with our profile's settings for both."""
+    return snakemake(
+        *("-s", str(snakefile), "--directory", str(folder), "--cores", "2"),
+        *("--workflow-profile", str(ROOT / "profiles" / "default")),
+    )
+
+
+if __name__ == "__main__":
+    main()
