@@ -40,7 +40,7 @@ demo: announce-demo setup ## evaluate a small real model with real vLLM (the stu
 status: setup-workflow ## tell what of a study is done, missing or failed, and why (CONFIG=my_study.yaml)
 	@$(BIN)/python scripts/show_status.py --configfile $(CONFIG) $(ARGS) || test $$? -eq 3 # 3: not finished, nothing failed
 
-store-info: setup-workflow ## tell what the store holds, and what of it no study in config/ asks for
+store-info: setup-workflow ## tell what the store holds, and what of it no study asks for
 	@$(BIN)/python scripts/store_info.py $(ARGS)
 
 store-prune: setup-workflow ## show what could go from the store; ARGS=--yes removes it
@@ -54,6 +54,14 @@ test-full: setup-tests ## run these and the long end-to-end tests
 
 soak: setup-tests ## run the tests that repeat and disturb for a long time
 	$(BIN)/python -m pytest -m soak $(ARGS)
+
+# The quick ones first; generation takes hours on a CPU. Nothing else should run meanwhile.
+benchmark: setup ## measure speed (ARGS goes to benchmarks/generation_speed.py; see benchmarks/README.md)
+	$(BIN)/python benchmarks/workflow_graph.py
+	$(BIN)/python benchmarks/scoring_speed.py
+	$(BIN)/python benchmarks/store_lookup.py
+	$(BIN)/python benchmarks/judging_speed.py
+	$(BIN)/python benchmarks/generation_speed.py $(ARGS)
 
 # Linters before the type checker: they are quicker, and their complaints the more common ones.
 lint: setup-lint ## check style, types and the workflow
