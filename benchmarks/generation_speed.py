@@ -15,7 +15,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from refusal_eval.engines.client import FIXED_FIELDS
 from refusal_eval.engines.environment import engine_device, engine_python
 from refusal_eval.engines.vllm import server_command, server_environment
 from refusal_eval.files import canonical_json, read_json, read_jsonl
-from refusal_eval.keys import sample_seed
+from refusal_eval.keys import plain, sample_seed
 from refusal_eval.packing import unpack_floats
 from refusal_eval.requests import read_requests
 from refusal_eval.store import StoreReader
@@ -38,6 +38,7 @@ SYSTEM_PROMPTS = {"plain": None, "brief": "You are a helpful assistant. Answer b
 OF_THE_SERVER = ("uds", "served-model-name", "disable-uvicorn-access-log", "enable-log-requests")
 
 Request = tuple[str, str]  # token ids, sampling parameters with the seed, both as JSON
+Answers = dict[Request, list[list[int]]]  # token ids of the answers to each request; several only without seeds
 
 
 class Comparison:
@@ -57,7 +58,7 @@ class Comparison:
     def prepare(self) -> None:
         """Make weights and tokenizer ready, untimed, and keep what identifies the engine."""
         project = self._project(self.work / "prepared", "seeded")
-        timed(self._snakemake(project, "--until", "identify_engine"), project)
+        timed(self._snakemake(project, "--until", "fetch_weights", "identify_engine"), project)
         self.engine = read_json(project / "results" / "speed" / "engines" / f"{self.options.engine}.json")
         config = yaml.safe_load((project / "results" / "speed" / "config.yaml").read_text(encoding="utf-8"))
         self.entry = config["engine_entries"][self.options.engine]
@@ -66,20 +67,15 @@ class Comparison:
         """Run both arms once, compare what they did, and return their seconds (workflow, plain)."""
         project = self._project(self.work / f"{determinism}-{number}", determinism)
         workflow = timed(self._snakemake(project, "--until", "answers"), project).seconds
-        ours = dict(stored(project / "results"))
-        plain, theirs = self._plain(project, determinism, ours)
+        ours = by_request(stored(project / "results"))
+        offline, theirs = self._plain(project, determinism)
         told = compared(ours, theirs)
-        print(f"  pair {number}: workflow {workflow:.1f} s, plain {plain:.1f} s; {told}", flush=True)
-        return workflow, plain
+        print(f"  pair {number}: workflow {workflow:.1f} s, plain vLLM {offline:.1f} s; {told}", flush=True)
+        return workflow, offline
 
-    def _plain(
-        self, project: Path, determinism: str, ours: Mapping[Request, Any]
-    ) -> tuple[float, dict[Request, list[int]]]:
+    def _plain(self, project: Path, determinism: str) -> tuple[float, Answers]:
         device = engine_device(self.entry, ROOT)
         python = engine_python(self.entry, ROOT)
-        # Everything but the seed, which is one of each request.
-        sampling = json.loads(next(iter(ours))[1])
-        sampling.pop("seed", None)
         prompts = [
             {"prompt": text, "seeds": [sample_seed(0, prompt_id(text), k) for k in range(self.options.samples)]}
             for texts in self.splits.values()
@@ -90,17 +86,16 @@ class Comparison:
             "flags": flags_of(command),
             "system_prompts": list(SYSTEM_PROMPTS.values()),
             "prompts": prompts,
-            "sampling": sampling,
+            "sampling": {"temperature": 1.0, "max_tokens": self.options.max_tokens},
             "seeded": determinism != "free",
         }
         (project / "task.json").write_text(json.dumps(task), encoding="utf-8")
         script = str(ROOT / "benchmarks" / "plain_vllm.py")
         command = [python, script, str(project / "task.json"), str(project / "plain.jsonl")]
         seconds = timed(command, project, server_environment(determinism, device)).seconds
-        theirs = {}
-        for row in read_jsonl(project / "plain.jsonl"):
-            theirs[canonical_json(row["token_ids"]), canonical_json(row["sampling"])] = row["answer_ids"]
-        return seconds, theirs
+        rows = read_jsonl(project / "plain.jsonl")
+        theirs = (((canonical_json(row["token_ids"]), asked_with(row["sampling"])), row["answer_ids"]) for row in rows)
+        return seconds, by_request(theirs)
 
     def _project(self, folder: Path, determinism: str) -> Path:
         options = self.options
@@ -154,7 +149,7 @@ class Comparison:
 
 
 def read_splits(folder: Path, count: int) -> dict[str, list[str]]:
-    """Return the first `count` different prompts of every JSONL file in a folder, by split: `speed-` and the file's name.
+    """Return the first `count` different prompts of every JSONL file in a folder, by split (`speed-`, the file's name).
 
     Raises:
         SystemExit: if there are none.
@@ -201,22 +196,37 @@ def stored(results: Path) -> Iterator[tuple[Request, list[int]]]:
             sampling = {**asked, "seed": request.seed if seeded else None}
             response = records[str(request.key)]["response"]
             assert len(unpack_floats(response["logprobs"])) == len(response["token_ids"])
-            yield (canonical_json(request.token_ids), canonical_json(sampling)), response["token_ids"]
+            yield (canonical_json(request.token_ids), asked_with(sampling)), response["token_ids"]
 
 
-def compared(ours: Mapping[Request, list[int]], theirs: Mapping[Request, list[int]]) -> str:
+def asked_with(sampling: Mapping[str, Any]) -> str:
+    """Return sampling parameters as JSON, in which 1 and 1.0 are the same."""
+    return canonical_json(plain(dict(sampling)))
+
+
+def by_request(pairs: Iterable[tuple[Request, list[int]]]) -> Answers:
+    """Return the answers to each request; requests are counted, also where several are alike."""
+    answers: Answers = {}
+    for request, answer in pairs:
+        answers.setdefault(request, []).append(answer)
+    return answers
+
+
+def compared(ours: Answers, theirs: Answers) -> str:
     """Return what differs between the arms, in words.
 
     Raises:
         SystemExit: if they were not asked the same.
     """
-    difference = Counter(ours.keys()) - Counter(theirs.keys()), Counter(theirs.keys()) - Counter(ours.keys())
+    counts = [Counter({request: len(answers) for request, answers in arm.items()}) for arm in (ours, theirs)]
+    difference = counts[0] - counts[1], counts[1] - counts[0]
     if any(difference):
-        first = next(iter(difference[0] or difference[1]))
-        raise SystemExit(f"the arms were asked different things: {[len(side) for side in difference]}; first: {first}")
-    other = sum(ours[request] != theirs[request] for request in ours)
-    tokens = sum(map(len, ours.values())), sum(map(len, theirs.values()))
-    return f"{len(ours)} requests each, difference 0; {other} answers differ; tokens {tokens[0]} and {tokens[1]}"
+        firsts = [next(iter(side), None) for side in difference]
+        raise SystemExit(f"the arms were asked different things: {[side.total() for side in difference]}; {firsts}")
+    other = sum(sum(1 for a, b in zip(ours[r], theirs[r], strict=True) if a != b) for r in ours)
+    tokens = [sum(len(answer) for answers in arm.values() for answer in answers) for arm in (ours, theirs)]
+    told = f"{counts[0].total()} requests each, difference of the lists 0; {other} answers differ"
+    return f"{told}; {tokens[0]} and {tokens[1]} tokens"
 
 
 def recorded(file: Path | None, settings: Mapping[str, Any], pairs: list[tuple[float, float]]) -> list[Any]:
@@ -262,9 +272,9 @@ def main() -> None:
             settings = {name: getattr(options, name) for name in names} | {"determinism": determinism, "sizes": sizes}
             pairs = recorded(options.record, settings, pairs)
             workflow = print_values("  workflow", [pair[0] for pair in pairs], digits=1)
-            plain = print_values("  plain vLLM", [pair[1] for pair in pairs], digits=1)
+            offline = print_values("  plain vLLM", [pair[1] for pair in pairs], digits=1)
             print_values("  workflow / plain, of each pair", [pair[0] / pair[1] for pair in pairs], "times", 3)
-            print_limit("  workflow / plain, of the medians", workflow / plain, LIMIT, "times")
+            print_limit("  workflow / plain, of the medians", workflow / offline, LIMIT, "times")
         if not gpus():
             print("GPU: not measured on this machine; --engine and --catalogue name a model that needs one")
     finally:

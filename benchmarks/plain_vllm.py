@@ -24,6 +24,9 @@ def main(task_file: str, answers_file: str) -> None:
 
     task: dict[str, Any] = json.loads(Path(task_file).read_text(encoding="utf-8"))
     tokenizer = AutoTokenizer.from_pretrained(task["flags"]["model"])
+    # The workflow sends its own stop tokens and no others; here they are read once more.
+    sampling = {**task["sampling"], "logprobs": 0, "ignore_eos": True}
+    sampling["stop_token_ids"] = stop_tokens(Path(task["flags"]["model"]), tokenizer.eos_token_id)
     prompts, params = [], []
     for system_prompt in task["system_prompts"]:
         system = [] if system_prompt is None else [{"role": "system", "content": system_prompt}]
@@ -32,7 +35,7 @@ def main(task_file: str, answers_file: str) -> None:
             ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
             for seed in row["seeds"]:
                 prompts.append(TokensPrompt(prompt_token_ids=list(ids)))
-                params.append(SamplingParams(**task["sampling"], seed=seed if task["seeded"] else None))
+                params.append(SamplingParams(**sampling, seed=seed if task["seeded"] else None))
     engine = LLM(**task["flags"])
     outputs = engine.generate(prompts, params, use_tqdm=False)
     with open(answers_file, "w", encoding="utf-8") as handle:
@@ -48,6 +51,17 @@ def main(task_file: str, answers_file: str) -> None:
                 "finish_reason": answer.finish_reason,
             }
             handle.write(json.dumps(row) + "\n")
+
+
+def stop_tokens(folder: Path, end: int | None) -> list[int]:
+    """Return the ids that end an answer: the tokenizer's, and those of generation_config.json (else config.json)."""
+    ids = set() if end is None else {end}
+    for name in ("generation_config.json", "config.json"):
+        if (folder / name).is_file():
+            named = json.loads((folder / name).read_text(encoding="utf-8")).get("eos_token_id")
+            if named is not None:
+                return sorted(ids | set(named if isinstance(named, list) else [named]))
+    return sorted(ids)
 
 
 if __name__ == "__main__":
