@@ -104,6 +104,8 @@ class Place:
                 stdout=stream,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                # Where the tests run in the background, SIGINT is ignored, and children inherit that.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )
         return Run(self.project, self.temporary, process, output)
 
@@ -163,7 +165,7 @@ def wait_for(what: str, condition: Callable[[], Any], seconds: float, run: Run |
         if ended or time.monotonic() > deadline:
             said = run.said()[-4000:] if run else ""
             raise AssertionError(f"{'the run ended without' if ended else 'no'} {what} in {seconds:.0f} s\n{said}")
-        time.sleep(0.05)
+        time.sleep(0.2)
     return value
 
 
@@ -251,6 +253,19 @@ def receipts(project: Project) -> dict[str, dict[str, Any]]:
     """Return the receipts by path."""
     folder = project.results / "receipts"
     return {str(path.relative_to(folder)): read_json(path) for path in sorted(folder.rglob("*.json"))}
+
+
+def receipt_times(project: Project) -> dict[str, int]:
+    """Return when each receipt was written, by path."""
+    folder = project.results / "receipts"
+    return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in sorted(folder.rglob("*.json"))}
+
+
+def executed_since(project: Project, earlier: Mapping[str, int]) -> int:
+    """Return the requests that servers counted, over the receipts that were written since."""
+    now = receipt_times(project)
+    new = [receipt for path, receipt in receipts(project).items() if now[path] != earlier.get(path)]
+    return sum(executed_at_server(receipt) for receipt in new)
 
 
 def executed_at_server(receipt: Mapping[str, Any]) -> int:
