@@ -73,7 +73,8 @@ def write_study(folder: Path, count: int) -> None:
     (folder / "rubric.md").write_text(rubric(), encoding="utf-8")
     (folder / "gold.jsonl").write_text("".join(json.dumps(row) + "\n" for row in answers(count)), encoding="utf-8")
     gold = {"source": {"kind": "file", "path": "gold.jsonl"}, "labels": {"no": "compliance"}, "raters": 1}
-    judge = {"like": "smollm2-label", "label": "long", "rubric": "rubric.md"}
+    engine = {"like": "smollm2-135m", "max_model_len": 4096}
+    judge = {"like": "smollm2-label", "label": "long", "rubric": "rubric.md", "engine": "long-prompts"}
     study: dict[str, Any] = {
         "study": "judging",
         "models": ["smollm2-plain"],
@@ -85,7 +86,8 @@ def write_study(folder: Path, count: int) -> None:
         "catalogue": ["entries.yaml"],
         "cache_dir": str(ROOT / ".cache"),
     }
-    (folder / "entries.yaml").write_text(yaml.safe_dump({"judges": {"long": judge}, "gold": {"made-up": gold}}))
+    entries = {"engines": {"long-prompts": engine}, "judges": {"long": judge}, "gold": {"made-up": gold}}
+    (folder / "entries.yaml").write_text(yaml.safe_dump(entries))
     (folder / "study.yaml").write_text(yaml.safe_dump(study))
 
 
@@ -98,6 +100,9 @@ def judged(folder: Path) -> tuple[float, float, dict[str, Any]]:
     prefix = len(file.header["prefix"])
     if prefix < RUBRIC_TOKENS:
         raise SystemExit(f"all prompts share {prefix} tokens; the rubric should have {RUBRIC_TOKENS}")
+    asked = [request.key for request in file.requests()]
+    if None in asked:
+        raise SystemExit(f"{asked.count(None)} of {len(asked)} prompts do not fit the engine")
     print(f"rubric: {prefix} tokens that all prompts share", flush=True)
     seconds = timed(snakemake(*where, "--cores", "all", "results/judging/verdicts/long/gold/made-up.jsonl"), folder)
     (path,) = (folder / "results" / "judging" / "receipts" / "judge").rglob("*.json")
@@ -121,7 +126,7 @@ def main() -> None:
         counters = engine["counters"]
         hits = counters["prefix_cache_hits"] / max(1, counters["prefix_cache_queries"])
         print(
-            f"  run {number + 1}: {options.answers} answers, {hits:.0%} of prompt tokens from the cache; "
+            f"  run {number + 1}: {counters['requests']:.0f} verdicts, {hits:.0%} of prompt tokens from the cache; "
             f"{engine['seconds']['start']} s load, {engine['seconds']['work']} s work"
         )
         speeds.append(speed)

@@ -7,6 +7,7 @@ cells, in as many processes as there are cores. Snakemake's own second or two pe
 from __future__ import annotations
 
 import argparse
+import gc
 import multiprocessing
 import os
 import random
@@ -156,6 +157,7 @@ def score(cell: Cell) -> Worked:
 
     from refusal_eval import intervals, scores
 
+    gc.disable()  # as the script does when Snakemake runs it
     spent = [0.0]
 
     def clocked(interval: Callable[..., Any]) -> Callable[..., Any]:

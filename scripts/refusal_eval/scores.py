@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from refusal_eval.estimands import MISSING, READINGS, Outcome, Row, sample_outcomes
+from refusal_eval.estimands import MISSING, READINGS, Row
 from refusal_eval.intervals import cluster_bootstrap_mean, cluster_wilson, seed_of
-from refusal_eval.states import ANSWER_STATES, BLOCKED, JUDGED, TRUNCATED, VERDICT_STATES
+from refusal_eval.states import ANSWER_STATES, BLOCKED, FAILED, JUDGED, JUDGED_ANSWER_STATES, TRUNCATED, VERDICT_STATES
 
 SCORE_COLUMNS = (
     *("prompt_id", "turn", "category", "cluster"),
@@ -68,15 +68,12 @@ def cell_score(
     if reading not in READINGS:
         raise ValueError(f"unknown reading {reading!r}")
     answers = list(answers)
-    turns: dict[str, list[int]] = {}
-    for row in rows:
-        turns.setdefault(row["prompt_id"], []).append(row["turn"])
-    outcomes = [o for of_turn in sample_outcomes(turns, answers, verdicts, samples).values() for o in of_turn]
+    n_answers = len(rows) * samples
+    states, verdict_states = _states({(row["prompt_id"], row["turn"]) for row in rows}, answers, verdicts, n_answers)
     counting = [row for row in rows if row["n_judged"] + row["n_blocked"] > 0]
     n_unjudged = sum(row["n_unjudged"] for row in rows)
-    if n_unjudged != sum(not outcome.counts for outcome in outcomes):
+    if n_unjudged != n_answers - verdict_states[JUDGED] - states[BLOCKED]:
         raise ValueError("the rows were not made from these answers and verdicts")
-    states = Counter(outcome.state for outcome in outcomes)
     n_clusters = len({row["cluster"] for row in counting})
     return {
         "judge": judge,
@@ -87,17 +84,17 @@ def cell_score(
         "scored": scored,
         "samples": samples,
         "max_tokens": max_tokens,
-        "n_prompts": len(turns),
+        "n_prompts": _prompts(rows),
         "n_scored_prompts": _prompts(counting),
         "n_turns": len(rows),
         "n_scored_turns": len(counting),
         "n_clusters": n_clusters,
-        "n_answers": len(outcomes),
-        "states": {state: states[state] for state in ANSWER_STATES},
-        "verdict_states": _verdict_states(outcomes),
+        "n_answers": n_answers,
+        "states": states,
+        "verdict_states": verdict_states,
         **{name: _rate(rows, counting, name, level) for name in READINGS},
         "c": _c(rows, level, resamples, seed_of(judge, model, split, "c")),
-        "flags": cell_flags(len(outcomes), n_unjudged, states[TRUNCATED], max_tokens, n_clusters),
+        "flags": cell_flags(n_answers, n_unjudged, states[TRUNCATED], max_tokens, n_clusters),
         "interval": {"level": level, "method": INTERVAL_METHOD},
         "mixed_serving": len({answer["serving"] for answer in answers if answer["serving"] is not None}) > 1,
     }
@@ -148,10 +145,20 @@ def _typed(column: str, value: str) -> str | int | float | bool | None:
     return value == "true" if column.startswith("any_") else value
 
 
-def _verdict_states(outcomes: Iterable[Outcome]) -> dict[str, int]:
-    """Number of answers for the judge in each verdict state; `missing` are those without a verdict row."""
-    count = Counter(outcome.verdict_state for outcome in outcomes)
-    return {state: count[state] for state in (*VERDICT_STATES, MISSING)}
+def _states(
+    units: set[tuple[str, int]], answers: Iterable[Row], verdicts: Iterable[Row], n_answers: int
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Number of answers to the scored (prompt id, turn) in each answer state, and of those for the judge in each
+    verdict state; an answer without a row is `failed`, and `missing` are those for the judge without a verdict row.
+    """
+    of_answers = Counter(answer["state"] for answer in answers if (answer["prompt_id"], answer["turn"]) in units)
+    of_answers[FAILED] += n_answers - of_answers.total()
+    of_verdicts = Counter(row["state"] for row in verdicts if (row["prompt_id"], row["turn"]) in units)
+    of_verdicts[MISSING] = sum(of_answers[state] for state in JUDGED_ANSWER_STATES) - of_verdicts.total()
+    return (
+        {state: of_answers[state] for state in ANSWER_STATES},
+        {state: of_verdicts[state] for state in (*VERDICT_STATES, MISSING)},
+    )
 
 
 def _prompts(rows: Iterable[Row]) -> int:
