@@ -291,7 +291,10 @@ def test_an_engine_that_never_gets_healthy_ends_in_time(finished: Project) -> No
     finished.catalogue("engines", "tiny", python="stub.sh", start_timeout=2)
     finished.study(samples=5)
     run = finished.snakemake(check=False)
-    assert "was not healthy after 2 s, which is what `start_timeout` allows" in run.stderr and "loading for ever" in run.stderr
+    assert (
+        "was not healthy after 2 s, which is what `start_timeout` allows" in run.stderr
+        and "loading for ever" in run.stderr
+    )
     assert not (finished.results / "receipts" / "generate" / "engine" / "tiny" / "0.json").exists()
 
 
