@@ -307,3 +307,27 @@ def test_the_validated_study_lies_beside_its_results(finished: Project) -> None:
     assert not [name for name in demo["models"] + demo["splits"] if name in json.dumps(kept)]
     assert oct(finished.results.stat().st_mode & 0o777) == "0o700"
     assert oct((finished.folder / "results" / "store").stat().st_mode & 0o777) == "0o700"
+
+
+def test_a_run_that_was_interrupted_behind_its_requests_leaves_no_old_answers(finished: Project) -> None:
+    finished.study(samples=4)
+    finished.snakemake("--until", "requests")
+    # The batch has to run, and so have all its cells, although none of their requests is made in this run.
+    planned = finished.planned()
+    assert {rule: planned.get(rule) for rule in ("requests", "generate", "answers", "cpu_verdicts", "score")} == {
+        "requests": None,
+        "generate": 1,
+        "answers": 4,
+        "cpu_verdicts": 4,
+        "score": 8,
+    }
+
+
+def test_a_cells_own_reason_counts_beside_a_new_split_of_its_batch(finished: Project) -> None:
+    finished.catalogue("models", "plain", reasoning={"end": "</think>"})
+    finished.catalogue("judges", "label", threshold=0.6)
+    finished.study(splits=["one", "two", "extra"])
+    planned = finished.planned()
+    assert planned["requests"] == 2  # of the new split
+    assert planned["answers"] == 2 + 2  # of the new split, and of the model that is read in another way
+    assert planned["llm_verdicts"] == 6 + 1  # all cells, and gold

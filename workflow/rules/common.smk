@@ -2,12 +2,14 @@
 
 import gc
 
+from snakemake.dag import DAG
 from snakemake.exceptions import WorkflowError
 
 from refusal_eval.code_version import code_version
 from refusal_eval.config import ConfigError, load_study
 from refusal_eval.plan import GOLD, cpu_judges, llm_judges
 from refusal_eval.study_folder import record_study, refuse_other_study
+from refusal_eval.workflow.ancient_inputs import ask_jobs_behind_ancient_inputs
 from refusal_eval.workflow.data import Data
 from refusal_eval.workflow.execution import Execution
 from refusal_eval.workflow.generation import Generation
@@ -18,6 +20,8 @@ from refusal_eval.workflow.scoring import Scoring
 from refusal_eval.workflow.signatures import quick_to_ask
 from refusal_eval.workflow.weights import Weights
 from refusal_eval.workflow.wildcards import any_of
+
+ask_jobs_behind_ancient_inputs(DAG)
 
 # Planning makes millions of objects that are kept; looking among them for garbage took a fifth of the time.
 gc.set_threshold(100_000, 50, 100)

@@ -203,9 +203,10 @@ class VllmEngine:
                 if self._server:
                     self._server.stop()
             finally:
+                # The record last: interrupted before, the next run clears away what is left.
+                shutil.rmtree(self._private, ignore_errors=True)
                 if self._record:
                     self._record.remove()
-                shutil.rmtree(self._private, ignore_errors=True)
 
     async def complete(self, token_ids: Sequence[int], sampling: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
         """Return the response to one request (see `CompletionClient.complete`)."""

@@ -1,0 +1,56 @@
+"""A correction of Snakemake 9.27: a job behind an `ancient` input has reasons of its own to run.
+
+`DAG.update_needrun` first asks every job whether it has a reason to run, but leaves out all jobs downstream of one that
+has: those are to be found later, by following the files that change. Files marked `ancient` are not followed then. A
+job that depends on the first only through an `ancient` file is so never asked: here, a cell whose requests changed in a
+run that was interrupted would keep its old answers while the rest of its batch is executed, and the run would succeed.
+With this correction only jobs are left out that the later step does find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+PLANNED_BY = "update_needrun"
+
+
+def ask_jobs_behind_ancient_inputs(dag_class: type) -> None:
+    """Correct a class of Snakemake's DAG, once.
+
+    Args:
+        dag_class: `snakemake.dag.DAG`.
+
+    Raises:
+        AttributeError: if this Snakemake plans in another way than the version that is pinned.
+    """
+    plan: Callable[..., Any] = getattr(dag_class, PLANNED_BY)
+    if getattr(plan, "asks_behind_ancient_inputs", False):
+        return
+
+    async def update_needrun(dag: Any, *arguments: Any, **named: Any) -> None:
+        def changed_downstream(direction: Any, *jobs: Any, stop: Callable[[Any], bool] = lambda job: False) -> Any:
+            return _behind(direction, jobs, stop)
+
+        dag.bfs = changed_downstream  # what the method asks for the jobs that it leaves out
+        try:
+            await plan(dag, *arguments, **named)
+        finally:
+            del dag.bfs
+
+    update_needrun.asks_behind_ancient_inputs = True  # type: ignore[attr-defined]
+    setattr(dag_class, PLANNED_BY, update_needrun)
+
+
+def _behind(direction: Any, jobs: tuple[Any, ...], stop: Callable[[Any], bool]) -> Iterator[Any]:
+    """Yield these jobs and all that depend on them through files of which at least one is not `ancient`."""
+    todo, seen = list(jobs), set(jobs)
+    while todo:
+        job = todo.pop(0)
+        if stop(job):
+            continue
+        yield job
+        for following, files in direction[job].items():
+            if following not in seen and not all(file.is_ancient for file in files):
+                seen.add(following)
+                todo.append(following)
