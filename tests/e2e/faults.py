@@ -27,6 +27,7 @@ START_SECONDS = 240.0  # that an engine may take to start and answer its first r
 RUN_SECONDS = 600.0  # for a whole run
 GONE_SECONDS = 20.0  # within which nothing of a killed run may be left
 SERVER = "vllm.entrypoints.openai.api_server"
+GUARD = "refusal_eval.engines.guard"
 RECORD = b'{"key":"'
 
 
@@ -185,6 +186,13 @@ def job_of(run: Run) -> psutil.Process:
 def server_of(run: Run) -> psutil.Process:
     """Return the first process of the engine's server."""
     found = wait_for("server", lambda: _descendant(run.pid, SERVER), START_SECONDS, run)
+    assert isinstance(found, psutil.Process)
+    return found
+
+
+def guard_of(run: Run) -> psutil.Process:
+    """Return the process that ends the server when the job is gone."""
+    found = wait_for("guard", lambda: _descendant(run.pid, GUARD), START_SECONDS, run)
     assert isinstance(found, psutil.Process)
     return found
 

@@ -29,6 +29,7 @@ from faults import (
     answers,
     contents,
     executed_since,
+    guard_of,
     interrupt,
     job_of,
     only_grown,
@@ -338,7 +339,7 @@ def test_sigkill_of_everything(place: Place, reference: Reference, seen: list[Se
         wait_for_records(run, ENOUGH)
         job, server = job_of(run), server_of(run)
         members = session_of(server)
-        for victim in (server, job, psutil.Process(run.pid)):
+        for victim in (guard_of(run), server, job, psutil.Process(run.pid)):
             victim.kill()
         run.wait()
         time.sleep(5)

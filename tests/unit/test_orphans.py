@@ -11,12 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
 import pytest
 
 from refusal_eval.engines import orphans, records
 from refusal_eval.engines.orphans import remove_orphans, remove_private_folder
-from refusal_eval.engines.process import ServerProcess, process_start, read_process, send_signal, session_members
+from refusal_eval.engines.process import process_start, read_process, send_signal, session_members
 from refusal_eval.engines.records import ServerRecord, checked_folder, record_folders
+from refusal_eval.engines.server_process import ServerProcess
 from refusal_eval.errors import UserError
 
 SLEEP = "import time; print('up', flush=True); time.sleep(60)"
@@ -26,7 +28,7 @@ SERVER = f"import subprocess, sys; [subprocess.Popen([sys.executable, '-c', code
 JOB = """
 import os, sys, tempfile, time
 from pathlib import Path
-from refusal_eval.engines.process import ServerProcess
+from refusal_eval.engines.server_process import ServerProcess
 from refusal_eval.engines.records import ServerRecord
 private = Path(tempfile.mkdtemp(prefix="refusal-eval-"))
 Path(private, "engine.sock").touch()
@@ -59,7 +61,9 @@ class Run(NamedTuple):
         return [{"pid": pid, "start": process_start(pid) - later} for pid in pids]
 
     def kill(self):
-        """Kill as the kernel does when memory runs out: the server's first process, and the job."""
+        """Kill as a machine out of memory might: the server's first process, its guard, and the job."""
+        (guard,) = (child.pid for child in psutil.Process(self.job.pid).children() if child.pid != self.server)
+        os.kill(guard, signal.SIGKILL)
         os.kill(self.server, signal.SIGKILL)
         os.kill(self.job.pid, signal.SIGKILL)
         wait_until(lambda: not alive(self.server, self.job.pid))

@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
 
-from refusal_eval.engines.process import Process, ServerProcess, live_processes, process_start, session_members
+from refusal_eval.engines.process import Process, live_processes, process_start, session_members
+from refusal_eval.engines.server_process import ServerProcess
 from refusal_eval.errors import UserError
 from refusal_eval.files import write_json
 

@@ -18,8 +18,8 @@ from typing import Any
 from refusal_eval.engines.base import Capabilities, EngineDied
 from refusal_eval.engines.client import SERVED_NAME, CompletionClient
 from refusal_eval.engines.orphans import PRIVATE_PREFIX, remove_orphans
-from refusal_eval.engines.process import ServerProcess
 from refusal_eval.engines.records import ServerRecord
+from refusal_eval.engines.server_process import ServerProcess
 from refusal_eval.errors import UserError
 
 LOG = logging.getLogger(__name__)

@@ -6,31 +6,36 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
-from refusal_eval.engines import process as module
+from refusal_eval.engines import server_process as module
+from refusal_eval.engines.guard import end_session
 from refusal_eval.engines.process import (
     Process,
-    ServerProcess,
     live_processes,
     process_start,
     read_process,
     send_signal,
     session_members,
 )
+from refusal_eval.engines.server_process import ServerProcess
 
 SLEEP = "import time; print('up', flush=True); time.sleep(60)"
 DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEP}"
 OTHER_GROUP = f"import os; os.setpgid(0, 0); {SLEEP}"
 WITH_CHILD = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', sys.argv[1]]); " + SLEEP
+GUARD = "refusal_eval.engines.guard"
 JOB = """
 import os, sys, time
 from pathlib import Path
-from refusal_eval.engines.process import ServerProcess
-server = ServerProcess([sys.executable, "-c", "import time; time.sleep(60)"], dict(os.environ), Path(sys.argv[1]))
+from refusal_eval.engines.server_process import ServerProcess
+log = Path(sys.argv[1])
+server = ServerProcess([sys.executable, "-c", *sys.argv[2:]], dict(os.environ), log)
+while log.read_text().count("up") < len(sys.argv) - 2:
+    time.sleep(0.02)
 print(server.pid, flush=True)
 time.sleep(60)
 """
@@ -216,15 +221,39 @@ def test_the_exit_code_is_the_servers(start):
     assert server.exit_code() == 3
 
 
-def test_the_server_ends_when_its_job_is_killed(tmp_path, repository):
-    command = [sys.executable, "-c", JOB, str(tmp_path / "log")]
+@pytest.mark.parametrize("ups", [(SLEEP,), (WITH_CHILD, SLEEP), (WITH_CHILD, OTHER_GROUP)])
+def test_the_server_and_its_children_end_when_the_job_is_killed(ups, tmp_path, repository):
+    command = [sys.executable, "-c", JOB, str(tmp_path / "log"), *ups]
     environment = {**os.environ, "PYTHONPATH": str(repository / "scripts")}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         pid = int(process.stdout.readline())
+        guards = [child for child in psutil.Process(process.pid).children() if child.pid != pid]
         process.kill()
     try:
         wait_until(lambda: not session_members(pid))
+        wait_until(lambda: not any(guard.is_running() for guard in guards))
+        assert len(guards) == 1
     finally:
         for member in session_members(pid):
-            with suppress(ProcessLookupError):
-                os.kill(member.pid, signal.SIGKILL)
+            send_signal(member, signal.SIGKILL)
+
+
+def test_the_guard_goes_when_the_server_was_stopped_or_cannot_start(start, tmp_path):
+    def guards():
+        return [child for child in psutil.Process().children() if GUARD in child.cmdline()]
+
+    server = start(SLEEP)
+    assert len(guards()) == 1
+    server.stop()
+    assert guards() == []
+    with pytest.raises(OSError):
+        ServerProcess([str(tmp_path / "missing")], dict(os.environ), tmp_path / "log")
+    assert guards() == []
+
+
+def test_the_guard_kills_who_ignores_sigterm_and_spares_others(start, child):
+    server, stranger = start(WITH_CHILD, DEAF, ups=2), child(SLEEP)
+    started = time.monotonic()
+    end_session(server.pid, grace=0.5)
+    assert 0.5 <= time.monotonic() - started < 5
+    assert session_members(server.pid) == [] and stranger.poll() is None
