@@ -73,6 +73,7 @@ async def run_engine(
         in_flight=execution["in_flight"],
         log=log,
         start_seconds=limit.seconds_left() if limit else None,
+        gpus=execution["gpus"],
     )
     started = time.monotonic()
     async with engine:

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 from refusal_eval.engines.process import KILL_WAIT, Process, send_signal, session_members
@@ -22,14 +23,19 @@ GRACE = 10.0  # seconds between SIGTERM and SIGKILL
 
 
 class Guard:
-    """The guard of one server, as the job sees it. It is started before the server, so that no moment is unguarded."""
+    """The guard of one server, as the job sees it. It is started before the server, so that no moment is unguarded.
 
-    def __init__(self) -> None:
+    Args:
+        files: open files that it keeps open, too: the locks of the server's devices.
+    """
+
+    def __init__(self, files: Collection[int] = ()) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-S", "-m", "refusal_eval.engines.guard"],
             env={**os.environ, "PYTHONPATH": str(PACKAGES)},
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
+            pass_fds=files,
             start_new_session=True,  # Ctrl-C is for the job, which then stops its server itself
         )
 

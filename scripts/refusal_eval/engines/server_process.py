@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from refusal_eval.engines.guard import Guard
@@ -18,12 +18,21 @@ LOG = logging.getLogger(__name__)
 
 
 class ServerProcess:
-    """A command in a session of its own, which ends with this process; its output goes to `log`."""
+    """A command in a session of its own, which ends with this process.
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+    Args:
+        command: program and arguments.
+        environment: all of its environment.
+        log: file for what it prints.
+        files: open files that it inherits.
+    """
+
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], log: Path, files: Collection[int] = ()
+    ) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
         self.command, self.log = list(command), log
-        self._guard = Guard()
+        self._guard = Guard(files)
         try:
             with open(log, "wb") as output:
                 self._process = subprocess.Popen(
@@ -32,6 +41,7 @@ class ServerProcess:
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
+                    pass_fds=files,
                     start_new_session=True,
                 )
         except BaseException:

@@ -10,11 +10,12 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from refusal_eval.devices.lease import Lease, lease_devices
 from refusal_eval.engines.base import Capabilities, EngineDied
 from refusal_eval.engines.client import SERVED_NAME, CompletionClient
 from refusal_eval.engines.orphans import PRIVATE_PREFIX, remove_orphans
@@ -118,6 +119,7 @@ class VllmEngine:
         in_flight: the most requests at one time.
         log: file for the server's output.
         start_seconds: the most that the start may take; None leaves it to the entry's `start_timeout`.
+        gpus: how many to lease on this machine.
     """
 
     capabilities = Capabilities(
@@ -134,11 +136,13 @@ class VllmEngine:
         in_flight: int,
         log: Path,
         start_seconds: float | None = None,
+        gpus: int = 0,
     ) -> None:
+        self._gpus = gpus
+        self._lease = Lease([], [])
         self._entry, self._device, self._determinism = entry, device, determinism
         self._python, self._folder, self._in_flight, self._log = python, folder, in_flight, log
-        limits = {"`start_timeout`": float(entry["start_timeout"]), "the time limit": start_seconds}
-        self._start_limits = {name: seconds for name, seconds in limits.items() if seconds is not None}
+        self._start_deadline = None if start_seconds is None else time.monotonic() + start_seconds
         self._server: ServerProcess | None = None
         self._client: CompletionClient | None = None
         self._record: ServerRecord | None = None
@@ -155,11 +159,14 @@ class VllmEngine:
         self._private = tempfile.mkdtemp(prefix=PRIVATE_PREFIX)
         try:
             socket = str(Path(self._private, "engine.sock"))
+            self._lease = lease_devices(self._gpus, os.environ, self._start_deadline)
             command = server_command(self._python, self._folder, self._entry, self._device, self._determinism, socket)
             LOG.info("starting the engine: %s", " ".join(command))
             # The server's own sockets and temporary files go there too, and away with it.
             environment = server_environment(self._determinism, self._device) | {"TMPDIR": self._private}
-            self._server = start_server(command, environment, self._log)
+            environment |= self._lease.environment()
+            self._server = start_server(command, environment, self._log, self._lease.files)
+            self._lease.hand_to(self._server.pid)
             self._record = ServerRecord.create(self._server, self._private)
             self._client = CompletionClient(socket, self._server.exit_code, self._in_flight)
             await self._wait_until_healthy()
@@ -175,8 +182,11 @@ class VllmEngine:
 
     async def _wait_until_healthy(self) -> None:
         assert self._server and self._client and self._record
-        name, limit = min(self._start_limits.items(), key=lambda item: item[1])
         started, said = time.monotonic(), 0.0
+        limits = {"`start_timeout`": float(self._entry["start_timeout"])}
+        if self._start_deadline is not None:
+            limits["the time limit"] = max(0.0, self._start_deadline - started)
+        name, limit = min(limits.items(), key=lambda item: item[1])
         while not await self._client.healthy():
             waited = time.monotonic() - started
             trouble = None
@@ -203,6 +213,7 @@ class VllmEngine:
                 if self._server:
                     self._server.stop()
             finally:
+                self._lease.release()
                 # The record last: interrupted before, the next run clears away what is left.
                 shutil.rmtree(self._private, ignore_errors=True)
                 if self._record:
@@ -241,21 +252,23 @@ class VllmEngine:
             **installed_versions(self._python),
             "device": self._device,
             "cpu": _cpu_name(),
-            "gpus": gpu_names(self._device),
+            "gpus": gpu_names(self._device, [device.name for device in self._lease.devices]),
             "cores": os.cpu_count(),
             "arguments": command[3:],
             "determinism": self._determinism,
         }
 
 
-def start_server(command: Sequence[str], environment: Mapping[str, str], log: Path) -> ServerProcess:
-    """Return the started server.
+def start_server(
+    command: Sequence[str], environment: Mapping[str, str], log: Path, files: Collection[int] = ()
+) -> ServerProcess:
+    """Return the started server, which inherits the open `files`.
 
     Raises:
         UserError: if the engine's Python cannot be run.
     """
     try:
-        return ServerProcess(command, environment, log)
+        return ServerProcess(command, environment, log, files)
     except OSError as error:
         raise UserError(f"the engine's Python {command[0]} cannot be run: {error}") from error
 
@@ -267,11 +280,11 @@ def installed_versions(python: str) -> dict[str, str]:
     return json.loads(lines[-1]) if reply.returncode == 0 and lines else {"versions": "unknown"}
 
 
-def gpu_names(device: str) -> list[str]:
-    """Return name and driver of each visible GPU (none on a CPU engine)."""
-    if device == "cpu" or not shutil.which("nvidia-smi"):
+def gpu_names(device: str, names: Sequence[str]) -> list[str]:
+    """Return name and driver of GPUs by their number or UUID (none on a CPU engine)."""
+    if device == "cpu" or not names or not shutil.which("nvidia-smi"):
         return []
-    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    query = ["nvidia-smi", f"--id={','.join(names)}", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     reply = subprocess.run(query, capture_output=True, text=True, check=False)
     return [line.strip() for line in reply.stdout.splitlines() if line.strip()]
 
