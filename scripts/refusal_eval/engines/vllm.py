@@ -6,9 +6,9 @@ import asyncio
 import json
 import logging
 import os
+import re
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +19,7 @@ from refusal_eval.devices.lease import Lease, lease_devices
 from refusal_eval.engines.base import Capabilities, EngineDied
 from refusal_eval.engines.client import SERVED_NAME, CompletionClient
 from refusal_eval.engines.orphans import PRIVATE_PREFIX, remove_orphans
+from refusal_eval.engines.private_folder import make_private_folder
 from refusal_eval.engines.records import ServerRecord
 from refusal_eval.engines.server_process import ServerProcess
 from refusal_eval.errors import UserError
@@ -27,6 +28,11 @@ LOG = logging.getLogger(__name__)
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 QUIET = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 KEEP_ALIVE = {"VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "60"}
+# The processes of one machine need no network. Left alone, torch's sockets listen on the address that the host name
+# stands for, which on a cluster everybody reaches.
+LOOPBACK = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
+# An offline server needs no secret, and code of a model repository could read it. VLLM_API_KEY would lock us out.
+SECRET_VARIABLE = re.compile(r"(TOKEN|API_?KEY|ACCESS_KEY(_ID)?|SECRET(_KEY)?|PASSWORD)$", re.IGNORECASE)
 # Ours and not the server's, which has a Python of its own. Snakemake sets the thread libraries' variables to a job's
 # threads, and a CPU engine that is told two threads while it binds itself to one core runs twenty times slower.
 PYTHON_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
@@ -93,11 +99,12 @@ def server_command(
     return command
 
 
-def server_environment(determinism: str, device: str) -> dict[str, str]:
-    """Return the server's environment: ours, offline, without telemetry, with batch-invariant kernels if asked."""
+def server_environment(determinism: str, device: str, nodes: int = 1) -> dict[str, str]:
+    """Return the server's environment: ours without secrets, offline, silent, on loopback, and as strict as asked."""
     ours = {*PYTHON_VARIABLES, *THREAD_VARIABLES}
-    environment = {name: value for name, value in os.environ.items() if name not in ours}
-    environment |= OFFLINE | QUIET | KEEP_ALIVE
+    kept = (name for name in os.environ if name not in ours and not SECRET_VARIABLE.search(name))
+    environment = {name: os.environ[name] for name in kept}
+    environment |= OFFLINE | QUIET | KEEP_ALIVE | (LOOPBACK if nodes == 1 else {})
     environment.setdefault("VLLM_LOGGING_LEVEL", "INFO")
     if device == "cpu" and (os.cpu_count() or 1) <= FEW_CORES:
         # By default one core is set aside for the server's other processes, which on two cores is half of the machine.
@@ -155,15 +162,15 @@ class VllmEngine:
         check_memory(self._entry, self._folder, self._device)
         if not Path(self._python).is_file():
             raise UserError(f"there is no engine environment at {self._python}: run `make setup`")
-        # A Unix socket's path must stay under 108 bytes, so it lies in the temporary folder, private to this user.
-        self._private = tempfile.mkdtemp(prefix=PRIVATE_PREFIX)
+        self._private = make_private_folder(PRIVATE_PREFIX)
         try:
             socket = str(Path(self._private, "engine.sock"))
             self._lease = lease_devices(self._gpus, os.environ, self._start_deadline)
             command = server_command(self._python, self._folder, self._entry, self._device, self._determinism, socket)
             LOG.info("starting the engine: %s", " ".join(command))
             # The server's own sockets and temporary files go there too, and away with it.
-            environment = server_environment(self._determinism, self._device) | {"TMPDIR": self._private}
+            nodes = int(self._entry.get("nodes", 1))
+            environment = server_environment(self._determinism, self._device, nodes) | {"TMPDIR": self._private}
             environment |= self._lease.environment()
             self._server = start_server(command, environment, self._log, self._lease.files)
             self._lease.hand_to(self._server.pid)
