@@ -1,0 +1,240 @@
+"""Closed doors: what the server is told, where it may be reached, and names that cannot leave their folder."""
+
+import os
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+
+import pytest
+from config_project import CATALOGUE, COMMIT, SHA256, STUDY, Project
+
+from refusal_eval.config.entries import Engine
+from refusal_eval.engines import private_folder
+from refusal_eval.engines.listeners import Listener, listeners_of, parse_listeners
+from refusal_eval.engines.private_folder import make_private_folder, socket_folders, why_no_socket
+from refusal_eval.engines.vllm import server_command, server_environment
+from refusal_eval.errors import UserError
+from refusal_eval.weights.fetch import weights_names
+
+TCP = """\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 020200C0:A2B1 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 501 1 0 100 0 0 10 0
+   1: 0100007F:83A1 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 502 1 0 100 0 0 10 0
+   2: 0100007F:83A1 0100007F:9999 01 00000000:00000000 00:00000000 00000000  1000        0 503 1 0 100 0 0 10 0
+"""
+TCP6 = """\
+  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when
+   0: 00000000000000000000000000000000:9169 00000000000000000000000000000000:0000 0A 0:0 0:0 0 1000 0 601 1 0
+   1: 00000000000000000000000001000000:1F90 00000000000000000000000000000000:0000 0A 0:0 0:0 0 1000 0 602 1 0
+   2: 0000000000000000FFFF00000100007F:1F91 00000000000000000000000000000000:0000 0A 0:0 0:0 0 1000 0 603 1 0
+"""
+
+
+# ---------------------------------------------------------------- the server's environment
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "PASSWORD"],
+)
+def test_the_server_gets_no_secrets(monkeypatch, name):
+    monkeypatch.setenv(name, "hf_PLANTEDTOKEN")
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
+    environment = server_environment("seeded", "cpu")
+    assert "hf_PLANTEDTOKEN" not in environment.values()
+    assert environment["TOKENIZERS_PARALLELISM"] == "false"
+
+
+def test_a_key_for_another_vllm_server_does_not_lock_us_out(monkeypatch):
+    monkeypatch.setenv("VLLM_API_KEY", "key")
+    assert "VLLM_API_KEY" not in server_environment("seeded", "cpu")
+
+
+def test_the_servers_processes_talk_over_loopback_whatever_the_clusters_settings_say(monkeypatch):
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "ib0")
+    environment = server_environment("seeded", "cuda")
+    assert environment["VLLM_HOST_IP"] == "127.0.0.1"
+    assert environment["GLOO_SOCKET_IFNAME"] == environment["NCCL_SOCKET_IFNAME"] == "lo"
+
+
+def test_an_engine_on_several_machines_keeps_the_clusters_network(monkeypatch):
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "ib0")
+    environment = server_environment("seeded", "cuda", nodes=2)
+    assert environment["GLOO_SOCKET_IFNAME"] == "ib0" and "VLLM_HOST_IP" not in environment
+
+
+# ---------------------------------------------------------------- where its sockets lie
+
+
+@pytest.fixture
+def short():
+    """Return a folder whose path leaves room for a socket's."""
+    with tempfile.TemporaryDirectory(prefix="s-", dir="/tmp") as folder:
+        yield folder
+
+
+def test_the_private_folder_is_closed_to_others_whatever_the_umask(short):
+    before = os.umask(0)
+    try:
+        folder = make_private_folder("refusal-eval-", [short])
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
+    assert os.listdir(folder) == []
+
+
+def test_a_temporary_folder_too_long_for_a_socket_is_passed_over(tmp_path, short):
+    long = tmp_path / ("x" * 90)
+    long.mkdir()
+    folder = make_private_folder("refusal-eval-", [str(long), short])
+    assert os.path.dirname(folder) == short
+    assert os.listdir(long) == []
+
+
+def test_no_folder_for_sockets_is_told_with_every_reason(tmp_path):
+    long, missing = tmp_path / ("x" * 90), tmp_path / "missing"
+    long.mkdir()
+    with pytest.raises(UserError, match=r"bytes, 107 are possible.*missing: No such file.*Set TMPDIR"):
+        make_private_folder("refusal-eval-", [str(long), str(missing)])
+
+
+def test_a_file_system_without_sockets_is_noticed(tmp_path, monkeypatch):
+    class Refuses(socket.socket):
+        def bind(self, address):
+            raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(private_folder.socket, "socket", Refuses)
+    assert why_no_socket("/tmp") == "sockets do not work there (Operation not supported)"
+
+
+def test_the_first_choice_is_the_temporary_folder(monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "relative")
+    monkeypatch.setattr(private_folder.tempfile, "gettempdir", lambda: "/scratch/me")
+    assert socket_folders() == ["/scratch/me", "/tmp", "/var/tmp", "/dev/shm"]
+
+
+# ---------------------------------------------------------------- who listens where
+
+
+def test_listening_sockets_are_read_from_the_kernels_tables():
+    assert parse_listeners(TCP) == {"501": ("192.0.2.2", 0xA2B1), "502": ("127.0.0.1", 0x83A1)}
+    assert parse_listeners(TCP6) == {
+        "601": ("::", 0x9169),
+        "602": ("::1", 0x1F90),
+        "603": ("127.0.0.1", 0x1F91),
+    }
+
+
+@pytest.mark.parametrize(
+    ("address", "closed"),
+    [("127.0.0.1", True), ("127.3.2.1", True), ("::1", True), ("0.0.0.0", False), ("::", False), ("192.0.2.2", False)],
+)
+def test_only_loopback_is_closed(address, closed):
+    assert Listener(1, address, 80).on_loopback is closed
+
+
+def test_a_process_that_listens_to_the_network_is_found():
+    code = "import socket; s = socket.socket(); s.bind(('0.0.0.0', 0)); s.listen(); print(s.getsockname()[1]); input()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=-1, stdout=-1, text=True) as process:
+        port = int(process.stdout.readline())
+        assert listeners_of([process.pid]) == [Listener(process.pid, "0.0.0.0", port)]
+        process.kill()
+    assert listeners_of([process.pid]) == []
+
+
+# ---------------------------------------------------------------- names from the config
+
+
+NAMES = ["../x", "/etc/x", "a/b", "..", ".", "", ".hidden", "a\nb", "a\n", "a\\b", "-x", "a b", "$(id)", "{model}", "é"]
+SPLIT = {"source": {"kind": "file", "path": "rows.csv"}, "columns": {"prompt": "question"}, "expectation": "comply"}
+OWN = {
+    "models": {"engine": "hub-engine", "sampling": {"max_tokens": 64}},
+    "engines": CATALOGUE["engines"]["hub-engine"],
+    "datasets": {"splits": {"own": SPLIT}},
+    "judges": {"kind": "keyword", "lists": ["words.yaml"]},
+    "gold": CATALOGUE["gold"]["people"] | {"source": SPLIT["source"]},
+}
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return Project(tmp_path)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_studys_name_cannot_leave_the_results(project, name):
+    assert any(": study: " in mistake for mistake in project.mistakes(STUDY | {"study": name}))
+
+
+@pytest.mark.parametrize("section", OWN)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_catalogue_entrys_name_cannot_leave_the_results(project, section, name):
+    project.write("own.yaml", {section: {name: OWN[section]}})
+    assert project.mistakes(STUDY | {"catalogue": ["own.yaml"]})
+
+
+@pytest.mark.parametrize("section", OWN)
+def test_the_same_entries_with_plain_names_are_fine(project, section):
+    project.write("own.yaml", {section: {"plain-name.2": OWN[section]}})
+    assert project.mistakes(STUDY | {"catalogue": ["own.yaml"]}) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_splits_name_cannot_leave_the_results(project, name):
+    project.write("own.yaml", {"datasets": {"mine": {"splits": {name: SPLIT}}}})
+    assert project.mistakes(STUDY | {"catalogue": ["own.yaml"], "splits": [name]})
+
+
+@pytest.mark.parametrize("section", ["models", "splits", "judges", "gold"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_study_cannot_name_what_leaves_the_results(project, section, name):
+    assert project.mistakes(STUDY | {section: [name]})
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"kind": "bundled", "file": "../../rows.jsonl"},
+        {"kind": "hub", "repo": "../x", "revision": COMMIT, "split": "test"},
+        {"kind": "hub", "repo": "a/..", "revision": COMMIT, "split": "test"},
+        {"kind": "hub", "repo": "a/b/c", "revision": COMMIT, "split": "test"},
+        {"kind": "hub", "repo": "owner/data", "revision": "../../x", "split": "test"},
+        {"kind": "wheel", "package": "../p", "version": "1.0", "file": "p/d.csv", "sha256": SHA256},
+        {"kind": "wheel", "package": "p", "version": "1.0/../..", "file": "p/d.csv", "sha256": SHA256},
+        {"kind": "wheel", "package": "--index-url", "version": "1.0", "file": "p/d.csv", "sha256": SHA256},
+    ],
+)
+def test_a_source_cannot_leave_the_cache(project, source):
+    project.write("own.yaml", {"datasets": {"mine": {"splits": {"mine": SPLIT | {"source": source}}}}})
+    assert project.mistakes(STUDY | {"catalogue": ["own.yaml"], "splits": ["mine"]})
+
+
+# ---------------------------------------------------------------- pickles
+
+
+def test_a_folder_with_pickled_weights_only_is_refused(project):
+    os.rename("weights/model.safetensors", "weights/pytorch_model.bin")
+    told = project.mistakes(STUDY | {"models": ["thinker"]})
+    assert any("no *.safetensors file" in mistake for mistake in told)
+
+
+def test_a_repositorys_pickles_are_not_fetched():
+    names = ["config.json", "model.safetensors", "pytorch_model.bin", "training_args.bin", "optimizer.pt", "x.pkl"]
+    assert weights_names(names) == ["config.json", "model.safetensors"]
+    with pytest.raises(UserError, match="pickles run code"):
+        weights_names(["config.json", "pytorch_model.bin"])
+
+
+# ---------------------------------------------------------------- remote code
+
+
+def test_code_of_a_repository_runs_only_where_the_entry_says_so():
+    entry = {"args": {}, "quantization": None, "trust_remote_code": False, "dtype": "bfloat16", "memory_share": 0.9}
+    entry |= {"max_model_len": 64, "tensor_parallel": 1, "pipeline_parallel": 1, "data_parallel": 1, "device": "cuda"}
+    for trusted in (False, True):
+        command = server_command("python", "folder", entry | {"trust_remote_code": trusted}, "cuda", "seeded", "sock")
+        assert ("--trust-remote-code" in command) is trusted
+    assert Engine.model_fields["trust_remote_code"].default is False
