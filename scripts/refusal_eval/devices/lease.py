@@ -206,7 +206,10 @@ def _lock_file(folder: Path, device: Device) -> Path:
 def _try_lock(path: Path) -> int | None:
     """Return the open, locked file, or None if somebody else holds it."""
     while True:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise UserError(f"the lock of a device cannot be opened: {error}") from error
         kept = False
         try:
             found = os.fstat(file)
