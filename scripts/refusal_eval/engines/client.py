@@ -96,6 +96,20 @@ class CompletionClient:
                 raise EngineDied(problem)
         raise ConnectionError(f"no answer after {TRIES} tries: {problem}")
 
+    async def ask(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Return the JSON reply of any endpoint, for checks of the server itself. Nothing is tried again.
+
+        Raises:
+            ConnectionError: if there is no reply, or it is not a success.
+        """
+        try:
+            reply = await self._http.post(path, json={"model": SERVED_NAME, **body})
+        except httpx.TransportError as error:
+            raise ConnectionError(f"{path}: {type(error).__name__}: {error}") from error
+        if reply.status_code != 200:
+            raise ConnectionError(f"{path}: HTTP {reply.status_code}: {reply.text[:300]}")
+        return reply.json()
+
     async def metrics(self) -> dict[str, float]:
         """Return the server's own counters, summed over its engines.
 

@@ -20,6 +20,7 @@ from refusal_eval.engines.base import Capabilities, EngineDied
 from refusal_eval.engines.client import SERVED_NAME, CompletionClient
 from refusal_eval.engines.orphans import PRIVATE_PREFIX, remove_orphans
 from refusal_eval.engines.private_folder import make_private_folder
+from refusal_eval.engines.process import session_members
 from refusal_eval.engines.records import ServerRecord
 from refusal_eval.engines.server_process import ServerProcess
 from refusal_eval.errors import UserError
@@ -246,6 +247,16 @@ class VllmEngine:
             f"the engine died (exit code {self._server.exit_code()}). Its last lines, from {self._log}:\n"
             + self._server.last_lines()
         )
+
+    async def ask(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Return the JSON reply of any endpoint of the server (see `CompletionClient.ask`)."""
+        assert self._client
+        return await self._client.ask(path, body)
+
+    def processes(self) -> list[int]:
+        """Return the numbers of the server's processes."""
+        assert self._server
+        return [process.pid for process in session_members(self._server.pid)]
 
     async def metrics(self) -> dict[str, float]:
         """Return the server's own counters."""
