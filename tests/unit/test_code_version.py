@@ -98,9 +98,9 @@ REACHED = {
     "weights.manifest weights.serving_args",
     "render_requests": "dialogues keys render requests states",
     "execute": "answer_reader answers data data.sources devices devices.lease devices.pool devices.smi dialogues engines "
-    "engines.base engines.client engines.environment engines.guard engines.orphans engines.private_folder engines.process engines.records "
-    "engines.server_process engines.vllm execute keys packing pending progress render requests states store "
-    "store_index time_limit turns weights weights.manifest",
+    "engines.base engines.client engines.environment engines.guard engines.orphans engines.private_folder "
+    "engines.process engines.records engines.server_process engines.vllm execute keys packing pending progress "
+    "render requests states store store_index time_limit turns weights weights.manifest",
     "collect_answers": "answer_reader answers dialogues keys packing render requests states store store_index turns",
     "check_judge": "judges judges.base judges.llm keys packing render states",
     "render_judge_requests": "dialogues judges judges.base judges.conversations judges.llm keys packing render "
