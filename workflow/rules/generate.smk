@@ -4,6 +4,10 @@ Reads prompts/{split}.jsonl and engines/{engine}.json; writes requests/{model}/{
 the key of each request), responses into the store (one engine load per batch of cells) and answers/{model}/{split}.jsonl.
 """
 
+from refusal_eval.workflow.order import Order
+
+order = quick_to_ask(Order(config, ROOT))
+
 
 rule requests:
     """Render one cell's prompts to token ids; decide the key of every request."""
@@ -15,7 +19,7 @@ rule requests:
         f"{RESULTS}/requests/{{model}}/{{split}}.jsonl",
     log:
         f"{LOGS}/requests/{{model}}/{{split}}.log",
-    priority: 50
+    priority: order.requests
     localrule: True
     params:
         request=generation.request_params,
@@ -40,6 +44,7 @@ rule generate:
         f"{RESULTS}/benchmarks/generate/{{batch}}/{{shard}}.tsv"
     wildcard_constraints:
         batch=any_of(generation.batches),
+    priority: order.generate
     threads: execution.threads
     resources:
         gpu=execution.gpus,
@@ -59,6 +64,7 @@ rule answers:
         f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
     log:
         f"{LOGS}/answers/{{model}}/{{split}}.log",
+    priority: order.answers
     localrule: True
     params:
         segments=generation.segments,

@@ -49,7 +49,7 @@ rule judge_requests:
         judge=any_of(llm_judges(config)),
         model=MODEL_OR_GOLD,
         split=SPLIT_OR_GOLD,
-    priority: 50
+    priority: order.judge_requests
     localrule: True
     params:
         reading=judging.reading,
@@ -74,6 +74,7 @@ rule judge:
         f"{RESULTS}/benchmarks/judge/{{batch}}/{{shard}}.tsv"
     wildcard_constraints:
         batch=any_of(judging.batches),
+    priority: order.judge
     threads: execution.threads
     resources:
         gpu=execution.gpus,

@@ -1,0 +1,68 @@
+"""Priorities of jobs: what GPUs wait for comes first, then the longest engine loads."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from config_project import WHOLE_STUDY, Project
+from workflow_cases import of
+
+from refusal_eval.workflow.order import PREPARING, Order
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+ENGINES = {"small": ("owner/small-1B", 1), "large": ("owner/large-70B", 4)}
+
+
+@pytest.fixture
+def order(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    project = Project(tmp_path)
+    weights = {"kind": "hub", "revision": "0" * 40}
+    engines = {
+        name: {"weights": weights | {"repo": repo}, "max_model_len": 4096, "device": "cuda", "tensor_parallel": gpus}
+        for name, (repo, gpus) in ENGINES.items()
+    }
+    models = {name: {"engine": name, "sampling": {"max_tokens": 500}} for name in engines}
+    project.write("own.yaml", {"engines": engines, "models": models})
+    study = WHOLE_STUDY | {"models": ["small", "large"], "catalogue": ["own.yaml"], "prompts_per_split": None}
+
+    def made(batch="model"):
+        return Order(project.load(study | {"batch": batch}), tmp_path)
+
+    return made
+
+
+def test_the_longest_batch_has_the_highest_priority(order):
+    found = order()
+    large, small = (found.generate(of(batch=f"model/{name}/{name}")) for name in ("large", "small"))
+    assert 0 < small < large == PREPARING - 1
+
+
+def test_generation_comes_before_the_judging_of_its_own_answers(order):
+    found = order()
+    assert found.generate(of(batch="model/small/small")) > found.judge(of(batch="model/wheel-engine/small")) > 0
+
+
+def test_what_a_gpu_waits_for_comes_before_all_engine_loads_and_the_longest_first(order):
+    found = order()
+    large, small = (found.requests(of(model=name, split="hub-rows")) for name in ("large", "small"))
+    assert large > small > PREPARING > found.generate(of(batch="model/large/large"))
+    cell = {"model": "small", "split": "hub-rows"}
+    judging = PREPARING + found.judge(of(batch="model/wheel-engine/small"))
+    assert found.answers(of(**cell)) == found.judge_requests(of(judge="reader", **cell)) == judging
+
+
+def test_a_cell_of_its_own_batch_has_its_own_priority(order):
+    found = order(batch="cell")
+    bundled = found.generate(of(batch="cell/large/large/bundled-rows"))  # one row; the hub's number is not known
+    assert bundled < found.generate(of(batch="cell/large/large/hub-rows"))
+    assert found.judge(of(batch="cell/wheel-engine/gold/people/reader")) > 0
+
+
+def test_priorities_need_nothing_heavy(tmp_path):
+    heavy = ["numpy", "pandas", "pyarrow", "httpx", "transformers", "tokenizers", "tqdm"]
+    code = f"import sys, json, refusal_eval.workflow.order; print(json.dumps([m for m in {heavy} if m in sys.modules]))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": str(SCRIPTS)})
+    assert json.loads(run.stdout) == []

@@ -1,0 +1,114 @@
+"""What engine loads are estimated to take: sizes by name, start and tokens by size and devices, parts of a batch."""
+
+import pytest
+
+from refusal_eval.plan import Cell
+from refusal_eval.workload import CellWork, answer_tokens, billions_in_name, loads_of, pace_of, work_seconds
+
+ENTRY = {"dtype": "bfloat16", "quantization": None, "args": {}, "data_parallel": 1}
+
+
+def gpu(billions, devices=1, strict=False, **entry):
+    return pace_of({**ENTRY, **entry}, "cuda", devices, (billions, billions), strict)
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("Llama-3.1-70B-Instruct", (70, 70)),
+        ("SmolLM2-135M-Instruct.Q4_1.gguf", (0.135, 0.135)),
+        ("Qwen3-30B-A3B-Instruct-2507", (30, 3)),
+        ("gemma-3-27b-it", (27, 27)),
+        ("Qwen2.5-0.5B", (0.5, 0.5)),
+        ("Mixtral-8x7B-v0.1", None),
+        ("phi-4", None),
+    ],
+)
+def test_a_name_tells_the_size(name, size):
+    assert billions_in_name(name) == size
+
+
+def test_larger_engines_start_later_and_write_slower_and_more_devices_help_less_than_in_proportion():
+    small, large, spread = gpu(8), gpu(70), gpu(70, devices=4)
+    assert small.start_seconds < large.start_seconds < spread.start_seconds
+    assert small.write_rate > large.write_rate
+    assert 2 * large.write_rate < spread.write_rate < 4 * large.write_rate
+
+
+def test_orders_of_magnitude_are_the_published_ones():
+    assert 2_000 < gpu(8).write_rate < 10_000 and 60 < gpu(8).stream_rate < 150
+    assert 60 < gpu(8).start_seconds < 120 and 150 < gpu(70, devices=8).start_seconds < 300
+
+
+def test_copies_of_a_model_share_the_work_and_start_like_one():
+    one, four = gpu(8), gpu(8, devices=4, data_parallel=4)
+    assert four.start_seconds == one.start_seconds and four.write_rate == pytest.approx(4 * one.write_rate)
+    assert four.stream_rate == one.stream_rate
+
+
+def test_the_measured_cpu_engine_is_met():
+    pace = pace_of({**ENTRY, "args": {"enforce-eager": True}}, "cpu", 1, (0.135, 0.135), strict=False)
+    assert pace.write_rate == 190 and pace.start_seconds == 40
+    strict = pace_of(ENTRY, "cpu", 1, (0.135, 0.135), strict=True)
+    assert strict.write_rate == pytest.approx(40) and strict.start_seconds == 90
+
+
+def test_short_answers_end_by_length_and_long_limits_are_not_reached():
+    assert answer_tokens(64) == 64 and answer_tokens(400) == 300 and answer_tokens(10_000) == 6_000
+
+
+def test_samples_of_a_prompt_share_its_reading_unless_shards_part_them():
+    pace = gpu(8)
+    work = CellWork(requests=400, prompts=100, tokens_per_prompt=10_000, answer_tokens=1, most_tokens=1)
+    whole, quarter = work_seconds([work], pace), work_seconds([work], pace, shards=4)
+    assert whole == pytest.approx(100 * 10_000 / pace.read_rate, rel=0.01)
+    assert quarter == pytest.approx(whole, rel=0.01)  # each of the four reads every prompt once more
+
+
+def test_work_takes_at_least_as_long_as_one_long_answer():
+    pace = gpu(8)
+    one = CellWork(requests=1, prompts=1, tokens_per_prompt=10, answer_tokens=600, most_tokens=1000)
+    assert work_seconds([one], pace) == 1000 / pace.stream_rate
+    assert work_seconds([one], pace, shards=8) == 1000 / pace.stream_rate
+
+
+STUDY = {
+    "models": ["a", "b"],
+    "splits": ["s", "t"],
+    "judges": ["words", "reader"],
+    "gold": ["g"],
+    "model_entries": {"a": {"engine": "one"}, "b": {"engine": "two"}},
+    "judge_entries": {"words": {"kind": "keyword"}, "reader": {"kind": "llm", "engine": "judge"}},
+}
+PACES = {"one": gpu(8), "two": gpu(70, devices=4), "judge": gpu(8)}
+WORK = {
+    Cell(model, split, judge): CellWork(10, 10, 100, 300 if judge is None else 1, 500)
+    for model in ("a", "b", "gold")
+    for split in ("s", "t", "g")
+    for judge in (None, "reader")
+}
+
+
+def found(batch, shards=1, work=WORK):
+    return {(load.stage, load.batch, load.shard): load for load in loads_of(STUDY, work, PACES, batch, shards)}
+
+
+def test_a_load_per_batch_and_shard_with_its_engines_devices():
+    loads = found("model", shards=2)
+    assert len(loads) == 2 * (2 + 3)
+    assert [loads["generate", f"model/{name}", 0].devices for name in ("one/a", "two/b")] == [1, 4]
+    assert [loads["generate", "model/one/a", shard].requests for shard in (0, 1)] == [10, 10]
+
+
+def test_judging_comes_after_the_answers_it_reads_and_gold_after_none():
+    loads = found("model")
+    assert loads["judge", "model/judge/a", 0].after == {"model/one/a"}
+    assert loads["judge", "model/judge/gold", 0].after == frozenset()
+    assert found("engine")["judge", "engine/judge", 0].after == {"engine/one", "engine/two"}
+
+
+def test_a_batch_without_requests_starts_no_engine():
+    nothing = CellWork(0, 0, 0, 0, 1)
+    work = WORK | {Cell("a", split): nothing for split in "st"}
+    loads = found("model", work=work)
+    assert loads["generate", "model/one/a", 0].seconds == 0 and loads["generate", "model/two/b", 0].seconds > 0

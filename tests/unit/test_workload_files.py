@@ -1,0 +1,124 @@
+"""How much there is to do: from config before the first run, from prompts, and from request files and the store."""
+
+import json
+
+import pytest
+from config_project import WHOLE_STUDY, Project
+
+from refusal_eval.plan import Cell
+from refusal_eval.requests import Ask, read_requests, write_requests
+from refusal_eval.store import StoreWriter
+from refusal_eval.workload import ASSUMED, COUNTED, MISSING, CellWork
+from refusal_eval.workload_files import ASSUMED_PROMPTS, cell_work, engine_billions, engine_paces
+
+ENGINE = {"engine": "hub-engine", "engine_id": "id", "identity": {"dtype": "bfloat16"}}
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return Project(tmp_path)
+
+
+def work(project, in_store=True, **values):
+    return cell_work(project.load(WHOLE_STUDY | {"prompts_per_split": None} | values), project.folder, in_store)
+
+
+def prompts(project, split, count, dialogue=False):
+    messages = [{"role": "user", "content": "x" * 40}] * (3 if dialogue else 1)
+    row = {"messages": messages, "dialogue": True} if dialogue else {"messages": messages}
+    project.write(f"results/large/prompts/{split}.jsonl", "\n".join([json.dumps(row)] * count) + "\n")
+
+
+def requests(project, kind, name, count, samples, stored):
+    """Write a request file of `count` prompts and put the first `stored` of its requests into the store."""
+    asks = [Ask(f"p{n}", [1, len(kind), n], [(s, 10 * n + s) for s in range(samples)]) for n in range(count)]
+    path = project.folder / f"results/large/{kind}/{name}.jsonl"
+    write_requests(path, asks, ENGINE, {"max_tokens": 4, "temperature": 1.0}, "seeded", 100)
+    with StoreWriter("results/store", "id", name.replace("/", "-")) as writer:
+        for key in list(read_requests(path).keys())[:stored]:
+            writer.append(key, {"text": "hi"}, "serving")
+
+
+def test_before_anything_is_fetched_rows_are_counted_where_they_can_be_and_else_assumed(project):
+    project.write("rows.csv", "question,answer,label\n" + "q,a,yes\n" * 7)
+    found = work(project)
+    hub, local = found[Cell("plain", "hub-rows")], found[Cell("plain", "file-rows")]
+    assert (hub.requests, hub.known) == (ASSUMED_PROMPTS * 2, ASSUMED)
+    assert (local.requests, local.prompts, local.known) == (7 * 2, 7, COUNTED)
+
+
+def test_expected_rows_and_samples_bound_a_split(project):
+    project.write("own.yaml", {"datasets": {"mine": {"splits": {"mine": _hub_split(expected_rows=40)}}}})
+    study = {"splits": ["mine"], "catalogue": ["own.yaml"], "gold": []}
+    assert work(project, **study)[Cell("plain", "mine")].requests == 40 * 2
+    assert work(project, **study, prompts_per_split={"size": 9})[Cell("plain", "mine")].requests == 9 * 2
+
+
+def _hub_split(**keys):
+    source = {"kind": "hub", "repo": "owner/data", "revision": "0" * 40, "split": "test"}
+    return {"source": source, "expectation": "comply", **keys}
+
+
+def test_prompts_that_are_there_are_counted(project):
+    prompts(project, "hub-rows", 5)
+    found = work(project)
+    generated, judged = found[Cell("plain", "hub-rows")], found[Cell("plain", "hub-rows", "reader")]
+    assert (generated.requests, generated.prompts, generated.tokens_per_prompt) == (10, 5, 10.0)
+    assert judged.requests == judged.prompts == 10 and judged.tokens_per_prompt > 64  # the answer is read, too
+    assert Cell("plain", "hub-rows", "words") not in found, "a keyword list needs no engine"
+
+
+def test_every_turn_of_a_dialogue_is_a_request(project):
+    prompts(project, "talk-rows", 4, dialogue=True)
+    found = work(project, splits=["talk-rows"])
+    assert found[Cell("plain", "talk-rows")].requests == 4 * 3 * 2
+    assert found[Cell("plain", "talk-rows", "reader")].requests == 4 * 3 * 2
+
+
+def test_what_the_store_has_is_left_out(project):
+    requests(project, "requests", "plain/hub-rows", count=5, samples=2, stored=7)
+    found = work(project)[Cell("plain", "hub-rows")]
+    assert (found.requests, found.prompts, found.known) == (3, 2, MISSING)
+    assert work(project, in_store=False)[Cell("plain", "hub-rows")].known == ASSUMED
+
+
+def test_a_larger_k_asks_for_the_new_samples_only(project):
+    requests(project, "requests", "plain/hub-rows", count=5, samples=2, stored=10)
+    assert work(project, samples=4)[Cell("plain", "hub-rows")].requests == 5 * 2
+    assert work(project, samples=1)[Cell("plain", "hub-rows")].requests == 0
+
+
+def test_verdict_requests_count_once_all_answers_are_there(project):
+    requests(project, "judge_requests", "reader/plain/hub-rows", count=5, samples=1, stored=4)
+    cell = Cell("plain", "hub-rows", "reader")
+    assert work(project)[cell].known == ASSUMED, "answers that are still to come will be judged"
+    requests(project, "requests", "plain/hub-rows", count=5, samples=2, stored=10)
+    assert work(project)[cell] == CellWork(1, 1, work(project)[cell].tokens_per_prompt, 1.0, 1, MISSING)
+
+
+def test_a_size_is_told_by_name_by_files_or_not_at_all(tmp_path):
+    entry = {"weights": {"kind": "folder", "path": "own/model"}, "dtype": "bfloat16", "quantization": None}
+    weights = tmp_path / "model.safetensors"
+    with open(weights, "wb") as handle:
+        handle.truncate(6 * 10**9)  # a file with a hole: it takes no space
+    assert engine_billions(entry, [str(weights)], "cuda", 1) == ((3.0, 3.0), "by its files")
+    assert engine_billions(entry, [], "cuda", 2) == ((16.0, 16.0), "assumed")
+    hub = entry | {"weights": {"kind": "hub", "repo": "owner/M-30B-A3B"}}
+    assert engine_billions(hub, [], "cuda", 1) == ((30.0, 3.0), "by its name")
+    manifest = tmp_path / "weights.json"
+    manifest.write_text(json.dumps({"files": {"a.safetensors": {"size": 4 * 10**9}, "config.json": {"size": 9}}}))
+    assert engine_billions(entry, [str(manifest)], "cuda", 1) == ((2.0, 2.0), "by its files")
+
+
+def test_an_engine_takes_its_parallel_devices(project):
+    project.write("own.yaml", {"engines": {"wide": _engine(tensor_parallel=2, data_parallel=2, device="cuda")}})
+    project.write("models.yaml", {"models": {"wide": {"engine": "wide", "sampling": {"max_tokens": 9}}}})
+    config = project.load(WHOLE_STUDY | {"models": ["wide"], "catalogue": ["own.yaml", "models.yaml"]})
+    paces, sizes = engine_paces(config, project.folder)
+    assert paces["wide"].devices == 4 and sizes["wide"] == "7B by its name"
+
+
+def _engine(**keys):
+    weights = {"kind": "hub", "repo": "owner/model-7B", "revision": "0" * 40}
+    return {"weights": weights, "max_model_len": 2048, **keys}
