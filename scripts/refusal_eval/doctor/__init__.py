@@ -1,0 +1,1 @@
+"""Checks of a machine before a run: readers of facts, and pure functions that judge them."""

@@ -1,0 +1,77 @@
+"""From a model's name to a small study that is ready to be executed, through the real rules."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from refusal_eval.config import load_study
+from refusal_eval.errors import UserError
+from refusal_eval.files import read_json
+from refusal_eval.gpu_check.probes import Prepared
+from refusal_eval.gpu_check.study import CHECKED, SPLITS, asking_study, checking_catalogue, checking_study
+from refusal_eval.weights.manifest import manifest_folder
+from refusal_eval.workflow.paths import Paths
+
+LAST_LINES = 40
+
+
+def prepare(
+    model: str,
+    catalogues: Sequence[str],
+    cache_dir: str,
+    folder: Path,
+    root: Path,
+    say: Callable[[str], None],
+    execution_of: Callable[..., dict[str, Any]],
+) -> Prepared:
+    """Write the study into `folder` and run the rules that come before an engine.
+
+    Args:
+        model: name of the model in the catalogue.
+        catalogues: absolute paths of the user's catalogue files.
+        cache_dir: absolute path of the cache.
+        folder: where everything but the weights goes.
+        root: the repository.
+        say: tells what is going on.
+        execution_of: that of scripts/execute.py.
+
+    Raises:
+        ConfigError: if there is no such model, or it is not valid.
+        UserError: if a rule fails.
+    """
+    study = folder / "study.yaml"
+    entry = _loaded(study, asking_study(model, catalogues), root)["model_entries"][model]
+    (folder / "catalogue.yaml").write_text(yaml.safe_dump(checking_catalogue(model, entry)), encoding="utf-8")
+    every = [*catalogues, str(folder / "catalogue.yaml")]
+    config = _loaded(study, checking_study(entry, every, cache_dir), root)
+    paths = Paths(config)
+    (name,) = config["engine_entries"]
+    weights = config["engine_entries"][name]["weights"]
+    manifest = [] if weights["kind"] == "folder" else [paths.weights_manifest(weights)]
+    requests = [f"{paths.results}/requests/{CHECKED}/{split}.jsonl" for split in SPLITS]
+    say("rendering prompts, and fetching what is missing ...")
+    _make([*requests, *manifest], study, folder, root)
+    engine = read_json(folder / paths.engine(name))
+    execution = execution_of(config, engine, manifest, root, 0) | {"store_dir": str(folder / config["store_dir"])}
+    place = str(manifest_folder(manifest[0])) if manifest else engine["folder"]
+    return Prepared(folder / paths.results, config, execution, place, folder / "engine.server.log")
+
+
+def _loaded(file: Path, study: Mapping[str, Any], root: Path) -> dict[str, Any]:
+    file.write_text(yaml.safe_dump(dict(study)), encoding="utf-8")
+    return load_study(study, str(file), str(root))
+
+
+def _make(files: Sequence[str], study: Path, folder: Path, root: Path) -> None:
+    command = [sys.executable, "-m", "snakemake", "-s", str(root / "Snakefile"), "--directory", str(folder)]
+    command += ["--configfile", str(study), "--cores", "all", *files]
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
+    if run.returncode != 0:
+        last = "\n".join((run.stdout + run.stderr).splitlines()[-LAST_LINES:])
+        raise UserError(f"the rules before the engine failed; their last lines:\n{last}")

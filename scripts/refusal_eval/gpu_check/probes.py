@@ -1,0 +1,210 @@
+"""Asking a running engine: the answers as a study does, then what tells whether they can be trusted."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from refusal_eval.answer_reader import AnswerReader
+from refusal_eval.engines.base import EngineDied, Rejected
+from refusal_eval.engines.listeners import listeners_of
+from refusal_eval.engines.vllm import VllmEngine
+from refusal_eval.execute import Execution
+from refusal_eval.files import read_jsonl
+from refusal_eval.gpu_check.facts import Facts, Rescored, Sample, StopProbe, Template
+from refusal_eval.gpu_check.study import CHECKED, SPLITS, is_greedy
+from refusal_eval.packing import unpack_floats
+from refusal_eval.pending import pending_requests
+from refusal_eval.render import Renderer
+from refusal_eval.requests import Request, RequestFile, read_requests
+from refusal_eval.store import StoreReader, StoreWriter
+
+REPEATED_TOKENS = 64  # repeats are asked one by one, so they are kept short
+STOP_AT = 5  # the token of an answer that is made a stop token, counted from 0
+MESSAGES = "gpu-check"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A study whose requests are rendered and whose weights are there.
+
+    Attributes:
+        results: folder of its results.
+        config: the validated config.
+        execution: how to execute (see `execution_of` in scripts/execute.py).
+        folder: folder of the weights.
+        log: file for the server's output.
+    """
+
+    results: Path
+    config: Mapping[str, Any]
+    execution: Mapping[str, Any]
+    folder: str
+    log: Path
+
+    @property
+    def model(self) -> Mapping[str, Any]:
+        """The model's entry."""
+        entry: Mapping[str, Any] = self.config["model_entries"][CHECKED]
+        return entry
+
+    def files(self) -> list[RequestFile]:
+        """Return the request files."""
+        return [read_requests(self.results / "requests" / CHECKED / f"{split}.jsonl") for split in SPLITS]
+
+
+def engine_of(prepared: Prepared) -> VllmEngine:
+    """Return the engine, as a job would start it."""
+    execution = prepared.execution
+    return VllmEngine(
+        entry=execution["entry"],
+        folder=prepared.folder,
+        python=execution["python"],
+        device=execution["device"],
+        determinism=execution["determinism"],
+        in_flight=execution["in_flight"],
+        log=prepared.log,
+        gpus=execution["gpus"],
+    )
+
+
+async def find_out(prepared: Prepared, say: Callable[[str], None]) -> Facts:
+    """Start the engine, ask it everything, stop it; return what was found out.
+
+    Raises:
+        UserError: if the engine does not start, or dies.
+    """
+    model, trust = prepared.model, bool(prepared.execution["entry"]["trust_remote_code"])
+    facts = Facts(greedy=is_greedy(model), reasoning=bool(model["reasoning"]))
+    facts.stop_token_ids = prepared.files()[0].header["sampling"]["stop_token_ids"]
+    started = time.monotonic()
+    say("starting the engine ...")
+    async with engine_of(prepared) as engine:
+        facts.start_seconds = time.monotonic() - started
+        facts.serving = engine.serving_record()
+        say(f"healthy after {facts.start_seconds:.0f} s; asking ...")
+        await _answers(prepared, engine, facts, trust)
+        probes: dict[str, Callable[[], Awaitable[None]]] = {
+            "template ids": lambda: _templates(prepared, engine, facts, trust),
+            "scored again": lambda: _score_again(engine, facts, int(prepared.execution["entry"]["max_model_len"])),
+            "same seed twice": lambda: _repeat(prepared, engine, facts),
+            "stop tokens": lambda: _stop(prepared, engine, facts),
+        }
+        for name, probe in probes.items():
+            try:
+                await probe()
+            except EngineDied:
+                raise
+            except (ConnectionError, ValueError, KeyError, Rejected) as error:
+                facts.errors[name] = f"{type(error).__name__}: {str(error)[:200]}"
+        facts.listeners = listeners_of(engine.processes())
+        facts.counters = await engine.metrics()
+    return facts
+
+
+async def _answers(prepared: Prepared, engine: VllmEngine, facts: Facts, trust: bool) -> None:
+    """Execute the requests into the store, and read the answers back from it, as the rules do."""
+    execution, files = prepared.execution, prepared.files()
+    store = StoreReader(execution["store_dir"], str(files[0].header["engine_id"]))
+    pending = pending_requests(files, store, execution["tokenizer_folder"])
+    seeded = execution["determinism"] != "free"
+    started = time.monotonic()
+    with StoreWriter(execution["store_dir"], store.folder.name, MESSAGES) as writer:
+        writer.describe(MESSAGES, dict(facts.serving))
+        outcome = await Execution(engine, writer, store, MESSAGES, execution["in_flight"], seeded).run(pending)
+    facts.work_seconds = time.monotonic() - started
+    facts.failed = len(outcome.failed) + len(outcome.rejected)
+    store.refresh()
+    reader = AnswerReader(execution["tokenizer_folder"], prepared.model["reasoning"], trust)
+    requests = [request for file in files for request in file.requests() if request.key is not None]
+    found = store.lookup([str(request.key) for request in requests])
+    rows = [(request, found[str(request.key)]["response"]) for request in requests if str(request.key) in found]
+    facts.samples = [Sample(request, response, reader.fields(request, response)) for request, response in rows]
+
+
+async def _templates(prepared: Prepared, engine: VllmEngine, facts: Facts, trust: bool) -> None:
+    """Render the prompts here and by the server."""
+    model = prepared.model
+    if model["template"] not in ("default", "none"):
+        facts.untested = "the model has a template of its own, which the server does not know"
+        return
+    names = ("template", "template_options", "system_prompt")
+    # Today, because the server knows no other day; the study's day is fixed.
+    renderer = Renderer(
+        prepared.execution["tokenizer_folder"],
+        **{name: model[name] for name in names},
+        date=datetime.date.today(),
+        trust_remote_code=trust,
+    )
+    system = [{"role": "system", "content": model["system_prompt"]}] if model["system_prompt"] else []
+    rendered = []
+    for split in SPLITS:
+        for row in read_jsonl(prepared.results / "prompts" / f"{split}.jsonl"):
+            if model["template"] == "none":
+                asked: dict[str, Any] = {"prompt": renderer.text(row["messages"]), "add_special_tokens": True}
+            else:
+                asked = {"messages": [*system, *row["messages"]], "add_special_tokens": False}
+                asked |= {"add_generation_prompt": True, "chat_template_kwargs": dict(model["template_options"])}
+            reply = await engine.ask("/tokenize", asked)
+            rendered.append(Template(renderer.token_ids(row["messages"]), reply["tokens"]))
+    facts.templates = rendered
+
+
+async def _score_again(engine: VllmEngine, facts: Facts, longest: int) -> None:
+    """Let the server score one answer of each prompt as a part of a prompt."""
+    rescored = []
+    for sample in _one_per_prompt(facts.samples):
+        prompt = list(sample.request.token_ids)
+        answer = list(sample.response["token_ids"])[: longest - len(prompt) - 1]
+        body = {"prompt": prompt + answer, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
+        reply = await engine.ask("/v1/completions", body | {"add_special_tokens": False})
+        rows = reply["choices"][0]["prompt_logprobs"][len(prompt) :]
+        again = [float(row[str(token)]["logprob"]) for token, row in zip(answer, rows, strict=True)]
+        rescored.append(Rescored(unpack_floats(sample.response["logprobs"])[: len(answer)].tolist(), again))
+    facts.rescored = rescored
+
+
+async def _repeat(prepared: Prepared, engine: VllmEngine, facts: Facts) -> None:
+    """Ask one request of each prompt twice, each time alone."""
+    repeats = []
+    for sample in _one_per_prompt(facts.samples):
+        sampling = _shorter(prepared, REPEATED_TOKENS)
+        replies = [await _ask(engine, sample.request, sampling) for _ in range(2)]
+        repeats.append((replies[0]["token_ids"], replies[1]["token_ids"]))
+    facts.repeats = repeats
+
+
+async def _stop(prepared: Prepared, engine: VllmEngine, facts: Facts) -> None:
+    """Make a token of each answer a stop token."""
+    own = list(facts.stop_token_ids)
+    probes = []
+    for sample in _one_per_prompt(facts.samples):
+        ids = list(sample.response["token_ids"])
+        place = next((place for place in range(STOP_AT, len(ids)) if ids[place] not in (*ids[:place], *own)), None)
+        if place is not None:
+            sampling = _shorter(prepared, place + 4) | {"stop_token_ids": [*own, ids[place]]}
+            reply = await _ask(engine, sample.request, sampling)
+            probes.append(StopProbe(ids[place], reply["token_ids"], reply["finish_reason"], reply["stop_reason"]))
+    facts.stops = probes
+
+
+async def _ask(engine: VllmEngine, request: Request, sampling: Mapping[str, Any]) -> dict[str, Any]:
+    return await engine.complete(request.token_ids, sampling, request.seed)
+
+
+def _shorter(prepared: Prepared, most: int) -> dict[str, Any]:
+    sampling = dict(prepared.files()[0].header["sampling"])
+    most = min(most, int(sampling["max_tokens"]))
+    return sampling | {"max_tokens": most, "min_tokens": min(most, int(sampling["min_tokens"]))}
+
+
+def _one_per_prompt(samples: Sequence[Sample]) -> list[Sample]:
+    first: dict[str, Sample] = {}
+    for sample in samples:
+        if sample.response["token_ids"]:
+            first.setdefault(sample.request.prompt_id, sample)
+    return list(first.values())

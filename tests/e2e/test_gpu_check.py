@@ -1,0 +1,53 @@
+"""`make gpu-check` on the machine at hand, with the demo's model."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from project import ROOT
+
+from refusal_eval.gpu_check.checks import CHECKS
+
+pytestmark = pytest.mark.full
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess[str], Path]:
+    """Return the finished check, and its folder for temporary files."""
+    temporary = tmp_path_factory.mktemp("t")
+    command = [sys.executable, str(ROOT / "scripts" / "gpu_check.py"), "smollm2-plain"]
+    environment = {**os.environ, "TMPDIR": str(temporary), "HF_TOKEN": "hf_PLANTEDTOKEN"}
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False), temporary
+
+
+def test_the_small_model_passes_every_check(run: tuple[subprocess.CompletedProcess[str], Path]) -> None:
+    done, _ = run
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(re.findall(r"^(ok|WARN|-) +\S", done.stdout, re.MULTILINE)) == len(CHECKS)
+    assert re.search(r"^passed: [89] ok", done.stdout, re.MULTILINE)
+
+
+def test_the_block_can_be_pasted(run: tuple[subprocess.CompletedProcess[str], Path]) -> None:
+    done, temporary = run
+    lines = done.stdout.splitlines()
+    assert lines[0] == "```text" and lines[-1] == "```"
+    assert "vllm" in done.stdout and "tokens/s" in done.stdout
+    for secret in ("PLANTEDTOKEN", str(temporary), str(ROOT), str(Path.home()), "dandelions"):
+        assert secret not in done.stdout
+
+
+def test_nothing_is_left_behind(run: tuple[subprocess.CompletedProcess[str], Path]) -> None:
+    _, temporary = run
+    assert not [path.name for path in temporary.iterdir() if path.name.startswith(("gpu-check-", "refusal-eval-t"))]
+
+
+def test_a_model_that_is_not_in_the_catalogue() -> None:
+    command = [sys.executable, str(ROOT / "scripts" / "gpu_check.py"), "smollm2-plian"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stdout == ""
+    assert "did you mean `smollm2-plain`" in done.stderr and "Traceback" not in done.stderr

@@ -1,0 +1,181 @@
+"""What gpu-check makes of what it found out: each way in which an engine can be wrong is a failed line."""
+
+import dataclasses
+import math
+
+import pytest
+import yaml
+
+from refusal_eval.config import load_study
+from refusal_eval.doctor.check import any_failed
+from refusal_eval.engines.listeners import Listener
+from refusal_eval.gpu_check.checks import CHECKS, run_checks
+from refusal_eval.gpu_check.facts import Facts, Rescored, Sample, StopProbe, Template
+from refusal_eval.gpu_check.report import arguments_text, block, device_text, failed_block, without_paths
+from refusal_eval.gpu_check.study import asking_study, checking_catalogue, checking_study
+from refusal_eval.packing import pack_floats
+from refusal_eval.requests import Request
+
+STOP = 2
+
+
+def sample(prompt="p1", ids=(11, 12, 13, STOP), logprobs=None, finish="stop", reason=STOP, **answer):
+    response = {"token_ids": list(ids), "finish_reason": finish, "stop_reason": reason, "text": "SECRET ANSWER"}
+    response["logprobs"] = pack_floats([-0.5] * len(ids) if logprobs is None else logprobs)
+    fields = {"state": "complete", "answer": "SECRET ANSWER", "reasoning_tokens": 0} | answer
+    return Sample(Request(prompt, 0, 0, "key", 7, [1, 5]), response, fields)
+
+
+CUT = sample(ids=(11, 12, 14), finish="length", reason=None, state="truncated")
+SERVING = {"vllm": "0.32.0", "device": "cuda", "gpus": ["NVIDIA H100 80GB HBM3, 580.65.06"] * 2, "cores": 64}
+GOOD = Facts(
+    serving=SERVING | {"arguments": ["--model", "FOLDER", "--dtype", "bfloat16", "--uds", "SOCKET", "--seed", "0"]},
+    stop_token_ids=[STOP],
+    start_seconds=40.2,
+    work_seconds=2.0,
+    counters={"prefix_cache_queries": 100.0, "prefix_cache_hits": 60.0},
+    samples=[sample(), CUT],
+    templates=[Template([1, 2, 3], [1, 2, 3])],
+    rescored=[Rescored([-0.5, -1.0], [-0.52, -0.99])],
+    repeats=[([1, 2], [1, 2])],
+    stops=[StopProbe(13, [11, 12, 13], "stop", 13)],
+    listeners=[Listener(5, "127.0.0.1", 4000)],
+)
+
+
+def states(facts):
+    return {check.name: check.state for check in run_checks(facts) if check.state not in ("ok", "not applicable")}
+
+
+def test_good_facts_pass():
+    assert states(GOOD) == {}
+    assert len(run_checks(GOOD)) == len(CHECKS)
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "change"),
+    [
+        ("answers", "fail", {"failed": 1}),
+        ("answers", "fail", {"samples": [sample(state="empty"), sample(state="empty"), CUT]}),
+        ("answers", "warn", {"samples": [sample(state="empty"), CUT, CUT]}),
+        ("template ids", "fail", {"templates": [Template([1, 2], [1, 2]), Template([1, 2], [1, 1, 2])]}),
+        ("template ids", "fail", {"templates": [Template([1, 2], [1, 2, 3])]}),
+        ("template ids", "fail", {"templates": []}),
+        ("reasoning marks", "fail", {"reasoning": True}),
+        ("reasoning marks", "warn", {"reasoning": True, "samples": [sample(state="truncated_reasoning"), CUT]}),
+        ("log-probabilities", "fail", {"samples": [sample(logprobs=[-0.5, math.nan, -0.1, -0.1]), CUT]}),
+        ("log-probabilities", "fail", {"samples": [sample(logprobs=[-0.5, -math.inf, -0.1, -0.1]), CUT]}),
+        ("log-probabilities", "fail", {"samples": [sample(logprobs=[-0.5, 0.25, -0.1, -0.1]), CUT]}),
+        ("log-probabilities", "fail", {"samples": [sample(logprobs=[-0.5]), CUT]}),
+        ("log-probabilities", "fail", {"samples": [sample(logprobs=[0.0] * 4), sample("p1", (3,), [0.0], "length")]}),
+        ("scored again", "fail", {"rescored": [Rescored([-0.5, -1.0], [-1.0, -2.0])]}),  # temperature 0.5 got in
+        ("scored again", "fail", {"rescored": [Rescored([-0.5, -1.0], [-0.5, math.nan])]}),
+        ("scored again", "fail", {"rescored": [Rescored([-0.5, -1.0], [-0.5])]}),
+        ("scored again", "fail", {"rescored": []}),
+        ("same seed twice", "fail", {"repeats": [([1, 2], [1, 3]), ([1], [1])]}),
+        ("same seed twice", "warn", {"repeats": [([1, 2], [1, 3]), ([1], [1]), ([2], [2])]}),
+        ("same seed twice", "fail", {"repeats": []}),
+        ("other seeds", "fail", {"samples": [sample(), sample()]}),
+        ("stop tokens", "fail", {"stop_token_ids": []}),
+        ("stop tokens", "fail", {"samples": [sample(ids=(STOP, 11, 12), finish="length"), CUT]}),
+        ("stop tokens", "fail", {"samples": [sample(ids=(11, 9), reason=9), CUT]}),
+        ("stop tokens", "fail", {"stops": [StopProbe(13, [11, 13, 12], "length", None)]}),
+        ("stop tokens", "warn", {"stops": [StopProbe(13, [11, 15, 12], "length", None)]}),
+        ("prefix cache", "fail", {"counters": {"prefix_cache_queries": 100.0, "prefix_cache_hits": 0.0}}),
+        ("prefix cache", "warn", {"counters": {}}),
+        ("network", "fail", {"listeners": [Listener(5, "127.0.0.1", 4000), Listener(6, "0.0.0.0", 4001)]}),
+        ("network", "fail", {"listeners": [Listener(6, "192.0.2.2", 4001)]}),
+        ("scored again", "fail", {"errors": {"scored again": "ConnectionError: HTTP 400"}}),
+    ],
+)
+def test_each_fault_is_told_in_its_line(name, state, change):
+    assert states(dataclasses.replace(GOOD, **change)) == {name: state}
+
+
+def test_checks_that_say_nothing_here_are_not_applicable():
+    greedy = dataclasses.replace(GOOD, greedy=True, samples=[sample(), sample()], untested="own template")
+    found = {check.name for check in run_checks(greedy) if check.state == "not applicable"}
+    assert found == {"other seeds", "template ids", "reasoning marks"}
+    assert not any_failed(run_checks(greedy))
+
+
+def test_a_reasoning_models_marks_are_found():
+    reasoned = dataclasses.replace(GOOD, reasoning=True, samples=[sample(reasoning_tokens=2), CUT])
+    assert states(reasoned) == {}
+
+
+# ---------------------------------------------------------------- the block
+
+
+def test_the_block_names_what_ran_and_no_text_of_a_prompt_or_answer():
+    text = block("my-model", {"weights": {"repo": "org/m", "commit": "ab"}}, GOOD, run_checks(GOOD), "2026-01-02")
+    for part in ("my-model", "repo org/m", "vllm 0.32.0", "2 x NVIDIA H100 80GB HBM3, 580.65.06", "--dtype bfloat16"):
+        assert part in text
+    assert "7 tokens in 2.0 s: 4 tokens/s" in text and "start         40 s" in text
+    assert text.splitlines()[0] == "```text" and text.splitlines()[-1] == "```"
+    assert "passed: 9 ok" in text
+    assert "SECRET" not in text and "FOLDER" not in text and "SOCKET" not in text
+
+
+def test_a_failed_check_is_counted_and_says_what_to_do():
+    bad = dataclasses.replace(GOOD, failed=1)
+    text = block("m", {"weights": {}}, bad, run_checks(bad), "2026-01-02")
+    assert "FAILED: 8 ok, 1 failed" in text and "-> look at the engine's log" in text
+
+
+def test_paths_are_hidden_wherever_they_stand():
+    arguments = ["--chat-template", "/home/me/x.jinja", "--lora=../secret/a", "--hf-overrides", '{"a": "/data/b"}']
+    shown = arguments_text(["--model", "/home/me/m", *arguments])
+    assert shown == '--chat-template PATH --lora=PATH --hf-overrides {"a": "PATH"}'
+    assert without_paths("there is no file ~/models/x (really)") == "there is no file PATH (really)"
+
+
+def test_an_engine_that_did_not_start_gives_a_block_with_the_first_line_only():
+    text = failed_block("m", {}, "the engine died (exit code 1). From /home/me/log:\n    secret line", "2026-01-02")
+    assert "the engine died (exit code 1). From PATH:" in text
+    assert "secret" not in text and "/home" not in text and "FAILED: 1 failed" in text
+
+
+def test_a_cpu_is_named_with_its_cores():
+    assert device_text({"device": "cpu", "cpu": "EPYC", "cores": 2, "gpus": []}) == "cpu: EPYC, 2 cores"
+
+
+# ---------------------------------------------------------------- the study behind it
+
+
+def validated(repository, study, folder):
+    (folder / "study.yaml").write_text(yaml.safe_dump(study))
+    return load_study(study, str(folder / "study.yaml"), str(repository))
+
+
+def checked(repository, model, folder, entry_changes=None):
+    entry = validated(repository, asking_study(model, []), folder)["model_entries"][model]
+    entry = {**entry, **(entry_changes or {})}
+    (folder / "own.yaml").write_text(yaml.safe_dump(checking_catalogue(model, entry)))
+    return validated(repository, checking_study(entry, [str(folder / "own.yaml")], "/cache"), folder)
+
+
+def test_the_study_asks_eight_prompts_three_times_with_the_models_own_settings(repository, tmp_path):
+    config = checked(repository, "smollm2-declining", tmp_path)
+    model = config["model_entries"]["checked"]
+    assert model["system_prompt"].startswith("You must answer") and model["sampling"]["temperature"] == 0.5
+    assert config["samples"] == 3 and config["cache_dir"] == "/cache"
+    assert [split["sample"]["size"] for split in config["split_entries"].values()] == [4, 4]
+
+
+def test_answers_are_kept_short_except_for_reasoning(repository, tmp_path):
+    long = {"sampling": {"max_tokens": 9000, "min_tokens": 100, "temperature": 1.0, "top_k": 0}}
+    for reasoning, most in ((None, 64), ({"end": "</think>"}, 2048)):
+        entry = {**long, "reasoning": reasoning}
+        sampling = checking_catalogue("m", entry)["models"]["checked"]["sampling"]
+        assert sampling == {"max_tokens": most, "min_tokens": min(100, most)}
+
+
+def test_a_greedy_model_is_asked_once(repository, tmp_path):
+    entry = {"sampling": {"temperature": 0, "top_k": 0}}
+    assert checking_study(entry, [], "c")["samples"] == 1
+
+
+def test_a_model_that_is_not_there_is_told_with_the_nearest_name(repository, tmp_path):
+    with pytest.raises(Exception, match="did you mean `smollm2-plain`"):
+        validated(repository, asking_study("smollm2-plian", []), tmp_path)
