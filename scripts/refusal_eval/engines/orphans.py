@@ -6,13 +6,13 @@ import os
 import shutil
 import signal
 import stat
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from refusal_eval.engines.private_folder import socket_folders
 from refusal_eval.engines.process import KILL_WAIT, Process, live_processes, process_start, send_signal
 from refusal_eval.engines.records import Place, Record, Remains, delete_file, record_files, record_folders, this_place
 
@@ -95,7 +95,7 @@ def remove_private_folder(name: str) -> None:
         found = folder.lstat()
     except OSError:
         return
-    in_place = os.path.realpath(folder.parent) == os.path.realpath(tempfile.gettempdir())
+    in_place = os.path.realpath(folder.parent) in {os.path.realpath(parent) for parent in socket_folders()}
     named = folder.name.startswith(PRIVATE_PREFIX) and folder.name not in {path.name for path in record_folders()}
     if in_place and named and stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid():
         shutil.rmtree(folder, ignore_errors=True)
