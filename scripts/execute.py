@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from refusal_eval.engines.environment import engine_device, engine_python, gpus_needed
 from refusal_eval.engines.process import end_with_parent
 from refusal_eval.errors import UserError
-from refusal_eval.files import read_json, sha256_of, write_json
+from refusal_eval.files import read_json, sha256_of, sha256_of_file, write_json
 from refusal_eval.logs import start_log
 from refusal_eval.pending import Pending, pending_requests, shard_keys
 from refusal_eval.requests import RequestFile, read_requests
@@ -23,6 +23,7 @@ from refusal_eval.time_limit import TimeLimit, time_limit
 from refusal_eval.weights.manifest import manifest_folder
 
 if TYPE_CHECKING:
+    from refusal_eval.engines.command import Adapter
     from refusal_eval.execute import Outcome
 
     snakemake: Any
@@ -55,6 +56,28 @@ def weights_folder(execution: Mapping[str, Any]) -> str:
     return execution["folder"] if manifest is None else str(manifest_folder(manifest))
 
 
+def adapters_of(pending: Sequence[Pending], described: Sequence[Mapping[str, Any]]) -> list["Adapter"]:
+    """Return the LoRA adapters that these requests ask; two models may share one.
+
+    Args:
+        pending: the requests.
+        described: the checked adapters of the batch's models.
+
+    Raises:
+        UserError: for files that are not as they were when they were identified: what they answer has another key.
+    """
+    from refusal_eval.engines.command import Adapter
+
+    known = {one["name"]: one for one in described}
+    asked = [known[name] for name in sorted({item.adapter for item in pending if item.adapter is not None})]
+    for one in asked:
+        for name, sha256 in one["files"].items():
+            path = Path(one["folder"], name)
+            if not path.is_file() or sha256_of_file(path) != sha256:
+                raise UserError(f"{path} has changed since this run was planned; run again")
+    return [Adapter(one["name"], os.path.abspath(one["folder"]), one["rank"]) for one in asked]
+
+
 async def run_engine(
     pending: list[Pending], store: StoreReader, log: Path, job: str, execution: Mapping[str, Any], most_failures: int
 ) -> tuple["Outcome", dict[str, Any]]:
@@ -74,6 +97,7 @@ async def run_engine(
         log=log,
         start_seconds=limit.seconds_left() if limit else None,
         gpus=execution["gpus"],
+        adapters=adapters_of(pending, execution["adapters"]),
     )
     started = time.monotonic()
     async with engine:
@@ -150,7 +174,12 @@ def refuse_incomplete(outcome: "Outcome") -> None:
 
 
 def execution_of(
-    config: Mapping[str, Any], engine: Mapping[str, Any], weights: Sequence[str], root: Path, shard: int
+    config: Mapping[str, Any],
+    engine: Mapping[str, Any],
+    weights: Sequence[str],
+    root: Path,
+    shard: int,
+    adapters: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Return how to execute. Read from the config and not from params: none of it may make a job run again."""
     entry = config["engine_entries"][engine["engine"]]
@@ -162,6 +191,7 @@ def execution_of(
         "folder": engine["folder"],
         "tokenizer_folder": engine["tokenizer_folder"],
         "manifest": None if entry["weights"]["kind"] == "folder" else weights[0],
+        "adapters": adapters,
         "python": engine_python(entry, root),
         "device": device,
         "gpus": gpus_needed(entry, device),
@@ -198,6 +228,7 @@ if "snakemake" in globals():
         weights=[str(path) for path in snakemake.input.weights],
         root=Path(snakemake.scriptdir).parent,
         shard=int(snakemake.wildcards.shard),
+        adapters=[read_json(path) for path in snakemake.input.get("adapters", [])],
     )
     runtime = snakemake.resources.get("runtime")
     execution["limit"] = time_limit(snakemake.config["time_limit"], runtime, os.environ, started)

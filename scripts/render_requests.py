@@ -33,7 +33,13 @@ def later_turns(request: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"rendering": rendering, "reasoning": request["dialogue"]["reasoning"], "seed": seed}
 
 
-def main(prompts_path: str, engine: Mapping[str, Any], request: Mapping[str, Any], output: str) -> None:
+def main(
+    prompts_path: str,
+    engine: Mapping[str, Any],
+    request: Mapping[str, Any],
+    output: str,
+    adapter: Mapping[str, Any] | None = None,
+) -> None:
     """Write the requests of one cell: K per prompt, each with a seed of its own; of dialogues the first turn.
 
     Args:
@@ -41,6 +47,7 @@ def main(prompts_path: str, engine: Mapping[str, Any], request: Mapping[str, Any
         engine: identity file of the model's engine.
         request: what of model and study enters a request (see `Generation.request_params`).
         output: the request file.
+        adapter: identity file of the model's LoRA adapter; None without one.
     """
     renderer = Renderer.from_params(engine["tokenizer_folder"], request)
     stop_ids = stop_token_ids(engine["tokenizer_folder"], renderer.tokenizer.eos_token_id)
@@ -59,8 +66,8 @@ def main(prompts_path: str, engine: Mapping[str, Any], request: Mapping[str, Any
         ]
         script = {"messages": row["messages"], "dialogue": True} if is_dialogue(row) else None
         asks.append(Ask(row["id"], token_ids, list(enumerate(seeds)), turn, script))
-    length = request["max_model_len"]
-    counts = write_requests(output, asks, engine, sampling, request["determinism"], length, later_turns(request))
+    length, lora = request["max_model_len"], None if adapter is None else adapter["identity"]
+    counts = write_requests(output, asks, engine, sampling, request["determinism"], length, later_turns(request), lora)
     LOG.info("%d requests for %d prompts; stop tokens %s", counts["requests"], len(asks), stop_ids)
     if counts["too_long"]:
         LOG.warning(
@@ -78,4 +85,5 @@ if "snakemake" in globals():
         engine=read_json(snakemake.input.engine),
         request=snakemake.params.request,
         output=str(snakemake.output[0]),
+        adapter=next(map(read_json, snakemake.input.get("adapter", [])), None),
     )

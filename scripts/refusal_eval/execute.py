@@ -175,7 +175,7 @@ class Execution:
         response = None
         try:
             response = await self._engine.complete(
-                request.token_ids, item.sampling, request.seed if self._seeded else None
+                request.token_ids, item.sampling, request.seed if self._seeded else None, item.adapter
             )
         except Rejected as error:
             outcome.rejected.append({"key": key, "status": error.status, "message": error.message})

@@ -62,6 +62,16 @@ def request_key(
     return sha256_of(body)
 
 
+def with_adapter(identity: Mapping[str, Any], adapter: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return an engine's identity with that of a LoRA adapter; without one it stays as it is, and so do all keys."""
+    return dict(identity) if adapter is None else {**identity, "lora": dict(adapter)}
+
+
+def adapter_name(adapter: Mapping[str, Any]) -> str:
+    """Return the name under which an engine serves an adapter: ours, from its identity, never a text of the user's."""
+    return f"lora-{sha256_of(plain(adapter))[:16]}"
+
+
 def is_neutral(name: str, value: Any) -> bool:
     """Tell whether a sampling parameter is at the value that means "off"."""
     return value is None or (name in NEUTRAL_SAMPLING and plain(value) == plain(NEUTRAL_SAMPLING[name]))

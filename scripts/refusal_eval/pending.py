@@ -27,6 +27,7 @@ class Pending:
         turns: makes the later turns of a dialogue; None for a prompt of one turn.
         answered: the earlier turns of the dialogue, each with its response.
         turns_left: how many turns are asked from here on, if the dialogue does not end early.
+        adapter: the name under which the engine serves the model's LoRA adapter; None for a model without one.
     """
 
     request: Request
@@ -35,6 +36,7 @@ class Pending:
     turns: Turns | None = None
     answered: list[tuple[Request, Any]] = field(default_factory=list)
     turns_left: int = 1
+    adapter: str | None = None
 
     def after(self, response: Mapping[str, Any]) -> Pending | None:
         """Return the next turn of the dialogue, or None when it is over or does not fit the engine any more."""
@@ -78,11 +80,11 @@ def pending_requests(
     found.sort(key=lambda item: -item.turns_left)
     missing = set(store.missing(shard_keys(plain, shard, shards))) - {str(item.request.key) for item in found}
     for file in plain:
-        sampling, cell = dict(file.header["sampling"]), cell_name(file.path)
+        sampling, cell, adapter = dict(file.header["sampling"]), cell_name(file.path), file.adapter
         for request in file.requests():
             if request.key in missing:
                 missing.discard(request.key)
-                found.append(Pending(request, sampling, cell))
+                found.append(Pending(request, sampling, cell, adapter=adapter))
     return found
 
 
@@ -101,7 +103,7 @@ def _pending_dialogues(
         first = chain.answered[0][0] if chain.answered else request
         if first.key is not None and in_shard(first.key, shard, shards):
             left = sum(turn >= request.turn for turn in turns.asked(request.prompt_id))
-            found.append(Pending(request, sampling, cell, turns, chain.responses, left))
+            found.append(Pending(request, sampling, cell, turns, chain.responses, left, file.adapter))
     return found
 
 

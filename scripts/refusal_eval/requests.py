@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.files import BadFile, read_jsonl, write_jsonl
-from refusal_eval.keys import KEY_VERSION, request_key
+from refusal_eval.keys import KEY_VERSION, adapter_name, request_key, with_adapter
 from refusal_eval.states import TOO_LONG
 
 
@@ -52,6 +52,12 @@ class RequestFile:
         """How later turns are rendered; None for a cell whose prompts have one turn."""
         return self.header.get("dialogue")
 
+    @property
+    def adapter(self) -> str | None:
+        """The name under which the engine serves the cell's LoRA adapter; None for a model without one."""
+        lora = self.header.get("lora")
+        return None if lora is None else adapter_name(lora)
+
     def requests(self) -> Iterator[Request]:
         """Yield the requests in the file's order; of a dialogue only the first."""
         rows = read_jsonl(self.path)
@@ -83,6 +89,7 @@ def write_requests(
     determinism: str,
     max_model_len: int,
     dialogue: Mapping[str, Any] | None = None,
+    lora: Mapping[str, Any] | None = None,
 ) -> dict[str, int]:
     """Write a request file; return the number of requests and of those that do not fit.
 
@@ -97,6 +104,7 @@ def write_requests(
         determinism: strict, seeded or free.
         max_model_len: the most tokens of a prompt and its answer together.
         dialogue: how later turns are rendered (see `refusal_eval.turns.Turns`); None without dialogues.
+        lora: identity of the model's LoRA adapter; None without one.
     """
     asks = list(asks)
     prefix = common_prefix([ask.token_ids for ask in asks])
@@ -110,6 +118,8 @@ def write_requests(
     }
     if dialogue is not None:
         header["dialogue"] = {**dialogue, "max_model_len": max_model_len}
+    if lora is not None:
+        header["lora"] = dict(lora)
     counts = {"requests": 0, TOO_LONG: 0}
     rows: list[dict[str, Any]] = [header]
     for ask in asks:
@@ -129,7 +139,8 @@ def fitting_key(header: Mapping[str, Any], token_ids: list[int], seed: int | Non
     """Return the key of a request under a request file's header; None where the prompt leaves no room to answer."""
     if len(token_ids) + int(header["sampling"]["max_tokens"]) > max_model_len:
         return None
-    return request_key(header["identity"], token_ids, header["sampling"], seed, header["determinism"])
+    identity = with_adapter(header["identity"], header.get("lora"))
+    return request_key(identity, token_ids, header["sampling"], seed, header["determinism"])
 
 
 def read_requests(path: str | Path) -> RequestFile:

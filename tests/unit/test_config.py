@@ -49,12 +49,14 @@ SMALLEST = {
             "tensor_parallel": 1,
             "pipeline_parallel": 1,
             "data_parallel": 1,
+            "nodes": 1,
             "memory_share": 0.9,
             "device": "auto",
             "args": {},
             "python": None,
             "start_timeout": 1800,
             "trust_remote_code": False,
+            "verified": "never",
         }
     },
     "model_entries": {

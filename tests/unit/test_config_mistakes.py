@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import typing
 from pathlib import Path
 
 import pytest
@@ -47,9 +48,9 @@ def places(annotation, value, path=()):
             yield leaf, path
             for name, hint in fields_of(leaf).items():
                 yield from places(hint, value.get(name), (*path, name))
-        elif isinstance(value, dict) and not is_entry(leaf):
+        elif typing.get_origin(leaf) is dict and isinstance(value, dict):
             for key, item in value.items():
-                yield from places(leaf.__args__[1] if hasattr(leaf, "__args__") else None, item, (*path, key))
+                yield from places(typing.get_args(leaf)[1], item, (*path, key))
 
 
 def all_places():
@@ -179,11 +180,57 @@ def test_an_unknown_kind_does_not_hide_other_mistakes(project):
 
 
 def test_reserved_fields_are_refused_until_they_are_built(project):
-    for field in ("base", "transform", "intervention", "lora"):
+    for field in ("base", "transform", "intervention"):
         found = with_entry(project, "models", "plain", CATALOGUE["models"]["plain"] | {field: "x"})
         assert [line.split(": ", 1)[1] for line in found] == [
             f"models.plain.{field}: reserved for a later version; leave it out"
         ]
+
+
+def test_an_adapter_must_be_at_a_commit_and_a_folder_must_hold_both_files_without_pickles(project):
+    plain = CATALOGUE["models"]["plain"]
+
+    def told(lora):
+        found = with_entry(project, "models", "plain", plain | {"lora": lora})
+        return [line.split(": ", 2)[2] for line in found]
+
+    assert told({"kind": "hub", "repo": "a/b", "revision": "main"}) == [
+        "'main' is not a full commit hash (40 hex digits); branches and tags can move"
+    ]
+    assert told("x") == ["must be a mapping of keys to values, not 'x'"]
+    (project.folder / "pickled").mkdir()
+    (project.folder / "pickled" / "adapter_model.bin").write_text("x")
+    assert told({"kind": "folder", "path": "../../pickled"}) == [
+        "pickled has no adapter_config.json: it is not a LoRA adapter in PEFT's format",
+        "pickled has no adapter_model.safetensors; adapter_model.bin is not loaded, because pickles run code",
+    ]
+    assert told({"kind": "folder", "path": "../../nowhere"}) == ["there is no folder nowhere"]
+
+
+def test_nodes_must_share_the_gpus_equally(project):
+    engine = CATALOGUE["engines"]["hub-engine"]
+    for change, message in [
+        ({"tensor_parallel": 6, "nodes": 4}, "6 GPUs (tensor x pipeline x data parallel) cannot be shared equally"),
+        ({"nodes": 2}, "1 GPUs (tensor x pipeline x data parallel) cannot be shared equally by 2 `nodes`"),
+        ({"tensor_parallel": 2, "nodes": 2, "device": "cpu"}, "`nodes` is for GPU engines"),
+    ]:
+        (line,) = with_entry(project, "engines", "hub-engine", engine | change)
+        assert message in line
+    assert with_entry(project, "engines", "hub-engine", engine | {"tensor_parallel": 8, "nodes": 2}) == []
+
+
+def test_verified_is_the_word_never_or_a_day_a_version_and_a_device(project):
+    engine = CATALOGUE["engines"]["hub-engine"]
+    seen = {"date": "2026-11-22", "version": "0.32.0", "device": "cpu"}
+    for value, told in [
+        ("never", []),
+        (seen, []),
+        ("yes", ["verified: must be `never` or a mapping of keys to values, not 'yes'"]),
+        (seen | {"version": 0.32}, ["verified.version: must be text, not 0.32: put it in quotes"]),
+        ({"date": "2026-11-22", "device": "cpu"}, ["verified.version: this key is missing (Version of vLLM)"]),
+    ]:
+        found = with_entry(project, "engines", "hub-engine", engine | {"verified": value})
+        assert [line.split("engines.hub-engine.", 1)[1] for line in found] == told
 
 
 def test_arguments_that_have_a_key_of_their_own_or_belong_to_the_workflow(project):
@@ -191,6 +238,8 @@ def test_arguments_that_have_a_key_of_their_own_or_belong_to_the_workflow(projec
     for name, message in [
         ("max-model-len", "`max-model-len` has a key of its own: write it as `max_model_len` of the engine"),
         ("seed", "`seed` is set by the workflow and cannot be changed here"),
+        ("enable-lora", "`enable-lora` is set by the workflow and cannot be changed here"),
+        ("nnodes", "`nnodes` has a key of its own: write it as `nodes` of the engine"),
     ]:
         found = with_entry(project, "engines", "hub-engine", engine | {"args": {name: 1}})
         assert [line.split(": ", 2)[2] for line in found] == [message]
@@ -265,7 +314,7 @@ def test_an_inherited_mistake_is_told_once_and_where_it_stands(project):
 def test_unknown_names_suggest_the_nearest(project):
     study = WHOLE_STUDY | {"models": ["thinkr"], "splits": ["file-row"], "judges": ["raeder"], "gold": ["pepole"]}
     assert [line.split(": ", 2)[2] for line in project.mistakes(study)] == [
-        "there is no model `thinkr` in the catalogue; did you mean `thinker`? (allowed: plain, thinker)",
+        "there is no model `thinkr` in the catalogue; did you mean `thinker`? (allowed: plain, thinker, tuned, tuned-here)",
         "there is no split `file-row` in the catalogue; did you mean `file-rows`? "
         "(allowed: bundled-rows, file-rows, hub-rows, talk-rows, wheel-rows)",
         "there is no judge `raeder` in the catalogue; did you mean `reader`? (allowed: own, reader, words)",
@@ -325,12 +374,12 @@ def test_two_shipped_files_define_one_entry(project):
 @pytest.mark.parametrize(
     ("entries", "messages"),
     [
-        ({"a": "a"}, ["there is no other entry 'a' in `models` (allowed: plain, thinker)"]),
-        ({"a": "nope"}, ["there is no other entry 'nope' in `models` (allowed: plain, thinker)"]),
+        ({"a": "a"}, ["there is no other entry 'a' in `models` (allowed: plain, thinker, tuned, tuned-here)"]),
+        ({"a": "nope"}, ["there is no other entry 'nope' in `models` (allowed: plain, thinker, tuned, tuned-here)"]),
         ({"a": "b", "b": "a"}, ["the entries inherit from each other in a circle: a -> b -> a"]),
         ({"b": "c", "c": "a", "a": "b"}, ["the entries inherit from each other in a circle: a -> b -> c -> a"]),
         ({"z": "a", "a": "b", "b": "a"}, ["the entries inherit from each other in a circle: a -> b -> a"]),
-        ({"a": 3}, ["there is no other entry 3 in `models` (allowed: plain, thinker)"]),
+        ({"a": 3}, ["there is no other entry 3 in `models` (allowed: plain, thinker, tuned, tuned-here)"]),
     ],
 )
 def test_inheritance_that_leads_nowhere(project, entries, messages):
@@ -391,7 +440,7 @@ def test_an_empty_section_is_fine(project):
 def test_mistakes_of_the_command_line_are_told_as_such(project):
     assert project.mistakes(overrides={"samples": 0, "models": ["plane"], "sampels": 3}) == [
         "--config: models[0]: there is no model `plane` in the catalogue; did you mean `plain`? "
-        "(allowed: plain, thinker)",
+        "(allowed: plain, thinker, tuned, tuned-here)",
         "--config: sampels: unknown key `sampels`; did you mean `samples`? (allowed: batch, cache_dir, catalogue, "
         "description, determinism, failure_limit, gold, judges, models, primary_judge, private_folders, "
         "prompts_per_split, ... (22 in all))",

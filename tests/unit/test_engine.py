@@ -5,8 +5,9 @@ import itertools
 import pytest
 
 from refusal_eval.engines.client import counters_of, request_body, response_of
+from refusal_eval.engines.command import server_command
 from refusal_eval.engines.environment import engine_device, gpus_needed
-from refusal_eval.engines.vllm import check_memory, server_command, server_environment
+from refusal_eval.engines.vllm import check_memory, server_environment
 from refusal_eval.errors import UserError
 from refusal_eval.packing import unpack_floats
 

@@ -39,7 +39,9 @@ class ScriptedEngine:
         self.at_once = self.most = 0
         self.dead = False
 
-    async def complete(self, token_ids: list[int], sampling: dict[str, Any], seed: int | None) -> dict[str, Any]:
+    async def complete(
+        self, token_ids: list[int], sampling: dict[str, Any], seed: int | None, adapter: str | None = None
+    ) -> dict[str, Any]:
         self.asked.append((token_ids[0], seed))
         self.at_once += 1
         self.most = max(self.most, self.at_once)

@@ -84,6 +84,31 @@ def test_of_a_local_folder_its_files_are_the_inputs(load):
     assert [state[0] for state in states] == ["config.json", "model.safetensors", "tokenizer.json"]
 
 
+def test_models_that_differ_by_adapter_share_the_load_of_their_engine(load):
+    models = list(CATALOGUE["models"])
+    generation = load(models=models, batch="engine").generation
+    batch = of(batch="engine/hub-engine")
+    assert {file.split("/")[-2] for file in generation.requests(batch)} == {"plain", "tuned", "tuned-here"}
+    checked = [f"results/large/adapters/checked/{model}.json" for model in ("tuned", "tuned-here")]
+    assert generation.adapters(batch) == checked
+    assert generation.adapters(of(batch="engine/folder-engine")) == []
+    assert load(models=models, batch="model").generation.adapters(of(batch="model/hub-engine/tuned")) == checked[:1]
+    assert load(models=models, batch="model").generation.adapters(of(batch="model/hub-engine/plain")) == []
+
+
+def test_only_a_model_with_an_adapter_waits_for_it(load):
+    both = load(models=list(CATALOGUE["models"]))
+    assert both.generation.adapter(of(model="plain")) == []
+    assert both.generation.adapter(of(model="tuned")) == ["results/large/adapters/tuned.json"]
+    (manifest,) = both.weights.adapter_files(of(model="tuned"))
+    assert re.fullmatch(r"\.cache/adapters/[0-9a-f]{16}/adapter\.json", manifest)
+    source = both.weights.adapter_source(of(adapter=manifest.split("/")[2]))
+    assert source["repo"] == "owner/adapter"
+    files = ["adapter/adapter_config.json", "adapter/adapter_model.safetensors"]
+    assert both.weights.adapter_files(of(model="tuned-here")) == files
+    assert both.weights.adapted_files(of(model="tuned-here")) == both.weights.files("hub-engine")
+
+
 @pytest.mark.parametrize(("batch", "shards"), [("engine", 1), ("model", 3), ("cell", 2)])
 def test_generation_batches_hold_each_cell_once_and_a_cell_waits_for_the_shards_of_its_own(load, batch, shards):
     generation = load(batch=batch, shards=shards).generation

@@ -18,7 +18,7 @@ FROM_SCORES_ON = {"scoring.cell", "scoring.card", "reporting.presentation"}
 @pytest.fixture
 def config(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    return Project(tmp_path).load(WHOLE_STUDY)
+    return Project(tmp_path).load(WHOLE_STUDY | {"models": list(CATALOGUE["models"])})
 
 
 def asked(config):
@@ -34,6 +34,9 @@ def asked(config):
         "data.gold_reading": [{"gold": "people"}],
         "weights.source": [{"weights": weights_id(w)} for w in weights if w["kind"] != "folder"],
         "weights.identified_entry": [{"engine": engine} for engine in CATALOGUE["engines"]],
+        "weights.adapter_source": [{"adapter": weights_id(CATALOGUE["models"]["tuned"]["lora"])}],
+        "weights.identified_adapter": [{"model": "tuned"}, {"model": "tuned-here"}],
+        "weights.adapted": [{"model": "tuned"}, {"model": "tuned-here"}],
         "generation.request_params": CELLS,
         "generation.segments": models,
         "judging.reading": [{"judge": "reader"}],
@@ -107,6 +110,8 @@ SERVING = [
         "tensor_parallel": 8,
         "pipeline_parallel": 2,
         "data_parallel": 4,
+        "nodes": 2,
+        "verified": {"date": "2027-01-01", "version": "0.33.0", "device": "H100"},
         "memory_share": 0.123,
         "device": "cuda",
         "start_timeout": 7,
@@ -159,7 +164,13 @@ def test_all_of_these_at_once_rerun_only_what_shows_labels(config):
         ("engine_entries.hub-engine.dtype", "float32", {"weights.identified_entry"}),
         ("engine_entries.hub-engine.quantization", "fp8", {"weights.identified_entry"}),
         ("engine_entries.hub-engine.args", {"rope-theta": 5}, {"weights.identified_entry"}),
-        ("engine_entries.hub-engine.weights.revision", "f" * 40, {"weights.source", "weights.identified_entry"}),
+        (
+            "engine_entries.hub-engine.weights.revision",
+            "f" * 40,
+            {"weights.source", "weights.identified_entry", "weights.adapted"},
+        ),
+        ("model_entries.tuned-here.lora.path", "elsewhere", {"weights.identified_adapter"}),
+        ("model_entries.tuned-here.engine", "wheel-engine", {"weights.adapted"}),
         ("split_entries.file-rows.sample", {"size": 3, "seed": 0}, {"data.split_reading"}),
         ("split_entries.hub-rows.columns", {"prompt": "p"}, {"data.split_reading"}),
         ("split_entries.hub-rows.source.revision", "f" * 40, {"data.source", "data.split_reading"}),
@@ -188,6 +199,15 @@ def test_a_replaced_file_of_a_local_folder_is_noticed_even_if_it_is_older(config
     assert {method for method in before if before[method] != after[method]} == {"weights.identified_entry"}
 
 
+def test_a_replaced_adapter_of_a_local_folder_is_noticed_even_if_it_is_older(config, tmp_path):
+    before = params(config)
+    (tmp_path / "adapter" / "adapter_model.safetensors").write_text("another")
+    after = params(config)
+    assert {method for method in before if before[method] != after[method]} == {"weights.identified_adapter"}
+    (tmp_path / "adapter" / "README.md").write_text("no part of it")
+    assert params(config) == after
+
+
 def test_the_order_of_models_and_splits_reruns_only_what_shows_it(config):
     turned = [(name, config[name][::-1]) for name in ("models", "splits", "judges")]
     assert rerun(config, *turned) == {"reporting.presentation"}
@@ -195,6 +215,6 @@ def test_the_order_of_models_and_splits_reruns_only_what_shows_it(config):
 
 def test_what_has_no_label_is_shown_by_its_name(config):
     presentation = stages(config, Path()).reporting.presentation(of())
-    assert presentation["labels"]["models"] == {"plain": "plain", "thinker": "thinker"}
+    assert presentation["labels"]["models"] == {name: name for name in CATALOGUE["models"]}
     config["model_entries"]["plain"]["label"] = "Plain"
     assert stages(config, Path()).reporting.presentation(of())["labels"]["models"]["plain"] == "Plain"

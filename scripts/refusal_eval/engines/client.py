@@ -70,14 +70,16 @@ class CompletionClient:
         except httpx.TransportError:
             return False
 
-    async def complete(self, token_ids: Sequence[int], sampling: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
+    async def complete(
+        self, token_ids: Sequence[int], sampling: Mapping[str, Any], seed: int | None, adapter: str | None = None
+    ) -> dict[str, Any]:
         """Return the response to one request; transport errors and busy servers are tried again with back-off.
 
         Raises:
             Rejected: if the server refuses this request for its own sake (HTTP 4xx).
             EngineDied: if the server has exited.
         """
-        body = request_body(token_ids, sampling, seed)
+        body = request_body(token_ids, sampling, seed, adapter)
         for attempt in range(TRIES):
             try:
                 reply = await self._http.post("/v1/completions", json=body)
@@ -127,9 +129,11 @@ class CompletionClient:
         raise ConnectionError(f"the engine's counters cannot be read: {problem}")
 
 
-def request_body(token_ids: Sequence[int], sampling: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
+def request_body(
+    token_ids: Sequence[int], sampling: Mapping[str, Any], seed: int | None, adapter: str | None = None
+) -> dict[str, Any]:
     """Return the JSON body of a completion request: the prompt as token ids and every parameter written out."""
-    body = {"model": SERVED_NAME, "prompt": list(token_ids), **FIXED_FIELDS, **sampling}
+    body = {"model": adapter or SERVED_NAME, "prompt": list(token_ids), **FIXED_FIELDS, **sampling}
     if not body.get("logprob_token_ids"):
         body.pop("logprob_token_ids", None)
     if seed is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -11,13 +12,16 @@ import shutil
 import subprocess
 import time
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from refusal_eval.devices.lease import Lease, lease_devices
 from refusal_eval.engines.base import Capabilities, EngineDied
-from refusal_eval.engines.client import SERVED_NAME, CompletionClient
+from refusal_eval.engines.client import CompletionClient
+from refusal_eval.engines.command import Adapter, load_format_of, server_command
+from refusal_eval.engines.nodes import Nodes, find_nodes, head_command, worker_command, worker_environment
 from refusal_eval.engines.orphans import PRIVATE_PREFIX, remove_orphans
 from refusal_eval.engines.private_folder import make_private_folder
 from refusal_eval.engines.process import session_members
@@ -55,51 +59,6 @@ print(json.dumps({"python": platform.python_version(), **{k: names[k] for k in k
 """
 
 
-def server_command(
-    python: str, folder: str, entry: Mapping[str, Any], device: str, determinism: str, socket: str
-) -> list[str]:
-    """Return the command line of the server.
-
-    Everything that could change an answer behind our back is switched off: the model's generation_config.json gives no
-    sampling defaults, and log-probabilities are those of the model, before temperature and constraints.
-    """
-    options: dict[str, Any] = {
-        "model": folder,
-        "served-model-name": SERVED_NAME,
-        "uds": socket,
-        "generation-config": "vllm",
-        "logprobs-mode": "raw_logprobs",
-        "dtype": entry["dtype"],
-        "max-model-len": entry["max_model_len"],
-        "tensor-parallel-size": entry["tensor_parallel"],
-        "pipeline-parallel-size": entry["pipeline_parallel"],
-        "data-parallel-size": entry["data_parallel"],
-        "gpu-memory-utilization": entry["memory_share"],
-        "disable-uvicorn-access-log": True,
-        "enable-log-requests": False,
-        "seed": 0,
-    }
-    if entry["quantization"]:
-        options["quantization"] = entry["quantization"]
-    if entry["trust_remote_code"]:
-        options["trust-remote-code"] = True
-    if device == "cpu":
-        # With chunked prefill, per-request seeds crash the CPU engine; whole prompts then have to fit a step.
-        options |= {"enable-chunked-prefill": False, "max-num-batched-tokens": max(entry["max_model_len"], 4096)}
-        # Prefixes are cached in whole blocks: with the CPU engine's own 128 tokens short prompts would never be found.
-        options["block-size"] = 32
-    options |= {name.replace("_", "-").lstrip("-"): value for name, value in entry["args"].items()}
-    if determinism == "strict" and device == "cpu":
-        options["max-num-seqs"] = 1  # batch sizes change rounding; one request at a time has none to change
-    command = [python, "-m", "vllm.entrypoints.openai.api_server"]
-    for name, value in options.items():
-        if isinstance(value, bool):
-            command.append(f"--{name}" if value else f"--no-{name}")
-        else:
-            command += [f"--{name}", str(value)]
-    return command
-
-
 def server_environment(determinism: str, device: str, nodes: int = 1) -> dict[str, str]:
     """Return the server's environment: ours without secrets, offline, silent, on loopback, and as strict as asked."""
     ours = {*PYTHON_VARIABLES, *THREAD_VARIABLES}
@@ -127,7 +86,8 @@ class VllmEngine:
         in_flight: the most requests at one time.
         log: file for the server's output.
         start_seconds: the most that the start may take; None leaves it to the entry's `start_timeout`.
-        gpus: how many to lease on this machine.
+        gpus: how many it takes, on all its nodes together; those of this machine are leased.
+        adapters: the LoRA adapters that it serves.
     """
 
     capabilities = Capabilities(
@@ -145,8 +105,10 @@ class VllmEngine:
         log: Path,
         start_seconds: float | None = None,
         gpus: int = 0,
+        adapters: Sequence[Adapter] = (),
     ) -> None:
-        self._gpus = gpus
+        self._gpus, self._adapters = gpus, adapters
+        self._nodes, self._workers = int(entry.get("nodes", 1)), list[ServerProcess]()
         self._lease = Lease([], [])
         self._entry, self._device, self._determinism = entry, device, determinism
         self._python, self._folder, self._in_flight, self._log = python, folder, in_flight, log
@@ -166,17 +128,20 @@ class VllmEngine:
         self._private = make_private_folder(PRIVATE_PREFIX)
         try:
             socket = str(Path(self._private, "engine.sock"))
-            self._lease = lease_devices(self._gpus, os.environ, self._start_deadline)
-            command = server_command(self._python, self._folder, self._entry, self._device, self._determinism, socket)
+            nodes = find_nodes(self._nodes, self._gpus, os.environ) if self._nodes > 1 else None
+            self._lease = lease_devices(self._gpus // self._nodes, os.environ, self._start_deadline)
+            server = self._command(self._folder, socket, self._adapters)
+            command = server if nodes is None else head_command(server, nodes)
             LOG.info("starting the engine: %s", " ".join(command))
             # The server's own sockets and temporary files go there too, and away with it.
-            nodes = int(self._entry.get("nodes", 1))
-            environment = server_environment(self._determinism, self._device, nodes) | {"TMPDIR": self._private}
+            environment = server_environment(self._determinism, self._device, self._nodes) | {"TMPDIR": self._private}
             environment |= self._lease.environment()
             self._server = start_server(command, environment, self._log, self._lease.files)
             self._lease.hand_to(self._server.pid)
             self._record = ServerRecord.create(self._server, self._private)
-            self._client = CompletionClient(socket, self._server.exit_code, self._in_flight)
+            if nodes is not None:
+                self._start_workers(server, environment, nodes)
+            self._client = CompletionClient(socket, self.exit_code, self._in_flight)
             await self._wait_until_healthy()
         except BaseException:
             await self._stop()
@@ -198,12 +163,12 @@ class VllmEngine:
         while not await self._client.healthy():
             waited = time.monotonic() - started
             trouble = None
-            if (code := self._server.exit_code()) is not None:
+            if (code := self.exit_code()) is not None:
                 trouble = f"the engine died while starting (exit code {code})"
             elif waited > limit:
                 trouble = f"the engine was not healthy after {limit:.0f} s, which is what {name} allows"
             if trouble:
-                raise UserError(f"{trouble}. Its last lines, from {self._log}:\n{self._server.last_lines()}")
+                raise UserError(f"{trouble}. {self._last_words()}")
             if waited - said > 30:
                 said = waited
                 LOG.info("waiting for the engine since %.0f s", waited)
@@ -218,8 +183,10 @@ class VllmEngine:
                 await self._client.close()
         finally:
             try:
-                if self._server:
-                    self._server.stop()
+                with contextlib.ExitStack() as stops:  # each, whatever becomes of the others
+                    for process in (self._server, *self._workers):
+                        if process:
+                            stops.callback(process.stop)
             finally:
                 self._lease.release()
                 # The record last: interrupted before, the next run clears away what is left.
@@ -227,26 +194,46 @@ class VllmEngine:
                 if self._record:
                     self._record.remove()
 
-    async def complete(self, token_ids: Sequence[int], sampling: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
+    async def complete(
+        self, token_ids: Sequence[int], sampling: Mapping[str, Any], seed: int | None, adapter: str | None = None
+    ) -> dict[str, Any]:
         """Return the response to one request (see `CompletionClient.complete`)."""
         assert self._server and self._client
         try:
-            return await self._client.complete(token_ids, sampling, seed)
+            return await self._client.complete(token_ids, sampling, seed, adapter)
         except EngineDied as error:
             raise self._death() from error
 
     def check(self) -> None:
         """Raise `EngineDied`, with the last lines of the server's log, if the server has exited."""
-        assert self._server
-        if self._server.exit_code() is not None:
+        if self.exit_code() is not None:
             raise self._death()
 
+    def exit_code(self) -> int | None:
+        """Return the exit code of the server, or of the first other node's process that ended; None while all run."""
+        codes = (process.exit_code() for process in (self._server, *self._workers) if process)
+        return next((code for code in codes if code is not None), None)
+
     def _death(self) -> EngineDied:
+        return EngineDied(f"the engine died (exit code {self.exit_code()}). {self._last_words()}")
+
+    def _last_words(self) -> str:
+        """Return the last lines of the server's log, and of those of other nodes' processes that have ended."""
         assert self._server
-        return EngineDied(
-            f"the engine died (exit code {self._server.exit_code()}). Its last lines, from {self._log}:\n"
-            + self._server.last_lines()
-        )
+        ended = [worker for worker in self._workers if worker.exit_code() is not None]
+        return "\n".join(f"Its last lines, from {one.log}:\n{one.last_lines()}" for one in (self._server, *ended))
+
+    def _start_workers(self, server: Sequence[str], environment: Mapping[str, str], nodes: Nodes) -> None:
+        """Start vLLM's processes on the other nodes; they end with this job, and Slurm ends what they started."""
+        for rank in range(1, len(nodes.hosts)):
+            command = worker_command(server, nodes, rank)
+            LOG.info("starting the engine's process on %s: %s", nodes.hosts[rank], " ".join(command))
+            log = self._log.with_suffix(f".node{rank}.log")
+            self._workers.append(start_server(command, worker_environment(environment), log))
+
+    def _command(self, folder: str, socket: str, adapters: Sequence[Adapter]) -> list[str]:
+        how = self._entry, self._device, self._determinism
+        return server_command(self._python, folder, *how, socket, adapters, load_format_of(self._folder))
 
     async def ask(self, path: str, body: Mapping[str, Any]) -> Any:
         """Return the JSON reply of any endpoint of the server (see `CompletionClient.ask`)."""
@@ -265,7 +252,7 @@ class VllmEngine:
 
     def serving_record(self) -> dict[str, Any]:
         """Return versions, device and flags behind the responses of this engine load."""
-        command = server_command(self._python, "FOLDER", self._entry, self._device, self._determinism, "SOCKET")
+        command = self._command("FOLDER", "SOCKET", [replace(adapter, folder="FOLDER") for adapter in self._adapters])
         return {
             **installed_versions(self._python),
             "device": self._device,

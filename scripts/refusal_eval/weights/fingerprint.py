@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,12 @@ def folder_sha256(folder: str | Path, cache: str | Path) -> str:
         raise UserError(f"{folder} holds no weights (*.safetensors)")
     if "config.json" not in names:
         raise UserError(f"{folder} has no config.json: it is not a model folder in the hub's format")
+    return files_sha256(folder, names, cache)
+
+
+def files_sha256(folder: str | Path, names: Iterable[str], cache: str | Path) -> str:
+    """Return the SHA-256 over the sorted (relative name, SHA-256) of some files of a folder (see `folder_sha256`)."""
+    folder, names = Path(folder), sorted(names)
     memory = Path(cache) / "fingerprints" / f"{sha256_of(str(folder.resolve()))[:16]}.json"
     known = _remembered(memory)
     records = {name: _record(folder / name, known.get(name)) for name in names}
@@ -62,7 +68,12 @@ def folder_sha256(folder: str | Path, cache: str | Path) -> str:
 
 def file_states(folder: str | Path) -> list[list[Any]]:
     """Return [name, size, time of modification in ns] of the files that define a model: a change is quickly seen."""
-    states = [(name, (Path(folder) / name).stat()) for name in model_files(folder)]
+    return states_of(folder, model_files(folder))
+
+
+def states_of(folder: str | Path, names: Iterable[str]) -> list[list[Any]]:
+    """Return [name, size, time of modification in ns] of some files of a folder; of those that are there."""
+    states = [(name, (Path(folder) / name).stat()) for name in names if (Path(folder) / name).is_file()]
     return [[name, state.st_size, state.st_mtime_ns] for name, state in states]
 
 

@@ -27,7 +27,7 @@ MEMORY: Final = """
     block-size max-model-len swap-space cpu-offload-gb cpu-offload-params offload-backend offload-group-size
     offload-num-in-group offload-prefetch-step offload-params kv-offloading-size kv-offloading-backend
     enable-sleep-mode enable-cumem-allocator watermark language-model-only limit-mm-per-prompt skip-mm-profiling
-    mm-processor-cache-gb
+    mm-processor-cache-gb max-loras max-cpu-loras fully-sharded-loras specialize-active-lora
 """
 
 BATCHING: Final = """

@@ -52,6 +52,11 @@ class Execution:
         tokenizer = read_json(engine)["tokenizer_folder"] if engine.is_file() else ""
         return gpus if anything_missing(input.requests, self._paths.store, tokenizer, shard, shards) else 0
 
+    def nodes(self, wildcards: Any, input: Any) -> int:
+        """Return the machines of one engine load, which Slurm's plugin asks for; one for a job without GPUs."""
+        nodes = int(self._entry(wildcards)["nodes"])
+        return nodes if nodes > 1 and self.gpus(wildcards, input) else 1
+
     def _entry(self, wildcards: Any) -> dict[str, Any]:
         entry: dict[str, Any] = self._config["engine_entries"][engine_of(wildcards.batch)]
         return entry

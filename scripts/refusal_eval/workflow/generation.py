@@ -31,6 +31,16 @@ class Generation:
         """Return the template file that a model brings along, if any."""
         return template_file(self._entry(wildcards))
 
+    def adapter(self, wildcards: Any) -> list[str]:
+        """Return the identity file of a model's LoRA adapter, as a list for `input`: empty when it has none."""
+        return [self._paths.adapter(wildcards.model)] if self._entry(wildcards).get("lora") else []
+
+    def adapters(self, wildcards: Any) -> list[str]:
+        """Return the checked LoRA adapters of a batch's models."""
+        models = sorted({cell.model for cell in self.batches[wildcards.batch]})
+        entries = self._config["model_entries"]
+        return [self._paths.checked_adapter(model) for model in models if entries[model].get("lora")]
+
     def request_params(self, wildcards: Any) -> dict[str, Any]:
         """Return what of model and study enters a request."""
         entry = self._entry(wildcards)

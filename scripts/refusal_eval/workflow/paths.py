@@ -34,6 +34,18 @@ class Paths:
         """Return the manifest of fetched weights."""
         return f"{self.cache}/weights/{weights_id(weights)}/weights.json"
 
+    def adapter_manifest(self, source: Mapping[str, Any]) -> str:
+        """Return the manifest of a LoRA adapter from the hub."""
+        return f"{self.cache}/adapters/{weights_id(source)}/adapter.json"
+
+    def adapter(self, model: str) -> str:
+        """Return the identity file of a model's LoRA adapter."""
+        return f"{self.results}/adapters/{model}.json"
+
+    def checked_adapter(self, model: str) -> str:
+        """Return the same after the adapter was compared with the engine's weights."""
+        return f"{self.results}/adapters/checked/{model}.json"
+
     def receipts(self, stage: str, batch: str) -> list[str]:
         """Return the receipts of all shards of a batch; `stage` is `generate` or `judge`."""
         return [f"{self.results}/receipts/{stage}/{batch}/{shard}.json" for shard in range(self._shards)]

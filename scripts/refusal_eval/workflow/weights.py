@@ -1,17 +1,18 @@
-"""What the rules in workflow/rules/weights.smk ask: where weights come from, and what identifies an engine."""
+"""What the rules in workflow/rules/weights.smk ask: where weights and adapters come from, and what identifies them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from refusal_eval.weights.fingerprint import file_states, model_files
+from refusal_eval.weights.adapter import FILES
+from refusal_eval.weights.fingerprint import file_states, model_files, states_of
 from refusal_eval.weights.identity import engine_identity, weights_id
 from refusal_eval.workflow.paths import Paths
 
 
 class Weights:
-    """Tokenizers and weights of the engines.
+    """Tokenizers and weights of the engines, and LoRA adapters of the models.
 
     Args:
         config: the validated study.
@@ -22,6 +23,9 @@ class Weights:
         self._paths = Paths(config)
         every = [entry["weights"] for entry in self._engines.values()]
         self._fetched = {weights_id(weights): weights for weights in every if weights["kind"] != "folder"}
+        self._models = config["model_entries"]
+        adapters = [entry["lora"] for entry in self._models.values() if entry.get("lora")]
+        self._adapters = {weights_id(source): source for source in adapters if source["kind"] == "hub"}
 
     def source(self, wildcards: Any) -> Mapping[str, Any]:
         """Return the weights source behind a folder of the cache."""
@@ -54,3 +58,29 @@ class Weights:
         # Files that were replaced by older ones, or removed: Snakemake looks for newer inputs only.
         files = file_states(weights["path"]) if weights["kind"] == "folder" else []
         return {**engine_identity(entry, {}), "weights": weights, "files": files}
+
+    def adapter_source(self, wildcards: Any) -> Mapping[str, Any]:
+        """Return the adapter behind a folder of the cache."""
+        source: Mapping[str, Any] = self._adapters[wildcards.adapter]
+        return source
+
+    def adapter_files(self, wildcards: Any) -> list[str]:
+        """Return what must be there before a model's adapter can be identified: a manifest, or its two files."""
+        source = self._models[wildcards.model]["lora"]
+        if source["kind"] == "folder":
+            return [f"{source['path']}/{name}" for name in FILES]
+        return [self._paths.adapter_manifest(source)]
+
+    def identified_adapter(self, wildcards: Any) -> dict[str, Any]:
+        """Return what identifies a model's adapter; of a folder also the state of its files (see above)."""
+        source = self._models[wildcards.model]["lora"]
+        return {"source": source, "files": states_of(source["path"], FILES) if source["kind"] == "folder" else []}
+
+    def adapted(self, wildcards: Any) -> Mapping[str, Any]:
+        """Return the source of the weights that a model's adapter changes."""
+        source: Mapping[str, Any] = self._engines[self._models[wildcards.model]["engine"]]["weights"]
+        return source
+
+    def adapted_files(self, wildcards: Any) -> list[str]:
+        """Return what must be there before a model's adapter can be compared with these weights."""
+        return self.files(self._models[wildcards.model]["engine"])

@@ -1,0 +1,22 @@
+"""Check that a LoRA adapter was made for the weights it is to change, before a GPU is asked for."""
+
+from typing import Any
+
+from refusal_eval.files import read_json, write_json
+from refusal_eval.logs import start_log
+from refusal_eval.weights.adapter_base import check_fits
+from refusal_eval.weights.manifest import manifest_folder
+
+
+def main(snakemake: Any) -> None:
+    """Write the adapter's description again, now as that of a fitting one."""
+    log = start_log(snakemake)
+    described = read_json(snakemake.input.adapter)
+    source = snakemake.params.weights
+    weights = source["path"] if source["kind"] == "folder" else manifest_folder(snakemake.input.weights[0])
+    check_fits(described["folder"], weights, log)
+    write_json(snakemake.output[0], described)
+
+
+if "snakemake" in globals():
+    main(globals()["snakemake"])

@@ -1,0 +1,16 @@
+"""Fetch a LoRA adapter from the hub."""
+
+from typing import Any
+
+from refusal_eval.logs import start_log
+from refusal_eval.weights.adapter import fetch_adapter
+
+
+def main(snakemake: Any) -> None:
+    """Fill the cache and write the manifest."""
+    log = start_log(snakemake)
+    fetch_adapter(snakemake.params.source, snakemake.output.manifest, snakemake.config["cache_dir"], log)
+
+
+if "snakemake" in globals():
+    main(globals()["snakemake"])

@@ -1,0 +1,21 @@
+"""Write down what identifies a model's LoRA adapter, and where its files lie."""
+
+from typing import Any
+
+from refusal_eval.files import write_json
+from refusal_eval.logs import start_log
+from refusal_eval.weights.adapter import describe_adapter
+
+
+def main(snakemake: Any) -> None:
+    """Write the adapter's description to the rule's output."""
+    log = start_log(snakemake)
+    source = snakemake.params.adapter["source"]
+    manifest = None if source["kind"] == "folder" else snakemake.input[0]
+    described = describe_adapter(snakemake.wildcards.model, source, manifest, snakemake.config["cache_dir"], log)
+    log.info("adapter of %s: rank %d, identity %s", described["model"], described["rank"], described["identity"])
+    write_json(snakemake.output[0], described)
+
+
+if "snakemake" in globals():
+    main(globals()["snakemake"])

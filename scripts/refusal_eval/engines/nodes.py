@@ -1,0 +1,136 @@
+"""One engine on several machines: vLLM's own launch inside one Slurm job.
+
+The server runs on the job's own node; each other node runs one of vLLM's processes without a server (`--headless`),
+started by `srun` as a step of the same job. Written from the source of vLLM 0.32 and of Slurm's manual, and not yet
+tried on such hardware.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from refusal_eval.engines.command import SERVER, as_arguments
+from refusal_eval.errors import UserError
+
+HEADLESS = ("-m", "vllm.entrypoints.cli.main", "serve")
+# What a step must know of its job. All else describes the step that this job runs in, and would bind the new one.
+JOB_VARIABLES = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_CLUSTER_NAME", "SLURM_CONF", "SLURM_SUBMIT_DIR")
+# The devices of this node say nothing about another node's.
+DEVICE_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The machines of one engine: this one first; and where their processes meet.
+
+    Attributes:
+        hosts: names of the nodes.
+        gpus: GPUs on each.
+        port: of torch's process group, on the first node.
+        rpc_port: of vLLM's own, on the first node; used with data parallelism.
+    """
+
+    hosts: Sequence[str]
+    gpus: int
+    port: int
+    rpc_port: int
+
+
+def find_nodes(
+    count: int,
+    gpus: int,
+    environment: Mapping[str, str],
+    run: Callable[[Sequence[str]], str] | None = None,
+) -> Nodes:
+    """Return the nodes of this Slurm job for an engine that needs `count` of them.
+
+    Args:
+        count: `nodes` of the engine.
+        gpus: its GPUs in all.
+        environment: this job's.
+        run: returns a command's output; replaced in tests.
+
+    Raises:
+        UserError: outside of Slurm, and in a job with another number of nodes.
+    """
+    listed = environment.get("SLURM_JOB_NODELIST")
+    if not listed:
+        raise UserError(f"this engine needs {count} nodes, and so a Slurm job: run with `--profile profiles/slurm`")
+    try:
+        hosts = (run or _output)(["scontrol", "show", "hostnames", listed]).split()
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise UserError(f"the names of this job's nodes ({listed}) cannot be had from scontrol: {error}") from error
+    if len(hosts) != count:
+        raise UserError(f"this engine needs {count} nodes, and its Slurm job has {len(hosts)}: {' '.join(hosts)}")
+    here = environment.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
+    if here not in hosts:
+        raise UserError(f"this job runs on {here}, which is none of its nodes: {' '.join(hosts)}")
+    ports = _free_ports(2)
+    return Nodes([here, *(host for host in hosts if host != here)], gpus // count, ports[0], ports[1])
+
+
+def head_command(command: Sequence[str], nodes: Nodes) -> list[str]:
+    """Return the server's command line as that of the first node."""
+    return [*command, *as_arguments(_meeting(nodes, 0))]
+
+
+def worker_command(command: Sequence[str], nodes: Nodes, rank: int) -> list[str]:
+    """Return the command line of vLLM's process on node `rank` (1 ...), as this node starts it.
+
+    Args:
+        command: the server's, of which the engine's options are kept: all ranks must agree on them.
+        nodes: the nodes.
+        rank: which of them.
+    """
+    python, rest = command[0], list(command[1 + len(SERVER) :])
+    socket_at = rest.index("--uds")
+    engine = [*rest[:socket_at], *rest[socket_at + 2 :]]
+    step = [
+        "srun",
+        f"--nodelist={nodes.hosts[rank]}",
+        *("--nodes=1", "--ntasks=1", f"--gpus-per-node={nodes.gpus}"),
+        # This job is itself a step that holds the whole allocation.
+        *("--overlap", "--kill-on-bad-exit=1", "--export=ALL"),
+    ]
+    return [*step, python, *HEADLESS, *engine, "--headless", *as_arguments(_meeting(nodes, rank))]
+
+
+def worker_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of `srun`: the server's, without what holds for this node or this step only."""
+    kept = {
+        name: value
+        for name, value in environment.items()
+        if name in JOB_VARIABLES or not name.startswith(("SLURM_", "SRUN_", "SBATCH_"))
+    }
+    return {name: value for name, value in kept.items() if name not in (*DEVICE_VARIABLES, "TMPDIR")}
+
+
+def _meeting(nodes: Nodes, rank: int) -> dict[str, object]:
+    return {
+        "distributed-executor-backend": "mp",
+        "nnodes": len(nodes.hosts),
+        "node-rank": rank,
+        "master-addr": nodes.hosts[0],
+        "master-port": nodes.port,
+        "data-parallel-rpc-port": nodes.rpc_port,
+    }
+
+
+def _free_ports(count: int) -> list[int]:
+    """Return ports that nobody uses on this machine right now."""
+    held = [socket.socket() for _ in range(count)]
+    try:
+        for one in held:
+            one.bind(("", 0))
+        return [int(one.getsockname()[1]) for one in held]
+    finally:
+        for one in held:
+            one.close()
+
+
+def _output(command: Sequence[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=dict(os.environ)).stdout

@@ -1,0 +1,198 @@
+"""LoRA adapters in PEFT's format: what identifies one, and what of it can be checked without an engine."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from refusal_eval.data import hub, network
+from refusal_eval.data.sources import shown_path
+from refusal_eval.errors import UserError
+from refusal_eval.files import read_json, sha256_of_file
+from refusal_eval.keys import adapter_name
+from refusal_eval.weights.fingerprint import files_sha256
+from refusal_eval.weights.manifest import manifest_folder, write_manifest
+from refusal_eval.weights.tensors import Tensor, read_tensors
+
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+FILES = (CONFIG, WEIGHTS)
+PICKLES = ("adapter_model.bin", "adapter_model.pt")
+TEMPLATES = ("chat_template.jinja", "chat_template.json")
+MOST_RANK = 512  # of vLLM 0.32's `--max-lora-rank`
+
+# What of PEFT changes an adapter's meaning and vLLM 0.32 does not know: it would end minutes later with its own words.
+UNSUPPORTED = {
+    "use_dora": "DoRA",
+    "lora_bias": "biases",
+    "modules_to_save": "whole modules (`modules_to_save`)",
+    "alora_invocation_tokens": "activated LoRA",
+    "layer_replication": "replicated layers",
+    "use_bdlora": "block-diagonal LoRA",
+    "use_qalora": "QALoRA",
+    "trainable_token_indices": "trained tokens",
+}
+# Ways to begin training that leave the base model's weights as they are; others change them when PEFT loads it.
+FAITHFUL_STARTS = ("gaussian", "eva", "orthogonal", "mica", "lora_ga")
+
+PARTS = {
+    ".lora_A.weight": "a",
+    ".lora_B.weight": "b",
+    ".lora_embedding_A": "a",
+    ".lora_embedding_B": "b",
+}
+
+
+def fetch_adapter(
+    source: Mapping[str, Any], manifest: str | Path, cache: str, log: logging.Logger, wait: float = network.WAIT_SECONDS
+) -> None:
+    """Fetch an adapter's two files from the hub into `cache`/hub and write their manifest.
+
+    Raises:
+        UserError: with what is wrong and what to do; also if there are no safetensors.
+    """
+    place = hub.Repository("model", source["repo"], source["revision"], cache, log, wait)
+    files = hub.list_files(place)
+    if files is not None:
+        _need_files(files, str(place))
+        _tell_template(files, str(place), log)
+    folder = hub.snapshot(place, FILES, files)
+    if files is None:
+        _need_files((path.name for path in folder.iterdir()), str(place))
+    write_manifest(manifest, folder, FILES, source, {name: file.sha256 for name, file in (files or {}).items()})
+    log.info("%s: %s", place, folder)
+
+
+def describe_adapter(
+    model: str, source: Mapping[str, Any], manifest: str | None, cache: str, log: logging.Logger
+) -> dict[str, Any]:
+    """Return {"model", "identity", "name", "folder", "rank", "files"} of a model's adapter, after checking its files.
+
+    `files` holds their SHA-256 by name.
+
+    Args:
+        model: the model's name.
+        source: its `lora`.
+        manifest: manifest of the fetched adapter; None for a folder.
+        cache: the cache folder, which remembers fingerprints.
+        log: takes warnings.
+
+    Raises:
+        UserError: for an adapter that vLLM cannot serve.
+    """
+    if manifest is None:
+        folder = shown_path(source["path"])
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        _need_files(names, str(folder))
+        _tell_template(names, str(folder), log)
+        identity = adapter_identity(source, files_sha256(folder, FILES, cache))
+    else:
+        folder = manifest_folder(manifest)
+        identity = adapter_identity(source)
+    return {
+        "model": model,
+        "identity": identity,
+        "name": adapter_name(identity),
+        "folder": str(folder),
+        "rank": checked_rank(folder),
+        "files": {name: sha256_of_file(folder / name) for name in FILES},
+    }
+
+
+def adapter_identity(source: Mapping[str, Any], folder_sha256: str | None = None) -> dict[str, Any]:
+    """Return what identifies an adapter; it is in the key of every request of its model, and so never changes its form.
+
+    Args:
+        source: the `lora` of a model entry.
+        folder_sha256: fingerprint of its two files, for `kind: folder`.
+    """
+    if source["kind"] == "hub":
+        return {"repo": source["repo"], "commit": source["revision"]}
+    if folder_sha256 is None:
+        raise ValueError("an adapter's folder is identified by its fingerprint")
+    return {"folder_sha256": folder_sha256}
+
+
+def checked_rank(folder: str | Path) -> int:
+    """Return the largest rank of an adapter, after checking all that needs no engine.
+
+    Raises:
+        UserError: for another format than PEFT's LoRA, and for what vLLM cannot serve.
+    """
+    path = Path(folder) / CONFIG
+    config = read_json(path)
+    if not isinstance(config, dict):
+        raise UserError(f"{path} is no mapping; it is not an adapter in PEFT's format")
+    if str(config.get("peft_type", "LORA")).upper() != "LORA":
+        raise UserError(f"{path}: peft_type {config['peft_type']} is not LORA; only LoRA adapters can be served")
+    for key in ("r", "lora_alpha", "target_modules"):
+        if key not in config:
+            raise UserError(f"{path} has no `{key}`; it is not a LoRA adapter in PEFT's format")
+    _refuse_unsupported(config, path)
+    ranks = [config["r"], *(config.get("rank_pattern") or {}).values()]
+    if not all(isinstance(rank, int) and not isinstance(rank, bool) and 1 <= rank <= MOST_RANK for rank in ranks):
+        raise UserError(f"{path}: ranks must be whole numbers from 1 to {MOST_RANK}, not {ranks}")
+    _check_tensors(read_tensors(Path(folder) / WEIGHTS), max(ranks), Path(folder) / WEIGHTS)
+    return int(max(ranks))
+
+
+def module_shapes(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Return {module: {"a": shape, "b": shape}} of an adapter's tensors, under the base model's names.
+
+    Raises:
+        UserError: for a tensor that belongs to no LoRA module.
+    """
+    modules: dict[str, dict[str, tuple[int, ...]]] = {}
+    for name, tensor in tensors.items():
+        ending = next((ending for ending in PARTS if name.endswith(ending)), None)
+        if ending is None:
+            raise UserError(f"the tensor {name} is no part of a LoRA module; vLLM cannot serve it")
+        module = name.removesuffix(ending).removeprefix("base_model.model.")
+        modules.setdefault(module, {})[PARTS[ending]] = tensor.shape
+    return modules
+
+
+def _check_tensors(tensors: Mapping[str, Tensor], rank: int, path: Path) -> None:
+    try:
+        modules = module_shapes(tensors)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+    if not modules:
+        raise UserError(f"{path} holds no tensors")
+    for module, shapes in modules.items():
+        if set(shapes) != {"a", "b"} or any(len(shape) != 2 for shape in shapes.values()):
+            raise UserError(f"{path}: {module} lacks one of its two matrices, A and B")
+        if shapes["a"][0] != shapes["b"][1]:
+            raise UserError(f"{path}: the matrices of {module} do not fit: {shapes['a']} and {shapes['b']}")
+        # Experts may be stored together, one rank after the other.
+        if shapes["a"][0] > rank and ".experts" not in module:
+            raise UserError(f"{path}: {module} has rank {shapes['a'][0]}, but {CONFIG} says at most {rank}")
+
+
+def _refuse_unsupported(config: Mapping[str, Any], path: Path) -> None:
+    found = [words for key, words in UNSUPPORTED.items() if config.get(key)]
+    if config.get("bias", "none") != "none":
+        found.append("biases")
+    start = config.get("init_lora_weights", True)
+    if isinstance(start, str) and start.lower() not in FAITHFUL_STARTS:
+        found.append(f"init_lora_weights {start!r}, which changes the base model")
+    if found:
+        what = ", ".join(dict.fromkeys(found))
+        raise UserError(f"{path}: the adapter uses {what}; vLLM cannot serve it. Merge it into the weights instead")
+
+
+def _need_files(names: Iterable[str], what: str) -> None:
+    names = set(names)
+    if WEIGHTS not in names:
+        pickles = [name for name in PICKLES if name in names]
+        hint = f"; {pickles[0]} is not loaded, because pickles run code" if pickles else ""
+        raise UserError(f"{what}: there is no {WEIGHTS}{hint}. Save the adapter as safetensors")
+    if CONFIG not in names:
+        raise UserError(f"{what}: there is no {CONFIG}; it is not an adapter in PEFT's format")
+
+
+def _tell_template(names: Iterable[str], what: str, log: logging.Logger) -> None:
+    own = [name for name in names if name in TEMPLATES]
+    if own:
+        log.warning("%s brings %s along, which is not used; name it as the model's `template` if need be", what, own[0])
