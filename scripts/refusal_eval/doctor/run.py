@@ -1,0 +1,114 @@
+"""All checks of a machine, with what they read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from refusal_eval.devices.lease import LOCKS_VARIABLE
+from refusal_eval.doctor import environments, gpus, machine, places
+from refusal_eval.doctor.check import Check
+from refusal_eval.doctor.study import EngineNeeds, Needs, engine_needs, hub_sources, response_bytes, split_rows
+from refusal_eval.engines.environment import ENGINE_FOLDER, engine_device
+from refusal_eval.errors import UserError
+from refusal_eval.weights.manifest import manifest_folder
+from refusal_eval.workflow.paths import Paths
+
+# Where no study is named.
+RESULTS, CACHE, IN_FLIGHT = "results", ".cache", 1024
+
+
+def check_machine(needs: Needs | None, root: Path, variables: Mapping[str, str]) -> Iterator[Check]:
+    """Yield the checks of this machine, each when it is done.
+
+    Args:
+        needs: what a study needs; None checks what every run needs.
+        root: the repository.
+        variables: environment variables.
+    """
+    engines = needs.engines if needs else ()
+    slurm = places.read_slurm(variables)
+    kind = _engine_kind(root)
+    yield from _environments(engines, needs is None, kind, root)
+    yield from _gpus(engines, kind, slurm.on_login_node, root)
+    yield from _machine(engines, kind, needs.in_flight if needs else IN_FLIGHT)
+    locks = variables.get(LOCKS_VARIABLE) or "/tmp"
+    yield machine.locks_check(locks, machine.read_locks(locks))
+    results, cache = (needs.results, needs.cache) if needs else (RESULTS, CACHE)
+    yield places.results_disk_check(places.working_folder(results), places.read_free(results), needs)
+    yield places.cache_disk_check(places.working_folder(cache), places.read_free(cache), needs)
+    yield machine.clock_check(places.working_folder(results), machine.read_skew(Path(results)))
+    offline = places.is_offline(variables)
+    ask = not offline and (needs is None or bool(needs.from_hub))
+    yield places.hub_check(needs, places.read_hub(variables, ask), offline)
+    yield places.token_check(needs, places.has_token(variables))
+    yield places.slurm_check(slurm)
+
+
+def study_needs(config: Mapping[str, Any], root: Path) -> Needs:
+    """Return what a validated study needs, with what of it is here already."""
+    sources = hub_sources(config)
+    engines = [
+        engine_needs(name, entry, engine_device(entry, root), _weights_bytes(config, entry))
+        for name, entry in config["engine_entries"].items()
+    ]
+    rows = split_rows(config, str(root / "config" / "prompts"))
+    return Needs(
+        engines=tuple(engines),
+        from_hub=tuple(sorted(what for what, file in sources.items() if not os.path.isfile(file))),
+        in_hub=len(sources),
+        results=str(config["results_dir"]),
+        cache=str(config["cache_dir"]),
+        response_bytes=response_bytes(config, rows),
+        in_flight=int(config["requests_in_flight"]),
+    )
+
+
+def _environments(engines: Sequence[EngineNeeds], always: bool, kind: str, root: Path) -> Iterator[Check]:
+    needed = always or any(engine.own_python is None for engine in engines)
+    for environment in environments.read_environments(root, needed):
+        yield environments.environment_check(environment, kind if environment.name == "engine" else "")
+    for engine in engines:
+        if engine.own_python:
+            installed = environments.installed_packages(engine.own_python)
+            yield environments.own_python_check(engine.name, engine.own_python, installed)
+
+
+def _gpus(engines: Sequence[EngineNeeds], kind: str, login_node: bool, root: Path) -> Iterator[Check]:
+    seen = gpus.read_gpus()
+    cuda = gpus.cuda_version((root / "envs" / "engine-cuda.txt").read_text(encoding="utf-8"))
+    yield gpus.count_check(seen, engines, kind, login_node)
+    yield gpus.driver_check(seen, kind, cuda)
+    yield gpus.capability_check(seen, kind, cuda, engines)
+    for engine in engines:
+        if engine.gpus:
+            yield gpus.memory_check(seen, engine)
+
+
+def _machine(engines: Sequence[EngineNeeds], kind: str, in_flight: int) -> Iterator[Check]:
+    total, available = machine.read_memory()
+    for engine in engines:
+        yield machine.memory_check(total, available, engine)
+    yield machine.shared_memory_check(machine.read_shared_memory(), engines)
+    yield machine.processor_check(*machine.read_processor(), kind)
+    yield machine.open_files_check(machine.read_open_files(), in_flight)
+    yield machine.sockets_check(machine.read_sockets())
+
+
+def _engine_kind(root: Path) -> str:
+    """Return the build of the engine environment, cpu or cuda; empty if there is none."""
+    file = root / ENGINE_FOLDER / "engine-kind"
+    return file.read_text(encoding="utf-8").strip() if file.is_file() else ""
+
+
+def _weights_bytes(config: Mapping[str, Any], entry: Mapping[str, Any]) -> int | None:
+    """Return the size of an engine's weights, None if they are not here."""
+    weights = entry["weights"]
+    try:
+        manifest = Paths(config).weights_manifest(weights) if weights["kind"] != "folder" else None
+        folder = Path(weights["path"]) if manifest is None else manifest_folder(manifest)
+    except UserError:
+        return None
+    return sum(path.stat().st_size for path in folder.glob("*.safetensors"))

@@ -1,0 +1,123 @@
+"""What a study needs of a machine. Pure functions of its validated config."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from refusal_eval.data.sources import fetched_path
+from refusal_eval.engines.environment import gpus_needed
+from refusal_eval.workflow.paths import Paths
+
+BYTES_PER_TOKEN = 20  # of a stored response: its token id, its packed log-probability, and its text
+
+
+@dataclass(frozen=True)
+class EngineNeeds:
+    """What one load of an engine takes.
+
+    Attributes:
+        name: its name in the catalogue.
+        device: cpu or cuda.
+        gpus: how many GPUs (tensor x pipeline x data parallel).
+        sharing: GPUs that share one copy of the weights (tensor x pipeline parallel).
+        dtype: number format.
+        memory_share: share of a GPU's memory, or of main memory on a CPU engine.
+        weights_bytes: size of its weights, None if they are not here.
+        own_python: Python of the user's own engine environment, if it has one.
+    """
+
+    name: str
+    device: str
+    gpus: int
+    sharing: int
+    dtype: str
+    memory_share: float
+    weights_bytes: int | None
+    own_python: str | None
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a study needs.
+
+    Attributes:
+        engines: its engines.
+        from_hub: what comes from the hub, and is not here yet.
+        in_hub: how many of its sources are on the hub at all.
+        results: folder of its results.
+        cache: folder of its cache.
+        response_bytes: the most that its responses can take in the store; None where a split's size is not known.
+        in_flight: requests at the engine at one time.
+    """
+
+    engines: tuple[EngineNeeds, ...]
+    from_hub: tuple[str, ...]
+    in_hub: int
+    results: str
+    cache: str
+    response_bytes: int | None
+    in_flight: int
+
+
+def engine_needs(name: str, entry: Mapping[str, Any], device: str, weights_bytes: int | None) -> EngineNeeds:
+    """Return what one load of an engine takes."""
+    return EngineNeeds(
+        name=name,
+        device=device,
+        gpus=gpus_needed(entry, device),
+        sharing=int(entry["tensor_parallel"]) * int(entry["pipeline_parallel"]),
+        dtype=str(entry["dtype"]),
+        memory_share=float(entry["memory_share"]),
+        weights_bytes=weights_bytes,
+        own_python=entry.get("python"),
+    )
+
+
+def hub_sources(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return what of a study comes from the hub, and the file that is there when it was fetched."""
+    paths, cache = Paths(config), str(config["cache_dir"])
+    found = {}
+    for entry in config["engine_entries"].values():
+        if entry["weights"]["kind"] == "hub":
+            found[f"weights {entry['weights']['repo']}"] = paths.weights_manifest(entry["weights"])
+    for section in ("split_entries", "gold_entries"):
+        for entry in config[section].values():
+            if entry["source"]["kind"] == "hub":
+                found[f"data set {entry['source']['repo']}"] = fetched_path(entry["source"], cache)
+    return found
+
+
+def response_bytes(config: Mapping[str, Any], rows: Mapping[str, int | None]) -> int | None:
+    """Return the most bytes that a study's answers can take in the store; None if a split's size is not known.
+
+    Args:
+        config: the validated config.
+        rows: the prompts of each split, None where it is not known.
+    """
+    if any(rows.get(split) is None for split in config["splits"]):
+        return None
+    prompts = sum(int(rows[split] or 0) for split in config["splits"])
+    longest = sum(int(config["model_entries"][model]["sampling"]["max_tokens"]) for model in config["models"])
+    return prompts * int(config["samples"]) * longest * BYTES_PER_TOKEN
+
+
+def split_rows(config: Mapping[str, Any], bundled: str) -> dict[str, int | None]:
+    """Return the prompts of each split as far as the config and small local files tell."""
+    return {name: min(_limits(config, entry, bundled), default=None) for name, entry in config["split_entries"].items()}
+
+
+def _limits(config: Mapping[str, Any], entry: Mapping[str, Any], bundled: str) -> Iterator[int]:
+    for sample in (entry["sample"], config["prompts_per_split"]):
+        if sample:
+            yield int(sample["size"])
+    if entry["expected_rows"]:
+        yield int(entry["expected_rows"])
+    source = entry["source"]
+    if source["kind"] in ("bundled", "file"):
+        path = os.path.join(bundled, source["file"]) if source["kind"] == "bundled" else str(source["path"])
+        if path.endswith((".jsonl", ".csv")) and os.path.isfile(path):
+            with open(path, "rb") as handle:
+                yield sum(1 for line in handle if line.strip())

@@ -1,0 +1,418 @@
+"""`make doctor`: each thing that can be wrong with a machine is a line that says what to do."""
+
+import dataclasses
+import hashlib
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import yaml
+from hub_server import HubServer
+
+from refusal_eval.config import load_study
+from refusal_eval.doctor import environments, gpus, machine, places
+from refusal_eval.doctor.check import any_failed, counted, fail, lines_of, ok, warn
+from refusal_eval.doctor.run import study_needs
+from refusal_eval.doctor.study import EngineNeeds, Needs
+
+GIB = 2**30
+LARGE = EngineNeeds("large", "cuda", 4, 4, "bfloat16", 0.9, 140 * GIB, None)
+SMALL = EngineNeeds("small", "cpu", 0, 1, "bfloat16", 0.25, GIB, None)
+NEEDS = Needs((LARGE,), ("weights org/m",), 1, "results", ".cache", 10**9, 1024)
+FETCHED = dataclasses.replace(NEEDS, from_hub=())
+NO_HUB = dataclasses.replace(NEEDS, from_hub=(), in_hub=0)
+
+HEADING = "index, name, memory.total [MiB], memory.used [MiB], driver_version, compute_cap"
+
+
+def smi(count=4, name="NVIDIA H100 80GB HBM3", total=81559, used=4, driver="580.95.05", capability="9.0"):
+    """Return what nvidia-smi prints, as its manual shows it."""
+    rows = [f"{place}, {name}, {total} MiB, {used} MiB, {driver}, {capability}" for place in range(count)]
+    return "\n".join([HEADING, *rows]) + "\n"
+
+
+def seen(**changes):
+    return gpus.Seen(True, gpus.parse_gpus(smi(**changes)))
+
+
+def told(check, state, *words):
+    """Fail unless a check has this state and tells these words; what is wrong has to say what to do."""
+    assert check.state == state, check
+    for word in words:
+        assert word in f"{check.seen} -> {check.todo}", check
+    assert bool(check.todo) is (state in ("warn", "fail"))
+
+
+# ---------------------------------------------------------------- the report
+
+
+def test_the_report_has_a_line_per_check_and_one_for_what_to_do():
+    checks = [ok("disk", "80 GB free"), warn("memory", "little", "close programs"), fail("driver", "old", "update it")]
+    assert lines_of(checks) == [
+        "ok    disk    80 GB free",
+        "WARN  memory  little",
+        "              -> close programs",
+        "FAIL  driver  old",
+        "              -> update it",
+    ]
+    assert counted(checks) == "1 ok, 1 to look at, 1 failed"
+    assert any_failed(checks) and not any_failed(checks[:2])
+
+
+# ---------------------------------------------------------------- environments
+
+LOCK = "# Lock.\n\nsnakemake==9.27.1 \\\n    --hash=sha256:00\n    # via -r x.in\nHugging_Face.hub==1.0\n"
+LOCK += "torch==2.13.0+cpu \\\n    --hash=sha256:11\nnot-here==1.0 ; platform_machine == 'none'\n"
+INSTALLED = {"snakemake": "9.27.1", "hugging-face-hub": "1.0", "torch": "2.13.0+cpu", "pip": "25.0"}
+STAMP = {"lock_sha256": "ab", "python": "3.11", "machine": "x86_64", "folder": "/here/.venv/engine"}
+GOOD = environments.Environment("engine", STAMP, STAMP, True, LOCK, INSTALLED)
+
+
+def test_an_environment_that_equals_its_lock():
+    told(environments.environment_check(GOOD, "cpu"), "ok", "cpu build")
+
+
+@pytest.mark.parametrize(
+    ("change", "state", "words"),
+    [
+        ({"stamp": None}, "fail", ["not there", "make setup"]),
+        ({"python_there": False}, "fail", ["not there", "make setup"]),
+        ({"wanted": STAMP | {"lock_sha256": "cd"}}, "fail", ["another lock", "make setup"]),
+        ({"wanted": STAMP | {"python": "3.12"}}, "fail", ["Python 3.11"]),
+        ({"wanted": STAMP | {"folder": "/there"}}, "fail", ["moved"]),
+        ({"installed": None}, "fail", ["does not run"]),
+        ({"installed": INSTALLED | {"snakemake": "9.0"}}, "warn", ["snakemake is 9.0, not 9.27.1", "clean-envs"]),
+        ({"installed": {"torch": "2.13.0+cpu"}}, "warn", ["snakemake is missing", "hugging-face-hub is missing"]),
+        ({"installed": INSTALLED | {"torch": "2.13.0"}}, "warn", ["torch is 2.13.0, not 2.13.0+cpu"]),
+        ({"stamp": None, "needed": False}, "not applicable", []),
+    ],
+)
+def test_environments_that_are_not_their_locks(change, state, words):
+    told(environments.environment_check(dataclasses.replace(GOOD, **change)), state, *words)
+
+
+def test_conditions_and_spellings_of_pins():
+    assert environments.pins(LOCK) == {"snakemake": "9.27.1", "hugging-face-hub": "1.0", "torch": "2.13.0+cpu"}
+
+
+def test_the_repositorys_own_workflow_environment_is_read(repository):
+    found = {one.name: one for one in environments.read_environments(repository, engine_needed=True)}
+    assert set(found) >= {"workflow", "dev"}
+    assert found["workflow"].wanted["lock_sha256"] == sha256(repository / "envs" / "workflow.txt")
+    assert found["workflow"].needed and not found["dev"].needed
+
+
+def sha256(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_an_environment_of_the_users_own():
+    told(environments.own_python_check("e", "/my/python", {"vllm": "0.31.0"}), "ok", "vLLM 0.31.0")
+    told(environments.own_python_check("e", "/my/python", {"torch": "2.0"}), "fail", "no vLLM", "`python`")
+    told(environments.own_python_check("e", "/my/python", None), "fail", "does not run")
+    assert environments.installed_packages("/nowhere/python") is None
+    assert "pytest" in environments.installed_packages(sys.executable)
+
+
+# ---------------------------------------------------------------- GPUs
+
+
+def test_what_nvidia_smi_prints_is_read():
+    (gpu,) = gpus.parse_gpus(smi(count=1))
+    assert gpu == gpus.Gpu("0", "NVIDIA H100 80GB HBM3", 81559, 4, "580.95.05", 9.0)
+
+
+def test_an_old_driver_that_lacks_a_field():
+    text = (
+        "index, name, memory.total [MiB], memory.used [MiB], driver_version\n0, Tesla T4, 15360 MiB, 2 MiB, 470.57.02\n"
+    )
+    assert gpus.parse_gpus(text)[0].capability == 0
+    assert gpus.parse_gpus(smi(capability="[N/A]"))[0].capability == 0
+    told(gpus.capability_check(seen(capability="[N/A]"), "cuda", 13, [LARGE]), "warn")
+
+
+def test_enough_gpus():
+    told(gpus.count_check(seen(), [LARGE, SMALL], "cuda", False), "ok", "4 x NVIDIA H100 80GB HBM3, 80 GiB")
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (gpus.Seen(False), ["no nvidia-smi", "driver"]),
+        (gpus.Seen(True, error="NVIDIA-SMI has failed because it couldn't communicate"), ["couldn't communicate"]),
+        (gpus.Seen(True, error="Failed to initialize NVML: Driver/library version mismatch"), ["mismatch", "reboot"]),
+        (seen(count=2), ["2 x NVIDIA", "large needs 4", "tensor_parallel"]),
+    ],
+)
+def test_too_few_gpus(found, words):
+    told(gpus.count_check(found, [LARGE], "cuda", False), "fail", *words)
+
+
+def test_no_gpu_where_none_is_needed_or_on_a_login_node():
+    told(gpus.count_check(gpus.Seen(False), [SMALL], "cpu", False), "not applicable")
+    told(gpus.count_check(gpus.Seen(False), [LARGE], "cuda", True), "not applicable", "login node")
+    told(gpus.count_check(gpus.Seen(False), [], "cuda", False), "fail", "1 needed")
+
+
+def test_the_version_of_cuda_is_read_from_the_lock(repository):
+    assert gpus.cuda_version("a==1\ncuda-toolkit==13.0.3.0 \\\n") == 13
+    assert gpus.cuda_version("nvidia-cuda-runtime-cu12==12.8.90\n") == 12
+    assert gpus.cuda_version("torch==2\n") is None
+    locked = gpus.cuda_version((repository / "envs" / "engine-cuda.txt").read_text())
+    assert locked in gpus.OLDEST_DRIVERS and locked in gpus.OLDEST_CAPABILITY
+
+
+@pytest.mark.parametrize(
+    ("driver", "cuda", "state"),
+    [
+        ("580.95.05", 13, "ok"),
+        ("580.65.06", 13, "ok"),
+        ("580.65.05", 13, "fail"),
+        ("570.133.20", 13, "fail"),
+        ("525.60.13", 12, "ok"),
+        ("470.57.02", 12, "fail"),
+        ("580.95.05", 14, "warn"),
+    ],
+)
+def test_the_driver_is_new_enough_for_the_build(driver, cuda, state):
+    told(gpus.driver_check(seen(driver=driver), "cuda", cuda), state, driver)
+
+
+def test_the_driver_does_not_matter_to_a_cpu_build():
+    told(gpus.driver_check(seen(driver="390.1"), "cpu", 13), "not applicable")
+
+
+@pytest.mark.parametrize(
+    ("capability", "dtype", "state"),
+    [
+        ("9.0", "bfloat16", "ok"),
+        ("7.5", "float16", "ok"),
+        ("7.5", "bfloat16", "fail"),
+        ("7.0", "float16", "fail"),
+    ],
+)
+def test_gpus_are_new_enough_for_build_and_number_format(capability, dtype, state):
+    engine = dataclasses.replace(LARGE, dtype=dtype)
+    told(gpus.capability_check(seen(capability=capability), "cuda", 13, [engine]), state, capability)
+
+
+def test_memory_of_the_gpus():
+    told(gpus.memory_check(seen(), LARGE), "ok", "42.0 GiB of 71.7 GiB")
+    told(gpus.memory_check(seen(total=40960), LARGE), "fail", "tensor_parallel")
+    told(gpus.memory_check(seen(used=70000), LARGE), "warn", "in use", "CUDA_VISIBLE_DEVICES")
+    told(gpus.memory_check(seen(), dataclasses.replace(LARGE, weights_bytes=None)), "ok", "not known")
+    told(gpus.memory_check(seen(), SMALL), "not applicable")
+
+
+def fake_smi(folder, monkeypatch, script):
+    (folder / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return gpus.read_gpus()
+
+
+def test_nvidia_smi_is_asked(tmp_path, monkeypatch):
+    (tmp_path / "said").write_text(smi(count=2))
+    assert len(fake_smi(tmp_path, monkeypatch, f"cat {tmp_path}/said").gpus) == 2
+    message = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
+    assert fake_smi(tmp_path, monkeypatch, f'echo "{message}"; exit 9').error == message
+    assert "not a list" in fake_smi(tmp_path, monkeypatch, "echo hello").error
+
+
+# ---------------------------------------------------------------- the machine
+
+
+def test_main_memory():
+    told(machine.memory_check(24 * GIB, 12 * GIB, SMALL), "ok", "6.0 GiB needed")
+    told(machine.memory_check(24 * GIB, 4 * GIB, SMALL), "fail", "memory_share")
+    told(machine.memory_check(24 * GIB, 10 * GIB, LARGE), "warn", "Slurm")
+
+
+def test_shared_memory():
+    told(machine.shared_memory_check(64 * 2**20, [SMALL]), "not applicable")
+    told(machine.shared_memory_check(64 * 2**20, [LARGE]), "fail", "--shm-size=3g")  # a container's default
+    told(machine.shared_memory_check(None, [LARGE]), "fail", "--ipc=host")
+    told(machine.shared_memory_check(16 * GIB, [LARGE]), "ok")
+
+
+@pytest.mark.parametrize(
+    ("kind", "flags", "engine", "state"),
+    [
+        ("x86_64", ["sse4_2", "avx"], "cpu", "fail"),
+        ("x86_64", ["avx2"], "cpu", "warn"),
+        ("x86_64", ["avx2", "avx512f", "avx512_bf16"], "cpu", "ok"),
+        ("aarch64", ["asimd"], "cpu", "ok"),
+        ("x86_64", ["sse4_2"], "cuda", "not applicable"),
+    ],
+)
+def test_the_processor_runs_the_cpu_build(kind, flags, engine, state):
+    told(machine.processor_check(kind, flags, engine), state)
+
+
+def test_open_files():
+    told(machine.open_files_check(-1, 1024), "ok")
+    told(machine.open_files_check(4096, 1024), "ok")
+    told(machine.open_files_check(1024, 1024), "fail", "ulimit", "requests_in_flight")
+
+
+def test_sockets():
+    told(machine.sockets_check([("/tmp", None)]), "ok", "/tmp")
+    told(machine.sockets_check([("/long", "too long"), ("/tmp", None)]), "warn", "/tmp is used instead")
+    told(machine.sockets_check([("/long", "too long"), ("/tmp", "no sockets")]), "fail", "no sockets", "TMPDIR")
+    assert (os.path.realpath("/tmp"), None) in [
+        (os.path.realpath(folder), why) for folder, why in machine.read_sockets()
+    ]
+
+
+def test_file_locks(tmp_path):
+    told(machine.locks_check("/x", "No locks available"), "fail", "No locks available", "REFUSAL_EVAL_LOCKS")
+    told(machine.locks_check(str(tmp_path), machine.read_locks(str(tmp_path))), "ok")
+    assert "No such file" in machine.read_locks(str(tmp_path / "missing"))
+
+
+def test_the_clock(tmp_path):
+    told(machine.clock_check("results", 0.3), "ok")
+    told(machine.clock_check("results", 90.0), "fail", "90 s ahead of", "timedatectl")
+    told(machine.clock_check("results", -90.0), "fail", "90 s behind")
+    told(machine.clock_check("results", None), "warn", "results_dir")
+    assert abs(machine.read_skew(tmp_path / "not" / "there")) < 1
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_wrong_clock_is_seen(tmp_path, monkeypatch):
+    real = machine.time.time
+    monkeypatch.setattr(machine.time, "time", lambda: real() + 120)
+    assert 118 < machine.read_skew(tmp_path) < 122
+
+
+# ---------------------------------------------------------------- disk, hub, Slurm
+
+
+def test_disk():
+    told(places.results_disk_check("results", 80 * 10**9, NEEDS), "ok", "1.00 GB")
+    told(places.results_disk_check("results", 10**8, NEEDS), "fail", "results_dir")
+    told(places.results_disk_check("results", 10**8, None), "warn")
+    told(places.cache_disk_check(".cache", 10**8, NEEDS), "fail", "weights org/m", "cache_dir")
+    told(places.cache_disk_check(".cache", 10**8, FETCHED), "warn")
+    told(places.cache_disk_check(".cache", 80 * 10**9, NEEDS), "ok")
+
+
+def test_the_hub():
+    up, down = places.Hub("https://hub", status=200), places.Hub("https://hub", reason="ConnectError")
+    told(places.hub_check(NEEDS, up, False), "ok", "weights org/m")
+    told(places.hub_check(NEEDS, down, False), "fail", "ConnectError", "HF_ENDPOINT", "login node")
+    told(places.hub_check(NEEDS, places.Hub("https://hub", status=503), False), "fail", "HTTP 503")
+    told(places.hub_check(NEEDS, places.Hub("https://hub", asked=False), True), "fail", "HF_HUB_OFFLINE")
+    told(places.hub_check(FETCHED, down, False), "ok")
+    told(places.hub_check(NO_HUB, down, False), "not applicable")
+    told(places.hub_check(None, down, False), "warn")
+
+
+def test_the_hub_is_asked_where_the_variable_says_and_no_password_of_its_address_is_told():
+    with HubServer() as hub:
+        address = hub.address.replace("http://", "http://me:PASSWORD@")
+        found = places.read_hub({"HF_ENDPOINT": address}, ask=True)
+        assert found.status is not None and hub.requests == ["HEAD /"]
+    assert "PASSWORD" not in f"{found}"
+    assert places.read_hub({"HF_ENDPOINT": "http://127.0.0.1:9"}, ask=True).reason == "ConnectError"
+    assert places.read_hub({"HF_ENDPOINT": "http://127.0.0.1:9"}, ask=False).asked is False
+
+
+def test_the_token_is_never_told(tmp_path):
+    assert places.has_token({"HF_TOKEN": "hf_SECRET", "HF_HOME": str(tmp_path)})
+    assert not places.has_token({"HF_HOME": str(tmp_path)})
+    (tmp_path / "token").write_text("hf_SECRET")
+    assert places.has_token({"HF_HOME": str(tmp_path)})
+    told(places.token_check(NEEDS, True), "ok", "set")
+    told(places.token_check(NEEDS, False), "warn", "gated")
+    told(places.token_check(FETCHED, False), "not applicable")
+
+
+NODES = frozenset({"gpu01", "gpu02"})
+
+
+@pytest.mark.parametrize(
+    ("slurm", "state", "words"),
+    [
+        (places.Slurm(("sinfo", "squeue", "sbatch"), None), "not applicable", []),
+        (places.Slurm(("sbatch",), "2.8"), "warn", ["sbatch not found", "module"]),
+        (places.Slurm((), "2.8"), "warn", ["does not answer"]),
+        (places.Slurm((), None, nodes=NODES, host="login1"), "fail", ["not installed", "make setup"]),
+        (places.Slurm((), "2.8", nodes=NODES, host="login1"), "ok", ["2 nodes", "login node"]),
+        (places.Slurm((), "2.8", nodes=NODES, host="gpu01"), "ok", ["a node that runs jobs"]),
+        (places.Slurm((), "2.8", job="77", nodes=NODES, host="gpu01"), "ok", ["inside job 77"]),
+    ],
+)
+def test_slurm(slurm, state, words):
+    told(places.slurm_check(slurm), state, *words)
+
+
+def test_a_login_node_is_one_that_runs_no_jobs():
+    assert places.Slurm((), "2.8", nodes=NODES, host="login1").on_login_node
+    assert not places.Slurm((), "2.8", nodes=NODES, host="gpu01").on_login_node
+    assert not places.Slurm((), "2.8", job="1", nodes=NODES, host="login1").on_login_node
+    assert not places.Slurm(("sinfo", "squeue", "sbatch"), None).on_login_node
+
+
+# ---------------------------------------------------------------- the study
+
+
+def test_what_a_study_needs(repository, tmp_path):
+    source = {"kind": "hub", "repo": "org/prompts", "revision": "a" * 40, "split": "train"}
+    catalogue = {
+        "engines": {
+            "big": {
+                "weights": {"kind": "hub", "repo": "org/model", "revision": "b" * 40},
+                "max_model_len": 4096,
+                "tensor_parallel": 2,
+                "data_parallel": 2,
+                "device": "cuda",
+            }
+        },
+        "models": {"m": {"engine": "big", "sampling": {"max_tokens": 100}}},
+        "datasets": {"d": {"splits": {"s": {"source": source, "expectation": "comply", "expected_rows": 50}}}},
+    }
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(catalogue))
+    study = {"study": "x", "models": ["m"], "splits": ["s", "sensitive"], "samples": 2, "judges": ["keyword"]}
+    study |= {"catalogue": ["c.yaml"], "cache_dir": str(tmp_path / "cache")}
+    (tmp_path / "x.yaml").write_text(yaml.safe_dump(study))
+    needs = study_needs(load_study(study, str(tmp_path / "x.yaml"), str(repository)), repository)
+    (engine,) = needs.engines
+    assert (engine.gpus, engine.sharing, engine.device, engine.weights_bytes) == (4, 2, "cuda", None)
+    assert needs.from_hub == ("data set org/prompts", "weights org/model") and needs.in_hub == 2
+    assert needs.response_bytes == (50 + 32) * 2 * 100 * 20
+
+
+# ---------------------------------------------------------------- the program
+
+
+def doctor(repository, *arguments, **variables):
+    command = [sys.executable, str(repository / "scripts" / "doctor.py"), *arguments]
+    environment = {**os.environ, **variables}
+    return subprocess.run(command, capture_output=True, text=True, cwd=repository, env=environment, check=False)
+
+
+def test_the_program_tells_every_check_and_no_secret(repository):
+    study = str(repository / "config" / "config.yaml")
+    done = doctor(repository, "--configfile", study, HF_TOKEN="hf_PLANTEDTOKEN")
+    for name in ("environment workflow", "memory for smollm2-135m", "disk for results", "clock", "sockets", "Slurm"):
+        assert name in done.stdout, done.stdout + done.stderr
+    assert "PLANTEDTOKEN" not in done.stdout + done.stderr
+    assert done.returncode == (1 if "FAIL" in done.stdout else 0)
+
+
+def test_the_program_fails_where_something_fails(repository, tmp_path):
+    catalogue = {"engines": {"smollm2-135m": {"like": "smollm2-135m", "device": "cuda", "tensor_parallel": 16}}}
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(catalogue))
+    study = yaml.safe_load((repository / "config" / "config.yaml").read_text()) | {"study": "other"}
+    (tmp_path / "s.yaml").write_text(json.dumps(study | {"catalogue": ["c.yaml"]}))
+    done = doctor(repository, "--configfile", str(tmp_path / "s.yaml"), PATH="/usr/bin:/bin")
+    assert done.returncode == 1 and "FAIL  GPUs" in done.stdout
+
+
+def test_a_study_that_is_not_valid(repository, tmp_path):
+    (tmp_path / "s.yaml").write_text("study: x\n")
+    done = doctor(repository, "--configfile", str(tmp_path / "s.yaml"))
+    assert done.returncode == 1 and "mistakes in the configuration" in done.stderr and done.stdout == ""
