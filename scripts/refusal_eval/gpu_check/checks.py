@@ -87,7 +87,9 @@ def scored_again(facts: Facts) -> Check:
         return fail(name, "nothing to compare", ISSUE)
     means = [abs(sum(pair.first) - sum(pair.again)) / len(pair.first) for pair in pairs]
     token = max(abs(one - other) for pair in pairs for one, other in zip(pair.first, pair.again, strict=True))
-    seen = f"{len(pairs)} answers, means differ by at most {max(means):.1e} nats per token, single tokens by {token:.1e}"
+    seen = (
+        f"{len(pairs)} answers, means differ by at most {max(means):.1e} nats per token, single tokens by {token:.1e}"
+    )
     if not max(means) <= MOST_DIFFERENCE:  # also for NaN
         todo = f"more than {MOST_DIFFERENCE}: they are not the model's own, or its kernels disagree; {ISSUE}"
         return fail(name, seen, todo)

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from refusal_eval.config import load_study
+from refusal_eval.engines.command import Adapter
 from refusal_eval.errors import UserError
 from refusal_eval.files import read_json
 from refusal_eval.gpu_check.probes import Prepared
@@ -55,12 +56,16 @@ def prepare(
     weights = config["engine_entries"][name]["weights"]
     manifest = [] if weights["kind"] == "folder" else [paths.weights_manifest(weights)]
     requests = [f"{paths.results}/requests/{CHECKED}/{split}.jsonl" for split in SPLITS]
+    adapter = [paths.checked_adapter(CHECKED)] if entry["lora"] else []
     say("rendering prompts, and fetching what is missing ...")
-    _make([*requests, *manifest], study, folder, root)
+    _make([*requests, *manifest, *adapter], study, folder, root)
     engine = read_json(folder / paths.engine(name))
     execution = execution_of(config, engine, manifest, root, 0) | {"store_dir": str(folder / config["store_dir"])}
     place = str(manifest_folder(manifest[0])) if manifest else engine["folder"]
-    return Prepared(folder / paths.results, config, execution, place, folder / "engine.server.log")
+    described = [read_json(folder / path) for path in adapter]
+    # Folders are relative to where the rules ran.
+    adapters = [Adapter(one["name"], str(folder / one["folder"]), one["rank"]) for one in described]
+    return Prepared(folder / paths.results, config, execution, place, folder / "engine.server.log", adapters)
 
 
 def _loaded(file: Path, study: Mapping[str, Any], root: Path) -> dict[str, Any]:

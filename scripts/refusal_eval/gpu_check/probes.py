@@ -11,6 +11,7 @@ from typing import Any
 
 from refusal_eval.answer_reader import AnswerReader
 from refusal_eval.engines.base import EngineDied, Rejected
+from refusal_eval.engines.command import Adapter
 from refusal_eval.engines.listeners import listeners_of
 from refusal_eval.engines.vllm import VllmEngine
 from refusal_eval.execute import Execution
@@ -38,6 +39,7 @@ class Prepared:
         execution: how to execute (see `execution_of` in scripts/execute.py).
         folder: folder of the weights.
         log: file for the server's output.
+        adapters: the model's LoRA adapter, if it has one.
     """
 
     results: Path
@@ -45,6 +47,7 @@ class Prepared:
     execution: Mapping[str, Any]
     folder: str
     log: Path
+    adapters: Sequence[Adapter] = ()
 
     @property
     def model(self) -> Mapping[str, Any]:
@@ -69,6 +72,7 @@ def engine_of(prepared: Prepared) -> VllmEngine:
         in_flight=execution["in_flight"],
         log=prepared.log,
         gpus=execution["gpus"],
+        adapters=prepared.adapters,
     )
 
 
@@ -90,7 +94,7 @@ async def find_out(prepared: Prepared, say: Callable[[str], None]) -> Facts:
         await _answers(prepared, engine, facts, trust)
         probes: dict[str, Callable[[], Awaitable[None]]] = {
             "template ids": lambda: _templates(prepared, engine, facts, trust),
-            "scored again": lambda: _score_again(engine, facts, int(prepared.execution["entry"]["max_model_len"])),
+            "scored again": lambda: _score_again(prepared, engine, facts),
             "same seed twice": lambda: _repeat(prepared, engine, facts),
             "stop tokens": lambda: _stop(prepared, engine, facts),
         }
@@ -154,14 +158,16 @@ async def _templates(prepared: Prepared, engine: VllmEngine, facts: Facts, trust
     facts.templates = rendered
 
 
-async def _score_again(engine: VllmEngine, facts: Facts, longest: int) -> None:
+async def _score_again(prepared: Prepared, engine: VllmEngine, facts: Facts) -> None:
     """Let the server score one answer of each prompt as a part of a prompt."""
+    longest = int(prepared.execution["entry"]["max_model_len"])
+    served = {"model": prepared.adapters[0].name} if prepared.adapters else {}
     rescored = []
     for sample in _one_per_prompt(facts.samples):
         prompt = list(sample.request.token_ids)
         answer = list(sample.response["token_ids"])[: longest - len(prompt) - 1]
         body = {"prompt": prompt + answer, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
-        reply = await engine.ask("/v1/completions", body | {"add_special_tokens": False})
+        reply = await engine.ask("/v1/completions", body | {"add_special_tokens": False} | served)
         rows = reply["choices"][0]["prompt_logprobs"][len(prompt) :]
         again = [float(row[str(token)]["logprob"]) for token, row in zip(answer, rows, strict=True)]
         rescored.append(Rescored(unpack_floats(sample.response["logprobs"])[: len(answer)].tolist(), again))
@@ -173,7 +179,7 @@ async def _repeat(prepared: Prepared, engine: VllmEngine, facts: Facts) -> None:
     repeats = []
     for sample in _one_per_prompt(facts.samples):
         sampling = _shorter(prepared, REPEATED_TOKENS)
-        replies = [await _ask(engine, sample.request, sampling) for _ in range(2)]
+        replies = [await _ask(prepared, engine, sample.request, sampling) for _ in range(2)]
         repeats.append((replies[0]["token_ids"], replies[1]["token_ids"]))
     facts.repeats = repeats
 
@@ -187,13 +193,14 @@ async def _stop(prepared: Prepared, engine: VllmEngine, facts: Facts) -> None:
         place = next((place for place in range(STOP_AT, len(ids)) if ids[place] not in (*ids[:place], *own)), None)
         if place is not None:
             sampling = _shorter(prepared, place + 4) | {"stop_token_ids": [*own, ids[place]]}
-            reply = await _ask(engine, sample.request, sampling)
+            reply = await _ask(prepared, engine, sample.request, sampling)
             probes.append(StopProbe(ids[place], reply["token_ids"], reply["finish_reason"], reply["stop_reason"]))
     facts.stops = probes
 
 
-async def _ask(engine: VllmEngine, request: Request, sampling: Mapping[str, Any]) -> dict[str, Any]:
-    return await engine.complete(request.token_ids, sampling, request.seed)
+async def _ask(prepared: Prepared, engine: VllmEngine, request: Request, sampling: Mapping[str, Any]) -> dict[str, Any]:
+    adapter = prepared.adapters[0].name if prepared.adapters else None
+    return await engine.complete(request.token_ids, sampling, request.seed, adapter)
 
 
 def _shorter(prepared: Prepared, most: int) -> dict[str, Any]:
