@@ -103,11 +103,11 @@ REACHED = {
     "check_adapter": "data data.hub data.network data.sources keys weights weights.adapter weights.adapter_base "
     "weights.fingerprint weights.manifest weights.tensors",
     "render_requests": "dialogues keys render requests states",
-    "execute": "answer_reader answers data data.sources devices devices.lease devices.pool devices.smi dialogues engines "
-    "engines.base engines.client engines.command engines.environment engines.guard engines.nodes "
-    "engines.orphans engines.private_folder engines.process engines.records engines.server_process "
-    "engines.vllm execute keys packing pending progress render requests states store store_index time_limit "
-    "turns weights weights.manifest",
+    "execute": "answer_reader answers data data.sources devices devices.lease devices.pool devices.smi dialogues "
+    "engines engines.base engines.client engines.command engines.environment engines.guard "
+    "engines.nodes engines.orphans engines.private_folder engines.process engines.records "
+    "engines.server_process engines.vllm execute keys packing pending progress render requests states "
+    "store store_index time_limit turns weights weights.manifest",
     "collect_answers": "answer_reader answers dialogues keys packing render requests states store store_index turns",
     "check_judge": "judges judges.base judges.llm keys packing render states",
     "render_judge_requests": "dialogues judges judges.base judges.conversations judges.llm keys packing render "

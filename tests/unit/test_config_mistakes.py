@@ -314,7 +314,8 @@ def test_an_inherited_mistake_is_told_once_and_where_it_stands(project):
 def test_unknown_names_suggest_the_nearest(project):
     study = WHOLE_STUDY | {"models": ["thinkr"], "splits": ["file-row"], "judges": ["raeder"], "gold": ["pepole"]}
     assert [line.split(": ", 2)[2] for line in project.mistakes(study)] == [
-        "there is no model `thinkr` in the catalogue; did you mean `thinker`? (allowed: plain, thinker, tuned, tuned-here)",
+        "there is no model `thinkr` in the catalogue; did you mean `thinker`? "
+        "(allowed: plain, thinker, tuned, tuned-here)",
         "there is no split `file-row` in the catalogue; did you mean `file-rows`? "
         "(allowed: bundled-rows, file-rows, hub-rows, talk-rows, wheel-rows)",
         "there is no judge `raeder` in the catalogue; did you mean `reader`? (allowed: own, reader, words)",

@@ -1,0 +1,235 @@
+"""LoRA adapters: what identifies them, what is refused before any engine starts, and whether they fit the weights."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from adapter_folders import random_adapter
+from hub_server import HubServer
+from safetensors.numpy import save_file
+
+from refusal_eval.errors import UserError
+from refusal_eval.files import read_json
+from refusal_eval.keys import adapter_name
+from refusal_eval.weights.adapter import adapter_identity, checked_rank, describe_adapter, fetch_adapter
+from refusal_eval.weights.adapter_base import check_fits
+from refusal_eval.weights.manifest import manifest_folder
+
+LOG = logging.getLogger("test")
+SMALL = {"layers": 2, "width": 16, "q_proj": 16, "v_proj": 8}
+SOURCE = {"kind": "hub", "repo": "org/adapter", "revision": "a" * 40}
+
+
+@pytest.fixture
+def adapter(tmp_path: Path) -> Path:
+    return random_adapter(tmp_path / "adapter", rank=4, shape=SMALL)
+
+
+def described(folder: Path, cache: Path) -> dict[str, Any]:
+    return describe_adapter("tuned", {"kind": "folder", "path": str(folder)}, None, str(cache), LOG)
+
+
+def tensors_of(**shapes: tuple[int, ...]) -> dict[str, np.ndarray]:
+    return {name: np.zeros(shape, dtype=np.float32) for name, shape in shapes.items()}
+
+
+def with_config(folder: Path, **changes: Any) -> Path:
+    path = folder / "adapter_config.json"
+    path.write_text(json.dumps({**read_json(path), **changes}))
+    return folder
+
+
+# ---------------------------------------------------------------- identity
+
+
+def test_frozen_identities_and_names() -> None:
+    """If one of these changes, every stored response of an adapter is lost: don't update them, mend the code."""
+    hub = adapter_identity(SOURCE)
+    assert hub == {"repo": "org/adapter", "commit": "a" * 40}
+    assert adapter_name(hub) == "lora-2033316fc2ab0b47"
+    folder = adapter_identity({"kind": "folder", "path": "somewhere"}, "c" * 64)
+    assert folder == {"folder_sha256": "c" * 64}
+    assert adapter_name(folder) == "lora-92c76c25026e5abf"
+
+
+def test_a_folder_is_identified_by_the_content_of_its_two_files_only(adapter: Path, tmp_path: Path) -> None:
+    first = described(adapter, tmp_path / "cache")
+    assert first["rank"] == 4 and first["name"] == adapter_name(first["identity"])
+    (adapter / "README.md").write_text("new")
+    (adapter / "optimizer.pt").write_text("new")
+    adapter.rename(tmp_path / "elsewhere")
+    again = described(tmp_path / "elsewhere", tmp_path / "cache")
+    assert again["identity"] == first["identity"]
+    os.utime(tmp_path / "elsewhere" / "adapter_model.safetensors")
+    assert described(tmp_path / "elsewhere", tmp_path / "cache")["identity"] == first["identity"]
+    random_adapter(tmp_path / "elsewhere", seed=5, rank=4, shape=SMALL)
+    assert described(tmp_path / "elsewhere", tmp_path / "cache")["identity"] != first["identity"]
+
+
+def test_the_scaling_counts_too(adapter: Path, tmp_path: Path) -> None:
+    before = described(adapter, tmp_path)["identity"]
+    assert described(with_config(adapter, lora_alpha=32), tmp_path)["identity"] != before
+
+
+# ---------------------------------------------------------------- what vLLM cannot serve
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"peft_type": "IA3"}, "peft_type IA3 is not LORA"),
+        ({"use_dora": True}, "uses DoRA"),
+        ({"bias": "all"}, "uses biases"),
+        ({"modules_to_save": ["lm_head"]}, "uses whole modules"),
+        ({"init_lora_weights": "pissa"}, "init_lora_weights 'pissa', which changes the base model"),
+        ({"r": 0}, "ranks must be whole numbers from 1 to 512"),
+        ({"r": 1024}, "ranks must be whole numbers from 1 to 512"),
+        ({"rank_pattern": {"q_proj": "many"}}, "ranks must be whole numbers"),
+        ({"r": 2}, "has rank 4, but adapter_config.json says at most 2"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_without_an_engine(adapter: Path, change: dict[str, Any], told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        checked_rank(with_config(adapter, **change))
+
+
+def test_what_only_looks_unusual_is_served(adapter: Path) -> None:
+    usual = {"use_dora": False, "modules_to_save": None, "init_lora_weights": "gaussian", "alpha_pattern": {}}
+    assert checked_rank(with_config(adapter, **usual, rank_pattern={"v_proj": 32})) == 32
+
+
+def test_a_config_that_is_not_pefts_is_told(adapter: Path) -> None:
+    (adapter / "adapter_config.json").write_text('{"r": 8}')
+    with pytest.raises(UserError, match="has no `lora_alpha`"):
+        checked_rank(adapter)
+    (adapter / "adapter_config.json").write_text("[]")
+    with pytest.raises(UserError, match="is no mapping"):
+        checked_rank(adapter)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "told"),
+    [
+        ({}, "holds no tensors"),
+        ({"model.layers.0.q_proj.weight": (4, 4)}, "is no part of a LoRA module"),
+        ({"base_model.model.x.lora_A.weight": (4, 16)}, "x lacks one of its two matrices"),
+        ({"x.lora_A.weight": (4, 16), "x.lora_B.weight": (16, 3)}, "the matrices of x do not fit"),
+    ],
+)
+def test_tensors_that_are_no_adapter_are_told(adapter: Path, tensors: dict[str, Any], told: str) -> None:
+    save_file(tensors_of(**tensors), str(adapter / "adapter_model.safetensors"))
+    with pytest.raises(UserError, match=told):
+        checked_rank(adapter)
+
+
+def test_a_damaged_file_and_pickles_are_told(adapter: Path, tmp_path: Path) -> None:
+    (adapter / "adapter_model.safetensors").write_bytes(b"no safetensors")
+    with pytest.raises(UserError, match="cannot be read as safetensors"):
+        checked_rank(adapter)
+    (adapter / "adapter_model.safetensors").rename(adapter / "adapter_model.bin")
+    with pytest.raises(UserError, match=r"there is no adapter_model\.safetensors; adapter_model\.bin is not loaded"):
+        described(adapter, tmp_path)
+
+
+def test_a_template_that_an_adapter_brings_along_is_mentioned(
+    adapter: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (adapter / "chat_template.jinja").write_text("x")
+    described(adapter, tmp_path)
+    assert "brings chat_template.jinja along, which is not used; name it as the model's `template`" in caplog.text
+
+
+# ---------------------------------------------------------------- whether it fits
+
+
+def base(folder: Path, shape: dict[str, int] = SMALL, prefix: str = "model.", dtype: Any = np.float32) -> Path:
+    tensors = {}
+    for layer in range(shape["layers"]):
+        for name in ("q_proj", "v_proj"):
+            module = f"{prefix}layers.{layer}.self_attn.{name}"
+            tensors[f"{module}.weight"] = np.zeros((shape[name], shape["width"]), dtype=dtype)
+    folder.mkdir()
+    half = len(tensors) // 2
+    for number, part in enumerate((list(tensors)[:half], list(tensors)[half:])):
+        save_file({name: tensors[name] for name in part}, str(folder / f"model-{number}.safetensors"))
+    return folder
+
+
+@pytest.mark.parametrize("prefix", ["model.", "model.language_model.", "transformer."])
+def test_an_adapter_of_these_weights_fits_whatever_stands_before_the_layers(
+    adapter: Path, tmp_path: Path, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    check_fits(adapter, base(tmp_path / "base", prefix=prefix), LOG)
+    assert "4 of 4 modules were compared" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"layers": 1}, r"which has no layers\.1\.self_attn\.q_proj: it was made for another model"),
+        ({"width": 32}, r"has 16 x 32 weights, but the adapter is for 16 x 16"),
+        ({"v_proj": 16}, r"v_proj has 16 x 16 weights, but the adapter is for 8 x 16"),
+    ],
+)
+def test_an_adapter_of_another_depth_or_width_is_refused(
+    adapter: Path, tmp_path: Path, change: dict[str, int], told: str
+) -> None:
+    with pytest.raises(UserError, match=told):
+        check_fits(adapter, base(tmp_path / "base", {**SMALL, **change}), LOG)
+
+
+def test_packed_weights_are_compared_by_name_only(adapter: Path, tmp_path: Path) -> None:
+    check_fits(adapter, base(tmp_path / "packed", {**SMALL, "width": 8}, dtype=np.uint8), LOG)
+    with pytest.raises(UserError, match=r"has no layers\.1"):
+        check_fits(adapter, base(tmp_path / "short", {**SMALL, "layers": 1}, dtype=np.uint8), LOG)
+
+
+def test_names_that_cannot_be_compared_are_mentioned(
+    adapter: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "base").mkdir()
+    save_file(tensors_of(x=(3,)), str(tmp_path / "base" / "model.safetensors"))
+    check_fits(adapter, tmp_path / "base", LOG)
+    assert "whether it fits is not known" in caplog.text
+
+
+# ---------------------------------------------------------------- from the hub
+
+
+def test_only_the_two_files_are_fetched_and_offline_they_come_from_the_cache(
+    adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {name: (adapter / name).read_bytes() for name in ("adapter_config.json", "adapter_model.safetensors")}
+    others = {
+        "adapter_model.bin": b"pickle" * 500,
+        "optimizer.pt": b"pickle",
+        "README.md": b"x",
+        "tokenizer.json": b"{}",
+    }
+    manifest, cache = tmp_path / "adapters" / "id" / "adapter.json", str(tmp_path / "cache")
+    with HubServer() as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.address)
+        import huggingface_hub.constants as constants
+
+        monkeypatch.setattr(constants, "ENDPOINT", hub.address)
+        source = {**SOURCE, "revision": hub.add("model", "org/adapter", {**files, **others})}
+        fetch_adapter(source, manifest, cache, LOG, wait=0.01)
+        asked = {request.rsplit("/", 1)[1] for request in hub.requests if "/resolve/" in request}
+        pickled = {**SOURCE, "repo": "org/pickled", "revision": hub.add("model", "org/pickled", others)}
+        with pytest.raises(UserError, match=r"org/pickled.*adapter_model\.bin is not loaded, because pickles run code"):
+            fetch_adapter(pickled, tmp_path / "pickled.json", cache, LOG, wait=0.01)
+    assert asked == set(files)
+    one = describe_adapter("tuned", source, str(manifest), cache, LOG)
+    assert one["identity"] == {"repo": "org/adapter", "commit": source["revision"]}
+    assert sorted(path.name for path in manifest_folder(manifest).iterdir()) == sorted(files)
+    assert not (tmp_path / "pickled.json").exists()
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    fetch_adapter(source, tmp_path / "again.json", cache, LOG, wait=0.01)
+    assert read_json(tmp_path / "again.json")["files"] == read_json(manifest)["files"]

@@ -1,0 +1,142 @@
+"""What an engine's entry becomes on vLLM's command line."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from refusal_eval.config.entries import Engine
+from refusal_eval.engines.client import request_body
+from refusal_eval.engines.command import (
+    MAX_LORA_RANKS,
+    Adapter,
+    load_format_of,
+    max_lora_rank,
+    server_command,
+)
+from refusal_eval.weights.identity import engine_id, engine_identity, weights_identity
+
+HUB = {"kind": "hub", "repo": "org/name", "revision": "a" * 40}
+
+
+def entry(**changes: Any) -> dict[str, Any]:
+    return Engine(**{"weights": HUB, "max_model_len": 4096, **changes}).model_dump(mode="json")
+
+
+def command(adapters: list[Adapter] | None = None, device: str = "cuda", **changes: Any) -> list[str]:
+    return server_command("python", "folder", entry(**changes), device, "seeded", "sock", adapters or ())
+
+
+def option(found: list[str], name: str) -> str:
+    """Return an option's value; it must be given once."""
+    assert found.count(f"--{name}") == 1, name
+    return dict(itertools.pairwise(found))[f"--{name}"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "name", "shown"),
+    [
+        ("tensor_parallel", 4, "tensor-parallel-size", "4"),
+        ("pipeline_parallel", 2, "pipeline-parallel-size", "2"),
+        ("data_parallel", 8, "data-parallel-size", "8"),
+        ("dtype", "float16", "dtype", "float16"),
+        ("quantization", "fp8", "quantization", "fp8"),
+        ("max_model_len", 512, "max-model-len", "512"),
+        ("memory_share", 0.35, "gpu-memory-utilization", "0.35"),
+    ],
+)
+def test_each_field_reaches_the_command_line(key: str, value: object, name: str, shown: str) -> None:
+    assert option(command(**{key: value}), name) == shown
+
+
+def test_what_is_not_asked_for_is_not_switched_on() -> None:
+    plain = command()
+    for name in ("--quantization", "--trust-remote-code", "--enable-lora", "--lora-modules", "--nnodes", "--headless"):
+        assert name not in plain
+    assert "--trust-remote-code" in command(trust_remote_code=True)
+
+
+def test_free_arguments_reach_it_in_one_spelling_and_win_over_ours() -> None:
+    args = {
+        "max-num-seqs": 64,
+        "swap-space": 1.5,
+        "enforce-eager": True,
+        "enable-prefix-caching": False,
+        "no-async-scheduling": False,
+        "no-enable-chunked-prefill": True,
+        "kv-cache-dtype": "fp8",
+        "hf-overrides": '{"a": 1}',
+    }
+    found = command(args=args)
+    assert option(found, "max-num-seqs") == "64" and option(found, "swap-space") == "1.5"
+    assert option(found, "kv-cache-dtype") == "fp8" and option(found, "hf-overrides") == '{"a": 1}'
+    assert {"--enforce-eager", "--no-enable-prefix-caching", "--async-scheduling"} <= set(found)
+    assert found.count("--no-enable-chunked-prefill") == 1
+    on_cpu = command(device="cpu", args={"block-size": 64, "no-enable-chunked-prefill": False})
+    assert option(on_cpu, "block-size") == "64"
+    assert "--enable-chunked-prefill" in on_cpu and "--no-enable-chunked-prefill" not in on_cpu
+
+
+def test_weights_are_read_as_safetensors_and_never_as_pickles(tmp_path: Path) -> None:
+    assert option(command(), "load-format") == "safetensors"
+    (tmp_path / "pytorch_model.bin").write_text("x")
+    assert load_format_of(tmp_path) == "safetensors"  # vLLM then finds nothing, and says so, instead of unpickling
+    (tmp_path / "consolidated.safetensors").write_text("x")
+    assert load_format_of(tmp_path) == "mistral"  # what vLLM's `auto` takes, with names of its own
+    assert option(command(args={"load-format": "dummy"}), "load-format") == "dummy"
+
+
+def test_how_weights_are_read_changes_no_key() -> None:
+    identity = engine_identity(entry(), weights_identity(HUB))
+    assert engine_id(identity) == "97d713135fe4e2dc"  # as before `load-format` was written out
+    for serving in ("safetensors", "auto", "fastsafetensors"):
+        assert engine_identity(entry(args={"load-format": serving}), weights_identity(HUB)) == identity
+    changes: list[dict[str, Any]] = [{"tensor_parallel": 2, "nodes": 2}, {"args": {"max-loras": 2}}]
+    changes += [{"verified": {"date": "2026-11-22", "version": "0.32.0", "device": "cpu"}}]
+    for change in changes:
+        assert engine_identity(entry(**change), weights_identity(HUB)) == identity
+
+
+# ---------------------------------------------------------------- LoRA
+
+ADAPTERS = [Adapter("lora-b", "/a=b/with space", 12), Adapter("lora-a", "/other", 8)]
+
+
+def test_exactly_the_adapters_that_are_asked_are_served_under_names_of_ours() -> None:
+    found = command(ADAPTERS)
+    at = found.index("--lora-modules")
+    modules = [json.loads(text) for text in found[at + 1 : at + 3]]
+    assert modules == [{"name": "lora-a", "path": "/other"}, {"name": "lora-b", "path": "/a=b/with space"}]
+    assert "--enable-lora" in found
+    assert (option(found, "max-lora-rank"), option(found, "max-loras"), option(found, "max-cpu-loras")) == (
+        "16",
+        "2",
+        "2",
+    )
+    assert command(ADAPTERS) == command(ADAPTERS[::-1])
+
+
+def test_many_adapters_wait_in_main_memory_and_the_user_says_how_many_at_once() -> None:
+    many = [Adapter(f"lora-{n:02}", "/x", 4) for n in range(20)]
+    assert (option(command(many), "max-loras"), option(command(many), "max-cpu-loras")) == ("8", "20")
+    assert option(command(many, args={"max-loras": 3}), "max-loras") == "3"
+
+
+def test_the_largest_rank_is_rounded_up_to_what_vllm_allows(repository: Path) -> None:
+    assert [max_lora_rank(rank) for rank in (1, 2, 8, 9, 64, 65, 512)] == [1, 8, 8, 16, 64, 128, 512]
+    with pytest.raises(ValueError, match="rank 513"):
+        max_lora_rank(513)
+    for source in repository.glob(".venv/engine/lib/python3*/site-packages/vllm/config/lora.py"):
+        line = next(line for line in source.read_text().splitlines() if line.startswith("MaxLoRARanks"))
+        assert tuple(ast.literal_eval(line.split("Literal", 1)[1])) == tuple(MAX_LORA_RANKS)
+
+
+def test_a_request_names_its_adapter_and_one_without_names_the_model() -> None:
+    sampling = {"max_tokens": 4, "temperature": 1.0}
+    assert request_body([1], sampling, 5, "lora-a")["model"] == "lora-a"
+    assert request_body([1], sampling, 5)["model"] == request_body([1], sampling, 5, None)["model"] == "model"

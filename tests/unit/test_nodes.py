@@ -1,0 +1,116 @@
+"""One engine on several machines: what each of them is started with. Shapes only; no such hardware is here."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from pathlib import Path
+
+import pytest
+
+from refusal_eval.config.entries import Engine
+from refusal_eval.engines.command import server_command
+from refusal_eval.engines.nodes import Nodes, find_nodes, head_command, worker_command, worker_environment
+from refusal_eval.errors import UserError
+
+ENTRY = Engine(
+    weights={"kind": "hub", "repo": "a/b", "revision": "a" * 40},  # type: ignore[arg-type]
+    max_model_len=4096,
+    tensor_parallel=8,
+    pipeline_parallel=2,
+    nodes=2,
+    args={"max-num-seqs": 64, "enable-prefix-caching": False},
+).model_dump(mode="json")
+SERVER = server_command("/env/bin/python", "/models/large", ENTRY, "cuda", "seeded", "/tmp/x/engine.sock")
+NODES = Nodes(["node7", "node3"], 8, 40001, 40002)
+
+
+def options(command: list[str]) -> dict[str, str]:
+    return {one: other for one, other in itertools.pairwise(command) if one.startswith("--")}
+
+
+def test_the_first_node_runs_the_server_and_all_meet_at_it() -> None:
+    command = head_command(SERVER, NODES)
+    assert command[: len(SERVER)] == SERVER
+    head, worker = options(command), options(worker_command(SERVER, NODES, 1))
+    assert (head["--nnodes"], head["--node-rank"]) == ("2", "0")
+    assert (worker["--nnodes"], worker["--node-rank"]) == ("2", "1")
+    for meeting in ("--master-addr", "--master-port", "--data-parallel-rpc-port", "--distributed-executor-backend"):
+        assert head[meeting] == worker[meeting]
+    assert (head["--master-addr"], head["--master-port"]) == ("node7", "40001")
+
+
+def test_another_node_runs_the_same_engine_without_a_server_as_a_step_of_the_job() -> None:
+    command = worker_command(SERVER, NODES, 1)
+    step, engine = command[: command.index("/env/bin/python")], command[command.index("/env/bin/python") :]
+    assert step[0] == "srun" and {"--nodelist=node3", "--nodes=1", "--ntasks=1", "--gpus-per-node=8"} <= set(step)
+    assert "--overlap" in step and "--kill-on-bad-exit=1" in step
+    assert engine[1:4] == ["-m", "vllm.entrypoints.cli.main", "serve"]
+    assert "--headless" in engine and "--uds" not in engine and "/tmp/x/engine.sock" not in engine
+    # All ranks must agree on the engine.
+    served = options(SERVER)
+    for name in served.keys() - {"--uds"}:
+        assert options(engine)[name] == served[name] or name.startswith("--no-")
+    assert "--no-enable-prefix-caching" in engine
+
+
+def test_the_step_learns_nothing_of_the_step_it_is_started_from_nor_of_this_nodes_devices() -> None:
+    environment = {
+        "PATH": "/bin",
+        "HF_HUB_OFFLINE": "1",
+        "SLURM_JOB_ID": "12",
+        "SLURM_STEP_ID": "0",
+        "SLURM_NTASKS": "1",
+        "SLURM_GPUS": "16",
+        "SRUN_CPUS_PER_TASK": "4",
+        "CUDA_VISIBLE_DEVICES": "3,5",
+        "TMPDIR": "/tmp/refusal-eval-private",
+    }
+    assert worker_environment(environment) == {"PATH": "/bin", "HF_HUB_OFFLINE": "1", "SLURM_JOB_ID": "12"}
+
+
+def test_the_nodes_are_those_of_the_slurm_job_this_one_first() -> None:
+    job = {"SLURM_JOB_NODELIST": "node[3,7]", "SLURMD_NODENAME": "node7"}
+    asked: list[list[str]] = []
+
+    def run(command: object) -> str:
+        asked.append(list(command))  # type: ignore[call-overload]
+        return "node3\nnode7\n"
+
+    nodes = find_nodes(2, 16, job, run)
+    assert asked == [["scontrol", "show", "hostnames", "node[3,7]"]]
+    assert (nodes.hosts, nodes.gpus) == (["node7", "node3"], 8)
+    assert nodes.port != nodes.rpc_port and min(nodes.port, nodes.rpc_port) > 1023
+    with pytest.raises(UserError, match="needs 3 nodes, and its Slurm job has 2: node3 node7"):
+        find_nodes(3, 24, job, run)
+    with pytest.raises(UserError, match="runs on login, which is none of its nodes"):
+        find_nodes(2, 16, {**job, "SLURMD_NODENAME": "login"}, run)
+    with pytest.raises(UserError, match="needs 2 nodes, and so a Slurm job: run with `--profile profiles/slurm`"):
+        find_nodes(2, 16, {}, run)
+
+
+def test_slurms_tools_missing_is_told() -> None:
+    def run(command: object) -> str:
+        raise FileNotFoundError("scontrol")
+
+    with pytest.raises(UserError, match="cannot be had from scontrol"):
+        find_nodes(2, 16, {"SLURM_JOB_NODELIST": "node[1-2]"}, run)
+
+
+def test_the_installed_vllm_knows_these_options(repository: Path) -> None:
+    """Against vLLM's own source where the engine environment is there."""
+    found = list(repository.glob(".venv/engine/lib/python3*/site-packages/vllm"))
+    if not found:
+        pytest.skip("no engine environment here")
+    names = {"--headless"}
+    for source in ("engine/arg_utils.py", "entrypoints/launchers/cli_args.py"):
+        for node in ast.walk(ast.parse((found[0] / source).read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and node.name.endswith(("EngineArgs", "FrontendArgs")):
+                fields = [item.target.id for item in node.body if isinstance(item, ast.AnnAssign)]  # type: ignore[union-attr]
+                names |= {f"--{field.replace('_', '-')}" for field in fields}
+    command = worker_command(SERVER, NODES, 1)
+    engine = command[command.index("serve") + 1 :]
+    ours = {f"--{name[5:]}" if name.startswith("--no-") else name for name in engine if name.startswith("--")}
+    assert ours <= names
+    assert '"--headless"' in (found[0] / "entrypoints/launchers/cli_args.py").read_text(encoding="utf-8")
+    assert (found[0] / "entrypoints/cli/main.py").is_file()
