@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from refusal_eval.answers import Marks, answer_of, ends_open
+from refusal_eval.answers import answer_of
+from refusal_eval.reasoning import reasoning_of
 from refusal_eval.render import Renderer
 from refusal_eval.requests import Request
 
@@ -15,25 +16,21 @@ class AnswerReader:
 
     Args:
         tokenizer_folder: folder with the model's tokenizer.
-        reasoning: the model's reasoning marks (`start`, `end`), None for a model that does not reason.
+        reasoning: how the model's reasoning is told (see `reasoning_of`), None for a model that does not reason.
         trust_remote_code: run tokenizer code that the model repository ships.
     """
 
     def __init__(self, tokenizer_folder: str, reasoning: Mapping[str, Any] | None, trust_remote_code: bool) -> None:
         self._renderer: Renderer | None = None
-        self._marks = Marks()
         # Only reasoning models need their tokens decoded again; the others are spared loading the tokenizer.
         if reasoning:
             self._renderer = Renderer(tokenizer_folder, template="none", trust_remote_code=trust_remote_code)
-            self._marks = Marks(start=self._ids(reasoning.get("start")), end=self._ids(reasoning["end"]))
+        tokenizer = self._renderer.tokenizer if self._renderer else None
+        self._reasoning = reasoning_of(reasoning, tokenizer, self._decode)
 
     def fields(self, request: Request, response: Mapping[str, Any]) -> dict[str, Any]:
         """Return an answer's fields without its place (see `refusal_eval.answers.answer_of`)."""
-        return answer_of(response, self._marks, ends_open(request.token_ids, self._marks), self._decode)
-
-    def _ids(self, text: str | None) -> tuple[int, ...]:
-        assert self._renderer is not None
-        return tuple(self._renderer.tokenizer(text, add_special_tokens=False)["input_ids"]) if text else ()
+        return answer_of(response, request.token_ids, self._reasoning, self._decode)
 
     def _decode(self, token_ids: Sequence[int]) -> str:
         assert self._renderer is not None

@@ -2,10 +2,12 @@
 
 import pytest
 
-from refusal_eval.answers import Marks, answer_of, ends_open, segments_of
+from refusal_eval.answers import answer_of
 from refusal_eval.packing import pack_floats, unpack_floats
+from refusal_eval.reasoning import NoReasoning, TokenMarks
 
-THINK = Marks(start=(100,), end=(101, 102))
+THINK = TokenMarks(start=(100,), end=(101, 102))
+OPEN, CLOSED = [1, 100], [1]  # prompts that do and do not open the reasoning
 
 
 def decode(ids):
@@ -24,19 +26,19 @@ def test_log_probabilities_are_kept_to_the_last_bit():
 
 
 def test_a_plain_answer_is_the_engines_text_and_its_stop_token_has_no_weight():
-    row = answer_of(response([5, 6, 2], logprobs=[-1.0, -2.0, -30.0]), Marks(), False, decode)
+    row = answer_of(response([5, 6, 2], logprobs=[-1.0, -2.0, -30.0]), CLOSED, NoReasoning(), decode)
     assert (row["state"], row["answer"], row["reasoning"]) == ("complete", "text", None)
     assert row["answer_tokens"] == 2
     assert row["answer_logprob"] == pytest.approx(-1.5)  # (-1 - 2) / 2
 
 
 def test_an_answer_that_ends_by_length_is_truncated_and_all_its_tokens_count():
-    row = answer_of(response([5, 6], finish="length", stop=None, logprobs=[-1.0, -3.0]), Marks(), False, decode)
+    row = answer_of(response([5, 6], finish="length", stop=None, logprobs=[-1.0, -3.0]), CLOSED, NoReasoning(), decode)
     assert (row["state"], row["answer_tokens"], row["answer_logprob"]) == ("truncated", 2, pytest.approx(-2.0))
 
 
 def test_only_what_follows_the_end_mark_is_the_answer():
-    row = answer_of(response([7, 101, 102, 8, 9, 2], logprobs=[-9, -9, -9, -1.0, -2.0, -9]), THINK, True, decode)
+    row = answer_of(response([7, 101, 102, 8, 9, 2], logprobs=[-9, -9, -9, -1.0, -2.0, -9]), OPEN, THINK, decode)
     assert row["answer"] == "t8 t9"
     assert row["reasoning"] == "t7 t101 t102"
     assert (row["answer_tokens"], row["reasoning_tokens"]) == (2, 3)
@@ -45,43 +47,31 @@ def test_only_what_follows_the_end_mark_is_the_answer():
 
 
 def test_reasoning_that_never_ends_is_never_an_answer():
-    cut = answer_of(response([7, 8], finish="length", stop=None), THINK, True, decode)
+    cut = answer_of(response([7, 8], finish="length", stop=None), OPEN, THINK, decode)
     assert (cut["state"], cut["answer"], cut["answer_logprob"]) == ("truncated_reasoning", "", None)
-    assert answer_of(response([7, 2]), THINK, True, decode)["state"] == "empty"
-    marked = answer_of(response([100, 8], finish="length", stop=None), THINK, False, decode)
+    assert answer_of(response([7, 2]), OPEN, THINK, decode)["state"] == "empty"
+    marked = answer_of(response([100, 8], finish="length", stop=None), CLOSED, THINK, decode)
     assert marked["state"] == "truncated_reasoning"
 
 
 def test_a_response_without_marks_from_a_model_that_may_reason_is_all_answer():
-    row = answer_of(response([7, 8, 2]), THINK, False, decode)
+    row = answer_of(response([7, 8, 2]), CLOSED, THINK, decode)
     assert (row["state"], row["answer"], row["reasoning"]) == ("complete", "text", None)
 
 
 def test_nothing_behind_the_reasoning_is_no_answer():
-    ended = answer_of(response([7, 101, 102, 2]), THINK, True, lambda ids: "")
+    ended = answer_of(response([7, 101, 102, 2]), OPEN, THINK, lambda ids: "")
     assert ended["state"] == "empty"
-    cut = answer_of(response([7, 101, 102], "length", None), THINK, True, lambda ids: "")
+    cut = answer_of(response([7, 101, 102], "length", None), OPEN, THINK, lambda ids: "")
     assert cut["state"] == "truncated_reasoning"
 
 
 def test_white_space_is_empty_and_a_filter_blocks():
-    assert answer_of(response([5, 2], text=" \n"), Marks(), False, decode)["state"] == "empty"
-    assert answer_of(response([], finish="content_filter"), Marks(), False, decode)["state"] == "blocked"
+    assert answer_of(response([5, 2], text=" \n"), CLOSED, NoReasoning(), decode)["state"] == "empty"
+    assert answer_of(response([], finish="content_filter"), CLOSED, NoReasoning(), decode)["state"] == "blocked"
 
 
 def test_a_stop_string_does_not_show_in_an_answer_behind_reasoning():
-    row = answer_of(response([101, 102, 8, 9], stop="t9"), THINK, True, decode)
+    row = answer_of(response([101, 102, 8, 9], stop="t9"), OPEN, THINK, decode)
     assert row["answer"] == "t8 "
     assert row["answer_tokens"] == 2
-
-
-def test_a_prompt_may_leave_the_reasoning_open():
-    assert ends_open([1, 100, 5], THINK)
-    assert not ends_open([1, 100, 101, 102], THINK)
-    assert ends_open([100, 101, 102, 100], THINK)
-    assert not ends_open([1, 2], THINK)
-    assert not ends_open([1, 100], Marks(end=(101,)))
-
-
-def test_an_end_mark_counts_once_and_only_whole():
-    assert segments_of([101, 7, 101, 102, 8, 101, 102, 9], False, THINK, True).begin == 4

@@ -106,9 +106,9 @@ REACHED = {
     "execute": "answer_reader answers data data.sources devices devices.lease devices.pool devices.smi dialogues "
     "engines engines.base engines.client engines.command engines.environment engines.guard "
     "engines.nodes engines.orphans engines.private_folder engines.process engines.records "
-    "engines.server_process engines.vllm execute keys packing pending progress render requests states "
+    "engines.server_process engines.vllm execute keys packing pending progress reasoning render requests states "
     "store store_index time_limit turns weights weights.manifest",
-    "collect_answers": "answer_reader answers dialogues keys packing render requests states store store_index turns",
+    "collect_answers": "answer_reader answers dialogues keys packing reasoning render requests states store store_index turns",
     "check_judge": "judges judges.base judges.llm keys packing render states",
     "render_judge_requests": "dialogues judges judges.base judges.conversations judges.llm keys packing render "
     "requests states",

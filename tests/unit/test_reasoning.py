@@ -1,0 +1,131 @@
+"""Where the reasoning ends: marks as tokens, marks as text, and the channels of harmony.
+
+The harmony streams are written by hand after the published format (https://github.com/openai/harmony): gpt-oss cannot
+run on the machines of these tests. Its numbers of tokens are those of the published vocabulary.
+"""
+
+import pytest
+
+from refusal_eval.answers import answer_of
+from refusal_eval.errors import UserError
+from refusal_eval.packing import pack_floats
+from refusal_eval.reasoning import Harmony, NoReasoning, TextMarks, TokenMarks, reasoning_of
+
+THINK = TokenMarks(end=(101, 102), start=(100,))
+START, CHANNEL, MESSAGE, END, RETURN, CALL, CONSTRAIN = 200006, 200005, 200008, 200007, 200002, 200012, 200003
+FINAL, ANALYSIS, ASSISTANT = 17196, 35644, 173781
+HARMONY = Harmony(START, CHANNEL, MESSAGE, (FINAL,), frozenset({END, RETURN, CALL, 199999}))
+ASKED = [START, 1, MESSAGE, 2, END, START, ASSISTANT]  # a prompt of a user, and the model's turn
+
+
+class Words:
+    """A tokenizer of the words that it knows; any other text is one id per letter."""
+
+    def __init__(self, **words):
+        self.words = words
+
+    def __call__(self, text, add_special_tokens):
+        assert not add_special_tokens
+        return {"input_ids": [self.words[text]] if text in self.words else [ord(letter) for letter in text]}
+
+
+def letters(ids):
+    return "".join(chr(i) for i in ids)
+
+
+def written(text):
+    return [ord(letter) for letter in text]
+
+
+# ---------------------------------------------------------------- marks
+
+
+def test_an_end_mark_counts_once_and_only_whole():
+    assert THINK.segments([100], [101, 7, 101, 102, 8, 101, 102, 9]).begin == 4
+
+
+@pytest.mark.parametrize(
+    ("prompt", "open_"),
+    [([1, 100, 5], True), ([1, 100, 101, 102], False), ([100, 101, 102, 100], True), ([1, 2], False)],
+)
+def test_a_prompt_may_leave_the_reasoning_open(prompt, open_):
+    assert THINK.segments(prompt, [7, 8]).begin == (None if open_ else 0)
+
+
+def test_without_a_start_mark_a_response_without_an_end_mark_is_all_answer():
+    assert TokenMarks(end=(101,)).segments([1, 100], [7, 8]).begin == 0
+
+
+def test_a_mark_that_is_no_token_is_found_in_the_text():
+    marks = TextMarks("</think>", "<think>", letters)
+    found = marks.segments(written("hi<think>"), written("why?</think>Yes."))
+    assert (found.begin, found.end, found.text) == (12, 16, "Yes.")
+    assert marks.segments(written("hi<think>"), written("why? </thin")).begin is None
+    assert marks.segments(written("hi"), written("Yes.")).begin == 0
+    assert marks.segments(written("hi"), written("<think>why")).begin is None
+    assert marks.segments(written("<think>a</think>hi"), written("Yes.")).begin == 0
+
+
+def test_a_token_with_the_marks_end_and_the_answers_beginning_gives_the_text_and_does_not_weigh():
+    pieces = {1: "why", 2: "</think", 3: ">\n\nYes", 4: " sir"}
+    marks = TextMarks("</think>", "<think>", lambda ids: "".join(pieces[i] for i in ids))
+    response = {"text": "why</think>\n\nYes sir", "token_ids": [1, 2, 3, 4, 9], "finish_reason": "stop"}
+    response |= {"logprobs": pack_floats([-9.0, -9.0, -9.0, -0.5, -9.0]), "stop_reason": 9}
+    row = answer_of(response, [], marks, lambda ids: "".join(pieces[i] for i in ids))
+    assert (row["answer"], row["answer_tokens"], row["answer_logprob"]) == ("\n\nYes sir", 1, -0.5)
+    assert (row["state"], row["reasoning_tokens"]) == ("complete", 3)
+
+
+# ---------------------------------------------------------------- harmony
+
+
+@pytest.mark.parametrize(
+    ("ids", "segment"),
+    [
+        ([CHANNEL, ANALYSIS, MESSAGE, 7, 8, END, START, ASSISTANT, CHANNEL, FINAL, MESSAGE, 9, 10], (11, 13)),
+        ([CHANNEL, FINAL, MESSAGE, 9, 10], (3, 5)),  # no analysis
+        ([CHANNEL, FINAL, 220, CONSTRAIN, 5, MESSAGE, 9, END], (6, 7)),  # constrained output
+        ([CHANNEL, FINAL, MESSAGE, 9, END, START, ASSISTANT, CHANNEL, FINAL, MESSAGE, 10], (3, 4)),  # a second message
+        ([CHANNEL, ANALYSIS, MESSAGE, 7, FINAL, 8], (None, 6)),  # cut off; the word alone is no channel
+        ([CHANNEL, ANALYSIS, MESSAGE, 7, END, START, ASSISTANT, CHANNEL, FINAL], (None, 9)),  # cut off in the head
+        ([9, 10], (None, 2)),  # not the format
+    ],
+)
+def test_the_final_channel_is_the_answer(ids, segment):
+    found = HARMONY.segments(ASKED, ids)
+    assert (found.begin, found.end) == segment
+
+
+def test_a_prompt_may_open_the_final_channel():
+    opened = [*ASKED, CHANNEL, FINAL, MESSAGE]
+    assert HARMONY.segments(opened, [9, 10, END]) == HARMONY.segments(opened, [9, 10])
+    earlier = [START, ASSISTANT, CHANNEL, FINAL, MESSAGE, 3, END, *ASKED]
+    assert HARMONY.segments(earlier, [9, 10]).begin is None
+
+
+def test_only_the_tokens_of_the_final_channel_weigh():
+    ids = [CHANNEL, ANALYSIS, MESSAGE, 7, END, START, ASSISTANT, CHANNEL, FINAL, MESSAGE, 65, 66, RETURN]
+    response = {"text": "analysis...", "token_ids": ids, "finish_reason": "stop", "stop_reason": RETURN}
+    response["logprobs"] = pack_floats([-9.0] * 10 + [-1.0, -2.0, -9.0])
+    row = answer_of(response, ASKED, HARMONY, letters)
+    assert (row["answer"], row["answer_tokens"], row["answer_logprob"]) == ("AB", 2, -1.5)
+    cut = answer_of(response | {"token_ids": ids[:4], "finish_reason": "length"}, ASKED, HARMONY, letters)
+    assert (cut["state"], cut["answer"]) == ("truncated_reasoning", "")
+
+
+# ---------------------------------------------------------------- from an entry
+
+
+def test_marks_are_looked_for_as_tokens_where_they_are_tokens():
+    qwen = Words(**{"<think>": 151667, "</think>": 151668})
+    assert reasoning_of({"start": "<think>", "end": "</think>"}, qwen, letters) == TokenMarks((151668,), (151667,))
+    assert isinstance(reasoning_of({"start": None, "end": "</think>"}, Words(), letters), TextMarks)
+    assert isinstance(reasoning_of(None, None, letters), NoReasoning)
+
+
+def test_harmony_needs_its_tokens():
+    names = {"<|start|>": START, "<|channel|>": CHANNEL, "<|message|>": MESSAGE, "<|end|>": END, "<|return|>": RETURN}
+    whole = Words(**names, **{"<|call|>": CALL, "<|endoftext|>": 199999, "final": FINAL})
+    assert reasoning_of({"format": "harmony"}, whole, letters) == HARMONY
+    with pytest.raises(UserError, match=r"no token `<\|start\|>`"):
+        reasoning_of({"format": "harmony"}, Words(), letters)
