@@ -59,3 +59,4 @@ rule all:
 
 onstart:
     record_study(config, STUDY_FILE)
+    record_run(workflow, RESULTS, placement.earlier_jobs())

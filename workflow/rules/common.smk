@@ -10,7 +10,9 @@ from refusal_eval.config import ConfigError, load_study
 from refusal_eval.plan import GOLD, cpu_judges, llm_judges
 from refusal_eval.study_folder import record_study, refuse_other_study
 from refusal_eval.workflow.ancient_inputs import ask_jobs_behind_ancient_inputs
+from refusal_eval.workflow.cluster import Placement, limit_gpus
 from refusal_eval.workflow.data import Data
+from refusal_eval.workflow.earlier_runs import record_run
 from refusal_eval.workflow.execution import Execution
 from refusal_eval.workflow.generation import Generation
 from refusal_eval.workflow.judging import Judging
@@ -22,6 +24,7 @@ from refusal_eval.workflow.weights import Weights
 from refusal_eval.workflow.wildcards import any_of
 
 ask_jobs_behind_ancient_inputs(DAG)
+limit_gpus(workflow)
 
 # Planning makes millions of objects that are kept; looking among them for garbage took a fifth of the time.
 gc.set_threshold(100_000, 50, 100)
@@ -43,6 +46,7 @@ data = quick_to_ask(Data(config, ROOT))
 weights = quick_to_ask(Weights(config))
 generation = quick_to_ask(Generation(config))
 execution = quick_to_ask(Execution(config, ROOT, workflow.resource_settings.cores))
+placement = quick_to_ask(Placement(execution, workflow, paths.results))
 judging = quick_to_ask(Judging(config))
 scoring = quick_to_ask(Scoring(config))
 reporting = quick_to_ask(Reporting(config))

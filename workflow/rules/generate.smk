@@ -51,6 +51,9 @@ rule generate:
     resources:
         gpu=execution.gpus,
         nodes=execution.nodes,
+        gpu_model=placement.gpu_model,
+        slurm_partition=placement.partition,
+        slurm_extra=placement.options,
     message:
         "Generating answers: {wildcards.batch}, shard {wildcards.shard}"
     script:

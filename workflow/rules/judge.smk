@@ -79,6 +79,9 @@ rule judge:
     resources:
         gpu=execution.gpus,
         nodes=execution.nodes,
+        gpu_model=placement.gpu_model,
+        slurm_partition=placement.partition,
+        slurm_extra=placement.options,
     message:
         "Judging answers: {wildcards.batch}, shard {wildcards.shard}"
     script:
