@@ -10,6 +10,7 @@ from refusal_eval.answers import blank
 from refusal_eval.errors import UserError
 from refusal_eval.files import read_json, write_jsonl
 from refusal_eval.logs import start_log
+from refusal_eval.reasoning_check import refuse_no_answers
 from refusal_eval.requests import Request, read_requests
 from refusal_eval.states import ANSWER_STATES, FAILED, TOO_LONG, told_states
 from refusal_eval.store import StoreReader
@@ -79,6 +80,8 @@ def main(
         first = chain.answered[0][0] if chain.answered else chain.next
         assert first is not None
         rows += chain_rows(chain, turns.asked(first.prompt_id), reader)
+    if reasoning is not None:
+        refuse_no_answers(Path(request_path).parent.name, rows)
     write_jsonl(output, rows)
     LOG.info("%d answers: %s", len(rows), told_states(rows, ANSWER_STATES))
 

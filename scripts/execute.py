@@ -7,7 +7,7 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from refusal_eval.errors import UserError
 from refusal_eval.files import read_json, sha256_of, sha256_of_file, write_json
 from refusal_eval.logs import start_log
 from refusal_eval.pending import Pending, pending_requests, shard_keys
-from refusal_eval.requests import RequestFile, read_requests
+from refusal_eval.requests import Request, RequestFile, read_requests
 from refusal_eval.store import StoreReader, StoreWriter
 from refusal_eval.time_limit import TimeLimit, time_limit
 from refusal_eval.weights.manifest import manifest_folder
@@ -109,7 +109,8 @@ async def run_engine(
                 writer.describe(serving_id, serving)
                 seeded = execution["determinism"] != "free"
                 in_flight = execution["in_flight"]
-                work = Execution(engine, writer, store, serving_id, in_flight, seeded, most_failures, limit)
+                look = reasoning_check(execution)
+                work = Execution(engine, writer, store, serving_id, in_flight, seeded, most_failures, limit, look)
                 outcome = await work.run(pending)
         finally:
             counters: dict[str, float] = {}
@@ -119,6 +120,19 @@ async def run_engine(
             worked = time.monotonic()
     seconds = {"start": round(healthy - started, 1), "work": round(worked - healthy, 1)}
     return outcome, {"serving_id": serving_id, "serving": serving, "counters": counters, "seconds": seconds}
+
+
+def reasoning_check(execution: Mapping[str, Any]) -> Callable[[str, Request, Mapping[str, Any]], None] | None:
+    """Return what looks at the first responses of reasoning models; None where there is none."""
+    if not execution["reasoning"]:
+        return None
+    from refusal_eval.answer_reader import AnswerReader
+    from refusal_eval.reasoning_check import ReasoningCheck
+
+    how = execution["tokenizer_folder"], execution["entry"]["trust_remote_code"]
+    return ReasoningCheck(
+        {model: AnswerReader(how[0], entry, how[1]) for model, entry in execution["reasoning"].items()}
+    ).look
 
 
 def log_counters(counters: Mapping[str, float]) -> None:
@@ -180,8 +194,12 @@ def execution_of(
     root: Path,
     shard: int,
     adapters: Sequence[Mapping[str, Any]] = (),
+    reasoning: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return how to execute. Read from the config and not from params: none of it may make a job run again."""
+    """Return how to execute. Read from the config and not from params: none of it may make a job run again.
+
+    `reasoning` is that of the models that this load asks for answers, by their names.
+    """
     entry = config["engine_entries"][engine["engine"]]
     device = engine_device(entry, root)
     # A CPU engine is strict by taking one request at a time, a GPU engine by its kernels.
@@ -192,6 +210,7 @@ def execution_of(
         "tokenizer_folder": engine["tokenizer_folder"],
         "manifest": None if entry["weights"]["kind"] == "folder" else weights[0],
         "adapters": adapters,
+        "reasoning": reasoning or {},
         "python": engine_python(entry, root),
         "device": device,
         "gpus": gpus_needed(entry, device),
@@ -202,6 +221,15 @@ def execution_of(
         "shard": shard,
         "shards": config["shards"],
         "limit": None,
+    }
+
+
+def reasoning_models(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the `reasoning` of the study's models that have one."""
+    return {
+        name: entry["reasoning"]
+        for name, entry in config["model_entries"].items()
+        if entry.get("reasoning") is not None
     }
 
 
@@ -229,6 +257,7 @@ if "snakemake" in globals():
         root=Path(snakemake.scriptdir).parent,
         shard=int(snakemake.wildcards.shard),
         adapters=[read_json(path) for path in snakemake.input.get("adapters", [])],
+        reasoning=reasoning_models(snakemake.config) if snakemake.rule == "generate" else None,
     )
     runtime = snakemake.resources.get("runtime")
     execution["limit"] = time_limit(snakemake.config["time_limit"], runtime, os.environ, started)

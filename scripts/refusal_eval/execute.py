@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from refusal_eval.engines.base import Engine, EngineDied, Rejected
 from refusal_eval.errors import UserError
 from refusal_eval.pending import Pending
 from refusal_eval.progress import Progress
+from refusal_eval.requests import Request
 from refusal_eval.store import StoreReader, StoreWriter
 from refusal_eval.time_limit import TimeLimit
 
@@ -63,6 +64,7 @@ class Execution:
         seeded: whether seeds are sent.
         most_failures: failed and rejected requests beyond this number end the work.
         limit: when to stop.
+        look: looks at each new response; what it raises ends the work.
     """
 
     def __init__(
@@ -75,7 +77,9 @@ class Execution:
         seeded: bool = True,
         most_failures: int | None = None,
         limit: TimeLimit | None = None,
+        look: Callable[[str, Request, Response], None] | None = None,
     ) -> None:
+        self._look = look
         self._engine, self._writer, self._store, self._serving_id = engine, writer, store, serving_id
         self._in_flight, self._seeded, self._most_failures, self._limit = in_flight, seeded, most_failures, limit
         self._outcome = Outcome()
@@ -188,6 +192,8 @@ class Execution:
         else:
             self._writer.append(key, response, self._serving_id)
             outcome.executed += 1
+            if self._look is not None:
+                self._look(item.cell, request, response)
         self._progress.done(item.cell, len(response["token_ids"]) if response else 0)
         return response
 

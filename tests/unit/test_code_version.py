@@ -92,8 +92,8 @@ REACHED = {
     "fetch_rows": "data data.fetch data.hub data.network data.rows data.wheels hints",
     "fetch_tokenizer": "data data.hub data.network data.sources weights weights.fetch weights.fingerprint "
     "weights.manifest",
-    "fetch_weights": "data data.hub data.network data.sources data.wheels engines engines.environment hints weights "
-    "weights.converted weights.fetch weights.fingerprint weights.manifest",
+    "fetch_weights": "data data.hub data.network data.sources data.wheels engines engines.environment hints "
+    "weights weights.converted weights.fetch weights.fingerprint weights.manifest",
     "identify_engine": "data data.sources keys weights weights.engine_file weights.fingerprint weights.identity "
     "weights.manifest weights.serving_args",
     "fetch_adapter": "data data.hub data.network data.sources keys weights weights.adapter weights.fingerprint "
@@ -103,23 +103,25 @@ REACHED = {
     "check_adapter": "data data.hub data.network data.sources keys weights weights.adapter weights.adapter_base "
     "weights.fingerprint weights.manifest weights.tensors",
     "render_requests": "dialogues keys render requests states",
-    "execute": "answer_reader answers data data.sources devices devices.lease devices.pool devices.smi dialogues "
-    "engines engines.base engines.client engines.command engines.environment engines.guard "
-    "engines.nodes engines.orphans engines.private_folder engines.process engines.records "
-    "engines.server_process engines.vllm execute keys packing pending progress reasoning render requests states "
-    "store store_index time_limit turns weights weights.manifest",
-    "collect_answers": "answer_reader answers dialogues keys packing reasoning render requests states store store_index turns",
+    "execute": "answer_reader answers data data.sources devices devices.lease devices.pool devices.smi "
+    "dialogues engines engines.base engines.client engines.command engines.environment "
+    "engines.guard engines.nodes engines.orphans engines.private_folder engines.process "
+    "engines.records engines.server_process engines.vllm execute keys packing pending progress "
+    "reasoning reasoning_check render requests states store store_index time_limit turns "
+    "weights weights.manifest",
+    "collect_answers": "answer_reader answers dialogues keys packing reasoning reasoning_check render requests "
+    "states store store_index turns",
     "check_judge": "judges judges.base judges.llm keys packing render states",
-    "render_judge_requests": "dialogues judges judges.base judges.conversations judges.llm keys packing render "
-    "requests states",
+    "render_judge_requests": "dialogues judges judges.base judges.conversations judges.llm keys packing render requests "
+    "states",
     "collect_verdicts": "judges judges.base judges.llm keys packing render requests states store store_index",
     "judge_on_cpu": "dialogues hints judges judges.base judges.conversations judges.keyword judges.python states",
     "score_cell": "dialogues estimands intervals scores states",
     "make_judge_card": "agreement dialogues estimands intervals states",
-    "make_tables": "agreement dialogues display estimands frames intervals latex markup scores states table_notes "
-    "tables",
-    "make_figures": "agreement dialogues display estimands figures frames heatmap histograms intervals layout scores "
-    "states style",
+    "make_tables": "agreement dialogues display estimands frames intervals latex markup scores states "
+    "table_notes tables",
+    "make_figures": "agreement dialogues display estimands figures frames heatmap histograms intervals layout "
+    "scores states style",
     "write_manifest": "store store_index version",
 }
 

@@ -1,0 +1,71 @@
+"""A wrong end mark is noticed before GPU hours are spent, and never becomes a table of zeros."""
+
+import pytest
+
+from refusal_eval.answers import answer_of
+from refusal_eval.errors import UserError
+from refusal_eval.packing import pack_floats
+from refusal_eval.reasoning import TokenMarks
+from refusal_eval.reasoning_check import ENOUGH, ReasoningCheck, refuse_no_answers
+from refusal_eval.requests import Request
+
+OPEN, PLAIN = [1, 100], [1]
+
+
+class Reader:
+    """Reads answers with the marks 100 and 101, as `AnswerReader` does with a tokenizer's."""
+
+    def fields(self, request, response):
+        decode = "".join
+        return answer_of(
+            response, request.token_ids, TokenMarks((101,), (100,)), lambda ids: decode(f"{i} " for i in ids)
+        )
+
+
+def asked(prompt=OPEN, cell="thinker/split"):
+    return cell, Request("id", 0, 0, "k" * 64, 1, prompt)
+
+
+def response(*ids, finish="stop"):
+    ids = [*ids, 2] if finish == "stop" else list(ids)
+    row = {"text": "text", "token_ids": ids, "finish_reason": finish, "stop_reason": 2 if finish == "stop" else None}
+    return row | {"logprobs": pack_floats([-1.0] * len(ids))}
+
+
+@pytest.fixture
+def check():
+    return ReasoningCheck({"thinker": Reader()})
+
+
+def test_responses_that_end_without_the_mark_end_the_load(check):
+    for _ in range(ENOUGH - 1):
+        check.look(*asked(), response(7, 8))
+    with pytest.raises(UserError, match=r"none of 4 responses of `thinker` has an answer behind the reasoning"):
+        check.look(*asked(), response(7, 8))
+
+
+def test_one_answer_behind_the_mark_is_enough(check):
+    check.look(*asked(), response(7, 101, 8))
+    for _ in range(2 * ENOUGH):
+        check.look(*asked(), response(7, 8))
+
+
+def test_cut_off_responses_and_other_models_say_nothing(check):
+    for _ in range(2 * ENOUGH):
+        check.look(*asked(), response(7, 8, finish="length"))
+        check.look(*asked(cell="other/split"), response(7, 8))
+
+
+def test_a_model_that_never_reasons_is_told_and_goes_on(check, caplog):
+    for _ in range(2 * ENOUGH):
+        check.look(*asked(PLAIN), response(7, 8))
+    assert caplog.text.count("count as answers") == 1
+
+
+def test_a_cell_without_any_answer_is_an_error():
+    reader = Reader()
+    rows = [reader.fields(asked()[1], response(7, 8)), reader.fields(asked()[1], response(7, finish="length"))]
+    with pytest.raises(UserError, match=r"none of 2 responses of `thinker`.*1 of them were cut off"):
+        refuse_no_answers("thinker", rows)
+    refuse_no_answers("thinker", [*rows, reader.fields(asked()[1], response(7, 101, 8))])
+    refuse_no_answers("thinker", [])
