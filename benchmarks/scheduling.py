@@ -5,8 +5,9 @@ stand-ins (`stand_in_engine.py`) that take the time that real ones are estimated
 run takes some minutes; the devices are names only, which jobs lease as they would lease GPUs. Beside each run stands
 the pure model of it, on which the proposal of `scripts/plan_study.py` rests.
 
-Measured is the time from the start of the first engine load to the end of the last. Requests of generation are
-rendered before; collecting answers and rendering what judges are asked happens meanwhile, on this machine's cores.
+Measured is the time from the start of the first engine load to the end of the last, on a clock that stands still while
+scripts and Snakemake compute (`simulated_time.py`): 135 small CPU jobs between generation and judging are seconds on a
+machine with eight GPUs, and minutes here. So the figure says how well devices are used, on a busy machine as well.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ import argparse
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +27,7 @@ from typing import Any
 
 import yaml
 from measuring import ROOT, print_head, print_limit, snakemake, timed
+from simulated_time import Clock, keep_time
 
 from refusal_eval.config import load_study
 from refusal_eval.files import read_json
@@ -72,7 +76,7 @@ class Study:
 
 @dataclass(frozen=True)
 class Run:
-    """What a run of a setting took, in seconds of the simulation."""
+    """What a run of a setting took: makespan and bound in seconds of the simulation, wall in ours."""
 
     loads: int
     makespan: float
@@ -103,7 +107,7 @@ def main() -> int:
 def parsed() -> argparse.Namespace:
     """Return the options."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--seconds", type=float, default=400, help="makespan of the proposed setting (default 400)")
+    parser.add_argument("--seconds", type=float, default=200, help="makespan of the proposed setting (default 200)")
     parser.add_argument(
         "--settings",
         nargs="*",
@@ -275,12 +279,30 @@ def run_setting(study: Study, chosen: Option) -> Run:
     (folder / "results" / "order" / "study.json").unlink(missing_ok=True)  # the copy is a study of its own
     text = yaml.safe_load((folder / "study.yaml").read_text())
     (folder / "study.yaml").write_text(yaml.safe_dump({**text, "batch": chosen.batch, "shards": chosen.shards}))
-    run = timed(command(folder, "judge"), folder, environment(folder))
+    wall = run_in_simulated_time(command(folder, "judge"), folder)
     lines = (folder / "engines" / "loads.jsonl").read_text().splitlines()
     records = [json.loads(line) for line in lines]
     check(records, chosen)
     makespan = max(record["ended"] for record in records) - min(record["began"] for record in records)
-    return Run(len(records), makespan, bound_of(study, folder, records, chosen), run.seconds)
+    return Run(len(records), makespan, bound_of(study, folder, records, chosen), wall)
+
+
+def run_in_simulated_time(command: Sequence[str], folder: Path) -> float:
+    """Run a command on a clock of its own; return how long it took by ours (seconds).
+
+    Raises:
+        SystemExit: if it failed.
+    """
+    started = time.perf_counter()
+    clock, output = Clock(folder / "engines" / "clock", make=True), folder / "output.txt"
+    with open(output, "wb") as stream:
+        run = subprocess.Popen(
+            command, cwd=folder, env=environment(folder), stdin=subprocess.DEVNULL, stdout=stream, stderr=stream
+        )
+        keep_time(clock, run)
+    if run.returncode != 0:
+        raise SystemExit(f"{output.read_text(errors='replace')[-6000:]}\n\nexit code {run.returncode}")
+    return time.perf_counter() - started
 
 
 def check(records: Sequence[dict[str, Any]], chosen: Option) -> None:
@@ -297,8 +319,8 @@ def check(records: Sequence[dict[str, Any]], chosen: Option) -> None:
 def bound_of(study: Study, folder: Path, records: Sequence[dict[str, Any]], chosen: Option) -> float:
     """Return the seconds that no order could beat.
 
-    They are counted from the times that the stand-ins were to take, with the answers' real lengths: what processes,
-    files and this machine add is in the makespan and not in the bound.
+    They are counted from the times that the stand-ins were to take, with the answers' real lengths: what stopping,
+    waiting and looking for the next job adds is in the makespan and not in the bound.
     """
     gpus = {**MODELS, **JUDGES}
     for record in records:

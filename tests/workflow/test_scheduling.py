@@ -11,7 +11,7 @@ import scheduling
 
 from refusal_eval.schedule import list_schedule, options, proposed
 
-SECONDS = 300.0  # that the simulation is to take: short beside it is what starting processes takes
+SECONDS = 200.0  # that the simulation is to take; polls of a few seconds in all are short beside it
 
 
 @pytest.fixture
