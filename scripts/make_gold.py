@@ -12,7 +12,7 @@ def main(snakemake: Any) -> None:
     """Write gold rows and the same as answers to the rule's outputs."""
     log = start_log(snakemake)
     entry = snakemake.params.gold
-    rows = read_rows(snakemake.input.rows, entry["skip_lines"], entry["name"])
+    rows = read_rows(snakemake.input.rows, entry["skip_lines"], entry["name"], entry.get("encoding"))
     gold, notes = make_gold(rows, entry["columns"], entry["labels"], entry["name"], entry["expected_rows"])
     for note in notes:
         log.info("%s", note)

@@ -1,11 +1,12 @@
 """Turn the rows of a split into prompts."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.data.prompts import make_prompts
 from refusal_eval.data.rows import read_rows
+from refusal_eval.data.selection import read_clusters
 from refusal_eval.files import write_jsonl
 from refusal_eval.logs import start_log
 
@@ -13,9 +14,17 @@ if TYPE_CHECKING:
     snakemake: Any
 
 LOG = logging.getLogger(__name__)
+OPTIONS = ("expected_rows", "samples", "mode", "where", "expected_kept")
 
 
-def main(rows_path: str, split: Mapping[str, Any], scored: str | None, output: str) -> None:
+def main(
+    rows_path: str,
+    split: Mapping[str, Any],
+    scored: str | None,
+    output: str,
+    clusters_path: str | None = None,
+    unverified: Sequence[str] = (),
+) -> None:
     """Write the prompts of one split.
 
     Args:
@@ -24,10 +33,15 @@ def main(rows_path: str, split: Mapping[str, Any], scored: str | None, output: s
         scored: which turns of its dialogues count. It changes no prompt, and so is no param of the rule; it only
             lets a row of which no turn would count fail here, and not when all has been asked and judged.
         output: the file of the prompts.
+        clusters_path: the file with the clusters of the rows, if there is one.
+        unverified: what of the split's entry nobody could verify; for the log only.
     """
-    rows = read_rows(rows_path, split["skip_lines"], split["name"])
-    names = ("columns", "name", "expected_rows", "samples")
-    prompts, notes = make_prompts(rows, **{name: split[name] for name in names}, mode=split.get("mode"), scored=scored)
+    for what in unverified:
+        LOG.warning("%s: not verified when its entry was written: %s", split["name"], what)
+    rows = read_rows(rows_path, split["skip_lines"], split["name"], split.get("encoding"))
+    clusters = read_clusters(read_rows(clusters_path), clusters_path) if clusters_path else None
+    options: dict[str, Any] = {name: split[name] for name in OPTIONS if name in split}
+    prompts, notes = make_prompts(rows, split["columns"], split["name"], scored=scored, clusters=clusters, **options)
     for note in notes:
         LOG.info("%s", note)
     write_jsonl(output, prompts)
@@ -40,4 +54,6 @@ if "snakemake" in globals():
         split=snakemake.params.split,
         scored=(snakemake.config["split_entries"][snakemake.wildcards.split]["dialogue"] or {}).get("scored"),
         output=str(snakemake.output.prompts),
+        clusters_path=next(iter(snakemake.input.clusters), None),
+        unverified=snakemake.config["split_entries"][snakemake.wildcards.split]["unverified"],
     )

@@ -50,6 +50,7 @@ CATALOGUE = {
                     "source": {"kind": "wheel", "package": "p", "version": "1.0", "file": "p/d.csv", "sha256": SHA256},
                     "expectation": "refuse",
                 },
+                "url-rows": {"source": {"kind": "url", "url": "https://example.org/0123/rows.csv", "sha256": SHA256}},
             },
         },
         "conversations": {

@@ -87,9 +87,9 @@ def test_a_star_or_a_whole_module_counts_like_a_name(tmp_path):
 # What a change of which reruns a script's rule. A new name here is a new reason to run again: is it worth it?
 COMMON = "__init__ errors files logs"
 REACHED = {
-    "make_prompts": "data data.prompts data.rows data.scripts hints",
-    "make_gold": "data data.gold data.prompts data.rows data.scripts hints states",
-    "fetch_rows": "data data.fetch data.hub data.network data.rows data.wheels hints",
+    "make_prompts": "data data.prompts data.rows data.scripts data.selection hints",
+    "make_gold": "data data.gold data.prompts data.rows data.scripts data.selection hints states",
+    "fetch_rows": "data data.addresses data.fetch data.hub data.network data.rows data.sources data.wheels hints",
     "fetch_tokenizer": "data data.hub data.network data.sources weights weights.fetch weights.fingerprint "
     "weights.manifest",
     "fetch_weights": "data data.hub data.network data.sources data.wheels engines engines.environment hints "

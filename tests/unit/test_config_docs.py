@@ -86,7 +86,7 @@ def test_the_schemas_are_schemas():
 def test_shipped_files_fit_their_schemas_and_name_them(repository):
     config = repository / "config"
     files = {config / "config.yaml": study_schema()} | dict.fromkeys(
-        config.glob("catalogue/*.yaml"), catalogue_schema()
+        config.glob("catalogue/**/*.yaml"), catalogue_schema()
     )
     assert len(files) > 1
     for file, schema in files.items():
@@ -155,11 +155,13 @@ def test_examples_of_the_readme_work(repository, tmp_path, monkeypatch):
     for name in ("my_phrases.yaml", "my_rubric.md", "prompts.csv", "labelled.csv"):
         project.write(name, "")
     project.write("my_judge.py", *re.findall(r"```python\n(.*?)```", readme, re.DOTALL))
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        project.write(f"runs/checkpoint-400/{name}", "x")
     assert project.mistakes(smallest) == []
     for number, block in enumerate(entries):
         project.write(f"own{number}.yaml", block)
     own = {
-        section: [name for block in entries for name in block.get(section, ())]
+        section: list(dict.fromkeys(name for block in entries for name in block.get(section, ())))
         for section in ("models", "judges", "gold")
     }
     splits = [name for block in entries for dataset in block.get("datasets", {}).values() for name in dataset["splits"]]

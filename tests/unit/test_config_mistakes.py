@@ -174,7 +174,7 @@ def test_an_unknown_kind_does_not_hide_other_mistakes(project):
     source = {"kind": "hubb", "repo": "x", "revision": COMMIT, "split": "test"}
     found = with_entry(project, "gold", "people", CATALOGUE["gold"]["people"] | {"source": source})
     assert [line.split(": ", 2)[2] for line in found] == [
-        "unknown kind 'hubb'; did you mean `hub`? (allowed: bundled, file, hub, wheel)",
+        "unknown kind 'hubb'; did you mean `hub`? (allowed: bundled, file, hub, url, wheel)",
         "'x' is not a repository on the hub, `owner/name`",
     ]
 
@@ -317,7 +317,7 @@ def test_unknown_names_suggest_the_nearest(project):
         "there is no model `thinkr` in the catalogue; did you mean `thinker`? "
         "(allowed: plain, thinker, tuned, tuned-here)",
         "there is no split `file-row` in the catalogue; did you mean `file-rows`? "
-        "(allowed: bundled-rows, file-rows, hub-rows, talk-rows, wheel-rows)",
+        "(allowed: bundled-rows, file-rows, hub-rows, talk-rows, url-rows, wheel-rows)",
         "there is no judge `raeder` in the catalogue; did you mean `reader`? (allowed: own, reader, words)",
         "there is no gold `pepole` in the catalogue; did you mean `people`? (allowed: people)",
     ]
@@ -442,9 +442,9 @@ def test_mistakes_of_the_command_line_are_told_as_such(project):
     assert project.mistakes(overrides={"samples": 0, "models": ["plane"], "sampels": 3}) == [
         "--config: models[0]: there is no model `plane` in the catalogue; did you mean `plain`? "
         "(allowed: plain, thinker, tuned, tuned-here)",
-        "--config: sampels: unknown key `sampels`; did you mean `samples`? (allowed: batch, cache_dir, catalogue, "
-        "description, determinism, failure_limit, gold, judges, models, primary_judge, private_folders, "
-        "prompts_per_split, ... (22 in all))",
+        "--config: sampels: unknown key `sampels`; did you mean `samples`? (allowed: allow, batch, cache_dir, "
+        "catalogue, description, determinism, failure_limit, gold, judges, models, primary_judge, private_folders, "
+        "... (23 in all))",
         "--config: samples: must be at least 1, not 0",
     ]
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from config_project import CATALOGUE, WHOLE_STUDY, Project, changed
+from config_project import CATALOGUE, COMMIT, WHOLE_STUDY, Project, changed
 from workflow_cases import CELLS, of, stages
 
 from refusal_eval.data.sources import source_id
@@ -49,7 +49,9 @@ def test_rows_are_in_the_cache_or_where_the_user_and_we_keep_them(load, project)
     assert data.split_rows(of(split="file-rows")) == "rows.csv"
     assert data.split_rows(of(split="bundled-rows")) == "config/prompts/shipped.jsonl"
     assert data.gold_rows(of(gold="people")) == "rows.csv"
-    assert data.source(of(source=source_id(hub))) == hub
+    # The param is frozen: a key that comes later must not fetch again what is there.
+    frozen = {"kind": "hub", "repo": "owner/data", "revision": COMMIT, "config": None, "split": "test"}
+    assert list(data.source(of(source=source_id(hub))).items()) == list(frozen.items())
 
 
 def test_every_fetched_file_of_rows_has_a_source_behind_its_folder(load):

@@ -27,6 +27,7 @@ rule prompts:
     """Give the prompts of one split their ids, drop duplicates, take the sample."""
     input:
         rows=data.split_rows,
+        clusters=data.split_clusters,
     output:
         prompts=f"{RESULTS}/prompts/{{split}}.jsonl",
     log:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.config.entries import Dataset, Engine, Gold, Model, Split
+from refusal_eval.config.datasets import Dataset, Split
+from refusal_eval.config.entries import Engine, Gold, Model
 from refusal_eval.config.explain import validated
 from refusal_eval.config.judges import Judge
 from refusal_eval.config.problems import Problem
@@ -198,5 +199,5 @@ def beside(file: str, path: str) -> str:
 
 
 def shipped_files(root: str) -> list[str]:
-    """Return the catalogue files that come with refusal-eval, sorted."""
-    return sorted(str(path) for path in Path(root, "config", "catalogue").glob("*.yaml"))
+    """Return the catalogue files that come with refusal-eval, those in folders too, sorted."""
+    return sorted(str(path) for path in Path(root, "config", "catalogue").rglob("*.yaml"))

@@ -147,8 +147,11 @@ class Checks:
                 message = f"there is no `{file}` in {readable_path(folder)}" + nearest(file, known)
                 self._note(entry, ("source", "file"), message)
         file = entry.get("source", "path") if kind == "file" else file
+        file = entry.get("source", "url") if kind == "url" else file
         if entry.get("source", "skip_lines") and isinstance(file, str) and not file.endswith(".csv"):
             self._note(entry, ("source", "skip_lines"), "is for CSV files only; leave it out")
+        if entry.get("source", "encoding") and isinstance(file, str) and file.endswith(".parquet"):
+            self._note(entry, ("source", "encoding"), "is for CSV and JSONL files only; leave it out")
 
     def _python_function(self, judge: Written) -> None:
         file, function = judge.get("file"), judge.get("function") or "judge"

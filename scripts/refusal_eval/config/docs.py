@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import inspect
 import json
 import re
 import typing
@@ -13,7 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import models_json_schema
 from pydantic_core import PydanticUndefined
 
-from refusal_eval.config import entries, judges, shapes, sources
+from refusal_eval.config import datasets, entries, judges, shapes, sources
 from refusal_eval.config.catalogue import LIKE, SECTIONS
 from refusal_eval.config.problems import one_of
 from refusal_eval.config.shapes import OnDisk, fields_of, is_entry, kinds_of, leaves
@@ -25,7 +26,7 @@ END = "<!-- reference: end -->"
 
 # Every class that a user writes, with its heading.
 REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
-    "Study file": {"Study": Study, "Scoring": Scoring, "Prompt sample": entries.PromptSample},
+    "Study file": {"Study": Study, "Scoring": Scoring, "Prompt sample": datasets.PromptSample},
     "Engines": {
         "Engine": entries.Engine,
         "Verified": entries.Verified,
@@ -41,11 +42,12 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Adapter in a folder": sources.FolderAdapter,
     },
     "Data sets": {
-        "Data set": entries.Dataset,
-        "Split": entries.Split,
-        "Columns": entries.Columns,
-        "Dialogue": entries.Dialogue,
+        "Data set": datasets.Dataset,
+        "Split": datasets.Split,
+        "Columns": datasets.Columns,
+        "Dialogue": datasets.Dialogue,
         "Rows from the hub": sources.HubSource,
+        "Rows at an address": sources.UrlSource,
         "Rows of a file": sources.FileSource,
         "Rows of a bundled file": sources.BundledSource,
         "Rows out of a wheel": sources.WheelSource,
@@ -68,6 +70,9 @@ PATTERN_WORDS = {
     shapes.REPO: "`owner/name`",
     shapes.ROWS: "file name",
     shapes.BUNDLED: "file name",
+    shapes.ROWS_URL: "address",
+    shapes.PAGE: "address",
+    shapes.CSV: "file name",
     shapes.GGUF: "file name",
     shapes.ARGUMENT: "name",
 }
@@ -189,7 +194,7 @@ def reference() -> str:
 
 
 def _table(title: str, entry: type[BaseModel]) -> str:
-    lines = [f"#### {title}\n", f"{(entry.__doc__ or '').strip()}\n", "| key | type | default | what it does |"]
+    lines = [f"#### {title}\n", f"{inspect.cleandoc(entry.__doc__ or '')}\n", "| key | type | default | what it does |"]
     lines.append("| --- | --- | --- | --- |")
     for name, hint in fields_of(entry).items():
         field = entry.model_fields[name]

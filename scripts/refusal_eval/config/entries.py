@@ -1,9 +1,12 @@
-"""Catalogue entries: engines, models, data sets and gold, as users write them in YAML (judges: judges.py)."""
+"""Catalogue entries: engines, models and gold, as users write them in YAML.
+
+Data sets are in datasets.py, judges in judges.py.
+"""
 
 from __future__ import annotations
 
 import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
@@ -23,9 +26,7 @@ from refusal_eval.config.shapes import (
 )
 from refusal_eval.config.sources import AdapterSource, DataSource, WeightsSource
 
-Expectation = Literal["refuse", "comply", "varies"]
 Label = Literal["refusal", "partial", "compliance"]
-Reading = Literal["strict", "broad"]
 
 
 # ---------------------------------------------------------------- engines and models
@@ -194,105 +195,7 @@ class Model(Entry):
         return value
 
 
-# ---------------------------------------------------------------- data sets
-
-
-class Columns(Entry):
-    """Which columns of the source hold what."""
-
-    prompt: Text | None = Field(None, description="Column with the prompt's text.")
-    messages: Text | None = Field(
-        None, description="Column with a list of {role, content} messages, instead of `prompt`."
-    )
-    turns: list[Text] | None = Field(
-        None,
-        min_length=1,
-        description="Columns with the user's turns, one after the other, instead of `prompt`; the model gives all "
-        "replies. Needs `dialogue`. Cells that are empty at the end of a row are left out.",
-    )
-    category: Text | None = Field(None, description="Column with the prompt's category.")
-    cluster: Text | None = Field(
-        None,
-        description="Column that names prompts which belong together (subject, scenario, pair). "
-        "Default, also for a row without one: the prompt itself, with `dialogue` the whole row.",
-    )
-    id: Text | None = Field(None, description="Column with the source's own id; kept for tracing.")
-
-    @model_validator(mode="after")
-    def _one_kind_of_prompt(self) -> Columns:
-        if sum(columns is not None for columns in (self.prompt, self.messages, self.turns)) != 1:
-            raise ValueError("name exactly one of `prompt`, `messages` and `turns`")
-        return self
-
-    @model_validator(mode="after")
-    def _each_turn_once(self) -> Columns:
-        turns = self.turns or []
-        twice = sorted({column for column in turns if turns.count(column) > 1})
-        if twice:
-            raise ValueError(f"`turns` names the column `{twice[0]}` twice")
-        return self
-
-
-class Dialogue(Entry):
-    """How the user's turns of a row are asked. Replies that the row leaves out are the model's own."""
-
-    mode: Literal["cumulative", "independent"] = Field(
-        description="`cumulative`: a row is one conversation; each turn without a given reply is asked, with all that "
-        "went before, the model's own replies included. `independent`: each turn after the first is asked in a "
-        "conversation of its own, right after the first turn and its reply; other given replies are dropped."
-    )
-    scored: Literal["all", "last", "after_first"] | None = Field(
-        None,
-        description="Turns that count: `all` that are asked, the `last` of each conversation, or all but its first one "
-        "(`after_first`: that one sets the scene). Default: `all` in mode `cumulative`, `last` in mode `independent`. "
-        "Changing it runs no GPU job.",
-    )
-
-
-class PromptSample(Entry):
-    """A seeded sample of a split's prompts."""
-
-    size: Whole = Field(ge=1, description="How many prompts to keep. A smaller split is kept whole.")
-    seed: Whole = Field(0, description="Seed of the draw.")
-
-
-class Split(Entry):
-    """Named prompts with an expectation."""
-
-    source: DataSource = Field(description="Where the rows come from.")
-    columns: Columns = Field(Columns(prompt="prompt"), description="Which columns hold what.")
-    dialogue: Dialogue | None = Field(
-        None, description="Ask the user's turns of each row one by one. Default: a row is one question."
-    )
-    expectation: Expectation = Field(description="What a well-behaved model does: `refuse`, `comply`, or `varies`.")
-    headline: Reading | None = Field(
-        None, description="Headline reading. Default: `strict` on `refuse`, `broad` on `comply` and `varies`."
-    )
-    label: str | None = Field(None, description="Name in tables and figures. Default: the split's name.")
-    expected_rows: Whole | None = Field(
-        None, ge=1, description="Rows that the source must have; any other number fails."
-    )
-    sample: PromptSample | None = Field(None, description="Keep a seeded sample only.")
-    licence: str | None = Field(None, description="Licence of the prompts.")
-    citation: str | None = Field(None, description="Whom to cite.")
-
-    @model_validator(mode="after")
-    def _turns_are_of_dialogues(self) -> Split:
-        if self.columns.turns is not None and self.dialogue is None:
-            raise ValueError("`columns.turns` needs `dialogue`, which says how the turns are asked")
-        if self.columns.prompt is not None and self.dialogue is not None:
-            raise ValueError("`dialogue` needs `columns.turns` or `columns.messages`; `columns.prompt` is one question")
-        return self
-
-
-class Dataset(Entry):
-    """A family of splits that share defaults: each split's keys are laid over `defaults`."""
-
-    description: str | None = Field(None, description="What it holds.")
-    defaults: dict[str, Any] = Field({}, description="Keys common to all its splits (mappings are merged).")
-    splits: dict[Slug, dict[str, Any]] = Field(
-        min_length=1, description="Splits by name, each with the keys of a split."
-    )
+# ---------------------------------------------------------------- gold
 
 
 class GoldColumns(Entry):

@@ -9,6 +9,7 @@ from typing import Any
 from refusal_eval.config.catalogue import Catalogue, shipped_files, with_paths
 from refusal_eval.config.checks import Checks, check_same_name
 from refusal_eval.config.explain import validated
+from refusal_eval.config.permission import check_permissions
 from refusal_eval.config.problems import ConfigError, Problem
 from refusal_eval.config.source import Layer, Source, Written
 from refusal_eval.config.study import Study, StudyConfig
@@ -33,6 +34,7 @@ def load_study(raw: Mapping[str, Any], study_file: str, root: str = ".") -> dict
     catalogue = _catalogue(written, root, problems)
     checks = Checks(written, catalogue, root, problems)
     checks.run()
+    check_permissions(written, catalogue, checks.used, root, problems)
     check_same_name(raw.get("study"), source, root, problems)
     if problems or study is None:
         raise ConfigError(problems)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import inspect
 import math
 import types
 import typing
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, StringConstraints
 from pydantic_core import PydanticCustomError
 
 KeyPath = tuple[str | int, ...]
@@ -23,8 +24,13 @@ FORMS = {
     (SHA256 := r"^[0-9a-f]{64}$"): "a SHA-256 (64 hex digits in lower case)",
     (PACKAGE := r"^[A-Za-z0-9][A-Za-z0-9._-]*$"): "the name of a package on PyPI",
     (VERSION := r"^[0-9][A-Za-z0-9.!+_-]*$"): "one exact version, such as `1.2.0`",
+    (
+        ROWS_URL := r"^(https://[^\s/?#@]+|http://127\.0\.0\.1(:\d+)?)/[^\s?#]+\.(jsonl|csv|parquet)$"
+    ): "an https address of a .jsonl, .csv or .parquet file, without `?` and what follows",
+    (PAGE := r"^https?://\S+$"): "the address of a web page",
     (REPO := r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$"): "a repository on the hub, `owner/name`",
     (ROWS := r"\.(jsonl|csv|parquet)$"): "a file that ends in .jsonl, .csv or .parquet",
+    (CSV := r"\.csv$"): "a file that ends in .csv",
     (BUNDLED := r"^[a-z0-9_]+\.(jsonl|csv|parquet)$"): "the name of a .jsonl, .csv or .parquet file in config/prompts/",
     (GGUF := r"\.gguf$"): "a file that ends in .gguf",
     (
@@ -57,15 +63,32 @@ Version = Annotated[str, StringConstraints(pattern=VERSION)]
 RepoId = Annotated[str, StringConstraints(pattern=REPO)]
 BundledName = Annotated[str, StringConstraints(pattern=BUNDLED)]
 RowsInWheel = Annotated[str, StringConstraints(pattern=ROWS)]
+RowsInRepo = Annotated[str, StringConstraints(pattern=ROWS)]
+RowsUrl = Annotated[str, StringConstraints(pattern=ROWS_URL)]
+Page = Annotated[str, StringConstraints(pattern=PAGE)]
 GgufInWheel = Annotated[str, StringConstraints(pattern=GGUF)]
 ArgumentName = Annotated[str, StringConstraints(pattern=ARGUMENT)]
 FilePath = Annotated[str, StringConstraints(min_length=1), OnDisk("file")]
 RowsPath = Annotated[str, StringConstraints(pattern=ROWS), OnDisk("file")]
+ClustersPath = Annotated[str, StringConstraints(pattern=CSV), OnDisk("file")]
 ModelFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("model folder")]
 AdapterFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("adapter folder")]
 ProgramPath = Annotated[str, StringConstraints(min_length=1), OnDisk("program")]
 OutputFolder = Annotated[str, StringConstraints(min_length=1), OnDisk("output")]
 Template = Annotated[str, StringConstraints(min_length=1), OnDisk("file", words=("default", "none"))]
+
+
+def _known_encoding(name: str) -> str:
+    """Refuse what Python cannot decode text with."""
+    try:
+        "".encode(name)
+    except (LookupError, ValueError):  # such as `hex`, which is one of bytes
+        known = "such as `utf-8`, `gb18030` or `cp1252`"
+        raise ValueError(f"{shown(name)} is no text encoding that Python knows, {known}") from None
+    return name
+
+
+Encoding = Annotated[str, StringConstraints(min_length=1), AfterValidator(_known_encoding)]
 
 
 def plain(value: Any) -> Any:
@@ -153,9 +176,13 @@ def is_entry(annotation: Any) -> bool:
 
 @functools.cache
 def fields_of(entry: type[BaseModel]) -> dict[str, Any]:
-    """Return the fields of a class with their full annotations, in the order in which they are written."""
+    """Return the fields of a class with their full annotations, in the order in which they are written.
+
+    Those that it inherits come last.
+    """
     hints = typing.get_type_hints(entry, include_extras=True)
-    return {name: hints[name] for name in entry.model_fields}
+    own = inspect.get_annotations(entry)
+    return {name: hints[name] for name in sorted(entry.model_fields, key=lambda name: name not in own)}
 
 
 def kinds_of(entry: type[BaseModel]) -> tuple[str, ...]:

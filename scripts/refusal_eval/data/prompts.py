@@ -8,11 +8,13 @@ from typing import Any
 
 from refusal_eval.data.rows import Row, kind_of, need_columns, text_or_none, valid_text
 from refusal_eval.data.scripts import Message, check_script, separate_questions
+from refusal_eval.data.selection import clusters_of, kept_rows
 from refusal_eval.errors import UserError
 from refusal_eval.files import sha256_of
 from refusal_eval.hints import nearest
 
 ROLES = ("system", "user", "assistant")
+LISTS = ("turns", "keep")  # what of a column mapping names several columns
 Columns = Mapping[str, Any]
 Prompt = dict[str, Any]
 
@@ -30,12 +32,15 @@ def make_prompts(
     samples: Iterable[Mapping[str, int] | None] = (),
     mode: str | None = None,
     scored: str | None = None,
+    where: Mapping[str, Any] | None = None,
+    expected_kept: int | None = None,
+    clusters: Mapping[str, str] | None = None,
 ) -> tuple[list[Prompt], list[str]]:
     """Return the prompts of a split in the source's order, and notes for the log.
 
-    A prompt is {"id", "messages", "category", "cluster", "source": {"file", "row", "id"}}; rows count from 1. The texts
-    are kept exactly as they are. Of rows with equal messages the first is kept. A cluster that is not given is the
-    prompt's own id.
+    A prompt is {"id", "messages", "category", "cluster", "source": {"file", "row", "id"}}; rows count from 1, before
+    `where`. The texts are kept exactly as they are. Of rows with equal messages the first is kept. A cluster that is
+    not given is the prompt's own id. Columns to `keep` are in the source's "kept".
 
     Rows of a split with dialogues are scripts of turns. In mode `cumulative` the prompt is the whole script, with
     "dialogue": true. In mode `independent` a script gives a prompt for each user turn after the first, which follows
@@ -44,29 +49,34 @@ def make_prompts(
 
     Args:
         rows: the source's rows.
-        columns: the config's column mapping: `prompt`, `messages` or `turns`; `category`, `cluster`, `id` may be None.
+        columns: the config's column mapping: `prompt`, `messages` or `turns`; the others may be None.
         name: what the source is called in prompts and messages; no path of this machine.
-        expected_rows: how many rows there must be, duplicates included.
+        expected_rows: how many rows the source must have, duplicates and those that `where` leaves out included.
         samples: seeded samples ({"size", "seed"} or None), taken one after the other.
         mode: how the turns of dialogues are asked, `cumulative` or `independent`; None where rows are no scripts.
         scored: which turns count; looked at only to refuse a row of which none would.
+        where: values that rows must have in these columns (see `kept_rows`); None keeps all.
+        expected_kept: how many rows `where` must leave.
+        clusters: the cluster of each row by its source's id, where the source has no column for it.
 
     Raises:
         UserError: for a wrong number of rows, no rows, a missing column, or a bad row (named).
     """
     check_count(rows, expected_rows, name)
-    need_columns(rows, [columns[key] for key in columns if key != "turns"] + list(columns.get("turns") or ()), name)
+    need_columns(rows, _named(columns), name)
+    cluster = dict(enumerate(clusters_of(rows, columns, clusters, name), 1))
+    kept_of_source, notes = kept_rows(rows, where, expected_kept, name)
     prompts: dict[str, Prompt] = {}
     duplicates: list[str] = []
     unlike: list[str] = []
-    for number, row in enumerate(rows, 1):
-        for prompt in _prompts(row, number, columns, name, mode, scored):
+    for number, row in kept_of_source:
+        for prompt in _prompts(row, number, cluster[number], columns, name, mode, scored):
             first = prompts.setdefault(prompt["id"], prompt)
             if first is not prompt:
                 duplicates.append(f"row {_told(prompt)} = row {_told(first)}")
                 if (first["category"], first["cluster"]) != (prompt["category"], prompt["cluster"]):
                     unlike.append(_told(prompt))
-    notes = [f"{name}: {len(rows)} rows, {len(prompts)} different prompts"]
+    notes.append(f"{name}: {len(kept_of_source)} rows, {len(prompts)} different prompts")
     if duplicates:
         what = "rows" if mode is None else "prompts"
         notes.append(f"{name}: {len(duplicates)} duplicate {what} dropped, the first of each kept: {_some(duplicates)}")
@@ -75,6 +85,8 @@ def make_prompts(
             f"{name}: of these, {len(unlike)} had another category or cluster than the row kept: rows {_some(unlike)}"
         )
     kept = list(prompts.values())
+    if clusters is not None or columns.get("cluster") is not None:
+        notes.append(f"{name}: {len({prompt['cluster'] for prompt in kept})} clusters in {len(kept)} prompts")
     for sample in samples:
         if sample is not None and sample["size"] < len(kept):
             notes.append(f"{name}: a sample of {sample['size']} of {len(kept)} prompts, seed {sample['seed']}")
@@ -132,24 +144,31 @@ def messages_of(row: Row, columns: Columns, place: str) -> list[Message]:
     return messages
 
 
+def _named(columns: Columns) -> list[str | None]:
+    """Return all columns that a mapping names."""
+    lists = [columns.get(key) or [] for key in LISTS]
+    return [columns[key] for key in columns if key not in LISTS] + [column for several in lists for column in several]
+
+
 def _prompts(
-    row: Row, number: int, columns: Columns, name: str, mode: str | None, scored: str | None
+    row: Row, number: int, cluster: str | None, columns: Columns, name: str, mode: str | None, scored: str | None
 ) -> Iterator[Prompt]:
     """Yield the prompts of a row: one, or in mode `independent` one for each user turn after the first."""
     place = f"{name}, row {number}"
     script = messages_of(row, columns, place)
     identity = content_id(script)
 
-    def cell(key: str) -> str | None:
-        column = columns.get(key)
+    def cell(column: str | None) -> str | None:
         return None if column is None else text_or_none(row.get(column), f"{place}: column `{column}`")
 
-    source = {"file": name, "row": number, "id": cell("id")}
+    source: dict[str, Any] = {"file": name, "row": number, "id": cell(columns.get("id"))}
+    if columns.get("keep"):
+        source["kept"] = {column: cell(column) for column in columns["keep"]}
     prompt = {
         "id": identity,
         "messages": script,
-        "category": cell("category"),
-        "cluster": cell("cluster") or identity,
+        "category": cell(columns.get("category")),
+        "cluster": cluster or identity,
         "source": source,
     }
     if mode is None:

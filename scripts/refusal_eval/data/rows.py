@@ -19,7 +19,7 @@ from refusal_eval.hints import nearest
 Row = dict[str, Any]
 
 
-def read_rows(path: str | Path, skip_lines: int = 0, name: str | None = None) -> list[Row]:
+def read_rows(path: str | Path, skip_lines: int = 0, name: str | None = None, encoding: str | None = None) -> list[Row]:
     """Return the rows of a file as a list of {column: value}, in the file's order.
 
     JSONL keeps JSON's types. CSV gives strings only ("NA", "1.0" and "" stay what they are). Parquet gives plain
@@ -29,6 +29,7 @@ def read_rows(path: str | Path, skip_lines: int = 0, name: str | None = None) ->
         path: a file that ends in .jsonl, .csv or .parquet.
         skip_lines: lines before a CSV's header that are not data.
         name: what messages call the file; default its path.
+        encoding: of a CSV or JSONL file; default UTF-8 with or without a byte-order mark.
 
     Raises:
         UserError: for a missing, unreadable, malformed or empty file, with the line where there is one.
@@ -42,13 +43,16 @@ def read_rows(path: str | Path, skip_lines: int = 0, name: str | None = None) ->
         )
     if skip_lines and reader is not _read_csv:
         raise UserError(f"{name}: skip_lines is for CSV files only; leave it out")
+    if encoding and reader is _read_parquet:
+        raise UserError(f"{name}: encoding is for CSV and JSONL files only; leave it out")
     try:
-        rows = reader(path, name, skip_lines)
+        rows = reader(path, name, skip_lines, encoding or "utf-8-sig")
     except FileNotFoundError as error:
         raise UserError(f"{name}: there is no such file") from error
     except UnicodeDecodeError as error:
+        wanted = "name its `encoding`" if encoding else "save it as UTF-8, or name its `encoding`"
         raise UserError(
-            f"{name}: is not UTF-8 text ({error.reason} at byte {error.start}); save it as UTF-8"
+            f"{name}: is not {encoding or 'UTF-8'} text ({error.reason} at byte {error.start}); {wanted}"
         ) from error
     except OSError as error:
         raise UserError(f"{name}: cannot be read: {error.strerror or error}") from error
@@ -57,10 +61,10 @@ def read_rows(path: str | Path, skip_lines: int = 0, name: str | None = None) ->
     return rows
 
 
-def _read_jsonl(path: Path, name: str, _skip: int) -> list[Row]:
+def _read_jsonl(path: Path, name: str, _skip: int, encoding: str) -> list[Row]:
     rows = []
     # Only "\n" ends a line: texts may hold other line separators such as U+2028. A byte-order mark is not data.
-    with open(path, encoding="utf-8-sig", newline="\n") as handle:
+    with open(path, encoding=encoding, newline="\n") as handle:
         for number, line in enumerate(handle, 1):
             if not line.strip():
                 continue
@@ -76,10 +80,10 @@ def _read_jsonl(path: Path, name: str, _skip: int) -> list[Row]:
     return rows
 
 
-def _read_csv(path: Path, name: str, skip: int) -> list[Row]:
+def _read_csv(path: Path, name: str, skip: int, encoding: str) -> list[Row]:
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # the default refuses texts over 128 KiB
     rows: list[Row] = []
-    with open(path, encoding="utf-8-sig", newline="") as handle:
+    with open(path, encoding=encoding, newline="") as handle:
         for _ in range(skip):
             handle.readline()
         reader = csv.reader(handle, strict=True)
@@ -102,7 +106,7 @@ def _read_csv(path: Path, name: str, skip: int) -> list[Row]:
     return rows
 
 
-def _read_parquet(path: Path, name: str, _skip: int) -> list[Row]:
+def _read_parquet(path: Path, name: str, _skip: int, _encoding: str) -> list[Row]:
     import pyarrow
     import pyarrow.parquet
 

@@ -10,22 +10,37 @@ from typing import Any
 from refusal_eval.files import sha256_of
 
 HUB_ROWS = "rows.jsonl"
-FETCHED_KINDS = ("hub", "wheel")
+FETCHED_KINDS = ("hub", "wheel", "url")
+HOW_IT_IS_READ = ("skip_lines", "encoding")
+# Keys that came after sources were first fetched, by kind (None: of any).
+LATER = {"hub": ("file", "sha256", "skip_lines", "encoding"), None: ("encoding",)}
 
 
 def source_id(source: Mapping[str, Any]) -> str:
     """Return 16 hex digits that name a source's copy in the cache.
 
-    How a file is read (`skip_lines`) and keys without a value do not count: a key that is added later with no value
-    leaves the copies of today in use.
+    How a file is read (`skip_lines`, `encoding`) and keys without a value do not count: a key that is added later with
+    no value leaves the copies of today in use.
     """
-    return sha256_of({key: value for key, value in source.items() if value is not None and key != "skip_lines"})[:16]
+    told = {key: value for key, value in source.items() if value is not None and key not in HOW_IT_IS_READ}
+    return sha256_of(told)[:16]
+
+
+def source_param(source: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a source as a rule's param: without keys that came later and that it does not use.
+
+    They would otherwise rerun, on the day they come, every job whose source can have them.
+    """
+    later = LATER.get(source["kind"], LATER[None])
+    return {key: value for key, value in source.items() if key not in later or value}
 
 
 def source_name(source: Mapping[str, Any]) -> str:
     """Return what prompts, logs and messages call a source; never an absolute path of this machine."""
     if source["kind"] == "hub":
-        return str(source["repo"])
+        return f"{source['repo']}/{source['file']}" if source.get("file") else str(source["repo"])
+    if source["kind"] == "url":
+        return str(source["url"])
     if source["kind"] == "wheel":
         return f"{source['package']}=={source['version']}/{source['file']}"
     path = str(source["path"] if source["kind"] == "file" else source["file"])
@@ -33,8 +48,9 @@ def source_name(source: Mapping[str, Any]) -> str:
 
 
 def fetched_path(source: Mapping[str, Any], cache: str) -> str:
-    """Return where the rows of a hub or wheel source lie after fetching."""
-    file = HUB_ROWS if source["kind"] == "hub" else PurePosixPath(source["file"]).name
+    """Return where the rows of a fetched source lie."""
+    path = source["url"] if source["kind"] == "url" else source.get("file")
+    file = PurePosixPath(path).name if path else HUB_ROWS
     return f"{cache}/rows/{source_id(source)}/{file}"
 
 

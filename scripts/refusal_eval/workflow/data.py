@@ -6,9 +6,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.data.sources import FETCHED_KINDS, fetched_path, local_path, shown_path, source_id, source_name
+from refusal_eval.data.sources import (
+    FETCHED_KINDS,
+    fetched_path,
+    local_path,
+    shown_path,
+    source_id,
+    source_name,
+    source_param,
+)
 from refusal_eval.workflow.content import content_hash
 from refusal_eval.workflow.paths import Paths
+
+LATER_COLUMNS = ("turns", "keep")
 
 
 class Data:
@@ -27,14 +37,18 @@ class Data:
         sources = [entry["source"] for entry in entries if entry["source"]["kind"] in FETCHED_KINDS]
         self._fetched = {source_id(source): source for source in sources}
 
-    def source(self, wildcards: Any) -> Mapping[str, Any]:
+    def source(self, wildcards: Any) -> dict[str, Any]:
         """Return the source behind a folder of the cache."""
-        source: Mapping[str, Any] = self._fetched[wildcards.source]
-        return source
+        return source_param(self._fetched[wildcards.source])
 
     def split_rows(self, wildcards: Any) -> str:
         """Return the file with the rows of a split."""
         return self._rows(self._config["split_entries"][wildcards.split])
+
+    def split_clusters(self, wildcards: Any) -> list[str]:
+        """Return the file with the clusters of a split's rows, if it has one."""
+        path = self._config["split_entries"][wildcards.split].get("clusters")
+        return [path] if path else []
 
     def gold_rows(self, wildcards: Any) -> str:
         """Return the file with the rows of a gold entry."""
@@ -44,7 +58,13 @@ class Data:
         """Return what of a split decides its prompts; its label, its expectation and which turns count do not."""
         entry = self._config["split_entries"][wildcards.split]
         reading = {**self._reading(entry), "samples": [entry["sample"], self._config["prompts_per_split"]]}
-        return reading | ({"mode": entry["dialogue"]["mode"]} if entry.get("dialogue") else {})
+        if entry.get("dialogue"):
+            reading["mode"] = entry["dialogue"]["mode"]
+        if entry.get("where"):
+            reading |= {"where": entry["where"], "expected_kept": entry["expected_kept"]}
+        if entry.get("clusters"):
+            reading["clusters"] = content_hash(entry["clusters"])
+        return reading
 
     def gold_reading(self, wildcards: Any) -> dict[str, Any]:
         """Return what of a gold entry decides its rows."""
@@ -62,12 +82,13 @@ class Data:
         fetched = source["kind"] in FETCHED_KINDS
         # The source and a local file's content count: the file of another source, or an older copy put in its place,
         # may be older than the output, which Snakemake would not see.
-        return {
-            "source": source,
+        reading = {
+            "source": source_param(source),
             "sha256": None if fetched else content_hash(self._rows(entry)),
             "name": source_name(source),
             "skip_lines": source.get("skip_lines", 0),
             # A key that came later is left out where it is not used: splits without it need not run again for it.
-            "columns": {key: column for key, column in entry["columns"].items() if key != "turns" or column},
+            "columns": {key: named for key, named in entry["columns"].items() if key not in LATER_COLUMNS or named},
             "expected_rows": entry["expected_rows"],
         }
+        return reading | ({"encoding": source["encoding"]} if source.get("encoding") else {})

@@ -1,0 +1,148 @@
+"""Catalogue entries of data sets: splits, with what is read of their rows and what is known about them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from refusal_eval.config.marks import Marks
+from refusal_eval.config.shapes import ClustersPath, Entry, Slug, Text, Whole
+from refusal_eval.config.sources import DataSource, open_pin
+
+Expectation = Literal["refuse", "comply", "varies"]
+Reading = Literal["strict", "broad"]
+Cell = str | int | float | bool
+Cells = Annotated[list[Cell], Field(min_length=1)]
+
+
+class Columns(Entry):
+    """Which columns of the source hold what."""
+
+    prompt: Text | None = Field(None, description="Column with the prompt's text.")
+    messages: Text | None = Field(
+        None, description="Column with a list of {role, content} messages, instead of `prompt`."
+    )
+    turns: list[Text] | None = Field(
+        None,
+        min_length=1,
+        description="Columns with the user's turns, one after the other, instead of `prompt`; the model gives all "
+        "replies. Needs `dialogue`. Cells that are empty at the end of a row are left out.",
+    )
+    category: Text | None = Field(None, description="Column with the prompt's category.")
+    cluster: Text | None = Field(
+        None,
+        description="Column that names prompts which belong together (subject, scenario, pair). "
+        "Default, also for a row without one: the prompt itself, with `dialogue` the whole row.",
+    )
+    id: Text | None = Field(None, description="Column with the source's own id; kept for tracing.")
+    keep: list[Text] | None = Field(
+        None,
+        min_length=1,
+        description="Further columns that the file of prompts keeps (`source.kept`), such as a focus word.",
+    )
+
+    @model_validator(mode="after")
+    def _one_kind_of_prompt(self) -> Columns:
+        if sum(columns is not None for columns in (self.prompt, self.messages, self.turns)) != 1:
+            raise ValueError("name exactly one of `prompt`, `messages` and `turns`")
+        return self
+
+    @model_validator(mode="after")
+    def _each_turn_once(self) -> Columns:
+        turns = self.turns or []
+        twice = sorted({column for column in turns if turns.count(column) > 1})
+        if twice:
+            raise ValueError(f"`turns` names the column `{twice[0]}` twice")
+        return self
+
+
+class Dialogue(Entry):
+    """How the user's turns of a row are asked. Replies that the row leaves out are the model's own."""
+
+    mode: Literal["cumulative", "independent"] = Field(
+        description="`cumulative`: a row is one conversation; each turn without a given reply is asked, with all that "
+        "went before, the model's own replies included. `independent`: each turn after the first is asked in a "
+        "conversation of its own, right after the first turn and its reply; other given replies are dropped."
+    )
+    scored: Literal["all", "last", "after_first"] | None = Field(
+        None,
+        description="Turns that count: `all` that are asked, the `last` of each conversation, or all but its first one "
+        "(`after_first`: that one sets the scene). Default: `all` in mode `cumulative`, `last` in mode `independent`. "
+        "Changing it runs no GPU job.",
+    )
+
+
+class PromptSample(Entry):
+    """A seeded sample of a split's prompts."""
+
+    size: Whole = Field(ge=1, description="How many prompts to keep. A smaller split is kept whole.")
+    seed: Whole = Field(0, description="Seed of the draw.")
+
+
+class Split(Marks):
+    """Named prompts with an expectation."""
+
+    source: DataSource = Field(description="Where the rows come from.")
+    columns: Columns = Field(Columns(prompt="prompt"), description="Which columns hold what.")
+    where: dict[Text, Cell | Cells] | None = Field(
+        None,
+        min_length=1,
+        description="Keep only rows whose cells hold these values: `{label: safe}`, or `{label: [safe, unclear]}` for "
+        "one of several. The log counts what is left out.",
+    )
+    clusters: ClustersPath | None = Field(
+        None,
+        description="CSV with the columns `id` and `cluster`, relative to the YAML file that names it: which rows of "
+        "the source (by `columns.id`) belong together, where it has no column for that. It names every row once.",
+    )
+    dialogue: Dialogue | None = Field(
+        None, description="Ask the user's turns of each row one by one. Default: a row is one question."
+    )
+    expectation: Expectation = Field(description="What a well-behaved model does: `refuse`, `comply`, or `varies`.")
+    headline: Reading | None = Field(
+        None, description="Headline reading. Default: `strict` on `refuse`, `broad` on `comply` and `varies`."
+    )
+    label: str | None = Field(None, description="Name in tables and figures. Default: the split's name.")
+    expected_rows: Whole | None = Field(
+        None, ge=1, description="Rows that the source must have, before `where`; any other number fails."
+    )
+    expected_kept: Whole | None = Field(None, ge=1, description="Rows that `where` must leave; any other number fails.")
+    sample: PromptSample | None = Field(None, description="Keep a seeded sample only.")
+
+    @model_validator(mode="after")
+    def _turns_are_of_dialogues(self) -> Split:
+        if self.columns.turns is not None and self.dialogue is None:
+            raise ValueError("`columns.turns` needs `dialogue`, which says how the turns are asked")
+        if self.columns.prompt is not None and self.dialogue is not None:
+            raise ValueError("`dialogue` needs `columns.turns` or `columns.messages`; `columns.prompt` is one question")
+        return self
+
+    @model_validator(mode="after")
+    def _keys_that_belong_together(self) -> Split:
+        if self.expected_kept is not None and self.where is None:
+            raise ValueError("`expected_kept` counts what `where` leaves; without it write `expected_rows`")
+        if self.clusters is not None and self.columns.id is None:
+            raise ValueError("`clusters` needs `columns.id`: it names rows by the source's own ids")
+        if self.clusters is not None and self.columns.cluster is not None:
+            raise ValueError("`clusters` and `columns.cluster` are two ways to say one thing; leave one out")
+        return self
+
+    @model_validator(mode="after")
+    def _what_is_open_says_so(self) -> Split:
+        key = open_pin(self.source.model_dump())
+        if key is not None and self.enabled and not self.unverified:
+            raise ValueError(
+                f"`source.{key}` may be null only with `enabled: false`, or with `unverified` that says so"
+            )
+        return self
+
+
+class Dataset(Entry):
+    """A family of splits that share defaults: each split's keys are laid over `defaults`."""
+
+    description: str | None = Field(None, description="What it holds.")
+    defaults: dict[str, Any] = Field({}, description="Keys common to all its splits (mappings are merged).")
+    splits: dict[Slug, dict[str, Any]] = Field(
+        min_length=1, description="Splits by name, each with the keys of a split."
+    )

@@ -1,0 +1,122 @@
+"""Which rows of a source are prompts, and which of them belong together where no column says so."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from refusal_eval.data.rows import Row, need_columns, text_or_none
+from refusal_eval.errors import UserError
+from refusal_eval.hints import nearest_name
+
+Numbered = tuple[int, Row]
+MOST_SHOWN = 10
+
+
+def kept_rows(
+    rows: Sequence[Row], where: Mapping[str, Any] | None, expected_kept: int | None, name: str
+) -> tuple[list[Numbered], list[str]]:
+    """Return the rows to keep with their numbers in the source (from 1), and notes for the log.
+
+    Values are compared as text, as they would stand in a CSV: 1 is "1", true is "true".
+
+    Args:
+        rows: the source's rows.
+        where: for each of these columns the value, or the list of values, that a row must have; None keeps all.
+        expected_kept: how many rows must be left; None for any number.
+        name: what messages call the source.
+
+    Raises:
+        UserError: for an unknown column, a value that no row has, when nothing is left, and for a wrong number.
+    """
+    numbered = list(enumerate(rows, 1))
+    if where is None:
+        return numbered, []
+    need_columns(rows, where, name)
+    values = {column: _texts(wanted) for column, wanted in where.items()}
+    for column, wanted in values.items():
+        _check_values(rows, column, wanted, name)
+    numbered = [
+        (number, row)
+        for number, row in numbered
+        if all(_cell(row, column, name) in wanted for column, wanted in values.items())
+    ]
+    told = " and ".join(f"`{column}` {' or '.join(wanted)}" for column, wanted in values.items())
+    if not numbered:
+        raise UserError(f"{name}: no row has {told} at once")
+    if expected_kept is not None and len(numbered) != expected_kept:
+        raise UserError(f"{name}: {len(numbered)} rows have {told}, but expected_kept says {expected_kept}")
+    return numbered, [f"{name}: {len(numbered)} of {len(rows)} rows have {told}, {len(rows) - len(numbered)} left out"]
+
+
+def read_clusters(rows: Sequence[Row], name: str) -> dict[str, str]:
+    """Return {id: cluster} out of the rows of a file of clusters.
+
+    Raises:
+        UserError: for a missing column, an empty cell, and an id that stands twice.
+    """
+    need_columns(rows, ("id", "cluster"), name)
+    found: dict[str, str] = {}
+    for number, row in enumerate(rows, 1):
+        identity, cluster = (text_or_none(row.get(key), f"{name}, row {number}") for key in ("id", "cluster"))
+        if identity is None or cluster is None:
+            raise UserError(f"{name}, row {number}: `id` and `cluster` must not be empty")
+        if identity in found:
+            raise UserError(f"{name}, row {number}: the id `{identity}` stands twice")
+        found[identity] = cluster
+    return found
+
+
+def clusters_of(
+    rows: Iterable[Row], columns: Mapping[str, Any], clusters: Mapping[str, str] | None, name: str
+) -> list[str | None]:
+    """Return the cluster of each row: out of its column, or by its id out of a file of clusters; None without one.
+
+    Raises:
+        UserError: if the file names a row that is not there, or lacks one.
+    """
+    if clusters is None:
+        column = columns.get("cluster")
+        return [None if column is None else _cell(row, column, name, number) for number, row in enumerate(rows, 1)]
+    ids = [_cell(row, columns["id"], name, number) for number, row in enumerate(rows, 1)]
+    lacking = [f"{identity or 'an empty one'} (row {number})" for number, identity in enumerate(ids, 1)]
+    lacking = [told for told, identity in zip(lacking, ids, strict=True) if identity not in clusters]
+    if lacking:
+        raise UserError(f"{name}: its file of clusters lacks {_some(lacking, 'id')}")
+    strange = sorted(set(clusters) - set(ids))
+    if strange:
+        raise UserError(f"{name}: its file of clusters names rows that are not there: {_some(strange, 'id')}")
+    return [clusters[str(identity)] for identity in ids]
+
+
+def _check_values(rows: Sequence[Row], column: str, wanted: Sequence[str], name: str) -> None:
+    """Say of a value that no row has which values there are: a misspelt one would silently leave rows out."""
+    counts = Counter(_cell(row, column, name) for row in rows)
+    unknown = [value for value in wanted if value not in counts]
+    if not unknown:
+        return
+    known = [value for value, _ in counts.most_common() if value is not None]
+    close = nearest_name(unknown[0], known)
+    hint = f"; did you mean `{close}`?" if close else ""
+    values = ", ".join(f"`{value[:40]}` ({counts[value]})" for value in known[:MOST_SHOWN])
+    more = f", ... ({len(known)} in all)" if len(known) > MOST_SHOWN else ""
+    empty = f", empty ({counts[None]})" if counts[None] else ""
+    message = (
+        f"{name}: no row has `{unknown[0]}` in column `{column}`{hint} (its values, with rows: {values}{more}{empty})"
+    )
+    raise UserError(message)
+
+
+def _texts(wanted: Any) -> list[str]:
+    return [str(text_or_none(value, "where")) for value in (wanted if isinstance(wanted, list) else [wanted])]
+
+
+def _cell(row: Row, column: str, name: str, number: int | None = None) -> str | None:
+    place = name if number is None else f"{name}, row {number}"
+    return text_or_none(row.get(column), f"{place}: column `{column}`")
+
+
+def _some(values: Sequence[str], word: str) -> str:
+    shown = ", ".join(values[:MOST_SHOWN]) + (", ..." if len(values) > MOST_SHOWN else "")
+    return f"{len(values)} {word}s: {shown}" if len(values) > 1 else f"the {word} {shown}"
