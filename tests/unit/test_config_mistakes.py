@@ -280,6 +280,20 @@ def test_mistakes_in_dialogues(project, path, value, message):
     assert message in found
 
 
+@pytest.mark.parametrize(
+    ("reasoning", "message"),
+    [
+        ({"start": "<think>"}, "`end` is missing: the mark that ends the reasoning, e.g. `</think>`"),
+        ({"format": "harmony", "end": "</think>"}, "`format: harmony` has marks of its own"),
+        ({"format": "qwen"}, "format: 'qwen' is not allowed (allowed: harmony, marks)"),
+    ],
+)
+def test_mistakes_in_how_reasoning_is_told(project, reasoning, message):
+    project.write(BASE, changed(CATALOGUE, ("models", "thinker", "reasoning"), reasoning))
+    found = [line for line in project.mistakes(STUDY) if "models.thinker.reasoning" in line]
+    assert len(found) == 1 and message in found[0]
+
+
 def test_a_base_model_cannot_be_asked_several_turns(project):
     plain = CATALOGUE["models"]["plain"] | {"template": "none"}
     assert with_entry(project, "models", "plain", plain) == []

@@ -150,12 +150,28 @@ class Sampling(Entry):
 
 
 class Reasoning(Entry):
-    """Marks around the reasoning of models that think before they answer."""
+    """How the reasoning of a model that thinks before it answers is told from the answer."""
 
+    format: Literal["marks", "harmony"] = Field(
+        "marks",
+        description="`marks` around the reasoning; `harmony`: the channels of gpt-oss, of which `final` is the answer.",
+    )
     start: Text | None = Field(
         None, description="Mark that opens the reasoning, e.g. `<think>`; also when the template opens it."
     )
-    end: Text = Field(description="Mark that ends the reasoning, e.g. `</think>`. Only what follows is the answer.")
+    end: Text | None = Field(
+        None,
+        description="Mark that ends the reasoning, e.g. `</think>`. Only what follows is the answer. Needed with "
+        "`marks`. Where it is no single token of the model it is looked for in the text.",
+    )
+
+    @model_validator(mode="after")
+    def _marks_or_channels(self) -> Reasoning:
+        if self.format == "marks" and self.end is None:
+            raise ValueError("`end` is missing: the mark that ends the reasoning, e.g. `</think>`")
+        if self.format == "harmony" and (self.start, self.end) != (None, None):
+            raise ValueError("`format: harmony` has marks of its own; leave `start` and `end` out")
+        return self
 
 
 class Model(Entry):
