@@ -1,4 +1,7 @@
-"""Write config/config.schema.json, config/catalogue.schema.json and the tables of config/README.md from the classes.
+"""Write what is generated from the config's classes and from the catalogue.
+
+From the classes: config/config.schema.json, config/catalogue.schema.json and the tables of config/README.md. From the
+catalogue: docs/splits.md.
 
 With `--check`, write nothing: show what differs and exit with 1 if anything does.
 """
@@ -14,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.config.docs import catalogue_schema, study_schema, with_reference
+from refusal_eval.config.splits_page import splits_page
 from refusal_eval.files import written_whole
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,6 +54,7 @@ def generated(root: Path) -> dict[Path, str]:
         config / "config.schema.json": _json(study_schema()),
         config / "catalogue.schema.json": _json(catalogue_schema()),
         config / "README.md": with_reference((config / "README.md").read_text(encoding="utf-8")),
+        root / "docs" / "splits.md": splits_page(str(root)),
     }
 
 

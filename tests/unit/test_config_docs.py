@@ -152,7 +152,7 @@ def test_examples_of_the_readme_work(repository, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     project = Project.__new__(Project)
     project.folder = tmp_path
-    for name in ("my_phrases.yaml", "my_rubric.md", "prompts.csv", "labelled.csv"):
+    for name in ("my_phrases.yaml", "my_rubric.md", "prompts.csv", "pairs.csv", "labelled.csv"):
         project.write(name, "")
     project.write("my_judge.py", *re.findall(r"```python\n(.*?)```", readme, re.DOTALL))
     for name in ("adapter_config.json", "adapter_model.safetensors"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -13,7 +13,6 @@ from refusal_eval.config.sources import DataSource, open_pin
 Expectation = Literal["refuse", "comply", "varies"]
 Reading = Literal["strict", "broad"]
 Cell = str | int | float | bool
-Cells = Annotated[list[Cell], Field(min_length=1)]
 
 
 class Columns(Entry):
@@ -85,7 +84,7 @@ class Split(Marks):
 
     source: DataSource = Field(description="Where the rows come from.")
     columns: Columns = Field(Columns(prompt="prompt"), description="Which columns hold what.")
-    where: dict[Text, Cell | Cells] | None = Field(
+    where: dict[Text, Cell | list[Cell]] | None = Field(
         None,
         min_length=1,
         description="Keep only rows whose cells hold these values: `{label: safe}`, or `{label: [safe, unclear]}` for "
@@ -120,6 +119,9 @@ class Split(Marks):
 
     @model_validator(mode="after")
     def _keys_that_belong_together(self) -> Split:
+        empty = [column for column, wanted in (self.where or {}).items() if wanted == []]
+        if empty:
+            raise ValueError(f"`where` names no value for the column `{empty[0]}`")
         if self.expected_kept is not None and self.where is None:
             raise ValueError("`expected_kept` counts what `where` leaves; without it write `expected_rows`")
         if self.clusters is not None and self.columns.id is None:

@@ -206,6 +206,9 @@ def follow(annotation: Any, loc: tuple[str | int, ...]) -> Spot:
             continue
         if len(here) > 1 and part in [entry.__name__ for entry in entries]:
             continue  # the member of a union that is an entry
+        origins = {typing.get_origin(leaf) for leaf in here}
+        if len(here) > 1 and list in origins and dict not in origins and not entries and not isinstance(part, int):
+            continue  # a member of a union of plain values and a list of them
         inner = [typing.get_args(leaf)[-1] for leaf in here if typing.get_origin(leaf) in (list, dict)]
         if part == "[key]" or not (entries or inner) or str(part).startswith("literal["):
             continue
