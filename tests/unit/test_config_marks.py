@@ -1,0 +1,238 @@
+"""Sources, filters and marks of splits as users write them: what is refused, and what marks never touch."""
+
+import copy
+from pathlib import Path
+
+import pytest
+from config_project import CATALOGUE, COMMIT, SHA256, STUDY, WHOLE_STUDY, Project
+from workflow_cases import of, stages
+
+from refusal_eval.config.marks import Marks
+from refusal_eval.config.references import bibliography, read_references
+from refusal_eval.config.sources import open_pin
+from refusal_eval.workflow.content import content_hash
+
+HUB = {"kind": "hub", "repo": "owner/data", "revision": COMMIT}
+URL = {"kind": "url", "url": f"https://example.org/{COMMIT}/rows.csv", "sha256": SHA256}
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return Project(tmp_path)
+
+
+def with_split(project, study=None, **keys):
+    """Write an own split `mine`; return what is wrong with a study that uses it, without file and line."""
+    entry = {"source": HUB | {"split": "test"}, "expectation": "comply"} | keys
+    project.write("own.yaml", {"datasets": {"own": {"splits": {"mine": entry}}}})
+    found = project.mistakes(STUDY | {"catalogue": ["own.yaml"], "splits": ["mine"]} | (study or {}))
+    return [line.split(": ", 1)[1].removeprefix("datasets.own.splits.mine.") for line in found]
+
+
+# ---------------------------------------------------------------- sources
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"source": URL},
+        {"source": URL | {"url": "http://127.0.0.1:8000/rows.jsonl", "encoding": "gb18030"}},
+        {"source": HUB | {"file": "data/rows.csv", "sha256": SHA256, "skip_lines": 1, "encoding": "cp1252"}},
+        {"where": {"label": "safe", "level": [1, "two", True]}, "expected_rows": 9, "expected_kept": 3},
+        {"columns": {"prompt": "q", "id": "n", "keep": ["focus"]}, "clusters": "rows.csv"},
+    ],
+)
+def test_splits_of_every_form_are_accepted(project, keys):
+    assert with_split(project, **keys) == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (
+            {"source": HUB},
+            "source: name `split` (as the data set's card has it) or `file` (one file of the repository)",
+        ),
+        ({"source": HUB | {"split": "a", "file": "a.csv"}}, "source: name `split` "),
+        ({"source": HUB | {"config": "a", "file": "a.csv"}}, "source: `config` belongs to `split`"),
+        ({"source": HUB | {"split": "a", "sha256": SHA256}}, "source: `sha256` belongs to `file`"),
+        ({"source": HUB | {"split": "a", "encoding": "utf-8"}}, "source: `encoding` belongs to `file`"),
+        (
+            {"source": HUB | {"file": "a.txt"}},
+            "source.file: 'a.txt' is not a file that ends in .jsonl, .csv or .parquet",
+        ),
+        ({"source": {"kind": "hub", "repo": "a/b", "split": "x"}}, "source.revision: this key is missing"),
+        (
+            {"source": URL | {"url": "http://example.org/a.csv"}},
+            "source.url: 'http://example.org/a.csv' is not an https",
+        ),
+        (
+            {"source": URL | {"url": "https://example.org/a.csv?x=1"}},
+            "source.url: 'https://example.org/a.csv?x=1' is not",
+        ),
+        (
+            {"source": URL | {"url": "https://me:pw@example.org/a.csv"}},
+            "source.url: 'https://me:pw@example.org/a.csv' is",
+        ),
+        (
+            {"source": URL | {"url": "http://127.0.0.1.example.org/a.csv"}},
+            "source.url: 'http://127.0.0.1.example.org/a",
+        ),
+        ({"source": {"kind": "url", "url": URL["url"]}}, "source.sha256: this key is missing"),
+        ({"source": URL | {"encoding": "gb-18030-x"}}, "source.encoding: 'gb-18030-x' is no text encoding that Python"),
+        (
+            {"source": URL | {"encoding": "hex"}},
+            "source.encoding: 'hex' is no text encoding that Python knows, such as",
+        ),
+        (
+            {"source": URL | {"url": "https://example.org/a.parquet", "encoding": "cp1252"}},
+            "source.encoding: is for CSV and JSONL files only; leave it out",
+        ),
+        (
+            {"source": URL | {"url": "https://example.org/a.jsonl", "skip_lines": 1}},
+            "source.skip_lines: is for CSV files only; leave it out",
+        ),
+        ({"where": {}}, "where: must not be empty"),
+        ({"where": {"label": []}}, "`where` names no value for the column `label`"),
+        ({"where": {"label": {"a": 1}}}, "where.label: must be text, a number, true or false or a list, not a mapping"),
+        ({"where": {"label": ["a", None]}}, "where.label[1]: must be text, "),
+        ({"where": "safe"}, "where: must be a mapping of keys to values, not 'safe'"),
+        ({"expected_kept": 3}, "`expected_kept` counts what `where` leaves; without it write `expected_rows`"),
+        ({"clusters": "rows.csv"}, "`clusters` needs `columns.id`"),
+        (
+            {"clusters": "rows.csv", "columns": {"prompt": "q", "id": "n", "cluster": "c"}},
+            "`clusters` and `columns.cluster` are two ways to say one thing",
+        ),
+        ({"clusters": "no.csv", "columns": {"prompt": "q", "id": "n"}}, "clusters: there is no file no.csv"),
+    ],
+)
+def test_what_makes_no_sense_is_told(project, keys, message):
+    found = with_split(project, **keys)
+    assert any(message in line for line in found), found
+
+
+def test_a_file_of_clusters_lies_beside_the_file_that_names_it(project):
+    project.write("far/pairs.csv", "id,cluster\n1,a\n")
+    columns = {"prompt": "q", "id": "n"}
+    split = {"source": URL, "expectation": "comply", "columns": columns, "clusters": "pairs.csv"}
+    project.write("far/own.yaml", {"datasets": {"own": {"splits": {"mine": split}}}})
+    config = project.load(STUDY | {"catalogue": ["far/own.yaml"], "splits": ["mine"]})
+    assert config["split_entries"]["mine"]["clusters"] == "far/pairs.csv"
+    data = stages(config, Path()).data
+    assert data.split_clusters(of(split="mine")) == ["far/pairs.csv"]
+    content_hash.cache_clear()
+    before = data.split_reading(of(split="mine"))["clusters"]
+    project.write("far/pairs.csv", "id,cluster\n1,other\n")
+    content_hash.cache_clear()  # read once per run
+    assert stages(config, Path()).data.split_reading(of(split="mine"))["clusters"] != before
+
+
+# ---------------------------------------------------------------- pins
+
+
+@pytest.mark.parametrize(
+    ("source", "key", "word"),
+    [
+        (HUB | {"split": "test", "revision": None}, "revision", "commit hash"),
+        (URL | {"sha256": None}, "sha256", "SHA-256"),
+    ],
+)
+def test_what_is_not_pinned_is_marked_and_runs_in_no_study(project, source, key, word):
+    assert open_pin(source) == key
+    (told,) = with_split(project, source=source)
+    assert f"`source.{key}` may be null only with `enabled: false`, or with `unverified` that says so" in told
+    (told,) = with_split(project, source=source, unverified=["the hash"])
+    assert told.startswith(f"source.{key}: the {word} is not known yet, and a study runs only on what is pinned")
+    off = {"enabled": False, "reason": "never seen"}
+    (told,) = with_split(project, source=source, **off)
+    assert "`mine` is off by default" in told
+    (told,) = with_split(project, {"allow": ["mine"]}, source=source, **off)
+    assert told.startswith(f"source.{key}: the {word} is not known yet")
+    assert with_split(project, {"splits": ["hub-rows"]}, source=source, **off) == [], "it is in nobody's way"
+
+
+def test_what_is_pinned_is_not_open():
+    assert open_pin(HUB) is None and open_pin(URL) is None and open_pin({"kind": "file", "path": "x"}) is None
+
+
+def test_gold_must_be_pinned_too(project):
+    gold = {"like": "people", "source": HUB | {"split": "test", "revision": None}}
+    project.write("own.yaml", {"gold": {"people": gold}})
+    (told,) = project.mistakes(STUDY | {"catalogue": ["own.yaml"], "gold": ["people"]})
+    assert "gold.people.source.revision: the commit hash is not known yet" in told
+
+
+# ---------------------------------------------------------------- marks
+
+
+def test_a_split_that_is_off_tells_why_and_how_to_switch_it_on(project):
+    off = {"enabled": False, "reason": "not for commercial use.", "terms": "https://example.org/terms"}
+    assert with_split(project, **off) == [
+        "splits[0]: `mine` is off by default: not for commercial use (terms: https://example.org/terms). "
+        "To use it all the same, write `allow: [mine]` into the study"
+    ]
+    assert with_split(project, {"allow": ["mine"]}, **off) == []
+
+
+def test_a_study_allows_only_what_it_uses(project):
+    (told,) = project.mistakes(STUDY | {"allow": ["hub-row"]})
+    assert told.endswith("allow[0]: `hub-row` is not one of `splits`; did you mean `hub-rows`? (allowed: hub-rows)")
+
+
+@pytest.mark.parametrize(
+    ("marks", "message"),
+    [
+        ({"enabled": False}, "`enabled: false` needs a `reason`"),
+        ({"gated": True}, "`gated: true` needs `terms`"),
+        ({"terms": "ask them"}, "terms: 'ask them' is not the address of a web page"),
+        ({"citation": "someone2020"}, "citation: must be a list, not 'someone2020': write [someone2020]"),
+        ({"citation": ["Some One, 2020"]}, "citation: 'Some One, 2020' is neither a key of"),
+        ({"citation": ["someone2020"]}, "citation[0]: there is no `someone2020` in config/catalogue/references.bib"),
+    ],
+)
+def test_marks_that_say_too_little_are_told(project, marks, message):
+    found = with_split(project, **marks)
+    assert any(message in line for line in found), found
+
+
+def test_citations_are_keys_of_the_shipped_file_or_bibtex(project):
+    project.write(
+        "config/catalogue/references.bib", "% a comment\n\n@misc{one2020,\n  title = {One}\n}\n\n% two\n@misc{t,\n}\n"
+    )
+    assert read_references(".") == {"one2020": "@misc{one2020,\n  title = {One}\n}", "t": "@misc{t,\n}"}
+    own = "@misc{own,\n  title = {Own}\n}"
+    assert with_split(project, citation=["one2020", own]) == []
+    text = bibliography([{"citation": ["t", own]}, {"citation": []}, {"citation": ["t"]}, {}], read_references("."))
+    assert text == f"@misc{{t,\n}}\n\n{own}\n"
+
+
+def test_no_mark_is_in_a_param(project):
+    """A corrected licence or address must run nothing again."""
+    names = sorted(Marks.model_fields)
+    values = {"enabled": False, "gated": True, "citation": ["@x"], "unverified": ["y"]}
+    before = project.load(WHOLE_STUDY | {"models": list(CATALOGUE["models"])})
+    after = copy.deepcopy(before)
+    for entry in after["split_entries"].values():
+        assert set(names) <= set(entry)
+        entry.update({name: values.get(name, "https://example.org") for name in names})
+    one, other = stages(before, Path()), stages(after, Path())
+    for split in before["splits"]:
+        assert one.data.split_reading(of(split=split)) == other.data.split_reading(of(split=split))
+        cell = of(split=split, model="plain", judge="words")
+        assert one.generation.request_params(cell) == other.generation.request_params(cell)
+        assert one.scoring.cell(cell) == other.scoring.cell(cell)
+    assert one.reporting.presentation(of()) == other.reporting.presentation(of())
+
+
+def test_params_of_splits_that_use_nothing_new_are_frozen(project):
+    reading = stages(project.load(WHOLE_STUDY), Path()).data.split_reading(of(split="hub-rows"))
+    assert reading == {
+        "source": {"kind": "hub", "repo": "owner/data", "revision": COMMIT, "config": None, "split": "test"},
+        "sha256": None,
+        "name": "owner/data",
+        "skip_lines": 0,
+        "columns": {"prompt": "question", "messages": None, "category": None, "cluster": None, "id": None},
+        "expected_rows": None,
+        "samples": [None, {"size": 7, "seed": 0}],
+    }

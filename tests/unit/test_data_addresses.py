@@ -1,0 +1,123 @@
+"""Files at an address: from a server on loopback, whole or not at all."""
+
+import hashlib
+import logging
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from refusal_eval.data.fetch import fetch_rows
+from refusal_eval.data.rows import read_rows
+from refusal_eval.errors import UserError
+
+LOG = logging.getLogger("test")
+BODY = b"p,q\n\xc3\xa9,1\n" * 5000
+
+
+class Server(ThreadingHTTPServer):
+    """Answers with what `answers` lists for a path: statuses to fail with, "cut" for half a file; then the file."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        self.answers, self.asked = {}, []
+        super().__init__(("127.0.0.1", 0), Handler)
+
+
+class Handler(BaseHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        self.server.asked.append(self.path)
+        planned = self.server.answers.get(self.path, [])
+        answer = planned.pop(0) if planned else 200
+        if answer == 302:
+            self.send_response(302)
+            self.send_header("Location", "/moved/rows.csv")
+        else:
+            self.send_response(200 if answer == "cut" else answer)
+        self.send_header("Content-Length", str(len(BODY) if answer in (200, "cut") else 0))
+        self.end_headers()
+        if answer in (200, "cut"):
+            self.wfile.write(BODY[: 1000 if answer == "cut" else None])
+
+
+@pytest.fixture
+def server(monkeypatch):
+    for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "HF_HUB_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    with Server() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+
+
+def fetch(server, folder, path="/0123/rows.csv", **change):
+    source = {
+        "kind": "url",
+        "url": f"http://127.0.0.1:{server.server_port}{path}",
+        "sha256": hashlib.sha256(BODY).hexdigest(),
+        **change,
+    }
+    target = folder / "out" / "rows.csv"
+    fetch_rows(source, target, str(folder / "cache"), LOG, wait=0.01)
+    return target
+
+
+def test_a_file_comes_as_it_is(server, tmp_path):
+    target = fetch(server, tmp_path)
+    assert target.read_bytes() == BODY
+    assert read_rows(target)[0] == {"p": "\u00e9", "q": "1"}
+    assert [path.name for path in target.parent.iterdir()] == ["rows.csv"]
+
+
+@pytest.mark.parametrize("faults", [[503, 429], ["cut"], ["cut", 500], [302]])
+def test_faults_that_pass_are_tried_again_and_redirections_followed(server, tmp_path, faults):
+    server.answers["/0123/rows.csv"] = list(faults)
+    assert fetch(server, tmp_path).read_bytes() == BODY
+    assert len(server.asked) == len(faults) + 1
+
+
+@pytest.mark.parametrize(
+    ("answers", "change", "message", "asked"),
+    [
+        ([404], {}, r"/0123/rows.csv: there is no such file \(status 404\)", 1),
+        ([403], {}, r"the server refused \(status 403\)", 1),
+        ([503] * 3, {}, r"cannot fetch http://127.*status 503\). Is there internet here\?", 3),
+        (["cut"] * 3, {}, r"cannot fetch http://127.*\(RemoteProtocolError", 3),
+        (
+            [],
+            {"sha256": "0" * 64},
+            "is not the file that was locked: its SHA-256 is [0-9a-f]{64}, expected is 0{64}",
+            1,
+        ),
+    ],
+)
+def test_what_cannot_be_fetched_is_told_and_leaves_no_file(server, tmp_path, answers, change, message, asked):
+    server.answers["/0123/rows.csv"] = answers
+    with pytest.raises(UserError, match=message) as told:
+        fetch(server, tmp_path, **change)
+    assert "\n" not in str(told.value)
+    assert len(server.asked) == asked
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_offline_nothing_is_asked(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(
+        UserError, match="is not in the cache, and HF_HUB_OFFLINE is set: fetch it once on a machine with"
+    ):
+        fetch(server, tmp_path)
+    assert server.asked == []
+
+
+def test_a_server_that_is_not_there_is_told(server, tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/rows.csv"
+        with pytest.raises(UserError, match=r"cannot fetch .*\(ConnectError.*Is there internet here"):
+            fetch(server, tmp_path, url=url)
