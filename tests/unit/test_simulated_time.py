@@ -1,5 +1,7 @@
 """The clock of simulated engines: it passes while a run waits, and stands still while the run computes."""
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -18,13 +20,15 @@ def started():
     runs = []
 
     def start(code):
-        runs.append(subprocess.Popen([sys.executable, "-I", "-S", "-c", code], stdout=subprocess.PIPE))
+        command = [sys.executable, "-I", "-S", "-c", code]
+        runs.append(subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True))
         runs[-1].stdout.readline()
         return runs[-1]
 
     yield start
     for run in runs:
-        run.kill()
+        if run.poll() is None:
+            os.killpg(run.pid, signal.SIGKILL)  # its children, too
         run.wait()
 
 
