@@ -211,6 +211,8 @@ def real(open_folder: Path) -> dict[str, Any]:
     library = Path(__file__).parents[2] / "scripts"
     paths = f"{library}:{Path(__file__).parents[1]}:{Path(__file__).parent}"
     environment = {**os.environ, **TOKENS, "PYTHONPATH": paths, "TMPDIR": str(open_folder)}
+    # The first request compiles; on a busy machine that takes longer than the five minutes vLLM gives a step.
+    environment["VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS"] = "3600"
     if in_namespace():
         (open_folder / "hosts").write_text(HOSTS.format(address=network_address()))
         shell = f'hostname refusal-eval-host && mount --bind {open_folder}/hosts /etc/hosts && exec "$@"'
