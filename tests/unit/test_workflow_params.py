@@ -171,6 +171,7 @@ def test_all_of_these_at_once_rerun_only_what_shows_labels(config):
         ),
         ("model_entries.tuned-here.lora.path", "elsewhere", {"weights.identified_adapter"}),
         ("model_entries.tuned-here.engine", "wheel-engine", {"weights.adapted"}),
+        ("model_entries.plain.lora", {"kind": "folder", "path": "adapter"}, {"generation.request_params"}),
         ("split_entries.file-rows.sample", {"size": 3, "seed": 0}, {"data.split_reading"}),
         ("split_entries.hub-rows.columns", {"prompt": "p"}, {"data.split_reading"}),
         ("split_entries.hub-rows.source.revision", "f" * 40, {"data.source", "data.split_reading"}),

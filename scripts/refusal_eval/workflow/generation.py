@@ -49,6 +49,9 @@ class Generation:
             "samples": self._config["samples"],
             "seed": self._config["seed"],
         }
+        if entry.get("lora"):
+            # What the adapter is comes from its file; that one was taken away is seen nowhere else.
+            params["lora"] = True
         if self._config["split_entries"][wildcards.split].get("dialogue"):
             # Only the answer to a turn, without its reasoning, stands in the history of the next one.
             params["dialogue"] = {"reasoning": entry["reasoning"]}

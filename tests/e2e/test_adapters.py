@@ -1,0 +1,91 @@
+"""A model and two LoRA adapters of it, with the real engine: one load, and the model's own answers stay as they are."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from adapter_folders import SMOLLM2, random_adapter
+from project import Project, change_yaml
+from real import SHORT, real_project
+
+from refusal_eval.files import read_json
+from refusal_eval.store import StoreReader
+
+pytestmark = pytest.mark.full
+LOG = logging.getLogger(__name__)
+STUDY: dict[str, Any] = {"splits": ["safe"], "judges": ["keyword"]}
+
+
+def project_of(folder: Path, models: list[str]) -> Project:
+    """Return a study of the plain model and two adapters of it, of ranks 8 and 12."""
+    project = real_project(folder, models=models, **STUDY)
+    random_adapter(folder / "first", seed=1)
+    random_adapter(folder / "second", seed=2, rank=12)
+    tuned = {
+        name: {"like": "smollm2-plain", "label": name, "sampling": SHORT, "lora": {"kind": "folder", "path": name}}
+        for name in ("first", "second")
+    }
+    engines = {"smollm2-135m": {"like": "smollm2-135m", "start_timeout": 3600}}
+    change_yaml(folder / "catalogue.yaml", lambda data: {**data, "engines": engines, "models": data["models"] | tuned})
+    return project
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Return a finished study of all three."""
+    project = project_of(tmp_path_factory.mktemp("together") / "project", ["plain", "first", "second"])
+    project.snakemake()
+    return project
+
+
+def responses(project: Project, model: str) -> dict[tuple[str, int], dict[str, Any]]:
+    """Return {(prompt, sample): response with its key} of a model."""
+    (file,) = [file for file in project.request_files("requests") if file.path.parent.name == model]
+    records = StoreReader(project.store, file.header["engine_id"]).lookup(file.keys())
+    return {
+        (row.prompt_id, row.sample): {**records[row.key]["response"], "key": row.key}
+        for row in file.requests()
+        if row.key is not None
+    }
+
+
+def test_one_load_serves_the_model_and_its_adapters(together: Project) -> None:
+    (path,) = (together.results / "receipts" / "generate").rglob("*.json")
+    receipt = read_json(path)
+    assert receipt["executed"] == receipt["engine"]["counters"]["requests"] == 3 * 4 * 2
+    arguments = receipt["engine"]["serving"]["arguments"]
+    assert arguments[arguments.index("--max-lora-rank") + 1] == "16"
+    assert arguments[arguments.index("--max-loras") + 1] == "2"
+    assert str(together.folder) not in " ".join(arguments)
+
+
+def test_adapters_change_answers_and_keys(together: Project) -> None:
+    found = {model: responses(together, model) for model in ("plain", "first", "second")}
+    keys = {response["key"] for model in found.values() for response in model.values()}
+    assert len(keys) == 3 * 4 * 2
+    for one, other in (("plain", "first"), ("plain", "second"), ("first", "second")):
+        changed = [found[one][at]["token_ids"] != found[other][at]["token_ids"] for at in found[one]]
+        assert sum(changed) > len(changed) / 2, (one, other)
+
+
+def test_the_models_own_answers_are_those_of_an_engine_without_lora(together: Project, tmp_path: Path) -> None:
+    alone = project_of(tmp_path / "project", ["plain"])
+    alone.snakemake()
+    (path,) = (alone.results / "receipts" / "generate").rglob("*.json")
+    assert "--enable-lora" not in read_json(path)["engine"]["serving"]["arguments"]
+    assert responses(alone, "plain") == responses(together, "plain")
+
+
+def test_an_adapter_of_another_model_is_refused_before_an_engine_starts(tmp_path: Path) -> None:
+    for name, shape, told in (
+        ("deeper", {**SMOLLM2, "layers": 32}, "has no layers.30.self_attn.q_proj"),
+        ("narrower", {**SMOLLM2, "width": 320}, "has 576 x 576 weights, but the adapter is for 576 x 320"),
+    ):
+        project = project_of(tmp_path / name, ["plain", "first"])
+        random_adapter(project.folder / "first", shape=shape)
+        run = project.snakemake("--until", "check_adapter", check=False)
+        assert run.returncode != 0
+        assert told in run.stdout + run.stderr
