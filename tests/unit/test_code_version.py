@@ -89,7 +89,7 @@ COMMON = "__init__ errors files logs"
 REACHED = {
     "make_prompts": "data data.prompts data.rows data.scripts data.selection hints",
     "make_gold": "data data.gold data.prompts data.rows data.scripts data.selection hints states",
-    "fetch_rows": "data data.addresses data.fetch data.hub data.network data.rows data.sources data.wheels hints",
+    "fetch_rows": "data data.addresses data.fetch data.hub data.network data.rows data.wheels hints",
     "fetch_tokenizer": "data data.hub data.network data.sources weights weights.fetch weights.fingerprint "
     "weights.manifest",
     "fetch_weights": "data data.hub data.network data.sources data.wheels engines engines.environment hints "

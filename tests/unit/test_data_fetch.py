@@ -31,8 +31,7 @@ from refusal_eval.errors import UserError
 log, told = logging.getLogger("fetch"), []
 for source, target, cache in json.load(sys.stdin):
     try:
-        terms = "https://example.org/terms" if source.get("file") else None
-        fetch_rows(source, target, cache, log, wait=0.01, terms=terms)
+        fetch_rows(source, target, cache, log, wait=0.01)
         told.append(None)
     except UserError as error:
         told.append(str(error))
@@ -179,7 +178,7 @@ def test_a_fault_that_passes_is_tried_again(world):
         ("damaged", ["test.jsonl came damaged", "run again"]),
         ("no_file", ["org/single", "has no file `al.csv`; did you mean `all.csv`? (allowed: all.csv)"]),
         ("other_file", ["all.csv is not the file that was locked: its SHA-256 is", "expected is " + "0" * 64]),
-        ("gated_file", ["org/gated", "is gated: ask for access at https://example.org/terms while signed in"]),
+        ("gated_file", ["org/gated", "is gated: ask for access at", "/datasets/org/gated", "HF_TOKEN"]),
         ("damaged_file", ["test.jsonl came damaged", "run again"]),
     ],
 )

@@ -20,12 +20,7 @@ from refusal_eval.hints import nearest
 
 
 def fetch_rows(
-    source: Mapping[str, Any],
-    target: str | Path,
-    cache: str,
-    log: logging.Logger,
-    wait: float = network.WAIT_SECONDS,
-    terms: str | None = None,
+    source: Mapping[str, Any], target: str | Path, cache: str, log: logging.Logger, wait: float = network.WAIT_SECONDS
 ) -> None:
     """Write the rows of a source to `target`, whole or not at all.
 
@@ -37,7 +32,6 @@ def fetch_rows(
         target: the file to write.
         cache: the cache folder; copies of hub repositories go to `hub/` below it.
         wait: seconds before the first of the repeated attempts after a fault of the network.
-        terms: where one asks for access to a gated repository; default its page.
 
     Raises:
         UserError: with what is wrong and what to do.
@@ -48,7 +42,7 @@ def fetch_rows(
     if source["kind"] == "url":
         download(source["url"], source["sha256"], target, log, wait)
         return
-    place = hub.Repository("dataset", source["repo"], source["revision"], cache, log, wait, terms)
+    place = hub.Repository("dataset", source["repo"], source["revision"], cache, log, wait)
     if source.get("file"):
         _take_file(place, source["file"], source.get("sha256"), target)
         return

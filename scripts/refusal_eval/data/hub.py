@@ -25,7 +25,7 @@ FETCH_ONLINE = "fetch it once on a machine with internet"
 
 @dataclass(frozen=True)
 class Repository:
-    """A repository at a commit, and where its copy goes. `terms` is where one asks for access; default its page."""
+    """A repository at a commit, and where its copy goes."""
 
     kind: Literal["dataset", "model"]
     repo: str
@@ -33,7 +33,6 @@ class Repository:
     cache: str
     log: logging.Logger
     wait: float = network.WAIT_SECONDS
-    terms: str | None = None
 
     @property
     def page(self) -> str:
@@ -129,7 +128,7 @@ def _told(place: Repository, error: Exception) -> UserError | None:
             if os.environ.get("HF_TOKEN")
             else "then set HF_TOKEN to a token of that account"
         )
-        return UserError(f"{place} is gated: ask for access at {place.terms or place.page} while signed in; {token}")
+        return UserError(f"{place} is gated: ask for access at {place.page} while signed in; {token}")
     if "RepositoryNotFoundError" in names:
         return UserError(
             f"{place}: there is no such repository, or it is private (then set HF_TOKEN); looked at {place.page}"
