@@ -1,7 +1,8 @@
 # Thin wrappers: envs/setup.py makes the environments, Snakemake does the work.
 #
 #   make demo ARGS="-n"            ARGS goes on to Snakemake (demo), pytest (test, test-full, soak) or the program behind a target
-#   make status CONFIG=my_study.yaml
+#   make status CONFIG=my_study.yaml   also doctor, fetch, plan
+#   make gpu-check MODEL=smollm2-plain
 #   make setup ENGINE=cuda         build of vLLM: auto (the default: cuda where there is an NVIDIA driver), cpu, cuda
 #   make setup PYTHON=python3.12   interpreter that the environments are made with: 3.11, 3.12 or 3.13
 
@@ -9,12 +10,13 @@ PYTHON ?= python3
 ENGINE ?= auto
 ARGS ?=
 CONFIG ?= config/config.yaml
+MODEL ?= smollm2-plain
 
 BIN := .venv/workflow/bin
 SETUP := $(PYTHON) envs/setup.py --engine $(ENGINE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo status store-info store-prune benchmark test test-full soak setup-workflow setup-lint setup-tests announce-demo lint format schema lock clean-envs
+.PHONY: help setup demo doctor gpu-check fetch plan status store-info store-prune benchmark test test-full test-slurm soak setup-workflow setup-lint setup-tests announce-demo lint format schema lock clean-envs
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -37,6 +39,18 @@ announce-demo:
 demo: announce-demo setup ## evaluate a small real model with real vLLM (the study config/config.yaml)
 	$(BIN)/snakemake --cores all $(ARGS)
 
+doctor: setup-workflow ## check this machine before a run, and say what to fix (CONFIG=my_study.yaml)
+	@$(BIN)/python scripts/doctor.py --configfile $(CONFIG) $(ARGS)
+
+gpu-check: setup ## check a model of the catalogue through the real path; prints a block to paste into an issue (MODEL=name)
+	@$(BIN)/python scripts/gpu_check.py $(MODEL) $(ARGS)
+
+fetch: setup ## bring everything that needs the internet: rows, tokenizers, weights, adapters (CONFIG=my_study.yaml)
+	$(BIN)/snakemake --cores all --configfile $(CONFIG) --until fetch_rows fetch_tokenizer fetch_weights fetch_adapter $(ARGS)
+
+plan: setup-workflow ## show what a study costs before a GPU is touched, and propose `batch` and `shards` (CONFIG=my_study.yaml)
+	@$(BIN)/python scripts/plan_study.py --configfile $(CONFIG) $(ARGS)
+
 status: setup-workflow ## tell what of a study is done, missing or failed, and why (CONFIG=my_study.yaml)
 	@$(BIN)/python scripts/show_status.py --configfile $(CONFIG) $(ARGS) || test $$? -eq 3 # 3: not finished, nothing failed
 
@@ -51,6 +65,9 @@ test: setup-tests ## run the tests that a change has to pass
 
 test-full: setup-tests ## run these and the long end-to-end tests
 	$(BIN)/python -m pytest -m "not soak" $(ARGS)
+
+test-slurm: setup-tests ## run the tests on a real Slurm, which they install and start on this machine (needs root)
+	$(BIN)/python -m pytest tests/slurm $(ARGS)
 
 soak: setup-tests ## run the tests that repeat and disturb for a long time
 	$(BIN)/python -m pytest -m soak $(ARGS)
