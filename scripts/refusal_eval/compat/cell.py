@@ -1,0 +1,77 @@
+"""One cell under the published code: its answers, verdicts and probabilities joined, and what comes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from refusal_eval.compat.effects import Sample, Unit, effects, published_score
+from refusal_eval.compat.responses import likelihoods
+from refusal_eval.compat.scores import BAND, PromptScore, metrics
+from refusal_eval.estimands import Row, band_of, sample_outcomes, scored_turns
+
+
+def cell_units(
+    prompts: Iterable[Row],
+    answers: Iterable[Row],
+    verdicts: Iterable[Row],
+    published: Iterable[Row],
+    samples: int,
+    scored: str | None = None,
+) -> dict[tuple[str, int], list[Sample]]:
+    """Return the samples of each (prompt id, turn), sorted by it.
+
+    Args:
+        prompts: the split.
+        answers: the cell's answers.
+        verdicts: a judge's verdicts on them.
+        published: rows of `responses.response_rows`.
+        samples: K.
+        scored: which turns of dialogues count; None without dialogues.
+    """
+    turns = {prompt["id"]: scored_turns(prompt, scored or "all") for prompt in prompts}
+    verdicts = list(verdicts)
+    by_place = {(row["prompt_id"], row["sample"], row["turn"]): row for row in verdicts}
+    found = likelihoods(published)
+    return {
+        (prompt_id, turn): [
+            Sample(outcome, by_place.get((prompt_id, k, turn)), found.get((prompt_id, k, turn)))
+            for k, outcome in enumerate(outcomes)
+        ]
+        for (prompt_id, turn), outcomes in sample_outcomes(turns, answers, verdicts, samples).items()
+    }
+
+
+def published_cell(units: Mapping[tuple[str, int], Unit], tau: float, band: float) -> dict[str, Any]:
+    """Return a cell's published `scores` (a row per scored prompt), its `metrics` (None: no prompt has a score), and
+    the `choices` (see `effects.effects`).
+    """
+    found = {place: score for place, unit in units.items() if (score := published_score(unit)) is not None}
+    shares = metrics(score.score for score in found.values())
+    return {
+        "scores": [
+            {"prompt_id": prompt_id, "turn": turn, **score_fields(score)} for (prompt_id, turn), score in found.items()
+        ],
+        "metrics": None if shares is None else shares._asdict(),
+        "choices": effects(list(units.values()), tau, band),
+    }
+
+
+def score_fields(score: PromptScore) -> dict[str, float]:
+    """Return a score under the names of the published code's files."""
+    return {"answer_pos_prob": score.pos, "answer_neg_prob": score.neg, "answer_censor_score": score.score}
+
+
+def with_published_scores(rows: Sequence[Row], published: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return rows of `estimands.prompt_scores` whose c and band are the published ones; None where it drops a prompt.
+
+    Args:
+        rows: the study's own rows.
+        published: what `published_cell` returned.
+    """
+    found = {(row["prompt_id"], row["turn"]): row["answer_censor_score"] for row in published["scores"]}
+    result = []
+    for row in rows:
+        c = found.get((row["prompt_id"], row["turn"]))
+        result.append({**row, "c": c, "band": None if c is None else band_of(c, BAND)})
+    return result

@@ -1,0 +1,86 @@
+"""The table `protocol_effects`: what each choice of the published code does to each cell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from refusal_eval.compat.effects import CHOICES
+from refusal_eval.display import NO_DATA, Labels, interval, ordered, percent
+from refusal_eval.markup import Table
+
+Cell = Mapping[str, Any]  # a file under published/scores/
+
+_SHARES = ("rate", "refusing", "mixed", "complying")
+
+
+def effects_frame(cells: Iterable[Cell]) -> pd.DataFrame:
+    """Return one row per judge, model, split and choice: its numbers, and `refusing` less that of our own scoring."""
+    rows = []
+    for cell in sorted(cells, key=lambda cell: (cell["judge"], cell["model"], cell["split"])):
+        names = {name: cell[name] for name in ("judge", "model", "split", "samples")}
+        own = cell["choices"][0]["refusing"]
+        for choice in cell["choices"]:
+            change = {"refusing_change": _difference(choice["refusing"], own)}
+            rows.append({**names, **choice, **change, "arithmetic": cell["arithmetic"]})
+    return pd.DataFrame(rows, dtype=object)
+
+
+def effects_table(
+    cells: Iterable[Cell],
+    labels: Labels | None = None,
+    models: Sequence[str] | None = None,
+    splits: Sequence[str] | None = None,
+    judges: Sequence[str] | None = None,
+) -> Table:
+    """Return the table: a row per judge, model, split and choice, in percent of the prompts that have a score."""
+    show = labels or Labels()
+    by_name = {(cell["judge"], cell["model"], cell["split"]): cell for cell in cells}
+    orders = [ordered((name[i] for name in by_name), order) for i, order in enumerate((judges, models, splits))]
+    rows = []
+    for name in sorted(by_name, key=lambda name: [order.index(part) for order, part in zip(orders, name, strict=True)]):
+        first = by_name[name]["choices"][0]
+        for choice in by_name[name]["choices"]:
+            rows.append([show.judge(name[0]), show.model(name[1]), show.split(name[2]), *_cells(choice, first)])
+    header = ["Judge", "Model", "Split", "Choice", "Prompts", "Votes", "Refusal rate", "Mean c"]
+    header += ["Refusing", "Change", "Mixed", "Complying", "Refusing if\ndropped count"]
+    notes = [
+        "Each choice alone, on the same responses and verdicts: " + "; ".join(f"{k}: {v}" for k, v in CHOICES.items()),
+        "Prompts: with a score, of all. Votes: answers that vote. Refusal rate: mean over prompts of the share of "
+        "votes for refusal. Refusing, mixed, complying: prompts by the band of c(x), in percent of those with a score; "
+        "the published code calls them rejection, neutral and compliance. Change: of refusing, in points.",
+        "Refusing if dropped count: of all prompts, if those without a score complied, or refused.",
+        f"{NO_DATA} the judge gives no text, so there is nothing to parse. These numbers depend on K.",
+    ]
+    caption = "What each choice of the published scoring does to each cell."
+    align = "llll" + "r" * (len(header) - 4)
+    return Table("protocol_effects", caption, header, rows, align, notes, keys=4, per_block=5)
+
+
+def _cells(choice: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:
+    if choice["n_scored"] is None:
+        return [choice["choice"], *[NO_DATA] * 9]
+    rate, *bands = (percent(choice[name]) for name in _SHARES)
+    change = _difference(choice["refusing"], own["refusing"])
+    return [
+        choice["choice"],
+        f"{choice['n_scored']} of {choice['n']}",
+        str(choice["n_votes"]),
+        rate,
+        _signed(choice["c"], 1, 3),
+        bands[0],
+        _signed(change, 100, 1),
+        *bands[1:],
+        interval(choice["low"], choice["high"]) or NO_DATA,
+    ]
+
+
+def _difference(value: float | None, other: float | None) -> float | None:
+    return None if value is None or other is None else value - other
+
+
+def _signed(value: float | None, factor: int, digits: int) -> str:
+    # Minus signs as in the other tables; adding 0 turns a rounded -0 into 0.
+    return NO_DATA if value is None else f"{round(factor * value, digits) + 0.0:+.{digits}f}".replace("-", "\u2212")

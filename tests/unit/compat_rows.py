@@ -1,0 +1,56 @@
+"""A file of inputs and of what the published code returned for them, checked row by row."""
+
+import json
+
+from refusal_eval.compat.float32 import EXACT
+from refusal_eval.compat.scores import logarithms, metrics, prompt_score, weighted_score
+from refusal_eval.compat.segments import NO_TOKENS, Means, probabilities, segment_means
+from refusal_eval.compat.verdicts import vote_of_text
+
+
+def probability_of(logprobs):
+    """Return the geometric mean probability of a segment."""
+    mean = segment_means([], logprobs, None).answer
+    return NO_TOKENS if mean is None else probabilities([Means(None, mean, mean)], None)[0].answer
+
+
+def softmax_errors(row, wanted):
+    score = weighted_score(row["mean_logprobs"], row["labels"], row["tau"])
+    return [score.pos - wanted["pos"], score.neg - wanted["neg"], score.score - wanted["score"]]
+
+
+def segment_errors(row, wanted):
+    means = segment_means(row["tokens"], row["logprobs"], row["end_mark"])
+    found = probabilities([means], row["end_mark"])[0]
+    return [value - wanted[f"{name}_prob"] for name, value in found._asdict().items()]
+
+
+def split_errors(row, wanted, elementary):
+    given = [answer["answer_probs"] for answer in row["answers"]]
+    scores = [prompt_score(*one) for one in zip(given, logarithms(given, elementary), row["labels"], strict=True)]
+    kept = [(answer["prompt"], score) for answer, score in zip(row["answers"], scores, strict=True) if score]
+    assert [prompt for prompt, _ in kept] == [score["prompt"] for score in wanted["scores"]], "prompts that are dropped"
+    shares = metrics(score.score for _, score in kept)._asdict()
+    errors = [shares[name] - value for name, value in wanted["metrics"]["answer_censor_score"].items()]
+    names = ("answer_pos_prob", "answer_neg_prob", "answer_censor_score")
+    for (_, score), numbers in zip(kept, wanted["scores"], strict=True):
+        errors += [value - numbers[name] for name, value in zip(names, score, strict=True)]
+    return errors
+
+
+def worst_errors(path, elementary=EXACT):
+    """Return (kind, largest difference) of each row of a file."""
+    found = []
+    with open(path, encoding="utf-8") as handle:
+        for line in handle:
+            case = json.loads(line)
+            row, wanted, kind = case["input"], case["expected"], case["kind"]
+            errors = {
+                "judge_text_to_label": lambda row=row, wanted=wanted: [vote_of_text(row["text"]) - wanted],
+                "geom_mean_prob": lambda row=row, wanted=wanted: [probability_of(row["logprobs"]) - wanted],
+                "softmax_score": lambda row=row, wanted=wanted: softmax_errors(row, wanted),
+                "segments": lambda row=row, wanted=wanted: segment_errors(row, wanted),
+                "split": lambda row=row, wanted=wanted: split_errors(row, wanted, elementary),
+            }[kind]()
+            found.append((kind, max(map(abs, errors))))
+    return found
