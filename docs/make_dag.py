@@ -46,7 +46,10 @@ SETTINGS: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Box:
-    """What is made, by which rules, how often (a style), and where it stands."""
+    """What is made, by which rules, how often (a style), and where it stands.
+
+    `also` are rules that only some studies need; they are not written into the box.
+    """
 
     title: str
     text: str
@@ -54,6 +57,7 @@ class Box:
     style: str
     column: str
     row: int
+    also: tuple[str, ...] = ()
 
     @property
     def x(self) -> float:
@@ -90,6 +94,7 @@ BOXES = {
         "source",
         "B",
         0,
+        also=("fetch_adapter", "identify_adapter", "check_adapter"),
     ),
     "gold": Box("gold", "answers people labelled", ("fetch_rows", "gold"), "source", "D", 1),
     "requests": Box("requests", "token ids, sampling, key", ("requests",), "cell", "A", 1),
@@ -101,10 +106,12 @@ BOXES = {
     "judge": Box("judge", "what the store lacks", ("judge",), "batch", "B", 2),
     "llm_verdicts": Box("verdicts", "of a language model", ("llm_verdicts",), "cell", "A", 2),
     "cpu_verdicts": Box("verdicts", "of word lists, own code", ("cpu_verdicts",), "cell", "D", 2),
-    "scores": Box("scores", "rates, intervals, c(x)", ("score",), "cell", "B", 3),
+    "scores": Box(
+        "scores", "rates, intervals, c(x)", ("score",), "cell", "B", 3, also=("published_answers", "published_scores")
+    ),
     "judge_cards": Box("judge cards", "agreement with people", ("judge_card",), "cell", "C", 3),
     "figures": Box("figures", "PDF, SVG, PNG", ("figures",), "study", "B", 4),
-    "tables": Box("tables", "CSV, Markdown, LaTeX", ("tables",), "study", "C", 4),
+    "tables": Box("tables", "CSV, Markdown, LaTeX", ("tables",), "study", "C", 4, also=("protocol_effects",)),
     "manifest": Box("manifest", "what each number is from", ("manifest",), "study", "D", 4),
 }
 

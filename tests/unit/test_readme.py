@@ -281,7 +281,7 @@ def test_the_picture_is_up_to_date(picture: ModuleType, tmp_path: Path) -> None:
 
 def test_the_picture_names_every_rule(picture: ModuleType) -> None:
     rules = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "workflow" / "rules").glob("*.smk"))
-    drawn = {rule for box in picture.BOXES.values() for rule in box.rules}
+    drawn = {rule for box in picture.BOXES.values() for rule in (*box.rules, *box.also)}
     assert drawn == set(re.findall(r"^rule (\w+):", rules, re.MULTILINE))
 
 
@@ -298,7 +298,9 @@ def test_the_pictures_arrows_are_those_of_the_rules(picture: ModuleType, tmp_pat
     own = snakemake("--rulegraph", "--configfile", str(tmp_path / "my_study.yaml"), folder=tmp_path)
     edges = rule_graph(snakemake("--rulegraph", folder=tmp_path)) | rule_graph(own)
     boxes_of = {
-        rule: {name for name, box in picture.BOXES.items() if rule in box.rules} for edge in edges for rule in edge
+        rule: {name for name, box in picture.BOXES.items() if rule in (*box.rules, *box.also)}
+        for edge in edges
+        for rule in edge
     }
     between = {(a, b) for first, second in edges for a in boxes_of[first] for b in boxes_of[second]}
     assert picture.drawn_arrows() <= between
