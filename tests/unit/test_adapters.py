@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,12 @@ from safetensors.numpy import save_file
 from refusal_eval.errors import UserError
 from refusal_eval.files import read_json
 from refusal_eval.keys import adapter_name
-from refusal_eval.weights.adapter import adapter_identity, checked_rank, describe_adapter, fetch_adapter
+from refusal_eval.weights.adapter import adapter_identity, checked_rank, describe_adapter
 from refusal_eval.weights.adapter_base import check_fits
 from refusal_eval.weights.manifest import manifest_folder
 
 LOG = logging.getLogger("test")
+SCRIPTS = Path(__file__).parents[2] / "scripts"
 SMALL = {"layers": 2, "width": 16, "q_proj": 16, "v_proj": 8}
 SOURCE = {"kind": "hub", "repo": "org/adapter", "revision": "a" * 40}
 
@@ -203,33 +206,45 @@ def test_names_that_cannot_be_compared_are_mentioned(
 # ---------------------------------------------------------------- from the hub
 
 
-def test_only_the_two_files_are_fetched_and_offline_they_come_from_the_cache(
-    adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files = {name: (adapter / name).read_bytes() for name in ("adapter_config.json", "adapter_model.safetensors")}
-    others = {
-        "adapter_model.bin": b"pickle" * 500,
-        "optimizer.pt": b"pickle",
-        "README.md": b"x",
-        "tokenizer.json": b"{}",
-    }
-    manifest, cache = tmp_path / "adapters" / "id" / "adapter.json", str(tmp_path / "cache")
-    with HubServer() as hub:
-        monkeypatch.setenv("HF_ENDPOINT", hub.address)
-        import huggingface_hub.constants as constants
+CALLS = """
+import json, logging, sys
+from refusal_eval.weights.adapter import fetch_adapter
+from refusal_eval.errors import UserError
 
-        monkeypatch.setattr(constants, "ENDPOINT", hub.address)
+try:
+    source, manifest, cache = json.load(sys.stdin)
+    fetch_adapter(source, manifest, cache, logging.getLogger("fetch"), wait=0.01)
+except UserError as error:
+    print(error)
+"""
+
+
+def fetch(source: dict[str, str], manifest: Path, cache: Path, **environment: str) -> str:
+    """Fetch in a process of its own (the library reads its environment once); return the message, if any."""
+    own = {"PYTHONPATH": str(SCRIPTS), "HF_HOME": str(cache / "home"), "PATH": os.environ["PATH"], **environment}
+    calls = json.dumps([source, str(manifest), str(cache)])
+    command = [sys.executable, "-c", CALLS]
+    result = subprocess.run(command, input=calls, env=own, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_only_the_two_files_are_fetched_and_offline_they_come_from_the_cache(adapter: Path, tmp_path: Path) -> None:
+    files = {name: (adapter / name).read_bytes() for name in ("adapter_config.json", "adapter_model.safetensors")}
+    others = {"adapter_model.bin": b"pickle" * 500, "optimizer.pt": b"pickle", "tokenizer.json": b"{}"}
+    manifest, cache = tmp_path / "adapters" / "id" / "adapter.json", tmp_path / "cache"
+    with HubServer() as hub:
         source = {**SOURCE, "revision": hub.add("model", "org/adapter", {**files, **others})}
-        fetch_adapter(source, manifest, cache, LOG, wait=0.01)
+        assert fetch(source, manifest, cache, HF_ENDPOINT=hub.address) == ""
         asked = {request.rsplit("/", 1)[1] for request in hub.requests if "/resolve/" in request}
         pickled = {**SOURCE, "repo": "org/pickled", "revision": hub.add("model", "org/pickled", others)}
-        with pytest.raises(UserError, match=r"org/pickled.*adapter_model\.bin is not loaded, because pickles run code"):
-            fetch_adapter(pickled, tmp_path / "pickled.json", cache, LOG, wait=0.01)
+        told = fetch(pickled, tmp_path / "pickled.json", cache, HF_ENDPOINT=hub.address)
+    assert "model org/pickled at" in told and "adapter_model.bin is not loaded, because pickles run code" in told
+    assert not (tmp_path / "pickled.json").exists()
     assert asked == set(files)
-    one = describe_adapter("tuned", source, str(manifest), cache, LOG)
+    one = describe_adapter("tuned", source, str(manifest), str(cache), LOG)
     assert one["identity"] == {"repo": "org/adapter", "commit": source["revision"]}
     assert sorted(path.name for path in manifest_folder(manifest).iterdir()) == sorted(files)
-    assert not (tmp_path / "pickled.json").exists()
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    fetch_adapter(source, tmp_path / "again.json", cache, LOG, wait=0.01)
-    assert read_json(tmp_path / "again.json")["files"] == read_json(manifest)["files"]
+    again = tmp_path / "again.json"
+    assert fetch(source, again, cache, HF_HUB_OFFLINE="1") == ""
+    assert read_json(again)["files"] == read_json(manifest)["files"]
