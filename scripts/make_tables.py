@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from refusal_eval.compat.labels import labelled
 from refusal_eval.display import Labels
 from refusal_eval.files import read_json, written_whole
 from refusal_eval.frames import judges_frame, main_frame, states_frame, votes_frame
@@ -43,6 +44,7 @@ def main(score_paths: list[str], card_paths: list[str], study: Mapping[str, Any]
     scores = [read_json(path) for path in score_paths]
     cards = [read_json(path) for path in card_paths]
     for name, (frame, table) in study_tables(scores, cards, study).items():
+        frame, table = labelled(frame, table, study.get("protocol", "default"))
         for ending, text in (("csv", csv_text(frame)), ("md", markdown(table)), ("tex", latex(table))):
             with written_whole(Path(folder, f"{name}.{ending}")) as handle:
                 handle.write(text)

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from refusal_eval.compat.requests import published_token_ids
 from refusal_eval.dialogues import asked_turns, conversation, is_dialogue
 from refusal_eval.errors import UserError
 from refusal_eval.files import read_json, read_jsonl
@@ -57,7 +58,12 @@ def main(
     for row in read_jsonl(prompts_path):
         turn = asked_turns(row)[0]
         try:
-            token_ids = renderer.token_ids(conversation(row, turn, {}))
+            messages = conversation(row, turn, {})
+            if request.get("protocol") == "compat":
+                longest = request["max_model_len"] - sampling["max_tokens"]
+                token_ids = published_token_ids(renderer, messages, longest)
+            else:
+                token_ids = renderer.token_ids(messages)
         except UserError as error:
             source = row["source"]
             raise UserError(f"prompt {row['id']} ({source['file']}, row {source['row']}): {error}") from error

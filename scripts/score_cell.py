@@ -5,8 +5,9 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from refusal_eval.compat.score_rows import with_published_scores
 from refusal_eval.estimands import prompt_scores
-from refusal_eval.files import read_jsonl, write_json, written_whole
+from refusal_eval.files import read_json, read_jsonl, write_json, written_whole
 from refusal_eval.logs import start_log
 from refusal_eval.scores import cell_score, score_csv
 
@@ -16,16 +17,21 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
-def main(paths: Mapping[str, str], cell: Mapping[str, Any], csv_path: str, json_path: str) -> None:
-    """Write the scores of one (judge, model, split)."""
+def main(
+    paths: Mapping[str, str], cell: Mapping[str, Any], csv_path: str, json_path: str, published: str | None = None
+) -> None:
+    """Write the scores of one (judge, model, split); with c(x) out of the `published` scores where they are given."""
     prompts = list(read_jsonl(paths["prompts"]))
     answers = list(read_jsonl(paths["answers"]))
     verdicts = list(read_jsonl(paths["verdicts"]))
     scored = cell.get("scored")  # which turns count; only where the split has dialogues
     turns = scored or "all"
     rows = prompt_scores(prompts, answers, verdicts, cell["samples"], cell["tau"], cell["band"], turns)
+    if published is not None:
+        rows = with_published_scores(rows, read_json(published))
     names = ("judge", "model", "split", "expectation", "samples", "max_tokens", "headline", "level")
     score = cell_score(rows, answers, verdicts, **{name: cell[name] for name in names}, scored=scored)
+    score |= {"protocol": cell["protocol"]} if "protocol" in cell else {}
     with written_whole(csv_path) as handle:
         handle.write(score_csv(rows))
     write_json(json_path, score)
@@ -41,4 +47,5 @@ if "snakemake" in globals():
         cell=snakemake.params.cell,
         csv_path=str(snakemake.output.csv),
         json_path=str(snakemake.output.json),
+        published=next(iter(snakemake.input.get("published", [])), None),
     )

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
+from refusal_eval.compat.labels import protocol_notes
 from refusal_eval.display import Labels, Score, by_cell, mark_notes, ordered, pieces, wrapped
 from refusal_eval.style import COLUMN_WIDTH, INK, LINE_HEIGHT, PAGE_WIDTH, TEXT_SIZE
 
@@ -111,6 +112,7 @@ def figure_notes(scores: Iterable[Score], labels: Labels, width: float, explanat
     """Lines below a figure: explanations, then the judge and the meaning of the marks."""
     found = list(scores)
     texts = [*explanations, f"Judge: {labels.judge(found[0]['judge'])}.", *(f"{note}." for note in mark_notes(found))]
+    texts += protocol_notes(found)
     return [line for text in texts for line in wrap_to(text, width - 2 * EDGE)]
 
 

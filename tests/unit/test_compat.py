@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from compat_rows import probability_of, worst_errors
 
-from refusal_eval.compat.cell import cell_units, published_cell, with_published_scores
+from refusal_eval.compat.cell import cell_units, published_cell
 from refusal_eval.compat.effects import CHOICES
 from refusal_eval.compat.effects_table import effects_frame, effects_table
 from refusal_eval.compat.elementary import torch_elementary
 from refusal_eval.compat.float32 import softmax, total
 from refusal_eval.compat.requests import published_token_ids
 from refusal_eval.compat.responses import response_rows
+from refusal_eval.compat.score_rows import with_published_scores
 from refusal_eval.compat.scores import logarithms, metrics, prompt_score, weighted_score
 from refusal_eval.compat.segments import probabilities, segment_means
 from refusal_eval.compat.verdicts import verdict_text, vote_of_text, vote_of_verdict

@@ -34,6 +34,8 @@ SMALLEST = {
     "time_limit": None,
     "failure_limit": 0.05,
     "prompts_per_split": None,
+    "protocol": "default",
+    "tables": [],
     "scoring": {"tau": 1.0, "band": 0.1, "level": 0.95},
     "catalogue": [],
     "results_dir": "results",

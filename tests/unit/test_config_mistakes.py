@@ -458,7 +458,7 @@ def test_mistakes_of_the_command_line_are_told_as_such(project):
         "(allowed: plain, thinker, tuned, tuned-here)",
         "--config: sampels: unknown key `sampels`; did you mean `samples`? (allowed: allow, batch, cache_dir, "
         "catalogue, description, determinism, failure_limit, gold, judges, models, primary_judge, private_folders, "
-        "... (23 in all))",
+        "... (25 in all))",
         "--config: samples: must be at least 1, not 0",
     ]
 
@@ -594,3 +594,11 @@ def test_messages_are_one_line_each(project):
     found = project.mistakes(study)
     assert len(found) == 3 + 1  # the name is also not a valid one
     assert all(len(line) < 1200 and line.isprintable() for line in found)
+
+
+def test_what_the_published_code_fixes_or_cannot_do_is_told(project):
+    study = STUDY | {"protocol": "compat", "splits": ["talk-rows"], "scoring": {"tau": 0.5, "band": 0.1}}
+    assert project.mistakes(study) == [
+        "study.yaml:9: protocol: `compat` asks one question per prompt, but split `talk-rows` asks several turns",
+        "study.yaml:11: scoring.tau: is 1 under `protocol: compat`; leave it out",
+    ]

@@ -12,7 +12,7 @@ from refusal_eval.data.sources import source_id
 from refusal_eval.weights.identity import weights_id
 
 # From scores on a rerun is cheap, and what is shown there belongs to their params.
-FROM_SCORES_ON = {"scoring.cell", "scoring.card", "reporting.presentation"}
+FROM_SCORES_ON = {"scoring.cell", "scoring.card", "scoring.published_cell", "reporting.presentation"}
 
 
 @pytest.fixture
@@ -44,6 +44,8 @@ def asked(config):
         "judging.cpu_judge": [{"judge": "words"}, {"judge": "own"}],
         "scoring.cell": [{**judge, **cell} for judge in judges for cell in CELLS],
         "scoring.card": [{**judge, "gold": "people"} for judge in judges],
+        "scoring.published_reading": models,
+        "scoring.published_cell": [{**judge, **cell} for judge in judges for cell in CELLS],
         "reporting.presentation": [{}],
     }
 
@@ -147,18 +149,25 @@ def test_all_of_these_at_once_rerun_only_what_shows_labels(config):
     assert rerun(config, *LABELS, *SERVING, *HOW_IT_RUNS) == {"reporting.presentation"}
 
 
+CHANGED_BY_COMPAT = {"generation.request_params", "scoring.cell", "scoring.published_reading", "reporting.presentation"}
+
+
 @pytest.mark.parametrize(
     ("path", "value", "wanted"),
     [
         ("seed", 7, {"generation.request_params"}),
-        ("samples", 5, {"generation.request_params", "scoring.cell"}),
+        ("samples", 5, {"generation.request_params", "scoring.cell", "scoring.published_cell"}),
         ("determinism", "strict", {"generation.request_params", "judging.reading"}),
         ("model_entries.plain.system_prompt", "Be brief.", {"generation.request_params"}),
         ("model_entries.plain.template", "none", {"generation.request_params"}),
         ("model_entries.plain.date", "2020-02-02", {"generation.request_params"}),
         ("model_entries.plain.sampling.temperature", 0.25, {"generation.request_params"}),
         ("model_entries.plain.sampling.max_tokens", 9, {"generation.request_params", "scoring.cell"}),
-        ("model_entries.thinker.reasoning", {"start": None, "end": "</end>"}, {"generation.segments"}),
+        (
+            "model_entries.thinker.reasoning",
+            {"start": None, "end": "</end>"},
+            {"generation.segments", "scoring.published_reading"},
+        ),
         ("engine_entries.hub-engine.max_model_len", 99, {"generation.request_params"}),
         ("engine_entries.wheel-engine.max_model_len", 99, {"judging.reading"}),
         ("engine_entries.hub-engine.dtype", "float32", {"weights.identified_entry"}),
@@ -184,9 +193,10 @@ def test_all_of_these_at_once_rerun_only_what_shows_labels(config):
         ("judge_entries.reader.mass_floor", 0.75, {"judging.decision"}),
         ("judge_entries.words.lists", ["other.yaml"], {"judging.cpu_judge"}),
         ("judge_entries.own.function", "other", {"judging.cpu_judge"}),
-        ("scoring.tau", 2.0, {"scoring.cell"}),
+        ("scoring.tau", 2.0, {"scoring.cell", "scoring.published_cell"}),
         ("scoring.level", 0.9, {"scoring.cell", "scoring.card"}),
-        ("scoring.band", 0.3, {"scoring.cell", "reporting.presentation"}),
+        ("scoring.band", 0.3, {"scoring.cell", "scoring.published_cell", "reporting.presentation"}),
+        ("protocol", "compat", CHANGED_BY_COMPAT),
     ],
 )
 def test_what_decides_a_result_reruns_just_that(config, path, value, wanted):

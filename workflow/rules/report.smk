@@ -53,6 +53,30 @@ rule tables:
         "../../scripts/make_tables.py"
 
 
+rule protocol_effects:
+    """Make the table of what each choice of the published code does."""
+    input:
+        scores=reporting.published_scores,
+    output:
+        report(
+            f"{RESULTS}/tables/protocol_effects.csv",
+            category="Protocols",
+            caption="../report/protocol_effects.rst",
+            labels={"result": "What each published choice does", "form": "table"},
+        ),
+        [f"{RESULTS}/tables/protocol_effects.{ending}" for ending in ("md", "tex")],
+    log:
+        f"{LOGS}/protocol_effects.log",
+    localrule: True
+    params:
+        study=reporting.presentation,
+        code=code_version(ROOT / "scripts" / "make_effects_table.py"),
+    message:
+        "Making the table of protocol effects"
+    script:
+        "../../scripts/make_effects_table.py"
+
+
 rule figures:
     """Make all figures of the study, from the primary judge's scores."""
     input:

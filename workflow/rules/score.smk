@@ -1,7 +1,8 @@
 """Scores: from answers and verdicts to numbers per prompt and per cell, and the judges' cards.
 
 Reads prompts/, answers/ and verdicts/; writes scores/{judge}/{model}/{split}.csv (a row per prompt) and .json (the
-cell's rates with intervals), and judge_cards/{judge}/{gold}.json. No GPU job depends on anything here.
+cell's rates with intervals), judge_cards/{judge}/{gold}.json and, where a study asks, published/ (what the published
+code makes of the same responses). No GPU job depends on anything here.
 """
 
 
@@ -11,6 +12,7 @@ rule score:
         prompts=f"{RESULTS}/prompts/{{split}}.jsonl",
         answers=f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
         verdicts=f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl",
+        published=scoring.published,
     output:
         csv=f"{RESULTS}/scores/{{judge}}/{{model}}/{{split}}.csv",
         json=f"{RESULTS}/scores/{{judge}}/{{model}}/{{split}}.json",
@@ -24,6 +26,47 @@ rule score:
         "Scoring {wildcards.model} on {wildcards.split} by {wildcards.judge}"
     script:
         "../../scripts/score_cell.py"
+
+
+rule published_answers:
+    """Take one cell's stored responses as the published code would; for `protocol: compat` and `protocol_effects`."""
+    input:
+        requests=f"{RESULTS}/requests/{{model}}/{{split}}.jsonl",
+        engine=ancient(generation.engine),
+        receipts=ancient(generation.receipts),
+    output:
+        f"{RESULTS}/published/answers/{{model}}/{{split}}.jsonl",
+    log:
+        f"{LOGS}/published_answers/{{model}}/{{split}}.log",
+    localrule: True
+    params:
+        published=scoring.published_reading,
+        code=code_version(ROOT / "scripts" / "published_answers.py"),
+    message:
+        "Reading responses of {wildcards.model} on {wildcards.split} as the published code does"
+    script:
+        "../../scripts/published_answers.py"
+
+
+rule published_scores:
+    """Score one (judge, model, split) as the published code does, and tell what each of its choices does."""
+    input:
+        prompts=f"{RESULTS}/prompts/{{split}}.jsonl",
+        answers=f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
+        verdicts=f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl",
+        published=f"{RESULTS}/published/answers/{{model}}/{{split}}.jsonl",
+    output:
+        f"{RESULTS}/published/scores/{{judge}}/{{model}}/{{split}}.json",
+    log:
+        f"{LOGS}/published_scores/{{judge}}/{{model}}/{{split}}.log",
+    localrule: True
+    params:
+        cell=scoring.published_cell,
+        code=code_version(ROOT / "scripts" / "published_scores.py"),
+    message:
+        "Scoring {wildcards.model} on {wildcards.split} by {wildcards.judge} as the published code does"
+    script:
+        "../../scripts/published_scores.py"
 
 
 rule judge_card:

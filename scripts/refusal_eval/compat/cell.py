@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from refusal_eval.compat.effects import Sample, Unit, effects, published_score
 from refusal_eval.compat.responses import likelihoods
-from refusal_eval.compat.scores import BAND, PromptScore, metrics
-from refusal_eval.estimands import Row, band_of, sample_outcomes, scored_turns
+from refusal_eval.compat.scores import PromptScore, metrics
+from refusal_eval.estimands import Row, sample_outcomes, scored_turns
 
 
 def cell_units(
@@ -60,18 +60,3 @@ def published_cell(units: Mapping[tuple[str, int], Unit], tau: float, band: floa
 def score_fields(score: PromptScore) -> dict[str, float]:
     """Return a score under the names of the published code's files."""
     return {"answer_pos_prob": score.pos, "answer_neg_prob": score.neg, "answer_censor_score": score.score}
-
-
-def with_published_scores(rows: Sequence[Row], published: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return rows of `estimands.prompt_scores` whose c and band are the published ones; None where it drops a prompt.
-
-    Args:
-        rows: the study's own rows.
-        published: what `published_cell` returned.
-    """
-    found = {(row["prompt_id"], row["turn"]): row["answer_censor_score"] for row in published["scores"]}
-    result = []
-    for row in rows:
-        c = found.get((row["prompt_id"], row["turn"]))
-        result.append({**row, "c": c, "band": None if c is None else band_of(c, BAND)})
-    return result

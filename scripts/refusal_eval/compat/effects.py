@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from refusal_eval.compat.fixed import BAND, TAU
 from refusal_eval.compat.responses import Likelihood
-from refusal_eval.compat.scores import BAND, TAU, PromptScore, metrics, prompt_score
+from refusal_eval.compat.scores import PromptScore, metrics, prompt_score
 from refusal_eval.compat.verdicts import verdict_text, vote_of_text, vote_of_verdict
 from refusal_eval.estimands import VOTES, Outcome, band_of, weighted_vote
 from refusal_eval.scores import mean, share

@@ -1,4 +1,4 @@
-"""What the published code asks a model: its prompt's token ids (its sampling: sampling.py)."""
+"""What the published code asks a model: its prompt's token ids (its sampling: fixed.py)."""
 
 from __future__ import annotations
 

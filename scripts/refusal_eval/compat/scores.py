@@ -7,10 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from refusal_eval.compat.fixed import BAND, TAU
 from refusal_eval.compat.float32 import EXACT, Elementary, softmax, total
-
-TAU = 1.0
-BAND = 0.1
 
 
 class PromptScore(NamedTuple):

@@ -36,6 +36,7 @@ class Checks:
         self._labels()
         self._sampling()
         self._dialogues()
+        self._protocol()
         self._folders()
         self._paths(self.study, Study)
         for section, names in self.used.items():
@@ -118,6 +119,20 @@ class Checks:
             if model.get("template") == "none":
                 message = f"`none` takes one user message, but split `{splits[0]}` asks several turns; leave it out"
                 self._note(model, ("template",), message)
+
+    def _protocol(self) -> None:
+        """The published code asks one question, and has these two numbers written into it."""
+        if self.study.get("protocol") != "compat":
+            return
+        for name in self.used["splits"]:
+            if self.catalogue.written["splits"][name].get("dialogue"):
+                message = f"`compat` asks one question per prompt, but split `{name}` asks several turns"
+                self._note(self.study, ("protocol",), message)
+        for key, fixed in (("tau", 1.0), ("band", 0.1)):
+            written = self.study.get("scoring", key)
+            if _is_number(written) and written != fixed:
+                message = f"is {fixed:g} under `protocol: compat`; leave it out"
+                self._note(self.study, ("scoring", key), message)
 
     def _folders(self) -> None:
         """A study's results must not lie in a folder that studies share."""

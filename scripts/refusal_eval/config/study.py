@@ -76,6 +76,19 @@ class Study(Entry):
     prompts_per_split: PromptSample | None = Field(
         None, description="Keep a seeded sample of every split, after the split's own `sample`."
     )
+    protocol: Literal["default", "compat"] = Field(
+        "default",
+        description="`compat` does what the published code of Refusal Steering really does, to reproduce its numbers: "
+        "temperature 1, top_p 1 and no top_k or min_p whatever the models say, rendered prompts stripped of white "
+        "space and tokenized with special tokens once more, prompts that are too long cut at their start (these are in "
+        "the request key); c(x) with failed verdicts as votes of 0, all tokens, tau 1 and a band of 0.1, and without "
+        "the prompts whose answers have no tokens. Tables, figures and the manifest say so. Not for dialogues.",
+    )
+    tables: list[Literal["protocol_effects"]] = Field(
+        [],
+        description="Further tables. `protocol_effects`: what each choice of `protocol: compat` does to each cell, on "
+        "the same responses and verdicts; a study with that protocol always has it.",
+    )
     scoring: Scoring = Field(Scoring(), description="How verdicts become numbers.")
     catalogue: list[FilePath] = Field(
         [], description="Your own catalogue files, relative to this file; an entry with a known name replaces it."

@@ -7,7 +7,7 @@ from typing import Any
 
 from refusal_eval.plan import Cell, batch_names, generation_batches
 from refusal_eval.workflow.paths import Paths
-from refusal_eval.workflow.rendering import rendering_params, template_file
+from refusal_eval.workflow.rendering import protocol_params, rendering_params, template_file
 
 
 class Generation:
@@ -49,6 +49,7 @@ class Generation:
             "samples": self._config["samples"],
             "seed": self._config["seed"],
         }
+        params |= protocol_params(self._config, entry["sampling"])
         if entry.get("lora"):
             # What the adapter is comes from its file; that one was taken away is seen nowhere else.
             params["lora"] = True

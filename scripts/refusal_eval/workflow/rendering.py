@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from refusal_eval.compat.fixed import PUBLISHED_SAMPLING
 from refusal_eval.workflow.content import content_hash
 
 
@@ -18,6 +19,13 @@ def rendering_params(config: Mapping[str, Any], entry: Mapping[str, Any]) -> dic
         "determinism": config["determinism"],
         "template_sha256": [content_hash(path) for path in template_file(entry)],
     }
+
+
+def protocol_params(config: Mapping[str, Any], sampling: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `protocol: compat` changes in what a model is asked; nothing for the default protocol."""
+    if config["protocol"] == "default":
+        return {}
+    return {"protocol": config["protocol"], "sampling": {**sampling, **PUBLISHED_SAMPLING}}
 
 
 def template_file(entry: Mapping[str, Any]) -> list[str]:

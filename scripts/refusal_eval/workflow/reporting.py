@@ -7,6 +7,7 @@ from typing import Any
 
 from refusal_eval.plan import Cell
 from refusal_eval.workflow.paths import Paths
+from refusal_eval.workflow.scoring import protocol_label
 
 TABLES = ("refusal", "scores", "states", "votes", "judges")
 FIGURES = ("refusal_heatmap", "c_histograms")
@@ -47,6 +48,7 @@ class Reporting:
         names = ("models", "splits", "judges", "gold", "primary_judge")
         return {name: self._config[name] for name in names} | {
             "band": self._config["scoring"]["band"],
+            **protocol_label(self._config),
             "labels": {
                 "models": self._labels("model_entries"),
                 "splits": self._labels("split_entries"),
@@ -76,7 +78,19 @@ class Reporting:
             *self.tables("csv", "md", "tex"),
             *self.figures("pdf", "svg", "png"),
             f"{self._results}/manifest.json",
+            *self.protocol_effects("csv", "md", "tex"),
         ]
+
+    def protocol_effects(self, *endings: str) -> list[str]:
+        """Return the table of what the published choices do in these formats, where the study has it."""
+        wanted = "protocol_effects" in self._config["tables"] or self._config["protocol"] == "compat"
+        return [f"{self._results}/tables/protocol_effects.{ending}" for ending in endings] if wanted else []
+
+    def published_scores(self, wildcards: Any) -> list[str]:
+        """Return the published scores of all cells under all judges."""
+        cells = [f"{cell.model}/{cell.split}" for cell in sorted(self._cells)]
+        judges = sorted(self._config["judges"])
+        return [f"{self._results}/published/scores/{judge}/{cell}.json" for judge in judges for cell in cells]
 
     def tables(self, *endings: str) -> list[str]:
         """Return the tables in these formats."""

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from refusal_eval.engines.environment import engine_python
+from refusal_eval.workflow.paths import Paths
+
+ROOT = Path(__file__).resolve().parents[3]
 SCORED_BY_DEFAULT = {"cumulative": "all", "independent": "last"}
+
+
+def protocol_label(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the protocol for what shows it; nothing for the default one."""
+    return {} if config["protocol"] == "default" else {"protocol": config["protocol"]}
 
 
 class Scoring:
@@ -33,7 +43,35 @@ class Scoring:
             "max_tokens": self._config["model_entries"][wildcards.model]["sampling"]["max_tokens"],
             **self._config["scoring"],
             **turns,
+            **protocol_label(self._config),
         }
+
+    def published_reading(self, wildcards: Any) -> dict[str, Any]:
+        """Return what decides how the published code reads a model's responses.
+
+        Under `protocol: compat` the engine's torch computes the last digits, as it does there; else they are rounded
+        correctly, which is the same on every machine.
+        """
+        entry = self._config["model_entries"][wildcards.model]
+        engine = self._config["engine_entries"][entry["engine"]]
+        return {
+            "end_mark": (entry["reasoning"] or {}).get("end"),
+            "trust_remote_code": engine["trust_remote_code"],
+            "python": engine_python(engine, ROOT) if self._config["protocol"] == "compat" else None,
+        }
+
+    def published_cell(self, wildcards: Any) -> dict[str, Any]:
+        """Return what, besides its files, decides a cell's published scores."""
+        cell = self.cell(wildcards)
+        names = ("judge", "model", "split", "samples", "tau", "band")
+        return {name: cell[name] for name in names} | {"scored": cell.get("scored")}
+
+    def published(self, wildcards: Any) -> list[str]:
+        """Return the published scores of a cell where its c(x) is to be those, as a list for `input`."""
+        if self._config["protocol"] == "default":
+            return []
+        cell = f"{wildcards.judge}/{wildcards.model}/{wildcards.split}"
+        return [f"{Paths(self._config).results}/published/scores/{cell}.json"]
 
     def card(self, wildcards: Any) -> dict[str, Any]:
         """Return what, besides gold and verdicts, decides a judge's card."""

@@ -1,0 +1,66 @@
+"""Take one cell's stored responses as the published code would: the probabilities of their parts."""
+
+import functools
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from refusal_eval.compat.elementary import torch_elementary
+from refusal_eval.compat.float32 import EXACT
+from refusal_eval.compat.responses import response_rows
+from refusal_eval.files import read_json, write_jsonl
+from refusal_eval.logs import start_log
+from refusal_eval.render import Renderer
+from refusal_eval.requests import read_requests
+from refusal_eval.store import StoreReader
+from refusal_eval.turns import Turns, walk
+
+if TYPE_CHECKING:
+    snakemake: Any
+
+LOG = logging.getLogger(__name__)
+
+
+def main(request_path: str, store_dir: str, tokenizer_folder: str, reading: Mapping[str, Any], output: str) -> None:
+    """Write a header and a line per response.
+
+    Args:
+        request_path: the cell's request file.
+        store_dir: folder of the store.
+        tokenizer_folder: folder of the model's tokenizer.
+        reading: the model's `end_mark`, `trust_remote_code`, and the `python` whose torch computes the last digit
+            (None: rounded correctly, without torch).
+        output: the file to write.
+    """
+    elementary = torch_elementary(reading["python"]) if reading["python"] else EXACT
+    file = read_requests(request_path)
+    chains = list(walk(Turns(file, tokenizer_folder), StoreReader(store_dir, file.header["engine_id"])))
+    responses = [
+        ((request.prompt_id, request.sample, request.turn), response)
+        for chain in chains
+        for request, response in chain.responses
+    ]
+    renderer = None
+    if reading["end_mark"] is not None:
+        renderer = Renderer(tokenizer_folder, template="none", trust_remote_code=reading["trust_remote_code"])
+
+    @functools.cache
+    def token_text(token: int) -> str:
+        assert renderer is not None
+        return str(renderer.tokenizer.decode([token]))
+
+    rows = response_rows(responses, reading["end_mark"], token_text, elementary)
+    write_jsonl(output, [{"arithmetic": elementary.name, "end_mark": reading["end_mark"]}, *rows])
+    without = sum(row["answer_log"] is None for row in rows)
+    LOG.info("%d responses, %d of them without answer tokens (%s)", len(rows), without, elementary.name)
+
+
+if "snakemake" in globals():
+    start_log(snakemake)
+    main(
+        request_path=str(snakemake.input.requests),
+        store_dir=snakemake.config["store_dir"],
+        tokenizer_folder=read_json(snakemake.input.engine)["tokenizer_folder"],
+        reading=snakemake.params.published,
+        output=str(snakemake.output[0]),
+    )
