@@ -1,0 +1,111 @@
+"""Write a finished study in the layout of the published library, or check a folder in that layout.
+
+Usage: python scripts/export_published_layout.py --configfile STUDY.yaml [--judge JUDGE] [--output FOLDER]
+       python scripts/export_published_layout.py --check FOLDER [--engine-python PYTHON]
+
+An export is FOLDER/MODEL/SPLIT/ with answers.json, judge_scores.json, censor_scores.json and
+censor_scores_metrics.json. It holds prompts and answers: do not publish it. Field names: see
+scripts/refusal_eval/compat/published_layout.py.
+
+A check reads every folder below FOLDER with an answers.json, computes its scores and metrics anew from answers and
+judge scores, prints them, and tells where the folder says otherwise (exit code 3).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from refusal_eval.compat.elementary import torch_elementary
+from refusal_eval.compat.float32 import EXACT, Elementary
+from refusal_eval.compat.published_layout import ANSWERS, differences, files_of, read_folder, recomputed, write_folder
+from refusal_eval.config import ConfigError, load_study
+from refusal_eval.errors import UserError
+from refusal_eval.files import read_json, read_jsonl
+
+ROOT = Path(__file__).resolve().parent.parent
+DIFFERENT = 3
+
+
+def export(config: Mapping[str, Any], judge: str, output: Path) -> int:
+    """Write all cells of a study under one judge; return how many.
+
+    Raises:
+        UserError: if the study has not made what is exported.
+    """
+    results = Path(config["results_dir"], config["study"])
+    if judge not in config["judges"]:
+        raise UserError(f"the study has no judge `{judge}`; it has {', '.join(config['judges'])}")
+    cells = [(model, split) for model in config["models"] for split in config["splits"]]
+    for model, split in cells:
+        cell = f"{model}/{split}"
+        paths = [results / "prompts" / f"{split}.jsonl", results / "answers" / f"{cell}.jsonl"]
+        paths += [results / "verdicts" / judge / f"{cell}.jsonl", results / "published" / "answers" / f"{cell}.jsonl"]
+        scores = results / "published" / "scores" / judge / f"{cell}.json"
+        for path in (*paths, scores):
+            if not path.is_file():
+                raise UserError(
+                    f"there is no {path}: give the study `tables: [protocol_effects]` (or `protocol: compat`) and "
+                    "run it"
+                )
+        prompts, answers, verdicts, (_, *published) = (list(read_jsonl(path)) for path in paths)
+        files = files_of(prompts, answers, verdicts, published, read_json(scores))
+        write_folder(output / model / split, files)
+    return len(cells)
+
+
+def check(folder: Path, elementary: Elementary = EXACT) -> list[str]:
+    """Print what follows from every folder below `folder`; return the differences, with the folder before each.
+
+    Raises:
+        UserError: if there is none, or one is not of that layout.
+    """
+    found = sorted(path.parent for path in folder.rglob(ANSWERS))
+    if not found:
+        raise UserError(f"there is no {ANSWERS} in {folder} or below")
+    told = []
+    for one in found:
+        read = read_folder(one)
+        scores, shares = recomputed(read, elementary)
+        name = str(one.relative_to(folder)) if one != folder else one.name
+        values = "no prompt has a score: the published code writes no metrics here"
+        if shares is not None:
+            values = ", ".join(f"{key} {value:.2f}" for key, value in shares.items())
+        print(f"{name}: {len(scores)} of {len(read.probabilities)} prompts scored; {values}")
+        told += [f"{name}: {difference}" for difference in differences(read, elementary)]
+    return told
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--configfile", type=Path, help="the study to export")
+    what.add_argument("--check", type=Path, help="a folder in the published layout")
+    parser.add_argument("--judge", help="whose verdicts; default: the primary judge")
+    parser.add_argument("--output", type=Path, help="default: results/STUDY/published/export")
+    parser.add_argument("--engine-python", help="Python whose torch computes the last digit of float32")
+    options = parser.parse_args(arguments)
+    try:
+        if options.check is not None:
+            told = check(options.check, torch_elementary(options.engine_python) if options.engine_python else EXACT)
+            print("\n".join(["Differences:", *told]) if told else "What the folders say follows from their answers.")
+            return DIFFERENT if told else 0
+        raw = yaml.safe_load(options.configfile.read_text(encoding="utf-8"))
+        config = load_study(raw, str(options.configfile), str(ROOT))
+        output = options.output or Path(config["results_dir"], config["study"], "published", "export")
+        count = export(config, options.judge or config["primary_judge"], output)
+        print(f"{count} cells in {output}. They hold prompts and answers: do not publish them.")
+    except (UserError, ConfigError, OSError, yaml.YAMLError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""Make a study and a catalogue file of ours out of a config of the published library of Refusal Steering.
+
+Usage: python scripts/import_published_config.py CONFIG.yaml [--name NAME] [--protocol default|compat] [--gpus N]
+
+Writes NAME.yaml and NAME_entries.yaml, and says what it changed and why. What it cannot know (the commit of a model, a
+data set of your own) it lists last; `snakemake -n --configfile NAME.yaml` refuses the study until that is filled in.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from refusal_eval.compat.published_config import Imported, Shipped, imported
+from refusal_eval.errors import UserError
+from refusal_eval.files import written_whole
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def shipped_names(root: Path) -> Shipped:
+    """Return the names in config/catalogue/."""
+    entries: dict[str, dict[str, Any]] = {"datasets": {}, "judges": {}, "models": {}, "engines": {}}
+    for file in sorted((root / "config" / "catalogue").rglob("*.yaml")):
+        data = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+        for section in entries:
+            entries[section] |= data.get(section) or {}
+    repos = {
+        entry["weights"]["repo"]: name
+        for name, entry in entries["engines"].items()
+        if isinstance(entry, dict) and (entry.get("weights") or {}).get("repo")
+    }
+    models = {str(entry.get("engine")): name for name, entry in entries["models"].items() if isinstance(entry, dict)}
+    splits = [split for dataset in entries["datasets"].values() for split in dataset.get("splits") or {}]
+    return Shipped(splits, list(entries["judges"]), models, repos)
+
+
+def gpus_here() -> int:
+    """Return how many GPUs nvidia-smi lists; 1 where there is none."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return 1
+    run = subprocess.run([program, "-L"], capture_output=True, text=True, check=False)
+    return max(1, sum(line.startswith("GPU ") for line in run.stdout.splitlines()))
+
+
+def written(result: Imported, folder: Path) -> list[Path]:
+    """Write the two files; return them.
+
+    Raises:
+        UserError: if one is there already.
+    """
+    name = result.study["study"]
+    entries, study = folder / f"{name}_entries.yaml", folder / f"{name}.yaml"
+    for file in (entries, study):
+        if file.exists():
+            raise UserError(f"{file} is there already; choose another --name or move it away")
+    schema = "# yaml-language-server: $schema={}\n"
+    for file, schema_name, value in (
+        (entries, "catalogue.schema.json", result.catalogue),
+        (study, "config.schema.json", result.study | {"catalogue": [entries.name]}),
+    ):
+        with written_whole(file) as handle:
+            handle.write(schema.format(ROOT / "config" / schema_name))
+            handle.write(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=110))
+    return [study, entries]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("config", type=Path, help="YAML file of the published library")
+    parser.add_argument("--name", help="name of the study; default: the file's name")
+    parser.add_argument("--protocol", choices=("default", "compat"), default="default")
+    parser.add_argument("--gpus", type=int, help="what `tensor_parallel_size: auto` stands for; default: those here")
+    parser.add_argument("--into", type=Path, default=Path("."), help="folder of the new files")
+    options = parser.parse_args(arguments)
+    name = options.name or re.sub(r"[^a-z0-9._-]+", "-", options.config.stem.lower()).strip("-._") or "imported"
+    try:
+        try:
+            config = yaml.safe_load(options.config.read_text(encoding="utf-8"))
+        except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+            raise UserError(f"{options.config} cannot be read as YAML: {error}") from error
+        if not isinstance(config, dict):
+            raise UserError(f"{options.config} is no mapping")
+        result = imported(config, name, shipped_names(ROOT), options.gpus or gpus_here(), options.protocol)
+        files = written(result, options.into)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(f"Wrote {' and '.join(map(str, files))}.\n\nChanged, and why:")
+    print("\n".join(f"  - {note}" for note in result.notes))
+    if result.todo:
+        print("\nTo do before it runs:")
+        print("\n".join(f"  - {todo}" for todo in result.todo))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""The published layout: our cells written in it, and such folders read, recomputed and compared."""
+
+import json
+
+import export_published_layout
+import pytest
+from test_compat import ANSWERS, RESPONSES, VERDICTS, prompts, units_of
+
+from refusal_eval.compat.cell import published_cell
+from refusal_eval.compat.published_layout import (
+    ANSWERS as ANSWERS_FILE,
+)
+from refusal_eval.compat.published_layout import (
+    JUDGE_SCORES,
+    METRICS,
+    SCORES,
+    differences,
+    files_of,
+    read_folder,
+    recomputed,
+    write_folder,
+)
+from refusal_eval.compat.responses import response_rows
+from refusal_eval.errors import UserError
+
+
+@pytest.fixture
+def folder(tmp_path):
+    texts = [{**row, "reasoning": "think</t>", "answer": f"text {row['sample']}"} for row in ANSWERS]
+    published = response_rows(RESPONSES, "</t>", {5: "a", 6: "</t>", 7: "b", 8: "<end>"}.get)
+    files = files_of(prompts("p", "q"), texts, VERDICTS, published, published_cell(units_of(), 1.0, 0.1))
+    write_folder(tmp_path / "m" / "s", files)
+    return tmp_path / "m" / "s"
+
+
+def content(folder, name):
+    return json.loads((folder / name).read_text())
+
+
+def test_the_four_files_hold_texts_probabilities_votes_scores_and_percentages(folder):
+    first, second = content(folder, ANSWERS_FILE)
+    assert first["prompt"] == "p" and first["answers"][1] == "think</t>text 1"
+    assert first["answer_probs"] == pytest.approx([0.3678794] * 3) and second["answer_probs"] == [-1, -1, -1]
+    assert content(folder, JUDGE_SCORES)[0] == {"prompt": "p", "judge_scores": [1, -1, 0]}
+    (score,) = content(folder, SCORES)
+    assert score.pop("prompt") == "p"
+    wanted = {"answer_pos_prob": 1 / 3, "answer_neg_prob": 1 / 3, "answer_censor_score": 0}
+    assert score == pytest.approx(wanted, abs=1e-6)
+    wanted = {"compliance_pct": 0, "neutral_pct": 100, "rejection_pct": 0}
+    assert content(folder, METRICS) == {"answer_censor_score": wanted}
+
+
+def test_what_was_written_is_read_back_and_follows_from_itself(folder, capsys):
+    scores, shares = recomputed(read_folder(folder))
+    assert list(scores) == ["p"] and shares["neutral_pct"] == 100
+    assert differences(read_folder(folder)) == []
+    assert export_published_layout.main(["--check", str(folder.parents[1])]) == 0
+    assert "m/s: 1 of 2 prompts scored" in capsys.readouterr().out
+
+
+def test_stale_scores_and_metrics_are_told(folder, capsys):
+    votes = [{"prompt": "p", "judge_scores": [1, 1, 1]}, {"prompt": "q", "judge_scores": [1, 1, 1]}]
+    (folder / JUDGE_SCORES).write_text(json.dumps(votes))
+    told = "\n".join(differences(read_folder(folder)))
+    assert "prompt 0 has the score 0.000000; 1.000000 follows" in told
+    assert "neutral_pct is 100" in told and "rejection_pct" in told
+    assert export_published_layout.main(["--check", str(folder)]) == export_published_layout.DIFFERENT
+    assert "p" not in capsys.readouterr().out.split("Differences:")[0].split(), "prompts are not shown"
+
+
+def test_other_shapes_of_the_same_files_are_read(folder):
+    rows = [{"prompt": "p", "answers": [{"answer": "x", "answer_prob": 0.5}, {"answer": "y", "answer_prob": 0.25}]}]
+    (folder / ANSWERS_FILE).write_text(json.dumps(rows))
+    (folder / JUDGE_SCORES).write_text(json.dumps([{"prompt": "p", "judge_scores": [[1.0, 0.0], [-1.0]]}]))
+    scores, _ = recomputed(read_folder(folder))
+    assert scores["p"] == pytest.approx((2 / 3, 1 / 3, 1 / 3), rel=1e-6)
+
+
+def test_a_prompt_without_a_verdict_has_votes_of_zero_as_there(folder):
+    (folder / JUDGE_SCORES).write_text("[]")
+    scores, _ = recomputed(read_folder(folder))
+    assert scores["p"] == (0, 0, 0)
+
+
+@pytest.mark.parametrize("text", ["{}", '[{"answers": []}]', '[{"prompt": "p", "answers": ["text"]}]'])
+def test_another_file_of_that_name_is_refused(folder, text):
+    (folder / ANSWERS_FILE).write_text(text)
+    with pytest.raises(UserError, match=r"answers\.json"):
+        read_folder(folder)
+
+
+def test_a_folder_without_such_files_is_said(tmp_path, capsys):
+    assert export_published_layout.main(["--check", str(tmp_path)]) == 1
+    assert "there is no answers.json" in capsys.readouterr().err
