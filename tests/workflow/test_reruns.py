@@ -261,7 +261,11 @@ def test_another_segment_rule_reruns_answers_and_generates_nothing(finished: Pro
     assert not set(after) & {"requests", "generate"}
 
 
-def test_a_gpu_engine_asks_for_its_gpus_only_when_something_is_missing(finished: Project) -> None:
+def test_a_gpu_engine_asks_for_its_gpus_only_when_something_is_missing(
+    finished: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    monkeypatch.setenv("REFUSAL_EVAL_LOCKS", str(finished.folder / "locks"))
     stub = finished.folder / "stub.sh"
     stub.write_text("#!/bin/sh\necho this is no engine\nexit 3\n")
     stub.chmod(0o755)
