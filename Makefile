@@ -46,7 +46,7 @@ gpu-check: setup ## check a model of the catalogue through the real path; prints
 	@$(BIN)/python scripts/gpu_check.py $(MODEL) $(ARGS)
 
 fetch: setup ## bring everything that needs the internet: rows, tokenizers, weights, adapters (CONFIG=my_study.yaml)
-	$(BIN)/snakemake --cores all --configfile $(CONFIG) --until fetch_rows fetch_tokenizer fetch_weights fetch_adapter $(ARGS)
+	$(BIN)/snakemake fetch --cores all --configfile $(CONFIG) $(ARGS)
 
 plan: setup-workflow ## show what a study costs before a GPU is touched, and propose `batch` and `shards` (CONFIG=my_study.yaml)
 	@$(BIN)/python scripts/plan_study.py --configfile $(CONFIG) $(ARGS)

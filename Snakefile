@@ -57,6 +57,16 @@ rule all:
     localrule: True
 
 
+rule fetch:
+    """All that needs the internet, for machines without: rows, tokenizers, weights and adapters."""
+    input:
+        data.fetched_rows(),
+        weights.tokenizer_manifests(),
+        weights.weights_manifests(),
+        weights.adapter_manifests(),
+    localrule: True
+
+
 onstart:
     record_study(config, STUDY_FILE)
     record_run(workflow, RESULTS, placement.earlier_jobs())

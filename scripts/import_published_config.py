@@ -9,6 +9,7 @@ data set of your own) it lists last; `snakemake -n --configfile NAME.yaml` refus
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
 import subprocess
@@ -28,7 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def shipped_names(root: Path) -> Shipped:
     """Return the names in config/catalogue/."""
-    entries: dict[str, dict[str, Any]] = {"datasets": {}, "judges": {}, "models": {}, "engines": {}}
+    entries: dict[str, dict[str, Any]] = {"datasets": {}, "judges": {}, "engines": {}}
     for file in sorted((root / "config" / "catalogue").rglob("*.yaml")):
         data = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
         for section in entries:
@@ -38,9 +39,8 @@ def shipped_names(root: Path) -> Shipped:
         for name, entry in entries["engines"].items()
         if isinstance(entry, dict) and (entry.get("weights") or {}).get("repo")
     }
-    models = {str(entry.get("engine")): name for name, entry in entries["models"].items() if isinstance(entry, dict)}
     splits = [split for dataset in entries["datasets"].values() for split in dataset.get("splits") or {}]
-    return Shipped(splits, list(entries["judges"]), models, repos)
+    return Shipped(splits, list(entries["judges"]), repos)
 
 
 def gpus_here() -> int:
@@ -69,7 +69,7 @@ def written(result: Imported, folder: Path) -> list[Path]:
         (study, "config.schema.json", result.study | {"catalogue": [entries.name]}),
     ):
         with written_whole(file) as handle:
-            handle.write(schema.format(ROOT / "config" / schema_name))
+            handle.write(schema.format(os.path.relpath(ROOT / "config" / schema_name, folder)))
             handle.write(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=110))
     return [study, entries]
 
@@ -84,6 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--into", type=Path, default=Path("."), help="folder of the new files")
     options = parser.parse_args(arguments)
     name = options.name or re.sub(r"[^a-z0-9._-]+", "-", options.config.stem.lower()).strip("-._") or "imported"
+    if options.name is None and (options.into / f"{name}.yaml").resolve() == options.config.resolve():
+        name += "-imported"
     try:
         try:
             config = yaml.safe_load(options.config.read_text(encoding="utf-8"))

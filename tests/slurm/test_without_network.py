@@ -17,8 +17,6 @@ from e2e.real import SHORT, real_project
 from project import ROOT
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(3600)]
-# As `make fetch` has it.
-FETCH = ("fetch_rows", "fetch_tokenizer", "fetch_weights", "fetch_adapter")
 # Brings up loopback, as every node has it, shows that nothing else is there, and becomes the command.
 WITHOUT_NETWORK = """
 import fcntl, os, socket, struct, sys
@@ -54,7 +52,7 @@ def test_after_fetch_a_study_runs_without_network(unshare: list[str], tmp_path: 
     study = yaml.safe_load((project.folder / "study.yaml").read_text())
     (project.folder / "study.yaml").write_text(yaml.safe_dump(study | {"gold": ["pyrit-refusal"]}))
 
-    run = project.snakemake("--until", *FETCH)
+    run = project.snakemake("fetch")
     assert (project.folder / "cache" / "weights").is_dir() and (project.folder / "cache" / "rows").is_dir()
     made = {path.name for path in project.results.iterdir()} - {"logs", "config.yaml", "study.json"}
     assert made == set(), "it fetches, and does nothing else"
@@ -84,4 +82,4 @@ def test_fetch_names_every_rule_that_needs_a_network() -> None:
             source = (ROOT / "scripts" / script).read_text()
             if "fetch" in script or "keep_trying" in source or "data.hub" in source:
                 needing.add(name)
-    assert needing == set(FETCH)
+    assert needing == {"fetch_rows", "fetch_tokenizer", "fetch_weights", "fetch_adapter"}

@@ -29,7 +29,7 @@ CONFIG = {
     "continue_from_checkpoint": True,
     "output_dir": "outputs/model",
 }
-SHIPPED = Shipped(["jailbreakbench", "xstest_safe"], ["keyword", "gpt-oss-20b"], {}, {"Owner/Known": "known-engine"})
+SHIPPED = Shipped(["jailbreakbench", "xstest_safe"], ["keyword", "gpt-oss-20b"], {"Owner/Known": "known-engine"})
 
 
 def changed(**model):
@@ -133,3 +133,11 @@ def test_the_command_writes_a_study_that_the_config_check_takes(tmp_path, monkey
     assert loaded["model_entries"]["theirs-qwen"]["reasoning"]["end"] == "</think>"
     assert import_published_config.main(["Theirs Qwen.yaml"]) == 1, "nothing is written over"
     assert "is there already" in capsys.readouterr().err
+
+
+def test_a_config_beside_its_study_is_not_in_the_way(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(import_published_config, "ROOT", tmp_path)
+    Project(tmp_path).write("theirs.yaml", CONFIG | {"dataset_splits": ["hub-rows"]})
+    assert import_published_config.main(["theirs.yaml"]) == 0
+    assert (tmp_path / "theirs-imported.yaml").exists()

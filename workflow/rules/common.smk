@@ -21,7 +21,7 @@ from refusal_eval.workflow.reporting import Reporting
 from refusal_eval.workflow.scoring import Scoring
 from refusal_eval.workflow.signatures import quick_to_ask
 from refusal_eval.workflow.weights import Weights
-from refusal_eval.workflow.wildcards import any_of
+from refusal_eval.workflow.wildcards import any_of, folder_not_there
 
 ask_jobs_behind_ancient_inputs(DAG)
 limit_gpus(workflow)

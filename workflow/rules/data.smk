@@ -12,7 +12,7 @@ rule fetch_rows:
     log:
         f"{LOGS}/fetch_rows/{{source}}/{{file}}.log",
     wildcard_constraints:
-        source="[0-9a-f]{16}",
+        source=folder_not_there(data.fetched_rows()),
         file="[^/]+",
     localrule: True
     params:

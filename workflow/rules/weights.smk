@@ -1,7 +1,8 @@
 """Weights: tokenizers, weights and LoRA adapters at a locked revision, and the identity of each engine and adapter.
 
 Reads the `weights` of `engine_entries` and the `lora` of `model_entries`. Writes <cache>/hub/, <cache>/weights/ and
-<cache>/adapters/ (a manifest stands for a whole copy), engines/ and adapters/. Tokenizers come first, so that prompts can be rendered and jobs planned before any weights are there.
+<cache>/adapters/ (a manifest stands for a whole copy), engines/ and adapters/. Tokenizers come first, so that prompts
+can be rendered and jobs planned before any weights are there.
 """
 
 
@@ -12,7 +13,7 @@ rule fetch_tokenizer:
     log:
         f"{LOGS}/fetch_tokenizer/{{weights}}.log",
     wildcard_constraints:
-        weights="[0-9a-f]{16}",
+        weights=folder_not_there(weights.tokenizer_manifests()),
     localrule: True
     params:
         source=weights.source,
@@ -31,7 +32,7 @@ rule fetch_weights:
     log:
         f"{LOGS}/fetch_weights/{{weights}}.log",
     wildcard_constraints:
-        weights="[0-9a-f]{16}",
+        weights=folder_not_there(weights.weights_manifests()),
     localrule: True
     params:
         source=weights.source,
@@ -66,7 +67,7 @@ rule fetch_adapter:
     log:
         f"{LOGS}/fetch_adapter/{{adapter}}.log",
     wildcard_constraints:
-        adapter="[0-9a-f]{16}",
+        adapter=folder_not_there(weights.adapter_manifests()),
     localrule: True
     params:
         source=weights.adapter_source,

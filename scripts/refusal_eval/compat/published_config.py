@@ -46,11 +46,10 @@ class Imported:
 
 @dataclass(frozen=True)
 class Shipped:
-    """Names that our own catalogue has: its splits, its judges, its models and engines by the hub's repository."""
+    """Names that our own catalogue has: its splits, its judges, and its engines by the hub's repository."""
 
     splits: Sequence[str]
     judges: Sequence[str]
-    models: Mapping[str, str]
     engines: Mapping[str, str]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from refusal_eval.files import sha256_of
 
 HUB_ROWS = "rows.jsonl"
+FETCHING = 1  # raise it when the same source comes out as other rows
 FETCHED_KINDS = ("hub", "wheel", "url")
 HOW_IT_IS_READ = ("skip_lines", "encoding")
 # Keys that came after sources were first fetched, by kind (None: of any).
@@ -20,10 +21,11 @@ def source_id(source: Mapping[str, Any]) -> str:
     """Return 16 hex digits that name a source's copy in the cache.
 
     How a file is read (`skip_lines`, `encoding`) and keys without a value do not count: a key that is added later with
-    no value leaves the copies of today in use.
+    no value leaves the copies of today in use. A copy in the cache is never made again, so that rows which another
+    version of the fetching makes are another copy.
     """
     told = {key: value for key, value in source.items() if value is not None and key not in HOW_IT_IS_READ}
-    return sha256_of(told)[:16]
+    return sha256_of(told | ({"fetching": FETCHING} if FETCHING > 1 else {}))[:16]
 
 
 def source_param(source: Mapping[str, Any]) -> dict[str, Any]:

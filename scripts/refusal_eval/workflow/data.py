@@ -37,6 +37,10 @@ class Data:
         sources = [entry["source"] for entry in entries if entry["source"]["kind"] in FETCHED_KINDS]
         self._fetched = {source_id(source): source for source in sources}
 
+    def fetched_rows(self) -> list[str]:
+        """Return the files of all rows that are fetched."""
+        return [fetched_path(source, self._cache) for source in self._fetched.values()]
+
     def source(self, wildcards: Any) -> dict[str, Any]:
         """Return the source behind a folder of the cache."""
         return source_param(self._fetched[wildcards.source])

@@ -27,6 +27,19 @@ class Weights:
         adapters = [entry["lora"] for entry in self._models.values() if entry.get("lora")]
         self._adapters = {weights_id(source): source for source in adapters if source["kind"] == "hub"}
 
+    def tokenizer_manifests(self) -> list[str]:
+        """Return the manifests of the tokenizers that are fetched."""
+        hub = [source for source in self._fetched.values() if source["kind"] == "hub"]
+        return [self._paths.tokenizer_manifest(source) for source in hub]
+
+    def weights_manifests(self) -> list[str]:
+        """Return the manifests of the weights that are fetched."""
+        return [self._paths.weights_manifest(source) for source in self._fetched.values()]
+
+    def adapter_manifests(self) -> list[str]:
+        """Return the manifests of the adapters that are fetched."""
+        return [self._paths.adapter_manifest(source) for source in self._adapters.values()]
+
     def source(self, wildcards: Any) -> Mapping[str, Any]:
         """Return the weights source behind a folder of the cache."""
         source: Mapping[str, Any] = self._fetched[wildcards.weights]
