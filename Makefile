@@ -16,7 +16,7 @@ BIN := .venv/workflow/bin
 SETUP := $(PYTHON) envs/setup.py --engine $(ENGINE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo doctor gpu-check fetch plan status store-info store-prune benchmark test test-full test-slurm soak setup-workflow setup-lint setup-tests announce-demo lint format schema lock clean-envs
+.PHONY: help setup demo doctor gpu-check fetch plan import export status store-info store-prune benchmark test test-full test-slurm soak setup-workflow setup-lint setup-tests announce-demo lint format schema lock clean-envs
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -50,6 +50,12 @@ fetch: setup ## bring everything that needs the internet: rows, tokenizers, weig
 
 plan: setup-workflow ## show what a study costs before a GPU is touched, and propose `batch` and `shards` (CONFIG=my_study.yaml)
 	@$(BIN)/python scripts/plan_study.py --configfile $(CONFIG) $(ARGS)
+
+import: setup-workflow ## turn a config of the published library into a study (CONFIG=their.yaml)
+	@$(BIN)/python scripts/import_published_config.py $(CONFIG) $(ARGS)
+
+export: setup-workflow ## write a finished study in the published library's layout (CONFIG=my_study.yaml)
+	@$(BIN)/python scripts/export_published_layout.py --configfile $(CONFIG) $(ARGS)
 
 status: setup-workflow ## tell what of a study is done, missing or failed, and why (CONFIG=my_study.yaml)
 	@$(BIN)/python scripts/show_status.py --configfile $(CONFIG) $(ARGS) || test $$? -eq 3 # 3: not finished, nothing failed
