@@ -31,6 +31,7 @@ PACKAGES = (
 
 def main(
     engine_paths: list[str],
+    adapter_paths: list[str],
     data_paths: list[str],
     table_paths: list[str],
     config: Mapping[str, Any],
@@ -49,6 +50,7 @@ def main(
         "packages": {name: version(name) for name in PACKAGES},
         "study": dict(config),
         "engines": {name: {key: engine[key] for key in ("engine_id", "identity")} for name, engine in engines.items()},
+        "adapters": {adapter["model"]: adapter["identity"] for adapter in map(read_json, adapter_paths)},
         "serving": serving,
         "files": files,
     }
@@ -60,6 +62,7 @@ if "snakemake" in globals():
     start_log(snakemake)
     main(
         engine_paths=[str(path) for path in snakemake.input.engines],
+        adapter_paths=[str(path) for path in snakemake.input.adapters],
         data_paths=[str(path) for path in snakemake.input.data],
         table_paths=[str(path) for path in snakemake.input.tables],
         config=snakemake.config,

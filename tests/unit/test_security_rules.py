@@ -1,5 +1,6 @@
 """Closed doors: what the server is told, where it may be reached, and names that cannot leave their folder."""
 
+import logging
 import os
 import socket
 import stat
@@ -11,6 +12,7 @@ import pytest
 from config_project import CATALOGUE, COMMIT, SHA256, STUDY, Project
 
 from refusal_eval.config.entries import Engine
+from refusal_eval.data import hub
 from refusal_eval.engines import private_folder
 from refusal_eval.engines.command import server_command
 from refusal_eval.engines.listeners import Listener, listeners_of, parse_listeners
@@ -239,3 +241,34 @@ def test_code_of_a_repository_runs_only_where_the_entry_says_so():
         command = server_command("python", "folder", entry | {"trust_remote_code": trusted}, "cuda", "seeded", "sock")
         assert ("--trust-remote-code" in command) is trusted
     assert Engine.model_fields["trust_remote_code"].default is False
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "told"),
+    [
+        ("hf-token", "hf_x", "would be written into logs"),
+        ("config", "other.yaml", "no key and no record would show"),
+        ("trust-remote-code", True, "has a key of its own"),
+        ("no-trust-remote-code", False, "has a key of its own"),
+        ("trust-remote", True, "is short for `trust-remote-code`"),
+        ("no-trust", False, "is short for `trust-remote-code`"),
+        ("hf-tok", "hf_x", "is short for `hf-token`"),
+        ("hos", "0.0.0.0", "is short for `host`"),
+    ],
+)
+def test_an_engines_free_arguments_open_no_door(argument, value, told):
+    entry = CATALOGUE["engines"]["hub-engine"]
+    with pytest.raises(ValueError, match=told):
+        Engine.model_validate(entry | {"args": {argument: value}})
+
+
+def test_other_free_arguments_are_taken():
+    entry = CATALOGUE["engines"]["hub-engine"]
+    args = {"enforce-eager": True, "max-num-seqs": 64, "no-enable-prefix-caching": True, "hf-overrides.x": 1}
+    assert Engine.model_validate(entry | {"args": args}).args == args
+
+
+def test_a_mirrors_password_is_not_told(monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", "https://me:PLANTED@mirror.example:8443/hf/")
+    place = hub.Repository("dataset", "org/rows", COMMIT, "cache", logging.getLogger())
+    assert place.page == "https://mirror.example:8443/hf/datasets/org/rows"

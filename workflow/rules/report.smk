@@ -113,6 +113,7 @@ rule manifest:
     """Write down what every number of the study comes from."""
     input:
         engines=reporting.engines,
+        adapters=reporting.adapters,
         data=reporting.data,
         tables=reporting.tables("csv"),
     output:

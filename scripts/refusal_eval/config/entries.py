@@ -52,14 +52,25 @@ ARGS_OF_THE_WORKFLOW = (
     *("node-rank", "master-addr", "master-port", "headless"),
     *("data-parallel-address", "data-parallel-rpc-port"),
 )
+ARGS_REFUSED = {
+    "hf-token": "would be written into logs, the store and the manifest; set HF_TOKEN, and weights are fetched with it",
+    "config": "names a file of further arguments, which no key and no record would show; write them here",
+}
 
 
 def _free_argument(name: str) -> str:
     """Refuse arguments that would be a second way to say what a key says, or undo what the workflow needs."""
-    if name in ARGS_WITH_A_FIELD:
-        raise ValueError(f"`{name}` has a key of its own: write it as `{ARGS_WITH_A_FIELD[name]}` of the engine")
-    if name in ARGS_OF_THE_WORKFLOW:
+    plain = name.removeprefix("no-").split(".")[0]
+    if plain in ARGS_REFUSED:
+        raise ValueError(f"`{name}` {ARGS_REFUSED[plain]}")
+    if plain in ARGS_WITH_A_FIELD:
+        raise ValueError(f"`{name}` has a key of its own: write it as `{ARGS_WITH_A_FIELD[plain]}` of the engine")
+    if plain in ARGS_OF_THE_WORKFLOW:
         raise ValueError(f"`{name}` is set by the workflow and cannot be changed here")
+    # vLLM takes the beginning of an argument for the argument. No other argument begins one of these.
+    for known in (*ARGS_WITH_A_FIELD, *ARGS_OF_THE_WORKFLOW, *ARGS_REFUSED):
+        if known.startswith(plain):
+            raise ValueError(f"`{name}` is short for `{known}`; write arguments in full")
     return name
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -36,8 +37,9 @@ class Repository:
 
     @property
     def page(self) -> str:
-        """The address of the repository's page."""
+        """The address of the repository's page; of a mirror's address without user and password."""
         endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+        endpoint = re.sub(r"//[^/]*@", "//", endpoint)
         return f"{endpoint}/{'datasets/' if self.kind == 'dataset' else ''}{self.repo}"
 
     def __str__(self) -> str:

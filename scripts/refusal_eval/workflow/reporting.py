@@ -23,7 +23,7 @@ class Reporting:
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._config = config
         self._results = Paths(config).results
-        self._engine_file = Paths(config).engine
+        self._engine_file, self._adapter_file = Paths(config).engine, Paths(config).adapter
         self._cells = [Cell(model, split) for model in config["models"] for split in config["splits"]]
 
     def scores(self, wildcards: Any) -> list[str]:
@@ -60,6 +60,11 @@ class Reporting:
     def engines(self, wildcards: Any) -> list[str]:
         """Return the identity files of all engines."""
         return [self._engine_file(name) for name in sorted(self._config["engine_entries"])]
+
+    def adapters(self, wildcards: Any) -> list[str]:
+        """Return the identity files of all LoRA adapters."""
+        entries = self._config["model_entries"]
+        return [self._adapter_file(name) for name in sorted(entries) if entries[name].get("lora")]
 
     def data(self, wildcards: Any) -> list[str]:
         """Return the files that answers, verdicts and cards were made from."""
