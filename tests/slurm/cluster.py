@@ -109,9 +109,9 @@ class Cluster:
         try:
             self._daemon("munged", *self._munged_arguments())
             self._until("munge", lambda: (self.folder / "munge.socket").exists())
-            self._daemon("slurmctld", "-f", str(self.folder / "slurm.conf"))
+            self.start_daemon("slurmctld")
             self._until("slurmctld", lambda: "UP" in self.run("scontrol", "ping", check=False))
-            self._daemon("slurmd", "-f", str(self.folder / "slurm.conf"), "-N", "localhost")
+            self.start_daemon("slurmd")
             self._until("an idle node", lambda: "idle" in self.run("sinfo", "-h", "-o", "%t", check=False))
         except BaseException:
             self.stop()
@@ -139,12 +139,15 @@ class Cluster:
                     found[name] = pid
         return found
 
-    def restart(self, name: str) -> None:
-        """Kill one daemon as a crash would, and start it again."""
+    def kill_daemon(self, name: str) -> None:
+        """Kill one daemon as a crash would."""
         os.kill(self.running()[name], signal.SIGKILL)
         self._until(f"end of {name}", lambda: name not in self.running())
-        extra = ("-N", "localhost") if name == "slurmd" else ()
-        self._daemon(name, "-f", str(self.folder / "slurm.conf"), *extra)
+
+    def start_daemon(self, name: str) -> None:
+        """Start one of Slurm's two daemons."""
+        arguments = ("-N", "localhost") if name == "slurmd" else ()
+        self._daemon(name, "-f", str(self.folder / "slurm.conf"), *arguments)
 
     def _configure(self) -> None:
         controller_port, node_port = _free_ports(2)

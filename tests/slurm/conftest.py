@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from project import copy_of
 from slurm.cluster import Cluster, ClusterError, install, why_not
-from slurm.study import Seen
+from slurm.disturbed import SLOW, with_engine_of_its_own
+from slurm.stand_in_engine import settle
+from slurm.study import Seen, Study, make_study
 
 
 @pytest.fixture(scope="session")
@@ -46,3 +50,32 @@ def seen(request: pytest.FixtureRequest) -> Iterator[list[Seen]]:
     head = f"{'on Slurm':58} | {'stored before':>13} | {'rerun did':>9} | said"
     with capture.global_and_fixture_disabled():
         print("", head, "-" * len(head), *rows, sep="\n")
+
+
+@pytest.fixture(scope="session")
+def prepared(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """Return a study whose requests are made."""
+    return make_study(tmp_path_factory.mktemp("slurm-faults") / "project", cluster, request=SLOW)
+
+
+@pytest.fixture(scope="session")
+def undisturbed(prepared: Study, tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """Return the study after a run on this machine, without Slurm."""
+    project = copy_of(prepared.project, tmp_path_factory.mktemp("undisturbed") / "project")
+    study = with_engine_of_its_own(project, prepared.cluster)
+    settle(study.engine, start=0, request=0)
+    # The stand-in does not look at its GPUs; the lease wants some.
+    os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"
+    try:
+        project.snakemake("--resources", "gpu=2", "--until", "answers")
+    finally:
+        del os.environ["CUDA_VISIBLE_DEVICES"]
+    return study
+
+
+@pytest.fixture
+def study(prepared: Study, usable: Cluster, tmp_path: Path) -> Iterator[Study]:
+    """Return a copy of the prepared study with an engine of its own; what still runs at the end is ended."""
+    found = with_engine_of_its_own(copy_of(prepared.project, tmp_path / "project"), usable)
+    yield found
+    settle(found.engine)
