@@ -18,6 +18,8 @@ from refusal_eval.files import read_json, sha256_of, sha256_of_file, write_json
 from refusal_eval.logs import start_log
 from refusal_eval.pending import Pending, pending_requests, shard_keys
 from refusal_eval.requests import Request, RequestFile, read_requests
+from refusal_eval.running_jobs import only_job
+from refusal_eval.slurm import job_end
 from refusal_eval.store import StoreReader, StoreWriter
 from refusal_eval.time_limit import TimeLimit, time_limit
 from refusal_eval.weights.manifest import manifest_folder
@@ -171,9 +173,14 @@ def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, execu
             )
         server_log, job = log.with_suffix(".server.log"), Path(receipt).with_suffix("").name
         most_failures = int(execution["failure_limit"] * requests)
-        outcome, engine = asyncio.run(run_engine(pending, store, server_log, job, execution, most_failures))
-        refuse_incomplete(outcome)
-        report |= {"executed": outcome.executed, "rejected": outcome.rejected, "engine": engine}
+        with only_job(receipt, request_paths, shard, shards):
+            # Again, because a job of an earlier run may have ended meanwhile.
+            store.refresh()
+            pending = pending_requests(files, store, execution["tokenizer_folder"], shard, shards)
+            if pending:
+                outcome, engine = asyncio.run(run_engine(pending, store, server_log, job, execution, most_failures))
+                refuse_incomplete(outcome)
+                report |= {"executed": outcome.executed, "rejected": outcome.rejected, "engine": engine}
     report["seconds"] = round(time.monotonic() - started, 1)
     write_json(receipt, report)
 
@@ -260,7 +267,10 @@ if "snakemake" in globals():
         reasoning=reasoning_models(snakemake.config) if snakemake.rule == "generate" else None,
     )
     runtime = snakemake.resources.get("runtime")
-    execution["limit"] = time_limit(snakemake.config["time_limit"], runtime, os.environ, started)
+    environment = dict(os.environ)
+    if end := job_end(environment):
+        environment["SLURM_JOB_END_TIME"] = str(int(end))
+    execution["limit"] = time_limit(snakemake.config["time_limit"], runtime, environment, started)
     main(
         request_paths=[str(path) for path in snakemake.input.requests],
         receipt=str(snakemake.output[0]),

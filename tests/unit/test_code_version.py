@@ -107,28 +107,31 @@ REACHED = {
     "dialogues engines engines.base engines.client engines.command engines.environment "
     "engines.guard engines.nodes engines.orphans engines.private_folder engines.process "
     "engines.records engines.server_process engines.vllm execute keys packing pending progress "
-    "reasoning reasoning_check render requests states store store_index time_limit turns "
-    "weights weights.manifest",
+    "reasoning reasoning_check render requests running_jobs slurm states store store_index "
+    "time_limit turns weights weights.manifest",
     "collect_answers": "answer_reader answers dialogues keys packing reasoning reasoning_check render requests "
     "states store store_index turns",
     "check_judge": "judges judges.base judges.llm keys packing render states",
     "render_judge_requests": "dialogues judges judges.base judges.conversations judges.llm keys packing render "
-    "requests states",
+    "requests "
+    "states",
     "collect_verdicts": "judges judges.base judges.llm keys packing render requests states store store_index",
     "judge_on_cpu": "dialogues hints judges judges.base judges.conversations judges.keyword judges.python states",
     "score_cell": "compat compat.fixed compat.score_rows dialogues estimands intervals scores states",
-    "published_answers": "answer_reader answers compat compat.elementary compat.fixed compat.float32 compat.responses "
-    "compat.scores compat.segments dialogues keys packing reasoning render requests states store store_index turns",
-    "published_scores": "compat compat.cell compat.effects compat.fixed compat.float32 compat.responses compat.scores "
-    "compat.segments compat.verdicts dialogues estimands intervals packing scores states",
+    "published_answers": "answer_reader answers compat compat.elementary compat.fixed compat.float32 "
+    "compat.responses compat.scores compat.segments dialogues keys packing reasoning render "
+    "requests states store store_index turns",
+    "published_scores": "compat compat.cell compat.effects compat.fixed compat.float32 compat.responses "
+    "compat.scores compat.segments compat.verdicts dialogues estimands intervals packing scores "
+    "states",
     "make_effects_table": "compat compat.effects compat.effects_table compat.fixed compat.float32 compat.labels "
-    "compat.responses compat.scores compat.segments compat.verdicts dialogues display estimands intervals latex markup "
-    "packing scores states",
+    "compat.responses compat.scores compat.segments compat.verdicts dialogues display estimands "
+    "intervals latex markup packing scores states",
     "make_judge_card": "agreement dialogues estimands intervals states",
-    "make_tables": "agreement compat compat.labels dialogues display estimands frames intervals latex markup scores "
-    "states table_notes tables",
-    "make_figures": "agreement compat compat.labels dialogues display estimands figures frames heatmap histograms "
-    "intervals layout markup scores states style",
+    "make_tables": "agreement compat compat.labels dialogues display estimands frames intervals latex markup "
+    "scores states table_notes tables",
+    "make_figures": "agreement compat compat.labels dialogues display estimands figures frames heatmap "
+    "histograms intervals layout markup scores states style",
     "write_manifest": "store store_index version",
 }
 
