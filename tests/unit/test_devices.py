@@ -220,15 +220,21 @@ def test_processes_of_a_server_that_did_not_inherit_the_lock_still_hold_the_devi
 
 
 def test_a_number_that_is_a_strangers_by_now_does_not_hold_a_device(machine):
-    lease = lease_devices(1, machine.gpus(1))
-    lease.hand_to(os.getsid(0))
-    (path,) = (machine.folder.parent / "locks").glob("device-*")
-    lease.release()
-    mark = json.loads(path.read_text())
-    path.write_text(json.dumps(mark | {"start": mark["start"] - 1} if mark["start"] else mark | {"start": 1}))
-    lease_devices(1, machine, time.monotonic()).release()
-    path.write_text("half a ma")
-    lease_devices(1, machine, time.monotonic()).release()
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as stranger:
+        try:
+            lease = lease_devices(1, machine.gpus(1))
+            lease.hand_to(stranger.pid)
+            (path,) = (machine.folder.parent / "locks").glob("device-*")
+            lease.release()
+            with pytest.raises(UserError, match=f"processes {stranger.pid} of an engine"):
+                lease_devices(1, machine, time.monotonic())
+            mark = json.loads(path.read_text())
+            path.write_text(json.dumps(mark | {"start": mark["start"] - 1}))
+            lease_devices(1, machine, time.monotonic()).release()
+            path.write_text("half a ma")
+            lease_devices(1, machine, time.monotonic()).release()
+        finally:
+            stranger.kill()
 
 
 def test_a_deleted_lock_is_not_mistaken_for_the_lock(machine, monkeypatch):
