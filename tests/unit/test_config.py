@@ -60,6 +60,13 @@ SMALLEST = {
             "start_timeout": 1800,
             "trust_remote_code": False,
             "verified": "never",
+            "licence": None,
+            "gated": False,
+            "terms": None,
+            "weights_gb": None,
+            "parameters": None,
+            "active_parameters": None,
+            "unverified": [],
         }
     },
     "model_entries": {
@@ -83,6 +90,7 @@ SMALLEST = {
                 "stop": [],
             },
             "reasoning": None,
+            "unverified": [],
             "base": None,
             "transform": None,
             "intervention": None,

@@ -114,6 +114,13 @@ SERVING = [
         "data_parallel": 4,
         "nodes": 2,
         "verified": {"date": "2027-01-01", "version": "0.33.0", "device": "H100"},
+        "licence": "another",
+        "gated": True,
+        "terms": "https://example.org",
+        "weights_gb": 9.5,
+        "parameters": 9,
+        "active_parameters": 3,
+        "unverified": ["its size"],
         "memory_share": 0.123,
         "device": "cuda",
         "start_timeout": 7,
@@ -121,6 +128,7 @@ SERVING = [
         "args": {"max-num-seqs": 5, "swap-space": 1},
     }.items()
 ]
+SAID = [("description", "Another"), ("model_entries.plain.unverified", ["its template"])]
 HOW_IT_RUNS = [
     ("batch", "cell"),
     ("shards", 16),
@@ -134,7 +142,7 @@ PRESENTED = [("primary_judge", "own"), ("scoring.band", 0.3), ("scoring.level", 
 EXPECTED = [("split_entries.hub-rows.expectation", "varies"), ("split_entries.hub-rows.headline", "strict")]
 
 
-@pytest.mark.parametrize("edit", [*SERVING, *HOW_IT_RUNS, ("description", "Another")], ids=lambda edit: edit[0])
+@pytest.mark.parametrize("edit", [*SERVING, *HOW_IT_RUNS, *SAID], ids=lambda edit: edit[0])
 def test_how_a_study_is_served_and_run_reruns_nothing(config, edit):
     assert rerun(config, edit) == set()
 

@@ -16,6 +16,7 @@ from refusal_eval.config.shapes import (
     Day,
     Entry,
     Number,
+    Page,
     PlainMapping,
     ProgramPath,
     Slug,
@@ -126,6 +127,39 @@ class Engine(Entry):
         description="When and where this entry was last seen to work with the real engine, e.g. "
         "`{date: 2026-11-22, version: 0.32.0, device: cpu}`. For readers only; in no key.",
     )
+    licence: Text | None = Field(
+        None, description="Licence of the weights, as their publisher states it. Told by `make plan`; in no key."
+    )
+    gated: bool = Field(False, description="Whether one must ask the publisher for access to the weights first.")
+    terms: Page | None = Field(None, description="Where to ask for access, or to read the terms.")
+    weights_gb: Number | None = Field(
+        None,
+        gt=0,
+        description="Size of the weights that are fetched, in GB (10^9 bytes). For the estimates of `make plan` only.",
+    )
+    parameters: Number | None = Field(
+        None,
+        gt=0,
+        description="Parameters in billions, where the name of the weights (`x-8B`, `x-80B-A3B`) does not tell. For "
+        "estimates only.",
+    )
+    active_parameters: Number | None = Field(
+        None,
+        gt=0,
+        description="Parameters in billions that one token passes through, of a mixture of experts. Default: all. For "
+        "estimates only.",
+    )
+    unverified: list[Text] = Field(
+        [], description="What of this entry nobody could verify when it was written; `make plan` tells it."
+    )
+
+    @model_validator(mode="after")
+    def _says_where_to_ask(self) -> Engine:
+        if self.gated and self.terms is None:
+            raise ValueError("`gated: true` needs `terms`: the address where one asks for access")
+        if self.active_parameters is not None and self.parameters is None:
+            raise ValueError("`active_parameters` needs `parameters`: how many there are in all")
+        return self
 
     @model_validator(mode="after")
     def _nodes_share_the_gpus(self) -> Engine:
@@ -202,6 +236,9 @@ class Model(Entry):
     sampling: Sampling = Field(description="How answers are drawn.")
     reasoning: Reasoning | None = Field(
         None, description="Marks of the reasoning. Read from stored responses: no GPU job when changed."
+    )
+    unverified: list[Text] = Field(
+        [], description="What of this entry nobody could verify when it was written; `make plan` tells it. In no key."
     )
     base: Slug | None = Field(None, description="Reserved: the model this one was derived from.")
     transform: str | None = Field(None, description="Reserved: a change of the weights.")
