@@ -255,7 +255,8 @@ def check_same_name(name: Any, source: Source, root: str, problems: list[Problem
 
 def _yaml_files(folder: str) -> list[str]:
     names = os.listdir(folder) if os.path.isdir(folder) else []
-    return [name for name in names if name.endswith((".yaml", ".yml")) and not name.startswith(".")]
+    found = [name for name in names if name.endswith((".yaml", ".yml")) and not name.startswith(".")]
+    return [name for name in found if not name.endswith(".lock.yaml")]
 
 
 def _may_name_a_study(file: str) -> bool:

@@ -9,19 +9,26 @@ from typing import Any
 from refusal_eval.config.catalogue import Catalogue, shipped_files, with_paths
 from refusal_eval.config.checks import Checks, check_same_name
 from refusal_eval.config.explain import validated
+from refusal_eval.config.lock import Lock, check_pins, lock_path, pinned, read_lock
 from refusal_eval.config.permission import check_permissions
 from refusal_eval.config.problems import ConfigError, Problem
 from refusal_eval.config.source import Layer, Source, Written
 from refusal_eval.config.study import Study, StudyConfig
 
 
-def load_study(raw: Mapping[str, Any], study_file: str, root: str = ".") -> dict[str, Any]:
+def load_study(
+    raw: Mapping[str, Any], study_file: str, root: str = ".", *, open_pins: bool = False, use_lock: bool = True
+) -> dict[str, Any]:
     """Return the validated config of a study as plain JSON values.
+
+    Pins that entries leave open come from the study's lock file. Where there is one, `lock` holds its path.
 
     Args:
         raw: what Snakemake read from the study file, `--config` overrides included.
         study_file: the study's YAML file (for line numbers and relative paths).
         root: the repository's folder, which holds config/catalogue/.
+        open_pins: whether pins may stay open, for what only looks at a study: they are then null.
+        use_lock: whether the lock file counts; without it the entries come as the catalogue has them.
 
     Raises:
         ConfigError: with every mistake found in the study, in the catalogue files, between them and on disk.
@@ -35,10 +42,15 @@ def load_study(raw: Mapping[str, Any], study_file: str, root: str = ".") -> dict
     checks = Checks(written, catalogue, root, problems)
     checks.run()
     check_permissions(written, catalogue, checks.used, root, problems)
+    lock = read_lock(lock_path(study_file), problems) if use_lock else None
+    # A lock that cannot be read is told itself; what it would have filled is no mistake.
+    broken = use_lock and lock is None and os.path.lexists(lock_path(study_file))
+    check_pins(written, catalogue, checks.used, lock, open_pins or broken, problems)
     check_same_name(raw.get("study"), source, root, problems)
     if problems or study is None:
         raise ConfigError(problems)
-    return _with_entries(study, checks.used, catalogue).model_dump(mode="json")
+    config = _with_entries(study, checks.used, catalogue, lock).model_dump(mode="json")
+    return config | ({"lock": lock.path} if lock is not None else {})
 
 
 def _catalogue(study: Written, root: str, problems: list[Problem]) -> Catalogue:
@@ -49,7 +61,7 @@ def _catalogue(study: Written, root: str, problems: list[Problem]) -> Catalogue:
     return Catalogue([*shipped, *there], len(shipped), problems, complete=len(there) == len(own))
 
 
-def _with_entries(study: Study, used: Mapping[str, list[str]], catalogue: Catalogue) -> StudyConfig:
+def _with_entries(study: Study, used: Mapping[str, list[str]], catalogue: Catalogue, lock: Lock | None) -> StudyConfig:
     values = study.model_dump()
     values["primary_judge"] = study.primary_judge or study.judges[0]
     sections = {
@@ -60,5 +72,5 @@ def _with_entries(study: Study, used: Mapping[str, list[str]], catalogue: Catalo
         "gold_entries": "gold",
     }
     for key, section in sections.items():
-        values[key] = {name: catalogue.valid[section][name] for name in used[section]}
+        values[key] = {name: pinned(catalogue.valid[section][name], section, lock) for name in used[section]}
     return StudyConfig(**values)

@@ -1,4 +1,4 @@
-"""May a study use its splits and gold: are they on, is every hash known, is there a reference for what they cite."""
+"""May a study use its splits and gold: are they on, and is there a reference for what they cite."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ from refusal_eval.config.catalogue import Catalogue
 from refusal_eval.config.problems import Problem
 from refusal_eval.config.references import FILE, read_references
 from refusal_eval.config.source import Written
-from refusal_eval.config.sources import open_pin
 from refusal_eval.hints import nearest
-
-WORDS = {"revision": "commit hash", "sha256": "SHA-256"}
 
 
 def check_permissions(
     study: Written, catalogue: Catalogue, used: Mapping[str, Sequence[str]], root: str, problems: list[Problem]
 ) -> None:
-    """Note each split that is off and not allowed, each source that is not pinned, and references that do not exist."""
+    """Note each split that is off and not allowed, and references that do not exist."""
     allowed = _texts(study.get("allow"))
     splits = _texts(study.get("splits"))
     for index, name in enumerate(allowed):
@@ -35,20 +32,10 @@ def check_permissions(
             entry, written = catalogue.valid[section].get(name), catalogue.written[section][name]
             if entry is None or (section == "splits" and not entry.enabled and name not in allowed):
                 continue
-            key = open_pin(entry.source.model_dump())
-            if key is not None:
-                problems.append(written.problem(("source", key), _open(key)))
             for index, item in enumerate(getattr(entry, "citation", ())):
                 if not item.startswith("@") and item not in references:
                     message = f"there is no `{item}` in {FILE.as_posix()}{nearest(item, references)}"
                     problems.append(written.problem(("citation", index), message))
-
-
-def _open(key: str) -> str:
-    return (
-        f"the {WORDS[key]} is not known yet, and a study runs only on what is pinned: write it into an entry of your "
-        "own that is `like` this one"
-    )
 
 
 def _texts(value: object) -> list[str]:

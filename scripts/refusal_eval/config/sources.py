@@ -28,6 +28,9 @@ from refusal_eval.config.shapes import (
 )
 
 SKIP_LINES = "Lines before a CSV's header that are not data."
+COMMIT_HELP = (
+    "Full commit hash (40 hex digits). `null` where it is not known: `make pin` finds it for the study's lock file."
+)
 ENCODING = "Encoding of a CSV or JSONL file. Default: UTF-8, with or without a byte-order mark."
 
 
@@ -39,7 +42,7 @@ class HubSource(Entry):
     repo: RepoId = Field(description="Data set repository, `owner/name`.")
     revision: CommitHash | None = Field(
         description="Full commit hash (40 hex digits). A branch name would change under you. `null` where it is not "
-        "known yet: such an entry is off, or names it in `unverified`, and no study runs with it."
+        "known: such an entry is off, or names it in `unverified`, and `make pin` finds it for the study's lock file."
     )
     config: str | None = Field(None, description="Configuration (subset) of the data set. Needs `split`.")
     split: Text | None = Field(None, description="Split of the data set on the hub; all its files are fetched.")
@@ -72,8 +75,8 @@ class UrlSource(Entry):
         description="Address of a JSONL, CSV or Parquet file that never changes: with a commit hash in it, no branch."
     )
     sha256: Sha256 | None = Field(
-        description="SHA-256 of the file. `null` where it is not known yet: such an entry is off, or names it in "
-        "`unverified`, and no study runs with it."
+        description="SHA-256 of the file. `null` where it is not known: such an entry is off, or names it in "
+        "`unverified`, and `make pin` finds it for the study's lock file."
     )
     skip_lines: Whole = Field(0, ge=0, description=SKIP_LINES)
     encoding: Encoding | None = Field(None, description=ENCODING)
@@ -114,9 +117,10 @@ PINS = {"hub": "revision", "url": "sha256"}
 
 
 def open_pin(source: Mapping[str, Any]) -> str | None:
-    """Return the key of a source that must hold a hash and is null; None when all is pinned.
+    """Return the key that must hold a hash and is null, of a source, of weights or of an adapter; None when all is
+    pinned.
 
-    A lock file fills in exactly these keys.
+    A lock file fills in exactly these keys (config/lock.py).
     """
     key = PINS.get(str(source.get("kind")))
     return key if key is not None and source.get(key) is None else None
@@ -127,7 +131,7 @@ class HubWeights(Entry):
 
     kind: Literal["hub"]
     repo: RepoId = Field(description="Model repository, `owner/name`.")
-    revision: CommitHash = Field(description="Full commit hash (40 hex digits).")
+    revision: CommitHash | None = Field(description=COMMIT_HELP)
 
 
 class FolderWeights(Entry):
@@ -156,7 +160,7 @@ class HubAdapter(Entry):
 
     kind: Literal["hub"]
     repo: RepoId = Field(description="Repository of the adapter, `owner/name`.")
-    revision: CommitHash = Field(description="Full commit hash (40 hex digits).")
+    revision: CommitHash | None = Field(description=COMMIT_HELP)
 
 
 class FolderAdapter(Entry):

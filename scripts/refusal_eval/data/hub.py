@@ -48,10 +48,11 @@ class Repository:
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """Size in bytes of a file on the hub, and its SHA-256 where the hub keeps one (large files)."""
+    """What the hub lists of a file: its size in bytes, and the SHA-256 of large files or git's hash of small ones."""
 
     size: int
     sha256: str | None
+    git: str | None = None
 
 
 def list_files(place: Repository) -> dict[str, RemoteFile] | None:
