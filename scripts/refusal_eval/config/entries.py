@@ -130,7 +130,9 @@ class Engine(Entry):
     licence: Text | None = Field(
         None, description="Licence of the weights, as their publisher states it. Told by `make plan`; in no key."
     )
-    gated: bool = Field(False, description="Whether one must ask the publisher for access to the weights first.")
+    gated: bool | None = Field(
+        False, description="Whether one must ask the publisher for access to the weights first; `null` is not known."
+    )
     terms: Page | None = Field(None, description="Where to ask for access, or to read the terms.")
     weights_gb: Number | None = Field(
         None,

@@ -1,0 +1,178 @@
+"""The models that ship: each can be served on the cards that its engine names, and says what nobody verified; the
+paper's study; and the page in docs/."""
+
+import shutil
+
+import pytest
+import yaml
+from config_project import COMMIT
+
+from refusal_eval.config import ConfigError, load_study
+from refusal_eval.config.catalogue import Catalogue, shipped_files
+from refusal_eval.config.models_page import models_page
+from refusal_eval.config.sources import open_pin
+
+CARD_GB = 80
+ROOM_GB = 5  # on each card beside the weights: for the cache of the texts that are worked on
+DEMO = {"smollm2-plain", "smollm2-declining"}
+PLAIN = {
+    *("qwen3-4b-instruct", "qwen3-next-80b-instruct", "gemma-3-4b-it", "llama-3.1-8b", "llama-3.3-70b"),
+    *("mistral-7b-v0.3", "mistral-small-24b", "qwen2.5-7b", "qwen2.5-72b"),
+}
+THINKING = {
+    *("qwen3-4b-thinking", "qwen3-next-80b-thinking", "qwen3-next-80b-uncensored", "gpt-oss-20b", "gpt-oss-120b"),
+    *("r1-distill-qwen-7b", "r1-distill-llama-8b", "r1-distill-qwen-32b", "r1-distill-llama-70b"),
+}
+PAPER = [
+    "qwen3-4b-instruct-paper",
+    "qwen3-4b-thinking-paper",
+    "qwen3-next-80b-instruct-paper",
+    "qwen3-next-80b-thinking-paper",
+    "qwen3-next-80b-uncensored-paper",
+    "gemma-3-4b-it-paper",
+]
+NINE = {
+    "jailbreakbench": 100,
+    "sorrybench": 440,
+    "xstest_unsafe": 200,
+    "harmbench_sampled": 256,
+    "adversarial_unsafe_prompts": 512,
+    "ccp_sensitive_sampled": 340,
+    "deccp_censored": 95,
+    "xstest_safe": 250,
+    "general_prompts": 100,
+}
+
+
+@pytest.fixture(scope="module")
+def shipped(repository):
+    files, problems = shipped_files(str(repository)), []
+    catalogue = Catalogue(files, len(files), problems)
+    assert problems == []
+    return catalogue
+
+
+@pytest.fixture(scope="module")
+def models(shipped):
+    return {name: entry for name, entry in shipped.valid["models"].items() if name not in DEMO}
+
+
+@pytest.fixture(scope="module")
+def engines(shipped):
+    return {name: entry for name, entry in shipped.valid["engines"].items() if name != "smollm2-135m"}
+
+
+def test_all_models_are_there_each_with_an_engine_that_is_there(models, engines):
+    assert set(models) == PLAIN | THINKING | set(PAPER)
+    assert {model.engine for model in models.values()} == set(engines)
+
+
+def test_each_engine_fits_on_the_cards_that_it_names_and_leaves_room(engines):
+    for name, engine in engines.items():
+        cards = engine.tensor_parallel * engine.pipeline_parallel
+        assert engine.device == "cuda" and cards in (1, 2, 4) and engine.data_parallel == 1
+        assert CARD_GB * engine.memory_share - engine.weights_gb / cards >= ROOM_GB, name
+
+
+def test_each_engine_has_a_commit_or_says_that_it_has_none_and_nobody_claims_to_have_run_it(engines):
+    for name, engine in engines.items():
+        pin = open_pin(engine.weights.model_dump())
+        assert (pin is not None) == ("uncensored" in name)
+        assert pin is None or any("commit" in what for what in engine.unverified)
+        assert engine.verified == "never"
+        assert engine.licence and engine.terms == f"https://huggingface.co/{engine.weights.repo}"
+        assert engine.trust_remote_code is False
+
+
+def test_what_is_gated_is_googles_and_metas(engines):
+    assert {name for name, engine in engines.items() if engine.gated} == {
+        *("gemma-3-4b-it", "llama-3.1-8b", "llama-3.3-70b")
+    }
+    assert {name for name, engine in engines.items() if engine.gated is None} == {
+        *("qwen3-next-80b-uncensored", "qwen3-next-80b-uncensored-paper")
+    }
+
+
+def test_sampling_is_written_out(shipped, models):
+    for name in models:
+        sampling = shipped.written["models"][name].get("sampling")
+        assert {"max_tokens", "temperature", "top_p", "top_k", "min_p"} <= set(sampling), name
+
+
+def test_models_that_reason_say_how_it_ends_and_have_room_for_it(models, engines):
+    for name, model in models.items():
+        thinks = name.removesuffix("-paper") in THINKING
+        assert (model.reasoning is not None) == thinks, name
+        longest = engines[model.engine].max_model_len
+        assert longest >= model.sampling.max_tokens + 8192, "room for the longest prompts of the splits"
+        if not thinks:
+            continue
+        if name.startswith("gpt-oss"):
+            assert model.reasoning.format == "harmony" and model.template_options["reasoning_effort"] == "medium"
+        else:
+            assert (model.reasoning.start, model.reasoning.end) == ("<think>", "</think>")
+        assert name in PAPER or model.sampling.max_tokens >= 16384
+
+
+def test_gpt_oss_serves_answers_and_judging_with_one_load(engines):
+    assert engines["gpt-oss-20b"].max_model_len == 24576
+
+
+# ---------------------------------------------------------------- the paper's study
+
+
+@pytest.fixture
+def paper(repository, monkeypatch):
+    monkeypatch.chdir(repository)
+    return yaml.safe_load((repository / "config" / "paper.yaml").read_text(encoding="utf-8"))
+
+
+def test_the_papers_study_asks_what_the_paper_asks(paper):
+    config = load_study(paper, "config/paper.yaml", open_pins=True)
+    assert config["models"] == PAPER and config["samples"] == 5
+    assert config["splits"] == list(NINE)
+    assert sum(entry["expected_rows"] for entry in config["split_entries"].values()) == sum(NINE.values()) == 2293
+    assert config["allow"] == ["ccp_sensitive_sampled"]
+    for model in config["model_entries"].values():
+        asked = model["sampling"]
+        assert (asked["temperature"], asked["top_p"], asked["top_k"], asked["min_p"]) == (0.6, 0.95, 20, 0.0)
+        assert asked["max_tokens"] == 8192 and asked["repetition_penalty"] == 1.0
+    assert {engine["max_model_len"] for engine in config["engine_entries"].values()} == {16384}
+
+
+def test_one_commit_of_the_papers_study_is_open_and_with_it_the_study_is_whole(paper, repository, tmp_path):
+    with pytest.raises(ConfigError) as told:
+        load_study(paper, "config/paper.yaml")
+    assert [line for line in str(told.value).splitlines() if "commit hash" in line]
+    assert str(told.value).startswith("1 mistake"), told.value
+    locked = {
+        "repo": "MultiverseComputingCAI/Qwen3-Next-80B-A3B-Thinking-Uncensored",
+        "commit": COMMIT,
+        "date": "2026-01-01",
+        "pinned_by": "lock",
+        "gated": False,
+        "licence": {"hub": None, "entry": None, "agrees": None},
+        "files": {"config.json": f"2 git:{COMMIT}"},
+    }
+    lock = {"lock_version": 1, "models": [locked]}
+    (tmp_path / "paper.lock.yaml").write_text(yaml.safe_dump(lock), encoding="utf-8")
+    shutil.copy("config/paper.yaml", tmp_path)
+    config = load_study(paper, str(tmp_path / "paper.yaml"))
+    name = "qwen3-next-80b-uncensored-paper"
+    assert config["engine_entries"][name]["weights"]["revision"] == COMMIT
+
+
+# ---------------------------------------------------------------- the page
+
+
+def test_the_page_is_what_the_catalogue_says(repository, models, engines):
+    page = (repository / "docs" / "models.md").read_text(encoding="utf-8")
+    assert page == models_page(str(repository)), "run `make schema`"
+    table, details = page.split("\n## ", 1)
+    for name, model in models.items():
+        engine = engines[model.engine]
+        (line,) = [line for line in table.splitlines() if line.startswith(f"| `{name}` |")]
+        assert f"| `{model.engine}` | {engine.tensor_parallel} |" in line and line.endswith("| never |")
+        assert ("[**yes**](" in line) == bool(engine.gated) and f"| {engine.licence} |" in line
+        assert ("`</think>`" in line or "harmony" in line) == (model.reasoning is not None)
+        assert all(what in details for what in (*model.unverified, *engine.unverified))
