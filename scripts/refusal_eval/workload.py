@@ -32,13 +32,15 @@ PARALLEL_SHARE = 0.85  # of the speed that is left at each doubling of the GPUs 
 GPU_START_SECONDS = 60.0
 GPU_START_SECONDS_PER_DOUBLING = 20.0  # capturing graphs and setting up communication takes longer on several GPUs
 GPU_LOAD_BYTES = 1e9  # per second from disk; a file system that many jobs share
+# Answers that are written at a time: each step reads all weights, those of all experts too, and gives so many tokens.
+GPU_TEXTS_AT_A_TIME = 256
 
 # -------------------------------------------- assumed: texts and sizes
 STRICT_SHARE = {"cpu": CPU_STREAM_RATE / CPU_WRITE_RATE, "cuda": 0.6}  # one at a time; batch-invariant kernels
-# Mean tokens of an answer: all that it may have up to 300 (measured at 64: 94 of 96 answers end by length), and of
-# more the share that models which reason take.
-SHORT_ANSWER = 300.0
-ANSWER_SHARE = 0.6
+# Mean tokens of an answer: all that it may have, where that is less than these (measured at 64: 94 of 96 answers end
+# by length). A refusal is shorter than an explanation, and what a model reasons depends on the question.
+PLAIN_ANSWER = 600.0
+REASONED_ANSWER = 3000.0  # reasoning included
 BYTES_PER_PARAMETER = {"bfloat16": 2.0, "float16": 2.0, "float32": 4.0}
 QUANTIZED_BYTES = 1.0
 
@@ -56,6 +58,7 @@ class CellWork:
         answer_tokens: mean tokens of an answer.
         most_tokens: the most tokens of an answer.
         known: how the number of requests is known: MISSING, COUNTED or ASSUMED.
+        stored: responses that the store has already (only where MISSING says that it was looked into).
     """
 
     requests: int
@@ -64,6 +67,17 @@ class CellWork:
     answer_tokens: float
     most_tokens: int
     known: str = COUNTED
+    stored: int = 0
+
+    @property
+    def read_tokens(self) -> float:
+        """Estimated tokens of prompts that are read."""
+        return min(self.requests, self.prompts) * self.tokens_per_prompt
+
+    @property
+    def written_tokens(self) -> float:
+        """Estimated tokens that are generated."""
+        return self.requests * self.answer_tokens
 
 
 @dataclass(frozen=True)
@@ -137,9 +151,17 @@ def billions_in_name(name: str) -> tuple[float, float] | None:
     return sizes[""], sizes.get("A", sizes[""])
 
 
-def answer_tokens(most: int) -> float:
-    """Return the assumed mean tokens of an answer that may have at most `most`."""
-    return min(float(most), max(SHORT_ANSWER, ANSWER_SHARE * most))
+def answer_tokens(most: int, reasons: bool = False) -> float:
+    """Return the assumed mean tokens of an answer that may have at most `most`; `reasons`: after some reasoning."""
+    return min(float(most), REASONED_ANSWER if reasons else PLAIN_ANSWER)
+
+
+def weights_bytes(entry: Mapping[str, Any], billions: float) -> float:
+    """Return the size of an engine's weights: what its entry says, else by the number of parameters."""
+    if entry.get("weights_gb"):
+        return float(entry["weights_gb"]) * 1e9
+    width = QUANTIZED_BYTES if entry["quantization"] else BYTES_PER_PARAMETER[entry["dtype"]]
+    return billions * 1e9 * width
 
 
 def pace_of(entry: Mapping[str, Any], kind: str, devices: int, billions: tuple[float, float], strict: bool) -> Pace:
@@ -154,7 +176,6 @@ def pace_of(entry: Mapping[str, Any], kind: str, devices: int, billions: tuple[f
     """
     total, active = billions
     share = STRICT_SHARE[kind] if strict else 1.0
-    width = QUANTIZED_BYTES if entry["quantization"] else BYTES_PER_PARAMETER[entry["dtype"]]
     if kind == "cpu":
         slower = MEASURED_BILLIONS / active
         start = CPU_START_SECONDS["eager" if entry["args"].get("enforce-eager") else "compiled"]
@@ -163,15 +184,17 @@ def pace_of(entry: Mapping[str, Any], kind: str, devices: int, billions: tuple[f
     gpus = devices / copies
     doublings = math.log2(gpus)
     speed = gpus * PARALLEL_SHARE**doublings
-    start = GPU_START_SECONDS + GPU_START_SECONDS_PER_DOUBLING * doublings + total * 1e9 * width / GPU_LOAD_BYTES
+    size = weights_bytes(entry, total)
+    start = GPU_START_SECONDS + GPU_START_SECONDS_PER_DOUBLING * doublings + size / GPU_LOAD_BYTES
     per_token = 2e9 * active
+    written = min(GPU_WRITE_FLOPS / per_token, GPU_TEXTS_AT_A_TIME * GPU_MEMORY_BYTES / size)
     return Pace(
         kind="cuda",
         devices=devices,
         start_seconds=start,
         read_rate=copies * speed * GPU_READ_FLOPS / per_token,
-        write_rate=copies * speed * GPU_WRITE_FLOPS * share / per_token,
-        stream_rate=speed * GPU_MEMORY_BYTES / (active * 1e9 * width),
+        write_rate=copies * speed * written * share,
+        stream_rate=speed * GPU_MEMORY_BYTES / (size * active / total),
     )
 
 

@@ -78,15 +78,16 @@ def cell_work(config: Mapping[str, Any], root: Path, in_store: bool) -> dict[Cel
     texts_of_gold = {name: _texts_of_gold(paths, data, name, gold[name]) for name in config["gold"]}
     work: dict[Cell, CellWork] = {}
     for model in config["models"]:
-        most = int(config["model_entries"][model]["sampling"]["max_tokens"])
+        entry = config["model_entries"][model]
+        most, reasons = int(entry["sampling"]["max_tokens"]), entry["reasoning"] is not None
         for split in config["splits"]:
             of_split = texts[split]
-            generated = _generation(of_split, config["samples"], most)
+            generated = _generation(of_split, config["samples"], most, answer_tokens(most, reasons))
             file = Path(paths.results, "requests", model, f"{split}.jsonl")
             samples = config["samples"]
             counted = in_store and file.is_file()
             work[Cell(model, split)] = _missing(file, paths.store, generated, samples) if counted else generated
-            judged = _judging(of_split, config["samples"], generated.answer_tokens, splits[split].get("dialogue"))
+            judged = _judging(of_split, config["samples"], answer_tokens(most), splits[split].get("dialogue"))
             for judge in llm_judges(config):
                 work[Cell(model, split, judge)] = judged
     for judge in llm_judges(config):
@@ -132,10 +133,12 @@ def engine_billions(
         devices: devices of one load.
     """
     weights = entry["weights"]
+    if entry.get("parameters"):
+        return (entry["parameters"], entry["active_parameters"] or entry["parameters"]), "by its entry"
     name = Path(weights.get("repo") or weights.get("file") or weights["path"]).name
     if found := billions_in_name(name):
         return found, "by its name"
-    if size := sum(_sizes(files)):
+    if size := files_size(files):
         width = QUANTIZED_BYTES if entry["quantization"] else BYTES_PER_PARAMETER[entry["dtype"]]
         billions = max(size / width / 1e9, LEAST_BILLIONS)
         return (billions, billions), "by its files"
@@ -143,24 +146,24 @@ def engine_billions(
     return (assumed, assumed), "assumed"
 
 
-def _sizes(files: Iterable[str]) -> list[int]:
-    """Return the sizes of all safetensors among these files and manifests."""
-    found = []
+def files_size(files: Iterable[str]) -> int:
+    """Return the bytes of all safetensors among these files and manifests; 0 if none is there."""
+    found = [0]
     for file in map(Path, files):
         if file.name == WEIGHTS_MANIFEST and file.is_file():
             entries = read_json(file)["files"]
             found += [int(entry["size"]) for name, entry in entries.items() if name.endswith(".safetensors")]
         elif file.suffix == ".safetensors" and file.is_file():
             found.append(file.stat().st_size)
-    return found
+    return sum(found)
 
 
-def _generation(texts: Texts, samples: int, most: int) -> CellWork:
+def _generation(texts: Texts, samples: int, most: int, mean: float) -> CellWork:
     turns = texts.turns or 1.0
     requests = round(texts.count * samples * turns)
     # The turns of a dialogue follow the model's own replies: no two samples share one.
     prompts = requests if texts.turns else texts.count
-    return CellWork(requests, prompts, texts.tokens / turns, answer_tokens(most), most, texts.known)
+    return CellWork(requests, prompts, texts.tokens / turns, mean, most, texts.known)
 
 
 def _judging(texts: Texts, samples: int, answer: float, dialogue: Mapping[str, Any] | None) -> CellWork:
@@ -200,7 +203,7 @@ def _missing(file: Path, store_dir: str, estimate: CellWork, samples: int | None
     missing = StoreReader(store_dir, requests.header["engine_id"]).missing(tokens)
     dialogue = requests.dialogue is not None
     turns = estimate.requests / max(len(tokens) + new, 1) if dialogue else 1.0
-    count = round((len(missing) + new) * turns)
+    count, stored = round((len(missing) + new) * turns), round((len(tokens) - len(missing)) * turns)
     different = estimate.prompts if new else len({prompts[key] for key in missing})
     return dataclasses.replace(
         estimate,
@@ -208,6 +211,7 @@ def _missing(file: Path, store_dir: str, estimate: CellWork, samples: int | None
         prompts=count if dialogue else min(count, different),
         tokens_per_prompt=sum(tokens.values()) / max(len(tokens), 1),
         known=MISSING,
+        stored=stored,
     )
 
 
@@ -245,8 +249,11 @@ def _read_texts(rows: Iterable[Mapping[str, Any]]) -> Texts:
 
 
 def _rows(entry: Mapping[str, Any], file: str) -> tuple[int, str]:
+    if entry.get("expected_kept"):
+        return int(entry["expected_kept"]), COUNTED
     if entry["expected_rows"]:
-        return int(entry["expected_rows"]), COUNTED
+        # How many rows `where` leaves nobody knows yet: at most all.
+        return int(entry["expected_rows"]), ASSUMED if entry.get("where") else COUNTED
     try:
         return len(read_rows(file, entry["source"].get("skip_lines", 0))), COUNTED
     except UserError:  # not fetched yet; what is wrong with it, the rule that reads it will tell

@@ -54,7 +54,17 @@ def test_the_measured_cpu_engine_is_met():
 
 
 def test_short_answers_end_by_length_and_long_limits_are_not_reached():
-    assert answer_tokens(64) == 64 and answer_tokens(400) == 300 and answer_tokens(10_000) == 6_000
+    assert answer_tokens(64) == answer_tokens(64, reasons=True) == 64
+    assert answer_tokens(10_000) == 600 and answer_tokens(10_000, reasons=True) == 3000
+
+
+def test_the_weights_of_an_entry_count_and_all_experts_are_read_for_many_answers():
+    sparse = pace_of({**ENTRY, "weights_gb": 160}, "cuda", 4, (80, 3), strict=False)
+    dense, small = gpu(80, devices=4), gpu(3, devices=4)
+    assert dense.write_rate < sparse.write_rate < 0.5 * small.write_rate
+    assert sparse.stream_rate == pytest.approx(small.stream_rate)
+    packed = gpu(20, weights_gb=14)
+    assert packed.start_seconds < gpu(20).start_seconds and packed.stream_rate > gpu(20).stream_rate
 
 
 def test_samples_of_a_prompt_share_its_reading_unless_shards_part_them():

@@ -55,6 +55,27 @@ def test_expected_rows_and_samples_bound_a_split(project):
     assert work(project, **study, prompts_per_split={"size": 9})[Cell("plain", "mine")].requests == 9 * 2
 
 
+def test_of_a_filtered_split_the_kept_rows_count_and_if_nobody_knows_them_at_most_all(project):
+    splits = {
+        "known": _hub_split(expected_rows=40, expected_kept=15, where={"a": "b"}),
+        "open": _hub_split(expected_rows=40, where={"a": "b"}),
+    }
+    project.write("own.yaml", {"datasets": {"mine": {"splits": splits}}})
+    found = work(project, splits=[*splits], catalogue=["own.yaml"], gold=[])
+    assert [(found[Cell("plain", name)].prompts, found[Cell("plain", name)].known) for name in splits] == [
+        (15, COUNTED),
+        (40, ASSUMED),
+    ]
+
+
+def test_a_model_that_reasons_writes_more_and_the_judge_reads_its_answer_only(project):
+    entry = {"engine": "hub-engine", "sampling": {"max_tokens": 1500}}
+    project.write("own.yaml", {"models": {"talks": entry, "thinks": entry | {"reasoning": {"end": "</think>"}}}})
+    found = work(project, models=["talks", "thinks"], catalogue=["own.yaml"])
+    assert found[Cell("thinks", "hub-rows")].answer_tokens > found[Cell("talks", "hub-rows")].answer_tokens
+    assert found[Cell("thinks", "hub-rows", "reader")] == found[Cell("talks", "hub-rows", "reader")]
+
+
 def _hub_split(**keys):
     source = {"kind": "hub", "repo": "owner/data", "revision": "0" * 40, "split": "test"}
     return {"source": source, "expectation": "comply", **keys}
@@ -79,7 +100,7 @@ def test_every_turn_of_a_dialogue_is_a_request(project):
 def test_what_the_store_has_is_left_out(project):
     requests(project, "requests", "plain/hub-rows", count=5, samples=2, stored=7)
     found = work(project)[Cell("plain", "hub-rows")]
-    assert (found.requests, found.prompts, found.known) == (3, 2, MISSING)
+    assert (found.requests, found.prompts, found.known, found.stored) == (3, 2, MISSING, 7)
     assert work(project, in_store=False)[Cell("plain", "hub-rows")].known == ASSUMED
 
 
@@ -94,7 +115,7 @@ def test_verdict_requests_count_once_all_answers_are_there(project):
     cell = Cell("plain", "hub-rows", "reader")
     assert work(project)[cell].known == ASSUMED, "answers that are still to come will be judged"
     requests(project, "requests", "plain/hub-rows", count=5, samples=2, stored=10)
-    assert work(project)[cell] == CellWork(1, 1, work(project)[cell].tokens_per_prompt, 1.0, 1, MISSING)
+    assert work(project)[cell] == CellWork(1, 1, work(project)[cell].tokens_per_prompt, 1.0, 1, MISSING, stored=4)
 
 
 def test_a_size_is_told_by_name_by_files_or_not_at_all(tmp_path):
@@ -104,6 +125,8 @@ def test_a_size_is_told_by_name_by_files_or_not_at_all(tmp_path):
         handle.truncate(6 * 10**9)  # a file with a hole: it takes no space
     assert engine_billions(entry, [str(weights)], "cuda", 1) == ((3.0, 3.0), "by its files")
     assert engine_billions(entry, [], "cuda", 2) == ((16.0, 16.0), "assumed")
+    said = entry | {"parameters": 21, "active_parameters": 3.6}
+    assert engine_billions(said, [str(weights)], "cuda", 1) == ((21, 3.6), "by its entry")
     hub = entry | {"weights": {"kind": "hub", "repo": "owner/M-30B-A3B"}}
     assert engine_billions(hub, [], "cuda", 1) == ((30.0, 3.0), "by its name")
     manifest = tmp_path / "weights.json"
