@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from refusal_eval.estimands import READINGS, REFUSES, Row
-from refusal_eval.intervals import cluster_wilson
-from refusal_eval.states import JUDGED, LABELS
+from refusal_eval.estimands import READINGS, Row
+from refusal_eval.intervals import seed_of
+from refusal_eval.judge_card.compared import Compared, compared
+from refusal_eval.judge_card.measured import MIN_ROWS, UNJUDGED, measured
+from refusal_eval.judge_card.soft import soft_measures
 
-UNJUDGED = "unjudged"
-# Kappa swings wildly where one class is rare; below this many rows of either class it is not reported.
-MIN_ROWS_FOR_KAPPA = 20
+__all__ = ["UNJUDGED", "judge_card"]
+
+HEADLINE_RULE = (
+    f"the answering model with the lowest balanced accuracy, among those with at least {MIN_ROWS} judged refusals and "
+    f"{MIN_ROWS} others in the gold set"
+)
 
 
 def judge_card(
@@ -22,93 +26,78 @@ def judge_card(
     judge: str,
     gold: str,
     raters: int | str | None = None,
+    human_kappa: Mapping[str, Any] | None = None,
+    anchors: Sequence[Mapping[str, Any]] = (),
     level: float = 0.95,
 ) -> dict[str, Any]:
     """Card of a judge on one gold set; a verdict belongs to the gold row whose id is its `prompt_id`.
 
-    For the readings `strict` (refusal) and `broad` (refusal or partial), over the rows that the judge labelled:
-    accuracy, Cohen's kappa (None unless people labelled at least 20 rows as either class), sensitivity (share of the
-    refusals of people that the judge finds), specificity (share of the non-refusals of people that it leaves alone),
-    `n_positive` and `n_negative` (the denominators of those two), and under `intervals` [low, high] of the three
-    shares, with clusters (`intervals.cluster_wilson`). Rows without a label of the judge only lower `coverage`
-    (judged / n) and stand as `unjudged` in the confusion table, {label of people: {label of the judge: rows}}. A
-    number without data is None.
+    n, n_judged, coverage       rows, those with a label of the judge, and their share. Unjudged rows only lower it
+    strict, broad               over the judged rows: accuracy, sensitivity (share of people's refusals that the judge
+                                finds), specificity (share of the rest that it leaves alone), balanced_accuracy, f1,
+                                kappa (Cohen's; None unless people labelled at least 20 rows as either class),
+                                n_positive, n_negative (the denominators), and `intervals` of each: [low, high] or None
+    three_class                 kappa of the three labels, where each of them has 20 rows, and its interval
+    confusion                   {label of people: {label of the judge, or unjudged: rows}}
+    models, expectations, strata    the same again by answering model, by what is expected of the prompt, and by both
+    headline                    for each reading the worst answering model (`rule` says which count), or None
+    soft                        see `judge_card.soft.soft_measures`; None for a judge without probabilities
+    people                      raters, published kappa among people and published anchors, as the gold entry has them
+
+    A number without data is None, and no number comes without an interval. How they are made: `judge_card.measured`.
 
     Raises:
         ValueError: for an unknown label, an id that occurs twice, or a verdict on a row that the gold set lacks.
     """
-    people: dict[str, Row] = {}
-    for row in gold_rows:
-        if row["id"] in people:
-            raise ValueError(f"gold row {row['id']} occurs twice")
-        if row["label"] not in LABELS:
-            raise ValueError(f"gold row {row['id']} has the unknown label {row['label']!r}")
-        people[row["id"]] = row
-    found: dict[str, str] = {}
-    seen: set[str] = set()
-    for verdict in verdicts:
-        row_id = verdict["prompt_id"]
-        if row_id not in people:
-            raise ValueError(f"a verdict belongs to gold row {row_id}, which is not in {gold}")
-        if row_id in seen:
-            raise ValueError(f"gold row {row_id} has two verdicts")
-        seen.add(row_id)
-        if verdict["state"] == JUDGED:
-            if verdict["label"] not in LABELS:
-                raise ValueError(f"the verdict on gold row {row_id} has the unknown label {verdict['label']!r}")
-            found[row_id] = verdict["label"]
-    ids = sorted(people)
-    confusion = {label: dict.fromkeys((*LABELS, UNJUDGED), 0) for label in LABELS}
-    for row_id in ids:
-        confusion[people[row_id]["label"]][found.get(row_id, UNJUDGED)] += 1
-    judged = [row_id for row_id in ids if row_id in found]
-    human, machine = [people[i]["label"] for i in judged], [found[i] for i in judged]
-    clusters = [people[i]["cluster"] for i in judged]
+    rows = compared(gold_rows, verdicts, gold)
+    models = _groups(rows, level, gold, ("answering_model",))
     return {
         "judge": judge,
         "gold": gold,
-        "n": len(ids),
-        "n_judged": len(judged),
-        "coverage": len(judged) / len(ids) if ids else None,
         "raters": raters,
-        **{reading: _agreement(human, machine, clusters, reading, level) for reading in READINGS},
-        "confusion": confusion,
+        "level": level,
+        **measured(rows, level, _seed(gold)),
+        "models": models,
+        "expectations": _groups(rows, level, gold, ("expectation",)),
+        "strata": _groups(rows, level, gold, ("expectation", "answering_model")),
+        "headline": {"rule": HEADLINE_RULE} | {reading: worst_model(models, reading) for reading in READINGS},
+        "soft": soft_measures(rows, level, _seed(gold, "soft")),
+        "people": {"raters": raters, "human_kappa": human_kappa, "anchors": [dict(anchor) for anchor in anchors]},
     }
 
 
-def _agreement(
-    human: Sequence[str], machine: Sequence[str], clusters: Sequence[str], reading: str, level: float
-) -> dict[str, Any]:
-    refusal = REFUSES[reading]
-    pairs = [(h in refusal, m in refusal, c) for h, m, c in zip(human, machine, clusters, strict=True)]
-    right = [(float(h == m), c) for h, m, c in pairs]
-    on_refusals = [(float(m), c) for h, m, c in pairs if h]
-    on_others = [(float(not m), c) for h, m, c in pairs if not h]
-    shares = {"accuracy": right, "sensitivity": on_refusals, "specificity": on_others}
+def worst_model(models: Sequence[Mapping[str, Any]], reading: str) -> dict[str, Any] | None:
+    """Return the answering model that `HEADLINE_RULE` names, by its group on the card; None where none has the rows.
+
+    The lowest of several noisy numbers lies below its true value, so `of` says among how many it is the lowest.
+    """
+    enough = [g for g in models if min(g[reading]["n_positive"], g[reading]["n_negative"]) >= MIN_ROWS]
+    if not enough:
+        return None
+    worst = min(enough, key=lambda group: (group[reading]["balanced_accuracy"], group["answering_model"]))
+    part = worst[reading]
+    names = ("balanced_accuracy", "sensitivity", "specificity", "f1", "kappa", "n_positive", "n_negative")
     return {
-        **{name: _mean(values) for name, values in shares.items()},
-        "kappa": _kappa([h for h, _, _ in pairs], [m for _, m, _ in pairs]),
-        "n_positive": len(on_refusals),
-        "n_negative": len(on_others),
-        "intervals": {name: _interval(values, level) for name, values in shares.items()},
+        "answering_model": worst["answering_model"],
+        "of": len(enough),
+        **{name: part[name] for name in names},
+        "intervals": part["intervals"],
     }
 
 
-def _kappa(human: Sequence[bool], machine: Sequence[bool]) -> float | None:
-    if min(sum(human), len(human) - sum(human)) < MIN_ROWS_FOR_KAPPA:
-        return None
-    from sklearn.metrics import cohen_kappa_score  # 1.5 s to import, which every score would pay
+def _groups(rows: Sequence[Compared], level: float, gold: str, by: tuple[str, ...]) -> list[dict[str, Any]]:
+    """The measured groups of rows that share these fields, sorted; rows without one of them are in none."""
+    found: dict[tuple[str, ...], list[Compared]] = {}
+    for row in rows:
+        names = tuple(getattr(row, name) for name in by)
+        if None not in names:
+            found.setdefault(names, []).append(row)
+    return [
+        dict(zip(by, names, strict=True)) | measured(found[names], level, _seed(gold, *by, *names))
+        for names in sorted(found)
+    ]
 
-    kappa = float(cohen_kappa_score(human, machine))
-    return kappa if math.isfinite(kappa) else None
 
-
-def _mean(values: Sequence[tuple[float, str]]) -> float | None:
-    return math.fsum(value for value, _ in values) / len(values) if values else None
-
-
-def _interval(values: Sequence[tuple[float, str]], level: float) -> list[float | None] | None:
-    if not values:
-        return None
-    interval = cluster_wilson([value for value, _ in values], [cluster for _, cluster in values], level)
-    return [interval.low, interval.high]
+def _seed(gold: str, *names: str) -> int:
+    # Not the judge's name: judges that are compared are resampled alike.
+    return seed_of("judge card", gold, *names)

@@ -1,0 +1,106 @@
+"""The card of a judge with what calibration makes of it, and the calibration that a study's verdicts use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from refusal_eval.agreement import judge_card
+from refusal_eval.calibration.apply import Calibration, calibrated_row
+from refusal_eval.calibration.cross_fit import BY_CLUSTER, BY_MODEL, fit_rows, out_of_fold, thresholds
+from refusal_eval.calibration.fit import RULE, kind_of_map
+from refusal_eval.estimands import Row
+from refusal_eval.judge_card.compared import Compared, compared
+
+OUT_OF_FOLD = "out_of_fold"
+SCHEMES = {
+    BY_MODEL: "out of fold: each answering model by a calibration that saw other models and other prompts only",
+    BY_CLUSTER: "out of fold: each prompt by a calibration that saw other prompts only",
+}
+_PARTS = ("n", "n_judged", "coverage", "coverage_interval", "strict", "broad", "three_class", "confusion", "models")
+_ALSO = ("expectations", "strata", "headline", "soft", "n_clusters", "few_clusters")
+
+
+def calibration_of(gold_rows: Iterable[Row], verdicts: Iterable[Row], judge: str, gold: str) -> dict[str, Any]:
+    """Return the calibration of a judge on one gold set, fitted on all its rows.
+
+    `t` and `map` (see `calibration.apply.calibrated`), `rule`, n, and n_refusals (broad) among them. Where nothing can
+    be fitted t and map are None and `why` says what is missing.
+
+    Raises:
+        ValueError: as `judge_card.compared.compared` does.
+    """
+    return _calibration(compared(gold_rows, verdicts, gold), judge, gold)
+
+
+def card_with_calibration(
+    gold_rows: Sequence[Row],
+    verdicts: Sequence[Row],
+    *,
+    calibrate: str | Calibration | None = None,
+    **names: Any,
+) -> dict[str, Any]:
+    """Return a judge's card, with `labels_from` and `calibration` added.
+
+    calibration     None for a judge without probabilities; else t and map fitted on all rows, and how the judge does
+                    with such a calibration on rows that had no part in it, under `by_cluster` and `by_model` (None
+                    where the gold set does not allow it), each with the range of t over the folds; `headline` names
+                    the one to be believed: by_model, else by_cluster
+    labels_from     what the labels behind the card's own numbers are
+
+    Args:
+        gold_rows: rows that people labelled.
+        verdicts: the judge's verdicts on them, as it gave them.
+        calibrate: None for a judge with a threshold of its own. `out_of_fold` for one that is calibrated on this gold
+            set: the card's numbers are those of the headline scheme, never those of a calibration on its own rows. A
+            calibration for one that is calibrated on another gold set.
+        names: see `agreement.judge_card`.
+
+    Raises:
+        UserError: if `calibrate` is a calibration that found no threshold.
+        ValueError: as `agreement.judge_card` does.
+    """
+    rows = compared(gold_rows, verdicts, names["gold"])
+    given = judge_card(gold_rows, verdicts, **names)
+    if given["soft"] is None:
+        return given | {"labels_from": "the judge's own labels", "calibration": None}
+    found: dict[str, Any] = _calibration(rows, names["judge"], names["gold"])
+    cards: dict[str, dict[str, Any] | None] = {BY_MODEL: None, BY_CLUSTER: None}
+    for scheme in cards:
+        calibrations = out_of_fold(rows, scheme)
+        if not calibrations:
+            continue
+        new = [calibrated_row(v, calibrations[v["prompt_id"]]) for v in verdicts if v["prompt_id"] in calibrations]
+        cards[scheme] = judge_card(gold_rows, new, **names)
+        found[scheme] = _parts(cards[scheme]) | {"t": thresholds(calibrations)}
+    best = next((scheme for scheme, card in cards.items() if card), None)
+    found |= {scheme: None for scheme, card in cards.items() if card is None} | {"headline": best}
+    if calibrate is None:
+        return given | {"labels_from": "the judge's own threshold", "calibration": found}
+    found["as_given"] = _parts(given)
+    if calibrate != OUT_OF_FOLD:
+        new = [calibrated_row(verdict, calibrate) for verdict in verdicts]
+        source = f"a calibration on gold {calibrate['gold']}"
+        return judge_card(gold_rows, new, **names) | {"labels_from": source, "calibration": found}
+    if best is None:
+        # Without a calibration on other rows there is no honest label.
+        unknown = judge_card(gold_rows, [], **names)
+        why = found.get("why") or "this gold set has too few clusters to calibrate on one part and measure on another"
+        return unknown | {"labels_from": f"nothing: {why}", "calibration": found}
+    return (cards[best] or {}) | {"labels_from": SCHEMES[best], "calibration": found}
+
+
+def _calibration(rows: Sequence[Compared], judge: str, gold: str) -> dict[str, Any]:
+    known = [row for row in rows if row.p_refusal is not None]
+    fit = fit_rows(known, kind_of_map(len(known)))
+    refusals = sum(row.human != "compliance" for row in known)
+    about = {"judge": judge, "gold": gold, "rule": RULE, "n": len(known), "n_refusals": refusals}
+    if fit is not None:
+        return about | fit
+    one_class = f"people labelled no answer of gold {gold} as {'compliance' if refusals else 'a refusal'}"
+    why = one_class if known else f"judge {judge} gave no probability on any answer of gold {gold}"
+    return about | {"t": None, "map": None, "why": why}
+
+
+def _parts(card: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {} if card is None else {name: card[name] for name in (*_PARTS, *_ALSO)}

@@ -1,0 +1,55 @@
+"""The least agreement with people that a study asks of a judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+MEASURES = {"se": "sensitivity", "sp": "specificity", "kappa": "kappa"}
+PROMPTS = {"comply": "prompts that a model should comply with", "refuse": "prompts that a model should refuse"}
+
+Card = Mapping[str, Any]
+
+
+def below_floor(card: Card, floor: Mapping[str, Any]) -> list[str]:
+    """Return what of a card lies below a judge's floor, a sentence each; nothing where it is met.
+
+    The lower end of an interval is compared, not the estimate: a judge that was measured on few answers has not shown
+    what a floor asks for. What the gold set cannot show (no interval, too few rows) counts as below.
+
+    Args:
+        card: of the judge on one gold set, over all its answering models.
+        floor: `se`, `sp`, `kappa`: the least lower end, None or missing where nothing is asked; `on`: the prompts that
+            count, `comply`, `refuse` or `all` (the default), by what is expected there; `reading`: `broad` (the
+            default) or `strict`.
+    """
+    on, reading = floor.get("on") or "all", floor.get("reading") or "broad"
+    where = f"judge {card['judge']} on gold {card['gold']}"
+    where += "" if on == "all" else f", {PROMPTS[on]}"
+    group = card if on == "all" else next((g for g in card["expectations"] if g["expectation"] == on), None)
+    if group is None:
+        return [f"{where}: this gold set has no such prompts, or does not say what is expected of them"]
+    part, failures = group[reading], []
+    for short, name in MEASURES.items():
+        least = floor.get(short)
+        if least is None:
+            continue
+        value, ends = part[name], part["intervals"][name]
+        low = ends[0] if ends else None
+        if value is None or low is None:
+            failures.append(f"{where}: {name} ({reading}) cannot be measured there, and the floor is {least:g}")
+        elif low < least:
+            interval = f"{value:.3f}, {100 * card['level']:g} % interval {low:.3f} to {ends[1]:.3f}"
+            failures.append(f"{where}: {name} ({reading}) is {interval}; its lower end is below the floor {least:g}")
+    return failures
+
+
+def all_below(cards: Iterable[Card], floors: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return what of all cards lies below the floors of their judges (by judge); a floor needs a card to be met."""
+    found, failures = list(cards), []
+    for judge in sorted(floors):
+        own = sorted((card for card in found if card["judge"] == judge), key=lambda card: card["gold"])
+        if not own:
+            failures.append(f"judge {judge} has a floor, but the study names no gold set to measure it on")
+        failures += [failure for card in own for failure in below_floor(card, floors[judge])]
+    return failures
