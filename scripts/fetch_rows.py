@@ -3,13 +3,16 @@
 from typing import Any
 
 from refusal_eval.data.fetch import fetch_rows
+from refusal_eval.data.locked import locked_files
 from refusal_eval.logs import start_log
 
 
 def main(snakemake: Any) -> None:
     """Write the rows to the rule's output."""
     log = start_log(snakemake)
-    fetch_rows(snakemake.params.source, snakemake.output[0], snakemake.config["cache_dir"], log)
+    source = snakemake.params.source
+    locked = locked_files(snakemake.config, "dataset", source)
+    fetch_rows(source, snakemake.output[0], snakemake.config["cache_dir"], log, locked=locked)
 
 
 if "snakemake" in globals():

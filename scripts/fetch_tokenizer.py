@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from refusal_eval.data.locked import locked_files
 from refusal_eval.logs import start_log
 from refusal_eval.weights.fetch import fetch_tokenizer
 
@@ -9,7 +10,9 @@ from refusal_eval.weights.fetch import fetch_tokenizer
 def main(snakemake: Any) -> None:
     """Fill the cache and write the manifest."""
     log = start_log(snakemake)
-    fetch_tokenizer(snakemake.params.source, snakemake.output.manifest, snakemake.config["cache_dir"], log)
+    source = snakemake.params.source
+    locked = locked_files(snakemake.config, "model", source)
+    fetch_tokenizer(source, snakemake.output.manifest, snakemake.config["cache_dir"], log, locked=locked)
 
 
 if "snakemake" in globals():

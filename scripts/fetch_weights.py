@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.data.locked import locked_files
 from refusal_eval.engines.environment import engine_python
 from refusal_eval.logs import start_log
 from refusal_eval.weights.converted import fetch_converted
@@ -14,7 +15,8 @@ def main(snakemake: Any) -> None:
     log = start_log(snakemake)
     source, manifest = snakemake.params.source, snakemake.output.manifest
     if source["kind"] == "hub":
-        fetch_weights(source, manifest, snakemake.config["cache_dir"], log)
+        locked = locked_files(snakemake.config, "model", source)
+        fetch_weights(source, manifest, snakemake.config["cache_dir"], log, locked=locked)
         return
     scripts = Path(snakemake.scriptdir).resolve()
     # Engines that share weights may have environments of their own; one that the user named comes first.

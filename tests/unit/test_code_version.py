@@ -89,19 +89,20 @@ COMMON = "__init__ errors files logs"
 REACHED = {
     "make_prompts": "data data.prompts data.rows data.scripts data.selection hints",
     "make_gold": "data data.gold data.prompts data.rows data.scripts data.selection hints states",
-    "fetch_rows": "data data.addresses data.fetch data.hub data.network data.rows data.wheels hints",
-    "fetch_tokenizer": "data data.hub data.network data.sources weights weights.fetch weights.fingerprint "
-    "weights.manifest",
-    "fetch_weights": "data data.hub data.network data.sources data.wheels engines engines.environment hints "
-    "weights weights.converted weights.fetch weights.fingerprint weights.manifest",
+    "fetch_rows": "data data.addresses data.fetch data.hub data.locked data.network data.resume data.rows data.wheels "
+    "hints",
+    "fetch_tokenizer": "data data.hub data.locked data.network data.resume data.sources weights weights.fetch "
+    "weights.fingerprint weights.manifest",
+    "fetch_weights": "data data.hub data.locked data.network data.resume data.sources data.wheels engines "
+    "engines.environment hints weights weights.converted weights.fetch weights.fingerprint weights.manifest",
     "identify_engine": "data data.sources keys weights weights.engine_file weights.fingerprint weights.identity "
     "weights.manifest weights.serving_args",
-    "fetch_adapter": "data data.hub data.network data.sources keys weights weights.adapter weights.fingerprint "
-    "weights.manifest weights.tensors",
-    "identify_adapter": "data data.hub data.network data.sources keys weights weights.adapter weights.fingerprint "
-    "weights.manifest weights.tensors",
-    "check_adapter": "data data.hub data.network data.sources keys weights weights.adapter weights.adapter_base "
+    "fetch_adapter": "data data.hub data.locked data.network data.resume data.sources keys weights weights.adapter "
     "weights.fingerprint weights.manifest weights.tensors",
+    "identify_adapter": "data data.hub data.network data.resume data.sources keys weights weights.adapter "
+    "weights.fingerprint weights.manifest weights.tensors",
+    "check_adapter": "data data.hub data.network data.resume data.sources keys weights weights.adapter "
+    "weights.adapter_base weights.fingerprint weights.manifest weights.tensors",
     "render_requests": "compat compat.requests dialogues keys render requests states",
     "execute": "answer_reader answers data data.sources devices devices.lease devices.pool devices.smi "
     "dialogues engines engines.base engines.client engines.command engines.environment "

@@ -17,11 +17,10 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from refusal_eval.config.catalogue import Catalogue
 from refusal_eval.config.explain import validated
-from refusal_eval.config.problems import ConfigError, Problem
+from refusal_eval.config.problems import Problem
 from refusal_eval.config.shapes import CommitHash, Day, Entry, RepoId, Sha256, Text, Whole
 from refusal_eval.config.source import Layer, Source, Written, readable_path
 from refusal_eval.config.sources import PINS, open_pin
-from refusal_eval.data.hub import RemoteFile
 
 LOCK_VERSION = 1
 ENDING = ".lock.yaml"
@@ -117,13 +116,6 @@ class Lock:
         """Return the hash that an open pin takes; None if the lock does not tell."""
         pins = self.pins(section, source)
         return pins[0] if len(pins) == 1 or (pins and self._by_lock(section, source)) else None
-
-    def files(self, section: str, repo: str, commit: str) -> dict[str, RemoteFile] | None:
-        """Return what the files of a repository hold at a commit; None if the lock does not have it."""
-        for one in self._repos(section):
-            if (one.repo, one.commit) == (repo, commit):
-                return {name: _remote(state) for name, state in one.files.items()}
-        return None
 
     def place(self, section: str, source: Mapping[str, Any]) -> str:
         """Return `file:line` of what the lock has for a source."""
@@ -237,29 +229,3 @@ def pinned(entry: Any, section: str, lock: Lock | None) -> Any:
 def _source_of(entry: Any, key: str) -> dict[str, Any] | None:
     source = getattr(entry, key, None)
     return source.model_dump() if source is not None else None
-
-
-def locked_files(config: Mapping[str, Any], section: str, source: Mapping[str, Any]) -> dict[str, RemoteFile] | None:
-    """Return what the study's lock file says about the files of a hub source; None if it says nothing.
-
-    Args:
-        config: the validated study.
-        section: `engines`, `models`, `splits` or `gold`.
-        source: the source.
-
-    Raises:
-        ConfigError: if the lock file cannot be read any more.
-    """
-    if source["kind"] != "hub" or not config.get("lock"):
-        return None
-    problems: list[Problem] = []
-    lock = read_lock(str(config["lock"]), problems)
-    if problems:
-        raise ConfigError(problems)
-    return lock.files(section, source["repo"], source["revision"]) if lock is not None else None
-
-
-def _remote(state: str) -> RemoteFile:
-    size, digest = state.split()
-    kind, value = digest.split(":")
-    return RemoteFile(int(size), value if kind == "sha256" else None, value if kind == "git" else None)

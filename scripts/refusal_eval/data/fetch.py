@@ -20,7 +20,12 @@ from refusal_eval.hints import nearest
 
 
 def fetch_rows(
-    source: Mapping[str, Any], target: str | Path, cache: str, log: logging.Logger, wait: float = network.WAIT_SECONDS
+    source: Mapping[str, Any],
+    target: str | Path,
+    cache: str,
+    log: logging.Logger,
+    wait: float = network.WAIT_SECONDS,
+    locked: Mapping[str, hub.RemoteFile] | None = None,
 ) -> None:
     """Write the rows of a source to `target`, whole or not at all.
 
@@ -32,6 +37,7 @@ def fetch_rows(
         target: the file to write.
         cache: the cache folder; copies of hub repositories go to `hub/` below it.
         wait: seconds before the first of the repeated attempts after a fault of the network.
+        locked: what the study's lock file lists of the repository.
 
     Raises:
         UserError: with what is wrong and what to do.
@@ -42,7 +48,7 @@ def fetch_rows(
     if source["kind"] == "url":
         download(source["url"], source["sha256"], target, log, wait)
         return
-    place = hub.Repository("dataset", source["repo"], source["revision"], cache, log, wait)
+    place = hub.Repository("dataset", source["repo"], source["revision"], cache, log, wait, locked)
     if source.get("file"):
         _take_file(place, source["file"], source.get("sha256"), target)
         return
@@ -60,7 +66,7 @@ def fetch_rows(
 def _take_file(place: hub.Repository, file: str, sha256: str | None, target: str | Path) -> None:
     """Write one file of a repository to `target`; nothing else of the repository is fetched."""
     files = hub.list_files(place)
-    if files is not None and file not in files:
+    if files is not None and file not in files and place.locked is None:
         alike = [name for name in files if Path(name).suffix == Path(file).suffix]
         raise UserError(f"{place}: has no file `{file}`{nearest(file, alike)}")
     copy = hub.snapshot(place, [file], files) / file

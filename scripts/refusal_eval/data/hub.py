@@ -1,22 +1,24 @@
 """Repositories of the Hugging Face hub at a locked commit: what they hold, and a checked local copy.
 
-The environment variables HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE have their usual meaning. `load_dataset(repo,
+The environment variables HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE have their usual meaning. Where a lock file lists the
+files, it counts, not what the hub lists today: a copy that is whole by it needs no network, and what the hub gives must
+be what it says. `load_dataset(repo,
 revision=...)` would ignore the revision when offline (measured); a snapshot of a commit hash obeys it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
-import re
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from refusal_eval.data import network
+from refusal_eval.data import network, resume
 from refusal_eval.errors import UserError
 from refusal_eval.files import sha256_of_file
 
@@ -24,26 +26,8 @@ Result = TypeVar("Result")
 FETCH_ONLINE = "fetch it once on a machine with internet"
 
 
-@dataclass(frozen=True)
-class Repository:
-    """A repository at a commit, and where its copy goes."""
-
-    kind: Literal["dataset", "model"]
-    repo: str
-    revision: str
-    cache: str
-    log: logging.Logger
-    wait: float = network.WAIT_SECONDS
-
-    @property
-    def page(self) -> str:
-        """The address of the repository's page; of a mirror's address without user and password."""
-        endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
-        endpoint = re.sub(r"//[^/]*@", "//", endpoint)
-        return f"{endpoint}/{'datasets/' if self.kind == 'dataset' else ''}{self.repo}"
-
-    def __str__(self) -> str:
-        return f"{'data set' if self.kind == 'dataset' else 'model'} {self.repo} at {self.revision[:12]}"
+class Unreachable(UserError):
+    """The hub cannot be reached, or may not be asked; another repository would fail alike."""
 
 
 @dataclass(frozen=True)
@@ -55,28 +39,77 @@ class RemoteFile:
     git: str | None = None
 
 
+@dataclass(frozen=True)
+class Repository:
+    """A repository at a commit, and where its copy goes; `locked` is what the study's lock file lists of it."""
+
+    kind: Literal["dataset", "model"]
+    repo: str
+    revision: str
+    cache: str
+    log: logging.Logger
+    wait: float = network.WAIT_SECONDS
+    locked: Mapping[str, RemoteFile] | None = None
+
+    @property
+    def folder(self) -> Path:
+        """The folder of its copies in the cache, of all commits."""
+        return Path(self.cache, "hub", f"{self.kind}s--{self.repo.replace('/', '--')}")
+
+    @property
+    def snapshot(self) -> Path:
+        """The folder of the copy of this commit."""
+        return self.folder / "snapshots" / self.revision
+
+    @property
+    def page(self) -> str:
+        """The address of the repository's page; of a mirror's address without user and password."""
+        endpoint = network.without_secrets(os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/"))
+        return f"{endpoint}/{'datasets/' if self.kind == 'dataset' else ''}{self.repo}"
+
+    def __str__(self) -> str:
+        return f"{'data set' if self.kind == 'dataset' else 'model'} {self.repo} at {self.revision[:12]}"
+
+
 def list_files(place: Repository) -> dict[str, RemoteFile] | None:
-    """Return the files of a repository by name, or None when HF_HUB_OFFLINE forbids to ask.
+    """Return the files of a repository by name, by the lock file or by the hub; None if HF_HUB_OFFLINE forbids to ask.
 
     Raises:
         UserError: if the hub can't be reached, or the repository or commit does not exist or is closed to this user.
     """
-    hub = _library()
-    if hub.constants.HF_HUB_OFFLINE:
-        return None
+    if place.locked is not None:
+        return dict(place.locked)
+    return None if offline() else listed_files(place)
+
+
+def listed_files(place: Repository) -> dict[str, RemoteFile]:
+    """Return the files that the hub lists for a commit, by name.
+
+    Raises:
+        UserError: as `list_files`.
+    """
+    hub = library()
 
     def ask() -> dict[str, RemoteFile]:
         # This one fails at once when there is no network; the listing would try for half a minute, each time.
         hub.HfApi().repo_info(place.repo, repo_type=place.kind, revision=place.revision, timeout=30)
         tree = hub.HfApi().list_repo_tree(place.repo, repo_type=place.kind, revision=place.revision, recursive=True)
         files = (item for item in tree if isinstance(item, hub.hf_api.RepoFile))
-        return {item.path: RemoteFile(item.size, item.lfs.sha256 if item.lfs else None) for item in files}
+        # Git's hash of a large file is that of a pointer to it.
+        return {
+            item.path: RemoteFile(item.size, item.lfs.sha256, None)
+            if item.lfs
+            else RemoteFile(item.size, None, item.blob_id)
+            for item in files
+        }
 
-    return _asked(place, ask)
+    return asked(place, ask)
 
 
-def snapshot(place: Repository, names: Sequence[str] | None, files: dict[str, RemoteFile] | None) -> Path:
+def snapshot(place: Repository, names: Sequence[str] | None, files: Mapping[str, RemoteFile] | None) -> Path:
     """Return the folder of a repository's local copy, downloaded if need be, and checked.
+
+    Large files that came in part are continued where they ended.
 
     Args:
         place: the repository.
@@ -84,35 +117,55 @@ def snapshot(place: Repository, names: Sequence[str] | None, files: dict[str, Re
         files: what `list_files` returned; None when offline (then the copy must be there already).
 
     Raises:
-        UserError: as `list_files`; and if the disk is too small, the cache lacks files when offline, a file is damaged.
+        UserError: as `list_files`; and if the disk is too small, the cache lacks files when offline, a file is damaged,
+            or the hub lists other files than the lock file.
     """
-    hub = _library()
-    cache = str(Path(place.cache, "hub"))
-    arguments: dict[str, Any] = {"repo_type": place.kind, "revision": place.revision, "cache_dir": cache}
+    hub = library()
+    arguments: dict[str, Any] = {"repo_type": place.kind, "revision": place.revision}
+    arguments["cache_dir"] = str(Path(place.cache, "hub"))
     arguments["allow_patterns"] = None if names is None else [_literal(name) for name in names]
-    if files is not None:
-        wanted = {name: file for name, file in files.items() if names is None or name in set(names)}
+    if files is None:
+        return Path(asked(place, lambda: hub.snapshot_download(place.repo, **arguments)))
+    wanted = dict(files) if names is None else {name: files[name] for name in names if name in files}
+    unlisted = sorted(set(names or ()) - set(wanted))
+    if place.locked is not None and unlisted:
+        raise UserError(f"{place}: the lock file does not list {unlisted[0]}; run `make pin` again")
+    if place.locked is None or not _all_there(place.snapshot, wanted):
+        if place.locked is not None:
+            _compare_with_lock(place, wanted)
         _check_disk(place, wanted)
-    folder = Path(_asked(place, lambda: hub.snapshot_download(place.repo, **arguments)))
-    if files is not None:
-        _check_copy(place, folder, wanted)
-    return folder
+        if not offline():
+            asked(place, lambda: resume.fetch_large_files(place, wanted, hub))
+        asked(place, lambda: hub.snapshot_download(place.repo, **arguments))
+    _check_copy(place, place.snapshot, wanted)
+    return place.snapshot
 
 
-def _library() -> Any:
+def offline() -> bool:
+    """Return whether HF_HUB_OFFLINE forbids to ask the hub."""
+    return bool(library().constants.HF_HUB_OFFLINE)
+
+
+def library() -> Any:
+    """Return huggingface_hub, imported late: it is slow to import, and reads the environment when it is."""
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     if not sys.stderr.isatty():
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     import huggingface_hub
     import huggingface_hub.constants
     import huggingface_hub.errors
+    import huggingface_hub.file_download
     import huggingface_hub.hf_api
 
     return huggingface_hub
 
 
-def _asked(place: Repository, action: Callable[[], Result]) -> Result:
-    """Return what `action` returns, with faults of the network tried again and every error told in plain words."""
+def asked(place: Repository, action: Callable[[], Result]) -> Result:
+    """Return what `action` returns, with faults of the network tried again and every error told in plain words.
+
+    Raises:
+        UserError: in the user's words; `Unreachable` where the hub does not answer.
+    """
     try:
         return network.with_retries(action, place.log, wait=place.wait)
     except UserError:
@@ -126,26 +179,20 @@ def _told(place: Repository, error: Exception) -> UserError | None:
     names = {kind.__name__ for cause in network.causes(error) for kind in type(cause).__mro__}
     # GatedRepoError is a RepositoryNotFoundError, so it comes first.
     if "GatedRepoError" in names:
-        token = (
-            "the token in HF_TOKEN has no access yet"
-            if os.environ.get("HF_TOKEN")
-            else "then set HF_TOKEN to a token of that account"
-        )
-        return UserError(f"{place} is gated: ask for access at {place.page} while signed in; {token}")
+        return UserError(f"{place} is gated: ask for access at {place.page} while signed in; {_token_advice()}")
     if "RepositoryNotFoundError" in names:
-        return UserError(
-            f"{place}: there is no such repository, or it is private (then set HF_TOKEN); looked at {place.page}"
-        )
+        hidden = "or the token in use may not see it" if token_is_set() else "or it is private (then set HF_TOKEN)"
+        return UserError(f"{place}: there is no such repository, {hidden}; looked at {place.page}")
     if "RevisionNotFoundError" in names:
-        return UserError(
-            f"{place}: the repository has no commit {place.revision}; its history is at {place.page}/commits/main"
-        )
-    if "OfflineModeIsEnabled" in names or ("LocalEntryNotFoundError" in names and _library().constants.HF_HUB_OFFLINE):
-        lacking = f"not, or not completely, in {Path(place.cache, 'hub')}"
-        return UserError(f"{place} is {lacking}, and HF_HUB_OFFLINE is set: {FETCH_ONLINE}")
+        history = f"its history is at {place.page}/commits/main"
+        if place.locked is not None:
+            history = f"the lock file names it, so it was there: the history was rewritten ({place.page}/commits/main)"
+        return UserError(f"{place}: the repository has no commit {place.revision}; {history}")
+    if "OfflineModeIsEnabled" in names or ("LocalEntryNotFoundError" in names and offline()):
+        return _not_in_cache(place)
     if network.may_pass(error) or "LocalEntryNotFoundError" in names:
         reason = network.first_line(list(network.causes(error))[-1])
-        return UserError(
+        return Unreachable(
             f"{place}: cannot reach {place.page} ({reason}). Is there internet here, and is HF_ENDPOINT right? "
             "HF_HUB_OFFLINE=1 uses what is cached"
         )
@@ -154,14 +201,49 @@ def _told(place: Repository, error: Exception) -> UserError | None:
     return None
 
 
-def _check_disk(place: Repository, wanted: dict[str, RemoteFile]) -> None:
-    folder = Path(place.cache, "hub", f"{place.kind}s--{place.repo.replace('/', '--')}", "snapshots", place.revision)
-    missing = [file.size for name, file in wanted.items() if not (folder / name).exists()]
+def token_is_set() -> bool:
+    """Return whether there is a token, in HF_TOKEN or in the hub's token file."""
+    return bool(library().get_token())
+
+
+def _token_advice() -> str:
+    if token_is_set():
+        return "the token in use (HF_TOKEN, or the hub's token file) has no access yet"
+    return "then set HF_TOKEN to a token of that account (no token is set now)"
+
+
+def _not_in_cache(place: Repository) -> UserError:
+    lacking = f"not, or not completely, in {Path(place.cache, 'hub')}"
+    return UserError(f"{place} is {lacking}, and HF_HUB_OFFLINE is set: {FETCH_ONLINE}")
+
+
+def _all_there(folder: Path, wanted: Mapping[str, RemoteFile]) -> bool:
+    paths = {folder / name: file.size for name, file in wanted.items()}
+    return all(path.is_file() and path.stat().st_size == size for path, size in paths.items())
+
+
+def _compare_with_lock(place: Repository, wanted: Mapping[str, RemoteFile]) -> None:
+    """Check before anything is downloaded that the hub still lists what was locked."""
+    if offline():
+        raise _not_in_cache(place)
+    listed = listed_files(place)
+    for name, file in sorted(wanted.items()):
+        if listed.get(name) != file:
+            what = "is no longer there" if name not in listed else "is not the file that was locked"
+            raise UserError(
+                f"{place}: {name} {what}, so the repository was rewritten under the same commit hash, or the mirror in "
+                f"HF_ENDPOINT differs; see {place.page}/commits/main"
+            )
+
+
+def _check_disk(place: Repository, wanted: Mapping[str, RemoteFile]) -> None:
+    missing = {name: file for name, file in wanted.items() if not (place.snapshot / name).exists()}
+    size = sum(file.size - resume.bytes_here(place, file) for file in missing.values())
     Path(place.cache).mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(place.cache).free
     if missing:
-        place.log.info("%s: downloading %d files, %s", place, len(missing), size_text(sum(missing)))
-    need_disk(sum(missing), free, place.cache, str(place))
+        place.log.info("%s: downloading %d files, %s", place, len(missing), size_text(size))
+    need_disk(size, free, place.cache, str(place))
 
 
 def need_disk(wanted: int, free: int, folder: str, what: str) -> None:
@@ -186,18 +268,29 @@ def size_text(size: int) -> str:
     return f"{value:.0f} {unit}" if value >= 10 or unit == "B" else f"{value:.1f} {unit}"
 
 
-def _check_copy(place: Repository, folder: Path, wanted: dict[str, RemoteFile]) -> None:
+def _check_copy(place: Repository, folder: Path, wanted: Mapping[str, RemoteFile]) -> None:
     for name, file in sorted(wanted.items()):
         path = folder / name
-        found = path.stat().st_size if path.exists() else None
-        damaged = found != file.size or (file.sha256 is not None and sha256_of_file(path) != file.sha256)
-        if damaged:
+        if not is_whole(path, file):
             if path.exists():
                 path.resolve().unlink()  # the blob behind the link: the next attempt downloads it again
                 path.unlink(missing_ok=True)
-            raise UserError(
-                f"{place}: {name} came damaged (not what the hub lists) and was removed; run again to fetch it anew"
-            )
+            by = "the hub lists" if place.locked is None else "the lock file says"
+            raise UserError(f"{place}: {name} came damaged (not what {by}) and was removed; run again to fetch it anew")
+
+
+def is_whole(path: Path, file: RemoteFile) -> bool:
+    """Return whether a local file is what is listed: its size, and its hash where one is known."""
+    if not path.is_file() or path.stat().st_size != file.size:
+        return False
+    if file.sha256 is not None:
+        return sha256_of_file(path) == file.sha256
+    return file.git is None or git_hash(path.read_bytes()) == file.git
+
+
+def git_hash(content: bytes) -> str:
+    """Return git's name of a file's content (40 hex digits)."""
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
 def _literal(name: str) -> str:

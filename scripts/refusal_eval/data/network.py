@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
@@ -64,6 +66,13 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def first_line(error: BaseException) -> str:
-    """Return an error in one line: its class and the first line of its message."""
-    lines = str(error).strip().splitlines()
+    """Return an error in one line: its class and the first line of its message, without tokens and passwords."""
+    lines = without_secrets(str(error)).strip().splitlines()
     return f"{type(error).__name__}: {lines[0].strip()}" if lines else type(error).__name__
+
+
+def without_secrets(text: str) -> str:
+    """Return a text without the hub's tokens, and without user and password of addresses."""
+    token = os.environ.get("HF_TOKEN", "").strip()
+    text = text.replace(token, "***") if token else text
+    return re.sub(r"\bhf_[A-Za-z0-9]{8,}", "***", re.sub(r"//[^/@\s]*@", "//", text))

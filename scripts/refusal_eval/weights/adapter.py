@@ -45,14 +45,21 @@ PARTS = {
 
 
 def fetch_adapter(
-    source: Mapping[str, Any], manifest: str | Path, cache: str, log: logging.Logger, wait: float = network.WAIT_SECONDS
+    source: Mapping[str, Any],
+    manifest: str | Path,
+    cache: str,
+    log: logging.Logger,
+    wait: float = network.WAIT_SECONDS,
+    locked: Mapping[str, hub.RemoteFile] | None = None,
 ) -> None:
     """Fetch an adapter's two files from the hub into `cache`/hub and write their manifest.
+
+    `locked` is what the study's lock file lists of the repository.
 
     Raises:
         UserError: with what is wrong and what to do; also if there are no safetensors.
     """
-    place = hub.Repository("model", source["repo"], source["revision"], cache, log, wait)
+    place = hub.Repository("model", source["repo"], source["revision"], cache, log, wait, locked)
     files = hub.list_files(place)
     if files is not None:
         _need_files(files, str(place))

@@ -49,31 +49,44 @@ def weights_names(names: Iterable[str], what: str = "the repository") -> list[st
 
 
 def fetch_tokenizer(
-    source: Mapping[str, Any], manifest: str | Path, cache: str, log: logging.Logger, wait: float = network.WAIT_SECONDS
+    source: Mapping[str, Any],
+    manifest: str | Path,
+    cache: str,
+    log: logging.Logger,
+    wait: float = network.WAIT_SECONDS,
+    locked: Mapping[str, hub.RemoteFile] | None = None,
 ) -> None:
     """Fetch a hub model's tokenizer, configuration and templates into `cache`/hub and write their manifest.
+
+    `locked` is what the study's lock file lists of the repository.
 
     Raises:
         UserError: with what is wrong and what to do.
     """
-    _fetch(source, manifest, cache, log, wait, weights=False)
+    place = hub.Repository("model", source["repo"], source["revision"], cache, log, wait, locked)
+    _fetch(source, manifest, place, weights=False)
 
 
 def fetch_weights(
-    source: Mapping[str, Any], manifest: str | Path, cache: str, log: logging.Logger, wait: float = network.WAIT_SECONDS
+    source: Mapping[str, Any],
+    manifest: str | Path,
+    cache: str,
+    log: logging.Logger,
+    wait: float = network.WAIT_SECONDS,
+    locked: Mapping[str, hub.RemoteFile] | None = None,
 ) -> None:
     """Fetch a hub model's safetensors and small files into `cache`/hub and write their manifest.
+
+    `locked` is what the study's lock file lists of the repository.
 
     Raises:
         UserError: with what is wrong and what to do; also if there are no safetensors, or the disk is too small.
     """
-    _fetch(source, manifest, cache, log, wait, weights=True)
+    place = hub.Repository("model", source["repo"], source["revision"], cache, log, wait, locked)
+    _fetch(source, manifest, place, weights=True)
 
 
-def _fetch(
-    source: Mapping[str, Any], manifest: str | Path, cache: str, log: logging.Logger, wait: float, weights: bool
-) -> None:
-    place = hub.Repository("model", source["repo"], source["revision"], cache, log, wait)
+def _fetch(source: Mapping[str, Any], manifest: str | Path, place: hub.Repository, weights: bool) -> None:
     files = hub.list_files(place)
     # Offline the copy in the cache tells which files there are.
     known = list(files) if files is not None else _names_below(hub.snapshot(place, ["config.json"], None))
@@ -86,7 +99,7 @@ def _fetch(
     if weights:
         _need_shards(folder, names, place)
     write_manifest(manifest, folder, names, source, {name: file.sha256 for name, file in (files or {}).items()})
-    log.info("%s: %d files in %s", place, len(names), folder)
+    place.log.info("%s: %d files in %s", place, len(names), folder)
 
 
 def _need_shards(folder: Path, names: list[str], place: hub.Repository) -> None:
