@@ -1,11 +1,11 @@
-"""Measure one judge on one gold set: its agreement with people."""
+"""Measure one judge on one gold set: its agreement with people, and what calibration makes of it."""
 
 import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.agreement import judge_card
-from refusal_eval.files import read_jsonl, write_json
+from refusal_eval.calibration.cards import OUT_OF_FOLD, card_with_calibration
+from refusal_eval.files import read_json, read_jsonl, write_json
 from refusal_eval.logs import start_log
 
 if TYPE_CHECKING:
@@ -14,18 +14,43 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
-def main(gold_path: str, verdicts_path: str, names: Mapping[str, Any], output: str) -> None:
-    """Write the card of one judge on one gold set."""
-    card = judge_card(read_jsonl(gold_path), read_jsonl(verdicts_path), **names)
+def main(
+    gold_path: str,
+    verdicts_path: str,
+    names: Mapping[str, Any],
+    output: str,
+    calibrated_on: str | None = None,
+    calibration_path: str | None = None,
+) -> None:
+    """Write the card of one judge on one gold set.
+
+    Args:
+        gold_path: rows that people labelled.
+        verdicts_path: the judge's verdicts on them, as it gave them.
+        names: the other arguments of `agreement.judge_card`.
+        output: the card.
+        calibrated_on: gold set that the judge's threshold is fitted on, if it is.
+        calibration_path: that calibration, where it is another gold set.
+    """
+    calibrate = None
+    if calibrated_on is not None:
+        calibrate = OUT_OF_FOLD if calibrated_on == names["gold"] else read_json(str(calibration_path))
+    gold, verdicts = list(read_jsonl(gold_path)), list(read_jsonl(verdicts_path))
+    card = card_with_calibration(gold, verdicts, calibrate=calibrate, **names)
     write_json(output, card)
-    LOG.info("%d of %d gold answers judged; broad: %s", card["n_judged"], card["n"], card["broad"])
+    LOG.info("%d of %d gold answers judged; labels: %s", card["n_judged"], card["n"], card["labels_from"])
+    for name in ("sensitivity", "specificity", "balanced_accuracy", "f1", "kappa"):
+        LOG.info("broad %s: %s, interval %s", name, card["broad"][name], card["broad"]["intervals"][name])
 
 
 if "snakemake" in globals():
     start_log(snakemake)
+    params = dict(snakemake.params.card)
     main(
         gold_path=str(snakemake.input.gold),
         verdicts_path=str(snakemake.input.verdicts),
-        names=snakemake.params.card,
+        calibrated_on=params.pop("calibrated_on", None),
+        calibration_path=next(iter(snakemake.input.get("calibration", [])), None),
+        names=params,
         output=str(snakemake.output[0]),
     )

@@ -74,6 +74,7 @@ rule judge_card:
     input:
         gold=f"{RESULTS}/gold/{{gold}}.jsonl",
         verdicts=f"{RESULTS}/verdicts/{{judge}}/gold/{{gold}}.jsonl",
+        calibration=scoring.foreign_calibration,
     output:
         f"{RESULTS}/judge_cards/{{judge}}/{{gold}}.json",
     log:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,14 +12,8 @@ import numpy as np
 from refusal_eval.estimands import READINGS, REFUSES
 from refusal_eval.intervals import cluster_wilson
 from refusal_eval.judge_card.compared import Compared
-from refusal_eval.judge_card.measures import (
-    Counts,
-    balanced_accuracy,
-    f1,
-    kappa,
-    two_class,
-)
-from refusal_eval.judge_card.resampling import cluster_codes, cluster_sums, percentiles, resampled, unseen
+from refusal_eval.judge_card.measures import Counts, Measure, balanced_accuracy, f1, kappa, two_class
+from refusal_eval.judge_card.resampling import bootstrap_interval, cluster_codes, cluster_sums, resampled
 from refusal_eval.states import LABELS
 
 UNJUDGED = "unjudged"
@@ -28,7 +22,6 @@ MIN_ROWS = 20
 MIN_CLUSTERS = 30  # below it an interval is approximate, which the card says
 _BOOTSTRAP_CLUSTERS = 5  # of either class; fewer tell a bootstrap next to nothing
 
-Measure = Callable[[Counts], Any]
 Ends = list[float | None]
 COMPOSED: Mapping[str, Measure] = {"balanced_accuracy": balanced_accuracy, "f1": f1, "kappa": kappa}
 
@@ -96,7 +89,7 @@ def _reading(judged: Sequence[Compared], table: Counts, draws: Counts, reading: 
             continue
         if enough and min(clusters) >= _BOOTSTRAP_CLUSTERS:
             groups = len({row.cluster for row in judged})
-            intervals[name] = _interval(measure, small, drawn, clusters, groups, level)
+            intervals[name] = bootstrap_interval(measure, small, drawn, clusters, groups, level)
         else:
             ends = [shares[side][1] for side in ("sensitivity", "specificity")]
             intervals[name] = _corners(measure, small, ends)
@@ -115,25 +108,10 @@ def _three_class(judged: Sequence[Compared], table: Counts, draws: Counts, level
     if min(len(names) for names in rows) < MIN_ROWS or min(clusters) < _BOOTSTRAP_CLUSTERS:
         return empty
     groups = len({row.cluster for row in judged})
-    return empty | {"kappa": _number(kappa(table)), "interval": _interval(kappa, table, draws, clusters, groups, level)}
-
-
-def _interval(
-    measure: Measure, table: Counts, draws: Counts, clusters: Sequence[int], groups: int, level: float
-) -> list[float]:
-    """Bootstrap interval, widened by errors (and hits) that the rows of a class lack altogether."""
-    low, high = percentiles(measure(draws), groups, level)
-    worse, better = table.copy(), table.copy()
-    for i, number in enumerate(clusters):
-        total, right, share = table[i].sum(), table[i, i], unseen(number, level)
-        others = [j for j in range(len(table)) if j != i]
-        if right == total:
-            worse[i, i] -= share * total
-            worse[i, others] += share * total / len(others)
-        if right == 0:
-            better[i] *= 1 - share
-            better[i, i] = share * total
-    return [min(low, float(measure(worse))), max(high, float(measure(better)))]
+    return empty | {
+        "kappa": _number(kappa(table)),
+        "interval": bootstrap_interval(kappa, table, draws, clusters, groups, level),
+    }
 
 
 def _corners(measure: Measure, table: Counts, ends: Sequence[Ends | None]) -> list[float]:

@@ -6,6 +6,7 @@ A table has the labels of people (or of a first judge) as rows and those of the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from refusal_eval.estimands import REFUSES
 from refusal_eval.states import LABELS
 
 Counts = NDArray[np.float64]
+Measure = Callable[[Counts], NDArray[np.float64]]
 
 
 def two_class(tables: Counts, reading: str) -> Counts:

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from refusal_eval.judge_card.measures import Counts, Measure
+
 RESAMPLES = 2000
 _DRAWS_AT_ONCE = 4_000_000  # bounds the memory to some 100 MB for any number of clusters
 WHOLE = 1e9  # probabilities are kept to nine digits
@@ -60,9 +62,38 @@ def percentiles(values: NDArray[np.float64], clusters: int, level: float) -> tup
     return float(low), float(high)
 
 
-def unseen(clusters: int, level: float) -> float:
-    """Return the largest share of clusters of which none may have been seen: Clopper-Pearson's argument at 0."""
-    return float(1 - ((1 - level) / 2) ** (1 / clusters))
+def bootstrap_interval(
+    measure: Measure, table: Counts, draws: Counts, clusters: Sequence[int], groups: int, level: float
+) -> list[float]:
+    """Return the interval [low, high] of a measure of a table of counts.
+
+    A bootstrap cannot draw errors that the rows lack altogether. So where one side's class is read alike without one
+    exception, or never, the interval reaches at least as far as the unseen ones that the class's number of clusters
+    allows (Clopper-Pearson's argument at 0).
+
+    Args:
+        measure: to be computed; see `judge_card.measures`.
+        table: of all rows.
+        draws: the tables of the resamples.
+        clusters: the number of clusters in each row of the table.
+        groups: the number of clusters that were resampled, at least 2.
+        level: of the interval.
+    """
+    low, high = percentiles(measure(draws), groups, level)
+    worse, better = table.astype(float), table.astype(float)
+    for i, number in enumerate(clusters):
+        total, right = table[i].sum(), table[i, i]
+        if not number or not total:
+            continue
+        share = 1 - ((1 - level) / 2) ** (1 / number)
+        others = [j for j in range(len(table)) if j != i]
+        if right == total:
+            worse[i, i] -= share * total
+            worse[i, others] += share * total / len(others)
+        if right == 0:
+            better[i] *= 1 - share
+            better[i, i] = share * total
+    return [min(low, float(measure(worse))), max(high, float(measure(better)))]
 
 
 def _drawn(clusters: int, seed: int, resamples: int) -> Iterator[NDArray[np.float64]]:

@@ -10,6 +10,7 @@ from refusal_eval.engines.environment import engine_python
 from refusal_eval.workflow.paths import Paths
 
 ROOT = Path(__file__).resolve().parents[3]
+CALIBRATED = "calibrated"  # the threshold of a judge whose labels are fitted on gold
 SCORED_BY_DEFAULT = {"cumulative": "all", "independent": "last"}
 
 
@@ -75,9 +76,34 @@ class Scoring:
 
     def card(self, wildcards: Any) -> dict[str, Any]:
         """Return what, besides gold and verdicts, decides a judge's card."""
+        gold = self._config["gold_entries"][wildcards.gold]
+        fitted_on = calibrated_on(self._config, wildcards.judge)
         return {
             "judge": wildcards.judge,
             "gold": wildcards.gold,
-            "raters": self._config["gold_entries"][wildcards.gold]["raters"],
+            "raters": gold["raters"],
+            "human_kappa": gold.get("human_kappa"),
+            "anchors": list(gold.get("anchors") or []),
             "level": self._config["scoring"]["level"],
-        }
+        } | ({"calibrated_on": fitted_on} if fitted_on else {})
+
+    def foreign_calibration(self, wildcards: Any) -> list[str]:
+        """Return the calibration behind a judge's card, as a list for `input`, where another gold set gives it."""
+        gold = calibrated_on(self._config, wildcards.judge)
+        return [] if gold in (None, wildcards.gold) else [calibration_file(self._config, wildcards.judge, str(gold))]
+
+
+def calibrated_on(config: Mapping[str, Any], judge: str) -> str | None:
+    """Return the gold set that a judge's threshold is fitted on, None for a threshold of its own.
+
+    It is the entry's `calibrated_on`, else the first gold set that the study names.
+    """
+    entry = config["judge_entries"][judge]
+    if entry.get("threshold") != CALIBRATED:
+        return None
+    return str(entry.get("calibrated_on") or config["gold"][0])
+
+
+def calibration_file(config: Mapping[str, Any], judge: str, gold: str) -> str:
+    """Return the file with the calibration of a judge on a gold set."""
+    return f"{Paths(config).results}/calibration/{judge}/{gold}.json"

@@ -1,0 +1,41 @@
+"""Fail where a judge agrees less with people than the study asks for; everything else is made before."""
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from refusal_eval.errors import UserError
+from refusal_eval.files import read_json, write_json
+from refusal_eval.judge_card.floor import all_below
+from refusal_eval.logs import start_log
+
+if TYPE_CHECKING:
+    snakemake: Any
+
+LOG = logging.getLogger(__name__)
+
+
+def main(card_paths: list[str], floors: Mapping[str, Mapping[str, Any]], output: str) -> None:
+    """Write which floors are met.
+
+    Raises:
+        UserError: if one is not, with all that is below.
+    """
+    failures = all_below([read_json(path) for path in card_paths], floors)
+    if failures:
+        raise UserError(
+            "The results are all made, but a judge does not reach the floor that its entry sets:\n  - "
+            + "\n  - ".join(failures)
+            + "\nUse a better judge, calibrate it, measure it on more gold, or lower the `floor` of its entry."
+        )
+    write_json(output, {"met": {judge: dict(floor) for judge, floor in sorted(floors.items())}})
+    LOG.info("floors of %d judges are met", len(floors))
+
+
+if "snakemake" in globals():
+    start_log(snakemake)
+    main(
+        card_paths=[str(path) for path in snakemake.input.cards],
+        floors=snakemake.params.floors["floors"],
+        output=str(snakemake.output[0]),
+    )

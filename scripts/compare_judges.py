@@ -1,0 +1,93 @@
+"""Compare what a study's judges say of the same answers: agreement, the order of the models, the answers in dispute."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from refusal_eval.compat.labels import labelled
+from refusal_eval.display import Labels
+from refusal_eval.files import read_jsonl, write_json, written_whole
+from refusal_eval.judges_agree.disagreements import columns, disagreements
+from refusal_eval.judges_agree.pairs import agreement_of
+from refusal_eval.judges_agree.panel import panel
+from refusal_eval.judges_agree.ranking import rankings
+from refusal_eval.judges_agree.tables import agreement_frame, agreement_table
+from refusal_eval.latex import latex
+from refusal_eval.logs import start_log
+from refusal_eval.markup import csv_text, markdown
+from refusal_eval.scores import read_score_csv
+
+if TYPE_CHECKING:
+    snakemake: Any
+
+LOG = logging.getLogger(__name__)
+
+Cell = tuple[str, str, str]
+
+
+def main(
+    cells: Sequence[Cell],
+    prompt_paths: Mapping[str, str],
+    verdict_paths: Sequence[str],
+    score_paths: Sequence[str],
+    study: Mapping[str, Any],
+    results: str,
+) -> None:
+    """Write judge_agreement.json, tables/judges_agree.{csv,md,tex} and tables/judges_disagree.csv.
+
+    Args:
+        cells: (judge, model, split) of each verdict file and score CSV, in their order.
+        prompt_paths: the prompts of each split.
+        verdict_paths: verdict files.
+        score_paths: score CSVs.
+        study: names, labels, `headlines` (the reading of each split) and `level`.
+        results: the study's folder.
+    """
+    clusters = {(s, row["id"]): row["cluster"] for s, path in prompt_paths.items() for row in read_jsonl(path)}
+    verdicts = {cell: read_jsonl(path) for cell, path in zip(cells, verdict_paths, strict=True)}
+    found = panel(verdicts, clusters)
+    scores = {c: read_score_csv(Path(p).read_text(encoding="utf-8")) for c, p in zip(cells, score_paths, strict=True)}
+    splits, level = study["splits"], study["level"]
+    ranked = []
+    for split in splits:
+        rows = {(judge, model): own for (judge, model, of), own in scores.items() if of == split}
+        ranked += rankings(rows, split, study["headlines"][split], level)
+    agreement = {
+        "judges": list(found.judges),
+        "level": level,
+        "groups": [
+            agreement_of(found, None, level),
+            *(agreement_of(found.of_split(split), split, level) for split in splits),
+        ],
+        "rankings": ranked,
+    }
+    write_json(f"{results}/judge_agreement.json", agreement)
+    labels = Labels(**study["labels"])
+    frame, table = labelled(
+        agreement_frame(agreement),
+        agreement_table(agreement, study["judges"], labels),
+        study.get("protocol", "default"),
+    )
+    for ending, text in (("csv", csv_text(frame)), ("md", markdown(table)), ("tex", latex(table))):
+        with written_whole(f"{results}/tables/judges_agree.{ending}") as handle:
+            handle.write(text)
+    disputed = disagreements(found)
+    with written_whole(f"{results}/tables/judges_disagree.csv") as handle:
+        handle.write(csv_text(pd.DataFrame(disputed, columns=columns(found), dtype=object)))
+    LOG.info("%d judges on %d answers, %d rows in dispute", len(found.judges), len(found.units), len(disputed))
+
+
+if "snakemake" in globals():
+    start_log(snakemake)
+    params = snakemake.params.comparison
+    main(
+        cells=[tuple(cell) for cell in params["cells"]],
+        prompt_paths=dict(zip(params["study"]["splits"], map(str, snakemake.input.prompts), strict=True)),
+        verdict_paths=[str(path) for path in snakemake.input.verdicts],
+        score_paths=[str(path) for path in snakemake.input.scores],
+        study=params["study"],
+        results=str(Path(snakemake.output.json).parent),
+    )

@@ -1,0 +1,33 @@
+"""Fit the threshold and the curve of a judge's probabilities on one gold set."""
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from refusal_eval.calibration.cards import calibration_of, card_with_calibration
+from refusal_eval.files import read_jsonl, write_json
+from refusal_eval.logs import start_log
+
+if TYPE_CHECKING:
+    snakemake: Any
+
+LOG = logging.getLogger(__name__)
+
+
+def main(gold_path: str, verdicts_path: str, names: Mapping[str, Any], output: str) -> None:
+    """Write the calibration of one judge on one gold set, with its performance on rows that had no part in it."""
+    gold, verdicts = list(read_jsonl(gold_path)), list(read_jsonl(verdicts_path))
+    found = calibration_of(gold, verdicts, names["judge"], names["gold"])
+    performance = card_with_calibration(gold, verdicts, **names)["calibration"] or {}
+    write_json(output, {**performance, **found})
+    LOG.info("t = %s, %s", found["t"], found["map"] or found["why"])
+
+
+if "snakemake" in globals():
+    start_log(snakemake)
+    main(
+        gold_path=str(snakemake.input.gold),
+        verdicts_path=str(snakemake.input.verdicts),
+        names=snakemake.params.calibration,
+        output=str(snakemake.output[0]),
+    )

@@ -1,0 +1,145 @@
+"""The table of a study's judge cards, as a frame for CSV and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from refusal_eval.display import NO_DATA, Labels, clean, ordered
+from refusal_eval.estimands import READINGS
+from refusal_eval.judge_card.measured import MIN_ROWS
+from refusal_eval.markup import Table
+from refusal_eval.table_notes import READINGS_NOTE
+
+Card = Mapping[str, Any]
+MEASURES = ("accuracy", "sensitivity", "specificity", "balanced_accuracy", "f1", "kappa")
+_SHOWN = ("sensitivity", "specificity", "balanced_accuracy", "f1", "kappa")
+_LABELS_FROM_CALIBRATION = "out of fold"
+
+
+def cards_frame(cards: Iterable[Card]) -> pd.DataFrame:
+    """One row per judge, gold set, group of answers, reading (or three_class) and measure, with its interval and n.
+
+    A group is named by `expectation` and `answering_model`, empty for all. ECE and Brier score stand under the reading
+    `broad`, coverage under no reading.
+    """
+    rows: list[dict[str, Any]] = []
+
+    def add(names: Mapping[str, Any], reading: str | None, measure: str, value: Any, ends: Any, n: int) -> None:
+        low, high = ends or (None, None)
+        rows.append({**names, "reading": reading, "measure": measure, "value": value, "low": low, "high": high, "n": n})
+
+    for card in sorted(cards, key=lambda card: (card["judge"], card["gold"])):
+        for group in _groups(card):
+            names = {"judge": card["judge"], "gold": card["gold"], "labels_from": card.get("labels_from")}
+            names |= {name: group.get(name) for name in ("expectation", "answering_model")}
+            add(names, None, "coverage", group["coverage"], group["coverage_interval"], group["n"])
+            for reading in READINGS:
+                part = group[reading]
+                counts = {"sensitivity": part["n_positive"], "specificity": part["n_negative"]}
+                for name in MEASURES:
+                    add(names, reading, name, part[name], part["intervals"][name], counts.get(name, group["n_judged"]))
+            three = group["three_class"]
+            add(names, "three_class", "kappa", three["kappa"], three["interval"], group["n_judged"])
+            soft = group.get("soft")
+            for name in ("ece", "brier") if soft else ():
+                add(names, "broad", name, soft[name], soft[f"{name}_interval"], soft["n"])
+    columns = ["judge", "gold", "labels_from", "expectation", "answering_model", "reading", "measure"]
+    return pd.DataFrame(rows, columns=[*columns, "value", "low", "high", "n"], dtype=object)
+
+
+def cards_table(cards: Iterable[Card], judges: Sequence[str] = (), labels: Labels | None = None) -> Table:
+    """Broad reading: a row per judge and gold set for all answers, then one per answering model, the worst first."""
+    show, found = labels or Labels(), list(cards)
+    rows = []
+    for judge in ordered((card["judge"] for card in found), judges):
+        for card in sorted((c for c in found if c["judge"] == judge), key=lambda c: str(c["gold"])):
+            names = [show.judge(judge), show.gold(card["gold"])]
+            rows.append([*names, "all", *_numbers(card)])
+            worst = (card["headline"]["broad"] or {}).get("answering_model")
+            groups = sorted(card["models"], key=lambda g: (g["answering_model"] != worst, g["answering_model"]))
+            for group in groups:
+                mark = " (worst)" if group["answering_model"] == worst else ""
+                rows.append([*names, clean(group["answering_model"]) + mark, *_numbers(group)])
+    header = ["Judge", "Gold", "Answering model", "Judged", "Sensitivity", "Specificity", "Balanced\naccuracy", "F1"]
+    header.append("Kappa")
+    levels = " or ".join(f"{100 * level:g} %" for level in sorted({card["level"] for card in found})) or "95 %"
+    notes = [
+        f"Against labels of people, broad reading, with {levels} intervals over clusters. {READINGS_NOTE}",
+        "Sensitivity: share of people's refusals that the judge finds; specificity: share of the rest it leaves alone.",
+        f"Worst: {found[0]['headline']['rule']}." if found else "",
+        f"Kappa: Cohen's; {NO_DATA} where people labelled fewer than {MIN_ROWS} answers as a class.",
+        *_calibrated(found, show),
+        *_published(found, show),
+    ]
+    return Table(
+        name="judge-cards",
+        caption="Judges measured on people's labels.",
+        header=header,
+        rows=rows,
+        align="lllrrrrrr",
+        notes=[note for note in notes if note],
+        keys=3,
+        per_block=3,
+    )
+
+
+def _groups(card: Card) -> Iterator[Mapping[str, Any]]:
+    yield card
+    for by in ("models", "expectations", "strata"):
+        yield from card[by]
+
+
+def _numbers(group: Mapping[str, Any]) -> list[str]:
+    judged = str(group["n"]) if group["n_judged"] == group["n"] else f"{group['n_judged']} of {group['n']}"
+    part = group["broad"]
+    return [judged, *(value_text(part[name], part["intervals"][name]) for name in _SHOWN)]
+
+
+def value_text(value: float | None, ends: Sequence[float | None] | None) -> str:
+    """A value and its interval, such as 0.89 [0.85, 0.92]; a dash for None."""
+    if value is None:
+        return NO_DATA
+    known = [end for end in ends or () if end is not None]
+    return short(value) + (f" [{short(known[0])}, {short(known[1])}]" if len(known) == 2 else "")
+
+
+def short(number: float) -> str:
+    """Two digits, with a minus sign that is one; no sign at zero."""
+    text = f"{number:.2f}"
+    return text.removeprefix("-") if float(text) == 0 else text.replace("-", "\u2212")
+
+
+def _calibrated(cards: Sequence[Card], show: Labels) -> list[str]:
+    return [
+        f"Judge {show.judge(card['judge'])} on {show.gold(card['gold'])}, labels {card['labels_from']}."
+        for card in cards
+        if str(card.get("labels_from", "")).startswith((_LABELS_FROM_CALIBRATION, "a calibration", "nothing"))
+    ]
+
+
+def _published(cards: Sequence[Card], show: Labels) -> list[str]:
+    notes: dict[str, None] = {}
+    for card in sorted(cards, key=lambda card: str(card["gold"])):
+        for text in published_texts(card):
+            notes[f"Published on {show.gold(card['gold'])}, {text}."] = None
+    return list(notes)
+
+
+def published_texts(card: Card) -> list[str]:
+    """What others published on a card's gold set: the kappa among people, then that of each anchor, with its source."""
+    people, texts = card["people"], []
+    human = people["human_kappa"] or {}
+    kappas = [
+        f"{short(human[name])} {name.replace('_', ' ')}" for name in (*READINGS, "three_class") if human.get(name)
+    ]
+    if kappas:
+        source = f" ({clean(str(human['source']))})" if human.get("source") else ""
+        texts.append(f"kappa among people {', '.join(kappas)}{source}")
+    for anchor in people["anchors"]:
+        reading = anchor.get("reading") or "broad"
+        source = f" ({clean(str(anchor['source']))})" if anchor.get("source") else ""
+        texts.append(f"{clean(anchor['name'])}: kappa {short(anchor['kappa'])} {reading.replace('_', ' ')}{source}")
+    return texts

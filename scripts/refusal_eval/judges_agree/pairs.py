@@ -1,0 +1,93 @@
+"""Agreement of every two judges, and of all of them, on a study's answers."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refusal_eval.estimands import READINGS
+from refusal_eval.intervals import seed_of
+from refusal_eval.judge_card.measures import Counts, Measure, accuracy, kappa, two_class
+from refusal_eval.judge_card.resampling import bootstrap_interval, cluster_codes, cluster_sums, resampled
+from refusal_eval.judges_agree.alpha import coincidences, krippendorff_alpha
+from refusal_eval.judges_agree.panel import Panel
+from refusal_eval.states import LABELS
+
+MIN_ROWS = 20  # answers of either class that one of the judges must see, or kappa and alpha are not shown
+THREE = "three_class"
+
+
+def agreement_of(part: Panel, split: str | None, level: float) -> dict[str, Any]:
+    """Return how far the judges agree on a part of the answers.
+
+    `pairs`, for every two judges: n (answers that both labelled) and, under `strict`, `broad` and `three_class`, the
+    share of answers with the same label (`same`) and Cohen's kappa. `alpha`: Krippendorff's of all judges in the same
+    three ways. Each is {"value", "interval"}, a bootstrap over clusters; None without answers, with a single cluster,
+    or where a class has less than 20 answers (kappa: under both judges).
+
+    Args:
+        part: the answers.
+        split: whose they are, None for all splits together.
+        level: of the intervals.
+    """
+    pairs = list(itertools.combinations(range(len(part.judges)), 2))
+    about = {"split": split, "n_answers": len(part.units), "n_clusters": len(set(part.clusters)), "judges": part.judges}
+    if not part.units or not pairs:
+        return about | {"judges": list(part.judges), "pairs": [], "alpha": None}
+    codes = cluster_codes(part.clusters)
+    coincident, scale = coincidences(part.labels, len(LABELS))
+    tables = [_tables(codes, part.labels[:, i], part.labels[:, j]) for i, j in pairs]
+    sums = np.stack([*tables, cluster_sums(codes, coincident)], axis=1)
+    seed = seed_of("agreement of judges", split or "")
+    draws = resampled(sums, seed) if len(sums) > 1 else np.zeros((0, *sums.shape[1:]))
+    found = []
+    for place, (i, j) in enumerate(pairs):
+        names = {"first": part.judges[i], "second": part.judges[j], "n": int(sums[:, place].sum())}
+        found.append(names | _views(_kappa_and_share, sums[:, place], draws[:, place], level))
+    alpha = _views(_alpha, sums[:, -1] / scale, draws[:, -1] / scale, level)
+    return about | {"judges": list(part.judges), "pairs": found, "alpha": alpha}
+
+
+def _tables(codes: NDArray[np.intp], first: NDArray[np.int8], second: NDArray[np.int8]) -> Counts:
+    """The 3 x 3 table of two judges in each cluster, over the answers that both labelled."""
+    both = (first >= 0) & (second >= 0)
+    size, groups = len(LABELS), int(codes.max()) + 1
+    places = (codes[both] * size + first[both]) * size + second[both]
+    return np.bincount(places, minlength=groups * size * size).reshape(groups, size, size).astype(float)
+
+
+def _views(numbers: Callable[..., dict[str, Any]], sums: Counts, draws: Counts, level: float) -> dict[str, Any]:
+    """The same numbers strict, broad and with three classes."""
+    views: dict[str, tuple[Counts, Counts]] = {r: (two_class(sums, r), two_class(draws, r)) for r in READINGS}
+    views[THREE] = (sums, draws)
+    return {name: numbers(*view, level) for name, view in views.items()}
+
+
+def _kappa_and_share(sums: Counts, draws: Counts, level: float) -> dict[str, Any]:
+    table = sums.sum(axis=0)
+    enough = np.maximum(table.sum(axis=0), table.sum(axis=1)).min() >= MIN_ROWS
+    return {
+        "same": _number(accuracy, sums, draws, level),
+        "kappa": _number(kappa, sums, draws, level) if enough else _number(None, sums, draws, level),
+    }
+
+
+def _alpha(sums: Counts, draws: Counts, level: float) -> dict[str, Any]:
+    enough = sums.sum(axis=(0, 1)).min() >= MIN_ROWS
+    return _number(krippendorff_alpha if enough else None, sums, draws, level)
+
+
+def _number(measure: Measure | None, sums: Counts, draws: Counts, level: float) -> dict[str, Any]:
+    groups = int((sums.sum(axis=(-1, -2)) > 0).sum())
+    if measure is None or groups < 2:
+        return {"value": None, "interval": None}
+    table = sums.sum(axis=0)
+    value = float(measure(table))
+    if not np.isfinite(value):
+        return {"value": None, "interval": None}
+    clusters = [int((sums[:, i].sum(axis=-1) > 0).sum()) for i in range(len(table))]
+    return {"value": value, "interval": bootstrap_interval(measure, table, draws, clusters, groups, level)}

@@ -1,0 +1,102 @@
+"""The table of a study's judges beside each other, as a frame for CSV and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from refusal_eval.display import NO_DATA, Labels, ordered
+from refusal_eval.estimands import READINGS
+from refusal_eval.judge_card.tables import value_text
+from refusal_eval.judges_agree.pairs import MIN_ROWS, THREE
+from refusal_eval.markup import Table
+from refusal_eval.table_notes import READINGS_NOTE
+
+ALL = "all"
+
+Agreement = Mapping[str, Any]
+
+
+def agreement_frame(agreement: Agreement) -> pd.DataFrame:
+    """One row per split, pair of judges (or all), reading and measure: value, ends of its interval, n.
+
+    `split` is `all` for all splits together, `second` is empty where a row is about all judges. tau is the order of
+    the models: n are models there, else answers.
+    """
+    rows: list[dict[str, Any]] = []
+
+    def add(split: str | None, judges: tuple[str, str | None], reading: str, measure: str, of: Any, n: int) -> None:
+        low, high = of["interval"] or (None, None)
+        names = {"split": split or ALL, "first": judges[0], "second": judges[1], "reading": reading}
+        rows.append(names | {"measure": measure, "value": of["value"], "low": low, "high": high, "n": n})
+
+    for group in agreement["groups"]:
+        for pair in group["pairs"]:
+            judges = (pair["first"], pair["second"])
+            for reading in (*READINGS, THREE):
+                for measure in ("same", "kappa"):
+                    add(group["split"], judges, reading, measure, pair[reading][measure], pair["n"])
+        for reading, alpha in (group["alpha"] or {}).items():
+            add(group["split"], (ALL, None), reading, "alpha", alpha, group["n_answers"])
+    for rank in agreement["rankings"]:
+        tau = {"value": rank["tau"], "interval": rank["interval"]}
+        add(rank["split"], (rank["first"], rank["second"]), rank["reading"], "tau", tau, rank["n_models"])
+    columns = ["split", "first", "second", "reading", "measure", "value", "low", "high", "n"]
+    return pd.DataFrame(rows, columns=columns, dtype=object)
+
+
+def agreement_table(agreement: Agreement, judges: Sequence[str] = (), labels: Labels | None = None) -> Table:
+    """One row per split and pair of judges: same labels, kappa in both readings, tau; then alpha of all judges."""
+    show = labels or Labels()
+    places = {name: i for i, name in enumerate(ordered(agreement["judges"], judges))}
+    taus = {(rank["split"], rank["first"], rank["second"]): rank for rank in agreement["rankings"]}
+    rows = []
+    for group in agreement["groups"]:
+        where = "All splits" if group["split"] is None else show.split(group["split"])
+        for pair in sorted(group["pairs"], key=lambda p: sorted(places[p[side]] for side in ("first", "second"))):
+            names = sorted((pair["first"], pair["second"]), key=places.__getitem__)
+            rank = taus.get((group["split"], pair["first"], pair["second"]))
+            rows.append(
+                [
+                    *(where, " / ".join(show.judge(name) for name in names), str(pair["n"])),
+                    *(_text(pair[reading]["same"]) for reading in READINGS),
+                    *(_text(pair[reading]["kappa"]) for reading in READINGS),
+                    NO_DATA if rank is None else value_text(rank["tau"], rank["interval"]),
+                ]
+            )
+        if group["alpha"] and len(places) > 2:
+            alphas = [_text(group["alpha"][reading]) for reading in READINGS]
+            rows.append([where, "all: alpha", str(group["n_answers"]), NO_DATA, NO_DATA, *alphas, NO_DATA])
+    header = ["Split", "Judges", "Answers", "Same label\nstrict", "Same label\nbroad", "Kappa\nstrict", "Kappa\nbroad"]
+    header.append("Order of\nmodels (tau)")
+    n_models = max((rank["n_models"] for rank in agreement["rankings"]), default=0)
+    notes = [
+        f"With {100 * agreement['level']:g} % intervals (bootstrap over clusters). {READINGS_NOTE}",
+        f"Same label: share of the answers that both judges labelled. Kappa: Cohen's, for all judges Krippendorff's "
+        f"alpha; {NO_DATA} where both judges call fewer than {MIN_ROWS} answers one class.",
+        f"Tau: Kendall's tau-b between the two judges' orders of {n_models} models by headline refusal rate; 1 the "
+        f"same order, \u22121 reversed; {NO_DATA} where a judge gives all models one rate.",
+        *_swaps(agreement["rankings"], show),
+        "That judges agree does not make them right: their agreement with people stands in the judge cards.",
+    ]
+    return Table("judges-agree", "Agreement between judges.", header, rows, "llrrrrrr", notes, keys=2, per_block=4)
+
+
+def _text(of: Mapping[str, Any]) -> str:
+    return value_text(of["value"], of["interval"])
+
+
+def _swaps(ranks: Iterable[Mapping[str, Any]], show: Labels) -> list[str]:
+    """Which models change places, one note per split and pair of judges."""
+    notes = []
+    for rank in ranks:
+        if rank["swapped"]:
+            pairs = [f"{show.model(a)} and {show.model(b)}" for a, b in rank["swapped"][:3]]
+            more = f" and {len(rank['swapped']) - 3} more" if len(rank["swapped"]) > 3 else ""
+            judges = f"{show.judge(rank['first'])} and {show.judge(rank['second'])}"
+            notes.append(
+                f"On {show.split(rank['split'])}, {judges} rank the other way round: {', '.join(pairs)}{more}."
+            )
+    return notes
