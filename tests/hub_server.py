@@ -15,28 +15,37 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from urllib.parse import unquote, urlsplit
 
+LARGE = 1000  # bytes from which on a file is listed as a large one, with its SHA-256
+
 
 @dataclass
 class Repo:
-    """A repository: the files of every commit, the newest commit, whether it is gated."""
+    """A repository: the files of every commit, the newest commit, whether it is gated, its licence tag."""
 
     commits: dict[str, dict[str, bytes]] = field(default_factory=dict)
     newest: str = ""
     gated: bool = False
+    licence: str | None = None
 
 
 class HubServer:
-    """Serves repositories until the `with` block ends.
+    """Serves repositories, and `files` at addresses, until the `with` block ends.
 
-    `requests` lists what was asked, as "METHOD path". `faults[name]` counts down answers of 503 for a repository.
-    Files of 1,000 bytes and more are listed as large files, with their SHA-256; those in `mislisted` with a wrong one.
+    `requests` lists what was asked, as "METHOD path", and `ranges` the files that were asked for from a byte on.
+    `faults[name]` counts down answers of 503 for a repository; `cuts[file]` lists after how many bytes the connection
+    breaks, answer by answer. Gated repositories open to the tokens in `tokens`. Files of 1,000 bytes and more are
+    listed as large files, with their SHA-256; those in `mislisted` with a wrong one.
     """
 
     def __init__(self) -> None:
         self.repos: dict[tuple[str, str], Repo] = {}
+        self.files: dict[str, bytes] = {}
         self.requests: list[str] = []
+        self.ranges: list[tuple[str, int]] = []
         self.faults: dict[str, int] = {}
+        self.cuts: dict[str, list[int]] = {}
         self.mislisted: set[str] = set()
+        self.tokens: set[str] = set()
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.server.daemon_threads = True
         self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
@@ -46,12 +55,23 @@ class HubServer:
         """What HF_ENDPOINT must say."""
         return f"http://127.0.0.1:{self.server.server_port}"
 
-    def add(self, kind: str, name: str, files: dict[str, bytes], gated: bool = False) -> str:
+    def add(
+        self, kind: str, name: str, files: dict[str, bytes], gated: bool = False, licence: str | None = None
+    ) -> str:
         """Add a commit to a repository (`kind` is dataset or model) and return its hash."""
         repo = self.repos.setdefault((f"{kind}s", name), Repo())
         sha = hashlib.sha1(repr((kind, name, sorted(files.items()), len(repo.commits))).encode()).hexdigest()
-        repo.commits[sha], repo.newest, repo.gated = dict(files), sha, gated
+        repo.commits[sha], repo.newest, repo.gated, repo.licence = dict(files), sha, gated, licence
         return sha
+
+    def rewrite(self, kind: str, name: str, sha: str, files: dict[str, bytes] | None = None) -> None:
+        """Rewrite a repository's history: take a commit away, or put other files under its hash."""
+        repo = self.repos[f"{kind}s", name]
+        if files is None:
+            del repo.commits[sha]
+            repo.newest = list(repo.commits)[-1]
+        else:
+            repo.commits[sha] = dict(files)
 
     def __enter__(self) -> HubServer:
         self.thread.start()
@@ -84,13 +104,19 @@ class HubServer:
                         self.fail(503, "")
                         return
                 parts = path.strip("/").split("/")
-                if parts[0] == "api" and len(parts) >= 4:
+                if path in hub.files:
+                    self.answer(hub.files[path], {})
+                elif parts[0] == "api" and len(parts) >= 4:
                     self.api(parts[1], "/".join(parts[2:4]), parts[4:])
                 elif "resolve" in parts:
                     kind = parts.pop(0) if parts[0] == "datasets" else "models"
                     self.file(kind, "/".join(parts[:2]), parts[3], "/".join(parts[4:]))
                 else:
                     self.fail(404, "EntryNotFound")
+
+            def may_read(self, repo: Repo) -> bool:
+                token = self.headers.get("Authorization", "").removeprefix("Bearer ")
+                return not repo.gated or token in hub.tokens
 
             def api(self, kind: str, name: str, rest: list[str]) -> None:
                 repo = hub.repos.get((kind, name))
@@ -99,18 +125,20 @@ class HubServer:
                     return
                 revision = rest[1] if len(rest) > 1 else "main"
                 sha = repo.newest if revision == "main" else revision
-                if sha not in repo.commits:
+                if rest[:1] == ["auth-check"]:
+                    self.json({}) if self.may_read(repo) else self.fail(403, "GatedRepo")
+                elif sha not in repo.commits:
                     self.fail(404, "RevisionNotFound")
                 elif rest[:1] == ["tree"]:
-                    self.answer(
-                        json.dumps(tree(repo.commits[sha], hub.mislisted)).encode(),
-                        {"Content-Type": "application/json"},
-                    )
+                    self.json(tree(repo.commits[sha], hub.mislisted))
+                elif rest[:1] == ["commits"]:
+                    self.json(history(repo, sha))
                 else:
+                    tags = [f"license:{repo.licence}"] if repo.licence else []
                     info = {"id": name, "sha": sha, "private": False, "gated": "manual" if repo.gated else False}
-                    info |= {"disabled": False, "tags": [], "downloads": 0, "likes": 0}
+                    info |= {"disabled": False, "tags": tags, "downloads": 0, "likes": 0}
                     info["siblings"] = [{"rfilename": file} for file in sorted(repo.commits[sha])]
-                    self.answer(json.dumps(info).encode(), {"Content-Type": "application/json"})
+                    self.json(info)
 
             def file(self, kind: str, name: str, revision: str, file: str) -> None:
                 repo = hub.repos.get((kind, name))
@@ -118,7 +146,7 @@ class HubServer:
                     self.fail(401, "RepoNotFound")
                     return
                 sha = repo.newest if revision == "main" else revision
-                if repo.gated:
+                if not self.may_read(repo):
                     self.fail(403, "GatedRepo")
                 elif sha not in repo.commits:
                     self.fail(404, "RevisionNotFound")
@@ -126,16 +154,27 @@ class HubServer:
                     self.fail(404, "EntryNotFound", {"X-Repo-Commit": sha})
                 else:
                     body = repo.commits[sha][file]
-                    headers = {"ETag": f'"{oid(body)}"', "X-Repo-Commit": sha, "Accept-Ranges": "bytes"}
-                    self.answer(body, headers)
+                    name_of = hashlib.sha256(body).hexdigest() if len(body) >= LARGE else oid(body)
+                    self.answer(body, {"ETag": f'"{name_of}"', "X-Repo-Commit": sha, "Accept-Ranges": "bytes"}, file)
 
-            def answer(self, body: bytes, headers: dict[str, str]) -> None:
-                self.send_response(200)
-                for key, value in {**headers, "Content-Length": str(len(body))}.items():
+            def json(self, value: object) -> None:
+                self.answer(json.dumps(value).encode(), {"Content-Type": "application/json"})
+
+            def answer(self, body: bytes, headers: dict[str, str], file: str = "") -> None:
+                asked = self.headers.get("Range", "")
+                start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and file else 0
+                if start:
+                    hub.ranges.append((file, start))
+                    headers = {**headers, "Content-Range": f"bytes {start}-{len(body) - 1}/{len(body)}"}
+                self.send_response(206 if start else 200)
+                for key, value in {**headers, "Content-Length": str(len(body) - start)}.items():
                     self.send_header(key, value)
                 self.end_headers()
                 if self.command == "GET":
-                    self.wfile.write(body)
+                    cut = hub.cuts[file].pop(0) if hub.cuts.get(file) else None
+                    self.wfile.write(body[start : None if cut is None else start + cut])
+                    if cut is not None:
+                        self.close_connection = True
 
             def fail(self, status: int, code: str, headers: dict[str, str] | None = None) -> None:
                 self.send_response(status)
@@ -155,11 +194,28 @@ def tree(files: dict[str, bytes], mislisted: set[str]) -> list[dict[str, object]
     ]
     for name, body in files.items():
         entry: dict[str, object] = {"type": "file", "oid": oid(body), "size": len(body), "path": name}
-        if len(body) >= 1000:
+        if len(body) >= LARGE:
             digest = "0" * 64 if name in mislisted else hashlib.sha256(body).hexdigest()
             entry["lfs"] = {"oid": digest, "size": len(body), "pointerSize": 130}
         listed.append(entry)
     return sorted(listed, key=lambda entry: str(entry["path"]))
+
+
+def history(repo: Repo, sha: str) -> list[dict[str, object]]:
+    """Return a commit and those before it as the hub lists them, the newest first; one is made a day."""
+    commits = list(repo.commits)
+    days = range(commits.index(sha), -1, -1)
+    authors = [{"user": "someone"}]
+    return [
+        {
+            "id": commits[day],
+            "title": "x",
+            "message": "",
+            "authors": authors,
+            "date": f"2026-01-{day + 1:02d}T12:00:00.000Z",
+        }
+        for day in days
+    ]
 
 
 def oid(body: bytes) -> str:

@@ -39,7 +39,7 @@ def download(
             written_whole(target, "wb") as handle,
             httpx.stream("GET", url, follow_redirects=True, timeout=TIMEOUT_SECONDS) as response,
         ):
-            _check_status(url, response.status_code)
+            check_status(url, response.status_code)
             # Compressed on the way, a file has another length here than there.
             length = "" if response.headers.get("content-encoding") else response.headers.get("content-length", "")
             if length.isdigit():
@@ -61,7 +61,13 @@ def download(
     log.info("%s: %s, SHA-256 as expected", url, size)
 
 
-def _check_status(url: str, status: int) -> None:
+def check_status(url: str, status: int) -> None:
+    """Check the status that an address answered with.
+
+    Raises:
+        NetworkFault: for one that may pass.
+        UserError: for any other than 200.
+    """
     if status in PASSING or status >= 500:
         raise network.NetworkFault(f"{url} answered with status {status}")
     if status in (404, 410):

@@ -22,6 +22,7 @@ from refusal_eval.data import network, resume
 from refusal_eval.errors import UserError
 from refusal_eval.files import sha256_of_file
 
+Kind = Literal["dataset", "model"]
 Result = TypeVar("Result")
 FETCH_ONLINE = "fetch it once on a machine with internet"
 
@@ -43,7 +44,7 @@ class RemoteFile:
 class Repository:
     """A repository at a commit, and where its copy goes; `locked` is what the study's lock file lists of it."""
 
-    kind: Literal["dataset", "model"]
+    kind: Kind
     repo: str
     revision: str
     cache: str

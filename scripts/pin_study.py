@@ -1,0 +1,152 @@
+"""Ask the hub for the commit, files, sizes and licence of everything a study takes from it, and write its lock file.
+
+The lock file lies beside the study, `my_study.lock.yaml`, and runs obey it: where an entry of the catalogue names no
+commit (`revision: null`), the lock file's counts, and files are compared with it when they are fetched. Commits that
+entries name are checked: that they exist, and that the token in use may read them. Nothing is downloaded but the files
+behind `url` sources. docs/pins.md tells more.
+
+Exit code: 0 all is well; 1 something failed (then nothing is written), or --check found differences.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from refusal_eval.config import ConfigError, load_study
+from refusal_eval.config.lock import LockedRepo, LockedUrl, LockFile, lock_path, read_lock
+from refusal_eval.config.problems import Problem
+from refusal_eval.data.hub import offline, size_text, token_is_set
+from refusal_eval.errors import UserError
+from refusal_eval.files import written_whole
+from refusal_eval.pins.locking import differences, unused
+from refusal_eval.pins.needs import Need, needs_of
+from refusal_eval.pins.resolve import Resolved, resolve
+from refusal_eval.pins.text import lock_text, repo_size
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--configfile", type=Path, metavar="STUDY.yaml", help="the study; default: the demo")
+    parser.add_argument("--directory", type=Path, metavar="FOLDER", help="working folder, as snakemake's")
+    parser.add_argument("--upgrade", action="store_true", help="take today's head where entries name no commit")
+    parser.add_argument("--check", action="store_true", help="ask again and tell what differs; write nothing")
+    chosen = parser.parse_args(arguments)
+    from snakemake.exceptions import WorkflowError
+
+    study_file = chosen.configfile.absolute() if chosen.configfile else ROOT / "config" / "config.yaml"
+    try:
+        if chosen.directory:
+            os.chdir(chosen.directory)
+        return pin(study_file, chosen.upgrade, chosen.check)
+    except (ConfigError, UserError, WorkflowError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+def pin(study_file: Path, upgrade: bool, check: bool) -> int:
+    """Write or check the lock file of a study; return the exit code.
+
+    Raises:
+        ConfigError: if the study or the lock file is not valid.
+        UserError: if the hub may not be asked.
+    """
+    from snakemake.common.configfile import load_configfile
+
+    config = load_study(load_configfile(study_file), str(study_file), str(ROOT), open_pins=True, use_lock=False)
+    path = lock_path(str(study_file))
+    problems: list[Problem] = []
+    locked = read_lock(path, problems)
+    if problems:
+        raise ConfigError(problems)
+    old = locked.content if locked is not None else None
+    needs = needs_of(config)
+    if not needs and old is None:
+        print(f"{config['study']} takes nothing from the hub or from addresses; it needs no lock file.")
+        return 0
+    if needs and offline():
+        raise UserError("HF_HUB_OFFLINE is set, so nothing can be asked; unset it on a machine with internet")
+    print(f"Asking for {len(needs)} pins of {config['study']} ({_token()}).")
+    log = logging.getLogger("pin")
+    log.addHandler(logging.StreamHandler())
+    resolved = resolve(needs, old, upgrade, config["cache_dir"], log, say)
+    _tell(resolved, config["cache_dir"])
+    if resolved.failures:
+        count = len(resolved.failures)
+        done = "" if check else f" {path} was not written."
+        print(f"\n{count} of the pins failed.{done}", file=sys.stderr)
+        print("\n".join(f"  - {failure}" for failure in resolved.failures), file=sys.stderr)
+        return 1
+    stale = unused(old, resolved.lock) if old is not None else []
+    if check:
+        return _checked(path, differences(old, resolved.lock), stale)
+    _write(path, resolved.lock, old, study_file.name, stale)
+    return 0
+
+
+def say(need: Need, found: LockedRepo | LockedUrl) -> None:
+    """Print one answer."""
+    if isinstance(found, LockedUrl):
+        print(f"  {found.sha256[:12]}  {size_text(found.size):>8}  {found.url}")
+        return
+    licence = found.licence.hub or "no licence stated"
+    gated = ", gated" if found.gated else ""
+    opened = " (was open)" if need.pin is None else ""
+    size = size_text(repo_size(found))
+    print(f"  {found.commit[:12]}  {size:>8}  {need.kind} {found.repo}, {found.date}, {licence}{gated}{opened}")
+
+
+def _tell(resolved: Resolved, cache: str) -> None:
+    lock = resolved.lock
+    total = sum(repo_size(repo) for repo in (*lock.models, *lock.datasets)) + sum(url.size for url in lock.urls)
+    folder = next(folder for folder in (Path(cache).absolute(), *Path(cache).absolute().parents) if folder.is_dir())
+    free = shutil.disk_usage(folder).free
+    short = ": TOO LITTLE if nothing is fetched yet" if free < total else ""
+    print(f"To fetch: {size_text(total)} in all; {size_text(free)} are free in {cache}{short}.")
+    for repo in (*lock.models, *lock.datasets):
+        if repo.licence.agrees is False:
+            print(f"note: {repo.repo}: the hub says {repo.licence.hub}, the entry says {repo.licence.entry}")
+    for note in resolved.notes:
+        print(f"note: {note}")
+
+
+def _checked(path: str, found: Sequence[str], stale: Sequence[str]) -> int:
+    for name in stale:
+        print(f"note: {name} is in {path}, but no longer used")
+    if not found:
+        print(f"{path} is what the hub says.")
+        return 0
+    print(f"{path} differs from what the hub says:", file=sys.stderr)
+    print("\n".join(f"  - {line}" for line in found), file=sys.stderr)
+    return 1
+
+
+def _write(path: str, lock: LockFile, old: LockFile | None, study: str, stale: Sequence[str]) -> None:
+    text = lock_text(lock, study)
+    if Path(path).is_file() and Path(path).read_text(encoding="utf-8") == text:
+        print(f"{path} is as it was.")
+        return
+    with written_whole(path) as handle:
+        handle.write(text)
+    for line in differences(old, lock) if old is not None else []:
+        print(f"changed: {line}")
+    for name in stale:
+        print(f"removed: {name}, which is no longer used")
+    counts = [(len(lock.models), "models"), (len(lock.datasets), "data sets"), (len(lock.urls), "files at addresses")]
+    print(f"Wrote {path}: {', '.join(f'{count} {what}' for count, what in counts if count) or 'nothing'}.")
+
+
+def _token() -> str:
+    return "with a token" if token_is_set() else "without a token; gated repositories need HF_TOKEN"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
