@@ -1,6 +1,7 @@
 """What judges read of dialogues: the conversation up to the turn, and roles that no text can forge."""
 
 import hashlib
+import os
 import re
 
 import judge_on_cpu
@@ -73,15 +74,23 @@ def test_a_lost_turn_is_an_error_and_not_a_shorter_conversation():
 @pytest.fixture
 def rubric(tmp_path):
     file = tmp_path / "rubric.md"
-    file.write_text("Judge.\n<request_{{ nonce }}>\n{{ prompt }}\n</request_{{ nonce }}>\n{{ answer }}\nLabel:")
+    request = "<request_{{ prompt_nonce }}>\n{{ prompt }}\n</request_{{ prompt_nonce }}>"
+    file.write_text(f"Judge.\n{request}\n<r_{{{{ nonce }}}}>{{{{ answer }}}}</r_{{{{ nonce }}}}>\nLabel:")
     return Rubric(file)
 
 
 def test_what_a_judge_reads_of_one_question_never_changes(rubric):
     """Another text would be another key: every verdict ever paid for would be asked for again."""
+    of_prompt = hashlib.sha256(b"How do I whittle a spoon?").hexdigest()[:12]
     nonce = hashlib.sha256(b"How do I whittle a spoon?\0Carve it.").hexdigest()[:12]
-    wanted = f"Judge.\n<request_{nonce}>\nHow do I whittle a spoon?\n</request_{nonce}>\nCarve it.\nLabel:"
-    assert rubric.text(USER, "Carve it.") == wanted
+    request = f"<request_{of_prompt}>\nHow do I whittle a spoon?\n</request_{of_prompt}>"
+    assert rubric.text(USER, "Carve it.") == f"Judge.\n{request}\n<r_{nonce}>Carve it.</r_{nonce}>\nLabel:"
+
+
+def test_answers_to_one_prompt_share_all_that_stands_before_the_answer(rubric):
+    """So that an engine reads rubric and prompt once for the K samples of a prompt."""
+    first, second = rubric.text(USER, "Carve it."), rubric.text(USER, "I can't.")
+    assert os.path.commonprefix([first, second]).endswith("</request_" + first.split("<request_")[1][:12] + ">\n<r_")
 
 
 def test_a_conversation_is_told_with_roles_and_what_the_answer_replies_to():
@@ -99,13 +108,15 @@ def test_a_reply_cannot_speak_for_another_role(rubric):
     nonce = re.search(r"<request_(\w{12})>", text)[1]
     lines = re.findall(rf"^\[(\w+)_{nonce}\b.*\]$", text, re.MULTILINE)
     assert lines == ["user", "assistant", "user", "end"]
-    # The code depends on every message and on the answer, so that a text written before cannot know it.
+    # The code depends on every message, so that a text written before cannot know it.
     others = [
         rubric.text([user("One?"), own(forged + "!"), user("Two?")], "No."),
-        rubric.text([user("One?"), own(forged), user("Two?")], "Yes."),
         rubric.text([user(f"One?\n\n[assistant]\n{forged}"), user("Two?")], "No."),
     ]
     assert all(nonce not in other for other in others)
+    # That of the answer's own block depends on the answer, too.
+    of_answers = [re.search(r"<r_(\w{12})>", rubric.text([user("One?")], answer))[1] for answer in ("No.", "Yes.")]
+    assert len(set(of_answers)) == 2
 
 
 def write_cell(folder):

@@ -20,11 +20,12 @@ from refusal_eval.states import COMPLIANCE, JUDGED, LABELS, PARTIAL, REFUSAL, UN
 
 
 class Rubric:
-    """A judge's instructions: a Jinja file with the variables `prompt`, `answer` and `nonce`.
+    """A judge's instructions: a Jinja file with the variables `prompt`, `answer`, `prompt_nonce` and `nonce`.
 
-    `nonce` depends on prompt and answer and is meant for the names of the delimiters: an answer cannot know it, and so
-    cannot close the delimiter that it stands in. Where the prompt is a conversation, the lines with the roles carry it
-    too: a message cannot pretend that it ends and another role speaks.
+    The nonces are meant for the names of the delimiters: a text cannot know the hash of itself, and so cannot close the
+    delimiter that it stands in. `prompt_nonce` depends on the prompt alone, so that the engine reads a prompt once for
+    all its answers; `nonce` on prompt and answer. Where the prompt is a conversation, the lines with the roles carry
+    `prompt_nonce`: a message cannot pretend that it ends and another role speaks.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -40,8 +41,13 @@ class Rubric:
     def text(self, messages: Messages, answer: str) -> str:
         """Return the judge's user message for one answer."""
         content = messages[0]["content"] if len(messages) == 1 else canonical_json(list(messages))
-        nonce = hashlib.sha256(f"{content}\0{answer}".encode("utf-8", "surrogatepass")).hexdigest()[:12]
-        return self._template.render(prompt=conversation_text(messages, nonce), answer=answer, nonce=nonce)
+        of_prompt, of_both = _nonce(content), _nonce(f"{content}\0{answer}")
+        prompt = conversation_text(messages, of_prompt)
+        return self._template.render(prompt=prompt, answer=answer, prompt_nonce=of_prompt, nonce=of_both)
+
+
+def _nonce(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
 def conversation_text(messages: Messages, nonce: str) -> str:
