@@ -1,8 +1,8 @@
 """Judging speed: verdicts per second of a label-probability judge whose rubric has at least 1,500 tokens.
 
 The judge is the demo's small model, with a rubric that is as long as real ones; what it decides is worthless, how fast
-it reads is not. Made-up answers of 50 to 250 words, five to each question as with K = 5, are judged as gold, through the same
-rules as a study's answers.
+it reads is not. Made-up answers of 50 to 250 words, five to each question as with K = 5, are judged as gold, through
+the same rules as a study's answers.
 """
 
 from __future__ import annotations

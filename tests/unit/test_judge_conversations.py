@@ -1,7 +1,6 @@
 """What judges read of dialogues: the conversation up to the turn, and roles that no text can forge."""
 
 import hashlib
-import os
 import re
 
 import judge_on_cpu
@@ -90,7 +89,8 @@ def test_what_a_judge_reads_of_one_question_never_changes(rubric):
 def test_answers_to_one_prompt_share_all_that_stands_before_the_answer(rubric):
     """So that an engine reads rubric and prompt once for the K samples of a prompt."""
     first, second = rubric.text(USER, "Carve it."), rubric.text(USER, "I can't.")
-    assert os.path.commonprefix([first, second]).endswith("</request_" + first.split("<request_")[1][:12] + ">\n<r_")
+    head = first.split("<r_")[0]
+    assert head.endswith(">\n") and "How do I whittle a spoon?" in head and second.startswith(head)
 
 
 def test_a_conversation_is_told_with_roles_and_what_the_answer_replies_to():
