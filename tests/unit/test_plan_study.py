@@ -4,7 +4,8 @@ import json
 
 import plan_study
 import pytest
-from config_project import Project
+import yaml
+from config_project import COMMIT, Project
 
 WEIGHTS = {"kind": "hub", "revision": "0" * 40}
 
@@ -40,13 +41,22 @@ def plan(tmp_path, monkeypatch, capsys):
     return run
 
 
+def numbers(text, name):
+    """Return the words behind a name at the beginning of a line."""
+    (line,) = [line for line in text.splitlines() if line.strip().startswith(f"{name} ")]
+    return line.split()[1:]
+
+
 def test_counts_requests_batches_and_loads_and_proposes_a_setting(plan):
     code, text = plan("--gpus", "8")
     assert code == 0
-    assert "answers   6 cells, 6,030 requests to execute (prompts x K); 2 batches, 2 engine loads" in text
-    assert "verdicts  6 cells, 6,030 requests" in text
-    assert "70B by its name" in text and "Times are estimates" in text
+    assert "2 models on 3 splits (603 prompts), K = 5" in text and "Planned for 8 GPUs." in text
+    #               cells requests store to execute batches loads
+    assert numbers(text, "answers")[:6] == ["6", "6,030", "?", "6,030", "2", "2"]
+    assert numbers(text, "verdicts")[:4] == ["6", "6,030", "?", "6,030"]
+    assert numbers(text, "l-70b")[:4] == ["4", "GPUs", "140", "GB"]
     assert "now: batch: model, shards: 1" in text and "proposed: batch: " in text
+    assert "A GPU is like an A100" in text and "None of this was measured on a GPU" in text
 
 
 def test_no_other_setting_is_much_faster_than_the_proposal_and_none_as_fast_has_fewer_loads(plan):
@@ -64,6 +74,7 @@ def test_no_other_setting_is_much_faster_than_the_proposal_and_none_as_fast_has_
 def test_too_few_gpus_and_mistakes_of_the_study_are_told(plan, tmp_path):
     code, text = plan("--gpus", "2")
     assert code == 1 and "engine `l-70b` takes 4 GPUs" in text
+    assert "Planned for 4 GPUs (the fewest that it runs on" in plan()[1]
     (tmp_path / "study.yaml").write_text("study: planned\n")
     code, text = plan()
     assert code == 1 and "models" in text
@@ -72,4 +83,120 @@ def test_too_few_gpus_and_mistakes_of_the_study_are_told(plan, tmp_path):
 def test_nothing_is_written(plan, tmp_path):
     before = sorted(tmp_path.rglob("*"))
     plan("--gpus", "8")
+    plan("--json", "--all")
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_tokens_and_device_hours_come_with_an_upper_bound(plan):
+    found = json.loads(plan("--json")[1])
+    answers = found["work"]["generate"]
+    assert answers["tokens_out"] == 6030 * 600 and answers["most_tokens_out"] == 6030 * 1000
+    assert answers["tokens_in"] == 2 * 603 * 60, "the samples of a prompt share its reading"
+    hours = [(cost["device_hours"], cost["most_device_hours"]) for cost in found["engines"].values()]
+    assert all(0 < usual < most for usual, most in hours)
+    assert sum(usual for usual, _ in hours) == pytest.approx(found["now"]["device_seconds"] / 3600)
+
+
+# ---------------------------------------------------------------- terms, pins, disk
+
+
+@pytest.fixture
+def terms(tmp_path, monkeypatch, capsys):
+    """Return a function that plans a study whose entries are open, gated, not free and not verified."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "no-token"))
+    project = Project(tmp_path)
+    page = "https://example.org/terms"
+    engines = {
+        "e": {"weights": {"kind": "hub", "repo": "owner/model-8B", "revision": None}, "max_model_len": 4096}
+        | {"device": "cuda", "weights_gb": 16, "licence": "Own terms", "gated": True, "terms": page}
+        | {"unverified": ["its size"]}
+    }
+    models = {"m": {"engine": "e", "sampling": {"max_tokens": 1000}, "unverified": ["its template"]}}
+    source = {"kind": "hub", "repo": "owner/data", "revision": COMMIT, "split": "test"}
+    split = {"source": source, "expectation": "comply", "expected_rows": 200, "licence": "CC-BY-NC-4.0"}
+    project.write("own.yaml", {"engines": engines, "models": models, "datasets": {"d": {"splits": {"s": split}}}})
+    study = {"study": "planned", "models": ["m"], "splits": ["s"], "samples": 2, "judges": ["words"]}
+    project.write("study.yaml", study | {"catalogue": ["own.yaml"]})
+
+    def run(*arguments):
+        # The shipped catalogue of this repository counts, not the project's.
+        project.write("own.yaml", yaml.safe_load((tmp_path / "own.yaml").read_text()) | {"judges": judges})
+        code = plan_study.main(["--configfile", "study.yaml", *arguments])
+        said = capsys.readouterr()
+        return code, " ".join((said.out + said.err).split())
+
+    judges = {"words": {"kind": "keyword", "lists": ["words.yaml"]}}
+    return run
+
+
+def test_a_study_with_an_open_commit_is_planned_and_says_what_to_do(terms):
+    code, text = terms()
+    assert code == 0
+    assert "NOT PINNED YET: run `make pin CONFIG=study.yaml`" in text and "the commit of owner/model-8B (e)" in text
+
+
+def test_with_a_lock_file_nothing_is_open(terms, tmp_path):
+    locked = {"repo": "owner/model-8B", "commit": COMMIT, "date": "2026-01-01", "pinned_by": "lock", "gated": True}
+    locked |= {"licence": {"hub": None, "entry": None, "agrees": None}, "files": {"config.json": f"2 git:{COMMIT}"}}
+    (tmp_path / "study.lock.yaml").write_text(yaml.safe_dump({"lock_version": 1, "models": [locked]}))
+    code, text = terms()
+    assert code == 0 and "NOT PINNED" not in text and "study.lock.yaml" in text
+
+
+def test_gates_tell_where_to_ask_and_whether_a_token_is_set_and_never_the_token(terms, monkeypatch):
+    _, text = terms()
+    assert "GATED: owner/model-8B (m). Ask for access at https://example.org/terms" in text
+    assert "(no token is set here)" in text
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    for arguments in ([], ["--json"]):
+        assert "hf_secret" not in terms(*arguments)[1]
+    assert "(a token is set here)" in terms()[1]
+
+
+def test_licences_are_told_and_what_is_not_for_commercial_use(terms):
+    _, text = terms()
+    assert "models Own terms: m" in text and "splits CC-BY-NC-4.0: s" in text
+    assert "NOT FOR COMMERCIAL USE: s (CC-BY-NC-4.0)" in text
+
+
+def test_what_nobody_verified_is_told(terms):
+    _, text = terms()
+    assert "Engines that nobody has seen work with the real vLLM: e;" in text
+    assert "engine e: its size" in text and "model m: its template" in text
+    found = json.loads(terms("--json")[1])
+    assert found["never_verified"] == ["e"] and found["unverified"]["its size"] == ["engine e"]
+
+
+def test_a_disk_that_is_too_small_is_told_with_the_key_to_change(terms, monkeypatch):
+    monkeypatch.setattr(plan_study, "read_free", lambda folder: 10**12)
+    _, text = terms()
+    assert "TOO SMALL" not in text and "weights 16 GB in .cache 1 to fetch" in text
+    monkeypatch.setattr(plan_study, "read_free", lambda folder: 15 * 10**9)
+    _, text = terms()
+    assert "TOO SMALL: 16 GB needed, 15 GB free" in text and "Set `cache_dir` to a larger disk" in text
+    found = json.loads(terms("--json")[1])["disk"]
+    assert [disk["verdict"] for disk in found["disks"]] == ["too small"]
+
+
+# ---------------------------------------------------------------- the paper's study
+
+
+def test_the_plan_of_the_papers_study_fits_on_a_page_and_tells_what_matters(repository, tmp_path, capsys):
+    study = repository / "config" / "paper.yaml"
+    assert plan_study.main(["--configfile", str(study), "--directory", str(tmp_path)]) == 0
+    page = capsys.readouterr().out
+    assert len(page.splitlines()) < 80 and max(map(len, page.splitlines())) <= 120
+    assert numbers(page, "answers")[:4] == ["54", "68,790", "?", "68,790"]
+    text = " ".join(page.split())
+    for what in (
+        "6 models on 9 splits (2,293 prompts), K = 5",
+        "the commit of MultiverseComputingCAI/Qwen3-Next-80B-A3B-Thinking-Uncensored",
+        "NOT FOR COMMERCIAL USE: ccp_sensitive_sampled",
+        "GATED: google/gemma-3-4b-it",
+        "real vLLM: all 6",
+        "with which sampling the paper's numbers were made",
+        "weights 513 GB",
+    ):
+        assert what in text, what
