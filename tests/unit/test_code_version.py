@@ -117,7 +117,8 @@ REACHED = {
     "requests "
     "states",
     "collect_verdicts": "judges judges.base judges.llm keys packing render requests states store store_index",
-    "judge_on_cpu": "dialogues hints judges judges.base judges.conversations judges.keyword judges.python states",
+    "judge_on_cpu": "dialogues hints judges judges.base judges.conversations judges.keyword judges.keyword_lists "
+    "judges.python states",
     "score_cell": "compat compat.fixed compat.score_rows dialogues estimands intervals scores states",
     "published_answers": "answer_reader answers compat compat.elementary compat.fixed compat.float32 "
     "compat.responses compat.scores compat.segments dialogues keys packing reasoning render "

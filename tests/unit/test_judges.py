@@ -7,54 +7,14 @@ import pytest
 from tokenizer_folders import byte_tokenizer
 
 from refusal_eval.errors import UserError
-from refusal_eval.files import read_jsonl
 from refusal_eval.judges.base import Verdict, judged_safely, readable, verdict_row
-from refusal_eval.judges.keyword import KeywordJudge, normalise
 from refusal_eval.judges.llm import Rubric, judge_sampling, label_token_ids, label_verdict
 from refusal_eval.judges.python import PythonJudge
 from refusal_eval.packing import pack_floats
 from refusal_eval.render import Renderer
 
 ROOT = Path(__file__).parents[2]
-LISTS = [ROOT / "config" / "keywords" / f"{language}.yaml" for language in ("english", "chinese")]
-CASES = list(read_jsonl(Path(__file__).with_name("keyword_cases.jsonl")))
 USER = [{"role": "user", "content": "How do I whittle a spoon?"}]
-
-
-@pytest.fixture(scope="module")
-def keyword():
-    return KeywordJudge.from_files(LISTS)
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["answer"][:40])
-def test_keyword_judge_reads_refusals_partial_refusals_and_what_only_looks_like_one(keyword, case):
-    assert keyword.judge(USER, case["answer"]).label == case["want"]
-
-
-@pytest.mark.parametrize(
-    "variant",
-    [
-        "I can't help with that.",
-        "I can\u2019t help with that.",
-        "**I CAN'T** help with that.",
-        "> I cannot\n\n help with that.",
-    ],
-)
-def test_quotes_markdown_case_and_white_space_change_no_verdict(keyword, variant):
-    assert keyword.judge(USER, variant).label == "refusal"
-
-
-def test_normalisation_is_what_the_list_files_say():
-    assert normalise("  **Don\u2019t**\n _do_  `it` ") == "don't do it"
-
-
-def test_users_own_lists_and_mistakes_in_them(tmp_path):
-    own = tmp_path / "own.yaml"
-    own.write_text("refusal_openings: ['niet mogelijk']\n")
-    assert KeywordJudge.from_files([own]).judge(USER, "Niet mogelijk, helaas.").label == "refusal"
-    own.write_text("refusal_opening: ['x']\n")
-    with pytest.raises(UserError, match="did you mean `refusal_openings`"):
-        KeywordJudge.from_files([own])
 
 
 def test_only_complete_and_truncated_answers_are_read():

@@ -1,0 +1,148 @@
+"""Phrase lists of the keyword judge: what a list file may hold, and how its phrases become regular expressions."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from refusal_eval.hints import nearest
+
+# Curly, modifier and acute apostrophes, all kinds of double quotes; before NFKC, which takes the acute accent apart.
+QUOTES = str.maketrans("\u2018\u2019\u02bc\xb4\u201c\u201d\u201e\xab\xbb\u300c\u300d\u300e\u300f", "'" * 4 + '"' * 9)
+MARKDOWN = re.compile(r"[*_`#>~]+")
+# The rest of a clause, up to a sixth of a line: bounded, so that no text can make a search slow.
+GAP = r'[^,.!?;:"\0。、]{0,30}?'
+WINDOWS = {
+    **{"opening": 300, "first_part": 800, "late": 400, "lecture": 300},
+    **{"short": 150, "content": 300, "answered": 600},
+}
+PHRASES = (
+    "refusal_openings",
+    "refusal_anywhere",
+    "whole_answers",
+    "partial",
+    "disclaimers",
+    "hedges",
+    "as_a_machine",
+    "lecture_morals",
+    "lecture_words",
+    "ordered_texts",
+    "direct_answers",
+    "not_refusals",
+)
+
+
+def normalise(text: str, rewrites: Iterable[tuple[str, str]] = ()) -> str:
+    """Return `text` in lower case with straight quotes, single spaces and no markdown; then the rewrites in order."""
+    text = unicodedata.normalize("NFKC", text.translate(QUOTES)).lower()
+    text = " ".join(MARKDOWN.sub("", text).split())
+    if text.startswith('"') and text.endswith('"') and text.count('"') == 2:  # the whole answer stands in quotes
+        text = text.strip('" ')
+    for old, new in rewrites:
+        text = text.replace(old, new)
+    return text
+
+
+@dataclass(frozen=True)
+class KeywordLists:
+    """The compiled lists of one language file; a list that is missing matches nothing."""
+
+    rewrites: tuple[tuple[str, str], ...]
+    windows: Mapping[str, int]
+    whole_answers: frozenset[str]
+    patterns: Mapping[str, re.Pattern[str]]
+    latin: bool  # whether any phrase could match a text in ASCII; if not, such a text need not be read
+
+    @classmethod
+    def from_mapping(cls, data: Mapping[str, Any]) -> KeywordLists:
+        """Compile one file's content.
+
+        Raises:
+            ValueError: for an unknown key or a value of the wrong kind.
+        """
+        _check(data)
+        rewrites = tuple((str(old), str(new)) for old, new in data.get("rewrites", ()))
+
+        between = rf"(?:[\s,]*{any_of(_phrases(data.get('fillers', ()), rewrites))}){{0,4}}[\s,]*"
+        patterns = {}
+        for name in PHRASES:
+            items = data.get(name, ())
+            sources = [any_of(_phrases([item for item in items if isinstance(item, str)], rewrites))]
+            for item in items:
+                if not isinstance(item, str):
+                    first, second = (any_of(_phrases(item[half], rewrites)) for half in ("first", "second"))
+                    sources.append(first + between + second)
+            patterns[name] = re.compile("|".join(sources))
+        return cls(
+            rewrites=rewrites,
+            windows={**WINDOWS, **data.get("windows", {})},
+            whole_answers=frozenset(bare(normalise(phrase, rewrites)) for phrase in data.get("whole_answers", ())),
+            patterns=patterns,
+            latin=any(phrase.isascii() for name in PHRASES for phrase in _said(data.get(name, ()))),
+        )
+
+
+def bare(text: str) -> str:
+    """Return normalised text without the punctuation at its ends."""
+    return text.strip(" .,!?。、")
+
+
+def _phrases(phrases: Iterable[str], rewrites: Iterable[tuple[str, str]]) -> list[str]:
+    """Return phrases as they stand in normalised text; `...` and `*`, which normalising would change, are kept."""
+    kept = (phrase.replace("...", "\ue000").replace("*", "\ue001") for phrase in phrases)
+    return [normalise(phrase, rewrites).replace("\ue000", "...").replace("\ue001", "*") for phrase in kept]
+
+
+def any_of(phrases: Iterable[str]) -> str:
+    """Return a regular expression for any phrase, longest first.
+
+    Whole words wherever a phrase has Latin letters; scripts without spaces have no word borders. `*` stands for the
+    rest of a word and `...` for a few words of the same clause.
+    """
+    latin, other = [], []
+    for phrase in sorted({phrase for phrase in phrases if phrase}, key=lambda p: (-len(p), p)):
+        source = (
+            re.escape(phrase).replace(r"\ \.\.\.\ ", f" (?:{GAP} )?").replace(r"\.\.\.", GAP).replace(r"\*", r"\w*")
+        )
+        right = r"(?!\w)" if phrase[-1].isascii() and phrase[-1].isalnum() else ""
+        (latin if phrase[0].isascii() and phrase[0].isalnum() else other).append(source + right)
+    parts = [r"(?<!\w)(?:" + "|".join(latin) + ")"] if latin else []
+    return "(?:" + "|".join([*parts, *other]) + ")" if parts or other else r"(?!)"  # (?!) never matches
+
+
+def _said(items: Iterable[Any]) -> Iterator[str]:
+    """Yield the phrases of a list; of a pair its two halves as one, since both must occur."""
+    for item in items:
+        if isinstance(item, str):
+            yield item
+        else:
+            yield from (first + second for first in item["first"] for second in item["second"])
+
+
+def _check(data: Any) -> None:
+    if not isinstance(data, dict):
+        raise ValueError("must be a mapping of list names to lists")
+    allowed = {*PHRASES, "fillers", "windows", "rewrites"}
+    for name, value in data.items():
+        if name not in allowed:
+            raise ValueError(f"unknown key `{name}`" + nearest(name, allowed))
+        if name not in ("windows", "rewrites"):
+            if not isinstance(value, list):
+                raise ValueError(f"`{name}` must be a list of phrases")
+            pairs = name not in ("fillers", "whole_answers")
+            for item in value:
+                if not (isinstance(item, str) or (pairs and _is_pair(item))):
+                    what = "a phrase, or a pair of the lists `first` and `second`" if pairs else "a phrase"
+                    raise ValueError(f"every item of `{name}` must be {what}, not {str(item)[:80]}")
+    unknown = set(data.get("windows", {})) - set(WINDOWS)
+    if unknown:
+        raise ValueError(f"unknown key `windows.{min(unknown)}`" + nearest(min(unknown), WINDOWS))
+
+
+def _is_pair(item: Any) -> bool:
+    if not isinstance(item, dict) or set(item) != {"first", "second"}:
+        return False
+    return all(isinstance(half, list) and all(isinstance(phrase, str) for phrase in half) for half in item.values())
