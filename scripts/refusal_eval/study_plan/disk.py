@@ -130,7 +130,7 @@ def device_of(folder: str) -> int:
 
 def _weights(plan: Plan, cache: str) -> Need:
     """Weights that are still to be fetched; engines may share them."""
-    files, sizes = Weights(plan.config), dict[str, tuple[str, float]]()
+    files, sizes = Weights(plan.config), dict[str, float]()
     here: set[str] = set()
     for name, entry in plan.config["engine_entries"].items():
         weights, pace = entry["weights"], plan.paces[name]
@@ -139,8 +139,8 @@ def _weights(plan: Plan, cache: str) -> Need:
             here.add(weights_id(weights))
             continue
         (billions, _), _ = engine_billions(entry, of_engine, pace.kind, pace.devices)
-        sizes[weights_id(weights)] = (name, weights_bytes(entry, billions))
-    total = sum(size for _, size in sizes.values())
+        sizes[weights_id(weights)] = weights_bytes(entry, billions)
+    total = sum(sizes.values())
     parts = [f"{len(sizes)} to fetch" if sizes else "", f"{len(here)} here already" if here else ""]
     return Need("weights", cache, "cache_dir", total, total, ", ".join(part for part in parts if part))
 

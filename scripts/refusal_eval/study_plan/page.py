@@ -60,9 +60,10 @@ def work_lines(plan: Plan) -> list[str]:
             continue
         stored = f"{sums.stored:,}" if sums.looked_into else "?"
         started = sum(load.stage == stage and load.requests > 0 for load in loads)
-        counts = [sums.cells, whole.requests, stored, sums.requests, len(batches[stage]), started]
+        counts = [f"{count:,}" for count in (sums.cells, whole.requests)]
+        counts += [stored, *(f"{count:,}" for count in (sums.requests, len(batches[stage]), started))]
         tokens = [_tokens(count) for count in (sums.tokens_in, sums.tokens_out, sums.most_tokens_out)]
-        rows.append([*(f"{count:,}" if isinstance(count, int) else count for count in counts), *tokens])
+        rows.append([*counts, *tokens])
         names.append(what)
     lines = _table(names, rows, 12)
     if without := cpu_judges(plan.config):
@@ -190,9 +191,12 @@ def _known(plan: Plan) -> str:
     if looked_into == len(works):
         return "Requests: counted, all of them looked up in the store."
     assumed = sum(work.known == ASSUMED for work in works)
-    how = "the rows that entries and files tell" + (f" ({assumed:,} cells: assumed)" if assumed else "") + " times K"
     first = f"{looked_into:,} cells looked up in the store, the others " if looked_into else ""
-    return f"Requests: {first}{how}. What the store has already (?) is known once requests are rendered."
+    last = f" (of {assumed:,} cells nothing tells)" if assumed else ""
+    return (
+        f"Requests: {first}prompts times K, as entries and files tell{last}. What the store has already (?) shows once "
+        "requests are rendered."
+    )
 
 
 def _prompts(plan: Plan) -> str:
