@@ -51,7 +51,8 @@ def run(study_file: Path | None) -> int:
     needs = None
     if study_file is not None:
         try:
-            needs = study_needs(load_study(load_configfile(study_file), str(study_file), str(ROOT)), ROOT)
+            raw = load_configfile(study_file)
+            needs = study_needs(load_study(raw, str(study_file), str(ROOT), open_pins=True), ROOT)
         except (ConfigError, WorkflowError, OSError) as error:
             print(error, file=sys.stderr)
             return 1

@@ -383,6 +383,20 @@ def test_what_a_study_needs(repository, tmp_path):
     assert (engine.gpus, engine.sharing, engine.device, engine.weights_bytes) == (4, 2, "cuda", None)
     assert needs.from_hub == ("data set org/prompts", "weights org/model") and needs.in_hub == 2
     assert needs.response_bytes == (50 + 32) * 2 * 100 * 20
+    assert needs.open_pins == ()
+    catalogue["engines"]["big"]["weights"]["revision"] = None
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(catalogue))
+    study_file = str(tmp_path / "x.yaml")
+    assert study_needs(load_study(study, study_file, str(repository), open_pins=True), repository).open_pins == (
+        "model org/model",
+    )
+
+
+def test_an_open_pin_is_told_with_the_command():
+    assert places.pins_check(None).state == places.pins_check(NO_HUB).state == "not applicable"
+    assert places.pins_check(NEEDS).state == "ok"
+    check = places.pins_check(dataclasses.replace(NEEDS, open_pins=("model org/m",)))
+    assert (check.state, check.seen) == ("fail", "not known yet: model org/m") and "make pin" in check.todo
 
 
 # ---------------------------------------------------------------- the program

@@ -91,6 +91,17 @@ def hub_check(needs: Needs | None, hub: Hub, offline: bool) -> Check:
     return fail(name, seen, todo) if needs else warn(name, seen, todo)
 
 
+def pins_check(needs: Needs | None) -> Check:
+    """Return whether everything that the study takes from elsewhere is pinned."""
+    name = "pins"
+    if needs is None or not (needs.in_hub or needs.open_pins):
+        return not_applicable(name, "the study takes nothing from the hub" if needs else "no study was named")
+    if not needs.open_pins:
+        return ok(name, "each commit is known")
+    seen = f"not known yet: {', '.join(needs.open_pins)}"
+    return fail(name, seen, "run `make pin CONFIG=...`, which writes the study's lock file")
+
+
 def token_check(needs: Needs | None, present: bool) -> Check:
     """Return whether there is a token of the hub; its text is never looked at."""
     name = "HF_TOKEN"

@@ -13,6 +13,7 @@ from refusal_eval.doctor.check import Check
 from refusal_eval.doctor.study import EngineNeeds, Needs, engine_needs, hub_sources, response_bytes, split_rows
 from refusal_eval.engines.environment import ENGINE_FOLDER, engine_device
 from refusal_eval.errors import UserError
+from refusal_eval.pins.needs import needs_of
 from refusal_eval.weights.manifest import manifest_folder
 from refusal_eval.workflow.paths import Paths
 
@@ -40,6 +41,7 @@ def check_machine(needs: Needs | None, root: Path, variables: Mapping[str, str])
     yield places.results_disk_check(places.working_folder(results), places.read_free(results), needs)
     yield places.cache_disk_check(places.working_folder(cache), places.read_free(cache), needs)
     yield machine.clock_check(places.working_folder(results), machine.read_skew(Path(results)))
+    yield places.pins_check(needs)
     offline = places.is_offline(variables)
     ask = not offline and (needs is None or bool(needs.from_hub))
     yield places.hub_check(needs, places.read_hub(variables, ask), offline)
@@ -63,6 +65,7 @@ def study_needs(config: Mapping[str, Any], root: Path) -> Needs:
         cache=str(config["cache_dir"]),
         response_bytes=response_bytes(config, rows),
         in_flight=int(config["requests_in_flight"]),
+        open_pins=tuple(f"{need.kind} {need.name}" for need in needs_of(config) if need.pin is None),
     )
 
 

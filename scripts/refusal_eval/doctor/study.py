@@ -51,6 +51,7 @@ class Needs:
         cache: folder of its cache.
         response_bytes: the most that its responses can take in the store; None where a split's size is not known.
         in_flight: requests at the engine at one time.
+        open_pins: what has no commit yet, neither by the catalogue nor by a lock file.
     """
 
     engines: tuple[EngineNeeds, ...]
@@ -60,6 +61,7 @@ class Needs:
     cache: str
     response_bytes: int | None
     in_flight: int
+    open_pins: tuple[str, ...] = ()
 
 
 def engine_needs(name: str, entry: Mapping[str, Any], device: str, weights_bytes: int | None) -> EngineNeeds:
