@@ -15,6 +15,8 @@ from refusal_eval.markup import Table
 from refusal_eval.table_notes import READINGS_NOTE
 
 ALL = "all"
+_MOST_JUDGES = 3
+_MOST_SWAPS = 5
 
 Agreement = Mapping[str, Any]
 
@@ -48,19 +50,22 @@ def agreement_frame(agreement: Agreement) -> pd.DataFrame:
 
 
 def agreement_table(agreement: Agreement, judges: Sequence[str] = (), labels: Labels | None = None) -> Table:
-    """One row per split and pair of judges: same labels, kappa in both readings, tau; then alpha of all judges."""
+    """One row per pair of judges over all splits, and per split: same labels, kappa, tau; then alpha of all judges.
+
+    With more than three judges the pairs of a split are left to the CSV. Over all splits tau is the lowest of them.
+    """
     show = labels or Labels()
     places = {name: i for i, name in enumerate(ordered(agreement["judges"], judges))}
-    taus = {(rank["split"], rank["first"], rank["second"]): rank for rank in agreement["rankings"]}
     rows = []
     for group in agreement["groups"]:
         where = "All splits" if group["split"] is None else show.split(group["split"])
-        for pair in sorted(group["pairs"], key=lambda p: sorted(places[p[side]] for side in ("first", "second"))):
+        shown = group["pairs"] if group["split"] is None or len(places) <= _MOST_JUDGES else []
+        for pair in sorted(shown, key=lambda p: sorted(places[p[side]] for side in ("first", "second"))):
             names = sorted((pair["first"], pair["second"]), key=places.__getitem__)
-            rank = taus.get((group["split"], pair["first"], pair["second"]))
+            rank = _rank(agreement["rankings"], group["split"], pair)
             rows.append(
                 [
-                    *(where, " / ".join(show.judge(name) for name in names), str(pair["n"])),
+                    *(where, " and ".join(show.judge(name) for name in names), str(pair["n"])),
                     *(_text(pair[reading]["same"]) for reading in READINGS),
                     *(_text(pair[reading]["kappa"]) for reading in READINGS),
                     NO_DATA if rank is None else value_text(rank["tau"], rank["interval"]),
@@ -76,12 +81,20 @@ def agreement_table(agreement: Agreement, judges: Sequence[str] = (), labels: La
         f"With {100 * agreement['level']:g} % intervals (bootstrap over clusters). {READINGS_NOTE}",
         f"Same label: share of the answers that both judges labelled. Kappa: Cohen's, for all judges Krippendorff's "
         f"alpha; {NO_DATA} where both judges call fewer than {MIN_ROWS} answers one class.",
-        f"Tau: Kendall's tau-b between the two judges' orders of {n_models} models by headline refusal rate; 1 the "
-        f"same order, \u22121 reversed; {NO_DATA} where a judge gives all models one rate.",
+        f"Tau: Kendall's tau-b between the two judges' orders of {n_models} models by headline refusal rate, over all "
+        f"splits the lowest of them; 1 the same order, \u22121 reversed; {NO_DATA} where a judge gives all one rate.",
         *_swaps(agreement["rankings"], show),
         "That judges agree does not make them right: their agreement with people stands in the judge cards.",
     ]
-    return Table("judges-agree", "Agreement between judges.", header, rows, "llrrrrrr", notes, keys=2, per_block=4)
+    return Table("judges-agree", "Agreement between judges.", header, rows, "llrrrrrr", notes, keys=2, per_block=3)
+
+
+def _rank(ranks: Iterable[Mapping[str, Any]], split: str | None, pair: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The ranking of a pair on a split; for all splits the one with the lowest tau."""
+    both = (pair["first"], pair["second"])
+    found = [rank for rank in ranks if (rank["first"], rank["second"]) == both and split in (None, rank["split"])]
+    known = [rank for rank in found if rank["tau"] is not None]
+    return min(known, key=lambda rank: (rank["tau"], rank["split"]), default=None)
 
 
 def _text(of: Mapping[str, Any]) -> str:
@@ -89,14 +102,14 @@ def _text(of: Mapping[str, Any]) -> str:
 
 
 def _swaps(ranks: Iterable[Mapping[str, Any]], show: Labels) -> list[str]:
-    """Which models change places, one note per split and pair of judges."""
+    """Which models change places: a note for each of the first few splits and pairs of judges where some do."""
+    changed = [rank for rank in ranks if rank["swapped"]]
     notes = []
-    for rank in ranks:
-        if rank["swapped"]:
-            pairs = [f"{show.model(a)} and {show.model(b)}" for a, b in rank["swapped"][:3]]
-            more = f" and {len(rank['swapped']) - 3} more" if len(rank["swapped"]) > 3 else ""
-            judges = f"{show.judge(rank['first'])} and {show.judge(rank['second'])}"
-            notes.append(
-                f"On {show.split(rank['split'])}, {judges} rank the other way round: {', '.join(pairs)}{more}."
-            )
+    for rank in changed[:_MOST_SWAPS]:
+        pairs = [f"{show.model(a)} and {show.model(b)}" for a, b in rank["swapped"][:3]]
+        more = f" and {len(rank['swapped']) - 3} more" if len(rank["swapped"]) > 3 else ""
+        judges = f"{show.judge(rank['first'])} and {show.judge(rank['second'])}"
+        notes.append(f"On {show.split(rank['split'])}, {judges} rank the other way round: {', '.join(pairs)}{more}.")
+    if len(changed) > _MOST_SWAPS:
+        notes.append(f"So they do on {len(changed) - _MOST_SWAPS} more splits and pairs of judges.")
     return notes

@@ -1,0 +1,33 @@
+"""Draw a judge's card, or the judges of a study beside each other, as PDF, SVG and PNG."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from refusal_eval.display import Labels
+from refusal_eval.files import read_json
+from refusal_eval.judge_card.figure import card_figure
+from refusal_eval.judges_agree.figure import agreement_figure
+from refusal_eval.logs import start_log
+from refusal_eval.style import save_figure
+
+if TYPE_CHECKING:
+    snakemake: Any
+
+
+def main(path: str, study: Mapping[str, Any], stem: str) -> None:
+    """Write the figure of a judge card or of judge_agreement.json, whichever `path` is."""
+    content, labels = read_json(path), Labels(**study["labels"])
+    if "rankings" in content:
+        save_figure(agreement_figure(content, study["judges"], labels), stem)
+    else:
+        save_figure(card_figure(content, labels), stem)
+
+
+if "snakemake" in globals():
+    start_log(snakemake)
+    main(
+        path=str(snakemake.input[0]),
+        study=snakemake.params.study,
+        stem=str(Path(snakemake.output[0]).with_suffix("")),
+    )

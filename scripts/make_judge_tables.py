@@ -1,0 +1,39 @@
+"""Make the table of all judge cards of a study as CSV, Markdown and LaTeX."""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from refusal_eval.compat.labels import labelled
+from refusal_eval.display import Labels
+from refusal_eval.files import read_json, written_whole
+from refusal_eval.judge_card.tables import cards_frame, cards_table
+from refusal_eval.latex import latex
+from refusal_eval.logs import start_log
+from refusal_eval.markup import csv_text, markdown
+
+if TYPE_CHECKING:
+    snakemake: Any
+
+LOG = logging.getLogger(__name__)
+
+
+def main(card_paths: list[str], study: Mapping[str, Any], folder: str) -> None:
+    """Write judge_cards.csv, .md and .tex."""
+    cards = [read_json(path) for path in card_paths]
+    table = cards_table(cards, study["judges"], Labels(**study["labels"]))
+    frame, table = labelled(cards_frame(cards), table, study.get("protocol", "default"))
+    for ending, text in (("csv", csv_text(frame)), ("md", markdown(table)), ("tex", latex(table))):
+        with written_whole(Path(folder, f"judge_cards.{ending}")) as handle:
+            handle.write(text)
+    LOG.info("%d judge cards", len(cards))
+
+
+if "snakemake" in globals():
+    start_log(snakemake)
+    main(
+        card_paths=[str(path) for path in snakemake.input.cards],
+        study=snakemake.params.study,
+        folder=str(Path(snakemake.output[0]).parent),
+    )

@@ -1,0 +1,226 @@
+"""One page about one judge: how well it agrees with people, on which answers, where it errs, what its numbers mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from refusal_eval.display import Labels, clean, percent
+from refusal_eval.judge_card.measured import UNJUDGED
+from refusal_eval.judge_card.reliability import HEIGHT as RELIABILITY_HEIGHT
+from refusal_eval.judge_card.reliability import draw_reliability, reliability_text
+from refusal_eval.judge_card.tables import short, value_text
+from refusal_eval.layout import EDGE, axes_at, page, put, text_width, widest, wrap_to
+from refusal_eval.states import LABELS
+from refusal_eval.style import BLUE, COLUMN_WIDTH, GREY, INK, LINE_HEIGHT, VERMILLION, styled
+from refusal_eval.tiles import tile
+
+Card = Mapping[str, Any]
+Group = Mapping[str, Any]
+
+_MOST_MODELS = 8
+_ROW = 24.0  # points for the marks of one group of answers
+_GAP = 9.0
+_AXIS = 22.0  # points below the panels for their scales
+_TILE = 22.0
+# measure, colour, marker, words; filled marks are shares, each on a line of its own within a row
+_SHARES = (
+    ("sensitivity", BLUE, "o", "sensitivity"),
+    ("specificity", VERMILLION, "s", "specificity"),
+    ("balanced_accuracy", INK, "D", "balanced accuracy"),
+)
+_KAPPAS = (("broad", INK, "o", "broad"), ("strict", "white", "o", "strict"))
+_SCALES = ((0.8, 0.9, 1.0), (0.5, 0.75, 1.0), (0.0, 0.5, 1.0), (-0.5, 0.0, 0.5, 1.0), (-1.0, 0.0, 1.0))
+_EXPECTED = {"comply": "should comply", "refuse": "should refuse", "varies": "answers may vary"}
+
+
+def card_figure(card: Card, labels: Labels | None = None) -> Figure:
+    """The card of a judge on one gold set as a figure of 8.5 cm width.
+
+    From above: the headline; sensitivity, specificity and balanced accuracy (broad) and kappa for all answers, each
+    answering model (the worst first, at most 8) and each expectation; the confusion table; for judges with
+    probabilities the reliability diagram, as given and calibrated out of fold.
+    """
+    show = labels or Labels()
+    with styled():
+        width = COLUMN_WIDTH
+        groups, left_out = _rows(card)
+        head = [line for text in _headline(card, show) for line in wrap_to(text, width - 2 * EDGE)]
+        title = wrap_to(f"{show.judge(card['judge'])} on {show.gold(card['gold'])}", width - 2 * EDGE, bold=True)
+        names = [wrap_to(name, 0.3 * width) for name, _ in groups]
+        heights = [max(_ROW, len(lines) * LINE_HEIGHT + 4) for lines in names]
+        top = EDGE + (len(title) + len(head)) * LINE_HEIGHT + _GAP
+        forest = top + 2 * LINE_HEIGHT + 5
+        confusion = forest + sum(heights) + _AXIS + _GAP
+        below = confusion + (len(LABELS) * _TILE + 2 * LINE_HEIGHT) + _GAP
+        soft = reliability_text(card)
+        words = [line for text in soft for line in wrap_to(text, width - 2 * EDGE)]
+        notes_at = below + (RELIABILITY_HEIGHT + len(words) * LINE_HEIGHT + _GAP if soft else 0)
+        notes = [line for text in _notes(card, left_out) for line in wrap_to(text, width - 2 * EDGE)]
+        fig, sheet = page(width, notes_at + len(notes) * LINE_HEIGHT + EDGE)
+        put(sheet, EDGE, EDGE, title, bold=True)
+        put(sheet, EDGE, EDGE + len(title) * LINE_HEIGHT, head)
+        left = EDGE + max(widest(lines) for lines in names) + 6
+        _forest(fig, sheet, card, [group for _, group in groups], names, heights, (left, top, forest))
+        _confusion(sheet, card, confusion)
+        if soft:
+            draw_reliability(fig, sheet, card, below, width)
+            put(sheet, EDGE, below + RELIABILITY_HEIGHT, words)
+        put(sheet, EDGE, notes_at, notes)
+        return fig
+
+
+def _rows(card: Card) -> tuple[list[tuple[str, Group]], int]:
+    """Name and numbers of each row, and how many models have none."""
+    worst = (card["headline"]["broad"] or {}).get("answering_model")
+    models = sorted(card["models"], key=lambda g: (g["answering_model"] != worst, g["answering_model"]))
+    rows: list[tuple[str, Group]] = [("All answers", card)]
+    for group in models[:_MOST_MODELS] if len(models) > 1 else []:
+        mark = " (worst)" if group["answering_model"] == worst else ""
+        rows.append((clean(group["answering_model"]) + mark, group))
+    for group in card["expectations"] if len(card["expectations"]) > 1 else []:
+        rows.append((_EXPECTED.get(group["expectation"], clean(group["expectation"])), group))
+    return rows, max(0, len(models) - _MOST_MODELS)
+
+
+def _headline(card: Card, show: Labels) -> list[str]:
+    part, worst = card["broad"], card["headline"]["broad"]
+    judged = f"{card['n_judged']} of {card['n']} answers judged"
+    raters = (
+        ""
+        if card["raters"] is None
+        else f", each labelled by {card['raters']} " + ("person" if card["raters"] == 1 else "people")
+    )
+    texts = [f"{judged}{raters}."]
+    if worst and len(card["models"]) > 1:
+        accuracy = value_text(worst["balanced_accuracy"], worst["intervals"]["balanced_accuracy"])
+        kappa = value_text(worst["kappa"], worst["intervals"]["kappa"])
+        name = clean(worst["answering_model"])
+        texts.append(f"Worst of {worst['of']} answering models, {name}: balanced accuracy {accuracy}, kappa {kappa}.")
+    elif len(card["models"]) > 1:
+        texts.append("No answering model has enough answers of both classes to be called the worst.")
+    accuracy = value_text(part["balanced_accuracy"], part["intervals"]["balanced_accuracy"])
+    texts.append(f"All: balanced accuracy {accuracy}, kappa {value_text(part['kappa'], part['intervals']['kappa'])}.")
+    return texts
+
+
+def _forest(
+    fig: Figure,
+    sheet: Axes,
+    card: Card,
+    groups: Sequence[Group],
+    names: Sequence[Sequence[str]],
+    heights: Sequence[float],
+    places: tuple[float, float, float],
+) -> None:
+    left, top, start = places
+    half = (COLUMN_WIDTH - left - EDGE - 12) / 2
+    shares = axes_at(fig, left, start, half, sum(heights))
+    kappas = axes_at(fig, left + half + 12, start, half, sum(heights))
+    y = 0.0
+    for lines, group, height in zip(names, groups, heights, strict=True):
+        middle = y + height / 2
+        put(sheet, left - 6, start + middle - len(lines) * LINE_HEIGHT / 2, lines, align="right")
+        for number, (name, colour, marker, _) in enumerate(_SHARES):
+            part = group["broad"]
+            _mark(shares, part[name], part["intervals"][name], middle + 6 * (number - 1), colour, marker)
+        for number, (reading, colour, marker, _) in enumerate(_KAPPAS):
+            part = group[reading]
+            _mark(kappas, part["kappa"], part["intervals"]["kappa"], middle + 7 * (number - 0.5), colour, marker)
+        if y:
+            for ax in (shares, kappas):
+                ax.axhline(y, color="#CCCCCC", linewidth=0.4, zorder=0)
+        y += height
+    published = [anchor["kappa"] for anchor in card["people"]["anchors"]]
+    _scale(shares, y, _lowest(groups, [name for name, *_ in _SHARES], ("broad",)), "Share (broad)")
+    _scale(kappas, y, min([_lowest(groups, ["kappa"], ("broad", "strict")), *published]), "Kappa")
+    _legend(sheet, EDGE, top, "Shares:", _SHARES)
+    _legend(sheet, EDGE, top + LINE_HEIGHT, "Kappa:", _KAPPAS)
+    human = (card["people"]["human_kappa"] or {}).get("broad")
+    if human is not None:
+        kappas.axvline(human, color=BLUE, linewidth=1)
+    for anchor in card["people"]["anchors"]:
+        kappas.axvline(anchor["kappa"], color=GREY, linewidth=0.8, linestyle=(0, (3, 2)))
+
+
+def _mark(ax: Axes, value: float | None, ends: Any, y: float, colour: str, marker: str) -> None:
+    if value is None:
+        return
+    line = INK if colour == "white" else colour
+    if ends and None not in ends:
+        ax.plot(ends, [y, y], color=line, linewidth=0.9, solid_capstyle="butt", clip_on=False, zorder=2)
+    look = {"markeredgecolor": line, "markersize": 3.2, "markeredgewidth": 0.7}
+    ax.plot([value], [y], marker, color=colour, clip_on=False, zorder=3, **look)
+
+
+def _scale(ax: Axes, height: float, lowest: float, label: str) -> None:
+    """One of a few scales to 1, the shortest one that holds everything."""
+    ticks = next((ticks for ticks in _SCALES if ticks[0] <= lowest), _SCALES[-1])
+    ax.set_ylim(height, 0)
+    ax.set_xlim(ticks[0], 1)
+    ax.set_yticks([])
+    ax.set_xticks(ticks, [f"{tick:g}".replace("-", "\u2212") for tick in ticks])
+    ax.set_xlabel(label, labelpad=1)
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    labels = ax.get_xticklabels()
+    labels[0].set_horizontalalignment("left")
+    labels[-1].set_horizontalalignment("right")
+
+
+def _lowest(groups: Sequence[Group], names: Sequence[str], readings: Sequence[str]) -> float:
+    """The lowest end of these intervals."""
+    ends = [group[reading]["intervals"][name] for group in groups for reading in readings for name in names]
+    return min((pair[0] for pair in ends if pair and pair[0] is not None), default=1.0)
+
+
+def _legend(sheet: Axes, x: float, y: float, title: str, marks: Sequence[tuple[str, str, str, str]]) -> None:
+    put(sheet, x, y, [title])
+    x += max(text_width("Shares:"), text_width(title)) + 3
+    for _, colour, marker, words in marks:
+        edge = INK if colour == "white" else colour
+        sheet.plot([x + 4], [y + 4], marker, color=colour, markeredgecolor=edge, markersize=3.2, markeredgewidth=0.7)
+        put(sheet, x + 8, y, [words])
+        x += 14 + text_width(words)
+
+
+def _confusion(sheet: Axes, card: Card, top: float) -> None:
+    table = card["confusion"]
+    columns = [*LABELS, *([UNJUDGED] if any(table[label][UNJUDGED] for label in LABELS) else [])]
+    left = EDGE + widest([f"People: {label}" for label in LABELS]) + 6
+    step = (COLUMN_WIDTH - left - EDGE) / len(columns)
+    put(sheet, left + step * len(columns) / 2, top, ["The judge says"], align="center")
+    for i, column in enumerate(columns):
+        put(sheet, left + (i + 0.5) * step, top + LINE_HEIGHT, [column], align="center")
+    y = top + 2 * LINE_HEIGHT + 2
+    for label in LABELS:
+        put(sheet, left - 6, y + (_TILE - LINE_HEIGHT) / 2, [f"People: {label}"], align="right")
+        total = sum(table[label].values())
+        for i, column in enumerate(columns):
+            share = table[label][column] / total if total else None
+            words = [str(table[label][column])] + ([f"{percent(share, 0)} %"] if share is not None else [])
+            tile(sheet, (left + i * step, y, step, _TILE), words, share)
+        y += _TILE
+
+
+def _notes(card: Card, left_out: int) -> list[str]:
+    notes = [
+        f"Bars: {100 * card['level']:g} % intervals over {card['n_clusters']} clusters. Broad: partial refusals count "
+        "as refusals; strict: they do not.",
+        "Sensitivity: share of people's refusals that the judge finds; specificity: share of the rest it leaves alone.",
+    ]
+    if left_out:
+        notes.append(f"{left_out} more answering models are in the table.")
+    human = (card["people"]["human_kappa"] or {}).get("broad")
+    if human is not None:
+        notes.append(f"Blue line: kappa among people, {short(human)} (published, broad).")
+    anchors = [f"{clean(a['name'])} {short(a['kappa'])}" for a in card["people"]["anchors"]]
+    if anchors:
+        notes.append(f"Dashed: published kappa of others on this gold set: {', '.join(anchors)}.")
+    if card["few_clusters"]:
+        notes.append("Fewer than 30 clusters: the intervals are approximate.")
+    if card.get("calibration"):
+        notes.append(f"Labels: {card['labels_from']}.")
+    return notes

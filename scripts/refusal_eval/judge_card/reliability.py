@@ -1,0 +1,67 @@
+"""The reliability diagram of a judge that gives probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from refusal_eval.judge_card.tables import value_text
+from refusal_eval.layout import EDGE, axes_at, put, put_upright, text_width
+from refusal_eval.style import BLUE, GREY, INK, LINE_HEIGHT, VERMILLION
+
+Card = Mapping[str, Any]
+
+_PANEL = 96.0
+HEIGHT = LINE_HEIGHT + 4 + _PANEL + 24  # points: legend, panel, scale
+# words, colour of the line, of the inside, marker
+_LOOKS = (("as given", VERMILLION, "white", "s"), ("calibrated, out of fold", BLUE, BLUE, "o"))
+
+
+def soft_series(card: Card) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return (words, soft measures) of the probabilities as given, then calibrated out of fold; what there is."""
+    calibration = card.get("calibration") or {}
+    given = (calibration.get("as_given") or card)["soft"]
+    best = calibration.get(calibration.get("headline") or "")
+    found = [(_LOOKS[0][0], given), (_LOOKS[1][0], (best or {}).get("soft"))]
+    return [(words, soft) for words, soft in found if soft]
+
+
+def reliability_text(card: Card) -> list[str]:
+    """Return ECE and Brier score in words, a sentence for each series; nothing for a judge without probabilities."""
+    texts = []
+    for words, soft in soft_series(card):
+        ece, brier = value_text(soft["ece"], soft["ece_interval"]), value_text(soft["brier"], soft["brier_interval"])
+        texts.append(f"{words.capitalize()}: ECE {ece} in {soft['n_bins']} bins of equal mass, Brier {brier}.")
+    t = (card.get("calibration") or {}).get("t")
+    return [*texts, f"Threshold fitted on all of this gold set: t = {t:.3g}."] if texts and t is not None else texts
+
+
+def draw_reliability(fig: Figure, sheet: Axes, card: Card, top: float, width: float) -> None:
+    """Draw, for each bin, the share that people call a refusal over the mean p, with its interval."""
+    left = EDGE + 2 * LINE_HEIGHT + text_width("0.5") + 2
+    ax = axes_at(fig, left, top + LINE_HEIGHT + 4, width - left - EDGE - 4, _PANEL)
+    ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=(0, (3, 2)), zorder=1)
+    x = left
+    looks = {words: look for words, *look in _LOOKS}
+    for words, soft in soft_series(card):
+        line, inside, marker = looks[words]
+        style = {"color": inside, "markeredgecolor": line, "markersize": 3.2, "markeredgewidth": 0.8, "clip_on": False}
+        for found in soft["bins"]:
+            ax.plot([found["mean_p"]] * 2, found["interval"], color=line, linewidth=0.8, clip_on=False, zorder=2)
+            ax.plot([found["mean_p"]], [found["rate"]], marker, zorder=3, **style)
+        sheet.plot([x + 4], [top + 4], marker, **style)
+        put(sheet, x + 9, top, [words])
+        x += 18 + text_width(words)
+    ax.set_xlim(0, 1)
+    ax.set_ylim(0, 1)
+    ticks = [0, 0.5, 1]
+    ax.set_xticks(ticks, ["0", "0.5", "1"])
+    ax.set_yticks(ticks, ["0", "0.5", "1"])
+    ax.set_xlabel("Probability that the judge gives a refusal", labelpad=1, color=INK)
+    ax.spines[["top", "right"]].set_visible(False)
+    words = "People: refusal"
+    middle = top + LINE_HEIGHT + 4 + (_PANEL + text_width(words)) / 2
+    put_upright(sheet, EDGE + LINE_HEIGHT / 2, middle, [words])

@@ -1,0 +1,118 @@
+"""The figure of a study's judges beside each other: kappa of every two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from refusal_eval.display import EN_DASH, NO_DATA, Labels, ordered, pieces
+from refusal_eval.judge_card.tables import short, value_text
+from refusal_eval.layout import (
+    EDGE,
+    figure_width,
+    page,
+    put,
+    put_upright,
+    text_width,
+    widest,
+    wrap_into,
+    wrap_to,
+)
+from refusal_eval.style import LINE_HEIGHT, styled
+from refusal_eval.tiles import tile
+
+_PAD = 4.0
+_MOST_LINES = 4  # of a level column label
+
+
+def agreement_figure(agreement: Mapping[str, Any], judges: Sequence[str] = (), labels: Labels | None = None) -> Figure:
+    """Kappa between every two judges over all splits: broad below the diagonal, strict above it.
+
+    8.5 cm wide for up to three judges, else 17.5 cm. Judges follow the order passed in.
+
+    Args:
+        agreement: judge_agreement.json, see `judges_agree.pairs.agreement_of`.
+        judges: order of the judges.
+        labels: of the judges.
+    """
+    show = labels or Labels()
+    pooled = next(group for group in agreement["groups"] if group["split"] is None)
+    order = ordered(agreement["judges"], judges)
+    pairs = {frozenset((pair["first"], pair["second"])): pair for pair in pooled["pairs"]}
+    with styled():
+        width = figure_width(len(order))
+        names = [wrap_to(show.judge(name), 0.27 * width) for name in order]
+        left = EDGE + max(widest(lines) for lines in names) + 5
+        step = (width - left - EDGE) / len(order)
+        heads, upright = _column_labels([show.judge(name) for name in order], step)
+        top = EDGE + _PAD + max(widest(lines) if upright else len(lines) * LINE_HEIGHT for lines in heads)
+        texts = {
+            (i, j): _lines(pairs, order[i], order[j], i > j, step) for i in range(len(order)) for j in range(len(order))
+        }
+        height = max(len(lines) for lines in [*texts.values(), *names]) * LINE_HEIGHT + 6
+        notes = [line for text in _notes(agreement, pooled) for line in wrap_to(text, width - 2 * EDGE)]
+        bottom = top + height * len(order) + 6
+        fig, sheet = page(width, bottom + len(notes) * LINE_HEIGHT + EDGE)
+        for i, lines in enumerate(heads):
+            centre = left + (i + 0.5) * step
+            if upright:
+                put_upright(sheet, centre, top - _PAD / 2, lines)
+            else:
+                put(sheet, centre, top - _PAD / 2 - len(lines) * LINE_HEIGHT, lines, align="center")
+        for (i, j), lines in texts.items():
+            pair = pairs.get(frozenset((order[i], order[j]))) if i != j else None
+            kappa = pair["broad" if i > j else "strict"]["kappa"]["value"] if pair else None
+            box = (left + j * step, top + i * height, step, height)
+            tile(sheet, box, lines, None if kappa is None else max(0.0, kappa))
+        for i, lines in enumerate(names):
+            put(sheet, left - 5, top + i * height + (height - len(lines) * LINE_HEIGHT) / 2, lines, align="right")
+        put(sheet, EDGE, bottom, notes)
+        return fig
+
+
+def _column_labels(names: Sequence[str], step: float) -> tuple[list[list[str]], bool]:
+    """Lines of each column label, and whether they must stand upright."""
+    level = [wrap_to(name, step - _PAD) for name in names]
+    fits = widest([piece for name in names for piece in pieces(name)]) <= step - _PAD
+    if fits and max(len(lines) for lines in level) <= _MOST_LINES:
+        return level, False
+    room = max(1, int(step / LINE_HEIGHT))
+    return [wrap_into(name, min(room, 3)) for name in names], True
+
+
+def _lines(
+    pairs: Mapping[frozenset[str], Mapping[str, Any]], row: str, column: str, broad: bool, step: float
+) -> list[str]:
+    pair = pairs.get(frozenset((row, column)))
+    if row == column:
+        return [""]
+    kappa = pair["broad" if broad else "strict"]["kappa"] if pair else None
+    if kappa is None or kappa["value"] is None:
+        return [NO_DATA]
+    ends = [short(end) for end in kappa["interval"] or ()]
+    if not ends:
+        return [short(kappa["value"])]
+    one = f"[{ends[0]}{EN_DASH}{ends[1]}]"
+    return [short(kappa["value"]), *([one] if text_width(one) <= step - 3 else [f"{ends[0]}{EN_DASH}", ends[1]])]
+
+
+def _notes(agreement: Mapping[str, Any], pooled: Mapping[str, Any]) -> list[str]:
+    notes = [
+        f"Cohen's kappa between judges on {pooled['n_answers']} answers with its {100 * agreement['level']:g} % "
+        "interval over clusters. Below the diagonal broad (partial refusals count as refusals), above it strict.",
+    ]
+    alpha = pooled["alpha"]
+    if alpha and len(agreement["judges"]) > 2:
+        texts = [f"{value_text(alpha[r]['value'], alpha[r]['interval'])} {r}" for r in ("broad", "strict")]
+        notes.append(f"All judges, Krippendorff's alpha: {', '.join(texts)}.")
+    known = [rank for rank in agreement["rankings"] if rank["n_models"] > 1 and rank["tau"] is not None]
+    if known:
+        swapped = sum(bool(rank["swapped"]) for rank in known)
+        notes.append(
+            f"The order of the models changes in {swapped} of {len(known)} comparisons of two judges on a split."
+        )
+    if len(agreement["judges"]) < 2:
+        notes = ["The study has one judge: there is none to compare it with."]
+    return notes
