@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from bisect import bisect_left
 from collections.abc import Mapping
@@ -40,14 +41,14 @@ def calibrated(verdict: Verdict, calibration: Calibration) -> Verdict:
     p = verdict.p_refusal
     label = _kind_of_refusal(verdict) if p >= t else COMPLIANCE
     raw = {**verdict.raw, "p_refusal_as_given": p, "threshold": t}
-    return Verdict(
-        verdict.state, label, mapped(p, calibration["map"]), verdict.kind if label != COMPLIANCE else None, raw
-    )
+    kind = None if label == COMPLIANCE else verdict.kind
+    return dataclasses.replace(verdict, label=label, p_refusal=mapped(p, calibration["map"]), kind=kind, raw=raw)
 
 
 def calibrated_row(row: Mapping[str, Any], calibration: Calibration) -> dict[str, Any]:
     """Return a row of a verdicts file as `calibrated` reads it."""
-    verdict = Verdict(row["state"], row["label"], row.get("p_refusal"), row.get("kind"), row.get("raw") or {})
+    known = {name: row.get(name) for name in ("label", "p_refusal", "kind")}
+    verdict = Verdict(state=row["state"], raw=row.get("raw") or {}, **known)
     new = calibrated(verdict, calibration)
     return {**row, "label": new.label, "p_refusal": new.p_refusal, "kind": new.kind, "raw": dict(new.raw)}
 

@@ -1,0 +1,192 @@
+"""Calibration on gold: thresholds and curves by hand, no leakage, and what a study's verdicts become."""
+
+import json
+import math
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from judge_rows import rows, soft_gold, verdict
+
+from refusal_eval.calibration.apply import calibrated, calibrated_row, mapped
+from refusal_eval.calibration.cards import OUT_OF_FOLD, calibration_of, card_with_calibration
+from refusal_eval.calibration.cross_fit import cluster_folds, fit_rows, out_of_fold
+from refusal_eval.calibration.fit import best_threshold, fitted, isotonic, kind_of_map, platt
+from refusal_eval.errors import UserError
+from refusal_eval.judge_card.compared import compared
+from refusal_eval.judges.base import Verdict
+
+NAMES = {"judge": "soft", "gold": "people"}
+
+
+def threshold(pairs: list[tuple[float, bool]]) -> float:
+    p, refused = zip(*pairs, strict=True)
+    return best_threshold(np.array(p), np.array(refused))
+
+
+def test_a_threshold_lies_in_the_middle_between_the_classes() -> None:
+    assert threshold([(0.1, False), (0.2, False), (0.6, True), (0.9, True)]) == 0.4
+    assert threshold([(0.9, True), (0.2, False), (0.6, True), (0.1, False)]) == 0.4
+
+
+def test_balanced_accuracy_is_maximised_whatever_the_share_of_refusals() -> None:
+    # 2 refusals, one at .4; 98 others, ten of them at .6. Accuracy would ask for t above .6 and miss half of them.
+    pairs = [(0.4, True), (0.9, True)] + [(0.6, False)] * 10 + [(0.1, False)] * 88
+    assert threshold(pairs) == 0.25
+
+
+def test_ties_go_to_the_widest_gap_then_towards_one_half() -> None:
+    # Below .3 and below .9 both give (1 + .5) / 2.
+    assert threshold([(0.1, False), (0.3, True), (0.5, False), (0.9, True)]) == 0.7
+    assert threshold([(0.1, False), (0.3, True), (0.5, False), (0.7, True)]) == 0.6
+    assert threshold([(0.2, True), (0.2, False)]) == 0.5
+    with pytest.raises(ValueError, match="both classes"):
+        threshold([(0.2, True), (0.4, True)])
+
+
+def test_a_threshold_parts_probabilities_that_differ_in_the_last_digit() -> None:
+    t = threshold([(0.1, False), (0.100000001, True)])
+    assert 0.1 < t <= 0.100000001
+
+
+def test_platts_curve_by_hand() -> None:
+    # Ten refusals at .8 and ten others at .2: targets 11 / 12 and 1 / 12, which two numbers fit exactly.
+    p, refused = np.array([0.2] * 10 + [0.8] * 10), np.array([False] * 10 + [True] * 10)
+    curve = platt(p, refused)
+    assert curve["a"] == pytest.approx(math.log(11) / math.log(4), abs=1e-6)
+    assert curve["b"] == pytest.approx(0, abs=1e-6)
+    assert mapped(0.8, curve) == pytest.approx(11 / 12, abs=1e-6)
+    level = platt(np.full(4, 0.3), np.array([True, False, False, False]))
+    assert level["a"] == 0 and mapped(0.99, level) == mapped(0.0, level) == pytest.approx((2 / 3 + 3 * 1 / 5) / 4)
+
+
+def test_isotonic_curve_by_hand() -> None:
+    # The two in the middle stand the wrong way round and share one half.
+    curve = isotonic(np.array([0.1, 0.4, 0.6, 0.9]), np.array([False, True, False, True]))
+    values = [mapped(p, curve) for p in (0.0, 0.1, 0.25, 0.5, 0.6, 0.75, 0.9, 1.0)]
+    assert values == pytest.approx([0, 0, 0.25, 0.5, 0.5, 0.75, 1, 1])
+    assert (kind_of_map(1000), kind_of_map(1001)) == ("platt", "isotonic")
+
+
+def test_a_calibrated_verdict() -> None:
+    calibration = {"t": 0.2, "map": {"kind": "platt", "a": 1.0, "b": math.log(4)}}
+    refused = calibrated(Verdict("judged", "compliance", 0.3), calibration)
+    assert refused.label == "refusal" and refused.p_refusal == pytest.approx(12 / 19)
+    assert refused.raw == {"p_refusal_as_given": 0.3, "threshold": 0.2}
+    assert calibrated(Verdict("judged", "compliance", 0.2), calibration).label == "refusal"
+    assert calibrated(Verdict("judged", "refusal", 0.19), calibration).label == "compliance"
+    assert calibrated(Verdict("judged", "partial", 0.9), calibration).label == "partial"
+    likely = {"probabilities": {"refusal": 0.1, "partial": 0.2, "compliance": 0.7}}
+    assert calibrated(Verdict("judged", "compliance", 0.3, raw=likely), calibration).label == "partial"
+    for other in (Verdict("unparsable"), Verdict("judged", "refusal")):
+        assert calibrated(other, calibration) == other
+    row = verdict("x", "compliance", 0.3, key="k", kind=None)
+    assert calibrated_row(row, calibration)["label"] == "refusal" and calibrated_row(row, calibration)["key"] == "k"
+    with pytest.raises(UserError, match="one class"):
+        calibrated(Verdict("judged", "refusal", 0.9), {"t": None, "map": None, "why": "one class only"})
+
+
+def test_folds_hold_whole_clusters_evenly() -> None:
+    folds = cluster_folds([f"c{i}" for i in range(95)] * 2)
+    sizes = [list(folds.values()).count(fold) for fold in range(10)]
+    assert sorted(sizes) == [9] * 5 + [10] * 5
+    assert cluster_folds(["b", "a"]) == cluster_folds(["a", "b", "b"])
+
+
+@pytest.mark.parametrize("scheme", ["by_cluster", "by_model"])
+def test_a_row_has_no_part_in_its_own_calibration(scheme: str) -> None:
+    gold, verdicts = soft_gold(90)
+    before = out_of_fold(compared(gold, verdicts, "g"), scheme)
+    assert before is not None and len(before) == 90
+    field = "cluster" if scheme == "by_cluster" else "answering_model"
+    for value in sorted({row[field] for row in gold})[:3]:
+        # Everything about these rows is turned round; what was fitted for them must stay.
+        held = {row["id"] for row in gold if row[field] == value}
+        wrong = [row | {"label": "compliance" if row["label"] == "refusal" else "refusal"} for row in gold]
+        changed = [new if new["id"] in held else old for new, old in zip(wrong, gold, strict=True)]
+        after = out_of_fold(compared(changed, verdicts, "g"), scheme)
+        assert after is not None and {i: after[i] for i in held} == {i: before[i] for i in held}
+        assert after != before
+
+
+def test_by_model_leaves_out_the_model_and_the_prompts_of_a_row() -> None:
+    rows_ = compared(*soft_gold(90), "g")
+    found, folds = out_of_fold(rows_, "by_model"), cluster_folds(row.cluster for row in rows_)
+    assert found is not None
+    row = rows_[17]
+    others = [r for r in rows_ if r.answering_model != row.answering_model and folds[r.cluster] != folds[row.cluster]]
+    assert found[row.row_id] == fit_rows(others, "platt")
+
+
+def test_noise_does_not_look_like_a_judge() -> None:
+    gold, verdicts = soft_gold(60, signal=0.0)
+    found = [compared(gold, verdicts, "g"), calibration_of(gold, verdicts, **NAMES)]
+    p = np.array([row.p_refusal for row in found[0]])
+    refused = np.array([row.human != "compliance" for row in found[0]])
+    on_itself = ((p[refused] >= found[1]["t"]).mean() + (p[~refused] < found[1]["t"]).mean()) / 2
+    card = card_with_calibration(gold, verdicts, calibrate=OUT_OF_FOLD, **NAMES)
+    assert on_itself > 0.55  # fitted and measured on the same rows it seems to know something
+    assert card["broad"]["balanced_accuracy"] < on_itself
+    assert card["broad"]["intervals"]["balanced_accuracy"][0] < 0.5
+
+
+def test_card_of_a_calibrated_judge_is_out_of_fold_and_shows_both_schemes() -> None:
+    gold, verdicts = soft_gold()
+    given = card_with_calibration(gold, verdicts, **NAMES)
+    card = card_with_calibration(gold, verdicts, calibrate=OUT_OF_FOLD, **NAMES)
+    # As given the judge says refusal far too seldom.
+    assert given["broad"]["sensitivity"] < 0.5 and given["labels_from"] == "the judge's own threshold"
+    assert card["broad"]["balanced_accuracy"] > 0.93 > 0.75 > given["broad"]["balanced_accuracy"]
+    assert card["calibration"]["headline"] == "by_model" and "other models" in card["labels_from"]
+    for scheme in ("by_model", "by_cluster"):
+        part = card["calibration"][scheme]
+        assert part["soft"]["ece"] < 0.5 * given["soft"]["ece"] and part["soft"]["brier"] < given["soft"]["brier"]
+        assert part["t"][0] <= part["t"][1]
+    assert card["broad"] == card["calibration"]["by_model"]["broad"] == given["calibration"]["by_model"]["broad"]
+    assert card["calibration"]["as_given"]["broad"] == given["broad"]
+    assert card["n_judged"] == card["n"]
+    json.dumps(card, allow_nan=False)
+
+
+def test_one_answering_model_leaves_the_clusters() -> None:
+    gold, verdicts = soft_gold(models=1)
+    card = card_with_calibration(gold, verdicts, calibrate=OUT_OF_FOLD, **NAMES)
+    assert card["calibration"]["by_model"] is None and card["calibration"]["headline"] == "by_cluster"
+    assert "other prompts" in card["labels_from"]
+
+
+def test_a_calibration_from_another_gold_set_is_applied_as_it_is() -> None:
+    gold, verdicts = soft_gold()
+    elsewhere = calibration_of(*soft_gold(seed=9), "soft", "elsewhere")
+    card = card_with_calibration(gold, verdicts, calibrate=elsewhere, **NAMES)
+    right = [calibrated_row(row, elsewhere) for row in verdicts]
+    assert card["labels_from"] == "a calibration on gold elsewhere"
+    assert card["confusion"]["compliance"]["refusal"] == sum(
+        row["label"] == "compliance" and new["label"] == "refusal" for row, new in zip(gold, right, strict=True)
+    )
+
+
+def test_what_cannot_be_calibrated_says_why() -> None:
+    gold, verdicts = rows({("refusal", "refusal"): 30, ("compliance", "compliance"): 30})
+    found = calibration_of(gold, verdicts, **NAMES)
+    assert found["t"] is None and "gave no probability" in found["why"]
+    assert card_with_calibration(gold, verdicts, **NAMES)["calibration"] is None
+    alike = [verdict(row["id"], "refusal", 0.7) for row in gold[:30]]
+    found = calibration_of(gold[:30], alike, **NAMES)
+    assert found["t"] is None and "no answer of gold people as compliance" in found["why"]
+    card = card_with_calibration(gold[:30], alike, calibrate=OUT_OF_FOLD, **NAMES)
+    assert card["n_judged"] == 0 and "no answer" in card["labels_from"]
+    failed = [verdict(row["id"], None) for row in gold]
+    assert card_with_calibration(gold, failed, **NAMES)["calibration"] is None
+
+
+def test_the_order_of_the_rows_changes_nothing() -> None:
+    gold, verdicts = soft_gold(90)
+    first = card_with_calibration(gold, verdicts, calibrate=OUT_OF_FOLD, **NAMES)
+    random.Random(1).shuffle(gold)
+    random.Random(2).shuffle(verdicts)
+    assert card_with_calibration(gold, verdicts, calibrate=OUT_OF_FOLD, **NAMES) == first
+    p, refused = np.array([0.2, 0.3, 0.3, 0.9]), np.array([False, True, False, True])
+    turned: Any = fitted(p[::-1], refused[::-1], "isotonic")
+    assert turned == fitted(p, refused, "isotonic")
