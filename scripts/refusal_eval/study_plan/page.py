@@ -192,7 +192,7 @@ def _known(plan: Plan) -> str:
         return "Requests: counted, all of them looked up in the store."
     assumed = sum(work.known == ASSUMED for work in works)
     first = f"{looked_into:,} cells looked up in the store, the others " if looked_into else ""
-    last = f" (of {assumed:,} cells nothing tells)" if assumed else ""
+    last = f" (for {assumed:,} cells assumed)" if assumed else ""
     return (
         f"Requests: {first}prompts times K, as entries and files tell{last}. What the store has already (?) shows once "
         "requests are rendered."
