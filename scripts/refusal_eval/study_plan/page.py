@@ -136,9 +136,7 @@ def assumption_lines(plan: Plan) -> list[str]:
     known = {work.known for work in plan.work.values()}
     said = []
     if known & {ASSUMED, COUNTED}:
-        said.append(
-            f"A prompt has {ASSUMED_PROMPT_TOKENS:.0f} tokens until its text is here; it is read once for its K answers"
-        )
+        said.append(f"A prompt has {ASSUMED_PROMPT_TOKENS:.0f} tokens until its text is here")
     if ASSUMED in known:
         said.append(f"A split of unknown size has {ASSUMED_PROMPTS} prompts, a filtered one all of its rows")
     said.append(
