@@ -138,7 +138,7 @@ def _weights(plan: Plan, cache: str) -> Need:
         if weights["kind"] == "folder" or all(os.path.isfile(file) for file in of_engine):
             here.add(weights_id(weights))
             continue
-        (billions, _), _ = engine_billions(entry, of_engine, pace.kind, pace.devices)
+        (billions, _active), _told = engine_billions(entry, of_engine, pace.kind, pace.devices)
         sizes[weights_id(weights)] = weights_bytes(entry, billions)
     total = sum(sizes.values())
     parts = [f"{len(sizes)} to fetch" if sizes else "", f"{len(here)} here already" if here else ""]

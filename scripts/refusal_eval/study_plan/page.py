@@ -80,7 +80,7 @@ def engine_lines(plan: Plan) -> list[str]:
     )
     for cost in costs:
         pace, entry = plan.paces[cost.name], plan.config["engine_entries"][cost.name]
-        (billions, _), _ = engine_billions(entry, (), pace.kind, pace.devices)
+        (billions, _active), _told = engine_billions(entry, (), pace.kind, pace.devices)
         names.append(cost.name)
         speed = [
             size_text(int(weights_bytes(entry, billions))),
