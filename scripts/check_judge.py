@@ -1,4 +1,4 @@
-"""Check that a judge's labels are single tokens that can follow its prompt, before any GPU hour is spent."""
+"""Check that a judge can be asked, before any GPU hour is spent: its labels, and the length of its instructions."""
 
 import logging
 from collections.abc import Mapping
@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from refusal_eval.errors import UserError
 from refusal_eval.files import read_json, sha256_of_file, write_json
-from refusal_eval.judges.llm import Rubric, label_token_ids
+from refusal_eval.judges.kinds import engine_judge
+from refusal_eval.judges.llm import label_token_ids
+from refusal_eval.judges.rubric import Rubric
 from refusal_eval.logs import start_log
 from refusal_eval.render import Renderer
 
@@ -16,28 +18,36 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
-def main(engine: Mapping[str, Any], rubric_path: str, reading: Mapping[str, Any], output: str) -> None:
-    """Write the judge's label token ids and how long its rubric is."""
+def main(engine: Mapping[str, Any], reading: Mapping[str, Any], output: str) -> None:
+    """Write how long the judge's instructions are and, for a judge read by label probability, its label tokens.
+
+    Raises:
+        UserError: for labels that are no single tokens, and instructions that leave no room for an answer.
+    """
     renderer = Renderer.from_params(engine["tokenizer_folder"], reading, untrusted=True)
-    rubric = Rubric(rubric_path)
-    token_ids = label_token_ids(renderer, rubric, reading["labels"])
-    empty = [{"role": "user", "content": rubric.text([{"role": "user", "content": ""}], "")}]
-    length = len(renderer.token_ids(empty))
-    if length >= reading["max_model_len"]:
+    checked: dict[str, Any] = {}
+    if reading["kind"] == "llm":
+        checked["label_token_ids"] = label_token_ids(renderer, Rubric(reading["rubric"]), reading["labels"])
+        LOG.info("labels %s", checked["label_token_ids"])
+    judge = engine_judge(reading, checked)
+    length = len(renderer.token_ids(judge.messages([{"role": "user", "content": ""}], "")))
+    room, written = reading["max_model_len"], judge.sampling()["max_tokens"]
+    if length + written > room:
+        what = f"rubric {reading['rubric']}" if "rubric" in reading else "the judge's format"
         raise UserError(
-            f"rubric {rubric_path} alone takes {length} tokens, "
-            f"and max_model_len of the judge's engine is {reading['max_model_len']}"
+            f"{what} alone takes {length} tokens and the verdict up to {written}, "
+            f"and max_model_len of the judge's engine is {room}"
         )
-    LOG.info("labels %s; the rubric takes %d tokens", token_ids, length)
-    checked = {"label_token_ids": token_ids, "rubric_sha256": sha256_of_file(rubric_path), "rubric_tokens": length}
-    write_json(output, checked)
+    LOG.info("the instructions take %d tokens", length)
+    if "rubric" in reading:
+        checked["rubric_sha256"] = sha256_of_file(reading["rubric"])
+    write_json(output, {**checked, "rubric_tokens": length})
 
 
 if "snakemake" in globals():
     start_log(snakemake)
     main(
         engine=read_json(snakemake.input.engine),
-        rubric_path=str(snakemake.input.rubric),
         reading=snakemake.params.reading,
         output=str(snakemake.output[0]),
     )

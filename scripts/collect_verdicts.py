@@ -1,22 +1,27 @@
 """Turn a judge's stored responses into the verdicts on one cell."""
 
 import logging
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.errors import UserError
 from refusal_eval.files import read_json, read_jsonl, write_jsonl
 from refusal_eval.judges.base import Verdict, readable, verdict_row
-from refusal_eval.judges.llm import label_verdict
+from refusal_eval.judges.reading import vote_reader
+from refusal_eval.judges.votes import combined
 from refusal_eval.logs import start_log
 from refusal_eval.requests import read_requests
 from refusal_eval.states import JUDGE_FAILED, VERDICT_STATES, told_states
 from refusal_eval.store import StoreReader
+from refusal_eval.turns import Chain, following, walk
 
 if TYPE_CHECKING:
     snakemake: Any
 
 LOG = logging.getLogger(__name__)
+
+Place = tuple[str, int, int]
 
 
 def rejections(receipts: Iterable[str]) -> dict[str, str]:
@@ -29,32 +34,66 @@ def main(
     request_path: str,
     receipts: list[str],
     store_dir: str,
-    labels: list[str],
-    decision: Mapping[str, float],
+    engine: Mapping[str, Any],
+    checked: Mapping[str, Any],
+    decision: Mapping[str, Any],
     output: str,
 ) -> None:
-    """Write one verdict per answer that could be read, in the order of the answers."""
+    """Write one verdict per answer that could be read, in the order of the answers.
+
+    Raises:
+        UserError: if a response is missing that was executed.
+    """
     file = read_requests(request_path)
-    keys = {(r.prompt_id, r.sample, r.turn): r.key for r in file.requests()}
-    records = StoreReader(store_dir, file.header["engine_id"]).lookup(key for key in keys.values() if key is not None)
-    rejected = rejections(receipts)
+    store, rejected = StoreReader(store_dir, file.header["engine_id"]), rejections(receipts)
+    read = vote_reader(file, engine["tokenizer_folder"], checked, decision)
+    votes: dict[Place, list[Verdict]] = defaultdict(list)
+    keys: dict[Place, str | None] = {}
+    cuts: dict[Place, int] = {}
+    retried = 0
+    for chain in walk(following(file, engine["tokenizer_folder"]), store):
+        request = first_request(chain)
+        place = (request.prompt_id, request.sample, request.turn)
+        keys.setdefault(place, request.key)
+        cuts[place] = request.cut
+        votes[place].append(vote_of(chain, read, rejected))
+        retried += len(chain.answered) > 1
     rows = []
     for answer in readable(read_jsonl(answers_path)):
-        key = keys[(answer["prompt_id"], answer["sample"], answer["turn"])]
-        if key is None:
-            verdict = Verdict(JUDGE_FAILED, raw={"error": "the answer does not fit the judge's max_model_len"})
-        elif key in records:
-            verdict = label_verdict(records[key]["response"], labels, decision["threshold"], decision["mass_floor"])
-        elif key in rejected:
-            verdict = Verdict(JUDGE_FAILED, raw={"error": rejected[key]})
-        else:
-            raise UserError(
-                "a verdict's response is not in the store, although it was executed (was the store moved or pruned?). "
-                "Delete the receipts folder of this study and run again."
-            )
-        rows.append(verdict_row(answer, verdict, key))
+        place = (answer["prompt_id"], answer["sample"], answer["turn"])
+        row = verdict_row(answer, combined(votes[place]), keys[place])
+        if cuts[place]:
+            row["raw"]["cut_characters"] = cuts[place]
+        rows.append(row)
     write_jsonl(output, rows)
     LOG.info("%d verdicts: %s", len(rows), told_states(rows, VERDICT_STATES))
+    if retried:
+        LOG.info("%d votes could not be read and were asked again", retried)
+
+
+def first_request(chain: Chain) -> Any:
+    """Return the first request of a vote."""
+    return chain.answered[0][0] if chain.answered else chain.next
+
+
+def vote_of(chain: Chain, read: Any, rejected: Mapping[str, str]) -> Verdict:
+    """Return what one vote says after its last try."""
+    waiting = chain.next
+    if waiting is not None and waiting.key is None and not chain.answered:
+        return Verdict(JUDGE_FAILED, raw={"error": "the prompt does not fit the judge's max_model_len"})
+    if waiting is not None and waiting.key in rejected:
+        return Verdict(JUDGE_FAILED, raw={"error": rejected[waiting.key]})
+    if waiting is not None and waiting.key is not None:
+        raise UserError(
+            "a verdict's response is not in the store, although it was executed (was the store moved or pruned?). "
+            "Delete the receipts folder of this study and run again."
+        )
+    request, record = chain.answered[-1]
+    verdict: Verdict = read(request, record["response"])
+    if len(chain.answered) == 1:
+        return verdict
+    raw = {**verdict.raw, "tries": len(chain.answered)}
+    return Verdict(verdict.state, verdict.label, verdict.p_refusal, verdict.kind, verdict.flags, raw)
 
 
 if "snakemake" in globals():
@@ -64,7 +103,8 @@ if "snakemake" in globals():
         request_path=str(snakemake.input.requests),
         receipts=[str(path) for path in snakemake.input.receipts],
         store_dir=snakemake.config["store_dir"],
-        labels=list(read_json(snakemake.input.judge)["label_token_ids"]),
+        engine=read_json(snakemake.input.engine),
+        checked=read_json(snakemake.input.judge),
         decision=snakemake.params.decision,
         output=str(snakemake.output[0]),
     )

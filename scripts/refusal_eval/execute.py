@@ -135,6 +135,8 @@ class Execution:
         """Execute one request; return the next turn of its dialogue, or None."""
         response = await self._once(item)
         while response is not None and (following := item.after(response)) is not None:
+            if item.turns_left == 1:
+                self._drop(item.cell, -1)  # it was thought to be the last
             item = following
             record = self._store.lookup([str(item.request.key)]).get(str(item.request.key))
             if record is None:

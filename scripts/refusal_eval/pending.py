@@ -13,7 +13,7 @@ from refusal_eval.requests import Request, RequestFile, read_requests
 from refusal_eval.store import StoreReader
 
 if TYPE_CHECKING:  # rendering is heavy, and only dialogues need it
-    from refusal_eval.turns import Turns
+    from refusal_eval.turns import Following
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Pending:
         request: what is asked; its key is not None.
         sampling: the sampling parameters of its file.
         cell: the name of its cell, for the log.
-        turns: makes the later turns of a dialogue; None for a prompt of one turn.
+        turns: makes the later turns of a dialogue, or asks a vote again; None where nothing can follow.
         answered: the earlier turns of the dialogue, each with its response.
         turns_left: how many turns are asked from here on, if the dialogue does not end early.
         adapter: the name under which the engine serves the model's LoRA adapter; None for a model without one.
@@ -33,7 +33,7 @@ class Pending:
     request: Request
     sampling: dict[str, Any]
     cell: str = ""
-    turns: Turns | None = None
+    turns: Following | None = None
     answered: list[tuple[Request, Any]] = field(default_factory=list)
     turns_left: int = 1
     adapter: str | None = None
@@ -46,7 +46,8 @@ class Pending:
         request = self.turns.next_request(answered)
         if request is None or request.key is None:
             return None
-        return replace(self, request=request, answered=answered, turns_left=self.turns_left - 1)
+        # A vote that is asked again was not expected: one more is left than was thought.
+        return replace(self, request=request, answered=answered, turns_left=max(self.turns_left - 1, 1))
 
 
 def in_shard(key: str, shard: int, shards: int) -> bool:
@@ -91,9 +92,9 @@ def pending_requests(
 def _pending_dialogues(
     file: RequestFile, store: StoreReader, tokenizer_folder: str, shard: int, shards: int
 ) -> list[Pending]:
-    from refusal_eval.turns import Turns, walk
+    from refusal_eval.turns import following, walk
 
-    turns = Turns(file, tokenizer_folder)
+    turns = following(file, tokenizer_folder)
     sampling, cell = dict(file.header["sampling"]), cell_name(file.path)
     found = []
     for chain in walk(turns, store):
@@ -102,15 +103,18 @@ def _pending_dialogues(
             continue
         first = chain.answered[0][0] if chain.answered else request
         if first.key is not None and in_shard(first.key, shard, shards):
-            left = sum(turn >= request.turn for turn in turns.asked(request.prompt_id))
+            left = turns.left(request)
             found.append(Pending(request, sampling, cell, turns, chain.responses, left, file.adapter))
     return found
 
 
 def _by_kind(files: Iterable[RequestFile]) -> tuple[list[RequestFile], list[RequestFile]]:
-    """Return the files without and those with dialogues."""
-    files = list(files)
-    return [file for file in files if file.dialogue is None], [file for file in files if file.dialogue is not None]
+    """Return the files without and those with dialogues (a judge's votes that may be asked again are some, too)."""
+    plain: list[RequestFile] = []
+    dialogues: list[RequestFile] = []
+    for file in files:
+        (plain if file.dialogue is None and file.retries is None else dialogues).append(file)
+    return plain, dialogues
 
 
 def anything_missing(

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+ENGINE_KINDS = ("llm", "reasoned", "wildguard")  # kinds of judge that ask an engine
+PANEL = "panel"
 GOLD = "gold"  # gold answers pass through the judging rules as the answers of a model of this name
 
 
@@ -41,12 +43,17 @@ def judging_batches(config: Mapping[str, Any]) -> dict[str, list[Cell]]:
 
 def llm_judges(config: Mapping[str, Any]) -> list[str]:
     """Return the judges that need an engine."""
-    return [name for name in config["judges"] if config["judge_entries"][name]["kind"] == "llm"]
+    return [name for name in config["judges"] if config["judge_entries"][name]["kind"] in ENGINE_KINDS]
 
 
 def cpu_judges(config: Mapping[str, Any]) -> list[str]:
-    """Return the judges that need none."""
-    return [name for name in config["judges"] if config["judge_entries"][name]["kind"] != "llm"]
+    """Return the judges that read answers and need no engine."""
+    return [name for name in config["judges"] if config["judge_entries"][name]["kind"] not in (*ENGINE_KINDS, PANEL)]
+
+
+def panel_judges(config: Mapping[str, Any]) -> list[str]:
+    """Return the judges that put together what others said."""
+    return [name for name in config["judges"] if config["judge_entries"][name]["kind"] == PANEL]
 
 
 def batch_names(batches: Mapping[str, Sequence[Cell]]) -> dict[Cell, str]:

@@ -18,7 +18,8 @@ class Ask:
     """One prompt to be asked: its token ids and the seed of each sample (None: nothing is drawn).
 
     Of a dialogue this is the first turn; `script` is then its prompt, from which later turns are rendered when the
-    earlier ones have been answered (see `refusal_eval.turns`).
+    earlier ones have been answered (see `refusal_eval.turns`). A judge is asked about one sample; `samples` then holds
+    it once for each vote, and `cut` says how many characters of the answer were left out.
     """
 
     prompt_id: str
@@ -26,11 +27,15 @@ class Ask:
     samples: Sequence[tuple[int, int | None]]
     turn: int = 0
     script: Mapping[str, Any] | None = None
+    cut: int = 0
 
 
 @dataclass(frozen=True)
 class Request:
-    """One request of a request file. `key` is None when the prompt does not fit the engine."""
+    """One request of a request file. `key` is None when the prompt does not fit the engine.
+
+    `cut` is the number of characters that a judge does not see of an answer which is too long for it.
+    """
 
     prompt_id: str
     sample: int
@@ -38,6 +43,7 @@ class Request:
     key: str | None
     seed: int | None
     token_ids: list[int]
+    cut: int = 0
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,11 @@ class RequestFile:
         return self.header.get("dialogue")
 
     @property
+    def retries(self) -> Mapping[str, Any] | None:
+        """How a judge's votes that cannot be read are asked again; None where they are not."""
+        return self.header.get("retries")
+
+    @property
     def adapter(self) -> str | None:
         """The name under which the engine serves the cell's LoRA adapter; None for a model without one."""
         lora = self.header.get("lora")
@@ -64,8 +75,9 @@ class RequestFile:
         prefix = list(next(rows)["prefix"])
         for row in rows:
             token_ids = prefix + row["token_ids"]
+            place, cut = (row["prompt_id"], row["turn"]), row.get("cut", 0)
             for sample in row["samples"]:
-                yield Request(row["prompt_id"], sample["sample"], row["turn"], sample["key"], sample["seed"], token_ids)
+                yield Request(place[0], sample["sample"], place[1], sample["key"], sample["seed"], token_ids, cut)
 
     def scripts(self) -> dict[str, Mapping[str, Any]]:
         """Return the prompts of the dialogues by id."""
@@ -90,6 +102,7 @@ def write_requests(
     max_model_len: int,
     dialogue: Mapping[str, Any] | None = None,
     lora: Mapping[str, Any] | None = None,
+    retries: Mapping[str, Any] | None = None,
 ) -> dict[str, int]:
     """Write a request file; return the number of requests and of those that do not fit.
 
@@ -105,6 +118,7 @@ def write_requests(
         max_model_len: the most tokens of a prompt and its answer together.
         dialogue: how later turns are rendered (see `refusal_eval.turns.Turns`); None without dialogues.
         lora: identity of the model's LoRA adapter; None without one.
+        retries: how votes that cannot be read are asked again (see `refusal_eval.judges.retries`); None without.
     """
     asks = list(asks)
     prefix = common_prefix([ask.token_ids for ask in asks])
@@ -120,6 +134,8 @@ def write_requests(
         header["dialogue"] = {**dialogue, "max_model_len": max_model_len}
     if lora is not None:
         header["lora"] = dict(lora)
+    if retries is not None:
+        header["retries"] = dict(retries)
     counts = {"requests": 0, TOO_LONG: 0}
     rows: list[dict[str, Any]] = [header]
     for ask in asks:
@@ -129,8 +145,17 @@ def write_requests(
             samples.append({"sample": sample, "seed": seed, "key": key})
             counts[TOO_LONG if key is None else "requests"] += 1
         own_ids = ask.token_ids[len(prefix) :]
-        row = {"prompt_id": ask.prompt_id, "turn": ask.turn, "token_ids": own_ids, "samples": samples}
-        rows.append(row if ask.script is None else {**row, "script": dict(ask.script)})
+        row: dict[str, Any] = {
+            "prompt_id": ask.prompt_id,
+            "turn": ask.turn,
+            "token_ids": own_ids,
+            "samples": samples,
+        }
+        if ask.script is not None:
+            row["script"] = dict(ask.script)
+        if ask.cut:
+            row["cut"] = ask.cut
+        rows.append(row)
     write_jsonl(path, rows)
     return counts
 

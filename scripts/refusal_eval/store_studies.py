@@ -125,7 +125,7 @@ def read_asks(config: Mapping[str, Any]) -> Asks:
         asks.rendered += 1
         asks.keys.setdefault(engine_id, set()).update(keys)
         asks.identities[engine_id] = dict(file.header["identity"])
-        if file.dialogue:
+        if file.dialogue or file.retries:
             asks.dialogues.add(engine_id)
     return asks
 

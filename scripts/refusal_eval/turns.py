@@ -1,14 +1,15 @@
 """The requests of a dialogue: each turn is rendered when the turns before it have been answered.
 
-What is executed for a prompt is in general a dialogue: `Turns.next_request(what was asked and answered so far)` is the
-next request, or None when the dialogue is over. An ordinary prompt is the case of one turn.
+What is executed for a prompt is in general a dialogue: `Following.next_request(what was asked and answered so far)` is
+the next request, or None when the dialogue is over. An ordinary prompt is the case of one turn; a judge's vote that
+cannot be read is followed by another try.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from refusal_eval.answer_reader import AnswerReader
 from refusal_eval.dialogues import asked_turns, conversation, earlier_replies, next_turn
@@ -18,6 +19,34 @@ from refusal_eval.requests import Request, RequestFile, fitting_key
 from refusal_eval.store import StoreReader
 
 Response = Mapping[str, Any]
+
+
+class Following(Protocol):
+    """What is asked after the first requests of a file: later turns of dialogues, or unreadable votes once more."""
+
+    file: RequestFile
+
+    def left(self, request: Request) -> int:
+        """Return how many requests are to be expected from this one on, if nothing ends early."""
+        ...
+
+    def next_request(self, asked: Sequence[tuple[Request, Response]]) -> Request | None:
+        """Return what is asked after these were answered; None when it is over."""
+        ...
+
+
+def following(file: RequestFile, tokenizer_folder: str) -> Following:
+    """Return what is asked after the first requests of a file.
+
+    Args:
+        file: the request file of a cell.
+        tokenizer_folder: folder of the engine's tokenizer.
+    """
+    if file.retries is None:
+        return Turns(file, tokenizer_folder)
+    from refusal_eval.judges.retries import Retries
+
+    return Retries(file, tokenizer_folder)
 
 
 class Turns:
@@ -41,6 +70,10 @@ class Turns:
         """Return the turns of a prompt that are asked."""
         script = self._scripts.get(prompt_id)
         return [0] if script is None else asked_turns(script)
+
+    def left(self, request: Request) -> int:
+        """Return how many turns are asked from this one on, if the dialogue does not end early."""
+        return sum(turn >= request.turn for turn in self.asked(request.prompt_id))
 
     def next_request(self, asked: Sequence[tuple[Request, Response]]) -> Request | None:
         """Return what is asked after these turns of one (prompt, sample) were answered; None when it is over.
@@ -83,7 +116,7 @@ class Chain:
         return [(request, record["response"]) for request, record in self.answered]
 
 
-def walk(turns: Turns, store: StoreReader) -> Iterator[Chain]:
+def walk(turns: Following, store: StoreReader) -> Iterator[Chain]:
     """Yield the chain of each (prompt, sample) of a request file, in the file's order."""
     chains = [Chain([], request) for request in turns.file.requests()]
     open_chains = chains

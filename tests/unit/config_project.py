@@ -73,6 +73,9 @@ CATALOGUE = {
             "labels": {"refusal": "A", "compliance": "C"},
         },
         "own": {"kind": "python", "file": "../../own.py"},
+        "both": {"kind": "panel", "members": ["words", "own"]},
+        "writer": {"kind": "reasoned", "engine": "wheel-engine", "rubric": "../../rubric.md"},
+        "guard": {"kind": "wildguard", "engine": "wheel-engine"},
     },
     "gold": {
         "people": {
@@ -89,7 +92,7 @@ WHOLE_STUDY = {
     "models": ["plain", "thinker"],
     "splits": ["hub-rows", "file-rows", "bundled-rows", "wheel-rows"],
     "samples": 2,
-    "judges": ["words", "reader", "own"],
+    "judges": ["words", "reader", "own", "both"],
     "gold": ["people"],
     "scoring": {"tau": 0.5},
     "prompts_per_split": {"size": 7},

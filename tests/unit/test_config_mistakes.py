@@ -136,7 +136,7 @@ def test_missing_keys_say_what_they_are_for(project):
 
 def test_missing_kind(project):
     (found,) = with_entry(project, "judges", "new", {"lists": []})
-    assert found.endswith("judges.new.kind: this key is missing (allowed: keyword, llm, python)")
+    assert found.endswith("judges.new.kind: this key is missing (allowed: keyword, llm, panel, python, reasoned, wildguard)")
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ def test_an_inherited_mistake_is_told_once_and_where_it_stands(project):
     assert project.mistakes(STUDY | {"catalogue": ["own.yaml"]}) == [
         "own.yaml:5: models.parent.tempel: unknown key `tempel`; did you mean `template`? "
         "(allowed: base, date, engine, intervention, label, like, lora, reasoning, sampling, system_prompt, template, "
-        "template_options, ... (13 in all))"
+        "template_options, ... (14 in all))"
     ]
 
 
@@ -332,7 +332,7 @@ def test_unknown_names_suggest_the_nearest(project):
         "(allowed: plain, thinker, tuned, tuned-here)",
         "there is no split `file-row` in the catalogue; did you mean `file-rows`? "
         "(allowed: bundled-rows, file-rows, hub-rows, talk-rows, url-rows, wheel-rows)",
-        "there is no judge `raeder` in the catalogue; did you mean `reader`? (allowed: own, reader, words)",
+        "there is no judge `raeder` in the catalogue; did you mean `reader`? (allowed: both, guard, own, reader, words, writer)",
         "there is no gold `pepole` in the catalogue; did you mean `people`? (allowed: people)",
     ]
 

@@ -11,7 +11,7 @@ from tokenizer_folders import byte_tokenizer
 from refusal_eval.files import read_jsonl, write_jsonl
 from refusal_eval.judges.base import Verdict
 from refusal_eval.judges.conversations import read_conversations
-from refusal_eval.judges.llm import Rubric, conversation_text
+from refusal_eval.judges.rubric import Rubric, conversation_text
 from refusal_eval.render import Renderer
 from refusal_eval.requests import read_requests
 
@@ -147,6 +147,8 @@ def test_the_cpu_judge_gets_the_conversation_and_its_verdicts_name_the_turn(tmp_
 def test_the_requests_of_a_judge_hold_the_conversation_and_name_the_turn(tmp_path, rubric):
     engine = {"tokenizer_folder": byte_tokenizer(tmp_path / "t"), "engine_id": "e", "identity": {"dtype": "bfloat16"}}
     reading = {
+        "kind": "llm",
+        "rubric": str(tmp_path / "rubric.md"),
         "template": "default",
         "template_options": {},
         "system_prompt": None,
@@ -156,8 +158,8 @@ def test_the_requests_of_a_judge_hold_the_conversation_and_name_the_turn(tmp_pat
         "max_model_len": 4096,
     }
     output = tmp_path / "requests.jsonl"
-    labels = {"refusal": 65, "compliance": 67}
-    render_judge_requests.main(*write_cell(tmp_path), engine, str(tmp_path / "rubric.md"), labels, reading, str(output))
+    checked = {"label_token_ids": {"refusal": 65, "compliance": 67}}
+    render_judge_requests.main(*write_cell(tmp_path), engine, checked, reading, str(output))
     requests = list(read_requests(output).requests())
     assert [(request.prompt_id, request.sample, request.turn) for request in requests] == [
         ("c", 0, 0),

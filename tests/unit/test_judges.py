@@ -8,7 +8,8 @@ from tokenizer_folders import byte_tokenizer
 
 from refusal_eval.errors import UserError
 from refusal_eval.judges.base import Verdict, judged_safely, readable, verdict_row
-from refusal_eval.judges.llm import Rubric, judge_sampling, label_token_ids, label_verdict
+from refusal_eval.judges.llm import judge_sampling, label_token_ids, label_verdict
+from refusal_eval.judges.rubric import Rubric
 from refusal_eval.judges.python import PythonJudge
 from refusal_eval.packing import pack_floats
 from refusal_eval.render import Renderer
@@ -128,6 +129,7 @@ def test_a_verdict_row_names_prompt_sample_and_turn():
         "label": "partial",
         "p_refusal": 0.5,
         "kind": None,
+        "flags": [],
         "raw": {"x": 1},
         "key": "key",
     }

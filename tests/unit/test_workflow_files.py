@@ -144,7 +144,7 @@ def test_gold_is_judged_with_the_prompts_of_its_own_file(load):
 
 def test_judges_bring_their_files_along(load):
     judging = load().judging
-    assert judging.rubric(of(judge="reader")) == "rubric.md"
+    assert judging.rubric(of(judge="reader")) == ["rubric.md"]
     assert judging.cpu_judge_files(of(judge="words")) == ["words.yaml"]
     assert judging.cpu_judge_files(of(judge="own")) == ["own.py"]
 
@@ -201,19 +201,19 @@ def test_a_gpu_job_takes_its_gpus_only_while_the_store_lacks_a_response_of_its_s
 
 def test_tables_are_made_of_all_cells_and_figures_of_the_primary_judges(load):
     reporting = load(primary_judge="own").reporting
-    assert len(reporting.scores(of())) == 3 * len(CELLS) == len(set(reporting.scores(of())))
+    assert len(reporting.scores(of())) == 4 * len(CELLS) == len(set(reporting.scores(of())))
     primary = [f"results/large/scores/own/{cell['model']}/{cell['split']}" for cell in CELLS]
     assert reporting.primary_scores(of()) == [f"{name}.json" for name in primary]
     assert reporting.primary_rows(of()) == [f"{name}.csv" for name in primary]
     assert reporting.cards(of()) == [
-        f"results/large/judge_cards/{judge}/people.json" for judge in ("own", "reader", "words")
+        f"results/large/judge_cards/{judge}/people.json" for judge in ("both", "own", "reader", "words")
     ]
 
 
 def test_the_manifest_traces_every_file_that_numbers_come_from(load):
     reporting = load().reporting
     files = reporting.data(of())
-    assert len(files) == 4 + 1 + len(CELLS) + 3 * len(CELLS) == len(set(files))
+    assert len(files) == 4 + 1 + len(CELLS) + 4 * len(CELLS) == len(set(files))
     assert {file.split("/")[2] for file in files} == {"prompts", "gold", "answers", "verdicts"}
     assert [file.rsplit("/", 1)[1] for file in reporting.engines(of())] == [
         "folder-engine.json",

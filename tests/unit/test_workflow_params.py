@@ -42,6 +42,7 @@ def asked(config):
         "judging.reading": [{"judge": "reader"}],
         "judging.decision": [{"judge": "reader"}],
         "judging.cpu_judge": [{"judge": "words"}, {"judge": "own"}],
+        "judging.panel": [{"judge": "both"}],
         "scoring.cell": [{**judge, **cell} for judge in judges for cell in CELLS],
         "scoring.card": [{**judge, "gold": "people"} for judge in judges],
         "scoring.published_reading": models,

@@ -10,7 +10,7 @@ SPLIT_OR_GOLD = any_of([*config["splits"], *config["gold"]])
 
 
 rule check_judge:
-    """Check that a judge's labels are single tokens that can follow its prompt, before any GPU hour is spent."""
+    """Check that a judge can be asked, before any GPU hour is spent: its labels, and the length of its rubric."""
     input:
         engine=judging.engine,
         rubric=judging.rubric,
@@ -27,7 +27,7 @@ rule check_judge:
         reading=judging.reading,
         code=code_version(ROOT / "scripts" / "check_judge.py"),
     message:
-        "Checking the labels of judge {wildcards.judge}"
+        "Checking judge {wildcards.judge}"
     script:
         "../../scripts/check_judge.py"
 
@@ -93,6 +93,7 @@ rule llm_verdicts:
     input:
         answers=f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
         requests=f"{RESULTS}/judge_requests/{{judge}}/{{model}}/{{split}}.jsonl",
+        engine=ancient(judging.engine),
         judge=f"{RESULTS}/judges/{{judge}}.json",
         receipts=ancient(judging.receipts),
     output:
@@ -135,3 +136,26 @@ rule cpu_verdicts:
         "Judging {wildcards.model} on {wildcards.split} by {wildcards.judge}"
     script:
         "../../scripts/judge_on_cpu.py"
+
+
+rule panel_verdicts:
+    """Put together what several judges said about one cell's answers."""
+    input:
+        answers=f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
+        verdicts=judging.members,
+    output:
+        f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl",
+    log:
+        f"{LOGS}/verdicts/{{judge}}/{{model}}/{{split}}.log",
+    wildcard_constraints:
+        judge=any_of(panel_judges(config)),
+        model=MODEL_OR_GOLD,
+        split=SPLIT_OR_GOLD,
+    localrule: True
+    params:
+        panel=judging.panel,
+        code=code_version(ROOT / "scripts" / "panel_verdicts.py"),
+    message:
+        "Putting together the verdicts of {wildcards.judge} on {wildcards.model}, {wildcards.split}"
+    script:
+        "../../scripts/panel_verdicts.py"

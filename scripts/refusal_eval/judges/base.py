@@ -20,6 +20,7 @@ class Verdict:
         label: refusal, partial or compliance; None unless judged.
         p_refusal: probability of refusal or partial refusal, for judges that give one.
         kind: kind of refusal, for judges that tell it.
+        flags: what else the judge noticed in the answer, in the order of the judge's kind (e.g. `evasive`).
         raw: what the judge said, for the record.
     """
 
@@ -27,6 +28,7 @@ class Verdict:
     label: str | None = None
     p_refusal: float | None = None
     kind: str | None = None
+    flags: tuple[str, ...] = ()
     raw: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -39,6 +41,26 @@ class CpuJudge(Protocol):
 
     def judge(self, messages: Messages, answer: str) -> Verdict:
         """Return the verdict on one answer."""
+        ...
+
+
+class EngineJudge(Protocol):
+    """What a judge asks an engine. How its responses are read is a function of its kind's module.
+
+    Attributes:
+        votes: how many responses are asked for each answer.
+        retries: how often a vote that cannot be read is asked again, with another seed.
+    """
+
+    votes: int
+    retries: int
+
+    def messages(self, messages: Messages, answer: str) -> list[dict[str, str]]:
+        """Return what the judge is asked about one answer."""
+        ...
+
+    def sampling(self) -> dict[str, Any]:
+        """Return every sampling parameter of a verdict request, but the stop tokens."""
         ...
 
 
@@ -60,6 +82,7 @@ def verdict_row(answer: Mapping[str, Any], verdict: Verdict, key: str | None = N
         "label": verdict.label,
         "p_refusal": verdict.p_refusal,
         "kind": verdict.kind,
+        "flags": list(verdict.flags),
         "raw": dict(verdict.raw),
         "key": key,
     }

@@ -2,63 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import jinja2
-
 from refusal_eval.errors import UserError
-from refusal_eval.files import canonical_json
 from refusal_eval.judges.base import Messages, Verdict
+from refusal_eval.judges.rubric import Rubric
 from refusal_eval.keys import NEUTRAL_SAMPLING
 from refusal_eval.packing import unpack_floats
 from refusal_eval.render import Renderer
 from refusal_eval.states import COMPLIANCE, JUDGED, LABELS, PARTIAL, REFUSAL, UNPARSABLE
-
-
-class Rubric:
-    """A judge's instructions: a Jinja file with the variables `prompt`, `answer`, `prompt_nonce` and `nonce`.
-
-    The nonces are meant for the names of the delimiters: a text cannot know the hash of itself, and so cannot close the
-    delimiter that it stands in. `prompt_nonce` depends on the prompt alone, so that the engine reads a prompt once for
-    all its answers; `nonce` on prompt and answer. Where the prompt is a conversation, the lines with the roles carry
-    `prompt_nonce`: a message cannot pretend that it ends and another role speaks.
-    """
-
-    def __init__(self, path: str | Path) -> None:
-        environment = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False)
-        try:
-            self._template = environment.from_string(Path(path).read_text(encoding="utf-8"))
-            probe = self.text([{"role": "user", "content": "PROBE-PROMPT"}], "PROBE-ANSWER")
-        except (jinja2.TemplateError, UnicodeDecodeError) as error:
-            raise UserError(f"rubric {path}: {error}") from error
-        if "PROBE-PROMPT" not in probe or "PROBE-ANSWER" not in probe:
-            raise UserError(f"rubric {path} must contain {{{{ prompt }}}} and {{{{ answer }}}}")
-
-    def text(self, messages: Messages, answer: str) -> str:
-        """Return the judge's user message for one answer."""
-        content = messages[0]["content"] if len(messages) == 1 else canonical_json(list(messages))
-        of_prompt, of_both = _nonce(content), _nonce(f"{content}\0{answer}")
-        prompt = conversation_text(messages, of_prompt)
-        return self._template.render(prompt=prompt, answer=answer, prompt_nonce=of_prompt, nonce=of_both)
-
-
-def _nonce(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-
-
-def conversation_text(messages: Messages, nonce: str) -> str:
-    """Return what the model was asked: the text of a single message, else all messages under lines with their roles.
-
-    A last line says what the answer replies to: it is to be labelled, and not the conversation as a whole.
-    """
-    if len(messages) == 1:
-        return str(messages[0]["content"])
-    texts = [f"[{message['role']}_{nonce}]\n{message['content']}" for message in messages]
-    return "\n\n".join([*texts, f"[end_{nonce}: the response replies to the last message above]"])
 
 
 def label_token_ids(renderer: Renderer, rubric: Rubric, labels: Mapping[str, str | None]) -> dict[str, int]:
@@ -84,6 +38,29 @@ def label_token_ids(renderer: Renderer, rubric: Rubric, labels: Mapping[str, str
             raise UserError(f"label {text!r} for `{label}` is the same token as another label")
         found[label] = ids[0]
     return found
+
+
+class LabelJudge:
+    """A judge read by label probability.
+
+    Args:
+        rubric: its instructions.
+        token_ids: the token of each label, in the order of the labels.
+    """
+
+    votes = 1
+    retries = 0
+
+    def __init__(self, rubric: Rubric, token_ids: Mapping[str, int]) -> None:
+        self._rubric, self._token_ids = rubric, dict(token_ids)
+
+    def messages(self, messages: Messages, answer: str) -> list[dict[str, str]]:
+        """Return what the judge is asked about one answer."""
+        return [{"role": "user", "content": self._rubric.text(messages, answer)}]
+
+    def sampling(self) -> dict[str, Any]:
+        """Return the sampling parameters: one greedy token, and the log-probability of each label."""
+        return judge_sampling(self._token_ids)
 
 
 def judge_sampling(token_ids: Mapping[str, int]) -> dict[str, Any]:

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from refusal_eval.judges.wildguard import TEMPLATE
 from refusal_eval.plan import GOLD, Cell, batch_names, judging_batches
 from refusal_eval.workflow.content import content_hash
 from refusal_eval.workflow.paths import Paths
 from refusal_eval.workflow.rendering import rendering_params, template_file
+
+# What of an entry a judge's requests depend on, and what only the reading of its responses.
+ASKED = {"llm": ("labels",), "reasoned": ("sampling", "votes", "retries", "reasoning"), "wildguard": ()}
+DECIDED = {"llm": ("threshold", "mass_floor"), "reasoned": ("reasoning",), "wildguard": ()}
+WILDGUARD = {"system_prompt": None, "template": str(TEMPLATE), "template_options": {}, "date": "2026-01-01"}
 
 
 class Judging:
@@ -33,21 +39,24 @@ class Judging:
         """Return the identity file of a judge's engine."""
         return self._paths.engine(self._entry(wildcards)["engine"])
 
-    def rubric(self, wildcards: Any) -> str:
-        """Return a judge's rubric."""
-        return str(self._entry(wildcards)["rubric"])
+    def rubric(self, wildcards: Any) -> list[str]:
+        """Return a judge's rubric, as a list for `input`: empty for a judge with a format of its own."""
+        entry = self._entry(wildcards)
+        return [str(entry["rubric"])] if "rubric" in entry else []
 
     def template(self, wildcards: Any) -> list[str]:
         """Return the template file that a judge brings along, if any."""
-        return template_file(self._entry(wildcards))
+        return template_file(self._rendered(wildcards))
 
     def reading(self, wildcards: Any) -> dict[str, Any]:
         """Return what decides what a judge is asked."""
-        entry = self._entry(wildcards)
-        return rendering_params(self._config, entry) | {
-            "labels": entry["labels"],
-            "rubric_sha256": content_hash(entry["rubric"]),
-        }
+        entry = self._rendered(wildcards)
+        asked = {name: entry[name] for name in ASKED[entry["kind"]]}
+        if "rubric" in entry:
+            asked |= {"rubric": str(entry["rubric"]), "rubric_sha256": content_hash(entry["rubric"])}
+        if "votes" in entry:
+            asked["seed"] = self._config["seed"]
+        return rendering_params(self._config, entry) | {"kind": entry["kind"]} | asked
 
     def requests(self, wildcards: Any) -> list[str]:
         """Return the request files of a batch."""
@@ -60,9 +69,21 @@ class Judging:
         return self._paths.receipts("judge", batch)
 
     def decision(self, wildcards: Any) -> dict[str, Any]:
-        """Return what turns label probabilities into a verdict."""
+        """Return what turns a judge's responses into a verdict."""
         entry = self._entry(wildcards)
-        return {"threshold": entry["threshold"], "mass_floor": entry["mass_floor"]}
+        trust = self._config["engine_entries"][entry["engine"]]["trust_remote_code"]
+        decided = {name: entry[name] for name in DECIDED[entry["kind"]]}
+        return {"kind": entry["kind"], "trust_remote_code": trust} | decided
+
+    def members(self, wildcards: Any) -> list[str]:
+        """Return the verdicts of a panel's members on one cell."""
+        folder = f"{self._paths.results}/verdicts"
+        cell = f"{wildcards.model}/{wildcards.split}.jsonl"
+        return [f"{folder}/{member}/{cell}" for member in self._entry(wildcards)["members"]]
+
+    def panel(self, wildcards: Any) -> dict[str, Any]:
+        """Return all of a panel's entry but its label."""
+        return {key: value for key, value in self._entry(wildcards).items() if key != "label"}
 
     def cpu_judge(self, wildcards: Any) -> dict[str, Any]:
         """Return all of a CPU judge's entry but its label, and the content of its files."""
@@ -73,6 +94,11 @@ class Judging:
         """Return the keyword lists of a judge, or the file with the user's function."""
         entry = self._entry(wildcards)
         return list(entry["lists"]) if entry["kind"] == "keyword" else [entry["file"]]
+
+    def _rendered(self, wildcards: Any) -> dict[str, Any]:
+        """Return a judge's entry with all that rendering asks, also where its kind fixes it."""
+        entry = self._entry(wildcards)
+        return WILDGUARD | entry if entry["kind"] == "wildguard" else entry
 
     def _entry(self, wildcards: Any) -> dict[str, Any]:
         entry: dict[str, Any] = self._config["judge_entries"][wildcards.judge]

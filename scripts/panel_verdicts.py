@@ -1,0 +1,44 @@
+"""Put together what several judges said about the answers of one cell."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from refusal_eval.files import read_jsonl, write_jsonl
+from refusal_eval.judges.base import Verdict, readable, verdict_row
+from refusal_eval.judges.votes import panel_verdict
+from refusal_eval.logs import start_log
+from refusal_eval.states import VERDICT_STATES, told_states
+
+if TYPE_CHECKING:
+    snakemake: Any
+
+LOG = logging.getLogger(__name__)
+
+
+def main(answers_path: str, verdict_paths: Sequence[str], panel: Mapping[str, Any], output: str) -> None:
+    """Write one verdict per answer that can be judged, in the order of the answers."""
+    members = panel["members"]
+    said: dict[tuple[str, int, int], list[tuple[str, Verdict | None]]] = {}
+    for name, path in zip(members, verdict_paths, strict=True):
+        for row in read_jsonl(path):
+            place = (row["prompt_id"], row["sample"], row["turn"])
+            verdict = Verdict(row["state"], row["label"], row["p_refusal"])
+            said.setdefault(place, []).append((name, verdict))
+    rows = []
+    for answer in readable(read_jsonl(answers_path)):
+        votes = said.get((answer["prompt_id"], answer["sample"], answer["turn"]), [])
+        least = panel["least"] or len(members)
+        rows.append(verdict_row(answer, panel_verdict(votes, panel["rule"], panel["ties"], least, panel["threshold"])))
+    write_jsonl(output, rows)
+    LOG.info("%d verdicts: %s", len(rows), told_states(rows, VERDICT_STATES))
+
+
+if "snakemake" in globals():
+    start_log(snakemake)
+    main(
+        answers_path=str(snakemake.input.answers),
+        verdict_paths=[str(path) for path in snakemake.input.verdicts],
+        panel=snakemake.params.panel,
+        output=str(snakemake.output[0]),
+    )

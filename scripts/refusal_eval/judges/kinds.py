@@ -1,0 +1,30 @@
+"""From a catalogue entry to the judge that asks an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from refusal_eval.judges.base import EngineJudge
+from refusal_eval.judges.llm import LabelJudge
+from refusal_eval.judges.reasoned import ReasonedJudge
+from refusal_eval.judges.rubric import Rubric
+from refusal_eval.judges.wildguard import WildGuardJudge
+
+
+def engine_judge(reading: Mapping[str, Any], checked: Mapping[str, Any]) -> EngineJudge:
+    """Return the judge.
+
+    Args:
+        reading: the params of its rules (see `Judging.reading` in workflow/judging.py).
+        checked: what the rule `check_judge` found out: the tokens of the labels, for kind `llm`.
+
+    Raises:
+        UserError: for a rubric that cannot be used.
+    """
+    if reading["kind"] == "wildguard":
+        return WildGuardJudge()
+    rubric = Rubric(reading["rubric"])
+    if reading["kind"] == "llm":
+        return LabelJudge(rubric, checked["label_token_ids"])
+    return ReasonedJudge(rubric, reading["sampling"], reading["votes"], reading["retries"], reading["reasoning"])

@@ -1,0 +1,37 @@
+"""How the responses of a judge of each kind are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from refusal_eval.answer_reader import AnswerReader
+from refusal_eval.judges.base import Verdict
+from refusal_eval.judges.llm import label_verdict
+from refusal_eval.judges.reasoned import reasoned_vote
+from refusal_eval.judges.wildguard import wildguard_verdict
+from refusal_eval.requests import Request, RequestFile
+
+ReadVote = Callable[[Request, Mapping[str, Any]], Verdict]
+
+
+def vote_reader(
+    file: RequestFile, tokenizer_folder: str, checked: Mapping[str, Any], decision: Mapping[str, Any]
+) -> ReadVote:
+    """Return what turns a request and its response into a vote.
+
+    Args:
+        file: the judge's request file.
+        tokenizer_folder: folder of its tokenizer; read only for judges that reason.
+        checked: what the rule `check_judge` found out.
+        decision: the params that decide how responses are read (see `Judging.decision` in workflow/judging.py).
+    """
+    if decision["kind"] == "llm":
+        labels = list(checked["label_token_ids"])
+        return lambda _, response: label_verdict(response, labels, decision["threshold"], decision["mass_floor"])
+    if decision["kind"] == "wildguard":
+        return lambda _, response: wildguard_verdict(response)
+    reader = AnswerReader(tokenizer_folder, decision["reasoning"], decision["trust_remote_code"])
+    return lambda request, response: reasoned_vote(
+        {**response, "text": reader.fields(request, response)["answer"] or ""}
+    )

@@ -1,0 +1,56 @@
+"""A judge's instructions, and how prompt and answer stand in them so that neither can speak for the other."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import jinja2
+
+from refusal_eval.errors import UserError
+from refusal_eval.files import canonical_json
+from refusal_eval.judges.base import Messages
+
+
+class Rubric:
+    """A judge's instructions: a Jinja file with the variables `prompt`, `answer`, `prompt_nonce` and `nonce`.
+
+    The nonces are meant for the names of the delimiters: a text cannot know the hash of itself, and so cannot close the
+    delimiter that it stands in. `prompt_nonce` depends on the prompt alone, so that the engine reads a prompt once for
+    all its answers; `nonce` on prompt and answer. Where the prompt is a conversation, the lines with the roles carry
+    `prompt_nonce`: a message cannot pretend that it ends and another role speaks.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        environment = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False)
+        try:
+            self._template = environment.from_string(Path(path).read_text(encoding="utf-8"))
+            probe = self.text([{"role": "user", "content": "PROBE-PROMPT"}], "PROBE-ANSWER")
+        except (jinja2.TemplateError, UnicodeDecodeError) as error:
+            raise UserError(f"rubric {path}: {error}") from error
+        if "PROBE-PROMPT" not in probe or "PROBE-ANSWER" not in probe:
+            raise UserError(f"rubric {path} must contain {{{{ prompt }}}} and {{{{ answer }}}}")
+
+    def text(self, messages: Messages, answer: str) -> str:
+        """Return the judge's user message for one answer."""
+        of_prompt, of_both = nonce_of(messages), nonce_of(messages, answer)
+        prompt = conversation_text(messages, of_prompt)
+        return self._template.render(prompt=prompt, answer=answer, prompt_nonce=of_prompt, nonce=of_both)
+
+
+def nonce_of(messages: Messages, answer: str | None = None) -> str:
+    """Return twelve hex digits that depend on a prompt, or on a prompt and an answer."""
+    content = str(messages[0]["content"]) if len(messages) == 1 else canonical_json(list(messages))
+    text = content if answer is None else f"{content}\0{answer}"
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+def conversation_text(messages: Messages, nonce: str) -> str:
+    """Return what the model was asked: the text of a single message, else all messages under lines with their roles.
+
+    A last line says what the answer replies to: it is to be labelled, and not the conversation as a whole.
+    """
+    if len(messages) == 1:
+        return str(messages[0]["content"])
+    texts = [f"[{message['role']}_{nonce}]\n{message['content']}" for message in messages]
+    return "\n\n".join([*texts, f"[end_{nonce}: the response replies to the last message above]"])
