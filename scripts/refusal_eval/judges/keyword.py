@@ -20,6 +20,11 @@ from refusal_eval.states import COMPLIANCE, JUDGED, PARTIAL, REFUSAL
 MARGIN = 200  # characters; no phrase is longer, so that one which starts inside a window is seen whole
 QUOTED = re.compile(r'"[^"]{1,300}"')
 GREETING = 60  # characters in which a text that the user ordered begins: "Sure! Here is a draft"
+# The lists that can decide, and how a verdict names the rule behind it.
+RULES = (
+    *("whole_answers", "refusal_openings", "refusal_anywhere", "lecture_morals"),
+    *("hedges", "disclaimers", "as_a_machine"),
+)
 BLANK = "\0"  # neither a word character nor a space: nothing matches across it
 
 
