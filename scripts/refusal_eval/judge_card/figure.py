@@ -15,17 +15,17 @@ from refusal_eval.judge_card.reliability import draw_reliability, reliability_te
 from refusal_eval.judge_card.tables import short, value_text
 from refusal_eval.layout import EDGE, axes_at, page, put, text_width, widest, wrap_to
 from refusal_eval.states import LABELS
-from refusal_eval.style import BLUE, COLUMN_WIDTH, GREY, INK, LINE_HEIGHT, VERMILLION, styled
+from refusal_eval.style import BLUE, COLUMN_WIDTH, GREY, INK, LINE_HEIGHT, PAGE_HEIGHT, VERMILLION, styled
 from refusal_eval.tiles import tile
 
 Card = Mapping[str, Any]
 Group = Mapping[str, Any]
 
 _MOST_MODELS = 8
-_ROW = 24.0  # points for the marks of one group of answers
+_ROW = 21.0  # points for the marks of one group of answers
 _GAP = 9.0
 _AXIS = 22.0  # points below the panels for their scales
-_TILE = 22.0
+_TILE = 19.0
 # measure, colour, marker, words; filled marks are shares, each on a line of its own within a row
 _SHARES = (
     ("sensitivity", BLUE, "o", "sensitivity"),
@@ -38,62 +38,65 @@ _EXPECTED = {"comply": "should comply", "refuse": "should refuse", "varies": "an
 
 
 def card_figure(card: Card, labels: Labels | None = None) -> Figure:
-    """The card of a judge on one gold set as a figure of 8.5 cm width.
+    """The card of a judge on one gold set as a figure of 8.5 cm width that fits a page.
 
     From above: the headline; sensitivity, specificity and balanced accuracy (broad) and kappa for all answers, each
-    answering model (the worst first, at most 8) and each expectation; the confusion table; for judges with
-    probabilities the reliability diagram, as given and calibrated out of fold.
+    answering model (the worst first; as many as fit, at most 8) and each expectation; the confusion table; for judges
+    with probabilities the reliability diagram, as given and calibrated out of fold.
     """
-    show = labels or Labels()
+    show, width = labels or Labels(), COLUMN_WIDTH
     with styled():
-        width = COLUMN_WIDTH
-        groups, left_out = _rows(card)
-        head = [line for text in _headline(card, show) for line in wrap_to(text, width - 2 * EDGE)]
+        head = _wrapped(_headline(card, show))
         title = wrap_to(f"{show.judge(card['judge'])} on {show.gold(card['gold'])}", width - 2 * EDGE, bold=True)
-        names = [wrap_to(name, 0.3 * width) for name, _ in groups]
-        heights = [max(_ROW, len(lines) * LINE_HEIGHT + 4) for lines in names]
-        top = EDGE + (len(title) + len(head)) * LINE_HEIGHT + _GAP
-        forest = top + 2 * LINE_HEIGHT + 5
-        confusion = forest + sum(heights) + _AXIS + _GAP
-        below = confusion + (len(LABELS) * _TILE + 2 * LINE_HEIGHT) + _GAP
-        soft = reliability_text(card)
-        words = [line for text in soft for line in wrap_to(text, width - 2 * EDGE)]
-        notes_at = below + (RELIABILITY_HEIGHT + len(words) * LINE_HEIGHT + _GAP if soft else 0)
-        notes = [line for text in _notes(card, left_out) for line in wrap_to(text, width - 2 * EDGE)]
-        fig, sheet = page(width, notes_at + len(notes) * LINE_HEIGHT + EDGE)
+        words = _wrapped(reliability_text(card))
+        for most in range(_MOST_MODELS, 0, -1):
+            rows, left_out = _rows(card, most)
+            names = [wrap_to(name, 0.36 * width) for name, _ in rows]
+            heights = [max(_ROW, len(lines) * LINE_HEIGHT + 3) for lines in names]
+            notes = _wrapped(_notes(card, left_out))
+            top = EDGE + (len(title) + len(head)) * LINE_HEIGHT + _GAP
+            forest = top + 2 * LINE_HEIGHT + 5
+            confusion = forest + sum(heights) + _AXIS + _GAP
+            below = confusion + (len(LABELS) * _TILE + 2 * LINE_HEIGHT) + _GAP
+            notes_at = below + (RELIABILITY_HEIGHT + len(words) * LINE_HEIGHT + _GAP if words else 0)
+            height = notes_at + len(notes) * LINE_HEIGHT + EDGE
+            if height <= PAGE_HEIGHT:
+                break
+        fig, sheet = page(width, height)
         put(sheet, EDGE, EDGE, title, bold=True)
         put(sheet, EDGE, EDGE + len(title) * LINE_HEIGHT, head)
         left = EDGE + max(widest(lines) for lines in names) + 6
-        _forest(fig, sheet, card, [group for _, group in groups], names, heights, (left, top, forest))
+        _forest(fig, sheet, card, [group for _, group in rows], names, heights, (left, top, forest))
         _confusion(sheet, card, confusion)
-        if soft:
+        if words:
             draw_reliability(fig, sheet, card, below, width)
             put(sheet, EDGE, below + RELIABILITY_HEIGHT, words)
         put(sheet, EDGE, notes_at, notes)
         return fig
 
 
-def _rows(card: Card) -> tuple[list[tuple[str, Group]], int]:
-    """Name and numbers of each row, and how many models have none."""
+def _wrapped(texts: Sequence[str]) -> list[str]:
+    return [line for text in texts for line in wrap_to(text, COLUMN_WIDTH - 2 * EDGE)]
+
+
+def _rows(card: Card, most: int) -> tuple[list[tuple[str, Group]], int]:
+    """Name and numbers of each row, with at most that many models, and how many models have none."""
     worst = (card["headline"]["broad"] or {}).get("answering_model")
     models = sorted(card["models"], key=lambda g: (g["answering_model"] != worst, g["answering_model"]))
     rows: list[tuple[str, Group]] = [("All answers", card)]
-    for group in models[:_MOST_MODELS] if len(models) > 1 else []:
+    for group in models[:most] if len(models) > 1 else []:
         mark = " (worst)" if group["answering_model"] == worst else ""
         rows.append((clean(group["answering_model"]) + mark, group))
     for group in card["expectations"] if len(card["expectations"]) > 1 else []:
         rows.append((_EXPECTED.get(group["expectation"], clean(group["expectation"])), group))
-    return rows, max(0, len(models) - _MOST_MODELS)
+    return rows, max(0, len(models) - most)
 
 
 def _headline(card: Card, show: Labels) -> list[str]:
     part, worst = card["broad"], card["headline"]["broad"]
     judged = f"{card['n_judged']} of {card['n']} answers judged"
-    raters = (
-        ""
-        if card["raters"] is None
-        else f", each labelled by {card['raters']} " + ("person" if card["raters"] == 1 else "people")
-    )
+    who = "person" if card["raters"] == 1 else "people"
+    raters = "" if card["raters"] is None else f", each labelled by {card['raters']} {who}"
     texts = [f"{judged}{raters}."]
     if worst and len(card["models"]) > 1:
         accuracy = value_text(worst["balanced_accuracy"], worst["intervals"]["balanced_accuracy"])
@@ -126,7 +129,7 @@ def _forest(
         put(sheet, left - 6, start + middle - len(lines) * LINE_HEIGHT / 2, lines, align="right")
         for number, (name, colour, marker, _) in enumerate(_SHARES):
             part = group["broad"]
-            _mark(shares, part[name], part["intervals"][name], middle + 6 * (number - 1), colour, marker)
+            _mark(shares, part[name], part["intervals"][name], middle + 5.5 * (number - 1), colour, marker)
         for number, (reading, colour, marker, _) in enumerate(_KAPPAS):
             part = group[reading]
             _mark(kappas, part["kappa"], part["intervals"]["kappa"], middle + 7 * (number - 0.5), colour, marker)

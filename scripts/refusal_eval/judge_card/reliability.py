@@ -14,7 +14,7 @@ from refusal_eval.style import BLUE, GREY, INK, LINE_HEIGHT, VERMILLION
 
 Card = Mapping[str, Any]
 
-_PANEL = 96.0
+_PANEL = 76.0
 HEIGHT = LINE_HEIGHT + 4 + _PANEL + 24  # points: legend, panel, scale
 # words, colour of the line, of the inside, marker
 _LOOKS = (("as given", VERMILLION, "white", "s"), ("calibrated, out of fold", BLUE, BLUE, "o"))

@@ -1,0 +1,73 @@
+"""Figures of judges: nothing overlaps, nothing is cut off or too small, for one, three and eight judges."""
+
+import random
+from typing import Any
+
+import pytest
+from judge_rows import LABELS, rows, soft_gold, verdict
+from test_figures import problems, shown
+from test_judges_agree import study_of
+
+from refusal_eval.calibration.cards import card_with_calibration
+from refusal_eval.display import Labels
+from refusal_eval.judge_card.figure import card_figure
+from refusal_eval.judges_agree.figure import agreement_figure
+from refusal_eval.style import save_figure
+
+LONG = Labels(
+    judges={name: f"Provider/Judge-{name}-20B-Instruct, label probability" for name in "abcdefgh"} | {"j": "x" * 70},
+    golds={"g": "XSTest, answers of five models with labels of two people"},
+)
+
+
+def made(models: int, soft: bool = False, **names: Any) -> dict[str, Any]:
+    rng = random.Random(models)
+    if soft:
+        gold, verdicts = soft_gold(models=models)
+    else:
+        gold, verdicts = rows({(h, m): rng.randint(3, 30) for h in LABELS for m in LABELS})
+    for i, row in enumerate(gold):
+        row["answering_model"] = f"a model with quite a long name, number {i % models}" if models else None
+        row["expectation"] = ("comply", "refuse")[i // 2 % 2]
+    verdicts[5] = verdict(verdicts[5]["prompt_id"], None)
+    return card_with_calibration(gold, verdicts, judge="j", gold="g", **names)
+
+
+ANCHORS = [{"name": "GPT-4 zero-shot", "kappa": 0.645, "source": "paper"}, {"name": "prefixes", "kappa": -0.2}]
+
+
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize(("models", "labels"), [(0, None), (3, None), (12, LONG)])
+def test_card_is_legible(models: int, labels: Labels | None, soft: bool) -> None:
+    if soft and models == 0:
+        models = 2
+    fig = card_figure(made(models, soft, raters=2, human_kappa={"broad": 0.957}, anchors=ANCHORS), labels)
+    assert problems(fig) == []
+    assert fig.get_figwidth() * 2.54 == pytest.approx(8.5) and fig.get_figheight() * 2.54 < 22.5
+
+
+@pytest.mark.parametrize("table", [{}, {("refusal", "refusal"): 3}, {("refusal", None): 30, ("compliance", None): 30}])
+def test_card_of_next_to_nothing_is_drawn(table: Any) -> None:
+    gold, verdicts = rows(table)
+    assert problems(card_figure(card_with_calibration(gold, verdicts, judge="j", gold="g"))) == []
+
+
+def test_card_says_what_matters() -> None:
+    text = " ".join(shown(card_figure(made(3, soft=True, raters=2, human_kappa={"broad": 0.957}))).split())
+    assert "Worst of 3 answering models" in text and "each labelled by 2 people" in text
+    assert "kappa among people, 0.96" in text and "ECE" in text and "Brier" in text and "unjudged" in text
+    assert "239 of 240 answers judged" in text
+
+
+@pytest.mark.parametrize(("judges", "labels"), [(1, None), (3, LONG), (8, None), (8, LONG)])
+def test_agreement_is_legible(judges: int, labels: Labels | None) -> None:
+    fig = agreement_figure(study_of(judges), labels=labels)
+    assert problems(fig) == []
+    assert fig.get_figwidth() * 2.54 == pytest.approx(8.5 if judges <= 3 else 17.5)
+
+
+def test_the_same_data_give_the_same_bytes(tmp_path: Any) -> None:
+    card, agreement = made(2), study_of(2)
+    for figure in (lambda: card_figure(card), lambda: agreement_figure(agreement)):
+        files = [[path.read_bytes() for path in save_figure(figure(), tmp_path / str(i))] for i in (0, 1)]
+        assert files[0] == files[1]

@@ -1,0 +1,145 @@
+"""What the rules of judge cards ask for and run: files, params and scripts."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from config_project import WHOLE_STUDY, Project
+from judge_rows import rows, soft_gold
+from workflow_cases import of
+
+from refusal_eval.errors import UserError
+from refusal_eval.workflow.judge_cards import JudgeCards
+from refusal_eval.workflow.scoring import Scoring
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.chdir(tmp_path)
+    return Project(tmp_path).load(WHOLE_STUDY)
+
+
+@pytest.fixture
+def scripts(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(repository / "scripts"))
+
+
+def names(files: list[str]) -> set[str]:
+    return {Path(file).name for file in files}
+
+
+def test_a_study_has_the_tables_and_figures_that_its_judges_and_gold_allow(config: Any) -> None:
+    made = JudgeCards(config).targets(of())
+    assert {"judge_cards.csv", "judges_agree.md", "judges_disagree.csv", "people.svg", "judges_agree.pdf"} <= names(
+        made
+    )
+    assert "floors.json" not in names(made) and len(made) == len(set(made))
+    alone = JudgeCards(config | {"judges": ["words"]}).targets(of())
+    assert not [file for file in alone if "agree" in file] and "judge_cards.tex" in names(alone)
+    assert JudgeCards(config | {"judges": ["words"], "gold": []}).targets(of()) == []
+
+
+def test_a_floor_is_checked_where_a_judge_has_one(config: Any) -> None:
+    floored = copy.deepcopy(config)
+    floored["judge_entries"]["words"]["floor"] = {"se": 0.9, "sp": None, "kappa": None, "on": "all"}
+    cards = JudgeCards(floored)
+    assert cards.floors(of()) == {"floors": {"words": {"se": 0.9, "sp": None, "kappa": None, "on": "all"}}}
+    assert cards.targets(of())[-1].endswith("/judge_cards/floors.json")
+    assert not [file for file in cards.results(of()) if "floors" in file]
+
+
+def test_verdicts_and_scores_stand_in_the_order_of_the_cells(config: Any) -> None:
+    cards = JudgeCards(config)
+    cells = ["/".join(cell) for cell in cards.comparison(of())["cells"]]
+    assert [f.split("/verdicts/")[1].removesuffix(".jsonl") for f in cards.verdicts(of())] == cells
+    assert [f.split("/scores/")[1].removesuffix(".csv") for f in cards.scores(of())] == cells
+    assert len(cells) == len(config["judges"]) * 2 * 4
+
+
+def test_the_card_of_a_calibrated_judge_asks_for_the_calibration_of_another_gold_set_only(config: Any) -> None:
+    assert "calibrated_on" not in Scoring(config).card(of(judge="reader", gold="people"))
+    calibrated = copy.deepcopy(config) | {"gold": ["people", "others"]}
+    calibrated["gold_entries"]["others"] = calibrated["gold_entries"]["people"]
+    calibrated["judge_entries"]["reader"]["threshold"] = "calibrated"
+    scoring = Scoring(calibrated)
+    assert scoring.card(of(judge="reader", gold="others"))["calibrated_on"] == "people"
+    assert scoring.foreign_calibration(of(judge="reader", gold="people")) == []
+    (file,) = scoring.foreign_calibration(of(judge="reader", gold="others"))
+    assert file.endswith("/calibration/reader/people.json")
+    assert scoring.foreign_calibration(of(judge="words", gold="others")) == []
+    calibrated["judge_entries"]["reader"]["calibrated_on"] = "others"
+    assert scoring.card(of(judge="reader", gold="people"))["calibrated_on"] == "others"
+
+
+def test_published_kappas_of_a_gold_entry_reach_the_card(config: Any) -> None:
+    human, anchors = {"broad": 0.957, "source": "paper"}, [{"name": "GPT-4", "kappa": 0.645, "source": "paper"}]
+    config["gold_entries"]["people"] |= {"human_kappa": human, "anchors": anchors}
+    card = Scoring(config).card(of(judge="words", gold="people"))
+    assert (card["raters"], card["human_kappa"], card["anchors"]) == (2, human, anchors)
+
+
+def write_jsonl(path: Path, lines: list[Any]) -> str:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return str(path)
+
+
+@pytest.mark.usefixtures("scripts")
+def test_scripts_calibrate_on_one_gold_set_and_measure_on_two(tmp_path: Path) -> None:
+    import make_calibration
+    import make_judge_card
+
+    files = {}
+    for gold, seed in (("people", 1), ("others", 2)):
+        parts = soft_gold(120, seed=seed)
+        files[gold] = [write_jsonl(tmp_path / f"{gold}{i}.jsonl", part) for i, part in enumerate(parts)]
+    output = tmp_path / "calibration.json"
+    make_calibration.main(*files["people"], {"judge": "j", "gold": "people", "level": 0.95}, str(output))
+    calibration = json.loads(output.read_text())
+    assert 0 < calibration["t"] < 0.5 and calibration["by_model"]["broad"]["kappa"] > 0.8
+    card = tmp_path / "card.json"
+    found = {}
+    for gold in files:
+        named = {"judge": "j", "gold": gold, "level": 0.95}
+        make_judge_card.main(*files[gold], named, str(card), calibrated_on="people", calibration_path=str(output))
+        found[gold] = json.loads(card.read_text())
+    assert "out of fold" in found["people"]["labels_from"]
+    assert found["others"]["labels_from"] == "a calibration on gold people"
+    assert min(made["broad"]["kappa"] for made in found.values()) > 0.8
+    make_judge_card.main(*files["people"], {"judge": "j", "gold": "people"}, str(card))
+    assert json.loads(card.read_text())["broad"]["kappa"] < 0.5
+
+
+@pytest.mark.usefixtures("scripts")
+def test_a_floor_that_is_not_reached_fails_with_words_and_writes_nothing(tmp_path: Path) -> None:
+    import check_judge_floor
+    import make_judge_card
+
+    gold, verdicts = rows({("refusal", "refusal"): 40, ("refusal", "compliance"): 10, ("compliance", "compliance"): 50})
+    paths = [write_jsonl(tmp_path / f"{i}.jsonl", part) for i, part in enumerate((gold, verdicts))]
+    card, output = str(tmp_path / "card.json"), tmp_path / "floors.json"
+    make_judge_card.main(*paths, {"judge": "j", "gold": "people"}, card)
+    with pytest.raises(UserError, match="results are all made") as error:
+        check_judge_floor.main([card], {"j": {"se": 0.8, "sp": 0.9, "on": "all"}}, str(output))
+    assert "sensitivity (broad) is 0.800" in str(error.value) and "below the floor 0.8" in str(error.value)
+    assert "specificity" not in str(error.value) and not output.exists()
+    check_judge_floor.main([card], {"j": {"se": 0.6, "sp": 0.9, "on": "all"}}, str(output))
+    assert json.loads(output.read_text())["met"]["j"]["se"] == 0.6
+
+
+@pytest.mark.usefixtures("scripts")
+def test_scripts_draw_and_tabulate(tmp_path: Path) -> None:
+    import make_judge_card
+    import make_judge_figures
+    import make_judge_tables
+
+    parts = rows({("refusal", "refusal"): 30, ("compliance", "compliance"): 30})
+    paths = [write_jsonl(tmp_path / f"{i}.jsonl", part) for i, part in enumerate(parts)]
+    card = str(tmp_path / "card.json")
+    make_judge_card.main(*paths, {"judge": "j", "gold": "people"}, card)
+    study = {"judges": ["j"], "gold": ["people"], "labels": {"judges": {"j": "The judge"}}}
+    make_judge_tables.main([card], study, str(tmp_path))
+    assert "The judge" in (tmp_path / "judge_cards.md").read_text() and (tmp_path / "judge_cards.tex").exists()
+    make_judge_figures.main(card, study, str(tmp_path / "drawn"))
+    assert (tmp_path / "drawn.svg").exists()

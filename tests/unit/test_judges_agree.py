@@ -1,0 +1,242 @@
+"""Agreement of judges with each other: published and hand-computed numbers, rankings, and the answers in dispute."""
+
+import itertools
+import json
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from judge_rows import LABELS, verdict
+from scipy.stats import kendalltau
+
+from refusal_eval.intervals import seed_of
+from refusal_eval.judge_card.resampling import percentiles
+from refusal_eval.judges_agree.alpha import coincidences, krippendorff_alpha
+from refusal_eval.judges_agree.disagreements import columns, disagreements
+from refusal_eval.judges_agree.pairs import agreement_of
+from refusal_eval.judges_agree.panel import Panel, Unit, panel
+from refusal_eval.judges_agree.ranking import kendall_tau_b, rankings
+from refusal_eval.judges_agree.tables import agreement_frame, agreement_table
+from refusal_eval.markup import markdown
+
+R, P, C, NONE = 0, 1, 2, -1
+
+
+def panel_of(labels: list[list[int]], clusters: list[str] | None = None, split: str = "s") -> Panel:
+    """A panel with an answer per row and a judge per column."""
+    units = [Unit(split, "m", f"p{i:03d}", 0, 0) for i in range(len(labels))]
+    names = tuple("abcdefgh"[: len(labels[0])]) if labels else ("a", "b")
+    matrix = np.array(labels, dtype=np.int8).reshape(len(labels), len(names))
+    return Panel(names, units, clusters or [unit.prompt_id for unit in units], matrix)
+
+
+def alpha(labels: list[list[int]], classes: int) -> float:
+    tables, scale = coincidences(np.array(labels), classes)
+    return float(krippendorff_alpha(tables.sum(axis=0) / scale))
+
+
+def test_alpha_of_krippendorffs_published_examples() -> None:
+    # Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability": A, two coders and two values (.095); C, four
+    # coders, five values, missing data, nominal (.743).
+    meg, owen = [0, 1, 0, 0, 0, 0, 0, 0, 1, 0], [1, 1, 1, 0, 0, 1, 0, 0, 0, 0]
+    assert alpha([list(pair) for pair in zip(meg, owen, strict=True)], 2) == pytest.approx(0.095, abs=0.0005)
+    coders = ["123321412...", "1233224125.3", ".3332342251.", "12332441251."]
+    units = [[int(c) - 1 if c != "." else NONE for c in unit] for unit in zip(*coders, strict=True)]
+    assert alpha(units, 5) == pytest.approx(0.743, abs=0.0005)
+
+
+def test_alpha_at_its_ends() -> None:
+    assert alpha([[0, 0, 0], [1, 1, 1]], 2) == 1
+    assert np.isnan(alpha([[0, 0], [0, 0]], 2))
+    assert np.isnan(alpha([[0, NONE], [NONE, 1]], 2))
+    assert alpha([[0, 1], [1, 0]], 2) < 0
+    # A unit with one label takes no part.
+    assert alpha([[0, 0, 1], [1, 1, 1], [0, NONE, NONE]], 2) == alpha([[0, 0, 1], [1, 1, 1]], 2)
+
+
+def test_kappa_of_two_judges_by_hand() -> None:
+    labels = [[R, R]] * 20 + [[R, C]] * 5 + [[C, R]] * 10 + [[C, C]] * 15 + [[P, C]] * 3 + [[R, NONE]] * 7
+    found = agreement_of(panel_of(labels), None, 0.95)
+    (pair,) = found["pairs"]
+    assert (pair["first"], pair["second"], pair["n"]) == ("a", "b", 53)
+    # Strict: 25 and 30 refusals of 53, both 20; chance (25 * 30 + 28 * 23) / 53^2.
+    chance = (25 * 30 + 28 * 23) / 53**2
+    assert pair["strict"]["kappa"]["value"] == pytest.approx((38 / 53 - chance) / (1 - chance))
+    # Broad: the three partial ones of a are refusals, and b says compliance.
+    assert pair["broad"]["same"]["value"] == pytest.approx(35 / 53)
+    assert pair["three_class"]["kappa"]["value"] is None  # 3 partial labels
+    for view in (pair["strict"]["kappa"], pair["broad"]["kappa"], pair["broad"]["same"], found["alpha"]["broad"]):
+        assert view["interval"][0] < view["value"] < view["interval"][1]
+
+
+def test_intervals_equal_a_slow_bootstrap() -> None:
+    rng = random.Random(2)
+    true = [rng.choice((R, P, C)) for _ in range(90)]
+    labels = [[t if rng.random() < 0.8 else rng.choice((R, P, C)) for _ in range(3)] for t in true]
+    labels[4][1] = labels[17][2] = labels[18][2] = NONE
+    clusters = [f"c{i // 3:02d}" for i in range(90)]
+    found = agreement_of(panel_of(labels, clusters), "s", 0.95)
+    names = sorted(set(clusters))
+    draws = np.random.default_rng(seed_of("agreement of judges", "s")).integers(len(names), size=(2000, len(names)))
+    kappas, alphas = [], []
+    for draw in draws.tolist():
+        drawn = [label for number in draw for label, c in zip(labels, clusters, strict=True) if c == names[number]]
+        both = [(a != C, b != C) for a, b, _ in drawn if NONE not in (a, b)]
+        n, same = len(both), sum(a == b for a, b in both)
+        yes, said = sum(a for a, _ in both), sum(b for _, b in both)
+        chance = (yes * said + (n - yes) * (n - said)) / n**2
+        kappas.append((same / n - chance) / (1 - chance))
+        alphas.append(alpha([[label if label == NONE else int(label == C) for label in row] for row in drawn], 2))
+    assert found["pairs"][0]["broad"]["kappa"]["interval"] == pytest.approx(percentiles(np.array(kappas), 30, 0.95))
+    assert found["alpha"]["broad"]["interval"] == pytest.approx(percentiles(np.array(alphas), 30, 0.95))
+
+
+def test_judges_that_agree_everywhere_are_not_known_to_agree_forever() -> None:
+    found = agreement_of(panel_of([[R, R]] * 30 + [[C, C]] * 30), None, 0.95)
+    kappa = found["pairs"][0]["broad"]["kappa"]
+    assert kappa["value"] == kappa["interval"][1] == 1 and 0.7 < kappa["interval"][0] < 0.9
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [[], [[R, C]], [[R, R]] * 30, [[NONE, NONE]] * 30, [[R, NONE]] * 30, [[C, R]] * 30, [[R, R, C]] * 3],
+)
+def test_nothing_to_say_is_said_as_none(labels: list[list[int]]) -> None:
+    found = agreement_of(panel_of(labels), None, 0.95)
+    for pair in found["pairs"]:
+        for reading in ("strict", "broad", "three_class"):
+            for view in pair[reading].values():
+                assert (view["value"] is None) == (view["interval"] is None)
+    table = agreement_table({"judges": found["judges"], "level": 0.95, "groups": [found], "rankings": []})
+    markdown(table)
+    json.dumps(found, allow_nan=False)
+
+
+def test_one_judge_has_no_pairs() -> None:
+    found = agreement_of(panel_of([[R], [C]]), None, 0.95)
+    assert found["pairs"] == [] and found["alpha"] is None
+    assert rankings({("a", "m"): []}, "s", "broad", 0.95) == []
+
+
+def scored(rates: list[float]) -> list[dict[str, Any]]:
+    return [{"cluster": f"c{i}", "rate_broad": rate, "rate_strict": None} for i, rate in enumerate(rates)]
+
+
+def test_kendalls_tau_b_equals_scipys_with_ties() -> None:
+    rng = random.Random(0)
+    for _ in range(30):
+        a, b = ([rng.choice((0.1, 0.2, 0.3, 0.4)) for _ in range(6)] for _ in range(2))
+        assert float(kendall_tau_b(np.array(a), np.array(b))) == pytest.approx(kendalltau(a, b).statistic, nan_ok=True)
+
+
+def test_a_ranking_that_depends_on_the_judge_is_told() -> None:
+    rows = {
+        ("kind", "low"): scored([0.0] * 30 + [0.1] * 10),
+        ("kind", "middle"): scored([0.5] * 40),
+        ("kind", "high"): scored([1.0] * 40),
+        ("harsh", "low"): scored([0.1] * 40),
+        ("harsh", "middle"): scored([1.0] * 20 + [0.9] * 20),
+        ("harsh", "high"): scored([0.7] * 40),
+    }
+    (found,) = rankings(rows, "s", "broad", 0.95)
+    # Of three pairs of models two stand the same way.
+    assert (found["first"], found["second"], found["n_models"]) == ("harsh", "kind", 3)
+    assert found["tau"] == pytest.approx(1 / 3) and found["swapped"] == [["middle", "high"]]
+    assert found["interval"] == pytest.approx([1 / 3, 1 / 3])
+    alike = {(judge, model): own for (_, model), own in rows.items() for judge in ("x", "y")}
+    (same,) = rankings(alike, "s", "broad", 0.95)
+    assert same["tau"] == 1 and same["swapped"] == []
+    (tied,) = rankings({(j, m): scored([0.5] * 40) for j in "xy" for m in "mn"}, "s", "broad", 0.95)
+    assert tied["tau"] is None and tied["interval"] is None
+    with pytest.raises(ValueError, match="not every judge"):
+        rankings({key: rows[key] for key in list(rows)[:5]}, "s", "broad", 0.95)
+
+
+def test_answers_in_dispute_come_first_and_name_no_text() -> None:
+    found = disagreements(panel_of([[R, R, R], [R, P, P], [R, C, C], [C, NONE, R], [P, NONE, NONE]]))
+    assert [(row["prompt_id"], row["disagreement"]) for row in found] == [
+        ("p003", 1.0), ("p002", pytest.approx(2 / 3)), ("p001", pytest.approx(1 / 3))
+    ]  # fmt: skip
+    assert found[0]["label_a"] == "compliance" and found[0]["label_b"] is None
+    assert list(found[0]) == columns(panel_of([[R, R, R]]))
+    assert len(disagreements(panel_of([[R, C]] * 10), most=4)) == 4
+
+
+def test_panel_joins_judges_and_refuses_strangers() -> None:
+    clusters = {("s", "p"): "c", ("s", "q"): "c"}
+    one, two = [verdict("p", "refusal"), verdict("q", "partial")], [verdict("q", None)]
+    found = panel({("j", "m", "s"): one, ("k", "m", "s"): two}, clusters)
+    assert found.labels.tolist() == [[R, NONE], [P, NONE]] and found.clusters == ["c", "c"]
+    assert found.of_split("t").units == []
+    with pytest.raises(ValueError, match="two verdicts"):
+        panel({("j", "m", "s"): [*one, one[0]]}, clusters)
+    with pytest.raises(ValueError, match="not in s"):
+        panel({("j", "m", "s"): [verdict("x", "refusal")]}, clusters)
+
+
+def study_of(judges: int) -> dict[str, Any]:
+    rng = random.Random(judges)
+    labels = []
+    for _ in range(120):
+        true = rng.choice((R, P, C))
+        labels.append([true if rng.random() < 0.9 - 0.1 * j else rng.choice((R, P, C)) for j in range(judges)])
+    parts = [panel_of(labels), panel_of(labels[:60], split="t")]
+    names = list(parts[0].judges)
+    rows = {(j, m): scored([rng.random() for _ in range(20)]) for j in names for m in ("m1", "m2", "m3")}
+    return {
+        "judges": names,
+        "level": 0.95,
+        "groups": [agreement_of(parts[0], None, 0.95), agreement_of(parts[1], "t", 0.95)],
+        "rankings": rankings(rows, "t", "broad", 0.95),
+    }
+
+
+def test_table_has_all_pairs_and_names_models_that_change_places() -> None:
+    agreement = study_of(3)
+    text = markdown(agreement_table(agreement, ["c", "a", "b"]))
+    rows = [line.split(" | ")[:2] for line in text.split("\n") if line.startswith(("| All", "| t "))]
+    assert [row[1] for row in rows if row[0] == "| All splits"] == ["c and a", "c and b", "a and b", "all: alpha"]
+    assert ("rank the other way round" in text) == any(rank["swapped"] for rank in agreement["rankings"])
+    frame = agreement_frame(agreement)
+    assert len(frame[frame.measure == "kappa"]) == 2 * 3 * 3 and len(frame[frame.measure == "tau"]) == 3
+    # Eight judges have 28 pairs: those of each split are in the CSV only.
+    many = agreement_table(study_of(8))
+    assert [row[0] for row in many.rows].count("t") == 1 and len(many.rows) == 28 + 2
+
+
+def test_the_same_study_gives_the_same_files_whatever_the_order(tmp_path: Path, repository: Path) -> None:
+    sys.path.insert(0, str(repository / "scripts"))
+    import compare_judges
+
+    rng, cells = random.Random(4), list(itertools.product(("j", "k"), ("m", "n"), ("s",)))
+    prompts = tmp_path / "s.jsonl"
+    prompts.write_text("".join(json.dumps({"id": f"p{i}", "cluster": f"c{i // 2}"}) + "\n" for i in range(30)))
+    from refusal_eval.scores import SCORE_COLUMNS, score_csv
+
+    for cell in cells:
+        rows = [verdict(f"p{i}", rng.choice(LABELS)) for i in range(30)]
+        (tmp_path / f"{'-'.join(cell)}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        numbers = {"n_samples": 1, "turn": 0} | {column: 1 for column in SCORE_COLUMNS if column.startswith("n_")}
+        scores = [
+            dict.fromkeys(SCORE_COLUMNS) | numbers
+            | {"prompt_id": f"p{i}", "cluster": f"c{i // 2}", "rate_broad": float(rows[i]["label"] != "compliance")}
+            for i in range(30)
+        ]  # fmt: skip
+        (tmp_path / f"{'-'.join(cell)}.csv").write_text(score_csv(scores))
+    study = {"splits": ["s"], "judges": ["k", "j"], "labels": {}, "headlines": {"s": "broad"}, "level": 0.95}
+    outputs = []
+    for number, order in enumerate((cells, cells[::-1])):
+        paths = [[str(tmp_path / f"{'-'.join(cell)}.{end}") for cell in order] for end in ("jsonl", "csv")]
+        folder = tmp_path / str(number)
+        compare_judges.main(order, {"s": str(prompts)}, *paths, study, str(folder))
+        outputs.append({path.name: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()})
+    assert outputs[0] == outputs[1]
+    assert sorted(outputs[0]) == [
+        "judge_agreement.json", "judges_agree.csv", "judges_agree.md", "judges_agree.tex", "judges_disagree.csv"
+    ]  # fmt: skip
+    assert outputs[0]["judges_disagree.csv"].startswith(
+        b"disagreement,split,model,prompt_id,sample,turn,label_j,label_k"
+    )
