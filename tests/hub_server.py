@@ -33,8 +33,9 @@ class HubServer:
 
     `requests` lists what was asked, as "METHOD path", and `ranges` the files that were asked for from a byte on.
     `faults[name]` counts down answers of 503 for a repository; `cuts[file]` lists after how many bytes the connection
-    breaks, answer by answer. Gated repositories open to the tokens in `tokens`. Files of 1,000 bytes and more are
-    listed as large files, with their SHA-256; those in `mislisted` with a wrong one.
+    breaks, answer by answer; `range_faults` counts down answers of 503 to requests from a byte on; `served` replaces
+    what files hold (`org/name/file`) in answers, not in listings. Gated repositories open to the tokens in `tokens`.
+    Files of 1,000 bytes and more are listed as large files, with their SHA-256; those in `mislisted` with a wrong one.
     """
 
     def __init__(self) -> None:
@@ -44,6 +45,8 @@ class HubServer:
         self.ranges: list[tuple[str, int]] = []
         self.faults: dict[str, int] = {}
         self.cuts: dict[str, list[int]] = {}
+        self.range_faults = 0
+        self.served: dict[str, bytes] = {}
         self.mislisted: set[str] = set()
         self.tokens: set[str] = set()
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -153,7 +156,7 @@ class HubServer:
                 elif file not in repo.commits[sha]:
                     self.fail(404, "EntryNotFound", {"X-Repo-Commit": sha})
                 else:
-                    body = repo.commits[sha][file]
+                    body = hub.served.get(f"{name}/{file}", repo.commits[sha][file])
                     name_of = hashlib.sha256(body).hexdigest() if len(body) >= LARGE else oid(body)
                     self.answer(body, {"ETag": f'"{name_of}"', "X-Repo-Commit": sha, "Accept-Ranges": "bytes"}, file)
 
@@ -163,6 +166,10 @@ class HubServer:
             def answer(self, body: bytes, headers: dict[str, str], file: str = "") -> None:
                 asked = self.headers.get("Range", "")
                 start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and file else 0
+                if start and hub.range_faults:
+                    hub.range_faults -= 1
+                    self.fail(503, "")
+                    return
                 if start:
                     hub.ranges.append((file, start))
                     headers = {**headers, "Content-Range": f"bytes {start}-{len(body) - 1}/{len(body)}"}

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from refusal_eval.data.hub import RemoteFile, Repository
 
-LARGE = 10_000_000  # bytes; smaller files are quickly fetched again
+LARGE = 20_000_000  # bytes; the library hands on 10 MB at a time, so that of smaller files nothing would be kept
 LARGEST = 50_000_000_000  # the hub gives larger ones by its own protocol only, which the library speaks
 WORKERS = 4
 

@@ -1,0 +1,219 @@
+"""Fetching under a lock file, through the real hub library: what it spares, what it refuses, and what is continued."""
+
+import json
+import logging
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hub_server import HubServer, tree
+
+from refusal_eval.config.lock import LockFile
+from refusal_eval.data import hub as hubs
+from refusal_eval.data import resume
+from refusal_eval.data.hub import RemoteFile, Repository
+from refusal_eval.data.locked import file_state
+from refusal_eval.data.network import first_line, without_secrets
+from refusal_eval.errors import UserError
+from refusal_eval.files import read_json, sha256_of_file
+from refusal_eval.pins.text import lock_text
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+TOKEN = "hf_" + "SecretSecret" * 3
+SIZE, CHUNK = 21_000_000, 10 * 1024 * 1024  # the library hands on 10 MB at a time
+NOWHERE = "http://127.0.0.1:9"
+
+CALLS = """
+import json, logging, sys
+from refusal_eval.data.fetch import fetch_rows
+from refusal_eval.data.locked import locked_files
+from refusal_eval.errors import UserError
+from refusal_eval.weights.adapter import fetch_adapter
+from refusal_eval.weights.fetch import fetch_tokenizer, fetch_weights
+
+logging.basicConfig(level=logging.INFO)
+log, told = logging.getLogger("fetch"), []
+functions = {"rows": fetch_rows, "weights": fetch_weights, "tokenizer": fetch_tokenizer, "adapter": fetch_adapter}
+for what, source, target, cache, lock in json.load(sys.stdin):
+    try:
+        locked = locked_files({"lock": lock}, "dataset" if what == "rows" else "model", source)
+        functions[what](source, target, cache, log, wait=0.01, locked=locked)
+        told.append(None)
+    except UserError as error:
+        told.append(str(error))
+print(json.dumps(told))
+"""
+MODEL = {
+    "config.json": b'{"a": 1}',
+    "tokenizer.json": b"{}" * 900,
+    "model.safetensors": b"w" * 5000,
+    "README.md": b"# x",
+}
+ADAPTER = {"adapter_config.json": b'{"r": 8}', "adapter_model.safetensors": b"a" * 3000}
+ROWS = {"README.md": b"# x", "test.jsonl": b'{"prompt": "a"}\n', "other.txt": b"x"}
+
+
+@pytest.fixture
+def hub():
+    with HubServer() as server:
+        yield server
+
+
+def locked(folder, models=(), datasets=()):
+    """Write a lock file of repositories, each as (source, files); return its path."""
+
+    def entry(source, files):
+        listed = {one["path"]: one for one in tree(files, set()) if one["type"] == "file"}
+        states = {
+            name: file_state(RemoteFile(one["size"], one["lfs"]["oid"] if "lfs" in one else None, one["oid"]))
+            for name, one in listed.items()
+        }
+        licence = {"hub": None, "entry": None, "agrees": None}
+        names = {"repo": source["repo"], "commit": source["revision"], "date": "2026-01-01"}
+        return names | {"pinned_by": "lock", "gated": False, "licence": licence, "files": states}
+
+    content = {"models": [entry(*one) for one in models], "datasets": [entry(*one) for one in datasets]}
+    path = folder / "study.lock.yaml"
+    path.write_text(lock_text(LockFile.model_validate({"lock_version": 1} | content), "study.yaml"))
+    return str(path)
+
+
+def source_of(hub, kind, name, files, **keys):
+    more = {"config": None, "split": "test"} if kind == "dataset" else {}
+    return {"kind": "hub", "repo": name, "revision": hub.add(kind, name, files, **keys)} | more
+
+
+def fetch(calls, folder, **environment):
+    """Fetch (what, source, target, lock) in one process; return what was told of each, and the log."""
+    own = {"PYTHONPATH": str(SCRIPTS), "HF_HOME": str(folder / "home"), "PATH": os.environ["PATH"], **environment}
+    given = [[what, source, str(folder / target), str(folder / "cache"), lock] for what, source, target, lock in calls]
+    command = [sys.executable, "-c", CALLS]
+    run = subprocess.run(command, input=json.dumps(given), env=own, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout.splitlines()[-1]), run.stderr
+
+
+def got(hub, name):
+    return [path.rsplit("/", 1)[1] for path in hub.requests if path.startswith("GET") and f"/{name}/resolve/" in path]
+
+
+def test_with_a_lock_and_a_warm_cache_no_network_is_needed(hub, tmp_path):
+    model, rows = source_of(hub, "model", "org/model", MODEL), source_of(hub, "dataset", "org/rows", ROWS)
+    adapter = source_of(hub, "model", "org/adapter", ADAPTER)
+    fetched = {name: MODEL[name] for name in MODEL if name != "README.md"}
+    lock = locked(tmp_path, models=[(model, fetched), (adapter, ADAPTER)], datasets=[(rows, ROWS)])
+
+    def calls(run):
+        sources = {"tokenizer": model, "weights": model, "adapter": adapter, "rows": rows}
+        return [(what, source, f"{run}/{what}.json", lock) for what, source in sources.items()]
+
+    assert fetch(calls("first"), tmp_path, HF_ENDPOINT=hub.address)[0] == [None] * 4
+    assert sorted(got(hub, "org/model")) == ["config.json", "model.safetensors", "tokenizer.json"]
+    asked = len(hub.requests)
+    # With the hub there it is not asked; it is not missed when it is gone; and HF_HUB_OFFLINE changes nothing.
+    ways = [{"HF_ENDPOINT": hub.address}, {"HF_ENDPOINT": NOWHERE}, {"HF_ENDPOINT": NOWHERE, "HF_HUB_OFFLINE": "1"}]
+    for number, environment in enumerate(ways):
+        assert fetch(calls(f"again{number}"), tmp_path, **environment)[0] == [None] * 4
+        for what in ("tokenizer", "weights", "adapter"):
+            first, again = (read_json(tmp_path / run / f"{what}.json") for run in ("first", f"again{number}"))
+            assert first["files"] == again["files"]
+    assert len(hub.requests) == asked
+    # Without the whole copy it is told, and nothing half is taken.
+    shutil.rmtree(tmp_path / "cache" / "hub" / "models--org--adapter")
+    (told,) = fetch([calls("cold")[2]], tmp_path, HF_ENDPOINT=NOWHERE, HF_HUB_OFFLINE="1")[0]
+    assert "HF_HUB_OFFLINE is set: fetch it once on a machine with internet" in told
+
+
+def test_what_is_not_what_was_locked_is_refused(hub, tmp_path):
+    rewritten = source_of(hub, "model", "org/rewritten", MODEL)
+    gone = source_of(hub, "model", "org/gone", MODEL)
+    tampered = source_of(hub, "model", "org/tampered", MODEL)
+    short = source_of(hub, "model", "org/short", ADAPTER | MODEL)
+    lock = locked(tmp_path, models=[(one, MODEL) for one in (rewritten, gone, tampered, short)])
+    hub.rewrite("model", "org/rewritten", rewritten["revision"], MODEL | {"model.safetensors": b"v" * 5000})
+    hub.add("model", "org/gone", {"config.json": b"{}"})
+    hub.rewrite("model", "org/gone", gone["revision"])
+    hub.served["org/tampered/config.json"] = b'{"a": 2}'  # of the same size, and not what it lists
+    calls = [("weights", one, f"{one['repo']}.json", lock) for one in (rewritten, gone, tampered)]
+    told = fetch([*calls, ("adapter", short, "a.json", lock)], tmp_path, HF_ENDPOINT=hub.address)[0]
+    assert "model.safetensors is not the file that was locked, so the repository was rewritten" in told[0]
+    assert not got(hub, "org/rewritten"), "it is told before anything is downloaded"
+    assert "the lock file names it, so it was there: the history was rewritten" in told[1]
+    assert "config.json came damaged (not what the lock file says) and was removed" in told[2]
+    assert "there is no adapter_model.safetensors" in told[3]
+    assert not list((tmp_path / "org").glob("*.json")) if (tmp_path / "org").exists() else True
+
+
+def test_a_file_of_a_data_set_that_the_lock_does_not_list_is_told(hub, tmp_path):
+    rows = source_of(hub, "dataset", "org/rows", ROWS | {"a.jsonl": b"{}"}) | {"split": None, "file": "a.jsonl"}
+    lock = locked(tmp_path, datasets=[(rows, ROWS)])
+    (told,) = fetch([("rows", rows, "a.jsonl", lock)], tmp_path, HF_ENDPOINT=hub.address)[0]
+    assert "the lock file does not list a.jsonl; run `make pin` again" in told
+
+
+def test_a_download_that_broke_goes_on_where_it_ended(hub, tmp_path):
+    noise = random.Random(0)
+    shards = {f"model-0000{n}-of-00002.safetensors": noise.randbytes(SIZE) for n in (1, 2)}
+    first, second = shards
+    index = {"weight_map": {"a": first, "b": second}}
+    files = {"config.json": b"{}", "model.safetensors.index.json": json.dumps(index).encode(), **shards}
+    source = source_of(hub, "model", "org/large", files)
+    hub.cuts[second] = [CHUNK + 1_000_000]
+    hub.range_faults = 3
+    (told,) = fetch([("weights", source, "weights.json", None)], tmp_path, HF_ENDPOINT=hub.address)[0]
+    assert "503" in told and not (tmp_path / "weights.json").exists()
+    blobs = tmp_path / "cache" / "hub" / "models--org--large" / "blobs"
+    (partial,) = blobs.glob("*.partial")
+    assert partial.stat().st_size == CHUNK
+    hub.requests.clear()
+    hub.ranges.clear()
+    (told,), log = fetch([("weights", source, "weights.json", None)], tmp_path, HF_ENDPOINT=hub.address)
+    assert told is None and f"continuing {second} at byte {CHUNK} of {SIZE}" in log
+    assert hub.ranges == [(second, CHUNK)] and first not in got(hub, "org/large")
+    assert not list(blobs.glob("*.partial"))
+    manifest = read_json(tmp_path / "weights.json")
+    folder = tmp_path / manifest["folder"]
+    assert {name: sha256_of_file(folder / name) for name in shards} == {
+        name: manifest["files"][name]["sha256"] for name in shards
+    }
+    assert all((folder / name).read_bytes() == content for name, content in shards.items())
+
+
+def test_the_disk_is_checked_for_what_is_still_missing(tmp_path, monkeypatch):
+    place = Repository("model", "org/large", "0" * 40, str(tmp_path), logging.getLogger("test"))
+    wanted = {"a.safetensors": RemoteFile(10**9, "a" * 64), "b.safetensors": RemoteFile(10**9, "b" * 64)}
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(hubs.shutil, "disk_usage", lambda _: usage._replace(free=15 * 10**8))
+    with pytest.raises(UserError, match=r"needs 2.0 GB, 1.5 GB are free .*set cache_dir to a larger disk"):
+        hubs._check_disk(place, wanted)
+    blobs = place.folder / "blobs"
+    blobs.mkdir(parents=True)
+    with open(blobs / ("a" * 64 + ".partial"), "wb") as handle:
+        handle.truncate(9 * 10**8)  # takes no room
+    assert resume.bytes_here(place, wanted["a.safetensors"]) == 9 * 10**8
+    hubs._check_disk(place, wanted)
+
+
+def test_a_token_opens_a_gated_model_and_is_written_nowhere(hub, tmp_path):
+    source = source_of(hub, "model", "org/gated", MODEL, gated=True)
+    call = [("weights", source, "weights.json", None)]
+    (told,), log = fetch(call, tmp_path, HF_ENDPOINT=hub.address)
+    assert f"is gated: ask for access at {hub.address}/org/gated" in told and "no token is set now" in told
+    (told,), more = fetch(call, tmp_path, HF_ENDPOINT=hub.address, HF_TOKEN=TOKEN)
+    assert "the token in use (HF_TOKEN, or the hub's token file) has no access yet" in told
+    hub.tokens.add(TOKEN)
+    (nothing,), last = fetch(call, tmp_path, HF_ENDPOINT=hub.address, HF_TOKEN=TOKEN)
+    assert nothing is None
+    written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert TOKEN.encode() not in written and TOKEN not in told + log + more + last
+
+
+def test_messages_hold_no_secrets(monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "plain-secret")
+    error = ValueError(f"403 for https://me:pw@mirror.example.org/api with {TOKEN} and plain-secret")
+    assert first_line(error) == "ValueError: 403 for https://mirror.example.org/api with *** and ***"
+    assert without_secrets("a mail to me@example.org // and more") == "a mail to me@example.org // and more"
