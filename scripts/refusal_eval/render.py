@@ -27,6 +27,7 @@ class Renderer:
         date: the day that templates with today's date are told; the clock must not change a key.
         trust_remote_code: run tokenizer code that the model repository ships.
         untrusted: read control tokens in the messages (`<|im_end|>` in an answer that is judged) as plain text.
+        prefill: text with which the reply is to begin, put behind the rendered prompt; its control tokens count.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Renderer:
         date: str | datetime.date = "2026-01-01",
         trust_remote_code: bool = False,
         untrusted: bool = False,
+        prefill: str | None = None,
     ) -> None:
         # Without this, transformers warns at every start that it found no PyTorch; we want none here.
         os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -54,6 +56,7 @@ class Renderer:
         self.options = dict(template_options or {})
         self.system_prompt = system_prompt
         self.untrusted = untrusted
+        self.prefill = prefill or ""
         self.day = datetime.date.fromisoformat(str(date))
         if template == "default" and not self.tokenizer.chat_template:
             raise UserError(
@@ -65,23 +68,26 @@ class Renderer:
     def from_params(cls, tokenizer_folder: str | Path, params: Mapping[str, Any], untrusted: bool = False) -> Renderer:
         """Return the renderer that a rule's params describe (see `rendering_params` in workflow/rendering.py)."""
         names = ("template", "template_options", "system_prompt", "date", "trust_remote_code")
-        return cls(tokenizer_folder, **{name: params[name] for name in names}, untrusted=untrusted)
+        how = {name: params[name] for name in names}
+        return cls(tokenizer_folder, **how, untrusted=untrusted, prefill=params.get("prefill"))
 
     def token_ids(self, messages: Messages) -> list[int]:
-        """Return the prompt's token ids: exactly those of the chat template, nothing added.
+        """Return the prompt's token ids: exactly those of the chat template, and of the prefill if there is one.
 
         Raises:
             UserError: if the template cannot render these messages.
         """
+        begun = list(self.tokenizer(self.prefill, add_special_tokens=False)["input_ids"]) if self.prefill else []
         if self.template == "none":
-            return list(self.tokenizer(self._plain_text(messages))["input_ids"])
+            return list(self.tokenizer(self._plain_text(messages))["input_ids"]) + begun
         # In one step, so that a tokenizer which adds a BOS by itself does not double the template's.
         sanitize = {"sanitize_control_tokens": True} if self.untrusted else {}
-        return list(self._apply_template(messages, tokenize=True, return_dict=False, **sanitize))
+        return list(self._apply_template(messages, tokenize=True, return_dict=False, **sanitize)) + begun
 
     def text(self, messages: Messages) -> str:
         """Return the rendered prompt as text, before it is turned into token ids."""
-        return self._plain_text(messages) if self.template == "none" else self._chat_text(messages)
+        rendered = self._plain_text(messages) if self.template == "none" else self._chat_text(messages)
+        return rendered + self.prefill
 
     def next_token_ids(self, messages: Messages, continuation: str) -> list[int] | None:
         """Return the ids that `continuation` adds to the rendered prompt; None if it changes the prompt's own ids."""

@@ -309,3 +309,13 @@ def test_what_is_asked_is_the_schema_with_stop_tokens(cell):
     assert header["retries"]["count"] == 1
     judge = ReasonedJudge(None, reading["sampling"], 3, 1)  # type: ignore[arg-type]
     assert judge.sampling()["top_p"] == 1.0 and judge.votes == 3
+
+
+def test_a_judge_may_be_made_to_begin_its_reply(tmp_path):
+    """As gpt-oss, which would else reason before a label token can come."""
+    folder = byte_tokenizer(tmp_path / "t")
+    plain, begun = Renderer(folder, untrusted=True), Renderer(folder, untrusted=True, prefill="Label: ")
+    messages = [{"role": "user", "content": "x"}]
+    added = begun.token_ids(messages)[len(plain.token_ids(messages)) :]
+    assert begun.decode(added) == "Label: " and begun.text(messages) == plain.text(messages) + "Label: "
+    assert begun.next_token_ids(messages, "A") == plain.tokenizer("A", add_special_tokens=False)["input_ids"]

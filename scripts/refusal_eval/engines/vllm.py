@@ -66,6 +66,9 @@ def server_environment(determinism: str, device: str, nodes: int = 1) -> dict[st
     environment = {name: os.environ[name] for name in kept}
     environment |= OFFLINE | QUIET | KEEP_ALIVE | (LOOPBACK if nodes == 1 else {})
     environment.setdefault("VLLM_LOGGING_LEVEL", "INFO")
+    if device == "cpu":
+        # A step of long prompts takes minutes on a busy machine; vLLM takes an engine for dead after five by default.
+        environment.setdefault("VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS", "3600")
     if device == "cpu" and (os.cpu_count() or 1) <= FEW_CORES:
         # By default one core is set aside for the server's other processes, which on two cores is half of the machine.
         environment.setdefault("VLLM_CPU_NUM_OF_RESERVED_CPU", "0")

@@ -12,7 +12,7 @@ from refusal_eval.workflow.paths import Paths
 from refusal_eval.workflow.rendering import rendering_params, template_file
 
 # What of an entry a judge's requests depend on, and what only the reading of its responses.
-ASKED = {"llm": ("labels",), "reasoned": ("sampling", "votes", "retries", "reasoning"), "wildguard": ()}
+ASKED = {"llm": ("labels", "prefill"), "reasoned": ("sampling", "votes", "retries", "reasoning"), "wildguard": ()}
 DECIDED = {"llm": ("threshold", "mass_floor"), "reasoned": ("reasoning",), "wildguard": ()}
 WILDGUARD = {"system_prompt": None, "template": str(TEMPLATE), "template_options": {}, "date": "2026-01-01"}
 
