@@ -137,7 +137,8 @@ rule judge_floor:
     """Fail if a judge agrees less with people than its floor asks, after everything else is made."""
     input:
         cards=judge_cards.cards,
-        results=[reporting.targets, judge_cards.results],
+        results=reporting.targets,
+        judges=judge_cards.results,
     output:
         f"{RESULTS}/judge_cards/floors.json",
     log:
