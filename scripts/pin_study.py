@@ -94,14 +94,14 @@ def pin(study_file: Path, upgrade: bool, check: bool) -> int:
 
 def say(need: Need, found: LockedRepo | LockedUrl) -> None:
     """Print one answer."""
+    opened = " (the entry leaves it open)" if need.pin is None else ""
     if isinstance(found, LockedUrl):
-        print(f"  {found.sha256[:12]}  {size_text(found.size):>8}  {found.url}")
+        print(f"  {found.sha256[:12]}  {size_text(found.size):>8}  {need}{opened}")
         return
     licence = found.licence.hub or "no licence stated"
     gated = ", gated" if found.gated else ""
-    opened = " (was open)" if need.pin is None else ""
     size = size_text(repo_size(found))
-    print(f"  {found.commit[:12]}  {size:>8}  {need.kind} {found.repo}, {found.date}, {licence}{gated}{opened}")
+    print(f"  {found.commit[:12]}  {size:>8}  {need}, {found.date}, {licence}{gated}{opened}")
 
 
 def _tell(resolved: Resolved, cache: str) -> None:
@@ -140,8 +140,8 @@ def _write(path: str, lock: LockFile, old: LockFile | None, study: str, stale: S
         print(f"changed: {line}")
     for name in stale:
         print(f"removed: {name}, which is no longer used")
-    counts = [(len(lock.models), "models"), (len(lock.datasets), "data sets"), (len(lock.urls), "files at addresses")]
-    print(f"Wrote {path}: {', '.join(f'{count} {what}' for count, what in counts if count) or 'nothing'}.")
+    counts = f"model repositories: {len(lock.models)}, data sets: {len(lock.datasets)}, addresses: {len(lock.urls)}"
+    print(f"Wrote {path} ({counts}).")
 
 
 def _token() -> str:

@@ -161,19 +161,25 @@ def test_a_download_that_broke_goes_on_where_it_ended(hub, tmp_path):
     first, second = shards
     index = {"weight_map": {"a": first, "b": second}}
     files = {"config.json": b"{}", "model.safetensors.index.json": json.dumps(index).encode(), **shards}
-    source = source_of(hub, "model", "org/large", files)
+    source = source_of(hub, "model", "org/large", files, gated=True)
+    hub.elsewhere = True  # as the real hub's: a signed address on another host
+    hub.tokens.add(TOKEN)
+    environment = {"HF_ENDPOINT": hub.address, "HF_TOKEN": TOKEN}
     hub.cuts[second] = [CHUNK + 1_000_000]
     hub.range_faults = 3
-    (told,) = fetch([("weights", source, "weights.json", None)], tmp_path, HF_ENDPOINT=hub.address)[0]
+    (told,) = fetch([("weights", source, "weights.json", None)], tmp_path, **environment)[0]
     assert "503" in told and not (tmp_path / "weights.json").exists()
     blobs = tmp_path / "cache" / "hub" / "models--org--large" / "blobs"
     (partial,) = blobs.glob("*.partial")
     assert partial.stat().st_size == CHUNK
     hub.requests.clear()
     hub.ranges.clear()
-    (told,), log = fetch([("weights", source, "weights.json", None)], tmp_path, HF_ENDPOINT=hub.address)
+    (told,), log = fetch([("weights", source, "weights.json", None)], tmp_path, **environment)
     assert told is None and f"continuing {second} at byte {CHUNK} of {SIZE}" in log
-    assert hub.ranges == [(second, CHUNK)] and first not in got(hub, "org/large")
+    assert hub.ranges == [(second, CHUNK)] and not [
+        one for one in hub.requests if one.startswith("GET") and first in one
+    ]
+    assert hub.told_tokens == [], "the token is the hub's business only"
     assert not list(blobs.glob("*.partial"))
     manifest = read_json(tmp_path / "weights.json")
     folder = tmp_path / manifest["folder"]

@@ -139,7 +139,7 @@ def test_every_pin_is_asked_for_and_written_down(hub, project, model_files):
     assert [(one.sha256, one.size) for one in lock.urls] == [(hashlib.sha256(ROWS).hexdigest(), len(ROWS))]
     assert "note: org/single: the hub says mit, the entry says CC-BY-4.0" in told
     assert "To fetch: " in told and " are free in .cache" in told
-    assert "Wrote study.lock.yaml: 2 models, 3 data sets, 1 files at addresses." in told
+    assert "Wrote study.lock.yaml (model repositories: 2, data sets: 3, addresses: 1)." in told
     assert not [asked for asked in hub.requests if "resolve" in asked], "weights are not downloaded for it"
     # A second time nothing changes, and a third tells that nothing differs.
     before = (project / "study.lock.yaml").read_bytes()
@@ -194,7 +194,7 @@ def test_all_that_fails_is_told_together_and_nothing_is_written(hub, project):
     code, told = pin(project, hub)
     assert code == 1 and "4 of the pins failed. study.lock.yaml was not written" in told
     assert "model org/tiny at main: there is no such repository, or it is private" in told
-    assert "dataset org/single: has no file `a.csv`; did you mean `b.csv`?" in told
+    assert "data set org/single: has no file `a.csv`; did you mean `b.csv`?" in told
     assert f"is gated: ask for access at {hub.address}/datasets/org/gated while signed in" in told
     assert "no token is set now" in told
     assert "/0123/rows.jsonl: there is no such file (status 404)" in told

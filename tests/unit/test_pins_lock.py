@@ -187,7 +187,7 @@ def test_needs_are_told_once_for_each_pin(open_project):
         ("url", URL["url"], None, ("all files",)),
     ]
     assert needs[3].used_by == ("engines.hub-engine",)
-    with pytest.raises(UserError, match=r"dataset owner/gold: has no file `gold.csv`; did you mean `gold2.csv`"):
+    with pytest.raises(UserError, match=r"data set owner/gold: has no file `gold.csv`; did you mean `gold2.csv`"):
         wanted_files(needs[1], {"gold2.csv": RemoteFile(1, None, "0" * 40)})
     with pytest.raises(UserError, match=r"model owner/model: there are no \*\.safetensors files"):
         wanted_files(needs[3], {"config.json": RemoteFile(1, None, "0" * 40)})

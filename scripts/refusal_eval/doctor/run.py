@@ -65,7 +65,7 @@ def study_needs(config: Mapping[str, Any], root: Path) -> Needs:
         cache=str(config["cache_dir"]),
         response_bytes=response_bytes(config, rows),
         in_flight=int(config["requests_in_flight"]),
-        open_pins=tuple(f"{need.kind} {need.name}" for need in needs_of(config) if need.pin is None),
+        open_pins=tuple(str(need) for need in needs_of(config) if need.pin is None),
     )
 
 

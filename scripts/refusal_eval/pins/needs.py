@@ -20,6 +20,7 @@ ENTRIES = {
     "splits": "split_entries",
     "gold": "gold_entries",
 }
+KINDS = {"model": "model", "dataset": "data set"}
 WEIGHTS, ADAPTER, ALL = "weights", "adapter", "all files"
 
 
@@ -42,6 +43,9 @@ class Need:
     wants: tuple[str, ...]
     licences: tuple[str, ...]
     used_by: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return self.name if self.kind == "url" else f"{KINDS[self.kind]} {self.name}"
 
 
 def needs_of(config: Mapping[str, Any]) -> list[Need]:
@@ -92,13 +96,13 @@ def wanted_files(need: Need, files: Mapping[str, RemoteFile]) -> dict[str, Remot
         if wants == ALL:
             names |= set(files)
         elif wants == WEIGHTS:
-            names |= set(weights_names(files, f"model {need.name}"))
+            names |= set(weights_names(files, str(need)))
         elif wants == ADAPTER:
             names |= set(ADAPTER_FILES)
         else:
             names.add(wants)
     for name in sorted(names - set(files)):
-        raise UserError(f"{need.kind} {need.name}: has no file `{name}`{nearest(name, files)}")
+        raise UserError(f"{need}: has no file `{name}`{nearest(name, files)}")
     if not names:
-        raise UserError(f"{need.kind} {need.name}: holds no files")
+        raise UserError(f"{need}: holds no files")
     return {name: files[name] for name in sorted(names)}
