@@ -41,7 +41,8 @@ def judge_card(
     confusion                   {label of people: {label of the judge, or unjudged: rows}}
     models, expectations, strata    the same again by answering model, by what is expected of the prompt, and by both
     headline                    for each reading the worst answering model (`rule` says which count), or None
-    soft                        see `judge_card.soft.soft_measures`; None for a judge without probabilities
+    soft                        see `judge_card.soft.soft_measures`; None for a judge without probabilities. Models have
+                                their own
     people                      raters, published kappa among people and published anchors, as the gold entry has them
 
     A number without data is None, and no number comes without an interval. How they are made: `judge_card.measured`.
@@ -50,7 +51,10 @@ def judge_card(
         ValueError: for an unknown label, an id that occurs twice, or a verdict on a row that the gold set lacks.
     """
     rows = compared(gold_rows, verdicts, gold)
-    models = _groups(rows, level, gold, ("answering_model",))
+    models = [
+        group | {"soft": soft_measures(found, level, _seed(gold, "soft", group["answering_model"]))}
+        for group, found in _groups(rows, level, gold, ("answering_model",))
+    ]
     return {
         "judge": judge,
         "gold": gold,
@@ -58,8 +62,8 @@ def judge_card(
         "level": level,
         **measured(rows, level, _seed(gold)),
         "models": models,
-        "expectations": _groups(rows, level, gold, ("expectation",)),
-        "strata": _groups(rows, level, gold, ("expectation", "answering_model")),
+        "expectations": [group for group, _ in _groups(rows, level, gold, ("expectation",))],
+        "strata": [group for group, _ in _groups(rows, level, gold, ("expectation", "answering_model"))],
         "headline": {"rule": HEADLINE_RULE} | {reading: worst_model(models, reading) for reading in READINGS},
         "soft": soft_measures(rows, level, _seed(gold, "soft")),
         "people": {"raters": raters, "human_kappa": human_kappa, "anchors": [dict(anchor) for anchor in anchors]},
@@ -85,15 +89,17 @@ def worst_model(models: Sequence[Mapping[str, Any]], reading: str) -> dict[str, 
     }
 
 
-def _groups(rows: Sequence[Compared], level: float, gold: str, by: tuple[str, ...]) -> list[dict[str, Any]]:
-    """The measured groups of rows that share these fields, sorted; rows without one of them are in none."""
+def _groups(
+    rows: Sequence[Compared], level: float, gold: str, by: tuple[str, ...]
+) -> list[tuple[dict[str, Any], list[Compared]]]:
+    """The groups of rows that share these fields, measured and themselves, sorted; rows that lack one are in none."""
     found: dict[tuple[str, ...], list[Compared]] = {}
     for row in rows:
         names = tuple(getattr(row, name) for name in by)
         if None not in names:
             found.setdefault(names, []).append(row)
     return [
-        dict(zip(by, names, strict=True)) | measured(found[names], level, _seed(gold, *by, *names))
+        (dict(zip(by, names, strict=True)) | measured(found[names], level, _seed(gold, *by, *names)), found[names])
         for names in sorted(found)
     ]
 

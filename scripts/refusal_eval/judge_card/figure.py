@@ -12,7 +12,7 @@ from refusal_eval.display import Labels, clean, percent
 from refusal_eval.judge_card.measured import UNJUDGED
 from refusal_eval.judge_card.reliability import HEIGHT as RELIABILITY_HEIGHT
 from refusal_eval.judge_card.reliability import draw_reliability, reliability_text
-from refusal_eval.judge_card.tables import short, value_text
+from refusal_eval.judge_card.words import short, value_text
 from refusal_eval.layout import EDGE, axes_at, page, put, text_width, widest, wrap_to
 from refusal_eval.states import LABELS
 from refusal_eval.style import BLUE, COLUMN_WIDTH, GREY, INK, LINE_HEIGHT, PAGE_HEIGHT, VERMILLION, styled

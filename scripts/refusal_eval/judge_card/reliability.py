@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from refusal_eval.judge_card.tables import value_text
+from refusal_eval.judge_card.words import value_text
 from refusal_eval.layout import EDGE, axes_at, put, put_upright, text_width
 from refusal_eval.style import BLUE, GREY, INK, LINE_HEIGHT, VERMILLION
 
@@ -35,8 +35,12 @@ def reliability_text(card: Card) -> list[str]:
     for words, soft in soft_series(card):
         ece, brier = value_text(soft["ece"], soft["ece_interval"]), value_text(soft["brier"], soft["brier_interval"])
         texts.append(f"{words.capitalize()}: ECE {ece} in {soft['n_bins']} bins of equal mass, Brier {brier}.")
-    t = (card.get("calibration") or {}).get("t")
-    return [*texts, f"Threshold fitted on all of this gold set: t = {t:.3g}."] if texts and t is not None else texts
+    calibration = card.get("calibration") or {}
+    if not texts or calibration.get("t") is None:
+        return texts
+    out_of_fold = calibration.get(calibration["headline"] or "")
+    spread = "" if out_of_fold is None else " (out of fold {:.3g} to {:.3g})".format(*out_of_fold["t"])
+    return [*texts, f"Threshold fitted on all of this gold set: t = {calibration['t']:.3g}{spread}."]
 
 
 def draw_reliability(fig: Figure, sheet: Axes, card: Card, top: float, width: float) -> None:

@@ -10,6 +10,7 @@ import pandas as pd
 from refusal_eval.display import NO_DATA, Labels, clean, ordered
 from refusal_eval.estimands import READINGS
 from refusal_eval.judge_card.measured import MIN_ROWS
+from refusal_eval.judge_card.words import published_texts, value_text
 from refusal_eval.markup import Table
 from refusal_eval.table_notes import READINGS_NOTE
 
@@ -98,20 +99,6 @@ def _numbers(group: Mapping[str, Any]) -> list[str]:
     return [judged, *(value_text(part[name], part["intervals"][name]) for name in _SHOWN)]
 
 
-def value_text(value: float | None, ends: Sequence[float | None] | None) -> str:
-    """A value and its interval, such as 0.89 [0.85, 0.92]; a dash for None."""
-    if value is None:
-        return NO_DATA
-    known = [end for end in ends or () if end is not None]
-    return short(value) + (f" [{short(known[0])}, {short(known[1])}]" if len(known) == 2 else "")
-
-
-def short(number: float) -> str:
-    """Two digits, with a minus sign that is one; no sign at zero."""
-    text = f"{number:.2f}"
-    return text.removeprefix("-") if float(text) == 0 else text.replace("-", "\u2212")
-
-
 def _calibrated(cards: Sequence[Card], show: Labels) -> list[str]:
     return [
         f"Judge {show.judge(card['judge'])} on {show.gold(card['gold'])}, labels {card['labels_from']}."
@@ -126,20 +113,3 @@ def _published(cards: Sequence[Card], show: Labels) -> list[str]:
         for text in published_texts(card):
             notes[f"Published on {show.gold(card['gold'])}, {text}."] = None
     return list(notes)
-
-
-def published_texts(card: Card) -> list[str]:
-    """What others published on a card's gold set: the kappa among people, then that of each anchor, with its source."""
-    people, texts = card["people"], []
-    human = people["human_kappa"] or {}
-    kappas = [
-        f"{short(human[name])} {name.replace('_', ' ')}" for name in (*READINGS, "three_class") if human.get(name)
-    ]
-    if kappas:
-        source = f" ({clean(str(human['source']))})" if human.get("source") else ""
-        texts.append(f"kappa among people {', '.join(kappas)}{source}")
-    for anchor in people["anchors"]:
-        reading = anchor.get("reading") or "broad"
-        source = f" ({clean(str(anchor['source']))})" if anchor.get("source") else ""
-        texts.append(f"{clean(anchor['name'])}: kappa {short(anchor['kappa'])} {reading.replace('_', ' ')}{source}")
-    return texts

@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from refusal_eval.display import EN_DASH, NO_DATA, Labels, ordered, pieces
-from refusal_eval.judge_card.tables import short, value_text
+from refusal_eval.judge_card.words import short, value_text
 from refusal_eval.layout import (
     EDGE,
     figure_width,

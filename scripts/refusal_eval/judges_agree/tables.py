@@ -9,7 +9,7 @@ import pandas as pd
 
 from refusal_eval.display import NO_DATA, Labels, ordered
 from refusal_eval.estimands import READINGS
-from refusal_eval.judge_card.tables import value_text
+from refusal_eval.judge_card.words import value_text
 from refusal_eval.judges_agree.pairs import MIN_ROWS, THREE
 from refusal_eval.markup import Table
 from refusal_eval.table_notes import READINGS_NOTE
