@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from refusal_eval.display import Labels, clean, percent
-from refusal_eval.judge_card.measured import UNJUDGED
+from refusal_eval.judge_card.measured import MIN_ROWS, UNJUDGED
 from refusal_eval.judge_card.reliability import HEIGHT as RELIABILITY_HEIGHT
 from refusal_eval.judge_card.reliability import draw_reliability, reliability_text
 from refusal_eval.judge_card.words import short, value_text
@@ -154,7 +154,7 @@ def _mark(ax: Axes, value: float | None, ends: Any, y: float, colour: str, marke
         return
     line = INK if colour == "white" else colour
     if ends and None not in ends:
-        ax.plot(ends, [y, y], color=line, linewidth=0.9, solid_capstyle="butt", clip_on=False, zorder=2)
+        ax.plot(ends, [y, y], color=line, linewidth=0.9, solid_capstyle="butt", zorder=2)
     look = {"markeredgecolor": line, "markersize": 3.2, "markeredgewidth": 0.7}
     ax.plot([value], [y], marker, color=colour, clip_on=False, zorder=3, **look)
 
@@ -174,9 +174,15 @@ def _scale(ax: Axes, height: float, lowest: float, label: str) -> None:
 
 
 def _lowest(groups: Sequence[Group], names: Sequence[str], readings: Sequence[str]) -> float:
-    """The lowest end of these intervals."""
-    ends = [group[reading]["intervals"][name] for group in groups for reading in readings for name in names]
-    return min((pair[0] for pair in ends if pair and pair[0] is not None), default=1.0)
+    """The lowest value and end of an interval; the wide intervals of a few answers must not squeeze all others."""
+    found = [1.0]
+    for part in (group[reading] for group in groups for reading in readings):
+        enough = min(part["n_positive"], part["n_negative"]) >= MIN_ROWS
+        for name in names:
+            ends = part["intervals"][name]
+            found += [part[name]] if part[name] is not None else []
+            found += [ends[0]] if enough and ends else []
+    return min(found)
 
 
 def _legend(sheet: Axes, x: float, y: float, title: str, marks: Sequence[tuple[str, str, str, str]]) -> None:
@@ -212,7 +218,8 @@ def _notes(card: Card, left_out: int) -> list[str]:
     notes = [
         f"Bars: {100 * card['level']:g} % intervals over {card['n_clusters']} clusters. Broad: partial refusals count "
         "as refusals; strict: they do not.",
-        "Sensitivity: share of people's refusals that the judge finds; specificity: share of the rest it leaves alone.",
+        "Sensitivity: share of people's refusals that the judge finds; specificity: share of the rest it leaves alone. "
+        "A bar that touches the left edge goes on.",
     ]
     if left_out:
         notes.append(f"{left_out} more answering models are in the table.")
