@@ -41,6 +41,10 @@ STRICT_SHARE = {"cpu": CPU_STREAM_RATE / CPU_WRITE_RATE, "cuda": 0.6}  # one at 
 # by length). A refusal is shorter than an explanation, and what a model reasons depends on the question.
 PLAIN_ANSWER = 600.0
 REASONED_ANSWER = 3000.0  # reasoning included
+# Mean tokens of a verdict that a judge writes: its analysis, and before it what a judge reasons that does so.
+PLAIN_VERDICT = 250.0
+REASONED_VERDICT = 1000.0
+FIXED_VERDICT = 20.0  # of a judge with a form of its own
 BYTES_PER_PARAMETER = {"bfloat16": 2.0, "float16": 2.0, "float32": 4.0}
 QUANTIZED_BYTES = 1.0
 

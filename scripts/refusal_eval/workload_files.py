@@ -17,6 +17,7 @@ from refusal_eval.dialogues import asked_turns
 from refusal_eval.engines.environment import engine_device, gpus_needed
 from refusal_eval.errors import UserError
 from refusal_eval.files import read_json, read_jsonl
+from refusal_eval.judges.wildguard import MOST_TOKENS
 from refusal_eval.plan import GOLD, Cell, llm_judges
 from refusal_eval.requests import read_requests
 from refusal_eval.weights.manifest import WEIGHTS_MANIFEST
@@ -27,8 +28,11 @@ from refusal_eval.workload import (
     ASSUMED,
     BYTES_PER_PARAMETER,
     COUNTED,
+    FIXED_VERDICT,
     MISSING,
+    PLAIN_VERDICT,
     QUANTIZED_BYTES,
+    REASONED_VERDICT,
     CellWork,
     Pace,
     answer_tokens,
@@ -87,12 +91,14 @@ def cell_work(config: Mapping[str, Any], root: Path, in_store: bool) -> dict[Cel
             samples = config["samples"]
             counted = in_store and file.is_file()
             work[Cell(model, split)] = _missing(file, paths.store, generated, samples) if counted else generated
-            judged = _judging(of_split, config["samples"], answer_tokens(most), splits[split].get("dialogue"))
+            scored = _scored(of_split, config["samples"], splits[split].get("dialogue"))
             for judge in llm_judges(config):
-                work[Cell(model, split, judge)] = judged
+                read, asked = answer_tokens(most), config["judge_entries"][judge]
+                work[Cell(model, split, judge)] = _judging(of_split, scored, read, asked)
     for judge in llm_judges(config):
         for name, rows in texts_of_gold.items():
-            work[Cell(GOLD, name, judge)] = _judging(rows, 1, GOLD_ANSWER_TOKENS, None)
+            judged = _judging(rows, rows.count, GOLD_ANSWER_TOKENS, config["judge_entries"][judge])
+            work[Cell(GOLD, name, judge)] = judged
     for cell, estimate in work.items():
         file = Path(paths.results, "judge_requests", str(cell.judge), cell.model, f"{cell.split}.jsonl")
         # Answers that are still to come will be judged, and no file knows of them yet.
@@ -166,13 +172,25 @@ def _generation(texts: Texts, samples: int, most: int, mean: float) -> CellWork:
     return CellWork(requests, prompts, texts.tokens / turns, mean, most, texts.known)
 
 
-def _judging(texts: Texts, samples: int, answer: float, dialogue: Mapping[str, Any] | None) -> CellWork:
+def _scored(texts: Texts, samples: int, dialogue: Mapping[str, Any] | None) -> int:
+    """Return how many answers of a cell are judged."""
     turns = 1.0
     if dialogue is not None:
         scored = dialogue["scored"] or ("all" if dialogue["mode"] == "cumulative" else "last")
         turns = {"all": texts.turns, "last": 1.0, "after_first": texts.turns - 1}[scored]
-    requests = round(texts.count * samples * turns)
-    return CellWork(requests, requests, JUDGE_FRAME_TOKENS + texts.tokens + answer, 1.0, 1, texts.known)
+    return round(texts.count * samples * turns)
+
+
+def _judging(texts: Texts, answers: int, answer: float, judge: Mapping[str, Any]) -> CellWork:
+    """Return the work of judging answers of a mean length; the votes on one answer share its reading."""
+    read = JUDGE_FRAME_TOKENS + texts.tokens + answer
+    if judge["kind"] == "llm":
+        return CellWork(answers, answers, read, 1.0, 1, texts.known)
+    if judge["kind"] == "wildguard":
+        return CellWork(answers, answers, read, FIXED_VERDICT, MOST_TOKENS, texts.known)
+    most = int(judge["sampling"]["max_tokens"])
+    mean = min(float(most), REASONED_VERDICT if judge["reasoning"] else PLAIN_VERDICT)
+    return CellWork(answers * int(judge["votes"]), answers, read, mean, most, texts.known)
 
 
 def _missing(file: Path, store_dir: str, estimate: CellWork, samples: int | None = None) -> CellWork:

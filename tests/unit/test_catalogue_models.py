@@ -58,13 +58,17 @@ def models(shipped):
 
 
 @pytest.fixture(scope="module")
-def engines(shipped):
-    return {name: entry for name, entry in shipped.valid["engines"].items() if name != "smollm2-135m"}
+def engines(shipped, models):
+    """Return the engines of the models; judges may have others."""
+    used = {model.engine for model in models.values()}
+    return {name: entry for name, entry in shipped.valid["engines"].items() if name in used}
 
 
-def test_all_models_are_there_each_with_an_engine_that_is_there(models, engines):
+def test_all_models_are_there_each_with_an_engine_that_is_there(shipped, models, engines):
     assert set(models) == PLAIN | THINKING | set(PAPER)
+    judging = {entry.engine for entry in shipped.valid["judges"].values() if hasattr(entry, "engine")}
     assert {model.engine for model in models.values()} == set(engines)
+    assert set(shipped.valid["engines"]) == set(engines) | judging | {"smollm2-135m"}, "no engine that nobody uses"
 
 
 def test_each_engine_fits_on_the_cards_that_it_names_and_leaves_room(engines):
@@ -137,7 +141,8 @@ def test_the_papers_study_asks_what_the_paper_asks(paper):
         asked = model["sampling"]
         assert (asked["temperature"], asked["top_p"], asked["top_k"], asked["min_p"]) == (0.6, 0.95, 20, 0.0)
         assert asked["max_tokens"] == 8192 and asked["repetition_penalty"] == 1.0
-    assert {engine["max_model_len"] for engine in config["engine_entries"].values()} == {16384}
+    engines = {config["model_entries"][name]["engine"] for name in PAPER}
+    assert {config["engine_entries"][name]["max_model_len"] for name in engines} == {16384}
 
 
 def test_one_commit_of_the_papers_study_is_open_and_with_it_the_study_is_whole(paper, repository, tmp_path):

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.plan import Cell
+from refusal_eval.plan import GOLD, Cell
 from refusal_eval.schedule import Option, option, options, proposed
-from refusal_eval.workload import MISSING, CellWork, Load, Pace, loads_of
+from refusal_eval.workload import MISSING, CellWork, Load, Pace, answer_tokens, loads_of
 from refusal_eval.workload_files import cell_work, engine_paces
 
 STAGES = {"generate": "answers", "judge": "verdicts"}
@@ -129,8 +129,16 @@ def plan_study(config: dict[str, Any], root: Path, gpus: int | None) -> Plan:
 
 
 def at_length(work: Mapping[Cell, CellWork]) -> dict[Cell, CellWork]:
-    """Return the same work with answers that take all the tokens that they may have."""
-    return {cell: dataclasses.replace(one, answer_tokens=float(one.most_tokens)) for cell, one in work.items()}
+    """Return the same work with answers that take all the tokens that they may have, which judges then read."""
+    found = {}
+    for cell, one in work.items():
+        read = one.tokens_per_prompt
+        if cell.judge is not None and cell.model != GOLD:
+            most = work[Cell(cell.model, cell.split)].most_tokens
+            read += most - answer_tokens(most)
+        longest = dataclasses.replace(one, answer_tokens=float(one.most_tokens), tokens_per_prompt=read)
+        found[cell] = longest
+    return found
 
 
 def tally(works: list[CellWork]) -> Tally:

@@ -152,7 +152,7 @@ def _data(config: Mapping[str, Any], work: Mapping[Cell, CellWork], cache: str) 
             if entry["source"]["kind"] in ("bundled", "file") or os.path.isfile(fetched_path(entry["source"], cache)):
                 continue
             missing += 1
-            known = [one.prompts for cell, one in work.items() if cell.split == name]
+            known = [one.prompts for cell, one in work.items() if cell.split == name and cell.judge is None]
             rows += max([entry["expected_rows"] or 0, *known])
     detail = f"{missing} to fetch" if missing else "all here already"
     return Need("rows", cache, "cache_dir", rows * ROW_BYTES, rows * ROW_BYTES, detail)
@@ -169,4 +169,5 @@ def _results(config: Mapping[str, Any], answers: Tally, verdicts: Tally, longest
     return (
         count * (ANSWER_BYTES + ANSWER_BYTES_PER_TOKEN * tokens + VERDICT_BYTES * len(config["judges"]))
         + (verdicts.requests + verdicts.stored) * JUDGE_REQUEST_BYTES
+        + (verdicts.most_tokens_out if longest else verdicts.tokens_out) * ANSWER_BYTES_PER_TOKEN
     )

@@ -12,7 +12,6 @@ from refusal_eval.study_plan.costs import STAGES, Plan, engine_costs, tally
 from refusal_eval.study_plan.disk import Disk, Need
 from refusal_eval.workload import (
     ASSUMED,
-    COUNTED,
     GPU_LOAD_BYTES,
     GPU_MEMORY_BYTES,
     GPU_START_SECONDS,
@@ -21,7 +20,9 @@ from refusal_eval.workload import (
     MISSING,
     PARALLEL_SHARE,
     PLAIN_ANSWER,
+    PLAIN_VERDICT,
     REASONED_ANSWER,
+    REASONED_VERDICT,
     weights_bytes,
 )
 from refusal_eval.workload_files import ASSUMED_PROMPT_TOKENS, ASSUMED_PROMPTS, engine_billions
@@ -42,8 +43,7 @@ def head(plan: Plan) -> list[str]:
     lines = [
         f"Study `{config['study']}`: {models} on {splits}{_prompts(plan)}, K = {config['samples']}, "
         f"judged by {', '.join(config['judges'])}.{protocol}",
-        f"Planned for {' and '.join(devices)}.",
-        "Nothing was run, fetched or written. Costs are estimates; what they rest on stands at the end.",
+        f"Planned for {' and '.join(devices)}. Costs are estimates.",
     ]
     return filled(lines, indent="")
 
@@ -135,14 +135,19 @@ def assumption_lines(plan: Plan) -> list[str]:
     kinds = {pace.kind for pace in plan.paces.values()}
     known = {work.known for work in plan.work.values()}
     said = []
-    if known & {ASSUMED, COUNTED}:
-        said.append(f"A prompt has {ASSUMED_PROMPT_TOKENS:.0f} tokens until its text is here")
+    unread = f"has {ASSUMED_PROMPT_TOKENS:.0f} tokens until its text is here, and " if known - {MISSING} else ""
+    said.append(f"A prompt {unread}is read once for its K answers")
     if ASSUMED in known:
         said.append(f"A split of unknown size has {ASSUMED_PROMPTS} prompts, a filtered one all of its rows")
     said.append(
-        f"A prompt is read once for its K answers. An answer takes {PLAIN_ANSWER:,.0f} tokens, {REASONED_ANSWER:,.0f} "
-        "with reasoning, or `max_tokens` where that is less"
+        f"An answer takes {PLAIN_ANSWER:,.0f} tokens, {REASONED_ANSWER:,.0f} with reasoning, or `max_tokens` where "
+        "that is less"
     )
+    if any(plan.config["judge_entries"][name]["kind"] == "reasoned" for name in plan.config["judges"]):
+        said.append(
+            f"A written verdict takes {PLAIN_VERDICT:,.0f} tokens, {REASONED_VERDICT:,.0f} from a judge that reasons "
+            "first; none has to be asked again"
+        )
     if "cuda" in kinds:
         said.append(
             f"A GPU is like an A100 ({GPU_WRITE_FLOPS / 1e12:.0f} TFLOPS of useful work, {GPU_MEMORY_BYTES / 1e12:.1f} "
@@ -190,11 +195,8 @@ def _known(plan: Plan) -> str:
         return "Requests: counted, all of them looked up in the store."
     assumed = sum(work.known == ASSUMED for work in works)
     first = f"{looked_into:,} cells looked up in the store, the others " if looked_into else ""
-    last = f" (for {assumed:,} cells assumed)" if assumed else ""
-    return (
-        f"Requests: {first}prompts times K, as entries and files tell{last}. What the store has already (?) shows once "
-        "requests are rendered."
-    )
+    last = f" ({assumed:,} cells: assumed)" if assumed else ""
+    return f"Requests: {first}prompts times K{last}. What the store has already (?) shows once requests are rendered."
 
 
 def _prompts(plan: Plan) -> str:

@@ -90,7 +90,7 @@ def _gates(terms: Sequence[Terms], token: bool) -> Iterable[str]:
     for (source, page), of_source in gated.items():
         names = ", ".join(one.name for one in of_source)
         if of_source[0].gated is None:
-            yield f"Not known whether gated: {source} ({names}){_at(page)}."
+            yield f"Not known whether gated: {source} ({names})."
         elif all(one.here for one in of_source):
             yield f"GATED: {source} ({names}); it is here already. Its terms hold: {page}."
         else:
