@@ -38,17 +38,12 @@ class JudgeCards:
         return [f"{self._results}/judge_cards/{judge}/{gold}.json" for judge in self._judges for gold in self._gold]
 
     def presentation(self, wildcards: Any) -> dict[str, Any]:
-        """Return names, their order and their labels, for tables and figures of judges."""
+        """Return judges and gold, their order and their labels, for tables and figures."""
         return {
             "judges": list(self._config["judges"]),
             "gold": list(self._config["gold"]),
             **protocol_label(self._config),
-            "labels": {
-                "models": self._labels("model_entries"),
-                "splits": self._labels("split_entries"),
-                "judges": self._labels("judge_entries"),
-                "golds": self._labels("gold_entries"),
-            },
+            "labels": {"judges": self._labels("judge_entries"), "golds": self._labels("gold_entries")},
         }
 
     def prompts(self, wildcards: Any) -> list[str]:
@@ -66,7 +61,10 @@ class JudgeCards:
     def comparison(self, wildcards: Any) -> dict[str, Any]:
         """Return what, besides verdicts and scores, decides how judges agree."""
         entries = self._config["split_entries"]
-        study = self.presentation(wildcards) | {
+        shown = self.presentation(wildcards)
+        labels = {"models": self._labels("model_entries"), "splits": self._labels("split_entries")}
+        study = shown | {
+            "labels": shown["labels"] | labels,
             "splits": list(self._config["splits"]),
             "headlines": {split: entries[split]["headline"] for split in self._config["splits"]},
             "level": self._config["scoring"]["level"],
