@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
@@ -14,13 +15,15 @@ CHATML = (
 SPECIAL = ["<bos>", "<|im_start|>", "<|im_end|>", "<think>", "</think>"]
 
 
-def byte_tokenizer(folder: Path, template: str | None = CHATML, adds_bos: bool = False) -> Path:
+def byte_tokenizer(
+    folder: Path, template: str | None = CHATML, adds_bos: bool = False, special: Sequence[str] = SPECIAL
+) -> Path:
     """Write a byte-level tokenizer (one token a byte, plus special tokens); return the folder."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     core = Tokenizer(models.BPE(vocab={char: i for i, char in enumerate(alphabet)}, merges=[]))
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()
-    core.add_special_tokens(SPECIAL)
+    core.add_special_tokens(list(dict.fromkeys([*SPECIAL, *special])))
     if adds_bos:
         bos = core.token_to_id("<bos>")
         core.post_processor = processors.TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", bos)])
