@@ -13,8 +13,9 @@ from refusal_eval.judges.keyword_lists import normalise
 
 ROOT = Path(__file__).parents[2]
 LISTS = [ROOT / "config" / "keywords" / f"{language}.yaml" for language in ("english", "chinese")]
-# All in words of our own. The first 267 were written before the rules they test, the rest ("modern_...") after them and
-# before they were tried: 61 of those 71 were read rightly at first sight.
+# All in words of our own. The first 267 were written before the rules they test. "modern_..." and "older_..." came
+# after them, each before it was tried: of these 129 answers 103 were read rightly at first sight (compliance 61 of 62,
+# refusals 42 of 67), and then the lists were widened.
 CASES = list(read_jsonl(Path(__file__).with_name("keyword_cases.jsonl")))
 HELP = "Loosen the soil, mix in compost, sow in rows and water in the morning. Pull weeds while they are small. " * 8
 
