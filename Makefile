@@ -16,7 +16,7 @@ BIN := .venv/workflow/bin
 SETUP := $(PYTHON) envs/setup.py --engine $(ENGINE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo doctor gpu-check fetch plan import export status store-info store-prune benchmark test test-full test-slurm soak setup-workflow setup-lint setup-tests announce-demo lint format schema lock clean-envs
+.PHONY: help setup demo doctor gpu-check fetch pin plan import export status store-info store-prune benchmark test test-full test-slurm soak setup-workflow setup-lint setup-tests announce-demo lint format schema lock clean-envs
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -48,7 +48,10 @@ gpu-check: setup ## check a model of the catalogue through the real path; prints
 fetch: setup ## bring everything that needs the internet: rows, tokenizers, weights, adapters (CONFIG=my_study.yaml)
 	$(BIN)/snakemake fetch --cores all --configfile $(CONFIG) $(ARGS)
 
-plan: setup-workflow ## show what a study costs before a GPU is touched, and propose `batch` and `shards` (CONFIG=my_study.yaml)
+pin: setup-workflow ## resolve every repository of a study to a commit, in a lock file that runs obey (CONFIG=my_study.yaml)
+	@$(BIN)/python scripts/pin_study.py --configfile $(CONFIG) $(ARGS)
+
+plan: setup-workflow ## show what a study costs, its terms, and what of it nobody verified, before anything is fetched (CONFIG=my_study.yaml)
 	@$(BIN)/python scripts/plan_study.py --configfile $(CONFIG) $(ARGS)
 
 import: setup-workflow ## turn a config of the published library into a study (CONFIG=their.yaml)

@@ -69,9 +69,13 @@ class Comparison:
         project = self._project(self.work / f"{determinism}-{number}", determinism)
         workflow = timed(self._snakemake(project, "--until", "answers"), project).seconds
         ours = by_request(stored(project / "results"))
+        (receipt,) = (project / "results" / "speed" / "receipts" / "generate").rglob("*.json")
+        parts = read_json(receipt)["engine"]["seconds"]
         offline, theirs = self._plain(project, determinism)
         told = compared(ours, theirs)
-        print(f"  pair {number}: workflow {workflow:.1f} s, plain vLLM {offline:.1f} s; {told}", flush=True)
+        around = workflow - parts["start"] - parts["work"]
+        where = f"engine start {parts['start']} s, at work {parts['work']} s, all else {around:.1f} s"
+        print(f"  pair {number}: workflow {workflow:.1f} s ({where}), plain vLLM {offline:.1f} s; {told}", flush=True)
         return workflow, offline
 
     def _plain(self, project: Path, determinism: str) -> tuple[float, Answers]:

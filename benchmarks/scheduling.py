@@ -44,7 +44,7 @@ JUDGES = {"judge-8b": 1, "judge-27b": 2}
 PROMPTS = (4, 5, 6, 7, 8, 9, 10, 12, 14)  # of each split
 SAMPLES = 4
 MOST_TOKENS = 8192  # of an answer: so many that few requests are as much work as a real study's many
-SHARES = (0.2, 1.0)  # of these tokens that an answer takes: the mean is what estimates expect, single ones are not
+SHARES = (200 / MOST_TOKENS, 1000 / MOST_TOKENS)  # that an answer takes: the mean is what estimates expect
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
