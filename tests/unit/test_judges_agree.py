@@ -202,6 +202,8 @@ def test_table_has_all_pairs_and_names_models_that_change_places() -> None:
     assert ("rank the other way round" in text) == any(rank["swapped"] for rank in agreement["rankings"])
     frame = agreement_frame(agreement)
     assert len(frame[frame.measure == "kappa"]) == 2 * 3 * 3 and len(frame[frame.measure == "tau"]) == 3
+    turned = agreement | {"groups": agreement["groups"][::-1]}
+    assert agreement_frame(turned).equals(frame)
     # Eight judges have 28 pairs: those of each split are in the CSV only.
     many = agreement_table(study_of(8))
     assert [row[0] for row in many.rows].count("t") == 1 and len(many.rows) == 28 + 2

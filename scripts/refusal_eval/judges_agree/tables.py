@@ -24,7 +24,7 @@ Agreement = Mapping[str, Any]
 def agreement_frame(agreement: Agreement) -> pd.DataFrame:
     """One row per split, pair of judges (or all), reading and measure: value, ends of its interval, n.
 
-    `split` is `all` for all splits together, `second` is empty where a row is about all judges. tau is the order of
+    Rows are sorted by split, whatever the order of the study. `split` is `all` for all splits together, `second` is empty where a row is about all judges. tau is the order of
     the models: n are models there, else answers.
     """
     rows: list[dict[str, Any]] = []
@@ -34,7 +34,7 @@ def agreement_frame(agreement: Agreement) -> pd.DataFrame:
         names = {"split": split or ALL, "first": judges[0], "second": judges[1], "reading": reading}
         rows.append(names | {"measure": measure, "value": of["value"], "low": low, "high": high, "n": n})
 
-    for group in agreement["groups"]:
+    for group in sorted(agreement["groups"], key=lambda group: group["split"] or ""):
         for pair in group["pairs"]:
             judges = (pair["first"], pair["second"])
             for reading in (*READINGS, THREE):
@@ -42,7 +42,7 @@ def agreement_frame(agreement: Agreement) -> pd.DataFrame:
                     add(group["split"], judges, reading, measure, pair[reading][measure], pair["n"])
         for reading, alpha in (group["alpha"] or {}).items():
             add(group["split"], (ALL, None), reading, "alpha", alpha, group["n_answers"])
-    for rank in agreement["rankings"]:
+    for rank in sorted(agreement["rankings"], key=lambda rank: rank["split"]):
         tau = {"value": rank["tau"], "interval": rank["interval"]}
         add(rank["split"], (rank["first"], rank["second"]), rank["reading"], "tau", tau, rank["n_models"])
     columns = ["split", "first", "second", "reading", "measure", "value", "low", "high", "n"]
