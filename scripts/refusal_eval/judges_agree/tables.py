@@ -24,8 +24,8 @@ Agreement = Mapping[str, Any]
 def agreement_frame(agreement: Agreement) -> pd.DataFrame:
     """One row per split, pair of judges (or all), reading and measure: value, ends of its interval, n.
 
-    Rows are sorted by split, whatever the order of the study. `split` is `all` for all splits together, `second` is empty where a row is about all judges. tau is the order of
-    the models: n are models there, else answers.
+    Rows are sorted by split, whatever the order of the study. `split` is `all` for all splits together, `second` is
+    empty where a row is about all judges. tau is the order of the models: n are models there, else answers.
     """
     rows: list[dict[str, Any]] = []
 
