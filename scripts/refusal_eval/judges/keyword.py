@@ -64,7 +64,7 @@ class KeywordJudge:
         """Return the verdict on one answer; the prompt plays no part."""
         found = [read(answer, lists) for lists in self._lists]
         order = (REFUSAL, PARTIAL, COMPLIANCE)
-        reading = min(found, key=lambda reading: order.index(reading.label))
+        reading = min(found, key=lambda reading: order.index(reading.label), default=NOTHING)
         return Verdict(JUDGED, reading.label, raw={"phrase": reading.phrase, "rule": reading.rule})
 
 
