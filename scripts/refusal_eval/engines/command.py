@@ -10,6 +10,8 @@ from typing import Any
 
 from refusal_eval.engines.client import SERVED_NAME
 
+# Forms are enforced without white space between their parts: a small model could write blanks without end.
+FORMS = {"backend": "xgrammar", "disable_any_whitespace": True}
 SERVER = ("-m", "vllm.entrypoints.openai.api_server")
 # Of vLLM 0.32; ranks between them are served with the next larger one.
 MAX_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
@@ -57,6 +59,7 @@ def server_command(
         "uds": socket,
         "generation-config": "vllm",
         "logprobs-mode": "raw_logprobs",
+        "structured-outputs-config": json.dumps(FORMS),
         "dtype": entry["dtype"],
         "load-format": load_format,
         "max-model-len": entry["max_model_len"],

@@ -84,12 +84,12 @@ def constraint(reasoning: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return vLLM's `structured_outputs` for a verdict.
 
     A model that reasons must be free to do so first: its reasoning up to the end mark (or its channels, for harmony)
-    stands before the JSON in a structural tag, as xgrammar calls it. Without white space between the parts of the
-    JSON, as a small model could otherwise write blanks without end.
+    stands before the JSON in a structural tag, as xgrammar calls it. As text, because the order of the keys counts and
+    request files sort theirs.
     """
     verdict = {"type": "json_schema", "json_schema": schema()}
     if reasoning is None:
-        return {"json": schema(), "disable_any_whitespace": True}
+        return {"json": json.dumps(schema())}
     if reasoning["format"] == "harmony":
         final = f"{HARMONY_CHANNEL}{HARMONY_FINAL}{HARMONY_MESSAGE}"
         again = f"<|end|>{HARMONY_START}assistant"
