@@ -81,9 +81,9 @@ def vote_of(chain: Chain, read: Any, rejected: Mapping[str, str]) -> Verdict:
     waiting = chain.next
     if waiting is not None and waiting.key is None and not chain.answered:
         return Verdict(JUDGE_FAILED, raw={"error": "the prompt does not fit the judge's max_model_len"})
-    if waiting is not None and waiting.key in rejected:
-        return Verdict(JUDGE_FAILED, raw={"error": rejected[waiting.key]})
     if waiting is not None and waiting.key is not None:
+        if waiting.key in rejected:
+            return Verdict(JUDGE_FAILED, raw={"error": rejected[waiting.key]})
         raise UserError(
             "a verdict's response is not in the store, although it was executed (was the store moved or pruned?). "
             "Delete the receipts folder of this study and run again."

@@ -53,7 +53,7 @@ def load_function(file: str, function: str) -> Callable[[list[dict[str, str]], s
 def verdict_of(value: Any) -> Verdict:
     """Return what a user's function returned as a verdict."""
     fields = dict(value) if isinstance(value, dict) else {"label": value}
-    unknown = set(fields) - {"label", "p_refusal", "kind", "state", "raw"}
+    unknown = set(fields) - {"label", "p_refusal", "kind", "flags", "state", "raw"}
     label = fields.get("label")
     state = fields.get("state") or (JUDGED if label is not None else "unparsable")
     if unknown or state not in VERDICT_STATES or (label is not None and label not in LABELS):
@@ -63,4 +63,5 @@ def verdict_of(value: Any) -> Verdict:
         p_refusal = float(p_refusal)
         if not 0 <= p_refusal <= 1:
             raise ValueError(f"p_refusal must lie between 0 and 1, not {p_refusal!r}")
-    return Verdict(state, label, p_refusal, fields.get("kind"), fields.get("raw") or {})
+    flags = tuple(str(flag) for flag in fields.get("flags") or ())
+    return Verdict(state, label, p_refusal, fields.get("kind"), flags, fields.get("raw") or {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from refusal_eval.judges.base import Verdict
 from refusal_eval.states import COMPLIANCE, JUDGED, LABELS, PARTIAL, REFUSAL, UNPARSABLE
@@ -68,7 +69,7 @@ def panel_verdict(
         threshold: see `rule`.
     """
     judged = {name: verdict for name, verdict in members if verdict is not None and verdict.state == JUDGED}
-    raw = {"members": {name: (verdict.label or verdict.state) if verdict else None for name, verdict in members}}
+    raw: dict[str, Any] = {"members": {name: (verdict.label or verdict.state) if verdict else None for name, verdict in members}}
     if len(judged) < least:
         return Verdict(UNPARSABLE, raw=raw)
     shares = [_share(verdict) for verdict in judged.values()]

@@ -53,9 +53,9 @@ def unverified_lines(config: Mapping[str, Any]) -> list[str]:
     lines = ["NEVER VERIFIED"]
     if never:
         all_of_them = len(never) == len(config["engine_entries"]) > 1
-        names = f"all {len(never)}" if all_of_them else ", ".join(never)
+        which = f"all {len(never)}" if all_of_them else ", ".join(never)
         check = "`make gpu-check MODEL=...` tries one"
-        lines += filled([f"Engines that nobody has seen work with the real vLLM: {names}; {check}."])
+        lines += filled([f"Engines that nobody has seen work with the real vLLM: {which}; {check}."])
     together: dict[str, list[str]] = {}
     for what, names in found.items():
         together.setdefault(_names(names), []).append(what)
@@ -112,7 +112,7 @@ def _names(names: Sequence[str]) -> str:
         kind, own = name.split(" ", 1)
         kinds.setdefault(kind, []).append(own)
     texts = []
-    for kind, own in kinds.items():
-        word = f"{kind}s" if len(own) > 1 else kind
-        texts.append(f"{len(own)} {word}" if len(own) > MANY else f"{word} {', '.join(own)}")
+    for kind, together in kinds.items():
+        word = f"{kind}s" if len(together) > 1 else kind
+        texts.append(f"{len(together)} {word}" if len(together) > MANY else f"{word} {', '.join(together)}")
     return "; ".join(texts)

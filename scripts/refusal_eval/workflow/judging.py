@@ -12,9 +12,9 @@ from refusal_eval.workflow.paths import Paths
 from refusal_eval.workflow.rendering import rendering_params, template_file
 
 # What of an entry a judge's requests depend on, and what only the reading of its responses.
-ASKED = {"llm": ("labels", "prefill"), "reasoned": ("sampling", "votes", "retries", "reasoning"), "wildguard": ()}
-DECIDED = {"llm": ("threshold", "mass_floor"), "reasoned": ("reasoning",), "wildguard": ()}
-WILDGUARD = {"system_prompt": None, "template": str(TEMPLATE), "template_options": {}, "date": "2026-01-01"}
+ASKED: dict[str, tuple[str, ...]] = {"llm": ("labels", "prefill"), "reasoned": ("sampling", "votes", "retries", "reasoning"), "wildguard": ()}
+DECIDED: dict[str, tuple[str, ...]] = {"llm": ("threshold", "mass_floor"), "reasoned": ("reasoning",), "wildguard": ()}
+WILDGUARD: dict[str, Any] = {"system_prompt": None, "template": str(TEMPLATE), "template_options": {}, "date": "2026-01-01"}
 
 
 class Judging:
