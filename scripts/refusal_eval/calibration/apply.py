@@ -47,7 +47,7 @@ def calibrated(verdict: Verdict, calibration: Calibration) -> Verdict:
 
 def calibrated_row(row: Mapping[str, Any], calibration: Calibration) -> dict[str, Any]:
     """Return a row of a verdicts file as `calibrated` reads it."""
-    known = {name: row.get(name) for name in ("label", "p_refusal", "kind")}
+    known: dict[str, Any] = {name: row.get(name) for name in ("label", "p_refusal", "kind")}
     verdict = Verdict(state=row["state"], raw=row.get("raw") or {}, **known)
     new = calibrated(verdict, calibration)
     return {**row, "label": new.label, "p_refusal": new.p_refusal, "kind": new.kind, "raw": dict(new.raw)}
@@ -63,8 +63,8 @@ def mapped(p: float, curve: Mapping[str, Any]) -> float:
     place = bisect_left(x, p)
     if place == 0 or place == len(x):
         return float(y[0] if place == 0 else y[-1])
-    share = (p - x[place - 1]) / (x[place] - x[place - 1])
-    return round(y[place - 1] + share * (y[place] - y[place - 1]), DIGITS)
+    left, right = float(y[place - 1]), float(y[place])
+    return round(left + (right - left) * float((p - x[place - 1]) / (x[place] - x[place - 1])), DIGITS)
 
 
 def logit(p: float) -> float:

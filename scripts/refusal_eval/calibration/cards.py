@@ -78,7 +78,7 @@ def card_with_calibration(
     if calibrate is None:
         return given | {"labels_from": "the judge's own threshold", "calibration": found}
     found["as_given"] = _parts(given)
-    if calibrate != OUT_OF_FOLD:
+    if not isinstance(calibrate, str):
         new = [calibrated_row(verdict, calibrate) for verdict in verdicts]
         source = f"a calibration on gold {calibrate['gold']}"
         return judge_card(gold_rows, new, **names) | {"labels_from": source, "calibration": found}

@@ -155,7 +155,7 @@ def _mark(ax: Axes, value: float | None, ends: Any, y: float, colour: str, marke
     line = INK if colour == "white" else colour
     if ends and None not in ends:
         ax.plot(ends, [y, y], color=line, linewidth=0.9, solid_capstyle="butt", zorder=2)
-    look = {"markeredgecolor": line, "markersize": 3.2, "markeredgewidth": 0.7}
+    look: dict[str, Any] = {"markeredgecolor": line, "markersize": 3.2, "markeredgewidth": 0.7}
     ax.plot([value], [y], marker, color=colour, clip_on=False, zorder=3, **look)
 
 

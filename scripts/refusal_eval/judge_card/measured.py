@@ -77,7 +77,7 @@ def _reading(judged: Sequence[Compared], table: Counts, draws: Counts, reading: 
 
     shares = {"accuracy": share(judged), "sensitivity": share(classes[0]), "specificity": share(classes[1])}
     values = {name: value for name, (value, _) in shares.items()}
-    intervals = {name: ends for name, (_, ends) in shares.items()}
+    intervals: dict[str, Sequence[float | None] | None] = {name: ends for name, (_, ends) in shares.items()}
     enough = min(len(rows) for rows in classes) >= MIN_ROWS
     clusters = [len({row.cluster for row in rows}) for rows in classes]
     for name, measure in COMPOSED.items():

@@ -52,7 +52,13 @@ def draw_reliability(fig: Figure, sheet: Axes, card: Card, top: float, width: fl
     looks = {words: look for words, *look in _LOOKS}
     for words, soft in soft_series(card):
         line, inside, marker = looks[words]
-        style = {"color": inside, "markeredgecolor": line, "markersize": 3.2, "markeredgewidth": 0.8, "clip_on": False}
+        style: dict[str, Any] = {
+            "color": inside,
+            "markeredgecolor": line,
+            "markersize": 3.2,
+            "markeredgewidth": 0.8,
+            "clip_on": False,
+        }
         for found in soft["bins"]:
             ax.plot([found["mean_p"]] * 2, found["interval"], color=line, linewidth=0.8, clip_on=False, zorder=2)
             ax.plot([found["mean_p"]], [found["rate"]], marker, zorder=3, **style)

@@ -44,8 +44,8 @@ def cards_frame(cards: Iterable[Card]) -> pd.DataFrame:
                     add(names, reading, name, part[name], part["intervals"][name], counts.get(name, group["n_judged"]))
             three = group["three_class"]
             add(names, "three_class", "kappa", three["kappa"], three["interval"], group["n_judged"])
-            soft = group.get("soft")
-            for name in ("ece", "brier") if soft else ():
+            soft: Any = group.get("soft")
+            for name in ("ece", "brier") if soft is not None else ():
                 add(names, "broad", name, soft[name], soft[f"{name}_interval"], soft["n"])
     columns = ["judge", "gold", "labels_from", "expectation", "answering_model", "reading", "measure"]
     return pd.DataFrame(rows, columns=[*columns, "value", "low", "high", "n"], dtype=object)
