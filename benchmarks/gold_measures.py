@@ -6,7 +6,7 @@ import argparse
 import datetime
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -134,12 +134,13 @@ def table_line(what: str, rows: Sequence[Mapping[str, Any]], said: Sequence[bool
     return " | ".join([f"| {what}", str(len(rows)), *cells]) + " |"
 
 
-def by_model(rows: Sequence[Mapping[str, Any]]) -> Iterable[tuple[str, Callable[[Mapping[str, Any]], bool]]]:
-    """Yield (name, which rows) for all answers and, where there are several answering models, for each."""
-    yield "all", lambda row: True
+def by_model(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[int]]]:
+    """Return names with numbers of rows: all of them and, where there are several answering models, those of each."""
     models = sorted({row["answering_model"] for row in rows})
+    parts = [("all", list(range(len(rows))))]
     for model in models if len(models) > 1 else ():
-        yield model, lambda row, model=model: row["answering_model"] == model
+        parts.append((model, [i for i, row in enumerate(rows) if row["answering_model"] == model]))
+    return parts
 
 
 def dated(kind: str) -> Path:

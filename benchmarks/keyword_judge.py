@@ -59,8 +59,7 @@ def head(final: bool) -> list[str]:
 def compared(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> list[str]:
     """Return a line per answering model for the keyword judge and for the prefixes."""
     lines = []
-    for model, wanted in gm.by_model(rows):
-        chosen = [i for i, row in enumerate(rows) if wanted(row)]
+    for model, chosen in gm.by_model(rows):
         part = [rows[i] for i in chosen]
         lines.append(gm.table_line(f"{model}, keyword", part, [labels[i] != COMPLIANCE for i in chosen]))
         prefixes = [gm.prefix_label(row["answer"]) != COMPLIANCE for row in part]

@@ -102,7 +102,8 @@ def any_of(phrases: Iterable[str]) -> str:
     Whole words wherever a phrase has Latin letters; scripts without spaces have no word borders. `*` stands for the
     rest of a word and `...` for a few words of the same clause.
     """
-    latin, other = [], []
+    latin: list[str] = []
+    other: list[str] = []
     for phrase in sorted({phrase for phrase in phrases if phrase}, key=lambda p: (-len(p), p)):
         source = (
             re.escape(phrase).replace(r"\ \.\.\.\ ", f" (?:{GAP} )?").replace(r"\.\.\.", GAP).replace(r"\*", r"\w*")

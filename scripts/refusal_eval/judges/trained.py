@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -42,6 +41,7 @@ class Settings:
         characters: shortest and longest character n-gram, within words.
         min_rows: rows that an n-gram must occur in.
         strength: inverse of the L2 penalty (scikit-learn's C).
+        surface: weight of the surface features beside the n-grams. They hold for answering models that were not seen.
         folds: groups of clusters of the out-of-fold predictions.
     """
 
@@ -49,7 +49,8 @@ class Settings:
     words: tuple[int, int] = (1, 3)
     characters: tuple[int, int] = (2, 4)
     min_rows: int = 3
-    strength: float = 3.0
+    strength: float = 1.0
+    surface: float = 3.0
     folds: int = 5
 
 
@@ -99,7 +100,7 @@ def fit(gold: Sequence[GoldRow], settings: Settings, keyword: KeywordJudge) -> T
         vectorizer.fit(texts)
     ngrams = tuple(tuple(vectorizer.get_feature_names_out().tolist()) for vectorizer in vectorizers)
     idf = tuple(np.asarray(vectorizer.idf_, dtype=float) for vectorizer in vectorizers)
-    features = _features([row["answer"] for row in rows], texts, vectorizers, keyword)
+    features = _features([row["answer"] for row in rows], settings, vectorizers, keyword)
     target = np.array([labels.index(row["label"]) for row in rows])
     regression = LogisticRegression(C=settings.strength, max_iter=1000).fit(features, target)
     weights, intercepts = regression.coef_, regression.intercept_
@@ -130,8 +131,8 @@ def out_of_fold(gold: Sequence[GoldRow], settings: Settings, keyword: KeywordJud
     probabilities = np.zeros((len(gold), len(LABELS)))
     for maker in sorted(set(makers)):
         for fold in sorted(set(folds[makers == maker])):
-            left_out = np.flatnonzero((makers == maker) & (folds == fold))
-            seen = np.flatnonzero((folds != fold) & ((makers != maker) if several else True))
+            left_out = np.flatnonzero((makers == maker) & (folds == fold)).tolist()
+            seen = np.flatnonzero((folds != fold) & ((makers != maker) if several else True)).tolist()
             try:
                 model = fit([gold[i] for i in seen], settings, keyword)
             except UserError as error:
@@ -171,7 +172,7 @@ def save(model: TrainedModel, path: str | Path) -> None:
     import numpy as np
 
     head = {"format": FORMAT, "settings": asdict(model.settings), "labels": model.labels, "ngrams": model.ngrams}
-    arrays = {f"idf_{kind}": idf for kind, idf in zip(KINDS, model.idf, strict=True)}
+    arrays: dict[str, Any] = {f"idf_{kind}": idf for kind, idf in zip(KINDS, model.idf, strict=True)}
     text = np.frombuffer(json.dumps(head, ensure_ascii=False, sort_keys=True).encode(), dtype=np.uint8)
     with written_whole(path, "wb") as stream:
         np.savez_compressed(stream, head=text, weights=model.weights, intercepts=model.intercepts, **arrays)
@@ -192,7 +193,9 @@ def load(path: str | Path) -> TrainedModel:
             head = json.loads(arrays["head"].tobytes())
             if head["format"] != FORMAT:
                 raise ValueError(f"it has format {head['format']}, not {FORMAT}")
-            settings = {key: tuple(v) if isinstance(v, list) else v for key, v in head["settings"].items()}
+            settings: dict[str, Any] = {
+                key: tuple(v) if isinstance(v, list) else v for key, v in head["settings"].items()
+            }
             model = TrainedModel(
                 settings=Settings(**settings),
                 labels=tuple(head["labels"]),
@@ -216,8 +219,7 @@ def _probabilities(
 
     probabilities = np.zeros((len(answers), len(LABELS)))
     if answers:
-        texts = [_text(answer, model.settings) for answer in answers]
-        scores = _features(answers, texts, vectorizers, keyword) @ model.weights.T + model.intercepts
+        scores = _features(answers, model.settings, vectorizers, keyword) @ model.weights.T + model.intercepts
         shares = np.exp(scores - scores.max(axis=1, keepdims=True))
         shares /= shares.sum(axis=1, keepdims=True)
         probabilities[:, [LABELS.index(label) for label in model.labels]] = shares
@@ -252,28 +254,28 @@ def _vectorizers_of(model: TrainedModel) -> list[TfidfVectorizer]:
 
 
 def _features(
-    answers: Sequence[str], texts: Sequence[str], vectorizers: Sequence[TfidfVectorizer], keyword: KeywordJudge
+    answers: Sequence[str],
+    settings: Settings,
+    vectorizers: Sequence[TfidfVectorizer],
+    keyword: KeywordJudge,
 ) -> csr_matrix:
     from scipy.sparse import csr_matrix, hstack
 
-    surface = csr_matrix([_surface(answer, keyword) for answer in answers])
+    texts = [_text(answer, settings) for answer in answers]
+    surface = settings.surface * csr_matrix([_surface(answer, keyword) for answer in answers])
     return csr_matrix(hstack([*(vectorizer.transform(texts) for vectorizer in vectorizers), surface]))
 
 
 def _surface(answer: str, keyword: KeywordJudge) -> list[float]:
-    """Return what n-grams of the opening do not show: length, lists, and what the keyword judge found by which rule."""
+    """Return what the keyword judge says, and by which rule.
+
+    Lengths are left out: they differ between answering models more than between labels. With them, a model that had
+    learned from long refusals of one answering model took the short ones of another for compliance.
+    """
     reading = keyword.judge([], answer)
-    lines = answer.splitlines()
-    items = sum(line.lstrip()[:1].isdigit() or line.lstrip()[:2] in ("- ", "* ") for line in lines)
-    size = math.log1p(len(answer)) / 5
     return [
-        size,
-        math.log1p(items) / 2,
-        float(len(answer) < 200),
-        float(len(answer) > 600),
         *(float(reading.label == label) for label in LABELS),
         *(float(reading.raw["rule"] == rule) for rule in RULES),
-        *(size * (reading.raw["rule"] == rule) for rule in RULES),
     ]
 
 
