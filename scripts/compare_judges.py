@@ -18,7 +18,7 @@ from refusal_eval.judges_agree.tables import agreement_frame, agreement_table
 from refusal_eval.latex import latex
 from refusal_eval.logs import start_log
 from refusal_eval.markup import csv_text, markdown
-from refusal_eval.scores import read_score_csv
+from refusal_eval.scores import HEADLINE_READING, read_score_csv
 
 if TYPE_CHECKING:
     snakemake: Any
@@ -43,7 +43,8 @@ def main(
         prompt_paths: the prompts of each split.
         verdict_paths: verdict files.
         score_paths: score CSVs.
-        study: names, labels, `headlines` (the reading of each split) and `level`.
+        study: names, labels, `headlines` (the reading of each split, None for that of its expectation),
+            `expectations` and `level`.
         results: the study's folder.
     """
     clusters = {(s, row["id"]): row["cluster"] for s, path in prompt_paths.items() for row in read_jsonl(path)}
@@ -54,7 +55,8 @@ def main(
     ranked = []
     for split in splits:
         rows = {(judge, model): own for (judge, model, of), own in scores.items() if of == split}
-        ranked += rankings(rows, split, study["headlines"][split], level)
+        reading = study["headlines"][split] or HEADLINE_READING[study["expectations"][split]]
+        ranked += rankings(rows, split, reading, level)
     agreement = {
         "judges": list(found.judges),
         "level": level,

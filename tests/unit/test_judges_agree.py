@@ -228,7 +228,8 @@ def test_the_same_study_gives_the_same_files_whatever_the_order(tmp_path: Path, 
             for i in range(30)
         ]  # fmt: skip
         (tmp_path / f"{'-'.join(cell)}.csv").write_text(score_csv(scores))
-    study = {"splits": ["s"], "judges": ["k", "j"], "labels": {}, "headlines": {"s": "broad"}, "level": 0.95}
+    study = {"splits": ["s"], "judges": ["k", "j"], "labels": {}, "level": 0.95}
+    study |= {"headlines": {"s": None}, "expectations": {"s": "comply"}}  # broad, as nothing else is asked for
     outputs = []
     for number, order in enumerate((cells, cells[::-1])):
         paths = [[str(tmp_path / f"{'-'.join(cell)}.{end}") for cell in order] for end in ("jsonl", "csv")]

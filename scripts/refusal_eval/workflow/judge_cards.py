@@ -67,6 +67,7 @@ class JudgeCards:
             "labels": shown["labels"] | labels,
             "splits": list(self._config["splits"]),
             "headlines": {split: entries[split]["headline"] for split in self._config["splits"]},
+            "expectations": {split: entries[split]["expectation"] for split in self._config["splits"]},
             "level": self._config["scoring"]["level"],
         }
         return {"cells": self._cells, "study": study}
