@@ -47,6 +47,7 @@ include: "workflow/rules/generate.smk"
 include: "workflow/rules/judge.smk"
 include: "workflow/rules/score.smk"
 include: "workflow/rules/report.smk"
+include: "workflow/rules/judge_cards.smk"
 
 
 rule all:
@@ -54,6 +55,7 @@ rule all:
     default_target: True
     input:
         reporting.targets,
+        judge_cards.targets,
     localrule: True
 
 

@@ -5,8 +5,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from refusal_eval.calibration.apply import calibrated
 from refusal_eval.errors import UserError
 from refusal_eval.files import read_json, read_jsonl, write_jsonl
+from refusal_eval.following import following
 from refusal_eval.judges.base import Verdict, readable, verdict_row
 from refusal_eval.judges.reading import vote_reader
 from refusal_eval.judges.votes import combined
@@ -14,7 +16,7 @@ from refusal_eval.logs import start_log
 from refusal_eval.requests import read_requests
 from refusal_eval.states import JUDGE_FAILED, VERDICT_STATES, told_states
 from refusal_eval.store import StoreReader
-from refusal_eval.turns import Chain, following, walk
+from refusal_eval.turns import Chain, walk
 
 if TYPE_CHECKING:
     snakemake: Any
@@ -38,8 +40,9 @@ def main(
     checked: Mapping[str, Any],
     decision: Mapping[str, Any],
     output: str,
+    calibration: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write one verdict per answer that could be read, in the order of the answers.
+    """Write one verdict per answer that could be read, in the order of the answers; calibrated, if that is given.
 
     Raises:
         UserError: if a response is missing that was executed.
@@ -61,7 +64,8 @@ def main(
     rows = []
     for answer in readable(read_jsonl(answers_path)):
         place = (answer["prompt_id"], answer["sample"], answer["turn"])
-        row = verdict_row(answer, combined(votes[place]), keys[place])
+        verdict = combined(votes[place])
+        row = verdict_row(answer, calibrated(verdict, calibration) if calibration else verdict, keys[place])
         if cuts[place]:
             row["raw"]["cut_characters"] = cuts[place]
         rows.append(row)
@@ -107,4 +111,5 @@ if "snakemake" in globals():
         checked=read_json(snakemake.input.judge),
         decision=snakemake.params.decision,
         output=str(snakemake.output[0]),
+        calibration=next(map(read_json, snakemake.input.calibration), None),
     )

@@ -19,17 +19,30 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
-def make_judge(entry: Mapping[str, Any]) -> CpuJudge:
-    """Return the judge that a catalogue entry describes."""
+def make_judge(entry: Mapping[str, Any], model_path: str | None = None) -> CpuJudge:
+    """Return the judge that a catalogue entry describes; a trained one from the file of its fitted model."""
     if entry["kind"] == "keyword":
         return KeywordJudge.from_files(entry["lists"])
+    if entry["kind"] == "trained":
+        from refusal_eval.judges.trained import TrainedJudge, load
+
+        assert model_path is not None
+        return TrainedJudge(load(model_path), KeywordJudge.from_files(entry["lists"]), entry["threshold"])
     return PythonJudge(entry["file"], entry["function"])
 
 
-def main(prompts_path: str, answers_path: str, judge: CpuJudge, output: str) -> None:
-    """Write one verdict per answer that can be judged, in the order of the answers."""
+def main(prompts_path: str, answers_path: str, judge: CpuJudge, output: str, unseen_path: str | None = None) -> None:
+    """Write one verdict per answer that can be judged, in the order of the answers.
+
+    `unseen_path` has the verdicts of a trained judge on the very gold that it was fitted on, each from a model that had
+    not seen the like of that row: on its own gold they are its verdicts.
+
+    Raises:
+        UserError: if the judge failed on every answer.
+    """
+    said = {row["prompt_id"]: row for row in read_jsonl(unseen_path)} if unseen_path else {}
     rows = [
-        verdict_row(answer, judged_safely(judge, messages, answer["answer"]))
+        said.get(answer["prompt_id"]) or verdict_row(answer, judged_safely(judge, messages, answer["answer"]))
         for answer, messages in read_conversations(read_jsonl(prompts_path), read_jsonl(answers_path))
     ]
     if rows and all(row["state"] == JUDGE_FAILED for row in rows):
@@ -43,6 +56,7 @@ if "snakemake" in globals():
     main(
         prompts_path=str(snakemake.input.prompts),
         answers_path=str(snakemake.input.answers),
-        judge=make_judge(snakemake.params.judge),
+        judge=make_judge(snakemake.params.judge, next(iter(snakemake.input.model), None)),
         output=str(snakemake.output[0]),
+        unseen_path=next(iter(snakemake.input.unseen), None),
     )

@@ -24,9 +24,9 @@ def main(
     settings: Mapping[str, Any],
     threshold: float,
     model_path: str,
-    verdict_paths: Sequence[str],
+    verdict_path: str,
 ) -> None:
-    """Write the model fitted on all gold files together, and for each file the out-of-fold verdicts on its rows.
+    """Write the model fitted on all gold files together, and the out-of-fold verdicts on their rows.
 
     A row that stands in two files counts once.
 
@@ -42,8 +42,7 @@ def main(
     except UserError as error:
         raise UserError(f"{', '.join(gold_paths)}: {error}") from error
     said = {row["id"]: verdict(line, threshold) for row, line in zip(rows, probabilities, strict=True)}
-    for file, path in zip(files, verdict_paths, strict=True):
-        write_jsonl(path, [verdict_row(_as_answer(row), said[row["id"]]) for row in file if row["id"] in said])
+    write_jsonl(verdict_path, [verdict_row(_as_answer(row), said[row["id"]]) for row in rows])
     save(model, model_path)
     counts = ", ".join(f"{sum(row['label'] == label for row in rows)} {label}" for label in LABELS)
     models = len({row.get("answering_model") for row in rows})
@@ -62,5 +61,5 @@ if "snakemake" in globals():
         settings={},
         threshold=snakemake.params.judge["threshold"],
         model_path=str(snakemake.output.model),
-        verdict_paths=[str(path) for path in snakemake.output.verdicts],
+        verdict_path=str(snakemake.output.verdicts),
     )

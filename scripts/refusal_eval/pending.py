@@ -92,7 +92,8 @@ def pending_requests(
 def _pending_dialogues(
     file: RequestFile, store: StoreReader, tokenizer_folder: str, shard: int, shards: int
 ) -> list[Pending]:
-    from refusal_eval.turns import following, walk
+    from refusal_eval.following import following
+    from refusal_eval.turns import walk
 
     turns = following(file, tokenizer_folder)
     sampling, cell = dict(file.header["sampling"]), cell_name(file.path)

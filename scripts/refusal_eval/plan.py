@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 ENGINE_KINDS = ("llm", "reasoned", "wildguard")  # kinds of judge that ask an engine
-PANEL = "panel"
+PANEL, TRAINED = "panel", "trained"
 GOLD = "gold"  # gold answers pass through the judging rules as the answers of a model of this name
 
 
@@ -49,6 +49,11 @@ def llm_judges(config: Mapping[str, Any]) -> list[str]:
 def cpu_judges(config: Mapping[str, Any]) -> list[str]:
     """Return the judges that read answers and need no engine."""
     return [name for name in config["judges"] if config["judge_entries"][name]["kind"] not in (*ENGINE_KINDS, PANEL)]
+
+
+def trained_judges(config: Mapping[str, Any]) -> list[str]:
+    """Return the judges that are fitted on gold."""
+    return [name for name in config["judges"] if config["judge_entries"][name]["kind"] == TRAINED]
 
 
 def panel_judges(config: Mapping[str, Any]) -> list[str]:

@@ -35,20 +35,6 @@ class Following(Protocol):
         ...
 
 
-def following(file: RequestFile, tokenizer_folder: str) -> Following:
-    """Return what is asked after the first requests of a file.
-
-    Args:
-        file: the request file of a cell.
-        tokenizer_folder: folder of the engine's tokenizer.
-    """
-    if file.retries is None:
-        return Turns(file, tokenizer_folder)
-    from refusal_eval.judges.retries import Retries
-
-    return Retries(file, tokenizer_folder)
-
-
 class Turns:
     """The later turns of one request file.
 

@@ -74,6 +74,7 @@ CATALOGUE = {
         },
         "own": {"kind": "python", "file": "../../own.py"},
         "both": {"kind": "panel", "members": ["words", "own"]},
+        "learner": {"kind": "trained", "gold": ["people"], "lists": ["../../words.yaml"], "floor": {"sp": 0.1}},
         "writer": {"kind": "reasoned", "engine": "wheel-engine", "rubric": "../../rubric.md"},
         "guard": {"kind": "wildguard", "engine": "wheel-engine"},
     },
@@ -83,6 +84,8 @@ CATALOGUE = {
             "columns": {"prompt": "question"},
             "labels": {"yes": "refusal"},
             "raters": 2,
+            "human_kappa": {"broad": 0.9, "source": "us"},
+            "anchors": [{"name": "another", "kappa": 0.6, "source": "them"}],
         }
     },
 }

@@ -89,16 +89,17 @@ COMMON = "__init__ errors files logs"
 REACHED = {
     "make_prompts": "data data.prompts data.rows data.scripts data.selection hints",
     "make_gold": "data data.gold data.prompts data.rows data.scripts data.selection hints states",
-    "fetch_rows": "data data.addresses data.fetch data.hub data.locked data.network data.resume data.rows data.wheels "
-    "hints",
+    "fetch_rows": "data data.addresses data.fetch data.hub data.locked data.network data.resume data.rows "
+    "data.wheels hints",
     "fetch_tokenizer": "data data.hub data.locked data.network data.resume data.sources weights weights.fetch "
     "weights.fingerprint weights.manifest",
     "fetch_weights": "data data.hub data.locked data.network data.resume data.sources data.wheels engines "
-    "engines.environment hints weights weights.converted weights.fetch weights.fingerprint weights.manifest",
+    "engines.environment hints weights weights.converted weights.fetch weights.fingerprint "
+    "weights.manifest",
     "identify_engine": "data data.sources keys weights weights.engine_file weights.fingerprint weights.identity "
     "weights.manifest weights.serving_args",
-    "fetch_adapter": "data data.hub data.locked data.network data.resume data.sources keys weights weights.adapter "
-    "weights.fingerprint weights.manifest weights.tensors",
+    "fetch_adapter": "data data.hub data.locked data.network data.resume data.sources keys weights "
+    "weights.adapter weights.fingerprint weights.manifest weights.tensors",
     "identify_adapter": "data data.hub data.network data.resume data.sources keys weights weights.adapter "
     "weights.fingerprint weights.manifest weights.tensors",
     "check_adapter": "data data.hub data.network data.resume data.sources keys weights weights.adapter "
@@ -107,18 +108,22 @@ REACHED = {
     "execute": "answer_reader answers data data.sources devices devices.lease devices.pool devices.smi "
     "dialogues engines engines.base engines.client engines.command engines.environment "
     "engines.guard engines.nodes engines.orphans engines.private_folder engines.process "
-    "engines.records engines.server_process engines.vllm execute keys packing pending progress "
-    "reasoning reasoning_check render requests running_jobs slurm states store store_index "
-    "time_limit turns weights weights.manifest",
+    "engines.records engines.server_process engines.vllm execute following judges judges.base "
+    "judges.reasoned judges.retries judges.rubric keys packing pending progress reasoning "
+    "reasoning_check render requests running_jobs slurm states store store_index time_limit "
+    "turns weights weights.manifest",
     "collect_answers": "answer_reader answers dialogues keys packing reasoning reasoning_check render requests "
     "states store store_index turns",
-    "check_judge": "judges judges.base judges.llm keys packing render states",
-    "render_judge_requests": "dialogues judges judges.base judges.conversations judges.llm keys packing render "
-    "requests "
-    "states",
-    "collect_verdicts": "judges judges.base judges.llm keys packing render requests states store store_index",
-    "judge_on_cpu": "dialogues hints judges judges.base judges.conversations judges.keyword judges.keyword_lists "
-    "judges.python states",
+    "check_judge": "judges judges.base judges.kinds judges.llm judges.reasoned judges.rubric judges.wildguard "
+    "keys packing reasoning render states",
+    "render_judge_requests": "answer_reader answers dialogues judges judges.base judges.conversations judges.cutting "
+    "judges.kinds judges.llm judges.reasoned judges.retries judges.rubric judges.wildguard keys "
+    "packing reasoning render requests states",
+    "collect_verdicts": "answer_reader answers calibration calibration.apply dialogues following judges judges.base "
+    "judges.llm judges.reading judges.reasoned judges.retries judges.rubric judges.votes "
+    "judges.wildguard keys packing reasoning render requests states store store_index turns",
+    "judge_on_cpu": "dialogues hints judges judges.base judges.conversations judges.keyword "
+    "judges.keyword_lists judges.python judges.trained states",
     "score_cell": "compat compat.fixed compat.score_rows dialogues estimands intervals scores states",
     "published_answers": "answer_reader answers compat compat.elementary compat.fixed compat.float32 "
     "compat.responses compat.scores compat.segments dialogues keys packing reasoning render "
@@ -129,12 +134,37 @@ REACHED = {
     "make_effects_table": "compat compat.effects compat.effects_table compat.fixed compat.float32 compat.labels "
     "compat.responses compat.scores compat.segments compat.verdicts dialogues display estimands "
     "intervals latex markup packing scores states",
-    "make_judge_card": "agreement dialogues estimands intervals states",
-    "make_tables": "agreement compat compat.labels dialogues display estimands frames intervals latex markup "
-    "scores states table_notes tables",
+    "make_judge_card": "agreement calibration calibration.apply calibration.cards calibration.cross_fit "
+    "calibration.fit dialogues estimands intervals judge_card judge_card.compared "
+    "judge_card.measured judge_card.measures judge_card.resampling judge_card.soft judges "
+    "judges.base states",
+    "make_tables": "agreement compat compat.labels dialogues display estimands frames intervals judge_card "
+    "judge_card.compared judge_card.measured judge_card.measures judge_card.resampling "
+    "judge_card.soft latex markup scores states table_notes tables",
     "make_figures": "agreement compat compat.labels dialogues display estimands figures frames heatmap "
-    "histograms intervals layout markup scores states style",
+    "histograms intervals judge_card judge_card.compared judge_card.measured "
+    "judge_card.measures judge_card.resampling judge_card.soft layout markup scores states "
+    "style",
     "write_manifest": "store store_index version",
+    "check_judge_floor": "judge_card judge_card.floor",
+    "compare_judges": "agreement compat compat.labels dialogues display estimands frames intervals judge_card "
+    "judge_card.compared judge_card.measured judge_card.measures judge_card.resampling "
+    "judge_card.soft judge_card.words judges_agree judges_agree.alpha "
+    "judges_agree.disagreements judges_agree.pairs judges_agree.panel judges_agree.ranking "
+    "judges_agree.tables latex markup scores states table_notes",
+    "make_calibration": "agreement calibration calibration.apply calibration.cards calibration.cross_fit "
+    "calibration.fit dialogues estimands intervals judge_card judge_card.compared "
+    "judge_card.measured judge_card.measures judge_card.resampling judge_card.soft judges "
+    "judges.base states",
+    "make_judge_figures": "compat compat.labels dialogues display estimands intervals judge_card judge_card.compared "
+    "judge_card.figure judge_card.measured judge_card.measures judge_card.reliability "
+    "judge_card.resampling judge_card.words judges_agree judges_agree.figure layout markup "
+    "states style tiles",
+    "make_judge_tables": "agreement compat compat.labels dialogues display estimands frames intervals judge_card "
+    "judge_card.compared judge_card.measured judge_card.measures judge_card.resampling "
+    "judge_card.soft judge_card.tables judge_card.words latex markup scores states table_notes",
+    "panel_verdicts": "judges judges.base judges.votes states",
+    "train_judge": "hints judges judges.base judges.keyword judges.keyword_lists judges.trained states",
 }
 
 

@@ -140,7 +140,7 @@ SMALLEST = {
             "unverified": [],
         }
     },
-    "judge_entries": {"words": {"kind": "keyword", "lists": ["words.yaml"], "label": None}},
+    "judge_entries": {"words": {"kind": "keyword", "lists": ["words.yaml"], "label": None, "floor": None}},
     "gold_entries": {},
 }
 
@@ -169,6 +169,7 @@ def test_defaults_of_the_other_entries(project):
         "label": "label",
         "cluster": None,
         "answering_model": None,
+        "expectation": None,
     }
 
 

@@ -12,6 +12,7 @@ from config_project import CATALOGUE, COMMIT, STUDY, WHOLE_STUDY, Project, chang
 from refusal_eval.config import ConfigError, load_study
 from refusal_eval.config.catalogue import SECTIONS, DatasetInside
 from refusal_eval.config.docs import TITLES
+from refusal_eval.config.problems import dotted
 from refusal_eval.config.shapes import fields_of, is_entry, kinds_of, leaves
 from refusal_eval.config.study import Study
 
@@ -51,6 +52,9 @@ def places(annotation, value, path=()):
         elif typing.get_origin(leaf) is dict and isinstance(value, dict):
             for key, item in value.items():
                 yield from places(typing.get_args(leaf)[1], item, (*path, key))
+        elif typing.get_origin(leaf) is list and isinstance(value, list):
+            for index, item in enumerate(value):
+                yield from places(typing.get_args(leaf)[0], item, (*path, index))
 
 
 def all_places():
@@ -97,7 +101,7 @@ def test_a_misspelt_key_is_caught_and_the_right_one_suggested(project, entry):
             found = project.mistakes(broken if file == "study.yaml" else WHOLE_STUDY)
             told = [line for line in found if f"unknown key `{typo}`; did you mean `{name}`?" in line]
             assert len(told) == 1, (typo, found)
-            assert told[0].startswith(f"{file}:") and f"{'.'.join((*path, typo))}: unknown key" in told[0]
+            assert told[0].startswith(f"{file}:") and f"{dotted((*path, typo))}: unknown key" in told[0]
             assert not any("missing" in line for line in found), (typo, found)
 
 
@@ -136,7 +140,9 @@ def test_missing_keys_say_what_they_are_for(project):
 
 def test_missing_kind(project):
     (found,) = with_entry(project, "judges", "new", {"lists": []})
-    assert found.endswith("judges.new.kind: this key is missing (allowed: keyword, llm, panel, python, reasoned, wildguard)")
+    assert found.endswith(
+        "judges.new.kind: this key is missing (allowed: keyword, llm, panel, python, reasoned, trained, wildguard)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -332,7 +338,8 @@ def test_unknown_names_suggest_the_nearest(project):
         "(allowed: plain, thinker, tuned, tuned-here)",
         "there is no split `file-row` in the catalogue; did you mean `file-rows`? "
         "(allowed: bundled-rows, file-rows, hub-rows, talk-rows, url-rows, wheel-rows)",
-        "there is no judge `raeder` in the catalogue; did you mean `reader`? (allowed: both, guard, own, reader, words, writer)",
+        "there is no judge `raeder` in the catalogue; did you mean `reader`? "
+        "(allowed: both, guard, learner, own, reader, words, writer)",
         "there is no gold `pepole` in the catalogue; did you mean `people`? (allowed: people)",
     ]
 

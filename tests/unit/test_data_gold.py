@@ -6,7 +6,7 @@ from refusal_eval.data.gold import gold_answers, make_gold
 from refusal_eval.data.prompts import content_id
 from refusal_eval.errors import UserError
 
-COLUMNS = {"prompt": "q", "answer": "a", "label": "l", "cluster": None, "answering_model": None}
+COLUMNS = {"prompt": "q", "answer": "a", "label": "l", "cluster": None, "answering_model": None, "expectation": None}
 LABELS = {"1": "refusal", "0": "compliance", "half": "partial", "true": "refusal"}
 
 
@@ -27,6 +27,7 @@ def test_gold_rows():
         "label": "refusal",
         "cluster": content_id(messages),
         "answering_model": "gpt",
+        "expectation": None,
         "source": {"file": "f", "row": 1, "id": None},
     }
     assert (gold[1]["label"], gold[1]["cluster"], gold[1]["answering_model"]) == (
@@ -78,3 +79,11 @@ def test_gold_as_answers():
         (gold[0]["id"], 0, 0, "complete", "No.", None),
         (gold[1]["id"], 0, 0, "empty", " ", None),
     ]
+
+
+def test_gold_may_say_what_a_good_model_does():
+    rows = [{"q": "Hi", "a": "Hello", "l": "no", "e": "comply"}]
+    columns, labels = {**COLUMNS, "expectation": "e"}, {"no": "compliance"}
+    assert make_gold(rows, columns, labels, "g")[0][0]["expectation"] == "comply"
+    with pytest.raises(UserError, match="expects `good`; it must be one of `refuse`, `comply`, `varies`"):
+        make_gold([{**rows[0], "e": "good"}], columns, labels, "g")

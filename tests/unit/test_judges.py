@@ -9,8 +9,8 @@ from tokenizer_folders import byte_tokenizer
 from refusal_eval.errors import UserError
 from refusal_eval.judges.base import Verdict, judged_safely, readable, verdict_row
 from refusal_eval.judges.llm import judge_sampling, label_token_ids, label_verdict
-from refusal_eval.judges.rubric import Rubric
 from refusal_eval.judges.python import PythonJudge
+from refusal_eval.judges.rubric import Rubric
 from refusal_eval.packing import pack_floats
 from refusal_eval.render import Renderer
 

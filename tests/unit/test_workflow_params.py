@@ -12,7 +12,8 @@ from refusal_eval.data.sources import source_id
 from refusal_eval.weights.identity import weights_id
 
 # From scores on a rerun is cheap, and what is shown there belongs to their params.
-FROM_SCORES_ON = {"scoring.cell", "scoring.card", "scoring.published_cell", "reporting.presentation"}
+SHOWS = {"reporting.presentation", "judge_cards.presentation", "judge_cards.comparison"}
+FROM_SCORES_ON = {"scoring.cell", "scoring.card", "scoring.published_cell", "judge_cards.calibration", *SHOWS}
 
 
 @pytest.fixture
@@ -43,6 +44,10 @@ def asked(config):
         "judging.decision": [{"judge": "reader"}],
         "judging.cpu_judge": [{"judge": "words"}, {"judge": "own"}],
         "judging.panel": [{"judge": "both"}],
+        "judge_cards.calibration": [{"judge": "reader", "gold": "people"}],
+        "judge_cards.presentation": [{}],
+        "judge_cards.comparison": [{}],
+        "judge_cards.floors": [{}],
         "scoring.cell": [{**judge, **cell} for judge in judges for cell in CELLS],
         "scoring.card": [{**judge, "gold": "people"} for judge in judges],
         "scoring.published_reading": models,
@@ -155,10 +160,10 @@ def test_labels_and_thresholds_rerun_nothing_before_scores(config, edit):
 
 
 def test_all_of_these_at_once_rerun_only_what_shows_labels(config):
-    assert rerun(config, *LABELS, *SERVING, *HOW_IT_RUNS) == {"reporting.presentation"}
+    assert rerun(config, *LABELS, *SERVING, *HOW_IT_RUNS) == SHOWS
 
 
-CHANGED_BY_COMPAT = {"generation.request_params", "scoring.cell", "scoring.published_reading", "reporting.presentation"}
+CHANGED_BY_COMPAT = {"generation.request_params", "scoring.cell", "scoring.published_reading", *SHOWS}
 
 
 @pytest.mark.parametrize(
@@ -203,7 +208,13 @@ CHANGED_BY_COMPAT = {"generation.request_params", "scoring.cell", "scoring.publi
         ("judge_entries.words.lists", ["other.yaml"], {"judging.cpu_judge"}),
         ("judge_entries.own.function", "other", {"judging.cpu_judge"}),
         ("scoring.tau", 2.0, {"scoring.cell", "scoring.published_cell"}),
-        ("scoring.level", 0.9, {"scoring.cell", "scoring.card"}),
+        (
+            "scoring.level",
+            0.9,
+            {"scoring.cell", "scoring.card", "judge_cards.calibration", "judge_cards.comparison"},
+        ),
+        ("judge_entries.own.floor", {"se": 0.8}, {"judge_cards.floors"}),
+        ("judge_entries.both.ties", "partial", {"judging.panel"}),
         ("scoring.band", 0.3, {"scoring.cell", "scoring.published_cell", "reporting.presentation"}),
         ("protocol", "compat", CHANGED_BY_COMPAT),
     ],
@@ -230,7 +241,7 @@ def test_a_replaced_adapter_of_a_local_folder_is_noticed_even_if_it_is_older(con
 
 def test_the_order_of_models_and_splits_reruns_only_what_shows_it(config):
     turned = [(name, config[name][::-1]) for name in ("models", "splits", "judges")]
-    assert rerun(config, *turned) == {"reporting.presentation"}
+    assert rerun(config, *turned) == SHOWS
 
 
 def test_what_has_no_label_is_shown_by_its_name(config):

@@ -7,6 +7,7 @@ from config_project import WHOLE_STUDY
 from refusal_eval.workflow.data import Data
 from refusal_eval.workflow.execution import Execution
 from refusal_eval.workflow.generation import Generation
+from refusal_eval.workflow.judge_cards import JudgeCards
 from refusal_eval.workflow.judging import Judging
 from refusal_eval.workflow.reporting import Reporting
 from refusal_eval.workflow.scoring import Scoring
@@ -27,6 +28,7 @@ def stages(config, root, cores=2):
         generation=Generation(config),
         execution=Execution(config, root, cores),
         judging=Judging(config),
+        judge_cards=JudgeCards(config),
         scoring=Scoring(config),
         reporting=Reporting(config),
     )

@@ -7,7 +7,7 @@ from snakemake.exceptions import WorkflowError
 
 from refusal_eval.code_version import code_version
 from refusal_eval.config import ConfigError, load_study
-from refusal_eval.plan import GOLD, cpu_judges, llm_judges, panel_judges
+from refusal_eval.plan import GOLD, cpu_judges, llm_judges, panel_judges, trained_judges
 from refusal_eval.study_folder import record_study, refuse_other_study
 from refusal_eval.workflow.ancient_inputs import ask_jobs_behind_ancient_inputs
 from refusal_eval.workflow.cluster import Placement, limit_gpus

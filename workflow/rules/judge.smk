@@ -95,6 +95,7 @@ rule llm_verdicts:
         requests=f"{RESULTS}/judge_requests/{{judge}}/{{model}}/{{split}}.jsonl",
         engine=ancient(judging.engine),
         judge=f"{RESULTS}/judges/{{judge}}.json",
+        calibration=judging.calibration,
         receipts=ancient(judging.receipts),
     output:
         f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl",
@@ -120,6 +121,8 @@ rule cpu_verdicts:
         prompts=judging.prompts,
         answers=f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
         files=judging.cpu_judge_files,
+        model=judging.trained_model,
+        unseen=judging.unseen,
     output:
         f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl",
     log:
@@ -136,6 +139,29 @@ rule cpu_verdicts:
         "Judging {wildcards.model} on {wildcards.split} by {wildcards.judge}"
     script:
         "../../scripts/judge_on_cpu.py"
+
+
+rule train_judge:
+    """Fit a judge on gold, and judge each gold row by a model that has not seen its like."""
+    input:
+        gold=judging.training_gold,
+        files=judging.cpu_judge_files,
+    output:
+        model=f"{RESULTS}/judges/{{judge}}/model.npz",
+        verdicts=f"{RESULTS}/judges/{{judge}}/out_of_fold.jsonl",
+    log:
+        f"{LOGS}/train_judge/{{judge}}.log",
+    wildcard_constraints:
+        judge=any_of(trained_judges(config)),
+    localrule: True
+    threads: 1
+    params:
+        judge=judging.cpu_judge,
+        code=code_version(ROOT / "scripts" / "train_judge.py"),
+    message:
+        "Fitting judge {wildcards.judge}"
+    script:
+        "../../scripts/train_judge.py"
 
 
 rule panel_verdicts:

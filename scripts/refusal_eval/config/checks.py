@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from refusal_eval.config.catalogue import TYPES, Catalogue
+from refusal_eval.config.judge_checks import judge_mistakes
 from refusal_eval.config.problems import Problem
 from refusal_eval.config.shapes import KeyPath, OnDisk, paths_on_disk
 from refusal_eval.config.source import Source, Written, readable_path
@@ -47,6 +48,10 @@ class Checks:
                 self._rows(self.catalogue.written[section][name])
         for name in self.used["judges"]:
             self._python_function(self.catalogue.written["judges"][name])
+        judges = {name: self.catalogue.written["judges"][name] for name in self.used["judges"]}
+        values = {name: written.value for name, written in judges.items()}
+        for name, path, message in judge_mistakes(values, [gold for _, gold in self._names("gold")]):
+            self._note(judges[name], path, message)
 
     def _names(self, key: str) -> Iterator[tuple[int, str]]:
         names = self.study.get(key)

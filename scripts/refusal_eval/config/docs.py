@@ -53,15 +53,22 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Rows out of a wheel": sources.WheelSource,
     },
     "Judges": {
+        "Floor": judges.Floor,
         "Keyword judge": judges.KeywordJudge,
         "Label-probability judge": judges.LlmJudge,
         "Label tokens": judges.LabelTokens,
         "Reasoned judge": judges.ReasonedJudge,
         "WildGuard judge": judges.WildGuardJudge,
         "Panel of judges": judges.PanelJudge,
+        "Trained judge": judges.TrainedJudge,
         "Python judge": judges.PythonJudge,
     },
-    "Gold": {"Gold entry": entries.Gold, "Gold columns": entries.GoldColumns},
+    "Gold": {
+        "Gold entry": entries.Gold,
+        "Gold columns": entries.GoldColumns,
+        "Agreement among people": entries.HumanKappa,
+        "Anchor": entries.Anchor,
+    },
 }
 TITLES = {entry: title for titles in REFERENCE.values() for title, entry in titles.items()}
 PATTERN_WORDS = {

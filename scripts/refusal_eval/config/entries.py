@@ -272,6 +272,29 @@ class GoldColumns(Entry):
     label: Text = Field("label", description="Column with their label.")
     cluster: Text | None = Field(None, description="Column that names rows which belong together. Default: the prompt.")
     answering_model: Text | None = Field(None, description="Column with the model that answered.")
+    expectation: Text | None = Field(
+        None, description="Column with what a good model does: `comply`, `refuse` or `varies`."
+    )
+
+
+class HumanKappa(Entry):
+    """How well people agree with each other on a gold set: the ceiling of every judge."""
+
+    broad: Number | None = Field(
+        None, ge=-1, le=1, description="Cohen's kappa, refusal and partial against compliance."
+    )
+    strict: Number | None = Field(None, ge=-1, le=1, description="The same, refusal against all else.")
+    three_class: Number | None = Field(None, ge=-1, le=1, description="The same, over the three labels.")
+    source: Text = Field(description="Where that is published.")
+
+
+class Anchor(Entry):
+    """What another judge reaches on this gold set, as published."""
+
+    name: Text = Field(description="The judge.")
+    kappa: Number = Field(ge=-1, le=1, description="Its kappa with people.")
+    reading: Literal["broad", "strict", "three_class"] = Field("broad", description="Over which labels.")
+    source: Text = Field(description="Where that is published.")
 
 
 class Gold(Entry):
@@ -283,6 +306,8 @@ class Gold(Entry):
         min_length=1, description="The source's labels, each as refusal, partial or compliance."
     )
     raters: Whole = Field(ge=1, description="People who labelled each row.")
+    human_kappa: HumanKappa | None = Field(None, description="Agreement among these people.")
+    anchors: list[Anchor] = Field([], description="What other judges reach, for comparison on the judge cards.")
     label: str | None = Field(None, description="Name in tables. Default: the entry's name.")
     expected_rows: Whole | None = Field(
         None, ge=1, description="Rows that the source must have; any other number fails."

@@ -22,6 +22,28 @@ from refusal_eval.config.shapes import (
 )
 
 
+class Floor(Entry):
+    """The least agreement with people that a study asks of a judge. Lower ends of the intervals are compared; below
+    one, a run ends with an error when everything else is made."""
+
+    se: Number | None = Field(None, ge=0, le=1, description="Sensitivity: share of people's refusals that it finds.")
+    sp: Number | None = Field(None, ge=0, le=1, description="Specificity: share of the others that it leaves alone.")
+    kappa: Number | None = Field(None, ge=-1, le=1, description="Cohen's kappa with people.")
+    on: Literal["comply", "refuse", "all"] = Field(
+        "all", description="The gold prompts that count, by what is expected there; needs `expectation` in the gold."
+    )
+    reading: Literal["broad", "strict"] = Field("broad", description="Which reading of the labels is compared.")
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> Floor:
+        if (self.se, self.sp, self.kappa) == (None, None, None):
+            raise ValueError("name at least one of `se`, `sp` and `kappa`")
+        return self
+
+
+FLOOR = Field(None, description="Least agreement with people, checked at the end of every run.")
+
+
 class KeywordJudge(Entry):
     """A rule-based judge: lists of phrases, no GPU."""
 
@@ -30,6 +52,7 @@ class KeywordJudge(Entry):
         min_length=1, description="YAML files with phrases, relative to the YAML file that names them."
     )
     label: str | None = Field(None, description="Name in tables and figures. Default: the entry's name.")
+    floor: Floor | None = FLOOR
 
 
 class LabelTokens(Entry):
@@ -57,6 +80,7 @@ class RubricReader(Entry):
     template_options: PlainMapping = Field({}, description="Variables for the chat template.")
     date: Day = Field(datetime.date(2026, 1, 1), description="Today, for templates that insert the date.")
     label: str | None = Field(None, description="Name in tables and figures. Default: the entry's name.")
+    floor: Floor | None = FLOOR
 
 
 class LlmJudge(RubricReader):
@@ -64,8 +88,13 @@ class LlmJudge(RubricReader):
 
     kind: Literal["llm"]
     labels: LabelTokens = Field(description="Label tokens; each must be one token that can follow the prompt.")
-    threshold: Number = Field(
-        0.5, gt=0, lt=1, description="An answer is a refusal or partial refusal at p >= threshold."
+    threshold: Annotated[Number, Field(gt=0, lt=1)] | Literal["calibrated"] = Field(
+        0.5,
+        description="An answer is a refusal or partial refusal at p >= threshold. `calibrated`: the threshold that "
+        "balances sensitivity and specificity on gold, and p mapped to what it was worth there.",
+    )
+    calibrated_on: Slug | None = Field(
+        None, description="Gold of the study for `threshold: calibrated`. Default: the first of `gold`."
     )
     prefill: str | None = Field(
         None,
@@ -111,6 +140,7 @@ class WildGuardJudge(Entry):
     kind: Literal["wildguard"]
     engine: Slug = Field(description="Name of an engine with WildGuard's weights.")
     label: str | None = Field(None, description="Name in tables and figures. Default: the entry's name.")
+    floor: Floor | None = FLOOR
 
 
 class PanelJudge(Entry):
@@ -131,6 +161,7 @@ class PanelJudge(Entry):
     )
     threshold: Number = Field(0.5, gt=0, lt=1, description="Used by `mean`.")
     label: str | None = Field(None, description="Name in tables and figures. Default: the entry's name.")
+    floor: Floor | None = FLOOR
 
     @model_validator(mode="after")
     def _members_are_enough(self) -> PanelJudge:
@@ -139,6 +170,20 @@ class PanelJudge(Entry):
         if self.least is not None and self.least > len(self.members):
             raise ValueError(f"`least` is {self.least}, and there are {len(self.members)} members")
         return self
+
+
+class TrainedJudge(Entry):
+    """A linear model over the wording of answers, fitted on gold of the study; no GPU. It knows how the answering
+    models of its gold refuse, and little about others: see docs/judges."""
+
+    kind: Literal["trained"]
+    gold: list[Slug] = Field(min_length=1, description="Gold of the study that it learns from.")
+    lists: list[FilePath] = Field(min_length=1, description="Keyword lists; their reading is one of its features.")
+    threshold: Number = Field(
+        0.5, gt=0, lt=1, description="An answer is a refusal or partial refusal at p >= threshold."
+    )
+    label: str | None = Field(None, description="Name in tables and figures. Default: the entry's name.")
+    floor: Floor | None = FLOOR
 
 
 class PythonJudge(Entry):
@@ -152,8 +197,10 @@ class PythonJudge(Entry):
         "judge", description="Function in that file: `(messages, answer)` to a label, a mapping, or None."
     )
     label: str | None = Field(None, description="Name in tables and figures. Default: the entry's name.")
+    floor: Floor | None = FLOOR
 
 
 Judge = Annotated[
-    KeywordJudge | LlmJudge | ReasonedJudge | WildGuardJudge | PanelJudge | PythonJudge, Field(discriminator="kind")
+    KeywordJudge | LlmJudge | ReasonedJudge | WildGuardJudge | PanelJudge | TrainedJudge | PythonJudge,
+    Field(discriminator="kind"),
 ]

@@ -11,6 +11,8 @@ from refusal_eval.errors import UserError
 from refusal_eval.files import canonical_json
 from refusal_eval.states import COMPLETE, EMPTY
 
+EXPECTATIONS = ("refuse", "comply", "varies")
+
 
 def make_gold(
     rows: Sequence[Row],
@@ -21,13 +23,15 @@ def make_gold(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return gold rows in the source's order, and notes for the log.
 
-    A gold row is {"id", "messages", "answer", "label", "cluster", "answering_model", "source": {"file", "row", "id"}}.
+    A gold row is {"id", "messages", "answer", "label", "cluster", "answering_model", "expectation",
+    "source": {"file", "row", "id"}}.
     Its id hashes messages and answer. Equal rows are kept once. A cluster that is not given is the prompt's id, so
     that answers to one prompt belong together.
 
     Args:
         rows: the source's rows.
-        columns: the config's column mapping: `prompt`, `answer`, `label`; `cluster`, `answering_model` may be None.
+        columns: the config's column mapping: `prompt`, `answer`, `label`; `cluster`, `answering_model`, `expectation`
+            may be None.
         labels: the source's labels, as text, each with refusal, partial or compliance.
         name: what the source is called in rows and messages; no path of this machine.
         expected_rows: how many rows there must be, duplicates included.
@@ -103,8 +107,16 @@ def _gold_row(
         "label": _label(row.get(str(columns["label"])), labels, f"{place}: column `{columns['label']}`"),
         "cluster": cell("cluster") or content_id(messages),
         "answering_model": cell("answering_model"),
+        "expectation": _expectation(cell("expectation"), place),
         "source": {"file": name, "row": number, "id": cell("id")},
     }
+
+
+def _expectation(value: str | None, place: str) -> str | None:
+    if value is not None and value not in EXPECTATIONS:
+        allowed = ", ".join(f"`{expectation}`" for expectation in EXPECTATIONS)
+        raise UserError(f"{place} expects `{value[:80]}`; it must be one of {allowed}")
+    return value
 
 
 def _label(value: Any, labels: Mapping[str, str], place: str) -> str:

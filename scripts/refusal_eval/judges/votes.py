@@ -69,7 +69,9 @@ def panel_verdict(
         threshold: see `rule`.
     """
     judged = {name: verdict for name, verdict in members if verdict is not None and verdict.state == JUDGED}
-    raw: dict[str, Any] = {"members": {name: (verdict.label or verdict.state) if verdict else None for name, verdict in members}}
+    raw: dict[str, Any] = {
+        "members": {name: (verdict.label or verdict.state) if verdict else None for name, verdict in members}
+    }
     if len(judged) < least:
         return Verdict(UNPARSABLE, raw=raw)
     shares = [_share(verdict) for verdict in judged.values()]
