@@ -13,7 +13,8 @@ import pytest
 import yaml
 from project import ROOT, Project, planned_jobs
 
-AGGREGATES = {"tables": 1, "figures": 1, "manifest": 1}
+AGREEMENT = {"judge_agreement": 1, "judge_agreement_figure": 1}
+AGGREGATES = {"tables": 1, "figures": 1, "manifest": 1, **AGREEMENT}
 GPU_RULES = {"generate", "judge"}
 LEFT_OUT = (".venv", ".cache", ".git", "results", ".snakemake", "__pycache__")
 
