@@ -94,8 +94,9 @@ def _lines(
     ends = [short(end) for end in kappa["interval"] or ()]
     if not ends:
         return [short(kappa["value"])]
-    one = f"[{ends[0]}{EN_DASH}{ends[1]}]"
-    return [short(kappa["value"]), *([one] if text_width(one) <= step - 3 else [f"{ends[0]}{EN_DASH}", ends[1]])]
+    between = ", " if kappa["interval"][0] < 0 else EN_DASH  # no dash beside a minus sign
+    one = f"[{between.join(ends)}]"
+    return [short(kappa["value"]), *([one] if text_width(one) <= step - 3 else [f"{ends[0]}{between.rstrip()}", ends[1]])]
 
 
 def _notes(agreement: Mapping[str, Any], pooled: Mapping[str, Any]) -> list[str]:
