@@ -96,7 +96,10 @@ def _lines(
         return [short(kappa["value"])]
     between = ", " if kappa["interval"][0] < 0 else EN_DASH  # no dash beside a minus sign
     one = f"[{between.join(ends)}]"
-    return [short(kappa["value"]), *([one] if text_width(one) <= step - 3 else [f"{ends[0]}{between.rstrip()}", ends[1]])]
+    return [
+        short(kappa["value"]),
+        *([one] if text_width(one) <= step - 3 else [f"{ends[0]}{between.rstrip()}", ends[1]]),
+    ]
 
 
 def _notes(agreement: Mapping[str, Any], pooled: Mapping[str, Any]) -> list[str]:
