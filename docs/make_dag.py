@@ -105,14 +105,30 @@ BOXES = {
     ),
     "judge": Box("judge", "what the store lacks", ("judge",), "batch", "B", 2),
     "llm_verdicts": Box("verdicts", "of a language model", ("llm_verdicts",), "cell", "A", 2),
-    "cpu_verdicts": Box("verdicts", "of word lists, own code", ("cpu_verdicts",), "cell", "D", 2),
+    "cpu_verdicts": Box(
+        "verdicts",
+        "of word lists, own code",
+        ("cpu_verdicts",),
+        "cell",
+        "D",
+        2,
+        also=("train_judge", "panel_verdicts"),
+    ),
     "scores": Box(
         "scores", "rates, intervals, c(x)", ("score",), "cell", "B", 3, also=("published_answers", "published_scores")
     ),
-    "judge_cards": Box("judge cards", "agreement with people", ("judge_card",), "cell", "C", 3),
-    "figures": Box("figures", "PDF, SVG, PNG", ("figures",), "study", "B", 4),
-    "tables": Box("tables", "CSV, Markdown, LaTeX", ("tables",), "study", "C", 4, also=("protocol_effects",)),
-    "manifest": Box("manifest", "what each number is from", ("manifest",), "study", "D", 4),
+    "judge_cards": Box("judge cards", "agreement with people", ("judge_card",), "cell", "C", 3, also=("calibration",)),
+    "figures": Box("figures", "PDF, SVG, PNG", ("figures",), "study", "B", 4, also=("judge_card_figure",)),
+    "tables": Box(
+        "tables",
+        "CSV, Markdown, LaTeX",
+        ("tables",),
+        "study",
+        "C",
+        4,
+        also=("protocol_effects", "judge_tables", "judge_agreement", "judge_agreement_figure"),
+    ),
+    "manifest": Box("manifest", "what each number is from", ("manifest",), "study", "D", 4, also=("judge_floor",)),
 }
 
 ARROWS = (
