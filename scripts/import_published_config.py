@@ -39,8 +39,12 @@ def shipped_names(root: Path) -> Shipped:
         for name, entry in entries["engines"].items()
         if isinstance(entry, dict) and (entry.get("weights") or {}).get("repo")
     }
-    splits = [split for dataset in entries["datasets"].values() for split in dataset.get("splits") or {}]
-    return Shipped(splits, list(entries["judges"]), repos)
+    splits: dict[str, dict[str, Any]] = {}
+    for dataset in entries["datasets"].values():
+        defaults = dataset.get("defaults") or {}
+        splits |= {name: {**defaults, **entry} for name, entry in (dataset.get("splits") or {}).items()}
+    off = {name: str(entry.get("reason")) for name, entry in splits.items() if entry.get("enabled") is False}
+    return Shipped(list(splits), list(entries["judges"]), repos, off)
 
 
 def gpus_here() -> int:

@@ -141,3 +141,11 @@ def test_a_config_beside_its_study_is_not_in_the_way(tmp_path, monkeypatch):
     Project(tmp_path).write("theirs.yaml", CONFIG | {"dataset_splits": ["hub-rows"]})
     assert import_published_config.main(["theirs.yaml"]) == 0
     assert (tmp_path / "theirs-imported.yaml").exists()
+
+
+def test_a_split_that_is_off_by_default_is_allowed_and_its_reason_told():
+    shipped = Shipped(["jailbreakbench", "gated"], ["keyword"], {}, {"gated": "It is for readers of its terms."})
+    config = {"model": {"name_or_path": "Owner/Known"}, "dataset_splits": ["jailbreakbench", "gated"]}
+    result = imported(config, "mine", shipped)
+    assert result.study["allow"] == ["gated"]
+    assert any("It is for readers of its terms." in todo for todo in result.todo)

@@ -46,11 +46,15 @@ class Imported:
 
 @dataclass(frozen=True)
 class Shipped:
-    """Names that our own catalogue has: its splits, its judges, and its engines by the hub's repository."""
+    """Names that our own catalogue has: its splits, its judges, and its engines by the hub's repository.
+
+    `off` are the splits that a study has to allow, each with the reason.
+    """
 
     splits: Sequence[str]
     judges: Sequence[str]
     engines: Mapping[str, str]
+    off: Mapping[str, str] = field(default_factory=dict)
 
 
 def imported(config: Config, name: str, shipped: Shipped, gpus: int = 1, protocol: str = "default") -> Imported:
@@ -92,6 +96,11 @@ def imported(config: Config, name: str, shipped: Shipped, gpus: int = 1, protoco
         "judges": [judge],
         "protocol": protocol,
     }
+    if allowed := [split for split in splits if split in shipped.off]:
+        result.study["allow"] = allowed
+        result.todo += [
+            f"read why `{split}` is off by default, or leave it out: {shipped.off[split]}" for split in allowed
+        ]
     if protocol == "default":
         result.study["tables"] = ["protocol_effects"]
     _without_meaning(config, model, result)
@@ -240,13 +249,13 @@ def _judge(config: Config, shipped: Shipped, protocol: str, result: Imported) ->
         room = "" if not (length and answer) else f", so {int(length) - int(answer)} tokens for rubric and answer"
         result.notes.append(
             f"judge_model.max_model_len {length}, max_new_tokens {answer}{room}: of a longer judge prompt the "
-            "published code cuts off the start, which holds the instructions; here such an answer is told apart and "
-            "not judged"
+            "published code cuts off the start, which holds the instructions; here the answer is cut in its "
+            "middle, marked and counted, never the instructions"
         )
     drawn = [key for key in ("num_return_sequences", "temperature", "top_p", "top_k") if key in asked]
     if drawn:
         result.notes.append(
-            f"judge_model.{', '.join(drawn)}: a judge here is read by the probability of its labels, without drawing"
+            f"judge_model.{', '.join(drawn)}: left out; the entry of the judge says how its verdicts are drawn"
         )
     return judge
 
