@@ -14,6 +14,7 @@ import yaml
 from project import ROOT, Project, planned_jobs
 
 AGREEMENT = {"judge_agreement": 1, "judge_agreement_figure": 1}
+CARD = {"judge_card": 1, "judge_card_figure": 1, "judge_tables": 1}
 AGGREGATES = {"tables": 1, "figures": 1, "manifest": 1, **AGREEMENT}
 GPU_RULES = {"generate", "judge"}
 LEFT_OUT = (".venv", ".cache", ".git", "results", ".snakemake", "__pycache__")
@@ -79,7 +80,7 @@ def test_a_rubric_reruns_that_judges_verdicts_and_what_follows(finished: Project
         "judge": 1,
         "llm_verdicts": 5,
         "score": 4,
-        "judge_card": 1,
+        **CARD,
     }
 
 
@@ -100,7 +101,7 @@ def test_an_older_file_put_in_place_is_noticed(finished: Project, name: str, con
 
 def test_a_keyword_list_reruns_that_judges_verdicts_without_any_gpu_job(finished: Project) -> None:
     (finished.folder / "words.yaml").write_text("refusal_openings: ['sure']\n")
-    assert finished.planned() == AGGREGATES | {"cpu_verdicts": 5, "score": 4, "judge_card": 1}
+    assert finished.planned() == AGGREGATES | {"cpu_verdicts": 5, "score": 4, **CARD}
 
 
 @pytest.mark.parametrize("change", [{"tau": 0.5}, {"band": 0.2}, {"level": 0.9}])
@@ -113,7 +114,7 @@ def test_bands_tau_and_level_rerun_scores_and_no_gpu_job(finished: Project, chan
 def test_a_judges_threshold_reruns_its_verdicts_and_no_gpu_job(finished: Project) -> None:
     finished.catalogue("judges", "label", threshold=0.8)
     planned = finished.planned()
-    assert planned == AGGREGATES | {"llm_verdicts": 5, "score": 4, "judge_card": 1}
+    assert planned == AGGREGATES | {"llm_verdicts": 5, "score": 4, **CARD}
 
 
 def test_the_reasoning_end_mark_reruns_answers_and_no_generation(finished: Project) -> None:
