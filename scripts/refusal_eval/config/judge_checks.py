@@ -39,6 +39,10 @@ def _panel(name: str, entry: Mapping[str, Any], judges: Mapping[str, Any]) -> It
             yield name, ("members", index), f"`{member}` is not one of the study's `judges`" + nearest(member, others)
         elif isinstance(judges[member], Mapping) and judges[member].get("kind") == "panel":
             yield name, ("members", index), f"`{member}` is a panel itself; name its members"
+        elif isinstance(judges[member], Mapping) and judges[member].get("threshold") == "calibrated":
+            # On gold its labels are those before calibration, so the panel's card would be that of another panel.
+            message = f"`{member}` has a calibrated threshold, and the card of a panel with it would not be true"
+            yield name, ("members", index), f"{message}; give it the fitted threshold as a number"
 
 
 def _trained(name: str, entry: Mapping[str, Any], gold: Sequence[str]) -> Iterator[Mistake]:
