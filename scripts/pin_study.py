@@ -78,13 +78,13 @@ def pin(study_file: Path, upgrade: bool, check: bool) -> int:
     log = logging.getLogger("pin")
     log.addHandler(logging.StreamHandler())
     resolved = resolve(needs, old, upgrade, config["cache_dir"], log, say)
-    _tell(resolved, config["cache_dir"])
     if resolved.failures:
         count = len(resolved.failures)
         done = "" if check else f" {path} was not written."
         print(f"\n{count} of the pins failed.{done}", file=sys.stderr)
         print("\n".join(f"  - {failure}" for failure in resolved.failures), file=sys.stderr)
         return 1
+    _tell(resolved, config["cache_dir"])
     stale = unused(old, resolved.lock) if old is not None else []
     if check:
         return _checked(path, differences(old, resolved.lock), stale)

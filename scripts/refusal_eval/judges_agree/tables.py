@@ -82,8 +82,8 @@ def agreement_table(agreement: Agreement, judges: Sequence[str] = (), labels: La
         f"Same label: share of the answers that both judges labelled. Kappa: Cohen's, for all judges Krippendorff's "
         f"alpha; {NO_DATA} where both judges call fewer than {MIN_ROWS} answers one class.",
         f"Tau: Kendall's tau-b between the two judges' orders of the models ({n_models}) by headline refusal rate, "
-        f"over all splits the lowest of them; 1 the same order, \u22121 reversed; {NO_DATA} where a judge gives all one "
-        "rate.",
+        f"over all splits the lowest of them; 1 the same order, \u22121 reversed; {NO_DATA} where a judge gives all "
+        "one rate.",
         *_swaps(agreement["rankings"], show),
         "That judges agree does not make them right: their agreement with people stands in the judge cards.",
     ]
