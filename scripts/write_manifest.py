@@ -54,6 +54,8 @@ def main(
         "serving": serving,
         "files": files,
     }
+    if lock := config.get("lock"):
+        manifest["lock_sha256"] = sha256_of_file(lock)
     write_json(output, manifest)
     LOG.info("%d files, %d engines", len(files), len(engines))
 

@@ -53,6 +53,7 @@ def pin(project: Project, *arguments: str) -> str:
     return run.stdout
 
 
+@pytest.mark.full
 def test_a_changed_pin_reruns_its_own_cells_only(
     hub: HubServer, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
