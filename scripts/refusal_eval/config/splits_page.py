@@ -72,7 +72,7 @@ def _details(name: str, split: Split) -> str:
         parts.append(f"  **Off:** {split.reason.rstrip('.')}{terms}.")
     pin = open_pin(split.source.model_dump())
     if pin is not None:
-        parts.append(f"  Its `{pin}` is not known yet; `make pin` asks for it and writes it into the study's lock file.")
+        parts.append(f"  Its `{pin}` is not known yet; `make pin` asks for it and writes it into a lock file.")
     if split.unverified:
         parts.append(f"  Not verified: {'; '.join(split.unverified)}.")
     links = [f"[page]({split.homepage})"] if split.homepage else []
