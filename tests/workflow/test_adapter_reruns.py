@@ -11,6 +11,8 @@ from project import Project, change_yaml, copy_of, make_project
 
 from refusal_eval.files import read_json
 
+pytestmark = pytest.mark.full
+
 SHAPE = {"layers": 1, "width": 8, "q_proj": 8, "v_proj": 4}
 TUNED = {"engine": "tiny", "sampling": {"max_tokens": 300}}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from project import Project
 
 from refusal_eval.files import read_jsonl
@@ -38,6 +39,7 @@ def test_a_judge_below_its_floor_fails_the_run_and_keeps_the_results(finished: P
     assert finished.planned() == {}
 
 
+@pytest.mark.full
 def test_a_fitted_threshold_reruns_verdicts_and_no_gpu_job(finished: Project) -> None:
     finished.catalogue("judges", "label", threshold="calibrated")
     planned = finished.planned()
