@@ -8,7 +8,7 @@ from typing import Any
 from refusal_eval.answer_reader import AnswerReader
 from refusal_eval.judges.base import Verdict
 from refusal_eval.judges.llm import label_verdict
-from refusal_eval.judges.reasoned import reasoned_vote
+from refusal_eval.judges.retries import read_vote
 from refusal_eval.judges.wildguard import wildguard_verdict
 from refusal_eval.requests import Request, RequestFile
 
@@ -32,6 +32,4 @@ def vote_reader(
     if decision["kind"] == "wildguard":
         return lambda _, response: wildguard_verdict(response)
     reader = AnswerReader(tokenizer_folder, decision["reasoning"], decision["trust_remote_code"])
-    return lambda request, response: reasoned_vote(
-        {**response, "text": reader.fields(request, response)["answer"] or ""}
-    )
+    return lambda request, response: read_vote(reader, request, response)

@@ -21,6 +21,11 @@ def vote_seed(study_seed: int, token_ids: Sequence[int], vote: int) -> int:
     return sample_seed(study_seed, ",".join(map(str, token_ids)), vote)
 
 
+def read_vote(reader: AnswerReader, request: Request, response: Response) -> Verdict:
+    """Return what a response says, without the judge's own reasoning."""
+    return reasoned_vote({**response, "text": reader.fields(request, response)["answer"] or ""})
+
+
 class Retries:
     """What follows the first request of each vote in one request file of a judge.
 
@@ -39,15 +44,10 @@ class Retries:
         """Return 1: a vote is expected to be readable."""
         return 1
 
-    def vote(self, request: Request, response: Response) -> Verdict:
-        """Return what a response says, without the judge's own reasoning."""
-        fields = self._reader.fields(request, response)
-        return reasoned_vote({**response, "text": fields["answer"] or ""})
-
     def next_request(self, asked: Sequence[tuple[Request, Response]]) -> Request | None:
         """Return the next try of a vote whose last response cannot be read; None when it is read, or tried enough."""
         request, response = asked[-1]
-        if len(asked) > self._count or self.vote(request, response).state != UNPARSABLE:
+        if len(asked) > self._count or read_vote(self._reader, request, response).state != UNPARSABLE:
             return None
         seed = sample_seed(int(asked[0][0].seed or 0), "again", len(asked))
         key = fitting_key(self.file.header, request.token_ids, seed, self._length)
