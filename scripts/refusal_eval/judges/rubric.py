@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import string
 from pathlib import Path
 
 import jinja2
@@ -39,10 +40,18 @@ class Rubric:
 
 
 def nonce_of(messages: Messages, answer: str | None = None) -> str:
-    """Return twelve hex digits that depend on a prompt, or on a prompt and an answer."""
+    """Return ten lower-case letters (47 bits) that depend on a prompt, or on a prompt and an answer.
+
+    Letters, because a tokenizer takes some of them together: six tokens where twelve hex digits (48 bits) are eleven.
+    """
     content = str(messages[0]["content"]) if len(messages) == 1 else canonical_json(list(messages))
     text = content if answer is None else f"{content}\0{answer}"
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    digits = int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(), "big")
+    letters = []
+    for _ in range(10):
+        digits, letter = divmod(digits, len(string.ascii_lowercase))
+        letters.append(string.ascii_lowercase[letter])
+    return "".join(letters)
 
 
 def conversation_text(messages: Messages, nonce: str) -> str:
