@@ -1,0 +1,67 @@
+"""An estimate: one number of a study with its interval and all that is needed to cite it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """One number of a study, a row of its results table.
+
+    Attributes:
+        estimand: what is estimated, e.g. `refusal_rate`; the data dictionary explains each.
+        value: the number; None where the data cannot give it.
+        low: lower end of its interval, None without one.
+        high: upper end.
+        level: level of the interval, e.g. 0.95.
+        method: how the interval was made, in words that can stand under a table.
+        judge: the judge behind it.
+        model: the model.
+        split: the split; None for what is pooled over several.
+        pool: what is pooled: an expectation (`comply`, `refuse`, `varies`); None for one split.
+        category: the category of the split; None for all.
+        reading: strict or broad; None where it does not matter.
+        samples: K.
+        n_prompts: prompts that enter (of dialogues: scored turns).
+        n_clusters: clusters that enter.
+        parameter: what the estimand depends on further, e.g. tau or the number of the turn.
+        flags: marks to be shown beside it (see `scores.cell_flags`).
+    """
+
+    estimand: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    level: float | None = None
+    method: str | None = None
+    judge: str | None = None
+    model: str | None = None
+    split: str | None = None
+    pool: str | None = None
+    category: str | None = None
+    reading: str | None = None
+    samples: int | None = None
+    n_prompts: int | None = None
+    n_clusters: int | None = None
+    parameter: float | str | None = None
+    flags: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("value", "low", "high"):
+            number = getattr(self, name)
+            if number is not None and not math.isfinite(number):
+                raise ValueError(f"{self.estimand}: {name} is {number}; a number that cannot be given is None")
+        if (self.low is None) != (self.high is None):
+            raise ValueError(f"{self.estimand}: an interval has two ends")
+
+    def row(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return dataclasses.asdict(self) | {"flags": list(self.flags)}
+
+
+def estimate_of(row: dict[str, Any]) -> Estimate:
+    """Return the estimate that `Estimate.row` wrote."""
+    return Estimate(**{**row, "flags": tuple(row["flags"])})
