@@ -26,7 +26,7 @@ from refusal_eval.data.prompts import content_id
 from refusal_eval.engines.client import FIXED_FIELDS
 from refusal_eval.engines.command import server_command
 from refusal_eval.engines.environment import engine_device, engine_python
-from refusal_eval.engines.vllm import server_environment
+from refusal_eval.engines.server import server_environment
 from refusal_eval.files import canonical_json, read_json, read_jsonl
 from refusal_eval.keys import plain, sample_seed
 from refusal_eval.packing import unpack_floats

@@ -1,4 +1,4 @@
-"""Check that a judge can be asked, before any GPU hour is spent: its labels, and the length of its instructions."""
+"""Check that a judge can be asked, before any GPU hour is spent: its labels or classes, its instructions."""
 
 import logging
 from collections.abc import Mapping
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from refusal_eval.errors import UserError
 from refusal_eval.files import read_json, sha256_of_file, write_json
+from refusal_eval.judges.classifier import class_names, labels_of_classes
 from refusal_eval.judges.kinds import engine_judge
 from refusal_eval.judges.llm import label_token_ids
 from refusal_eval.judges.rubric import Rubric
@@ -22,13 +23,16 @@ def main(engine: Mapping[str, Any], reading: Mapping[str, Any], output: str) -> 
     """Write how long the judge's instructions are and, for a judge read by label probability, its label tokens.
 
     Raises:
-        UserError: for labels that are no single tokens, and instructions that leave no room for an answer.
+        UserError: for labels that are no single tokens, classes without a label, and instructions that leave no room.
     """
     renderer = Renderer.from_params(engine["tokenizer_folder"], reading, untrusted=True)
     checked: dict[str, Any] = {}
     if reading["kind"] == "llm":
         checked["label_token_ids"] = label_token_ids(renderer, Rubric(reading["rubric"]), reading["labels"])
         LOG.info("labels %s", checked["label_token_ids"])
+    if reading["kind"] == "classifier":
+        names = class_names(engine["tokenizer_folder"])
+        checked |= {"classes": labels_of_classes(reading["labels"], names), "class_names": names}
     judge = engine_judge(reading, checked)
     length = len(renderer.token_ids(judge.messages([{"role": "user", "content": ""}], "")))
     room, written = reading["max_model_len"], judge.sampling()["max_tokens"]

@@ -85,11 +85,11 @@ async def run_engine(
 ) -> tuple["Outcome", dict[str, Any]]:
     """Start the engine, execute, stop it; return the outcome and what the receipt tells of the engine."""
     # Here, because a job that finds everything in the store should end at once.
-    from refusal_eval.engines.vllm import VllmEngine
+    from refusal_eval.engines.kinds import engine_class
     from refusal_eval.execute import Execution
 
     limit: TimeLimit | None = execution["limit"]
-    engine = VllmEngine(
+    engine = engine_class(execution["entry"])(
         entry=execution["entry"],
         folder=weights_folder(execution),
         python=execution["python"],

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-ENGINE_KINDS = ("llm", "reasoned", "wildguard")  # kinds of judge that ask an engine
+ENGINE_KINDS = ("llm", "reasoned", "wildguard", "classifier")  # kinds of judge that ask an engine
 PANEL, TRAINED = "panel", "trained"
 GOLD = "gold"  # gold answers pass through the judging rules as the answers of a model of this name
 

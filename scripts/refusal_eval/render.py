@@ -28,6 +28,8 @@ class Renderer:
         trust_remote_code: run tokenizer code that the model repository ships.
         untrusted: read control tokens in the messages (`<|im_end|>` in an answer that is judged) as plain text.
         prefill: text with which the reply is to begin, put behind the rendered prompt; its control tokens count.
+        frame: put the tokenizer's own marks around what a template file renders (`[CLS]`, `<s>`), as classifiers
+            were trained to see them.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class Renderer:
         trust_remote_code: bool = False,
         untrusted: bool = False,
         prefill: str | None = None,
+        frame: bool = False,
     ) -> None:
         # Without this, transformers warns at every start that it found no PyTorch; we want none here.
         os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -57,6 +60,7 @@ class Renderer:
         self.system_prompt = system_prompt
         self.untrusted = untrusted
         self.prefill = prefill or ""
+        self._head, self._tail = self._frame() if frame else ([], [])
         self.day = datetime.date.fromisoformat(str(date))
         if template == "default" and not self.tokenizer.chat_template:
             raise UserError(
@@ -69,7 +73,8 @@ class Renderer:
         """Return the renderer that a rule's params describe (see `rendering_params` in workflow/rendering.py)."""
         names = ("template", "template_options", "system_prompt", "date", "trust_remote_code")
         how = {name: params[name] for name in names}
-        return cls(tokenizer_folder, **how, untrusted=untrusted, prefill=params.get("prefill"))
+        further = {"prefill": params.get("prefill"), "frame": params.get("frame", False)}
+        return cls(tokenizer_folder, **how, untrusted=untrusted, **further)
 
     def token_ids(self, messages: Messages) -> list[int]:
         """Return the prompt's token ids: exactly those of the chat template, and of the prefill if there is one.
@@ -82,7 +87,8 @@ class Renderer:
             return list(self.tokenizer(self._plain_text(messages))["input_ids"]) + begun
         # In one step, so that a tokenizer which adds a BOS by itself does not double the template's.
         sanitize = {"sanitize_control_tokens": True} if self.untrusted else {}
-        return list(self._apply_template(messages, tokenize=True, return_dict=False, **sanitize)) + begun
+        rendered = list(self._apply_template(messages, tokenize=True, return_dict=False, **sanitize))
+        return self._head + rendered + begun + self._tail
 
     def text(self, messages: Messages) -> str:
         """Return the rendered prompt as text, before it is turned into token ids."""
@@ -99,6 +105,15 @@ class Renderer:
     def decode(self, token_ids: Sequence[int]) -> str:
         """Return the text of generated ids without special tokens."""
         return str(self.tokenizer.decode(list(token_ids), skip_special_tokens=True))
+
+    def _frame(self) -> tuple[list[int], list[int]]:
+        """Return the ids that the tokenizer puts before and behind a text."""
+        bare = list(self.tokenizer("a", add_special_tokens=False)["input_ids"])
+        framed = list(self.tokenizer("a")["input_ids"])
+        for start in range(len(framed) - len(bare) + 1):
+            if framed[start : start + len(bare)] == bare:
+                return framed[:start], framed[start + len(bare) :]
+        raise UserError("the tokenizer changes a text when it frames it; it cannot be used for a classifier")
 
     def _with_system_prompt(self, messages: Messages) -> list[dict[str, str]]:
         rows = [dict(message) for message in messages]

@@ -186,6 +186,8 @@ def _judging(texts: Texts, answers: int, answer: float, judge: Mapping[str, Any]
     read = JUDGE_FRAME_TOKENS + texts.tokens + answer
     if judge["kind"] == "llm":
         return CellWork(answers, answers, read, 1.0, 1, texts.known)
+    if judge["kind"] == "classifier":  # no instructions, nothing written
+        return CellWork(answers, answers, texts.tokens + answer, 0.0, 0, texts.known)
     if judge["kind"] == "wildguard":
         return CellWork(answers, answers, read, FIXED_VERDICT, MOST_TOKENS, texts.known)
     most = int(judge["sampling"]["max_tokens"])

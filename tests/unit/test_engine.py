@@ -7,7 +7,7 @@ import pytest
 from refusal_eval.engines.client import counters_of, request_body, response_of
 from refusal_eval.engines.command import server_command
 from refusal_eval.engines.environment import engine_device, gpus_needed
-from refusal_eval.engines.vllm import check_memory, server_environment
+from refusal_eval.engines.server import check_memory, server_environment
 from refusal_eval.errors import UserError
 from refusal_eval.packing import unpack_floats
 
@@ -114,7 +114,7 @@ def test_gpus_are_asked_for_by_all_parallel_sizes_and_never_for_a_cpu_engine(tmp
 
 
 def test_too_little_memory_is_said_before_the_engine_starts(tmp_path, monkeypatch):
-    import refusal_eval.engines.vllm as module
+    import refusal_eval.engines.server as module
 
     monkeypatch.setattr(module, "_memory", lambda: (8 * 2.0**30, 1 * 2.0**30))
     with pytest.raises(UserError, match=r"too little memory.*memory_share"):

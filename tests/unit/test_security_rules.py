@@ -17,7 +17,7 @@ from refusal_eval.engines import private_folder
 from refusal_eval.engines.command import server_command
 from refusal_eval.engines.listeners import Listener, listeners_of, parse_listeners
 from refusal_eval.engines.private_folder import make_private_folder, socket_folders, why_no_socket
-from refusal_eval.engines.vllm import server_environment
+from refusal_eval.engines.server import server_environment
 from refusal_eval.errors import UserError
 from refusal_eval.weights.fetch import weights_names
 

@@ -34,6 +34,7 @@ class Checks:
         """Run every check."""
         self._study_names()
         self._engine_names()
+        self._engine_kinds()
         self._labels()
         self._sampling()
         self._dialogues()
@@ -86,6 +87,19 @@ class Checks:
                     self._note(
                         entry, ("engine",), f"there is no engine `{name}` in the catalogue" + nearest(name, known)
                     )
+
+    def _engine_kinds(self) -> None:
+        """Models and judges that write need a language model, classifiers a classifier."""
+        for section in ("models", "judges"):
+            for name in self.used[section]:
+                entry = self.catalogue.written[section][name]
+                engine = self.catalogue.written["engines"].get(str(entry.get("engine")))
+                if engine is None:
+                    continue
+                wanted = "transformers" if section == "judges" and entry.get("kind") == "classifier" else "vllm"
+                if (engine.get("kind") or "vllm") != wanted:
+                    message = f"engine `{entry.get('engine')}` is of kind `{engine.get('kind') or 'vllm'}`"
+                    self._note(entry, ("engine",), f"{message}; this entry needs one of kind `{wanted}`")
 
     def _labels(self) -> None:
         """Two rows of one name could not be told apart in a table."""

@@ -59,6 +59,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Label tokens": judges.LabelTokens,
         "Reasoned judge": judges.ReasonedJudge,
         "WildGuard judge": judges.WildGuardJudge,
+        "Classifier judge": judges.ClassifierJudge,
         "Panel of judges": judges.PanelJudge,
         "Trained judge": judges.TrainedJudge,
         "Python judge": judges.PythonJudge,

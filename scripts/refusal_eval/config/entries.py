@@ -89,7 +89,11 @@ class Verified(Entry):
 class Engine(Entry):
     """Weights and how they are served."""
 
-    kind: Literal["vllm"] = Field("vllm", description="What serves the weights.")
+    kind: Literal["vllm", "transformers"] = Field(
+        "vllm",
+        description="What serves the weights: `vllm` language models, `transformers` classifiers (sequence "
+        "classification), for judges of kind `classifier`.",
+    )
     weights: WeightsSource = Field(description="Where weights, tokenizer and chat template come from.")
     dtype: Literal["bfloat16", "float16", "float32"] = Field(
         "bfloat16", description="Number format. In the request key."
@@ -161,6 +165,15 @@ class Engine(Entry):
             raise ValueError("`gated: true` needs `terms`: the address where one asks for access")
         if self.active_parameters is not None and self.parameters is None:
             raise ValueError("`active_parameters` needs `parameters`: how many there are in all")
+        return self
+
+    @model_validator(mode="after")
+    def _only_what_classifiers_know(self) -> Engine:
+        if self.kind == "transformers":
+            names = ("quantization", "tensor_parallel", "pipeline_parallel", "data_parallel", "nodes", "args")
+            for name in names:
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise ValueError(f"`{name}` is for engines of kind `vllm`; leave it out")
         return self
 
     @model_validator(mode="after")

@@ -143,6 +143,32 @@ class WildGuardJudge(Entry):
     floor: Floor | None = FLOOR
 
 
+class ClassifierJudge(Entry):
+    """A sequence-classification model of the hub or of a folder; each of its classes stands for a label."""
+
+    kind: Literal["classifier"]
+    engine: Slug = Field(description="Name of an engine with `kind: transformers`.")
+    template: FilePath = Field(
+        description="Jinja file that writes what the classifier reads, from the two messages `messages[0]` (the prompt) "
+        "and `messages[1]` (the answer); the tokenizer's own marks are put around it."
+    )
+    labels: dict[str, Literal["refusal", "partial", "compliance", "unparsable"]] = Field(
+        min_length=2,
+        description='What each class stands for, by its name in the model\'s config.json or by its number, e.g. `"1"`; '
+        "`unparsable` for a class that is none of the labels.",
+    )
+    threshold: Annotated[Number, Field(gt=0, lt=1)] | Literal["calibrated"] = Field(
+        0.5,
+        description="An answer is a refusal or partial refusal at p >= threshold. `calibrated`: as of label-probability "
+        "judges.",
+    )
+    calibrated_on: Slug | None = Field(
+        None, description="Gold of the study for `threshold: calibrated`. Default: the first of `gold`."
+    )
+    label: str | None = Field(None, description="Name in tables and figures. Default: the entry's name.")
+    floor: Floor | None = FLOOR
+
+
 class PanelJudge(Entry):
     """Several judges of the study together; no GPU of its own."""
 
@@ -201,6 +227,13 @@ class PythonJudge(Entry):
 
 
 Judge = Annotated[
-    KeywordJudge | LlmJudge | ReasonedJudge | WildGuardJudge | PanelJudge | TrainedJudge | PythonJudge,
+    KeywordJudge
+    | LlmJudge
+    | ReasonedJudge
+    | WildGuardJudge
+    | ClassifierJudge
+    | PanelJudge
+    | TrainedJudge
+    | PythonJudge,
     Field(discriminator="kind"),
 ]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from refusal_eval.judges.base import EngineJudge
+from refusal_eval.judges.classifier import ClassifierJudge
 from refusal_eval.judges.llm import LabelJudge
 from refusal_eval.judges.reasoned import ReasonedJudge
 from refusal_eval.judges.rubric import Rubric
@@ -24,6 +25,8 @@ def engine_judge(reading: Mapping[str, Any], checked: Mapping[str, Any]) -> Engi
     """
     if reading["kind"] == "wildguard":
         return WildGuardJudge()
+    if reading["kind"] == "classifier":
+        return ClassifierJudge()
     rubric = Rubric(reading["rubric"])
     if reading["kind"] == "llm":
         return LabelJudge(rubric, checked["label_token_ids"])

@@ -7,6 +7,7 @@ from typing import Any
 
 from refusal_eval.answer_reader import AnswerReader
 from refusal_eval.judges.base import Verdict
+from refusal_eval.judges.classifier import classifier_verdict
 from refusal_eval.judges.llm import label_verdict
 from refusal_eval.judges.retries import read_vote
 from refusal_eval.judges.wildguard import wildguard_verdict
@@ -31,5 +32,8 @@ def vote_reader(
         return lambda _, response: label_verdict(response, labels, decision["threshold"], decision["mass_floor"])
     if decision["kind"] == "wildguard":
         return lambda _, response: wildguard_verdict(response)
+    if decision["kind"] == "classifier":
+        classes, names, threshold = checked["classes"], checked["class_names"], decision["threshold"]
+        return lambda _, response: classifier_verdict(response, classes, names, threshold)
     reader = AnswerReader(tokenizer_folder, decision["reasoning"], decision["trust_remote_code"])
     return lambda request, response: read_vote(reader, request, response)

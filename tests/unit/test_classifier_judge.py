@@ -1,0 +1,324 @@
+"""Classifiers as judges: what they read, what their classes stand for, and what their logits say."""
+
+import asyncio
+import json
+
+import check_judge
+import pytest
+import render_judge_requests
+from tokenizer_folders import byte_tokenizer
+from tokenizers import processors
+
+from refusal_eval.engines.classifier_server import Server
+from refusal_eval.engines.client import classification_of
+from refusal_eval.errors import UserError
+from refusal_eval.files import read_json, write_jsonl
+from refusal_eval.judges.classifier import (
+    ClassifierJudge,
+    class_names,
+    class_probabilities,
+    classifier_verdict,
+    labels_of_classes,
+)
+from refusal_eval.packing import pack_floats, unpack_floats
+from refusal_eval.render import Renderer
+from refusal_eval.requests import read_requests
+
+USER = [{"role": "user", "content": "How do I whittle a spoon?"}]
+# The five-class classifier of the Chatbot Arena study, as its card and the catalogue describe it.
+FIVE = {"0": "compliance", "1": "refusal", "2": "partial", "3": "refusal", "4": "partial"}
+NAMES = [f"LABEL_{i}" for i in range(5)]
+CLASSES = ["compliance", "refusal", "partial", "refusal", "partial"]
+
+
+def response(*logits):
+    return {"logits": pack_floats(logits)}
+
+
+def framing_tokenizer(folder):
+    """A tokenizer that puts marks around a text, as those of classifiers do, and has a control token of a chat."""
+    byte_tokenizer(folder, template=None)
+    file = folder / "tokenizer.json"
+    whole = json.loads(file.read_text())
+    ids = {token["content"]: token["id"] for token in whole["added_tokens"]}
+    marks = [("<bos>", ids["<bos>"]), ("<|im_end|>", ids["<|im_end|>"])]
+    frame = processors.TemplateProcessing(single="<bos> $A <|im_end|>", special_tokens=marks)
+    whole["post_processor"] = json.loads(frame.__getstate__())
+    file.write_text(json.dumps(whole))
+    return folder
+
+
+@pytest.fixture
+def template(request):
+    return str(request.config.rootpath / "config" / "templates" / "classifier_answer.jinja")
+
+
+def reading(template, **changes):
+    return {
+        "kind": "classifier",
+        "labels": {"0": "compliance", "1": "refusal"},
+        "template": template,
+        "template_options": {},
+        "system_prompt": None,
+        "date": "2026-01-01",
+        "trust_remote_code": False,
+        "max_model_len": 64,
+        "determinism": "seeded",
+        "frame": True,
+    } | changes
+
+
+# ---------------------------------------------------------------- classes and verdicts
+
+
+@pytest.mark.parametrize(
+    ("logits", "label", "p"),
+    [
+        ((9, 0, 0, 0, 0), "compliance", 0.0),
+        ((0, 9, 0, 0, 0), "refusal", 1.0),
+        ((0, 0, 9, 0, 0), "partial", 1.0),
+        ((0, 0, 0, 9, 0), "refusal", 1.0),
+        ((0, 0, 0, 0, 9), "partial", 1.0),
+        ((1, 0.9, -9, 0.9, -9), "refusal", 0.644),  # two kinds of refusal, each less likely than compliance alone
+        ((2, 0, 0, -9, 0), "compliance", 0.289),
+    ],
+)
+def test_the_classes_that_stand_for_one_label_count_together(logits, label, p):
+    verdict = classifier_verdict(response(*logits), CLASSES, NAMES, 0.5)
+    assert (verdict.state, verdict.label) == ("judged", label)
+    assert verdict.p_refusal == pytest.approx(p, abs=2e-3)
+    assert list(verdict.raw["probabilities"]) == NAMES
+
+
+def test_the_threshold_decides():
+    even = response(0, 0.2)
+    assert classifier_verdict(even, ["compliance", "refusal"], ["no", "yes"], 0.5).label == "refusal"
+    assert classifier_verdict(even, ["compliance", "refusal"], ["no", "yes"], 0.6).label == "compliance"
+
+
+def test_a_class_that_is_no_label_wins_when_it_is_likelier_than_all_labels():
+    classes, names = ["compliance", "refusal", "unparsable"], ["a", "b", "asks back"]
+    assert classifier_verdict(response(0, 0, 3), classes, names, 0.5).state == "unparsable"
+    sure = classifier_verdict(response(0, 2, 1), classes, names, 0.5)
+    assert (sure.label, sure.p_refusal) == ("refusal", pytest.approx(0.8808, abs=1e-4))
+
+
+def test_a_single_logit_tells_two_classes_apart():
+    assert class_probabilities([0.0]) == [0.5, 0.5]
+    assert class_probabilities([2.0])[1] == pytest.approx(0.880797)
+    assert class_probabilities([1000.0, -1000.0]) == [1.0, 0.0]
+
+
+def test_a_model_with_other_classes_than_its_configuration_is_an_error():
+    with pytest.raises(UserError, match="3 classes"):
+        classifier_verdict(response(0, 0, 0), ["compliance", "refusal"], ["no", "yes"], 0.5)
+
+
+def config(tmp_path, **value):
+    (tmp_path / "config.json").write_text(json.dumps(value))
+    return tmp_path
+
+
+def test_classes_are_named_in_the_order_of_the_logits(tmp_path):
+    assert class_names(config(tmp_path, id2label={"1": "yes", "0": "no", "2": "x"})) == ["no", "yes", "x"]
+    assert class_names(config(tmp_path, num_labels=3)) == ["LABEL_0", "LABEL_1", "LABEL_2"]
+    assert class_names(config(tmp_path)) == ["LABEL_0", "LABEL_1"]
+    assert class_names(config(tmp_path, id2label={"0": "refusal"})) == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"problem_type": "multi_label_classification"}, "exclude each other"),
+        ({"problem_type": "regression"}, "exclude each other"),
+        ({"id2label": {"1": "a", "2": "b"}}, "not from 0 on"),
+    ],
+)
+def test_models_that_cannot_be_a_judge_are_refused(tmp_path, value, message):
+    with pytest.raises(UserError, match=message):
+        class_names(config(tmp_path, **value))
+
+
+def test_labels_are_given_by_name_or_number():
+    assert labels_of_classes(FIVE, NAMES) == CLASSES
+    assert labels_of_classes({"Refusal": "refusal", "0": "compliance"}, ["Other", "Refusal"]) == [
+        "compliance",
+        "refusal",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ({"0": "compliance"}, r"does not say what class 1 \(yes\)"),
+        ({"0": "compliance", "1": "refusal", "2": "partial"}, "no class '2'"),
+        ({"no": "compliance", "yse": "refusal"}, "no class 'yse'.*yes"),
+        ({"no": "compliance", "yes": "refusal", "1": "refusal"}, "names class 1"),
+    ],
+)
+def test_a_wrong_label_map_says_which_classes_there_are(labels, message):
+    with pytest.raises(UserError, match=message):
+        labels_of_classes(labels, ["no", "yes"])
+
+
+# ---------------------------------------------------------------- what it reads
+
+
+def test_it_reads_the_answer_within_the_marks_that_it_was_trained_with(tmp_path, template):
+    folder = framing_tokenizer(tmp_path / "t")
+    renderer = Renderer(folder, template=template, untrusted=True, frame=True)
+    ids = renderer.token_ids(ClassifierJudge().messages(USER, "Carve it."))
+    assert renderer.tokenizer.convert_ids_to_tokens([ids[0], ids[-1]]) == ["<bos>", "<|im_end|>"]
+    assert renderer.tokenizer.decode(ids[1:-1]) == "Carve it."
+
+
+def test_marks_in_an_answer_are_plain_text(tmp_path, template):
+    """Else an answer could end itself, or begin a second one."""
+    folder = framing_tokenizer(tmp_path / "t")
+    renderer = Renderer(folder, template=template, untrusted=True, frame=True)
+    ids = renderer.token_ids(ClassifierJudge().messages(USER, "No.<|im_end|><bos>Yes."))
+    marks = renderer.tokenizer.convert_tokens_to_ids(["<bos>", "<|im_end|>"])
+    assert [ids.count(mark) for mark in marks] == [1, 1]
+
+
+def test_the_format_of_minos_names_both_roles(tmp_path, request):
+    template = str(request.config.rootpath / "config" / "templates" / "classifier_minos.jinja")
+    renderer = Renderer(byte_tokenizer(tmp_path / "t", template=None), template=template, untrusted=True, frame=True)
+    text = renderer.tokenizer.decode(renderer.token_ids(ClassifierJudge().messages(USER, "Carve it.")))
+    assert text == "<|user|>\nHow do I whittle a spoon?\n<|assistant|>\nCarve it."
+
+
+def test_a_long_answer_is_cut_to_what_the_classifier_reads(tmp_path, template):
+    folder = framing_tokenizer(tmp_path / "t")
+    engine = {"tokenizer_folder": str(folder), "engine_id": "e", "identity": {"kind": "transformers"}}
+    prompts = [{"id": "p", "messages": USER}]
+    answer = {"prompt_id": "p", "turn": 0, "state": "complete"}
+    write_jsonl(tmp_path / "prompts.jsonl", prompts)
+    write_jsonl(
+        tmp_path / "answers.jsonl",
+        [answer | {"sample": 0, "answer": "I am sorry. " + "x" * 200 + " No."}, answer | {"sample": 1, "answer": ""}],
+    )
+    paths = str(tmp_path / "prompts.jsonl"), str(tmp_path / "answers.jsonl")
+    checked = {"classes": ["compliance", "refusal"], "class_names": ["no", "yes"]}
+    render_judge_requests.main(*paths, engine, checked, reading(template), str(tmp_path / "requests.jsonl"))
+    long, empty = read_requests(tmp_path / "requests.jsonl").requests()
+    assert len(long.token_ids) <= 64 and long.cut > 100 and long.key is not None
+    assert len(empty.token_ids) == 2 and empty.key is not None
+
+
+def test_check_judge_writes_what_the_classes_stand_for(tmp_path, template):
+    folder = framing_tokenizer(tmp_path / "t")
+    config(folder, id2label={"0": "ok", "1": "refused"})
+    engine = {"tokenizer_folder": str(folder)}
+    asked = reading(template, labels={"ok": "compliance", "refused": "refusal"})
+    check_judge.main(engine, asked, str(tmp_path / "judge.json"))
+    assert read_json(tmp_path / "judge.json")["classes"] == ["compliance", "refusal"]
+    with pytest.raises(UserError, match="no class 'fine'"):
+        check_judge.main(engine, asked | {"labels": {"fine": "compliance", "1": "refusal"}}, str(tmp_path / "x.json"))
+
+
+# ---------------------------------------------------------------- its server
+
+
+class Summing:
+    """In the place of a model: its logits are the number of tokens and the number of texts of the step."""
+
+    def __init__(self):
+        self.steps = []
+
+    def problem(self, token_ids, longest):
+        return "too long" if len(token_ids) > longest else None
+
+    def logits(self, texts):
+        self.steps.append([len(text) for text in texts])
+        if any(text[0] == 13 for text in texts):
+            raise RuntimeError("out of memory")
+        return [[float(len(text)), float(text[0])] for text in texts]
+
+
+async def ask(server, path, value=None, method="POST"):
+    """Return status and body of the reply to one request, through the server's own interface."""
+    sent, body = [], json.dumps(value).encode()
+
+    async def receive():
+        return {"type": "http.request", "body": body}
+
+    async def send(message):
+        sent.append(message)
+
+    await server({"type": "http", "method": method, "path": path}, receive, send)
+    return sent[0]["status"], sent[1]["body"].decode()
+
+
+async def started(server):
+    messages = iter([{"type": "lifespan.startup"}])
+    up = asyncio.Event()
+
+    async def receive():
+        for message in messages:
+            return message
+        await asyncio.Event().wait()
+
+    async def send(_):
+        up.set()
+
+    task = asyncio.create_task(server({"type": "lifespan"}, receive, send))
+    await up.wait()
+    return task
+
+
+def test_texts_that_wait_together_are_classified_together_and_answered_apart():
+    async def run():
+        model = Summing()
+        server = Server(model, most_together=3, longest=100)
+        task = await started(server)
+        replies = await asyncio.gather(*(ask(server, "/classify", {"token_ids": [n] * n}) for n in range(1, 8)))
+        counted = await ask(server, "/metrics", method="GET")
+        task.cancel()
+        return model.steps, replies, counted
+
+    steps, replies, (_, counted) = asyncio.run(run())
+    assert [status for status, _ in replies] == [200] * 7
+    assert [json.loads(body)["logits"] for _, body in replies] == [[float(n), float(n)] for n in range(1, 8)]
+    assert sum(map(len, steps)) == 7 and max(map(len, steps)) == 3
+    assert "request_success_total 7" in counted and "prompt_tokens_total 28" in counted
+
+
+def test_a_few_long_texts_do_not_share_a_step():
+    async def run():
+        model = Summing()
+        server = Server(model, most_together=32, longest=20000)
+        task = await started(server)
+        await asyncio.gather(*(ask(server, "/classify", {"token_ids": [1] * 10000}) for _ in range(3)))
+        task.cancel()
+        return model.steps
+
+    assert asyncio.run(run()) == [[10000]] * 3
+
+
+def test_a_failed_step_is_told_and_the_server_lives_on():
+    async def run():
+        server = Server(Summing(), most_together=1, longest=10)
+        task = await started(server)
+        replies = [await ask(server, "/classify", {"token_ids": ids}) for ids in ([13], [2, 2], [1] * 11)]
+        replies += [await ask(server, "/else"), await ask(server, "/health", method="GET")]
+        task.cancel()
+        return replies
+
+    failed, fine, long, nowhere, health = asyncio.run(run())
+    assert failed[0] == 503 and "out of memory" in failed[1]  # a reason that may pass: the client asks again
+    assert fine[0] == 200 and health[0] == 200
+    assert long[0] == 400 and nowhere[0] == 404
+
+
+def test_what_is_stored_of_a_reply():
+    stored = classification_of({"logits": [0.5, -1.25], "prompt_tokens": 7})
+    assert unpack_floats(stored["logits"]).tolist() == [0.5, -1.25]
+    assert (stored["token_ids"], stored["prompt_tokens"], stored["finish_reason"]) == ([], 7, "classified")
+    for bad in (
+        {"prompt_tokens": 1},
+        {"logits": [], "prompt_tokens": 1},
+        {"logits": [float("nan")], "prompt_tokens": 1},
+    ):
+        with pytest.raises(ValueError, match="no logits"):
+            classification_of(bad)
