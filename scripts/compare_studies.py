@@ -1,0 +1,183 @@
+"""Compare two finished studies: rates per cell on the prompts they share, the prompts that changed most, and settings.
+
+Nothing is computed anew but the differences: it reads the scores and the manifests that the two runs wrote. It is for a
+study that was run again with another seed or another version of an engine, or with a model added.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from refusal_eval.comparisons.manifests import files_that_differ, settings_that_differ
+from refusal_eval.comparisons.studies import (
+    FinishedStudy,
+    cell_differences,
+    finished_study,
+    labels_of,
+    most_changed,
+    only_in,
+)
+from refusal_eval.comparisons.tables import p_text, points
+from refusal_eval.display import NO_DATA, Labels, clean, percent
+from refusal_eval.errors import UserError
+from refusal_eval.files import written_whole
+from refusal_eval.latex import latex
+from refusal_eval.markup import Table, csv_text, markdown, markdown_escaped
+
+TEXT_LENGTH = 90  # characters of a prompt that are shown
+COLUMNS = (
+    *("judge", "model", "split", "reading", "rate_first", "rate_second", "difference", "low", "high", "method"),
+    *("p", "p_holm", "test", "bound_low", "bound_high", "n", "n_all", "n_clusters", "n_differ", "changed"),
+    *("only_first", "only_second", "samples_first", "samples_second"),
+)
+Row = Mapping[str, Any]
+
+
+def differences_table(rows: Sequence[Row], names: Sequence[str], show: Labels, level: float) -> Table:
+    """One row per cell that both studies have: both rates, their difference, its test, and how many prompts changed."""
+    header = ["Judge", "Model", "Split", "Shared\nprompts", f"A: {names[0]}", f"B: {names[1]}", "B minus A", "p"]
+    header += ["p (Holm)", "Prompts\nthat changed"]
+    body = [
+        [
+            *(show.judge(row["judge"]), show.model(row["model"]), show.split(row["split"]), str(row["n_all"])),
+            *(percent(row["rate_second"]), percent(row["rate_first"]), _difference(row)),
+            *(p_text(row["p"]), p_text(row["p_holm"]), str(row["changed"])),
+        ]
+        for row in rows
+    ]
+    sizes = sorted({k for row in rows for k in row["samples"]})
+    only = [sum(row[side] for row in rows) for side in ("only_first", "only_second")]
+    notes = [
+        "Headline refusal rates of A's readings in percent, on the prompts that both have and both could judge; "
+        "B minus A in percentage points.",
+        f"Intervals ({100 * level:g} %): paired bootstrap over clusters. p: two-sided sign-flip test over clusters; "
+        "p (Holm): corrected for all cells of a judge in this table.",
+        f"K = {' or '.join(map(str, sizes))} answers per prompt.",
+    ]
+    if any(only):
+        notes.append(f"Left out: {only[0]} prompts of cells that only A has, {only[1]} that only B has.")
+    if any(row["n"] < row["n_all"] for row in rows):
+        notes.append("Some shared prompts have no rate in one study; the CSV has the bounds that this leaves.")
+    return Table("studies", "Two studies on the prompts they share.", header, body, "lllrrrrrrr", notes, 3, 4)
+
+
+def differences_frame(rows: Sequence[Row]) -> pd.DataFrame:
+    """The same as a frame for CSV; `first` is study A, and the difference is B less A."""
+    own = []
+    for row in rows:
+        sides = {"rate_first": row["rate_second"], "rate_second": row["rate_first"]}
+        own.append({**row, **sides, "samples_first": row["samples"][0], "samples_second": row["samples"][1]})
+    return pd.DataFrame([[row[name] for name in COLUMNS] for row in own], columns=list(COLUMNS), dtype=object)
+
+
+def changed_table(rows: Sequence[Row], show: Labels) -> Table:
+    """One row per prompt whose rate changed most."""
+    body = [
+        [
+            *(show.model(row["model"]), show.split(row["split"]), show.judge(row["judge"]), row["prompt_id"]),
+            *(str(row["turn"]), percent(row["first"]), percent(row["second"]), shortened(row["text"])),
+        ]
+        for row in rows
+    ]
+    header = ["Model", "Split", "Judge", "Prompt", "Turn", "A", "B", "Its last message"]
+    return Table("changed", "Prompts whose refusal rate changed most, in percent.", header, body, "llllrrrl", keys=4)
+
+
+def shortened(text: str) -> str:
+    """The start of a prompt on one line."""
+    line = clean(text)
+    return line if len(line) <= TEXT_LENGTH else line[: TEXT_LENGTH - 3].rstrip() + "..."
+
+
+def settings_lines(first: FinishedStudy, second: FinishedStudy, most: int | None) -> list[str]:
+    """What differs between the manifests, as lines of Markdown; at most `most` settings."""
+    found = settings_that_differ(first.manifest, second.manifest)
+    lines = ["**What differs between the manifests**", ""]
+    for one in found[:most]:
+        sides = ["not there" if side is None else shortened(side) for side in (one.first, one.second)]
+        lines.append(f"- {markdown_escaped(one.name)}: {markdown_escaped(sides[0])} | {markdown_escaped(sides[1])}")
+    if not found:
+        lines.append("- no setting, version or hardware")
+    if most is not None and len(found) > most:
+        lines.append(f"- and {len(found) - most} more; `--all` lists them")
+    for kind in files_that_differ(first.manifest, second.manifest):
+        alone = [f"{n} only in {side}" for n, side in ((kind.only_first, "A"), (kind.only_second, "B")) if n]
+        told = ", ".join([f"{kind.same} the same", f"{kind.different} different", *alone])
+        lines.append(f"- files, {markdown_escaped(kind.kind)}: {told}")
+    return lines
+
+
+def page(first: FinishedStudy, second: FinishedStudy, rows: Sequence[Row], level: float, most: int, every: bool) -> str:
+    """The whole comparison in Markdown."""
+    show = Labels(**labels_of([first, second]))
+    names = [study.name if first.name != second.name else str(study.folder) for study in (first, second)]
+    parts = [f"# A: {markdown_escaped(str(first.folder))}, B: {markdown_escaped(str(second.folder))}"]
+    if rows:
+        parts.append(markdown(differences_table(rows, names, show, level)).rstrip())
+    cells = [(row["judge"], row["model"], row["split"]) for row in rows]
+    changed = most_changed(first, second, cells, most)
+    if changed:
+        parts.append(markdown(changed_table(changed, show)).rstrip())
+    elif rows:
+        parts.append("No prompt has another refusal rate in B than in A.")
+    for one, other, name in ((first, second, "A"), (second, first, "B")):
+        alone = only_in(one, other)
+        if alone:
+            listed = ", ".join(markdown_escaped("/".join(cell)) for cell in alone)
+            parts.append(f"Only in {name} (judge/model/split): {listed}")
+    parts.append("\n".join(settings_lines(first, second, None if every else 40)))
+    return "\n\n".join(parts) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("first", type=Path, metavar="A", help="results of a finished study, e.g. results/demo")
+    parser.add_argument("second", type=Path, metavar="B", help="results of another one")
+    parser.add_argument("--judge", help="only this judge (default: all that both have)")
+    parser.add_argument("--level", type=float, default=0.95, help="level of the intervals (default: %(default)s)")
+    parser.add_argument(
+        "--most", type=int, default=10, help="how many changed prompts are shown (default: %(default)s)"
+    )
+    parser.add_argument("--all", action="store_true", help="all settings that differ")
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help="write studies.{md,csv,tex} there too")
+    chosen = parser.parse_args(arguments)
+    if not 0 < chosen.level < 1:
+        parser.error(f"--level must lie between 0 and 1, not {chosen.level:g}")
+    try:
+        first, second = finished_study(chosen.first), finished_study(chosen.second)
+        rows = cell_differences(first, second, chosen.level)
+        if chosen.judge:
+            rows = [row for row in rows if row["judge"] == chosen.judge]
+        if not rows:
+            under = f" under judge {chosen.judge}" if chosen.judge else ""
+            raise UserError(f"{chosen.first} and {chosen.second} have no (judge, model, split) in common{under}")
+        text = page(first, second, rows, chosen.level, chosen.most, chosen.all)
+        if chosen.output:
+            show = Labels(**labels_of([first, second]))
+            table = differences_table(rows, [str(study.folder) for study in (first, second)], show, chosen.level)
+            for ending, content in (("md", text), ("csv", csv_text(differences_frame(rows))), ("tex", latex(table))):
+                with written_whole(chosen.output / f"studies.{ending}") as handle:
+                    handle.write(content)
+    except (UserError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(text, end="")
+    return 0
+
+
+def _difference(row: Row) -> str:
+    if row["difference"] is None:
+        return NO_DATA
+    ends = "" if row["low"] is None else f" [{points(row['low'])}, {points(row['high'])}]"
+    return points(row["difference"]) + ends
+
+
+if __name__ == "__main__":
+    sys.exit(main())

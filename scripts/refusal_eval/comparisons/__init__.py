@@ -1,0 +1,1 @@
+"""Comparisons of models, judges and studies on the same prompts."""

@@ -1,0 +1,132 @@
+"""What the comparisons of a study come to, and their rows of the results table."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from refusal_eval.comparisons.decisions import holm, mcnemar
+from refusal_eval.comparisons.families import MODELS, Cell, Family, Scope
+from refusal_eval.comparisons.paired import paired_differences
+from refusal_eval.comparisons.panel import Panel, panel_of, repeated
+from refusal_eval.estimate import Estimate
+
+DIFFERENCE, P_VALUE, P_HOLM, BOUNDS = (
+    "rate_difference",
+    "rate_difference_p",
+    "rate_difference_p_holm",
+    "rate_difference_bounds",
+)
+
+
+def compared(
+    families: Sequence[Family],
+    cells: Mapping[Cell, pd.DataFrame],
+    readings: Mapping[str, str],
+    duplicates: Sequence[Iterable[Mapping[str, Any]]],
+    samples: int,
+    level: float,
+) -> list[dict[str, Any]]:
+    """Return a row per comparison, in the order of the families, their scopes, what is held, and their pairs.
+
+    A row has `family` (its number from 0 on), `kind`, `held`, `first`, `second`, `split` or `pool`, `splits`, `reading`
+    (None where the splits have different ones), what `paired.Paired` has, `p_holm`, and McNemar's test of one decision
+    per prompt (`decision`: what it is, `only_first`, `only_second`, `mcnemar_p`), None where prompts share clusters,
+    or are pooled.
+
+    Args:
+        families: the families.
+        cells: what `panel.read_cell` read of each cell that they need.
+        readings: headline reading of each split.
+        duplicates: groups of prompts that are nearly the same; pooled rates count a group once.
+        samples: K.
+        level: of the intervals.
+    """
+    rows: list[dict[str, Any]] = []
+    for number, family in enumerate(families):
+        own = [
+            {"family": number, **row}
+            for scope in family.scopes
+            for held in family.held
+            for row in _rows(family, scope, held, cells, readings, duplicates, samples, level)
+        ]
+        for row, corrected in zip(own, holm([row["p"] for row in own]), strict=True):
+            rows.append(row | {"p_holm": corrected})
+    return rows
+
+
+def estimates(
+    rows: Iterable[Mapping[str, Any]], families: Sequence[Family], samples: int, level: float
+) -> list[Estimate]:
+    """Return the rows of the results table: of each comparison the difference, its bounds and both p values.
+
+    `parameter` names the side that is subtracted, and of the corrected p value the family too; of a comparison of
+    judges, `judge` is the first one. A comparison that is in two families has its other rows once.
+    """
+    found: list[Estimate] = []
+    for row in rows:
+        models = row["kind"] == MODELS
+        about: dict[str, Any] = {
+            "judge": row["held"] if models else row["first"],
+            "model": row["first"] if models else row["held"],
+            "split": row["split"],
+            "pool": row["pool"],
+            "reading": row["reading"],
+            "samples": samples,
+            "n_prompts": row["n"],
+            "n_clusters": row["n_clusters"],
+            "parameter": f"minus {'' if models else 'judge '}{row['second']}",
+        }
+        ends = {"low": row["low"], "high": row["high"], "method": row["method"]}
+        ends |= {"level": None if row["low"] is None else level}
+        found.append(Estimate(DIFFERENCE, row["difference"], **ends, **about))
+        bounds = {"low": row["bound_low"], "high": row["bound_high"], "method": "worst cases of unjudged answers"}
+        found.append(Estimate(BOUNDS, None, **bounds, **about | {"n_prompts": row["n_all"]}))
+        test = None if row["p"] is None else f"sign flips over clusters, {row['test']}"
+        found.append(Estimate(P_VALUE, row["p"], method=test, **about))
+        family = f"{about['parameter']}, family {families[row['family']].label}"
+        found.append(Estimate(P_HOLM, row["p_holm"], method=test, **about | {"parameter": family}))
+    return list(dict.fromkeys(found))
+
+
+def _rows(
+    family: Family,
+    scope: Scope,
+    held: str,
+    cells: Mapping[Cell, pd.DataFrame],
+    readings: Mapping[str, str],
+    duplicates: Sequence[Iterable[Mapping[str, Any]]],
+    samples: int,
+    level: float,
+) -> list[dict[str, Any]]:
+    sides = family.sides()
+    frames = {split: [cells[family.cell(held, side, split)] for side in sides] for split in scope.splits}
+    panel = panel_of(frames, readings, repeated(duplicates, scope.splits) if scope.pool else ())
+    pairs = [(sides.index(first), sides.index(second)) for first, second in family.pairs]
+    found = paired_differences(panel, pairs, [f"{family.kind}, {held}, {scope.name}", *sides], level)
+    used = {readings[split] for split in scope.splits}
+    rows = []
+    for (one, other), result in zip(pairs, found, strict=True):
+        row = {"kind": family.kind, "held": held, "first": sides[one], "second": sides[other]}
+        row |= {"split": None if scope.pool else scope.splits[0], "pool": scope.pool, "splits": list(scope.splits)}
+        row |= {"reading": _only(used)}
+        rows.append(row | dataclasses.asdict(result) | _decisions(panel, one, other, scope, samples))
+    return rows
+
+
+def _only(words: set[str]) -> str | None:
+    return next(iter(words)) if len(words) == 1 else None
+
+
+def _decisions(panel: Panel, one: int, other: int, scope: Scope, samples: int) -> dict[str, Any]:
+    """McNemar's test: it takes prompts for independent, so it is for one split whose prompts share no clusters."""
+    names: dict[str, Any] = dict.fromkeys(("decision", "only_first", "only_second", "mcnemar_p"))
+    if scope.pool or len(np.unique(panel.clusters)) < len(panel.units):
+        return names
+    test = mcnemar(panel.votes[:, one], panel.votes[:, other])
+    names["decision"] = "the answer" if samples == 1 else f"majority@{samples}"
+    return names | {"only_first": test.only_first, "only_second": test.only_second, "mcnemar_p": test.p}

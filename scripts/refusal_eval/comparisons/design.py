@@ -1,0 +1,90 @@
+"""What a comparison of two models can find: power, and the smallest difference that it detects, before it is run.
+
+The model. A prompt has a probability of being refused by each model, and its K samples are independent given that.
+Over prompts the probabilities of one model vary so that two samples of one prompt correlate by `prompt_correlation`
+(the share of the variance p (1 - p) of an answer that lies between prompts); those of the two models correlate by
+`model_correlation`; and the differences of prompts of one cluster by `cluster_correlation`. Then the variance of the
+difference d of one prompt, with s^2 = p (1 - p) of each model, r the prompt and m the model correlation, is
+
+    V = sum over the two models of s^2 (r + (1 - r) / K)  -  2 m r s_1 s_2
+
+and that of the mean over G clusters of b prompts is V (1 + (b - 1) cluster_correlation) / (G b): the design effect.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from scipy import optimize, stats
+
+
+@dataclass(frozen=True)
+class Design:
+    """A comparison of two models on one split.
+
+    Attributes:
+        clusters: G, independent clusters of prompts.
+        prompts_per_cluster: b, 1 where prompts share no clusters.
+        samples: K.
+        rate: refusal rate of the model that is compared against, in (0, 1).
+        prompt_correlation: r, in [0, 1].
+        model_correlation: m, in [-1, 1]; 1 for a model that differs nowhere but by chance, 0 for strangers.
+        cluster_correlation: of the differences of prompts of one cluster, in [0, 1].
+    """
+
+    clusters: int
+    prompts_per_cluster: float
+    samples: int
+    rate: float
+    prompt_correlation: float
+    model_correlation: float
+    cluster_correlation: float = 0.0
+
+
+def difference_variance(design: Design, difference: float) -> float:
+    """Return V, the variance of the difference of one prompt, where the second rate is `rate` + `difference`."""
+    between = design.prompt_correlation
+    variances = [p * (1 - p) for p in (design.rate, design.rate + difference)]
+    own = sum(variances) * (between + (1 - between) / design.samples)
+    return max(0.0, own - 2 * design.model_correlation * between * math.sqrt(variances[0] * variances[1]))
+
+
+def standard_error(design: Design, difference: float) -> float:
+    """Return the standard error of the mean difference over all prompts."""
+    effect = 1 + (design.prompts_per_cluster - 1) * design.cluster_correlation
+    prompts = design.clusters * design.prompts_per_cluster
+    return math.sqrt(difference_variance(design, difference) * effect / prompts)
+
+
+def power(design: Design, difference: float, alpha: float) -> float:
+    """Return the probability that the test finds a true difference at the level `alpha`, by normal approximation.
+
+    Raises:
+        ValueError: if the second rate would not lie between 0 and 1, or there are less than two clusters.
+    """
+    if not 0 <= design.rate + difference <= 1:
+        raise ValueError(f"{design.rate:g} and a difference of {difference:+g} make no rate between 0 and 1")
+    if design.clusters < 2:
+        raise ValueError("a comparison needs at least two clusters")
+    error = standard_error(design, difference)
+    if error == 0:
+        return float(difference != 0)
+    critical = float(stats.t.ppf(1 - alpha / 2, design.clusters - 1))
+    tails = (abs(difference) / error - critical, -abs(difference) / error - critical)
+    return float(sum(stats.norm.cdf(tail) for tail in tails))
+
+
+def detectable(design: Design, wanted: float, alpha: float, up: bool = True) -> float | None:
+    """Return the smallest difference that is found with power `wanted`: positive for `up`, else negative.
+
+    None if not even the largest that the rate leaves room for is found so often.
+    """
+    end = (1 - design.rate if up else -design.rate) * (1 - 1e-9)
+    if power(design, end, alpha) < wanted:
+        return None
+    start = end * 1e-9
+    if power(design, start, alpha) >= wanted:
+        return start
+    found: float = optimize.brentq(lambda difference: power(design, difference, alpha) - wanted, start, end)
+    return found

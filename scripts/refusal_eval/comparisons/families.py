@@ -1,0 +1,75 @@
+"""The comparisons of a study, family by family: which sides, and on what."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Cell = tuple[str, str, str]  # judge, model, split
+MODELS, JUDGES = "models", "judges"
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a comparison is made on: one split, or all splits of an expectation that a family has.
+
+    Attributes:
+        splits: the splits, sorted.
+        pool: their expectation where they are pooled, None for one split by itself.
+    """
+
+    splits: tuple[str, ...]
+    pool: str | None
+
+    @property
+    def name(self) -> str:
+        """Name that no other scope has."""
+        return f"pool of {', '.join(self.splits)}" if self.pool else self.splits[0]
+
+
+@dataclass(frozen=True)
+class Family:
+    """Comparisons that are corrected together.
+
+    Attributes:
+        label: how the table calls it.
+        kind: `models` or `judges`, what is compared.
+        held: the judge under which models are compared, or the models on whose answers judges are.
+        pairs: (first, second) sides of each comparison.
+        scopes: what they are made on.
+    """
+
+    label: str
+    kind: str
+    held: tuple[str, ...]
+    pairs: tuple[tuple[str, str], ...]
+    scopes: tuple[Scope, ...]
+
+    def sides(self) -> list[str]:
+        """Return the models or judges that are compared, sorted."""
+        return sorted({side for pair in self.pairs for side in pair})
+
+    def cell(self, held: str, side: str, split: str) -> Cell:
+        """Return the cell of a side."""
+        return (held, side, split) if self.kind == MODELS else (side, held, split)
+
+    def cells(self) -> set[Cell]:
+        """Return all cells that the family needs."""
+        splits = {split for scope in self.scopes for split in scope.splits}
+        return {self.cell(*names) for names in itertools.product(self.held, self.sides(), splits)}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain lists and words."""
+        plain = dataclasses.asdict(self)
+        lists = {"held": list(self.held), "pairs": [list(pair) for pair in self.pairs]}
+        return plain | lists | {"scopes": [{"splits": list(s.splits), "pool": s.pool} for s in self.scopes]}
+
+
+def family_of(plain: Mapping[str, Any]) -> Family:
+    """Return the family that `Family.as_dict` wrote."""
+    scopes = tuple(Scope(tuple(scope["splits"]), scope["pool"]) for scope in plain["scopes"])
+    pairs = tuple((first, second) for first, second in plain["pairs"])
+    return Family(plain["label"], plain["kind"], tuple(plain["held"]), pairs, scopes)

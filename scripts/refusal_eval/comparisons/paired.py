@@ -1,0 +1,170 @@
+"""Differences of headline rates on the same prompts, with test, interval and worst-case bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse, stats
+
+from refusal_eval.comparisons.panel import Floats, Panel
+from refusal_eval.comparisons.resampling import drawn_counts
+from refusal_eval.comparisons.sign_flips import sign_flip_p
+from refusal_eval.intervals import seed_of
+
+BOOTSTRAP = "paired bootstrap over clusters, expanded percentile"
+ALL_EQUAL = "exact over clusters (all differences equal)"
+ONE_CLUSTER = "none (a split has one cluster)"
+_NINE_DIGITS = 10**9
+_MOST_EXACT = 10**15  # whole numbers up to here are exact as floats too
+
+
+@dataclass(frozen=True)
+class Paired:
+    """A difference, first less second, over the prompts (of dialogues scored turns) for which both have a rate.
+
+    Attributes:
+        rate_first: rate of the first over these prompts; of several splits the mean of theirs.
+        rate_second: the same of the second.
+        difference: rate_first - rate_second, None where a split has no such prompt.
+        low: lower end of its interval.
+        high: upper end.
+        method: how the interval was made.
+        p: two-sided p value of the sign flips.
+        test: `exact`, or `N draws`.
+        bound_low: the difference over all prompts at its lowest: every unjudged answer of the first a compliance and of
+            the second a refusal; what one lacks altogether counts as unjudged.
+        bound_high: the same at its highest.
+        n: prompts with both rates.
+        n_all: all prompts.
+        n_clusters: clusters of those with both rates.
+        n_differ: clusters in which the two differ.
+    """
+
+    rate_first: float | None
+    rate_second: float | None
+    difference: float | None
+    low: float | None
+    high: float | None
+    method: str | None
+    p: float | None
+    test: str | None
+    bound_low: float | None
+    bound_high: float | None
+    n: int
+    n_all: int
+    n_clusters: int
+    n_differ: int
+
+
+def paired_differences(
+    panel: Panel, pairs: Sequence[tuple[int, int]], names: Sequence[str], level: float, resamples: int = 2000
+) -> list[Paired]:
+    """Return the difference of each pair of columns of a panel; each split has the same weight.
+
+    Clusters keep their prompts together, also across splits. In the bootstrap the splits are strata: clusters are drawn
+    among those that lie in the same splits. Each pair's numbers are the same whatever other pairs are asked.
+
+    Args:
+        panel: the rates.
+        pairs: (first, second) numbers of columns.
+        names: what the seeds depend on: the scope of the panel, then a name for each of its columns.
+        level: of the intervals.
+        resamples: of the bootstrap.
+    """
+    scope, *columns = names
+    if not len(panel.units):
+        return [Paired(*[None] * 10, 0, 0, 0, 0) for _ in pairs]
+    first, second = (np.array([pair[i] for pair in pairs]) for i in (0, 1))
+    differences = panel.rates[:, first] - panel.rates[:, second]
+    matched = np.isfinite(differences)
+    whole = np.rint(np.where(matched, differences, 0.0) * panel.unit)
+    sums, sizes = _sums(panel, whole), _sums(panel, matched.astype(float))  # splits x clusters x pairs
+    resampled = _resampled(panel, sums, sizes, seed_of("paired bootstrap", scope), resamples)
+    found = []
+    for i, (one, other) in enumerate(pairs):
+        n_by_split = sizes[:, :, i].sum(axis=1)
+        both = matched[:, i]
+        bounds = (
+            _by_split(panel, panel.lows[:, one] - panel.highs[:, other]),
+            _by_split(panel, panel.highs[:, one] - panel.lows[:, other]),
+        )
+        if not n_by_split.all():
+            found.append(Paired(*[None] * 8, *bounds, int(both.sum()), len(panel.units), 0, 0))
+            continue
+        weights = 1 / (len(n_by_split) * n_by_split)
+        rates = [float(math.fsum(panel.rates[both, c] * weights[panel.splits[both]])) for c in (one, other)]
+        value = float(math.fsum((sums[:, :, i].sum(axis=1) * weights).tolist())) / panel.unit
+        low, high, method = _interval(value, resampled[:, i] / panel.unit, whole[both, i], sizes[:, :, i], level)
+        totals, slack = _cluster_totals(sums[:, :, i], n_by_split, panel)
+        p, test = sign_flip_p(totals, seed_of("sign flips", scope, columns[one], columns[other]), slack)
+        found.append(
+            Paired(
+                *(*rates, value, low, high, method, p, test),
+                *bounds,
+                n=int(both.sum()),
+                n_all=len(panel.units),
+                n_clusters=int((sizes[:, :, i].sum(axis=0) > 0).sum()),
+                n_differ=int((totals != 0).sum()),
+            )
+        )
+    return found
+
+
+def _sums(panel: Panel, values: Floats) -> Floats:
+    """Sums of `values` (rows x pairs) as splits x clusters x pairs."""
+    n_splits, n_clusters = int(panel.splits.max()) + 1, int(panel.clusters.max()) + 1
+    places = panel.splits * n_clusters + panel.clusters
+    rows = np.arange(len(values))
+    gather = sparse.csr_array((np.ones(len(values)), (places, rows)), shape=(n_splits * n_clusters, len(values)))
+    return np.asarray(gather @ values).reshape(n_splits, n_clusters, values.shape[1])
+
+
+def _resampled(panel: Panel, sums: Floats, sizes: Floats, seed: int, resamples: int) -> Floats:
+    """The difference in each resample, in the panel's units: resamples x pairs; NaN where a split has no prompt."""
+    found = []
+    for counts in drawn_counts((sizes > 0).any(axis=2), seed, resamples):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found.append(np.mean([(counts @ s) / (counts @ n) for s, n in zip(sums, sizes, strict=True)], axis=0))
+    return np.concatenate(found)
+
+
+def _interval(
+    value: float, resampled: Floats, differences: Floats, sizes: Floats, level: float
+) -> tuple[float | None, float | None, str]:
+    """Interval as `intervals.cluster_bootstrap_mean` describes it; with strata, G less their number is free.
+
+    Differences that are all equal get the interval that unseen clusters at -1 or 1 would allow.
+    """
+    by_split = (sizes > 0).sum(axis=1)
+    if by_split.min() < 2:
+        return None, None, ONE_CLUSTER
+    groups, strata = int((sizes > 0).any(axis=0).sum()), len(by_split)
+    if differences.max() == differences.min():
+        unseen = 1 - ((1 - level) / 2) ** (1 / groups)
+        return value - unseen * (value + 1), value + unseen * (1 - value), ALL_EQUAL
+    free = max(1, groups - strata)
+    t = stats.t.ppf((1 - level) / 2, free)
+    tail = float(stats.norm.cdf(math.sqrt((free + strata) / free) * t))
+    low, high = np.nanquantile(resampled, [tail, 1 - tail])
+    return float(low), float(high), BOOTSTRAP
+
+
+def _cluster_totals(sums: Floats, n_by_split: Floats, panel: Panel) -> tuple[NDArray[np.int64], int]:
+    """What each cluster adds to the difference, in whole units, and how much rounding may have moved their total."""
+    common = math.lcm(*(int(n) for n in n_by_split))
+    shares = np.array([common // int(n) for n in n_by_split])
+    if len(n_by_split) * common * panel.unit <= _MOST_EXACT:
+        totals = (sums.astype(np.int64) * shares[:, None]).sum(axis=0)
+        return totals, 0 if panel.exact else int((n_by_split * shares).sum())
+    totals = np.rint((sums / panel.unit / n_by_split[:, None]).sum(axis=0) * _NINE_DIGITS).astype(np.int64)
+    return totals, len(totals)
+
+
+def _by_split(panel: Panel, values: Floats) -> float:
+    """Mean over splits of the mean over all their rows."""
+    n_by_split = np.bincount(panel.splits)
+    return float(math.fsum(values / (len(n_by_split) * n_by_split[panel.splits])))

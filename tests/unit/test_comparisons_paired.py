@@ -1,0 +1,182 @@
+"""Paired differences: over which prompts they are, what they count, and what they do where something is missing."""
+
+import numpy as np
+import pytest
+from comparison_rows import cell
+
+from refusal_eval.comparisons.paired import paired_differences
+from refusal_eval.comparisons.panel import panel_of, repeated
+from refusal_eval.comparisons.resampling import drawn_counts
+
+NAMES = ["scope", "a", "b", "c"]
+
+
+@pytest.fixture
+def compare(tmp_path):
+    """Return a function that compares two cells of one split."""
+
+    def compared(first, second, clusters=None, reading="strict", level=0.95):
+        frames = [cell(tmp_path, prompts, clusters) for prompts in (first, second)]
+        return paired_differences(panel_of({"s": frames}, {"s": reading}), [(0, 1)], NAMES, level)[0]
+
+    return compared
+
+
+def prompts(*letters):
+    return {f"id{i:03d}": text for i, text in enumerate(letters)}
+
+
+def test_rates_and_difference_by_hand(compare):
+    found = compare(prompts("rrc", "rrr", "ccc", "rcc"), prompts("ccc", "rrr", "rcc", "ccc"))
+    assert found.rate_first == pytest.approx(6 / 12) and found.rate_second == pytest.approx(4 / 12)
+    assert found.difference == pytest.approx(2 / 12)
+    # sums 2, 0, -1, 1: |total| >= 2 for 2 + (-1) + 1, 2 + 1 - 1, 2 + 1 + 1 and their opposites, of 8 patterns
+    assert found.p == pytest.approx(6 / 8) and found.test == "exact"
+    assert (found.n, found.n_all, found.n_clusters, found.n_differ) == (4, 4, 4, 3)
+
+
+def test_readings(compare):
+    first, second = prompts("pp", "pr"), prompts("cc", "rr")
+    assert compare(first, second).difference == pytest.approx(-0.25)
+    assert compare(first, second, reading="broad").difference == pytest.approx(0.5)
+
+
+def test_a_prompt_without_a_verdict_leaves_the_difference_and_stays_in_both_bounds(compare):
+    found = compare(prompts("rr", "??", "rc"), prompts("cc", "rr", "r?"))
+    # Paired: 1 - 0 and 1/2 - 1 over two prompts.
+    assert found.difference == pytest.approx((1 - 0.5) / 2) and (found.n, found.n_all) == (2, 3)
+    assert found.bound_low == pytest.approx((1 + (0 - 1) + (0.5 - 1)) / 3)
+    assert found.bound_high == pytest.approx((1 + (1 - 1) + (0.5 - 0.5)) / 3)
+
+
+def test_a_prompt_that_one_side_lacks_altogether_may_be_anything_there(compare):
+    found = compare(prompts("rr", "cc"), prompts("cc"))
+    assert (found.n, found.n_all) == (1, 2)
+    assert found.bound_low == pytest.approx((1 - 1) / 2) and found.bound_high == pytest.approx((1 + 0) / 2)
+
+
+def test_bounds_hold_the_difference_that_the_missing_verdicts_would_have_given(compare):
+    rng = np.random.default_rng(0)
+    whole = [["".join(rng.choice(list("rc"), 3)) for _ in range(30)] for _ in range(2)]
+    holes = [["".join(x if rng.random() < 0.8 else "?" for x in text) for text in side] for side in whole]
+    truth, found = compare(*(prompts(*side) for side in whole)), compare(*(prompts(*side) for side in holes))
+    assert found.bound_low <= truth.difference <= found.bound_high
+    assert found.bound_high - found.bound_low > 0.1
+
+
+def test_blocked_answers_are_refusals(compare):
+    assert compare(prompts("bb", "rr"), prompts("cc", "rr")).difference == pytest.approx(0.5)
+
+
+def test_nothing_in_common_gives_bounds_and_no_number(compare):
+    found = compare(prompts("??", "??"), prompts("rr", "cc"))
+    assert found.difference is found.p is found.low is None and found.n == 0
+    assert (found.bound_low, found.bound_high) == (pytest.approx(-0.5), pytest.approx(0.5))
+
+
+def test_clusters_are_what_the_test_counts(compare):
+    first, second = prompts(*["r"] * 12), prompts(*["c"] * 12)
+    alone = compare(first, second)
+    together = compare(first, second, {f"id{i:03d}": f"cluster{i // 4}" for i in range(12)})
+    assert alone.p == pytest.approx(2 / 2**12) and together.p == pytest.approx(2 / 2**3)
+    assert together.n_clusters == together.n_differ == 3 and together.n == 12
+
+
+def test_one_cluster_has_a_difference_and_no_interval(compare):
+    found = compare(prompts("rr", "rc"), prompts("cc", "cc"), {"id000": "x", "id001": "x"})
+    assert found.difference == pytest.approx(0.75) and found.low is None and found.p == 1.0
+    assert "one cluster" in found.method
+
+
+def test_equal_answers_still_have_an_interval(compare):
+    same = prompts(*["rc"] * 40)
+    found = compare(same, same)
+    assert found.difference == 0 and found.p == 1.0
+    assert found.low == pytest.approx(-(1 - 0.025 ** (1 / 40))) and found.high == pytest.approx(-found.low)
+
+
+def test_the_interval_is_of_paired_prompts_and_narrower_than_two_intervals_would_say(compare):
+    rng = np.random.default_rng(2)
+    base = rng.random(200)
+    first = prompts(*("".join("r" if rng.random() < p else "c" for _ in range(5)) for p in base))
+    second = prompts(*("".join("r" if rng.random() < p * 0.9 else "c" for _ in range(5)) for p in base))
+    found = compare(first, second)
+    assert found.low < found.difference < found.high
+    assert found.high - found.low < 2 * 1.96 * (2 * base.var() / 200) ** 0.5
+    wide = compare(first, second, level=0.99)
+    assert wide.low < found.low and wide.high > found.high
+
+
+def test_numbers_do_not_depend_on_order_or_on_what_else_is_compared(tmp_path):
+    rng = np.random.default_rng(3)
+    sides = [prompts(*("".join(rng.choice(list("rpc"), 3)) for _ in range(50))) for _ in range(3)]
+    frames = [cell(tmp_path, side) for side in sides]
+    two = paired_differences(panel_of({"s": frames[:2]}, {"s": "broad"}), [(0, 1)], NAMES[:3], 0.95)
+    shuffled = [frame.sample(frac=1, random_state=i) for i, frame in enumerate(frames)]
+    three = paired_differences(panel_of({"s": shuffled}, {"s": "broad"}), [(1, 2), (0, 1)], NAMES, 0.95)
+    assert three[1] == two[0]
+    reverse = paired_differences(panel_of({"s": frames}, {"s": "broad"}), [(1, 0)], NAMES, 0.95)[0]
+    assert reverse.p == two[0].p and reverse.difference == -two[0].difference
+
+
+def test_pooled_splits_weigh_the_same_whatever_their_size(tmp_path):
+    big = [cell(tmp_path, prompts(*[text] * 30)) for text in ("rr", "cc")]
+    small = [cell(tmp_path, {f"other{i}": text for i in range(3)}) for text in ("cc", "cc")]
+    panel = panel_of({"big": big, "small": small}, {"big": "strict", "small": "strict"})
+    found = paired_differences(panel, [(0, 1)], NAMES, 0.95)[0]
+    assert found.rate_first == pytest.approx(0.5) and found.difference == pytest.approx(0.5)
+    assert found.n == 33 and found.p == pytest.approx(2 / 2**30)
+
+
+def test_each_split_of_a_pool_keeps_its_reading(tmp_path):
+    frames = {"refuse": [cell(tmp_path, prompts("pp", "pp")), cell(tmp_path, prompts("cc", "cc"))]}
+    frames["comply"] = [cell(tmp_path, {"x": "pp", "y": "pp"}), cell(tmp_path, {"x": "cc", "y": "cc"})]
+    panel = panel_of(frames, {"refuse": "strict", "comply": "broad"})
+    assert paired_differences(panel, [(0, 1)], NAMES, 0.95)[0].difference == pytest.approx(0.5)
+
+
+def test_a_cluster_in_two_splits_is_one(tmp_path):
+    one = [cell(tmp_path, {"a": text, "b": text}, {"a": "topic", "b": "own"}) for text in ("rr", "cc")]
+    two = [cell(tmp_path, {"c": text, "d": text}, {"c": "topic", "d": "another"}) for text in ("rr", "cc")]
+    panel = panel_of({"one": one, "two": two}, {"one": "strict", "two": "strict"})
+    found = paired_differences(panel, [(0, 1)], NAMES, 0.95)[0]
+    assert found.n_clusters == 3 and found.p == pytest.approx(2 / 2**3)
+
+
+def test_a_prompt_in_several_splits_of_a_pool_counts_once():
+    groups = [
+        [{"split": "b", "prompt_id": "1"}, {"split": "a", "prompt_id": "9"}, {"split": "c", "prompt_id": "1"}],
+        [{"split": "c", "prompt_id": "2"}, {"split": "elsewhere", "prompt_id": "2"}],
+    ]
+    assert repeated(groups, ["a", "b", "c"]) == {("b", "1"), ("c", "1")}
+    assert repeated(groups, ["b", "c"]) == {("c", "1")}
+    assert repeated(groups, ["c"]) == set()
+
+
+def test_left_out_prompts_do_not_count(tmp_path):
+    frames = {"s": [cell(tmp_path, prompts("rr", "cc")), cell(tmp_path, prompts("cc", "cc"))]}
+    panel = panel_of(frames, {"s": "strict"}, {("s", "id001"), ("other", "id000")})
+    assert paired_differences(panel, [(0, 1)], NAMES, 0.95)[0].difference == 1.0
+
+
+def test_ids_that_look_like_numbers_stay_text(tmp_path):
+    frame = cell(tmp_path, {"12e4567890123456": "rr", "0012": "cc", "nan": "rr"}, {"0012": "NA"})
+    assert sorted(frame.index.get_level_values(0)) == ["0012", "12e4567890123456", "nan"]
+    assert frame.loc[("0012", 0), "cluster"] == "NA"
+
+
+def test_strata_are_drawn_apart_and_keep_their_sizes():
+    inside = np.array([[1, 1, 1, 1, 0, 0, 0, 1], [0, 0, 0, 0, 1, 1, 1, 1]], dtype=bool)
+    counts = np.concatenate(list(drawn_counts(inside, seed=1, resamples=500)))
+    assert (counts[:, 4:7].sum(axis=1) == 3).all()
+    # The cluster in both splits is the only one of its kind: it is drawn with those of the first.
+    assert (counts[:, [0, 1, 2, 3, 7]].sum(axis=1) == 5).all() and counts[:, 7].std() > 0
+    assert counts.mean() == pytest.approx(1)
+
+
+def test_rates_of_many_different_denominators_are_still_compared(compare):
+    first = prompts(*("r" * i + "c" * 20 for i in range(25)))
+    second = prompts(*("c" * (20 + i % 5) for i in range(25)))
+    found = compare(first, second)
+    assert found.difference == pytest.approx(np.mean([i / (20 + i) for i in range(25)]))
+    assert found.test == "99999 draws" and found.p == pytest.approx(1e-5)

@@ -1,0 +1,151 @@
+"""Power: the formula against made-up answers, what a pilot tells, and the command."""
+
+import dataclasses
+
+import numpy as np
+import power as command
+import pytest
+from comparison_rows import write_scores
+
+from refusal_eval.comparisons.design import Design, detectable, difference_variance, power
+from refusal_eval.comparisons.pilot import cluster_correlation, pilot_of, variance_between
+from refusal_eval.comparisons.simulated import simulated_power, simulated_refusals
+from refusal_eval.files import write_json
+
+DESIGN = Design(150, 1, 3, 0.3, 0.6, 0.5)
+
+
+def test_the_variance_of_a_difference_by_hand():
+    # Strangers with one answer: p (1 - p) of each. Models alike in all but chance: what sampling leaves.
+    strangers = Design(10, 1, 1, 0.5, 0.6, 0.0)
+    assert difference_variance(strangers, 0.0) == pytest.approx(0.5)
+    alike = Design(10, 1, 4, 0.5, 0.6, 1.0)
+    assert difference_variance(alike, 0.0) == pytest.approx(2 * 0.25 * 0.4 / 4)
+
+
+@pytest.mark.parametrize(
+    "design",
+    [
+        DESIGN,
+        Design(150, 1, 1, 0.5, 0.5, 0.3),
+        Design(30, 5, 5, 0.2, 0.6, 0.5, 0.15),
+        Design(400, 1, 5, 0.05, 0.7, 0.6),
+    ],
+)
+def test_made_up_answers_have_the_variance_and_the_power_of_the_formula(design):
+    difference = detectable(design, 0.8, 0.05)
+    first, second = simulated_refusals(design, difference, 400, seed=1) / design.samples
+    means = (second - first).mean(axis=(1, 2))
+    prompts = design.clusters * design.prompts_per_cluster
+    effect = 1 + (design.prompts_per_cluster - 1) * design.cluster_correlation
+    assert means.mean() == pytest.approx(difference, abs=0.02)
+    assert means.var() * prompts / effect == pytest.approx(difference_variance(design, difference), rel=0.25)
+    assert simulated_power(design, difference, 0.05, 400, seed=2) == pytest.approx(0.8, abs=0.07)
+
+
+def test_without_a_difference_power_is_the_level_of_the_test():
+    assert power(DESIGN, 0.0, 0.05) == pytest.approx(0.05, abs=0.005)
+
+
+def test_what_makes_power():
+    base = power(DESIGN, 0.08, 0.05)
+    for change in ({"clusters": 300}, {"samples": 9}, {"model_correlation": 0.8}, {"rate": 0.05}):
+        assert power(dataclasses.replace(DESIGN, **change), 0.08, 0.05) > base, change
+    assert (
+        power(dataclasses.replace(DESIGN, prompts_per_cluster=4, clusters=38, cluster_correlation=0.5), 0.08, 0.05)
+        < base
+    )
+    assert power(DESIGN, 0.08, 0.005) < base < power(DESIGN, 0.12, 0.05)
+
+
+def test_the_detectable_difference_has_the_power_it_was_asked_for():
+    for up in (True, False):
+        found = detectable(DESIGN, 0.8, 0.05, up)
+        assert power(DESIGN, found, 0.05) == pytest.approx(0.8, abs=1e-6) and (found > 0) == up
+    assert detectable(Design(5, 1, 1, 0.02, 0.5, 0.5), 0.8, 0.05, up=False) is None
+
+
+def test_a_pilot_gives_back_what_it_was_made_with():
+    design = Design(400, 5, 4, 0.3, 0.6, 0.5, 0.2)
+    first, second = simulated_refusals(design, 0.1, 1, seed=5).reshape(2, -1)
+    clusters = np.repeat(np.arange(400), 5)
+    found = pilot_of(np.stack([first, second], axis=1) / 4, np.full((2000, 2), 4.0), clusters)
+    assert found.rates == (pytest.approx(0.3, abs=0.04), pytest.approx(0.4, abs=0.04))
+    assert found.prompt_correlation == pytest.approx(0.6, abs=0.05)
+    assert found.model_correlation == pytest.approx(0.5, abs=0.07)
+    assert found.cluster_correlation == pytest.approx(0.2, abs=0.06)
+    assert (found.clusters, found.prompts_per_cluster) == (400, 5)
+
+
+def test_small_pilots_by_hand():
+    # Two prompts, two samples each: one always refused, one never. p^2: (1 + 0) / 2; square of the mean: 1 * 0.
+    assert variance_between(np.array([1.0, 0.0]), np.array([2, 2])) == pytest.approx(0.5)
+    assert variance_between(np.array([1.0, 0.0]), np.array([1, 1])) is None
+    assert cluster_correlation(np.array([1.0, 1.0, 0.0, 0.0]), np.array([0, 0, 1, 1])) == pytest.approx(1.0)
+    assert cluster_correlation(np.array([1.0, 0.0, 1.0, 0.0]), np.array([0, 0, 1, 1])) == 0.0
+    assert cluster_correlation(np.array([1.0, 0.0]), np.array([0, 1])) is None
+
+
+# ---------------------------------------------------------------- the command
+
+
+@pytest.fixture
+def pilot(tmp_path):
+    """Return the folder of a finished study of two models."""
+    rng = np.random.default_rng(0)
+    chances = rng.beta(1, 2, size=40)
+    for model, shift in (("plain", 0.0), ("stern", 0.2)):
+        rows = {
+            f"p{i}": "".join("r" if rng.random() < min(1, chance + shift) else "c" for _ in range(3))
+            for i, chance in enumerate(chances)
+        }
+        path = write_scores(tmp_path / "scores" / "words" / model / "harm.csv", rows)
+        write_json(path.with_suffix(".json"), {"headline": "strict", "samples": 3})
+    return str(tmp_path)
+
+
+def test_the_command_from_numbers(capsys):
+    assert command.main(["--clusters", "200", "--samples", "5", "--rate", "0.1"]) == 0
+    text = capsys.readouterr().out
+    assert "(given)" in text and "(assumed)" in text and "K = 10" in text and "a pilot of some 50 prompts" in text
+
+
+def test_the_command_from_a_pilot_says_what_came_from_it_and_what_was_given(pilot, capsys):
+    assert command.main(["--pilot", pilot, "--clusters", "300", "--difference", "0.1", "--simulate", "200"]) == 0
+    text = capsys.readouterr().out
+    assert "plain and stern on harm" in text and "40 prompts" in text and "strict reading" in text
+    assert "300      (given)" in text and "(pilot)" in text and "simulated for +10.0 points" in text
+
+
+def test_a_larger_family_asks_for_a_larger_difference(capsys):
+    def smallest(*more):
+        command.main(["--clusters", "200", "--samples", "5", "--rate", "0.1", *more])
+        return float(capsys.readouterr().out.split("up from 10.0 %: +")[1].split(";")[0])
+
+    assert smallest("--comparisons", "20") > smallest()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--samples", "5", "--rate", "0.1"], "--clusters is missing; give it, or a pilot run (--pilot)"),
+        (["--clusters", "9", "--samples", "5", "--rate", "1.5"], "--rate must be between 0 and 1, not 1.5"),
+        (["--clusters", "9", "--samples", "5", "--rate", "0"], "give --rate"),
+        (["--clusters", "9", "--samples", "5", "--rate", "0.9", "--difference", "0.2"], "make no rate between 0 and 1"),
+        (["--clusters", "1", "--samples", "5", "--rate", "0.9"], "--clusters must be at least 2, not 1"),
+        (["--pilot", "nowhere"], "there is no folder nowhere"),
+    ],
+)
+def test_mistakes_are_told(arguments, told, capsys):
+    assert command.main(arguments) == 1
+    assert told in capsys.readouterr().err
+
+
+def test_mistakes_about_a_pilot_name_what_it_has(pilot, capsys):
+    for arguments, told in [
+        (["--judge", "wrods"], "no scores of judge wrods; did you mean `words`?"),
+        (["--split", "safe"], "name one of the pilot's splits with --split: harm"),
+        (["--models", "plain", "sterm"], "no scores of model sterm on harm; did you mean `stern`?"),
+    ]:
+        assert command.main(["--pilot", pilot, *arguments]) == 1
+        assert told in capsys.readouterr().err

@@ -1,0 +1,138 @@
+"""Two finished studies side by side."""
+
+import csv
+import json
+
+import compare_studies
+import pytest
+from comparison_rows import write_scores
+
+from refusal_eval.comparisons.manifests import files_that_differ, settings_that_differ
+from refusal_eval.files import write_json, write_jsonl
+
+
+def study(folder, name, cells, seed=0, text="Is it so?", **manifest):
+    """Write a finished study; `cells` are texts of samples by prompt id, by (model, split)."""
+    results = folder / name
+    for (model, split), rows in cells.items():
+        path = write_scores(results / "scores" / "words" / model / f"{split}.csv", rows)
+        write_json(path.with_suffix(".json"), {"headline": "strict", "samples": len(next(iter(rows.values())))})
+        messages = [{"role": "user", "content": text}]
+        write_jsonl(results / "prompts" / f"{split}.jsonl", [{"id": i, "messages": messages} for i in rows])
+    content = {"study": {"study": name, "seed": seed, "primary_judge": "words"}, "files": {}, **manifest}
+    write_json(results / "manifest.json", content)
+    return results
+
+
+def prompts(*letters):
+    return {f"id{i:02d}": text for i, text in enumerate(letters)}
+
+
+@pytest.fixture
+def two(tmp_path):
+    before = {("plain", "harm"): prompts(*["cc"] * 10, "rr", "cc"), ("plain", "safe"): prompts("cc", "rr")}
+    after = {("plain", "harm"): prompts(*["rr"] * 10, "rr", "rc"), ("stern", "harm"): prompts("rr")}
+    return study(tmp_path, "one", before), study(tmp_path, "two", after, seed=7)
+
+
+def test_the_difference_is_the_second_minus_the_first_on_shared_prompts(two, capsys, tmp_path):
+    assert compare_studies.main([*map(str, two), "--output", str(tmp_path / "out")]) == 0
+    with open(tmp_path / "out" / "studies.csv", newline="", encoding="utf-8") as handle:
+        (row,) = csv.DictReader(handle)
+    assert float(row["rate_first"]) == pytest.approx(1 / 12, abs=1e-6)
+    assert float(row["rate_second"]) == pytest.approx(11.5 / 12, abs=1e-6)
+    assert float(row["difference"]) == pytest.approx(10.5 / 12, abs=1e-6)
+    assert float(row["p"]) == pytest.approx(2 / 2**11, abs=1e-6) and row["changed"] == "11"
+    assert (tmp_path / "out" / "studies.tex").read_text().startswith("% Needs")
+    assert (tmp_path / "out" / "studies.md").read_text() == capsys.readouterr().out
+
+
+def test_the_page_tells_cells_of_one_study_only_changed_prompts_and_settings(two, capsys):
+    assert compare_studies.main([*map(str, two), "--most", "3"]) == 0
+    text = capsys.readouterr().out
+    assert "Only in A (judge/model/split): words/plain/safe" in text
+    assert "Only in B (judge/model/split): words/stern/harm" in text
+    assert text.count("| id0") == 3 and "Is it so?" in text
+    assert "- study.seed: 0 | 7" in text
+
+
+def test_prompts_of_one_study_only_are_left_out_and_counted(tmp_path, capsys):
+    one = study(tmp_path, "one", {("plain", "harm"): prompts("cc", "cc", "cc")})
+    two = study(tmp_path, "two", {("plain", "harm"): prompts("cc", "cr")})
+    assert compare_studies.main([str(one), str(two)]) == 0
+    text = capsys.readouterr().out
+    assert "Left out: 1 prompts of cells that only A has, 0 that only B has." in text
+
+
+def test_equal_studies_differ_nowhere(two, capsys):
+    assert compare_studies.main([str(two[0]), str(two[0])]) == 0
+    text = capsys.readouterr().out
+    assert "No prompt has another refusal rate in B than in A." in text
+    assert "- no setting, version or hardware" in text and "1.000" in text
+
+
+def test_what_a_prompt_says_cannot_become_markup(tmp_path, capsys):
+    text = "<script>x</script> | `y` [z](http://x)\n# Title " + "long " * 60
+    one = study(tmp_path, "one", {("plain", "harm"): prompts("cc", "cc")}, text=text)
+    two = study(tmp_path, "two", {("plain", "harm"): prompts("rr", "cc")}, text=text)
+    compare_studies.main([str(one), str(two)])
+    out = capsys.readouterr().out
+    assert "<script>" not in out and "\n# Title" not in out and "[z](" not in out and "long " * 40 not in out
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (("one", "nowhere"), "there is no folder"),
+        (("one", "empty"), "has no scores (scores/JUDGE/MODEL/SPLIT.json)"),
+        (("one", "other"), "have no (judge, model, split) in common"),
+    ],
+)
+def test_mistakes_are_told(tmp_path, capsys, names, told):
+    study(tmp_path, "one", {("plain", "harm"): prompts("cc")})
+    study(tmp_path, "other", {("plain", "safe"): prompts("cc")})
+    (tmp_path / "empty").mkdir()
+    assert compare_studies.main([str(tmp_path / name) for name in names]) == 1
+    assert told in capsys.readouterr().err
+
+
+def test_a_cell_with_one_of_its_two_files_is_told(two, capsys):
+    (two[0] / "scores" / "words" / "plain" / "harm.csv").unlink()
+    assert compare_studies.main(list(map(str, two))) == 1
+    assert "harm.csv is missing beside harm.json" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------- manifests
+
+
+def test_settings_that_differ_and_what_only_one_has_as_a_whole():
+    first = {"study": {"seed": 1, "results_dir": "a", "model_entries": {"m": {"label": None}}}, "python": "3.11"}
+    second = {"study": {"seed": 2, "results_dir": "b", "model_entries": {"m": {"label": None}, "n": {"x": 1}}}}
+    assert settings_that_differ(first, second) == [
+        ("python", '"3.11"', None),
+        ("study.model_entries.n", None, "there"),
+        ("study.seed", "1", "2"),
+    ]
+
+
+def test_servings_are_compared_by_what_they_are_not_by_their_hashes():
+    first = {"serving": {"aaa": {"vllm": "0.32.0", "device": "cpu"}}}
+    assert settings_that_differ(first, {"serving": {"bbb": {"vllm": "0.32.0", "device": "cpu"}}}) == []
+    assert settings_that_differ(first, {"serving": {"aaa": {"vllm": "0.33.0", "device": "cpu"}}}) == [
+        ("serving.vllm", "0.32.0", "0.33.0")
+    ]
+
+
+def test_files_are_counted_by_kind():
+    first = {"files": {"answers/m/s.jsonl": "1", "prompts/s.jsonl": "2", "prompts/t.jsonl": "3"}}
+    second = {"files": {"answers/m/s.jsonl": "9", "prompts/s.jsonl": "2", "answers/n/s.jsonl": "4"}}
+    assert files_that_differ(first, second) == [("answers", 0, 1, 0, 1), ("prompts", 1, 0, 1, 0)]
+
+
+def test_nothing_in_a_study_is_written(two):
+    def content():
+        return {path: path.read_bytes() for folder in two for path in folder.rglob("*") if path.is_file()}
+
+    before = content()
+    compare_studies.main(list(map(str, two)))
+    assert content() == before and json.loads((two[0] / "manifest.json").read_text())
