@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from refusal_eval.config.catalogue import TYPES, Catalogue
+from refusal_eval.config.comparisons import comparison_mistakes
 from refusal_eval.config.judge_checks import judge_mistakes
 from refusal_eval.config.problems import Problem
 from refusal_eval.config.shapes import KeyPath, OnDisk, paths_on_disk
@@ -49,6 +50,9 @@ class Checks:
                 self._rows(self.catalogue.written[section][name])
         for name in self.used["judges"]:
             self._python_function(self.catalogue.written["judges"][name])
+        named = {key: [name for _, name in self._names(key)] for key in ("models", "splits", "judges")}
+        for path, message in comparison_mistakes(self.study.get("comparisons"), named):
+            self._note(self.study, ("comparisons", *path), message)
         judges = {name: self.catalogue.written["judges"][name] for name in self.used["judges"]}
         values = {name: written.value for name, written in judges.items()}
         for name, path, message in judge_mistakes(values, [gold for _, gold in self._names("gold")]):

@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import models_json_schema
 from pydantic_core import PydanticUndefined
 
-from refusal_eval.config import datasets, entries, judges, shapes, sources
+from refusal_eval.config import comparisons, datasets, entries, judges, shapes, sources
 from refusal_eval.config.catalogue import LIKE, SECTIONS
 from refusal_eval.config.problems import one_of
 from refusal_eval.config.shapes import OnDisk, fields_of, is_entry, kinds_of, leaves
@@ -26,7 +26,12 @@ END = "<!-- reference: end -->"
 
 # Every class that a user writes, with its heading.
 REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
-    "Study file": {"Study": Study, "Scoring": Scoring, "Prompt sample": datasets.PromptSample},
+    "Study file": {
+        "Study": Study,
+        "Scoring": Scoring,
+        "Comparison family": comparisons.ComparisonFamily,
+        "Prompt sample": datasets.PromptSample,
+    },
     "Engines": {
         "Engine": entries.Engine,
         "Verified": entries.Verified,
@@ -253,9 +258,13 @@ def _plural(leaf: Any) -> str:
     if any(item is Any or typing.get_args(item) == (str, Any) for item, _ in inside):
         return ""
     words = [_leaf_words(item, marks) for item, marks in inside]
-    words = [
-        {"name": "names", "path of a file": "paths of files", "number": "numbers"}.get(word, word) for word in words
-    ]
+    plurals = {
+        "name": "names",
+        "list of names": "lists of names",
+        "path of a file": "paths of files",
+        "number": "numbers",
+    }
+    words = [plurals.get(word, word) for word in words]
     return one_of(words)
 
 

@@ -112,6 +112,8 @@ def _explained(annotation: Any, value: Any, error: ValidationError, also: tuple[
         spot = follow(annotation, item["loc"])
         if item["type"] == "literal_error" and isinstance(item["input"], dict) and any(map(is_entry, spot.types)):
             continue  # a word or a mapping may stand here: of a mapping only what is wrong inside it is told
+        if item["type"] == "literal_error" and isinstance(item["input"], list) and _takes_list(spot.types):
+            continue  # the same of a word or a list
         mistake = _explain(item, spot, also if len(spot.path) == 1 else ())
         found.setdefault(mistake.path, mistake)
     # A misspelt key is one mistake, not also a missing one.
@@ -144,6 +146,10 @@ def _explain(item: Any, spot: Spot, also: tuple[str, ...]) -> Mistake:
     if kind in BOUNDS:
         return Mistake(path, f"must be {BOUNDS[kind]} {next(iter(context.values()))}, not {shown(value)}")
     return Mistake(path, item["msg"].replace("Input should be", "must be") + f", not {shown(value)}")
+
+
+def _takes_list(types: Iterable[Any]) -> bool:
+    return any(typing.get_origin(leaf) is list for leaf in types)
 
 
 def _unknown_key(path: KeyPath, allowed: Iterable[str]) -> Mistake:
@@ -188,7 +194,7 @@ def _word(leaf: Any) -> str:
 def _hint(types: list[Any], value: Any) -> str:
     if str in types and isinstance(value, bool | int | float | datetime.date):
         return ": put it in quotes"  # such as `label: no`, which YAML reads as false
-    if any(typing.get_origin(leaf) is list for leaf in types) and isinstance(value, str):
+    if _takes_list(types) and isinstance(value, str):
         return f": write [{value}]" if len(value) <= 40 else ""
     return ""
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from refusal_eval.config.comparisons import ComparisonFamily
 from refusal_eval.config.datasets import PromptSample, Split
 from refusal_eval.config.entries import Engine, Gold, Model
 from refusal_eval.config.judges import Judge
@@ -90,6 +91,11 @@ class Study(Entry):
         "the same responses and verdicts; a study with that protocol always has it.",
     )
     scoring: Scoring = Field(Scoring(), description="How verdicts become numbers.")
+    comparisons: list[ComparisonFamily] | None = Field(
+        None,
+        description="Families of comparisons on the same prompts, each corrected by itself (docs/comparisons.md). "
+        "Default: all pairs of up to ten models under the primary judge. An empty list compares nothing.",
+    )
     catalogue: list[FilePath] = Field(
         [], description="Your own catalogue files, relative to this file; an entry with a known name replaces it."
     )
