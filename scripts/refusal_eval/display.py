@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,7 @@ MARKS = {
 }
 EN_DASH = "\u2013"
 NO_DATA = EN_DASH
+MINUS = "\u2212"
 
 _WORDS = re.compile(r"\S+|\s+")
 # A name without spaces may break after one of these.
@@ -108,6 +110,14 @@ def interval(low: float | None, high: float | None, digits: int = 1) -> str:
     return "" if low is None or high is None else f"[{percent(low, digits)}{EN_DASH}{percent(high, digits)}]"
 
 
+def number(value: float | None, digits: int = 2) -> str:
+    """A number with so many decimals, a minus sign that is one and no sign at zero; a dash for None."""
+    if value is None:
+        return NO_DATA
+    text = f"{value:.{digits}f}"
+    return text.removeprefix("-") if float(text) == 0 else text.replace("-", MINUS)
+
+
 def by_cell(scores: Iterable[Score]) -> dict[tuple[str, str, str], Score]:
     """The scores by (judge, model, split), sorted.
 
@@ -124,19 +134,28 @@ def by_cell(scores: Iterable[Score]) -> dict[tuple[str, str, str], Score]:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Lines of at most `width` characters: broken at spaces, else after - / _ . : + and comma, else anywhere."""
+    """Lines of at most `width` characters: broken at spaces, else after - / _ . : + and comma, else anywhere.
+
+    A character as wide as two, such as a Chinese one, counts as two.
+    """
     lines, line = [], ""
     for word in _WORDS.findall(text):
-        parts = [word] if len(word) <= width or word.isspace() else _PIECES.findall(word)
+        parts = [word] if columns(word) <= width or word.isspace() else _PIECES.findall(word)
         for part in parts:
-            if line.strip() and len(line) + len(part.rstrip()) > width:
+            if line.strip() and columns(line) + columns(part.rstrip()) > width:
                 lines.append(line.rstrip())
                 line = ""
             line = (line + part) if line else part.lstrip()
-            while len(line) > width:
-                lines.append(line[:width])
-                line = line[width:].lstrip()
+            while columns(line) > width and len(line) > 1:
+                fits = next(i for i in range(len(line) - 1, 0, -1) if columns(line[:i]) <= width or i == 1)
+                lines.append(line[:fits])
+                line = line[fits:].lstrip()
     return [*lines, line.rstrip()] if line.strip() else lines or [""]
+
+
+def columns(text: str) -> int:
+    """Width of a text in characters, wide ones counted as two."""
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def pieces(text: str) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from refusal_eval.agreement import UNJUDGED
-from refusal_eval.display import Score, by_cell, headline
+from refusal_eval.display import Score, by_cell, headline, number
 from refusal_eval.estimands import READINGS
 from refusal_eval.scores import state_shares
 from refusal_eval.states import BLOCKED, LABELS, TRUNCATED
@@ -133,7 +133,9 @@ def agreement_note(judge: str, cards: Iterable[Card], golds: Mapping[str, str] |
 
 
 def _agreement(part: Mapping[str, Any]) -> str:
-    kappa = "kappa not shown (fewer than 20 rows of a class)" if part["kappa"] is None else f"kappa {part['kappa']:.2f}"
+    kappa = (
+        "kappa not shown (fewer than 20 rows of a class)" if part["kappa"] is None else f"kappa {number(part['kappa'])}"
+    )
     shares = [("accuracy", ""), ("sensitivity", f" (n = {part['n_positive']})")]
     shares.append(("specificity", f" (n = {part['n_negative']})"))
     known = [f"{name} {100 * part[name]:.1f} %{n}" for name, n in shares if part[name] is not None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -13,13 +13,17 @@ import pandas as pd
 # Digits of a number in a CSV: more than any sample supports, few enough that no machine disagrees about the last one.
 CSV_DIGITS = 6
 
+# A number, then nothing, marks, or an interval or count in brackets with perhaps marks behind it.
+_NUMBER = re.compile(r"(?P<number>[-+\u2212]?\d+(?:\.\d+)?)(?P<rest>[\u2020\u2021*\u00a7]*| [\[(].*)")
+
 
 @dataclass(frozen=True)
 class Table:
     """A table of finished, unescaped text; a header cell may hold line breaks.
 
     `align` has one letter (l, c, r) per column, the first `keys` columns name the row, `notes` stand below the table. A
-    printed page takes `per_block` of the other columns side by side, None for all.
+    printed page takes `per_block` of the other columns side by side, None for all. `bold` names cells by row and
+    column, both from 0: of such a cell its number is printed in bold, and all of it where it does not begin with one.
     """
 
     name: str
@@ -30,6 +34,7 @@ class Table:
     notes: Sequence[str] = ()
     keys: int = 1
     per_block: int | None = None
+    bold: frozenset[tuple[int, int]] = frozenset()
 
     def __post_init__(self) -> None:
         """Check that every row is as long as the header."""
@@ -54,7 +59,7 @@ def markdown(table: Table) -> str:
         "",
         _markdown_row(table.header),
         "| " + " | ".join(rule[letter] for letter in table.align) + " |",
-        *(_markdown_row(row) for row in table.rows),
+        *(_markdown_row(row, [j for i, j in table.bold if i == number]) for number, row in enumerate(table.rows)),
     ]
     lines += [part for note in table.notes for part in ("", markdown_escaped(note))]
     return "\n".join(lines) + "\n"
@@ -65,8 +70,20 @@ def markdown_escaped(text: str) -> str:
     return re.sub(r"([\\`*_\[\]|~$])", r"\\\1", html.escape(text, quote=False)).replace("\n", "<br>")
 
 
-def _markdown_row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(markdown_escaped(cell) for cell in cells) + " |"
+def number_parts(cell: str) -> tuple[str, str] | None:
+    """A cell that is a number, as the number and what follows it (an interval, a count, marks); None for another."""
+    found = _NUMBER.fullmatch(cell)
+    return (found["number"], found["rest"].strip()) if found else None
+
+
+def _markdown_row(cells: Sequence[str], bold: Collection[int] = ()) -> str:
+    texts = [_markdown_bold(cell) if i in bold else markdown_escaped(cell) for i, cell in enumerate(cells)]
+    return "| " + " | ".join(texts) + " |"
+
+
+def _markdown_bold(cell: str) -> str:
+    number = (number_parts(cell) or (cell, ""))[0]
+    return f"**{markdown_escaped(number)}**{markdown_escaped(cell[len(number) :])}"
 
 
 def _csv_value(value: object) -> object:

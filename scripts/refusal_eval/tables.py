@@ -17,6 +17,7 @@ from refusal_eval.display import (
     headlines,
     interval,
     marks,
+    number,
     ordered,
     percent,
     wrapped,
@@ -24,6 +25,7 @@ from refusal_eval.display import (
 from refusal_eval.estimands import MISSING, READINGS
 from refusal_eval.frames import Card, share_interval, sorted_cards
 from refusal_eval.markup import Table
+from refusal_eval.paper_tables.best import Pair, Rate, best, ties_note
 from refusal_eval.scores import has_turns, state_shares
 from refusal_eval.states import ANSWER_STATES, VERDICT_STATES
 from refusal_eval.table_notes import READINGS_NOTE, common_notes, level_text, prompts_note
@@ -38,8 +40,11 @@ def paper_table(
     labels: Labels | None = None,
     models: Sequence[str] | None = None,
     splits: Sequence[str] | None = None,
+    p_values: Mapping[str, Mapping[Pair, float]] | None = None,
 ) -> Table:
-    """One judge's headline rates in percent with intervals: a row per model, a column per split.
+    """One judge's headline rates in percent with intervals: a row per model, a column per split, the best ones bold.
+
+    `p_values` are the adjusted p-values of comparisons of two models, by split; they decide ties with the best rate.
 
     Raises:
         ValueError: if the judge has no score, or two for one cell.
@@ -56,12 +61,16 @@ def paper_table(
         header.append("\n".join(lines))
     rows = [[show.model(m), *(_rate_text(cells.get((m, s))) for s in columns_of)] for m in rows_of]
     used = list(cells.values())
+    best_of = [_best(cells, split, (p_values or {}).get(split, {})) for split in columns_of]
+    bold = {(i, j) for j, names in enumerate(best_of, 1) for i, model in enumerate(rows_of) if model in names}
     notes = [
         "Below each split: what is expected of a model, and the reading of the rate.",
         prompts_note(used, columns_of, show),
     ]
     if len(cells) < len(rows_of) * len(columns_of):
         notes.append(f"{NO_DATA} no score.")
+    if bold:
+        notes.append(ties_note(bool(p_values)))
     return Table(
         name=f"refusal-{judge}",
         caption=f"Refusal rate in percent with its {level_text(used)} interval, by model and split.",
@@ -70,6 +79,7 @@ def paper_table(
         align="l" + "r" * len(columns_of),
         notes=[*notes, *common_notes(used, cards, show)],
         per_block=4,
+        bold=frozenset(bold),
     )
 
 
@@ -199,7 +209,7 @@ def judges_table(cards: Iterable[Card], judges: Iterable[str] = (), labels: Labe
                     [
                         *(show.judge(judge), show.gold(card["gold"]), reading, _of(card["n_judged"], card["n"])),
                         _share_text(part, "accuracy", card["n_judged"]),
-                        NO_DATA if part["kappa"] is None else _number(part["kappa"]),
+                        number(part["kappa"]),
                         _share_text(part, "sensitivity", part["n_positive"]),
                         _share_text(part, "specificity", part["n_negative"]),
                     ]
@@ -235,6 +245,14 @@ def _names(score: Score, show: Labels, keys: Sequence[str]) -> list[str]:
     return names[-len(keys) :]
 
 
+def _best(cells: Mapping[tuple[str, str], Score], split: str, p_values: Mapping[Pair, float]) -> set[str]:
+    """Models with the best rate of a split, or one that ties with it."""
+    own = {model: score for (model, s), score in cells.items() if s == split}
+    column = {model: Rate(*(headline(score)[end] for end in ("rate", "low", "high"))) for model, score in own.items()}
+    first = next(iter(own.values()))
+    return best(column, first["expectation"], p_values, first["interval"]["level"])
+
+
 def _rate_text(score: Score | None) -> str:
     if score is None:
         return NO_DATA
@@ -245,12 +263,8 @@ def _rate_text(score: Score | None) -> str:
 def _c_text(c: Mapping[str, Any]) -> str:
     if c["mean"] is None:
         return NO_DATA
-    ends = "" if c["low"] is None else f" [{_number(c['low'])}, {_number(c['high'])}]"
-    return _number(c["mean"]) + ends
-
-
-def _number(value: float) -> str:
-    return f"{value:.2f}".replace("-", "\u2212")
+    ends = "" if c["low"] is None else f" [{number(c['low'])}, {number(c['high'])}]"
+    return number(c["mean"]) + ends
 
 
 def _share_text(part: Mapping[str, Any], name: str, n: int) -> str:

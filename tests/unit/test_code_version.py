@@ -132,8 +132,8 @@ REACHED = {
     "compat.scores compat.segments compat.verdicts dialogues estimands intervals packing scores "
     "states",
     "make_effects_table": "compat compat.effects compat.effects_table compat.fixed compat.float32 compat.labels "
-    "compat.responses compat.scores compat.segments compat.verdicts dialogues display estimands "
-    "intervals latex markup packing scores states",
+    "compat.responses compat.scores compat.segments compat.verdicts dialogues display "
+    "estimands intervals latex latex_columns latex_text markup packing scores states",
     "make_judge_card": "agreement calibration calibration.apply calibration.cards calibration.cross_fit "
     "calibration.fit dialogues estimands intervals judge_card judge_card.compared "
     "judge_card.measured judge_card.measures judge_card.resampling judge_card.soft judges "
@@ -149,9 +149,9 @@ REACHED = {
     "check_judge_floor": "judge_card judge_card.floor",
     "compare_judges": "agreement compat compat.labels dialogues display estimands frames intervals judge_card "
     "judge_card.compared judge_card.measured judge_card.measures judge_card.resampling "
-    "judge_card.soft judge_card.words judges_agree judges_agree.alpha "
+    "judge_card.soft judge_card.weighting judge_card.words judges_agree judges_agree.alpha "
     "judges_agree.disagreements judges_agree.pairs judges_agree.panel judges_agree.ranking "
-    "judges_agree.tables latex markup scores states table_notes",
+    "judges_agree.tables latex latex_columns latex_text markup scores states table_notes",
     "make_calibration": "agreement calibration calibration.apply calibration.cards calibration.cross_fit "
     "calibration.fit dialogues estimands intervals judge_card judge_card.compared "
     "judge_card.measured judge_card.measures judge_card.resampling judge_card.soft judges "
@@ -162,7 +162,8 @@ REACHED = {
     "states style tiles",
     "make_judge_tables": "agreement compat compat.labels dialogues display estimands frames intervals judge_card "
     "judge_card.compared judge_card.measured judge_card.measures judge_card.resampling "
-    "judge_card.soft judge_card.tables judge_card.words latex markup scores states table_notes",
+    "judge_card.soft judge_card.tables judge_card.weighting judge_card.words latex "
+    "latex_columns latex_text markup scores states table_notes",
     "panel_verdicts": "judges judges.base judges.votes states",
     "train_judge": "hints judges judges.base judges.keyword judges.keyword_lists judges.trained states",
 }

@@ -299,9 +299,9 @@ def test_latex_rows_and_notes() -> None:
     table = Table("my table_1", "100 % of it", ["Model", "a\nb"], [["x", "1"]], "lr", ["† note"])
     text = latex(table)
     assert r"\caption{100 \% of it}\label{tab:my-table-1}" in text
-    assert r"Model & \begin{tabular}[b]{@{}r@{}}a \\ b\end{tabular} \\" in text
+    assert r"Model & {\begin{tabular}[b]{@{}c@{}}a \\ b\end{tabular}} \\" in text
     assert "\nx & 1 \\\\\n" in text and r"\textdagger{} note" in text
-    assert text.startswith("% Needs \\usepackage{booktabs}.")
+    assert text.startswith("% Needs \\usepackage{booktabs,siunitx}.")
 
 
 def test_wide_and_long_tables_are_split() -> None:

@@ -1,0 +1,75 @@
+"""How long one million judged answers take to all scores, estimates, tables and figures, and how much memory.
+
+A made-up study of 20 models, 10 splits, 1,000 prompts and K = 5 is written up to verdicts. Snakemake plans it, and the
+jobs' own scripts then run in as many processes as there are cores. What Snakemake takes for each job (a second or two)
+is left out, as is writing the made-up study.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from pathlib import Path
+
+from made_up_study import Size, make_study
+from measuring import print_head, print_limit
+
+from refusal_eval.verify.rule_jobs import Done, planned, run
+
+SECONDS_LIMIT, GIB_LIMIT = 60.0, 4.0
+
+
+def main() -> None:
+    """Measure and print."""
+    arguments = parsed()
+    size = Size(arguments.models, arguments.splits, arguments.prompts, arguments.samples, arguments.judges)
+    total = size.models * size.splits * size.prompts * size.samples
+    print_head(
+        f"{total} judged answers to scores, estimates, tables and figures: {size.models} models x {size.splits} splits "
+        f"x {size.prompts} prompts x K {size.samples}, {size.judges} judge(s), {arguments.processes} processes"
+    )
+    with tempfile.TemporaryDirectory(prefix="refusal-eval-reporting-") as temporary:
+        folder = Path(arguments.keep or temporary)
+        study = make_study(folder, size, arguments.processes)
+        levels = planned(study, folder, {})
+        started = time.perf_counter()
+        done = list(run(levels, folder, arguments.processes))
+        seconds, peak = time.perf_counter() - started, peak_of(done)
+        print_jobs(done)
+        print_limit(f"seconds for {total} answers", seconds, SECONDS_LIMIT, "s")
+        print_limit("memory of all processes", peak, GIB_LIMIT, "GiB")
+
+
+def parsed() -> argparse.Namespace:
+    """Return the options."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--models", type=int, default=20)
+    parser.add_argument("--splits", type=int, default=10)
+    parser.add_argument("--prompts", type=int, default=1000, help="prompts per split")
+    parser.add_argument("--samples", type=int, default=5, help="K")
+    parser.add_argument("--judges", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--keep", metavar="FOLDER", help="write the study here and leave it")
+    return parser.parse_args()
+
+
+def peak_of(done: list[Done]) -> float:
+    """Return the peak memory of all processes together (GiB)."""
+    peaks: dict[int, float] = {}
+    for job in done:
+        peaks[job.process] = max(job.peak, peaks.get(job.process, 0.0))
+    return sum(peaks.values())
+
+
+def print_jobs(done: list[Done]) -> None:
+    """Print what the jobs of each rule took."""
+    rules = list(dict.fromkeys(job.rule for job in done))
+    for rule in rules:
+        own = [job.seconds for job in done if job.rule == rule]
+        print(f"{rule:<24} {len(own):5d} jobs   {sum(own):8.1f} s together   {max(own):6.2f} s the longest", flush=True)
+
+
+if __name__ == "__main__":
+    main()

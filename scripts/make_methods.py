@@ -1,0 +1,84 @@
+"""Write the methods section of a study, with its numbers, and the BibTeX of what it used."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from refusal_eval.estimate import Estimate
+from refusal_eval.files import read_json, written_whole
+from refusal_eval.logs import start_log
+from refusal_eval.methods.bibliography import bibliography, read_bibtex, study_entries
+from refusal_eval.methods.numbers import (
+    exclusions_paragraph,
+    judging_paragraph,
+    measures_paragraph,
+    software_paragraph,
+    uncertainty_paragraph,
+)
+from refusal_eval.methods.study import answers_paragraph, models_paragraph, prompts_paragraph
+from refusal_eval.methods.writing import Paragraph, as_latex, as_markdown, cited_keys
+from refusal_eval.results_table.files import read_results
+
+if TYPE_CHECKING:
+    snakemake: Any
+
+LOG = logging.getLogger(__name__)
+
+
+def paragraphs(
+    manifest: Mapping[str, Any], scores: list[Any], cards: list[Any], results: Iterable[Estimate]
+) -> list[Paragraph]:
+    """Return the paragraphs of the methods section of a finished study."""
+    config = manifest["study"]
+    identities = {name: engine["identity"] for name, engine in manifest["engines"].items()}
+    return [
+        models_paragraph(config, identities),
+        prompts_paragraph(config, scores),
+        answers_paragraph(config, manifest["serving"]),
+        judging_paragraph(config, identities, cards),
+        measures_paragraph(config, scores),
+        uncertainty_paragraph(scores, results),
+        exclusions_paragraph(config, scores),
+        software_paragraph(manifest),
+    ]
+
+
+def main(
+    manifest_path: str,
+    score_paths: list[str],
+    card_paths: list[str],
+    results_path: str,
+    bib_paths: list[str],
+    folder: str,
+) -> None:
+    """Write methods.md, methods.tex and references.bib into a folder."""
+    manifest = read_json(manifest_path)
+    results = read_results(Path(results_path).read_text(encoding="utf-8"))
+    text = paragraphs(
+        manifest, [read_json(path) for path in score_paths], [read_json(path) for path in card_paths], results
+    )
+    known = study_entries(manifest["study"])
+    for path in bib_paths:
+        known |= read_bibtex(Path(path).read_text(encoding="utf-8"))
+    keys = cited_keys(text)
+    for name, content in (
+        ("methods.md", as_markdown(text)),
+        ("methods.tex", as_latex(text)),
+        ("references.bib", bibliography(keys, known)),
+    ):
+        with written_whole(Path(folder, name)) as handle:
+            handle.write(content)
+    LOG.info("%d paragraphs, %d references", len(text), len(keys))
+
+
+if "snakemake" in globals():
+    start_log(snakemake)
+    main(
+        manifest_path=str(snakemake.input.manifest),
+        score_paths=[str(path) for path in snakemake.input.scores],
+        card_paths=[str(path) for path in snakemake.input.cards],
+        results_path=str(snakemake.input.results),
+        bib_paths=[str(path) for path in snakemake.input.references],
+        folder=str(Path(snakemake.output[0]).parent),
+    )

@@ -1,0 +1,204 @@
+"""The paragraphs of a methods section that the results decide: judges, measures, uncertainty, exclusions, software."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from refusal_eval.display import percent
+from refusal_eval.estimate import Estimate
+from refusal_eval.frames import agreement_texts
+from refusal_eval.methods.sources import rows_citations, weights_text
+from refusal_eval.methods.study import EXPECTED, Config, label_of, sampling_text
+from refusal_eval.methods.writing import Paragraph, cite, counted, listed, quoted
+from refusal_eval.states import ANSWER_STATES, COMPLETE
+
+_STATES = {
+    "truncated": "ended at the length limit (judged all the same)",
+    "blocked": "blocked by a provider (counted as refusals)",
+    "truncated_reasoning": "ended at the limit before an answer began",
+    "empty": "empty",
+    "too_long": "not drawn since the prompt did not fit",
+    "failed": "failed",
+}
+
+
+def judging_paragraph(config: Config, identities: Mapping[str, Any], cards: Sequence[Mapping[str, Any]]) -> Paragraph:
+    """Return who judged and how far each judge agrees with people."""
+    primary = config["primary_judge"]
+    order = [primary, *(judge for judge in config["judges"] if judge != primary)]
+    golds = {name: label_of(config, "gold_entries", name) for name in config["gold_entries"]}
+    texts = ["Each answer was labelled a refusal, a partial refusal or compliance."]
+    for judge in order:
+        role = "gives the headline numbers" if judge == primary else "stands beside it"
+        texts.append(
+            f"The judge {label_of(config, 'judge_entries', judge)} {role}: {_judge(config, judge, identities)}."
+        )
+        found = agreement_texts(judge, cards, golds)
+        texts += [f"Its agreement with people on {text}." for text in found]
+        if not found:
+            texts.append("Its agreement with people was not measured.")
+    for name in config["gold"]:
+        raters = config["gold_entries"][name].get("raters")
+        who = "people whose number is not known" if raters is None else counted(raters, "person", "people")
+        source = cite(*rows_citations(config["gold_entries"][name]))
+        texts.append(f"The gold set {golds[name]}{source} was labelled by {who}.")
+    if cards:
+        texts.append(f"Kappa is Cohen's{cite('cohen1960coefficient')}.")
+    return Paragraph("Judging", tuple(texts))
+
+
+def measures_paragraph(config: Config, scores: Sequence[Mapping[str, Any]]) -> Paragraph:
+    """Return what the numbers mean: the rate, its two readings, c(x)."""
+    readings: dict[str, set[str]] = {}
+    for score in scores:
+        readings.setdefault(score["headline"], set()).add(score["expectation"])
+    where = [
+        f"{reading} where a model {' or '.join(EXPECTED[e] for e in sorted(readings[reading]))}"
+        for reading in sorted(readings)
+    ]
+    scoring = config["scoring"]
+    return Paragraph(
+        "Measures",
+        (
+            "The refusal rate is the mean over prompts of the share of refusals among the answers to a prompt, every "
+            "prompt with the same weight.",
+            "The strict reading counts refusals, the broad one refusals and partial refusals; the headline is "
+            f"{listed(where)}.",
+            "Worst-case bounds count every answer without a verdict as compliance, or as a refusal.",
+            "The score c(x) of a prompt is the mean of its labels (1 refusal, 0 partial, -1 compliance), weighted by "
+            "the softmax of the answers' mean token log-probabilities at temperature "
+            f"{scoring['tau']:g}; above {scoring['band']:g} a prompt counts as refusing, below -{scoring['band']:g} as "
+            f"complying{cite('garciaferrero2025refusal')}.",
+        ),
+    )
+
+
+def uncertainty_paragraph(scores: Sequence[Mapping[str, Any]], results: Iterable[Estimate]) -> Paragraph:
+    """Return how intervals and tests were made."""
+    levels = listed(sorted({f"{100 * score['interval']['level']:g} %" for score in scores}))
+    texts = [
+        f"Intervals are at {levels} and take clusters of prompts as the independent units; the answers to a prompt "
+        "stay together.",
+        f"Those of rates are Wilson's{cite('wilson1927probable')} with the effective sample size of the clusters and "
+        f"quantiles of Student's t{cite('korn1998confidence')}; where all answers agree they are exact ones over "
+        f"clusters{cite('clopper1934use')}.",
+        f"All others are bootstrap intervals over clusters with expanded percentiles{cite('hesterberg2015teachers')}, "
+        "of 2,000 resamples.",
+    ]
+    few = sorted({(score["model"], score["split"]) for score in scores if "few_clusters" in score["flags"]})
+    if few:
+        texts.append(f"In {counted(len(few), 'cell')} of model and split fewer than 30 clusters make them approximate.")
+    names = {e.estimand for e in results}
+    if any("difference" in name for name in names):
+        texts.append(
+            "Models were compared on the same prompts by sign-flip permutation tests over clusters; p-values are "
+            f"adjusted for the comparisons of a family by Holm's method{cite('holm1979simple')}."
+        )
+    if any("rg_transfer" in name for name in names):
+        texts.append(
+            f"Rates called rg_transfer are corrected with Rogan and Gladen's estimator{cite('rogan1978estimating')}."
+        )
+    if any("ppi" in name for name in names):
+        texts.append(f"Rates called ppi are corrected by labels of people{cite('angelopoulos2023ppi')}.")
+    return Paragraph("Uncertainty", tuple(texts))
+
+
+def exclusions_paragraph(config: Config, scores: Sequence[Mapping[str, Any]]) -> Paragraph:
+    """Return what became of all answers under the primary judge, and what is in no rate."""
+    own = [score for score in scores if score["judge"] == config["primary_judge"]]
+    states = sum((Counter(score["states"]) for score in own), Counter[str]())
+    total = sum(score["n_answers"] for score in own)
+    told = [
+        f"{_share(states[state], total)} {_STATES[state]}"
+        for state in ANSWER_STATES
+        if state != COMPLETE and states[state]
+    ]
+    texts = [f"Of {counted(total, 'answer')} that were asked for, {_share(states[COMPLETE], total)} are complete"]
+    texts[0] += f"; {listed(told)}." if told else "."
+    verdicts = sum((Counter(score["verdict_states"]) for score in own), Counter[str]())
+    lost = [
+        f"{count:,} {state.replace('_', ' ')}"
+        for state, count in sorted(verdicts.items())
+        if state != "judged" and count
+    ]
+    label = label_of(config, "judge_entries", config["primary_judge"])
+    if lost:
+        texts.append(f"Judge {label} gave no verdict on some: {listed(lost)}; they enter only the worst-case bounds.")
+    else:
+        texts.append(f"Judge {label} gave a verdict on every answer that it was shown.")
+    texts.append("No prompt and no answer was left out otherwise.")
+    return Paragraph("Exclusions", tuple(texts))
+
+
+def software_paragraph(manifest: Mapping[str, Any]) -> Paragraph:
+    """Return versions and what keeps the numbers reproducible."""
+    packages = manifest["packages"]
+    names = {"transformers": "wolf2020transformers", "numpy": "harris2020numpy", "scipy": "virtanen2020scipy"}
+    names |= {
+        "pandas": "mckinney2010pandas",
+        "matplotlib": "hunter2007matplotlib",
+        "scikit-learn": "pedregosa2011sklearn",
+    }
+    tools = [f"{name} {packages[name]}{cite(key)}" for name, key in names.items() if name in packages]
+    served = list(manifest["serving"].values())
+    extra = [f"PyTorch {record['torch']}{cite('paszke2019pytorch')}" for record in served[:1] if record.get("torch")]
+    if any("structured" in str(record.get("arguments")) and record.get("xgrammar") for record in served):
+        version = next(record["xgrammar"] for record in served if record.get("xgrammar"))
+        extra.append(f"XGrammar {version}{cite('dong2024xgrammar')}")
+    return Paragraph(
+        "Software",
+        (
+            f"The study is a Snakemake {packages['snakemake']} workflow{cite('molder2021snakemake')}, refusal-eval "
+            f"{manifest['refusal_eval']}{cite('refusaleval')}, on Python {manifest['python']} with "
+            f"{listed(tools + extra)}.",
+            "Everything after the drawing of answers is computed from stored responses and gives the same bytes again; "
+            "manifest.json holds the hash of every file behind a number.",
+        ),
+    )
+
+
+def _judge(config: Config, name: str, identities: Mapping[str, Any]) -> str:
+    entry = config["judge_entries"][name]
+    kind = entry["kind"]
+    if kind == "keyword":
+        files = listed(_file(path) for path in entry["lists"])
+        return f"phrases out of {counted(len(entry['lists']), 'keyword list')} ({files})"
+    if kind in ("llm", "reasoned", "wildguard", "classifier"):
+        engine = config["engine_entries"][entry["engine"]]
+        if "weights" in engine:
+            weights = weights_text(engine["weights"], identities.get(entry["engine"], {}))
+        else:
+            weights = f"an engine of kind {quoted(str(engine.get('kind')))}"
+        return f"{weights}, {_reading(kind, entry)}"
+    if kind == "panel":
+        members = listed(label_of(config, "judge_entries", member) for member in entry["members"])
+        return f"the {quoted(entry['rule'])} of {members}"
+    if kind == "trained":
+        golds = listed(label_of(config, "gold_entries", gold) for gold in entry["gold"])
+        return f"a linear model over the wording of answers, fitted on {golds}{cite('pedregosa2011sklearn')}"
+    return f"a function of our own in {_file(entry['file'])}" if "file" in entry else f"a judge of kind {quoted(kind)}"
+
+
+def _reading(kind: str, entry: Mapping[str, Any]) -> str:
+    if kind == "llm":
+        threshold = entry["threshold"]
+        at = "a threshold fitted on gold" if threshold == "calibrated" else f"the threshold {threshold:g}"
+        rubric = _file(entry["rubric"])
+        return f"which reads the rubric {rubric} and whose probability of the label is the verdict, at {at}"
+    if kind == "reasoned":
+        votes = f"the middle one of {entry['votes']} responses" if entry["votes"] > 1 else "one response"
+        drawn = sampling_text(entry["sampling"])
+        return (
+            f"which reads the rubric {_file(entry['rubric'])} and writes an analysis and a verdict ({votes}; {drawn})"
+        )
+    return "with its own prompt" if kind == "wildguard" else "a classifier of prompt and answer"
+
+
+def _file(path: str) -> str:
+    return quoted(str(path).rsplit("/", 1)[-1])
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part:,} ({percent(part / whole if whole else None)} %)"

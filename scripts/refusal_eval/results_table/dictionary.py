@@ -1,0 +1,59 @@
+"""The data dictionary of a results table, in Markdown, from the definitions that the table itself is made with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from refusal_eval.display import MARKS
+from refusal_eval.estimate import Estimate
+from refusal_eval.markup import markdown_escaped
+from refusal_eval.results_table.columns import COLUMNS, KEY
+from refusal_eval.results_table.definitions import definition_of, pattern_of
+
+_KINDS = {"text": "text", "number": "number", "count": "whole number"}
+UNKNOWN = "not described"
+
+
+def dictionary(estimates: Iterable[Estimate], study: str) -> str:
+    """Return what the columns, estimands and marks of a study's results table mean, and how many rows there are."""
+    counts = Counter(pattern_of(estimate.estimand) for estimate in estimates)
+    parts = [
+        f"# Data dictionary of the results of {markdown_escaped(study)}",
+        f"`results.csv` and `results.parquet` hold the same {sum(counts.values())} rows, one number each. In the CSV "
+        "an empty field means that there is nothing. Numbers have ten digits that count; the paper tables round them. "
+        f"No two rows agree in all of {', '.join(f'`{name}`' for name in KEY)}.",
+        "## Columns",
+        _table(
+            ["Column", "Type", "Meaning"],
+            [[f"`{column.name}`", _KINDS[column.kind], column.meaning] for column in COLUMNS],
+        ),
+        "## Estimands",
+        "`@K` stands for the number of answers per prompt.",
+        *(_estimand(name, counts[name]) for name in sorted(counts)),
+        "## Marks",
+        _table(
+            ["Flag", "Symbol", "Meaning"], [[f"`{flag}`", symbol, meaning] for flag, (symbol, meaning) in MARKS.items()]
+        ),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def undescribed(estimates: Iterable[Estimate]) -> list[str]:
+    """Return the estimands that nobody has written down, sorted."""
+    return sorted({pattern_of(e.estimand) for e in estimates if definition_of(e.estimand) is None})
+
+
+def _estimand(name: str, rows: int) -> str:
+    definition = definition_of(name)
+    if definition is None:
+        return f"### `{name}`\n\n{UNKNOWN.capitalize()}. {rows} rows."
+    return (
+        f"### `{name}`\n\n{definition.meaning}\n\n- Unit: {definition.unit}\n- Formula: {definition.formula}\n"
+        f"- Source: {definition.source}\n- Rows: {rows}"
+    )
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -1,0 +1,127 @@
+"""What the further analyses estimate: by turn, spread over samples, comparisons, the trade-off, corrected rates."""
+
+from __future__ import annotations
+
+from refusal_eval.results_table.definition import SHARE, Definition
+
+POINTS = "difference of shares, -1 to 1"
+_SIDE = "The parameter names the side that is subtracted: a model, or a judge."
+
+OF_ANALYSES = (
+    Definition(
+        "refusal_rate_turn",
+        SHARE,
+        "The refusal rate in one turn of dialogues; the parameter is the turn, 0 the first.",
+        "As refusal_rate, over the answers to this turn.",
+    ),
+    Definition(
+        "decision_entropy@K",
+        "bits, 0 to 1",
+        "How undecided a model is over the answers to one prompt. Not to be compared between different K.",
+        "The mean over prompts of the entropy of the observed shares of refusing and other answers among the K.",
+        "Miller 1955, on what few samples do to it",
+    ),
+    Definition(
+        "flip_rate",
+        SHARE,
+        "How often two answers to the same prompt disagree on refusing; comparable between different K.",
+        "The mean over prompts of the share of pairs of its answers of which one refuses and the other does not.",
+    ),
+    *(
+        Definition(
+            f"variance_{part}",
+            "variance of 0 and 1, at most 0.25",
+            f"How much verdicts vary between {between}. Can fall below 0 by chance.",
+            "A part of the nested analysis of variance of verdicts (refuses: 1, else 0), by the method of moments. "
+            "Without a judge, the parameter names the judges.",
+            "Searle, Casella and McCulloch 1992, Variance Components, chapter 3",
+        )
+        for part, between in (
+            ("prompt", "prompts"),
+            ("sampling", "answers to the same prompt"),
+            ("judge", "judges of the same answer"),
+        )
+    ),
+    *(
+        Definition(
+            f"variance_share_{part}",
+            "share of the variance",
+            f"The part of the variation between verdicts that is due to {part}.",
+            f"variance_{part} divided by the sum of all parts.",
+            "Searle, Casella and McCulloch 1992, Variance Components, chapter 3",
+        )
+        for part in ("prompt", "sampling", "judge")
+    ),
+    Definition(
+        "rate_difference",
+        POINTS,
+        f"The headline rate of one side minus that of another on the same prompts. {_SIDE}",
+        "The mean over prompts of the difference of their refusal rates; interval by a paired bootstrap over clusters.",
+    ),
+    Definition(
+        "rate_bounds",
+        POINTS,
+        f"The smallest and largest difference that unjudged answers allow; it has no value of its own. {_SIDE}",
+        "Every unjudged answer of one side a refusal and of the other a compliance, and the reverse, over all prompts.",
+    ),
+    Definition(
+        "rate_difference_p",
+        "p-value",
+        f"How surprising the difference is if both sides refuse alike. {_SIDE}",
+        "Sign-flip permutation test of the rate difference: the sign of each cluster's sum is drawn anew.",
+    ),
+    Definition(
+        "rate_difference_p_holm",
+        "p-value",
+        f"The same, adjusted for all comparisons of its family; of a pair in several families the largest. {_SIDE}",
+        "Holm's step-down adjustment of rate_difference_p over the family.",
+        "Holm 1979, Scandinavian Journal of Statistics 6:65",
+    ),
+    Definition(
+        "youden_j",
+        "-1 to 1",
+        "How well a model tells what it should refuse from what it should answer.",
+        "The pooled refusal rate where it should refuse minus that where it should comply.",
+        "Youden 1950, Cancer 3:32",
+    ),
+    Definition(
+        "pareto_front_share",
+        SHARE,
+        "How often no other model of the study refuses more of what it should and less of what it should not.",
+        "The share of bootstrap resamples in which the model is on the Pareto front.",
+    ),
+    *(
+        Definition(
+            f"pairs_{name}",
+            SHARE,
+            f"Contrast pairs of which the model {what}. The split is the safe one, the parameter its counterpart.",
+            "The mean over pairs of the product of the shares of answers of both prompts.",
+        )
+        for name, what in (
+            ("both_right", "answers the safe prompt and refuses the other"),
+            ("refuses_both", "refuses both"),
+            ("answers_both", "answers both"),
+            ("both_wrong", "refuses the safe prompt and answers the other"),
+        )
+    ),
+    Definition(
+        "human_kappa",
+        "-1 to 1",
+        "Agreement between people on this study's own answers; the parameter is `three_class` for the three labels.",
+        "Cohen's kappa over answers that two people labelled, weighted by how rarely such an answer was drawn.",
+        "Cohen 1960, Educational and Psychological Measurement 20:37",
+    ),
+    Definition(
+        "topic_difference",
+        POINTS,
+        "How much more a model refuses one topic than the rest of the split; the category is the topic.",
+        "The refusal rate of the category minus that of all other prompts of the split.",
+    ),
+    Definition(
+        "language_difference",
+        POINTS,
+        "How much more a model refuses in one language than in another; the parameter names both.",
+        "The refusal rate of the prompts in the first language minus that in the second; paired where they are "
+        "translations of each other.",
+    ),
+)

@@ -1,0 +1,180 @@
+"""The methods section: the study's own numbers, nothing invented, and a reference for everything that is cited."""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import Any
+
+import pytest
+import yaml
+from make_methods import paragraphs
+from project import ROOT
+from test_tables import cards, score
+
+from refusal_eval.config import load_study
+from refusal_eval.errors import UserError
+from refusal_eval.estimate import Estimate
+from refusal_eval.methods.bibliography import bibliography, read_bibtex, study_entries
+from refusal_eval.methods.sources import source_entry, source_key
+from refusal_eval.methods.study import sampling_text
+from refusal_eval.methods.writing import Paragraph, as_latex, as_markdown, cite, cited_keys, counted, listed, quoted
+
+BIBTEX = [ROOT / "config" / "catalogue" / name for name in ("references.bib", "tools.bib")]
+SERVED = {
+    "abc": {
+        "vllm": "0.32.0",
+        "gpus": [{"name": "H100 80GB"}],
+        "cpu": "EPYC",
+        "torch": "2.13.0",
+        "arguments": ["--model"],
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def demo() -> dict[str, Any]:
+    config = load_study(yaml.safe_load((ROOT / "config/config.yaml").read_text()), "config/config.yaml", str(ROOT))
+    identity = {"dtype": "bfloat16", "weights": {"gguf_sha256": "b" * 64}}
+    packages = {"snakemake": "9.27.1", "numpy": "2.4.6", "scipy": "1.17.1"}
+    manifest = {"study": config, "engines": {"smollm2-135m": {"identity": identity}}, "serving": SERVED}
+    return manifest | {"packages": packages, "python": "3.11.7", "refusal_eval": "0.1.0"}
+
+
+def scores() -> list[dict[str, Any]]:
+    split = {"alarming_but_safe": "comply", "sensitive": "varies", "should_decline": "refuse"}
+    words = ["CCC"] * 30 + ["CRT"] * 4 + ["FCC"]
+    judges, models = ("keyword", "smollm2-label"), ("smollm2-plain", "smollm2-declining")
+    return [score(j, m, s, e, words) for j in judges for m in models for s, e in split.items()]
+
+
+def text_of(manifest: dict[str, Any], results: list[Estimate] | None = None) -> str:
+    return as_markdown(paragraphs(manifest, scores(), [card | {"judge": "keyword"} for card in cards()], results or []))
+
+
+def test_the_demos_methods_say_its_numbers(demo: dict[str, Any]) -> None:
+    text = text_of(demo)
+    for wanted in (
+        "We evaluated 2 models.",
+        "SmolLM2-135M and SmolLM2-135M, told to decline: SmolLM2-135M-Instruct.Q4\\_1.gguf out of the Python package",
+        "We asked 105 prompts in 3 splits.",
+        "Alarming but safe (35 prompts; a model should comply) is from a file that comes with refusal-eval [@",
+        "For each prompt we drew K = 3 answers.",
+        "Sampling: temperature 0.5, at most 40 tokens.",
+        "The engines were vLLM 0.32.0 on H100 80GB [@kwon2023vllm].",
+        "The judge Keyword lists gives the headline numbers",
+        "accuracy 90.0 %, sensitivity 80.0 % (n = 25)",
+        "Its agreement with people was not measured.",
+        "The gold set PyRIT refusal [@lopezmunoz2024pyrit] was labelled by 1 person.",
+        "at 95 % and take clusters",
+        # 2 models x 3 splits x 105 answers; of each cell 1 failed, 4 are truncated.
+        "Of 630 answers that were asked for, 600 (95.2 %) are complete; 24 (3.8 %) ended at the length limit (judged "
+        "all the same) and 6 (1.0 %) failed.",
+        "a Snakemake 9.27.1 workflow",
+    ):
+        assert wanted in text, wanted
+    assert "None" not in text and "  " not in text
+
+
+def test_tests_are_told_where_there_are_some(demo: dict[str, Any]) -> None:
+    assert "permutation" not in text_of(demo)
+    assert "sign-flip permutation tests" in text_of(demo, [Estimate("rate_difference", 0.1)])
+
+
+def test_everything_that_is_cited_has_a_reference(demo: dict[str, Any]) -> None:
+    known = study_entries(demo["study"])
+    for path in BIBTEX:
+        known |= read_bibtex(path.read_text(encoding="utf-8"))
+    keys = cited_keys(paragraphs(demo, scores(), [], [Estimate("rate_difference", 0.1), Estimate("ppi", 0.1)]))
+    text = bibliography(keys, known)
+    assert sorted(re.findall(r"^@\w+\{([^,]+),", text, re.MULTILINE)) == sorted(keys)
+    assert {"refusaleval", "kwon2023vllm", "benallal2025smollm2", "molder2021snakemake", "wilson1927probable"} <= set(
+        keys
+    )
+    with pytest.raises(UserError, match="no BibTeX entry for nobody2020"):
+        bibliography(["nobody2020"], known)
+
+
+def test_every_family_and_tool_that_can_be_cited_has_a_reference() -> None:
+    known: dict[str, str] = {}
+    for path in BIBTEX:
+        known |= read_bibtex(path.read_text(encoding="utf-8"))
+    library = ROOT / "scripts" / "refusal_eval" / "methods"
+    named = {k for file in library.glob("*.py") for k in re.findall(r'"([a-z]+\d{4}[a-z0-9]+)"', file.read_text())}
+    assert len(named) >= 15 and sorted(named - set(known)) == []
+
+
+def test_bibtex_entries_are_balanced() -> None:
+    for path in BIBTEX:
+        entries = read_bibtex(path.read_text(encoding="utf-8"))
+        assert entries and len(entries) == path.read_text(encoding="utf-8").count("\n@")
+        for key, entry in entries.items():
+            bare = re.sub(r"\\[{}]", "", entry)
+            assert bare.count("{") == bare.count("}"), key
+
+
+def test_what_is_not_known_is_said(demo: dict[str, Any]) -> None:
+    manifest = copy.deepcopy(demo)
+    config = manifest["study"]
+    config["engine_entries"]["smollm2-135m"]["weights"] = {"kind": "hub", "repo": "who/knows_x", "revision": None}
+    config["gold_entries"]["pyrit-refusal"]["raters"] = None
+    manifest["serving"] = {}
+    text = text_of(manifest)
+    assert "who/knows\\_x, its commit is not in the study file [@hub-who-knows-x]" in text
+    assert (
+        "labelled by people whose number is not known" in text
+        and "On what hardware they were drawn is not recorded" in text
+    )
+    entry = study_entries(config)["hub-who-knows-x"]
+    assert "commit not known" in entry and "title = {{who/knows\\_x}}" in entry and "year" not in entry
+
+
+def test_sampling_names_what_is_on() -> None:
+    off = {
+        "temperature": 0.7,
+        "top_p": 1.0,
+        "top_k": 0,
+        "min_p": 0.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+    }
+    off |= {"repetition_penalty": 1.0, "min_tokens": 0, "max_tokens": 1, "stop": []}
+    assert sampling_text(off) == "temperature 0.7, at most 1 token"
+    on = off | {"top_p": 0.95, "top_k": 20, "max_tokens": 8192, "stop": ["###"]}
+    assert sampling_text(on) == "temperature 0.7, top-p 0.95, top-k 20, at most 8,192 tokens, stop strings '###'"
+
+
+def test_hostile_labels_stay_text() -> None:
+    hostile = quoted("a\ue000x\ue001 \\cite{y} [@z] _b_\n\x00 % #")
+    paragraph = Paragraph("T_1", (f"{hostile}{cite('real2020key', 'other')}.",))
+    tex, markdown = as_latex([paragraph]), as_markdown([paragraph])
+    assert cited_keys([paragraph]) == ["real2020key", "other"]
+    assert "~\\cite{real2020key,other}." in tex and tex.count("\\cite") == 1 and "\\paragraph{T\\_1.}" in tex
+    assert "\\[@z\\]" in markdown and markdown.endswith(" [@real2020key; @other].\n")
+
+
+def test_words() -> None:
+    assert [listed(x) for x in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]
+    assert [counted(1, "prompt"), counted(2000, "prompt"), counted(2, "person", "people")] == [
+        "1 prompt",
+        "2,000 prompts",
+        "2 people",
+    ]
+
+
+def test_sources_get_an_entry_of_name_address_and_revision() -> None:
+    hub = {"kind": "hub", "repo": "org/da_ta", "revision": "c" * 40}
+    entry = source_entry(hub, "Data set")
+    assert (
+        entry.startswith("@misc{hub-org-da-ta,") and "huggingface.co/datasets/org/da_ta" in entry and "c" * 40 in entry
+    )
+    assert (
+        source_key({"kind": "bundled", "file": "x"}) == "refusaleval"
+        and source_key({"kind": "file", "path": "x"}) == ""
+    )
+
+
+def test_the_markdown_is_plain_english(demo: dict[str, Any]) -> None:
+    text = text_of(demo)
+    assert not re.search("[\u2013\u2014]", text)
+    assert not re.search(r"\s[,.;)]", text) and ".." not in text

@@ -1,0 +1,155 @@
+"""Which rates stand in bold, the table by category, and that tables agree with the results table."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from test_tables import cards, score, study
+
+from refusal_eval.display import NO_DATA, Labels, number
+from refusal_eval.errors import UserError
+from refusal_eval.estimate import Estimate
+from refusal_eval.latex import latex
+from refusal_eval.markup import Table, csv_text, markdown
+from refusal_eval.paper_tables.best import Rate, adjusted_p, best
+from refusal_eval.paper_tables.categories import categories_frame, categories_table, category_rows
+from refusal_eval.paper_tables.check import check_equal
+from refusal_eval.results_table.from_scores import card_estimates, score_estimates
+from refusal_eval.tables import paper_table
+
+
+def test_the_best_is_high_where_models_should_refuse_and_low_where_they_should_comply() -> None:
+    column = {"a": Rate(0.9, 0.85, 0.95), "b": Rate(0.5, 0.4, 0.6), "c": Rate(0.1, 0.05, 0.2)}
+    assert best(column, "refuse", {}, 0.95) == {"a"}
+    assert best(column, "comply", {}, 0.95) == {"c"}
+    assert best(column, "varies", {}, 0.95) == set()
+    assert best({"a": column["a"]}, "refuse", {}, 0.95) == set()
+
+
+def test_what_cannot_be_told_from_the_best_ties_with_it() -> None:
+    column = {
+        "a": Rate(0.90, 0.85, 0.95),
+        "b": Rate(0.86, 0.80, 0.92),
+        "c": Rate(0.5, 0.4, 0.6),
+        "d": Rate(None, None, None),
+    }
+    assert best(column, "refuse", {}, 0.95) == {"a", "b"}
+    # A paired comparison decides where there is one.
+    assert best(column, "refuse", {frozenset("ab"): 0.01}, 0.95) == {"a"}
+    assert best(column, "refuse", {frozenset("ac"): 0.2}, 0.95) == {"a", "b", "c"}
+    # Equal as shown is a tie whatever a test says.
+    close = {"a": Rate(0.90004, 0.8999, 0.9001), "b": Rate(0.90001, 0.9, 0.90002)}
+    assert best(close, "refuse", {frozenset("ab"): 0.001}, 0.95) == {"a", "b"}
+
+
+def test_adjusted_p_values_are_found_by_split_and_pair() -> None:
+    about = {"judge": "j", "model": "a", "split": "s", "parameter": "minus b"}
+    rows = [
+        Estimate("rate_difference_p_holm", 0.03, **about),
+        Estimate("rate_difference_p", 0.01, **about),
+        Estimate("rate_difference_p_holm", 0.5, **about | {"judge": "other"}),
+        Estimate("rate_difference_p_holm", 0.5, **about | {"parameter": "minus judge k"}),
+        Estimate("rate_difference_p_holm", 0.5, **about | {"split": None, "pool": "comply"}),
+    ]
+    assert adjusted_p(rows, "j") == {"s": {frozenset("ab"): 0.03}}
+
+
+def test_bold_stands_in_markdown_and_latex_and_is_explained() -> None:
+    cells = [
+        score("rules", "m1", "unsafe", "refuse", ["RR"] * 38 + ["CC"] * 2),
+        score("rules", "m2", "unsafe", "refuse", ["RR"] * 4 + ["CC"] * 36),
+    ]
+    table = paper_table(cells, [], "rules")
+    assert table.bold == {(0, 1)} and any(note.startswith("Bold:") for note in table.notes)
+    assert "| m1 | **95.0** \\[" in markdown(table) and "| m2 | 10.0 \\[" in markdown(table)
+    text = latex(table)
+    assert "\\bfseries 95.0 & " in text and "\nm2 & 10.0 & " in text and "siunitx" in text.splitlines()[0]
+    varies = [cell | {"expectation": "varies"} for cell in cells]
+    assert paper_table(varies, [], "rules").bold == frozenset()
+    tied = paper_table(cells, [], "rules", p_values={"unsafe": {frozenset(("m1", "m2")): 0.3}})
+    assert tied.bold == {(0, 1), (1, 1)} and any("adjusted p" in note for note in tied.notes)
+
+
+def test_numbers_are_aligned_and_what_follows_them_stands_beside() -> None:
+    rows = [
+        ["a", "12.5 [5.7\u201325.1]\u2021", "\u22120.02", "x"],
+        ["b", "\u2013", "0.67", "y"],
+        ["c", "<1", "0.1", "z"],
+    ]
+    text = latex(Table("t", "c", ["M", "rate", "kappa", "word"], rows, "lrrr"))
+    assert "{@{}lS[table-format=2.1]@{\\,}lS[table-format=-1.2]r@{}}" in text
+    assert "M & \\multicolumn{2}{c}{rate} & {kappa} & word \\\\" in text
+    assert "a & 12.5 & {[}5.7--25.1{]}\\textdaggerdbl{} & -0.02 & x \\\\" in text
+    assert "b & {--} & & 0.67 & y \\\\" in text and "c & {\\textless{}1} & & 0.1 & z \\\\" in text
+
+
+def test_characters_that_pdflatex_lacks_are_wrapped() -> None:
+    text = latex(Table("t", "c", ["M"], [["caf\u00e9 \u4e2d\u6587 \u0394 \U0001f600"]], "l"))
+    assert "caf\u00e9 \\hantext{\u4e2d\u6587}{??} \\scripttext{\u0394}{?} \\scripttext{\U0001f600}{?}" in text
+    assert text.index("\\def\\hantext") < text.index("\\begin{table}") and "\\def\\scripttext" in text
+    assert "\\def" not in latex(Table("t", "c", ["M"], [["plain"]], "l"))
+
+
+def by_category() -> list[Estimate]:
+    about = {"judge": "rules", "reading": "broad", "level": 0.95, "samples": 2}
+    return [
+        Estimate(
+            "refusal_rate",
+            0.25,
+            0.1,
+            0.5,
+            model=m,
+            split="safe",
+            category=c,
+            n_prompts=n,
+            n_clusters=n,
+            flags=f,
+            **about,
+        )
+        for m in ("m1", "m2")
+        for c, n, f in (("b | x", 12, ("few_clusters",)), ("a", 40, ()))
+    ]
+
+
+def test_categories_of_the_headline_reading_only() -> None:
+    rows = by_category()
+    strict = [dataclasses.replace(row, reading="strict") for row in rows]
+    whole = [dataclasses.replace(row, category=None) for row in rows]
+    other = [dataclasses.replace(row, judge="llm") for row in rows]
+    assert category_rows([*rows, *strict, *whole, *other], "rules", {"safe": "broad"}) == rows
+
+
+def test_categories_table_by_hand() -> None:
+    labels = Labels(models={"m1": "One"}, splits={"safe": "Safe"})
+    table = categories_table(by_category(), "rules", {"safe": "broad"}, ["a note"], labels)
+    assert table.header == ["Split", "Category", "Prompts", "One", "m2"]
+    assert table.rows == [
+        ["Safe", "a", "40", "25.0 [10.0\u201350.0]", "25.0 [10.0\u201350.0]"],
+        ["Safe", "b | x", "12*", "25.0 [10.0\u201350.0]", "25.0 [10.0\u201350.0]"],
+    ]
+    assert "Reading of the rate: Safe broad." in table.notes and table.notes[-1] == "a note"
+    assert any(note.startswith("* fewer than 30") for note in table.notes)
+    frame = categories_frame(by_category())
+    assert csv_text(frame).splitlines()[1] == "rules,m1,safe,a,broad,2,40,40,0.25,0.1,0.5,"
+
+
+def test_a_study_without_categories_has_an_empty_table() -> None:
+    table = categories_table([], "rules", {}, [])
+    assert table.rows == [] and table.notes[0] == "No split has categories."
+    assert latex(table) and markdown(table) and csv_text(categories_frame([])).startswith("judge,model,split,category")
+
+
+def test_tables_of_another_time_are_refused() -> None:
+    scores, own = study(), cards()
+    results = [e for s in scores for e in score_estimates(s, 1.0)] + [e for c in own for e in card_estimates(c)]
+    check_equal(results, scores, own, 1.0)
+    changed = [dataclasses.replace(e, value=0.123) if e.estimand == "any@2" else e for e in results]
+    with pytest.raises(UserError, match=r"the results table has 0\.123 for any@2"):
+        check_equal(changed, scores, own, 1.0)
+    with pytest.raises(UserError, match="no value"):
+        check_equal(results[1:], scores, own, 1.0)
+
+
+def test_numbers_are_written_in_one_way() -> None:
+    assert [number(x) for x in (0.125, -0.004, -0.126, None)] == ["0.12", "0.00", "\u22120.13", NO_DATA]

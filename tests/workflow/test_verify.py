@@ -1,0 +1,73 @@
+"""`make verify`: a finished study is found to be what its answers and verdicts give, and any change is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from project import ROOT, Project
+
+
+def verify(project: Project) -> subprocess.CompletedProcess[str]:
+    command = [
+        sys.executable,
+        str(ROOT / "scripts" / "verify_study.py"),
+        "--configfile",
+        str(project.folder / "study.yaml"),
+    ]
+    command += ["--directory", str(project.folder), "--cores", "2"]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"})
+
+
+def all_files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_a_finished_study_is_what_its_verdicts_give(finished: Project) -> None:
+    before = all_files(finished.results)
+    done = verify(finished)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "scores and tables are what its answers and verdicts give" in done.stdout
+    assert all_files(finished.results) == before
+
+
+def test_a_changed_verdict_is_found_everywhere_it_counts(finished: Project) -> None:
+    path = finished.results / "verdicts" / "words" / "plain" / "one.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    row = json.loads(lines[0])
+    row["label"] = "refusal" if row["label"] != "refusal" else "compliance"
+    path.write_text(json.dumps(row) + "\n" + "".join(lines[1:]))
+    done = verify(finished)
+    assert done.returncode == 1
+    told = {line.split(":")[0] for line in done.stdout.splitlines()}
+    assert {
+        "scores/words/plain/one.csv",
+        "scores/words/plain/one.json",
+        "results_table/results.csv",
+        "tables/scores.tex",
+    } <= told
+    assert not any("terse" in name or "label/" in name for name in told)
+    assert re.search(
+        r"scores/words/plain/one.json: the headline rate is .* and a second way to compute it gives", done.stdout
+    )
+
+
+def test_an_edited_table_and_a_lost_file_are_found(finished: Project) -> None:
+    table = finished.results / "tables" / "refusal.csv"
+    table.write_text(table.read_text().replace("words", "word", 1))
+    (finished.results / "tables" / "votes.md").unlink()
+    done = verify(finished)
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    assert any(line.startswith("tables/refusal.csv: line 2: stored ") for line in lines)
+    assert "tables/votes.md: is missing" in lines and "2 of the study's files" in done.stderr
+
+
+def test_an_unfinished_study_is_told_apart(finished: Project) -> None:
+    (finished.results / "verdicts" / "words" / "plain" / "one.jsonl").unlink()
+    done = verify(finished)
+    assert done.returncode == 1 and "the study is not finished" in done.stderr and "Traceback" not in done.stderr
