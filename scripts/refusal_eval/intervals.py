@@ -54,7 +54,7 @@ def cluster_wilson(
     Raises:
         ValueError: for no values, values outside [0, 1], lists of different lengths or a level outside (0, 1).
     """
-    rates, codes = _checked(values, clusters, level)
+    rates, codes, _ = _checked(values, clusters, level)
     if rates.min() < 0 or rates.max() > 1:
         raise ValueError("rates must lie between 0 and 1")
     n, groups, alpha = len(rates), int(codes.max()) + 1, 1 - level
@@ -69,11 +69,70 @@ def cluster_wilson(
     n_eff = p * (1 - p) / variance if variance > _NO_VARIANCE else float(groups)
     if draws is not None:
         n_eff = min(n_eff, float(draws))
-    t = float(stats.t.ppf(1 - alpha / 2, groups - 1))
+    low, high = _wilson(p, n_eff, float(stats.t.ppf(1 - alpha / 2, groups - 1)))
+    return Interval(low, high, n_eff, groups, "Wilson, cluster-robust effective size")
+
+
+def pooled_wilson(
+    values: Sequence[float],
+    clusters: Sequence[Hashable],
+    splits: Sequence[Hashable],
+    level: float = 0.95,
+    draws: Sequence[int] | None = None,
+) -> Interval:
+    """Interval for the mean over splits of the mean rate in each, where a cluster may have prompts in several splits.
+
+    As `cluster_wilson`, for a stratified mean (Korn & Graubard 1998), with S splits of n_s prompts and rates p_s:
+
+        p = mean of p_s,   V = G / (G - S) * sum over the G clusters of u_c^2,
+        u_c = sum over the prompts i of c, in split s, of (r_i - p_s) / (S n_s)
+
+    and the t quantile with G - S degrees of freedom. Deviations are from the split's own rate, so what differs between
+    splits, which are fixed, adds nothing; a cluster with prompts in two splits is one u_c, so that what moves both
+    counts for both at once. With one split it is `cluster_wilson`. Where every value is 0 or 1: Clopper-Pearson on the
+    effective number of clusters, (sum of w_c)^2 / sum of w_c^2 with w_c the weight of all prompts of c. [0, 1]
+    without more clusters than splits.
+
+    `draws` is the number of answers behind each value; V is at least what that many independent answers would have,
+    sum over s of p_s (1 - p_s) / (S^2 * draws of s).
+
+    Returns the interval with n_eff and G.
+
+    Raises:
+        ValueError: as `cluster_wilson` does.
+    """
+    if not len(values) == len(splits) or (draws is not None and len(draws) != len(values)):
+        raise ValueError(f"{len(values)} values but {len(splits)} splits, or another number of draws")
+    numbers = {name: i for i, name in enumerate(sorted(set(splits), key=str))}
+    place = np.array([numbers[split] for split in splits], dtype=np.intp)
+    rates, codes, order = _checked(values, clusters, level, place)
+    if rates.min() < 0 or rates.max() > 1:
+        raise ValueError("rates must lie between 0 and 1")
+    place = place[order]
+    groups, strata, alpha = int(codes.max()) + 1, len(numbers), 1 - level
+    of_split = np.array([math.fsum(rates[place == s]) / (place == s).sum() for s in range(strata)])
+    weights = (1 / (strata * np.bincount(place)))[place]
+    p = math.fsum(of_split) / strata
+    if groups <= strata:
+        return Interval(0.0, 1.0, None, groups, "no information (no more clusters than splits)")
+    if rates.max() == 0 or rates.min() == 1:
+        n_eff = 1 / math.fsum(_cluster_sums(weights, codes) ** 2)
+        unseen = 1 - (alpha / 2) ** (1 / n_eff)
+        low, high = (0.0, unseen) if rates.max() == 0 else (1 - unseen, 1.0)
+        return Interval(low, high, n_eff, groups, "Clopper-Pearson over clusters")
+    variance = groups / (groups - strata) * math.fsum(_cluster_sums(weights * (rates - of_split[place]), codes) ** 2)
+    if draws is not None:
+        answers = np.bincount(place, weights=np.asarray(draws, dtype=float)[order])
+        variance = max(variance, math.fsum(of_split * (1 - of_split) / answers) / strata**2)
+    n_eff = p * (1 - p) / variance if variance > _NO_VARIANCE else float(groups)
+    low, high = _wilson(p, n_eff, float(stats.t.ppf(1 - alpha / 2, groups - strata)))
+    return Interval(low, high, n_eff, groups, "Wilson, cluster-robust effective size, stratified by split")
+
+
+def _wilson(p: float, n_eff: float, t: float) -> tuple[float, float]:
     centre = (p + t**2 / (2 * n_eff)) / (1 + t**2 / n_eff)
     half = t / (1 + t**2 / n_eff) * math.sqrt(p * (1 - p) / n_eff + t**2 / (4 * n_eff**2))
-    low, high = max(0.0, centre - half), min(1.0, centre + half)
-    return Interval(low, high, n_eff, groups, "Wilson, cluster-robust effective size")
+    return max(0.0, centre - half), min(1.0, centre + half)
 
 
 def cluster_bootstrap_mean(
@@ -102,7 +161,7 @@ def cluster_bootstrap_mean(
         ValueError: for no values, lists of different lengths, a level outside (0, 1), resamples < 1 or values outside
             the limits.
     """
-    data, codes = _checked(values, clusters, level)
+    data, codes, _ = _checked(values, clusters, level)
     if resamples < 1:
         raise ValueError("resamples must be at least 1")
     if limits is not None and (data.min() < limits[0] or data.max() > limits[1]):
@@ -134,9 +193,14 @@ def seed_of(*names: str) -> int:
 
 
 def _checked(
-    values: Sequence[float], clusters: Sequence[Hashable], level: float
-) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """Values and cluster numbers, sorted by cluster name and value: sums must not depend on the input's order."""
+    values: Sequence[float],
+    clusters: Sequence[Hashable],
+    level: float,
+    splits: NDArray[np.intp] | None = None,
+) -> tuple[NDArray[np.float64], NDArray[np.intp], NDArray[np.intp]]:
+    """Values and cluster numbers, sorted by split, cluster name and value, and the places that they had before: sums
+    must not depend on the input's order.
+    """
     if len(values) != len(clusters):
         raise ValueError(f"{len(values)} values but {len(clusters)} clusters")
     if len(values) == 0:
@@ -148,8 +212,8 @@ def _checked(
         raise ValueError("values must be finite numbers")
     numbers = {name: i for i, name in enumerate(sorted(set(clusters), key=str))}
     codes = np.array([numbers[c] for c in clusters], dtype=np.intp)
-    order = np.lexsort((data, codes))
-    return data[order], codes[order]
+    order = np.lexsort((data, codes)) if splits is None else np.lexsort((data, codes, splits))
+    return data[order], codes[order], order
 
 
 def _cluster_sums(values: NDArray[np.float64], codes: NDArray[np.intp]) -> NDArray[np.float64]:

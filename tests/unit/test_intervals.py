@@ -3,6 +3,7 @@
 import math
 import random
 
+import numpy as np
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
@@ -176,3 +177,16 @@ def test_wrong_input_is_refused() -> None:
         cluster_bootstrap_mean([1.2, 0.0], [1, 2], limits=(-1, 1))
     with pytest.raises(ValueError, match="resamples"):
         cluster_bootstrap_mean([1.2, 0.0], [1, 2], resamples=0)
+
+
+@pytest.mark.parametrize("samples", [1, 5])
+@pytest.mark.parametrize("rate", [0.02, 0.1, 0.5, 0.9])
+def test_with_a_hundred_clusters_the_interval_holds_the_truth_as_often_as_it_says(rate: float, samples: int) -> None:
+    # benchmarks/interval_coverage.py has the whole table; here two samples of a prompt correlate by .5.
+    rng, held, studies = np.random.default_rng(int(100 * rate) + samples), 0, 1000
+    for _ in range(studies):
+        refusals = rng.binomial(samples, rng.beta(rate, 1 - rate, size=100))
+        found = cluster_wilson((refusals / samples).tolist(), range(100), draws=100 * samples)
+        assert found.low is not None and found.high is not None
+        held += found.low <= rate <= found.high
+    assert 0.91 < held / studies < 0.985  # 92 to 98 %, give or take the error of 1,000 studies

@@ -1,0 +1,251 @@
+"""How often the published intervals hold the truth, simulated: 95 % intervals of rates, of means and of pooled rates.
+
+Prompts are beta-binomial: prompt i of cluster c refuses with probability q_i, and its K samples are drawn with that.
+q_i is Beta distributed around the cluster's m_c with intra-prompt correlation .5 (two samples of one prompt agree that
+much more than two prompts'), m_c is Beta distributed around the rate with an intra-cluster correlation; clusters of
+one prompt have none. The truth is the rate over all prompts that might have been written, not over those at hand.
+
+`--write` puts the tables into docs/statistics.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import multiprocessing
+import re
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from measuring import ROOT, print_head
+from numpy.typing import NDArray
+
+from refusal_eval.estimates.bootstrap import mean_bounds
+from refusal_eval.estimates.dispersion import flip_rate
+from refusal_eval.intervals import cluster_bootstrap_mean, cluster_wilson, pooled_wilson, seed_of
+
+RATES = (0.02, 0.1, 0.5, 0.9)
+SAMPLES = (1, 5)
+OF_PROMPT = 0.5
+DOCS = ROOT / "docs" / "statistics.md"
+LOWEST, HIGHEST, ENOUGH = 0.92, 0.98, 100  # what is asked for, and from how many clusters on
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kind of study: number of prompts, prompts in a cluster, their correlation, rate and K."""
+
+    prompts: int
+    cluster: int
+    correlation: float
+    rate: float
+    samples: int
+
+    @property
+    def clusters(self) -> int:
+        """Number of clusters; the last one may be smaller."""
+        return math.ceil(self.prompts / self.cluster)
+
+
+def main() -> None:
+    """Simulate and print; with `--write` into the docs too."""
+    arguments = parsed()
+    print_head(f"Coverage of 95 % intervals, {arguments.studies} simulated studies a cell")
+    kinds = [
+        *((n, 1, 0.0) for n in (24, 50, 100, 250, 1000)),
+        *((n, 20, rho) for rho in (0.1, 0.4) for n in (100, 250, 1000, 2000)),
+    ]
+    cases = [Case(*kind, rate, k) for kind in kinds for k in SAMPLES for rate in RATES]
+    small = [case for case in cases if case.prompts in (24, 100, 250) or (case.prompts, case.cluster) == (1000, 20)]
+    few = arguments.bootstrap_studies
+    tables = {
+        "wilson": table(cases, covered_all(wilson, cases, arguments.studies), arguments.studies),
+        "c": table(small, covered_all(mean_c, small, few), few),
+        "flips": table(
+            [c for c in small if c.samples > 1], covered_all(flips, [c for c in small if c.samples > 1], few), few
+        ),
+        "pooled": pooled_table(arguments.studies, few),
+        "entropy": entropy_table(),
+    }
+    for name, text in tables.items():
+        print(f"\n{name}\n\n{text}", flush=True)
+    if arguments.write:
+        page = DOCS.read_text(encoding="utf-8")
+        for name, text in tables.items():
+            region = re.compile(rf"(<!-- table {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+            page = region.sub(lambda match, text=text: f"{match[1]}\n{text}\n\n{match[2]}", page)  # type: ignore[misc]
+        DOCS.write_text(page, encoding="utf-8")
+
+
+def parsed() -> argparse.Namespace:
+    """Return the options."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--studies", type=int, default=2000, help="simulated studies behind each number")
+    parser.add_argument("--bootstrap-studies", type=int, default=500, help="the same where a bootstrap is simulated")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/statistics.md")
+    return parser.parse_args()
+
+
+def refusals(case: Case, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
+    """Return the refusals among the K samples of each prompt of one simulated study, and its cluster."""
+    clusters = np.arange(case.prompts) // case.cluster
+    means = np.full(case.clusters, case.rate)
+    if case.correlation:
+        means = beta(means, case.correlation, rng)
+    return rng.binomial(case.samples, beta(means[clusters], OF_PROMPT, rng)), clusters
+
+
+def beta(mean: NDArray[np.float64], correlation: float, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Return draws around means whose variance is mean (1 - mean) correlation."""
+    size = 1 / correlation - 1
+    inside = np.clip(mean, 1e-9, 1 - 1e-9)  # a cluster that always refuses has prompts that do
+    return np.clip(rng.beta(inside * size, (1 - inside) * size), 0.0, 1.0)
+
+
+def wilson(case: Case, studies: int) -> float:
+    """Return the coverage of the refusal rate's interval."""
+    rng, held = np.random.default_rng(seed_of("wilson", str(case))), 0
+    for _ in range(studies):
+        found, clusters = refusals(case, rng)
+        draws = case.prompts * case.samples
+        interval = cluster_wilson((found / case.samples).tolist(), clusters.tolist(), draws=draws)
+        held += holds(interval.low, interval.high, case.rate)
+    return held / studies
+
+
+def mean_c(case: Case, studies: int) -> float:
+    """Return the coverage of mean c(x)'s interval: samples with log-probabilities that tell nothing about refusal."""
+    rng, held = np.random.default_rng(seed_of("c", str(case))), 0
+    for _ in range(studies):
+        found, clusters = refusals(case, rng)
+        z = np.where(np.arange(case.samples) < found[:, None], 1.0, -1.0)
+        weights = np.exp(rng.normal(-1.0, 0.3, size=z.shape))
+        c = ((weights * z).sum(axis=1) / weights.sum(axis=1)).tolist()
+        interval = cluster_bootstrap_mean(c, clusters.tolist(), seed=int(rng.integers(2**32)), limits=(-1.0, 1.0))
+        held += holds(interval.low, interval.high, 2 * case.rate - 1)
+    return held / studies
+
+
+def flips(case: Case, studies: int) -> float:
+    """Return the coverage of the flip rate's interval; its truth is 2 E[q (1 - q)]."""
+    truth = 2 * case.rate * (1 - case.rate) * (1 - case.correlation) * (1 - OF_PROMPT)
+    rng, held = np.random.default_rng(seed_of("flips", str(case))), 0
+    for _ in range(studies):
+        found, clusters = refusals(case, rng)
+        values = flip_rate(found, np.full(case.prompts, case.samples))
+        names = [f"{cluster:05d}" for cluster in clusters]
+        ends = mean_bounds([values], names, int(rng.integers(2**32)), 0.95, (0.0, 1.0))[0]
+        held += holds(ends.low, ends.high, truth)
+    return held / studies
+
+
+def pooled(sizes: Sequence[int], rates: Sequence[float], studies: int, bootstrap: bool) -> float:
+    """Return the coverage of a rate pooled over splits of these sizes and rates, K = 5, prompts their own clusters."""
+    rng = np.random.default_rng(seed_of("pooled", str(sizes), str(rates), str(bootstrap)))
+    truth, held = float(np.mean(rates)), 0
+    for _ in range(studies):
+        values = [refusals(Case(n, 1, 0.0, rate, 5), rng)[0] / 5 for n, rate in zip(sizes, rates, strict=True)]
+        if bootstrap:
+            drawn = [v[rng.integers(len(v), size=(2000, len(v)))].mean(axis=1) for v in values]
+            low, high = np.quantile(np.mean(drawn, axis=0), [0.025, 0.975])
+        else:
+            splits = np.repeat(np.arange(len(sizes)), sizes)
+            every = np.concatenate(values).tolist()
+            interval = pooled_wilson(every, range(len(every)), splits.tolist(), draws=[5] * len(every))
+            low, high = interval.low, interval.high
+        held += holds(low, high, truth)
+    return held / studies
+
+
+def holds(low: float | None, high: float | None, truth: float) -> bool:
+    """Tell whether an interval holds the truth; what says nothing holds everything."""
+    return low is None or high is None or low <= truth <= high
+
+
+def covered_all(measure: Any, cases: Sequence[Case], studies: int) -> dict[Case, float]:
+    """Return the coverage of each case."""
+    with ProcessPoolExecutor(parsed().processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return dict(zip(cases, pool.map(measure, cases, [studies] * len(cases)), strict=True))
+
+
+def table(cases: Sequence[Case], covered: dict[Case, float], studies: int) -> str:
+    """Return a Markdown table: a row for each kind and K, a column for each rate; bold where the limits are missed."""
+    error = math.sqrt(0.95 * 0.05 / studies)
+    lines = [
+        "| prompts | per cluster | correlation | clusters | K | "
+        + " | ".join(f"rate {rate:g}" for rate in RATES)
+        + " |",
+        "| ---: | ---: | ---: | ---: | ---: |" + " ---: |" * len(RATES),
+    ]
+    kinds = dict.fromkeys((c.prompts, c.cluster, c.correlation, c.clusters, c.samples) for c in cases)
+    for n, cluster, rho, groups, k in kinds:
+        own = [covered[Case(n, cluster, rho, rate, k)] for rate in RATES]
+        shown = " | ".join(cell(value) for value in own)
+        lines.append(f"| {n} | {cluster} | {rho:g} | {groups} | {k} | {shown} |")
+    enough = [value for case, value in covered.items() if case.clusters >= ENOUGH]
+    kept = sum(LOWEST <= value <= HIGHEST for value in enough)
+    told = f"{studies} studies a cell, standard error {100 * error:.1f} points. "
+    told += f"{kept} of {len(enough)} cells with at least {ENOUGH} clusters are within {LOWEST:.0%} to {HIGHEST:.0%}."
+    lines += ["", told]
+    return "\n".join(lines)
+
+
+def cell(value: float) -> str:
+    """Return a coverage as text."""
+    shown = f"{100 * value:.1f}"
+    return shown if LOWEST <= value <= HIGHEST else f"**{shown}**"
+
+
+POOLS = (
+    ((100, 100), (0.1, 0.1)),
+    ((100, 100, 100), (0.02, 0.02, 0.02)),
+    ((50, 1000), (0.02, 0.02)),
+    ((50, 1000), (0.02, 0.5)),
+    ((30, 100, 300), (0.9, 0.5, 0.1)),
+    ((24, 24, 24), (0.1, 0.1, 0.1)),
+    ((300, 300, 300, 300), (0.5, 0.6, 0.7, 0.9)),
+)
+
+
+def pooled_table(studies: int, few: int) -> str:
+    """Return a Markdown table of pooled rates by the published interval and by a bootstrap within splits."""
+    with ProcessPoolExecutor(parsed().processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+        ours = list(pool.map(pooled, *zip(*POOLS, strict=True), [studies] * len(POOLS), [False] * len(POOLS)))
+        boots = list(pool.map(pooled, *zip(*POOLS, strict=True), [few] * len(POOLS), [True] * len(POOLS)))
+    lines = [
+        "| prompts of the splits | their rates | Wilson, stratified | bootstrap within splits |",
+        "| --- | --- | ---: | ---: |",
+    ]
+    for (sizes, rates), our, boot in zip(POOLS, ours, boots, strict=True):
+        lines.append(
+            f"| {', '.join(map(str, sizes))} | {', '.join(f'{r:g}' for r in rates)} | {cell(our)} | {cell(boot)} |"
+        )
+    return "\n".join(lines)
+
+
+def entropy_table() -> str:
+    """Return a Markdown table of the decision entropy to be expected of a prompt, computed exactly."""
+    shares = (0.02, 0.1, 0.25, 0.5)
+    lines = ["| K | " + " | ".join(f"q = {q:g}" for q in shares) + " |", "| ---: |" + " ---: |" * len(shares)]
+    for k in (2, 3, 5, 10, 20, 50):
+        lines.append(f"| {k} | " + " | ".join(f"{expected_entropy(q, k):.3f}" for q in shares) + " |")
+    truth = " | ".join(f"{-(q * math.log2(q) + (1 - q) * math.log2(1 - q)):.3f}" for q in shares)
+    return "\n".join([*lines, f"| all | {truth} |"])
+
+
+def expected_entropy(q: float, k: int) -> float:
+    """Return the expected entropy (bits) of the shares observed in k samples of a prompt that refuses with q."""
+    total = 0.0
+    for r in range(1, k):
+        share = r / k
+        bits = -(share * math.log2(share) + (1 - share) * math.log2(1 - share))
+        total += math.comb(k, r) * q**r * (1 - q) ** (k - r) * bits
+    return total
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""The parts of the variance as estimates: of one judge (prompt, sampling), and of all judges of a study (judge too)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from refusal_eval.estimands import READINGS
+from refusal_eval.estimate import Estimate
+from refusal_eval.estimates.samples import Labels
+from refusal_eval.estimates.variance import decisions, moments, variance_parts
+from refusal_eval.intervals import seed_of
+
+
+def variance_estimates(
+    labels: Mapping[str, Labels], clusters: Sequence[str], model: str, split: str, level: float
+) -> list[Estimate]:
+    """Return the parts of the variance of one model on one split, in both readings, and their shares.
+
+    None for one sample, and where less than two clusters have a prompt with two judged answers. With one judge it is
+    named as `judge`; with several, `judge` is None and `parameter` names them all.
+
+    Args:
+        labels: of `samples.label_matrix`, units x K, by judge.
+        clusters: the cluster of each unit.
+        model: the model.
+        split: the split.
+        level: of the intervals.
+    """
+    names = sorted(labels)
+    stacked = np.stack([labels[name] for name in names], axis=2)
+    named = {"judge": names[0]} if len(names) == 1 else {"parameter": ", ".join(names)}
+    found = []
+    for reading in READINGS:
+        own = moments(decisions(stacked, reading))
+        seed = seed_of(split, "estimates")  # the same resamples of prompts for all numbers of a split
+        parts = variance_parts(own, clusters, len(names), level, seed)
+        if parts is None:
+            continue
+        by_name, prompts, groups = parts
+        for part, value in by_name.items():
+            both = [(f"variance_{part}", value.value, value.bounds)]
+            both += [(f"variance_share_{part}", value.share, value.share_bounds)] if value.share is not None else []
+            for estimand, number, ends in both:
+                interval = (ends.low, ends.high, level, ends.method) if ends.low is not None else ()
+                found.append(
+                    Estimate(
+                        *(estimand, number, *interval),
+                        **{"model": model, "split": split, "reading": reading, **named},
+                        **{"samples": stacked.shape[1], "n_prompts": prompts, "n_clusters": groups},
+                    )
+                )
+    return found

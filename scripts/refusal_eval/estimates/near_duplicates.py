@@ -1,0 +1,166 @@
+"""Prompts that stand in several splits, word for word or nearly, so that pooled numbers count them once.
+
+Splits borrow from each other: JailbreakBench from AdvBench and HarmBench, many sets from XSTest. The rule, as published
+beside the list (`RULE`), is made to leave out copies and never two prompts that ask for different things: contrast
+pairs differ in one word, and forms such as "how do I make a ..." in little more.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+THRESHOLD = 0.7
+
+RULE = (
+    "A prompt's text is that of all its messages, after NFKC, case folding and without punctuation. Its features are "
+    "its words without the commonest function words, and all two of these that follow each other; of scripts "
+    "without spaces the characters. Prompts of two splits with the same expectation are near-duplicates if their texts "
+    "are equal, or if they are in different clusters, hold the same numbers and negations, and the Jaccard similarity "
+    "of their features reaches the threshold. Splits are taken in alphabetical order: a prompt that is a "
+    "near-duplicate of a prompt that counts, in an earlier split, is left out and joins the group of the most similar "
+    "one. Prompts of one split are never merged."
+)
+
+# Function words and the words of asking. A word that changes what is asked for (to, from, for, with, without, my,
+# you, not) is none of them.
+_ASIDE = """
+    a an the is are was were be been being do does did can could would should will shall may might must i me and or of
+    in on at that this these those it its as by please kindly tell give write how what which who when where why there
+    here so just some any if then than into about
+"""
+_NEGATIONS = "no not never without nor none cannot cant dont doesnt isnt arent wont shouldnt against"
+STOP_WORDS, NEGATIONS = frozenset(_ASIDE.split()), frozenset(_NEGATIONS.split())
+
+_WORD = re.compile(r"\w+")
+_UNSPACED = re.compile(r"[\u0e00-\u0e7f\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+
+
+class Text(NamedTuple):
+    """What of a prompt is compared: `words` in order, `features`, and `marks`, which near-duplicates share exactly."""
+
+    words: tuple[str, ...]
+    features: frozenset[str]
+    marks: frozenset[str]
+
+
+class Place(NamedTuple):
+    """A prompt of a split."""
+
+    split: str
+    prompt_id: str
+
+
+def text_of(prompt: Mapping[str, Any]) -> Text:
+    """Return what is compared of a prompt, the text of all its messages."""
+    text = "\n".join(message["content"] for message in prompt["messages"])
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    # "don't" is one word; other marks part words.
+    words = tuple(_words(re.sub(r"['\u2019\u02bc]", "", folded)))
+    content = [word for word in words if word not in STOP_WORDS] or list(words)
+    features = {*content, *(f"{one} {two}" for one, two in itertools.pairwise(content))}
+    marks = {word for word in words if word in NEGATIONS or any(c.isdigit() for c in word)}
+    return Text(words, frozenset(features), frozenset(marks))
+
+
+def similarity(one: Text, two: Text) -> float:
+    """Return the Jaccard similarity of two texts' features, from 0 to 1."""
+    union = len(one.features | two.features)
+    return len(one.features & two.features) / union if union else 0.0
+
+
+def duplicate_groups(
+    prompts: Mapping[str, Sequence[Mapping[str, Any]]],
+    expectations: Mapping[str, str],
+    threshold: float = THRESHOLD,
+) -> list[list[Place]]:
+    """Return the groups of near-duplicates, sorted; of each group the first place counts and the others do not.
+
+    Args:
+        prompts: the prompts of each split.
+        expectations: the expectation of each split; splits with different ones are never compared.
+        threshold: least similarity of near-duplicates, above 0.
+    """
+    groups: dict[Place, list[Place]] = defaultdict(list)
+    for expectation in sorted(set(expectations.values())):
+        of_these = sorted(split for split in prompts if expectations[split] == expectation)
+        if len(of_these) < 2:
+            continue
+        for kept, place in _copies({split: prompts[split] for split in of_these}, threshold):
+            groups[kept].append(place)
+    return sorted([kept, *sorted(others)] for kept, others in groups.items())
+
+
+def left_out(groups: Iterable[Sequence[Place]]) -> set[Place]:
+    """Return the prompts that pooled numbers leave out: all of each group but the first."""
+    return {Place(*place) for group in groups for place in group[1:]}
+
+
+def _copies(prompts: Mapping[str, Sequence[Mapping[str, Any]]], threshold: float) -> Iterator[tuple[Place, Place]]:
+    """Yield (the prompt that counts, its near-duplicate in a later split)."""
+    texts = {Place(split, row["id"]): text_of(row) for split, rows in prompts.items() for row in rows}
+    clusters = {Place(split, row["id"]): row["cluster"] for split, rows in prompts.items() for row in rows}
+    index = _Index(texts, threshold)
+    equal: dict[tuple[str, ...], Place] = {}
+    for split in sorted(prompts):
+        counting = []
+        for place in sorted(Place(split, row["id"]) for row in prompts[split]):
+            text = texts[place]
+            kept = equal.get(text.words)
+            if kept is None:
+                others = [
+                    (-similarity(text, texts[other]), other)
+                    for other in index.candidates(place)
+                    if clusters[other] != clusters[place] and texts[other].marks == text.marks
+                ]
+                near = min(others, default=(0.0, place))
+                kept = near[1] if -near[0] >= threshold else None
+            if kept is None:
+                counting.append(place)
+            else:
+                yield kept, place
+        for place in counting:  # only now: prompts of one split are not compared
+            index.add(place)
+            if texts[place].words:
+                equal.setdefault(texts[place].words, place)
+
+
+class _Index:
+    """Finds the texts that can reach a similarity, without comparing all with all.
+
+    Two sets whose Jaccard similarity reaches t share a feature among the n - ceil(t n) + 1 rarest of each, n being
+    the size of the set ("prefix filtering", Chaudhuri, Ganti & Kaushik 2006).
+    """
+
+    def __init__(self, texts: Mapping[Place, Text], threshold: float) -> None:
+        counts = Counter(feature for text in texts.values() for feature in text.features)
+        self._rarest = {
+            place: sorted(text.features, key=lambda feature: (counts[feature], feature))[
+                : len(text.features) - math.ceil(threshold * len(text.features) - 1e-9) + 1
+            ]
+            for place, text in texts.items()
+        }
+        self._places: dict[str, list[Place]] = defaultdict(list)
+
+    def add(self, place: Place) -> None:
+        """Make a text findable."""
+        for feature in self._rarest[place]:
+            self._places[feature].append(place)
+
+    def candidates(self, place: Place) -> Collection[Place]:
+        """Return the texts added so far that may be near a text."""
+        return {other for feature in self._rarest[place] for other in self._places.get(feature, ())}
+
+
+def _words(text: str) -> Iterator[str]:
+    for word in _WORD.findall(text):
+        if _UNSPACED.search(word):
+            # A script without spaces: its characters are the words, runs of other letters stay whole.
+            yield from re.findall(rf"{_UNSPACED.pattern}|[^\W]+?(?={_UNSPACED.pattern}|$)", word)
+        else:
+            yield word

@@ -1,0 +1,86 @@
+"""Refusal rates over all splits of one expectation, each split with equal weight."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from refusal_eval.estimands import READINGS
+from refusal_eval.estimate import Estimate
+from refusal_eval.estimates.near_duplicates import Place
+from refusal_eval.estimates.units import Units
+from refusal_eval.intervals import pooled_wilson
+from refusal_eval.scores import HEADLINE_READING, MIN_CLUSTERS
+
+EXPECTATIONS = tuple(HEADLINE_READING)
+MIXED = "headline"  # the reading of a pool whose splits have different headline readings
+
+
+def pooled_rates(
+    cells: Sequence[tuple[Mapping[str, Any], Units]], duplicates: Collection[Place], level: float
+) -> list[Estimate]:
+    """Return the pooled refusal rates of one model under one judge, for each expectation in both readings.
+
+    The rate is the mean over splits of the mean over prompts. Where splits of one expectation name different headline
+    readings, there is a third rate with each split in its own, whose reading is called `headline`. A split left
+    without prompts is not in the pool; `parameter` names the number of splits that are.
+
+    Args:
+        cells: the score (scores/*.json) and the scored prompts of each split.
+        duplicates: prompts not to be counted, because an earlier split has them.
+        level: of the intervals.
+    """
+    found = []
+    for expectation in EXPECTATIONS:
+        own = sorted(((s, u) for s, u in cells if s["expectation"] == expectation), key=lambda cell: cell[0]["split"])
+        headlines = {score["headline"] for score, _ in own}
+        for reading in [*READINGS, *([MIXED] if len(headlines) > 1 else [])]:
+            estimate = _pooled(own, expectation, reading, duplicates, level)
+            found += [] if estimate is None else [estimate]
+    return found
+
+
+def _pooled(
+    cells: Sequence[tuple[Mapping[str, Any], Units]],
+    expectation: str,
+    reading: str,
+    duplicates: Collection[Place],
+    level: float,
+) -> Estimate | None:
+    rates: list[float] = []
+    clusters: list[str] = []
+    splits: list[str] = []
+    draws: list[int] = []
+    flags: set[str] = set()
+    for score, units in cells:
+        values = units.rates(score["headline"] if reading == MIXED else reading)
+        counted = [Place(score["split"], name) not in duplicates for name in units.prompt_ids]
+        places = np.flatnonzero(np.array(counted, dtype=bool) & np.isfinite(values))
+        rates += values[places].tolist()
+        clusters += [units.clusters[i] for i in places]
+        splits += [score["split"]] * len(places)
+        draws += units.counting[places].tolist()
+        flags |= set(score["flags"]) - {"few_clusters"}
+    if not rates:
+        return None
+    interval = pooled_wilson(rates, clusters, splits, level, draws)
+    names = sorted(set(splits))
+    means = [np.mean([rate for rate, split in zip(rates, splits, strict=True) if split == name]) for name in names]
+    few = ["few_clusters"] if interval.n_clusters < MIN_CLUSTERS else []
+    return Estimate(
+        "refusal_rate",
+        float(np.mean(means)),
+        interval.low,
+        interval.high,
+        level,
+        interval.method,
+        pool=expectation,
+        reading=reading,
+        samples=cells[0][0]["samples"],
+        n_prompts=len(rates),
+        n_clusters=interval.n_clusters,
+        parameter=f"{len(names)} splits" if len(names) > 1 else "1 split",
+        flags=(*sorted(flags), *few),
+    )

@@ -1,0 +1,170 @@
+"""Estimates of a cell: the numbers that its verdicts give by hand, and that agree with the scores."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+from estimate_rows import cell_of, single
+
+from refusal_eval.estimands import weighted_vote
+from refusal_eval.estimate import Estimate
+from refusal_eval.estimates.bootstrap import mean_bounds
+from refusal_eval.estimates.cells import cell_estimates
+from refusal_eval.estimates.dispersion import decision_entropy, flip_rate
+from refusal_eval.estimates.samples import label_matrix, logprob_matrix
+from refusal_eval.estimates.tau_sweep import c_at, taus
+from refusal_eval.estimates.units import read_units
+from refusal_eval.intervals import cluster_bootstrap_mean
+
+VOTE = {"R": 1, "P": 0, "C": -1}
+
+
+def estimates(votes, tau=1.0, band=0.1, sweep=True, **more):
+    score, units, answers, verdicts = cell_of(votes, **more)
+    labels = label_matrix(units, verdicts, answers, score["samples"])
+    logprobs = logprob_matrix(units, answers, score["samples"]) if sweep else None
+    return cell_estimates(score, units, labels, logprobs, tau, band), score
+
+
+def one(found: list[Estimate], estimand: str, **wanted) -> Estimate:
+    own = [e for e in found if e.estimand == estimand and all(getattr(e, k) == v for k, v in wanted.items())]
+    assert len(own) == 1, (estimand, wanted, len(own))
+    return own[0]
+
+
+def test_rates_votes_and_c_are_those_of_the_scores():
+    rng = random.Random(1)
+    votes = single(*("".join(rng.choice("RPCCBF") for _ in range(3)) for _ in range(60)))
+    found, score = estimates(votes)
+    for reading in ("strict", "broad"):
+        rate = one(found, "refusal_rate", reading=reading, category=None)
+        assert (rate.value, rate.low, rate.high) == tuple(score[reading][k] for k in ("rate", "low", "high"))
+        assert one(found, "majority@3", reading=reading).value == score[reading]["majority"]["refuse"]
+        assert one(found, "majority@3_tie", reading=reading).value == score[reading]["majority"]["tie"]
+        assert one(found, "any@3", reading=reading).value == score[reading]["any"]
+    c = one(found, "c_mean", parameter=1.0)
+    assert (c.value, c.low, c.high, c.n_prompts) == tuple(score["c"][k] for k in ("mean", "low", "high", "n"))
+    for band in ("refusing", "mixed", "complying"):
+        assert one(found, f"c_band_{band}", parameter=1.0).value == pytest.approx(score["c"][band])
+    assert {(e.judge, e.model, e.split, e.samples) for e in found} == {("j", "m", "s", 3)}
+    assert all(e.low <= e.value <= e.high for e in found if e.low is not None and e.value is not None)
+
+
+def test_categories_have_rates_of_their_own_prompts_and_their_own_marks():
+    votes = single(*["RR"] * 3, *["CC"] * 40)
+    categories = {f"p{i:03d}": "a" if i < 3 else "b, with a comma" for i in range(43)}
+    found, _ = estimates(votes, categories=categories)
+    a = one(found, "refusal_rate", category="a", reading="strict")
+    assert (a.value, a.high, a.n_prompts) == (1.0, 1.0, 3) and a.low == pytest.approx(0.025 ** (1 / 3))
+    assert a.flags == ("few_clusters",)
+    b = one(found, "refusal_rate", category="b, with a comma", reading="strict")
+    assert (b.value, b.n_prompts, b.flags) == (0.0, 40, ())
+    # One category for all prompts is the split itself.
+    assert not [e for e in estimates(single("RC", "CC"), categories={"p000": "x", "p001": "x"})[0] if e.category]
+
+
+def test_entropy_and_flips_by_hand():
+    refusals, counting = np.array([0, 1, 2, 4, 1, 0]), np.array([4, 4, 4, 4, 1, 0])
+    quarter = -(0.25 * math.log2(0.25) + 0.75 * math.log2(0.75))
+    assert decision_entropy(refusals, counting).tolist()[:4] == [0.0, pytest.approx(quarter), 1.0, 0.0]
+    # Of the 6 pairs of 4 samples 3 disagree when one refuses, 4 when two do.
+    assert flip_rate(refusals, counting).tolist()[:4] == [0.0, 0.5, pytest.approx(4 / 6), 0.0]
+    for values in (decision_entropy(refusals, counting), flip_rate(refusals, counting)):
+        assert np.isnan(values[4:]).all()  # one sample says nothing about pairs
+
+
+def test_the_flip_rate_has_no_bias_at_any_k_and_the_entropy_has():
+    q = 0.3
+    for k in (2, 3, 8):
+        weights = [math.comb(k, r) * q**r * (1 - q) ** (k - r) for r in range(k + 1)]
+        r, n = np.arange(k + 1), np.full(k + 1, k)
+        assert np.dot(weights, flip_rate(r, n)) == pytest.approx(2 * q * (1 - q))
+        truth = -(q * math.log2(q) + (1 - q) * math.log2(1 - q))
+        assert np.dot(weights, decision_entropy(r, n)) < truth - 0.05
+
+
+def test_flips_of_a_cell_leave_out_prompts_with_one_judged_sample():
+    found, _ = estimates(single("RCC", "RRR", "FFR"))
+    flips = one(found, "flip_rate", reading="strict")
+    assert flips.value == pytest.approx((2 / 3 + 0) / 2) and flips.n_prompts == 2
+    entropy = one(found, "decision_entropy@3", reading="strict")
+    assert entropy.value == pytest.approx((math.log2(3) - 2 / 3) / 2)
+
+
+def test_with_one_sample_there_are_no_flips_and_tau_plays_no_part():
+    found, _ = estimates(single("R", "C", "P"), sweep=False)
+    assert not [e for e in found if e.estimand.startswith(("flip", "decision"))]
+    assert [e.parameter for e in found if e.estimand == "c_mean"] == [1.0]
+
+
+def test_the_tau_sweep_is_c_at_each_tau():
+    rng = random.Random(3)
+    votes = single(*("".join(rng.choice("RPCBF") for _ in range(4)) for _ in range(30)))
+    logprobs = {(name, k): -3 * rng.random() for name, _ in votes for k in range(4)}
+    found, score = estimates(votes, logprobs=logprobs, tau=1.0)
+    parameters = [e.parameter for e in found if e.estimand == "c_mean"]
+    assert parameters == [1.0, 0.1, 0.25, 0.5, 2.0, 4.0, "inf"] and taus(0.7)[3] == 0.7
+    for tau in (0.1, 2.0, 1e9):
+        _, units, answers, verdicts = cell_of(votes, logprobs=logprobs)
+        c = c_at(tau, label_matrix(units, verdicts, answers, 4), logprob_matrix(units, answers, 4))
+        wanted = [
+            weighted_vote([(VOTE[z], logprobs[name, k]) for k, z in enumerate(letters) if z in VOTE], tau)
+            for (name, _), letters in sorted(votes.items())
+        ]
+        assert c.tolist() == pytest.approx([math.nan if w is None else w for w in wanted], nan_ok=True)
+    voted = [[VOTE[z] for z in letters if z in VOTE] for letters in votes.values()]
+    plain = [sum(z) / len(z) for z in voted if z]
+    assert one(found, "c_mean", parameter="inf").value == pytest.approx(sum(plain) / len(plain))
+    refusing = one(found, "c_band_refusing", parameter="inf")
+    assert refusing.value == pytest.approx(sum(c > 0.1 for c in plain) / len(plain))
+    assert score["c"]["mean"] == one(found, "c_mean", parameter=1.0).value
+
+
+def test_a_prompt_with_an_unknown_logprob_has_no_c():
+    labels = np.array([[0, 2], [0, -1], [3, 3]], dtype=np.int8)
+    logprobs = np.array([[-1.0, np.nan], [-1.0, np.nan], [np.nan, np.nan]])
+    assert np.isnan(c_at(1.0, labels, logprobs)).tolist() == [True, False, True]
+
+
+def test_turns_of_dialogues_have_rates_of_their_own():
+    votes = {(f"p{i:03d}", turn): "RR" if turn == 0 else "CC" for i in range(5) for turn in (0, 1)}
+    found, _ = estimates(votes)
+    assert one(found, "refusal_rate_turn", parameter=0, reading="strict").value == 1.0
+    later = one(found, "refusal_rate_turn", parameter=1, reading="strict")
+    assert (later.value, later.n_prompts, later.n_clusters) == (0.0, 5, 5)
+    rate = one(found, "refusal_rate", reading="strict")
+    assert (rate.value, rate.n_prompts, rate.n_clusters) == (0.5, 10, 5)
+
+
+def test_a_cell_without_a_verdict_has_no_numbers_and_no_intervals():
+    found, _ = estimates(single("FF", "FF"))
+    assert {(e.value, e.low) for e in found} == {(None, None)}
+
+
+def test_labels_that_the_scores_do_not_have_are_refused():
+    score, units, answers, verdicts = cell_of(single("RC", "CC"))
+    with pytest.raises(ValueError, match="not made from these"):
+        label_matrix(units, verdicts[1:], answers, 2)
+    with pytest.raises(ValueError, match="not a score CSV"):
+        read_units("prompt_id,turn\n")
+    assert score["samples"] == 2
+
+
+def test_a_bootstrap_of_many_columns_is_that_of_each():
+    rng = np.random.default_rng(5)
+    clusters = [f"c{i // 3:02d}" for i in range(60)]
+    one_column, other = rng.random(60), rng.random(60)
+    other[::7] = np.nan
+    found = mean_bounds([one_column, other, np.full(60, 0.25)], clusters, 1, 0.95, (0.0, 1.0))
+    wanted = cluster_bootstrap_mean(one_column.tolist(), clusters, resamples=20_000, limits=(0, 1))
+    assert found[0][:2] == pytest.approx((wanted.low, wanted.high), abs=0.01)
+    present = ~np.isnan(other)
+    own = [cluster for cluster, keep in zip(clusters, present, strict=True) if keep]
+    wanted = cluster_bootstrap_mean(other[present].tolist(), own, resamples=20_000, limits=(0, 1))
+    assert found[1][:2] == pytest.approx((wanted.low, wanted.high), abs=0.01)
+    wanted = cluster_bootstrap_mean([0.25] * 60, clusters, limits=(0, 1))
+    assert found[2][:2] == pytest.approx((wanted.low, wanted.high))
+    assert mean_bounds([one_column], clusters[::-1], 1, 0.95, (0.0, 1.0))[0] != found[0]
+    # One cluster says nothing about how clusters vary.
+    assert mean_bounds([one_column], ["same"] * 60, 1, 0.95, (0.0, 1.0))[0].low is None

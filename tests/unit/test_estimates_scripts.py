@@ -1,0 +1,127 @@
+"""The rules of estimates: what they ask for, and what their scripts write."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+from config_project import WHOLE_STUDY, Project
+from estimate_rows import rows_of, single
+from workflow_cases import of
+
+from refusal_eval.estimands import prompt_scores
+from refusal_eval.estimate import estimate_of
+from refusal_eval.files import write_json, write_jsonl
+from refusal_eval.scores import cell_score, score_csv
+from refusal_eval.workflow.estimating import Estimating
+
+VOTES = {"a": ["RRC", "RCC", "CCC", "RRR"] * 5, "b": ["RPC", "CCC", "BRR", "FRC"] * 5}
+
+
+@pytest.fixture
+def study(tmp_path, repository):
+    """Return a function that writes the files of a (judge, model) and estimates them."""
+    sys.path.insert(0, str(repository / "scripts"))
+    import make_estimates
+
+    def made(judge, shift=0, name="out", **changed):
+        paths = {kind: [] for kind in ("rows", "scores", "answers", "verdicts")}
+        for split, votes in VOTES.items():
+            prompts, answers, verdicts = rows_of(single(*votes[shift:], *votes[:shift]))
+            rows = prompt_scores(prompts, answers, verdicts, 3)
+            score = cell_score(
+                rows,
+                answers,
+                verdicts,
+                judge=judge,
+                model="m",
+                split=split,
+                expectation="refuse",
+                samples=3,
+                max_tokens=9,
+            )
+            stem = tmp_path / f"{judge}-{split}"
+            stem.with_suffix(".csv").write_text(score_csv(rows))
+            write_json(stem.with_suffix(".json"), score)
+            write_jsonl(f"{stem}.answers.jsonl", answers)
+            write_jsonl(f"{stem}.verdicts.jsonl", verdicts)
+            for kind, end in (
+                ("rows", ".csv"),
+                ("scores", ".json"),
+                ("answers", ".answers.jsonl"),
+                ("verdicts", ".verdicts.jsonl"),
+            ):
+                paths[kind].append(f"{stem}{end}")
+        write_json(tmp_path / "duplicates.json", {"left_out": [{"split": "b", "prompt_id": "p000"}]})
+        asked = {"judge": judge, "model": "m", "splits": ["a", "b"], "samples": 3, "tau": 1.0, "band": 0.1}
+        asked |= {"level": 0.95, "tau_sweep": True} | changed
+        out = tmp_path / f"{name}-{judge}.json", tmp_path / f"{name}-{judge}.npz"
+        make_estimates.main(paths, str(tmp_path / "duplicates.json"), asked, *map(str, out))
+        return out
+
+    return made
+
+
+def test_a_model_has_cells_pools_and_parts_of_the_variance(study):
+    found = [estimate_of(row) for row in json.loads(study("j")[0].read_text())["estimates"]]
+    rates = {(e.split, e.pool, e.reading): e for e in found if e.estimand == "refusal_rate"}
+    assert rates["a", None, "strict"].value == pytest.approx((2 / 3 + 1 / 3 + 0 + 1) / 4)
+    pool = rates[None, "refuse", "strict"]
+    without_copy = (5 * (0 + 1 + 1 / 2) + 4 * (1 / 3)) / 19
+    assert pool.value == pytest.approx((0.5 + without_copy) / 2) and pool.n_prompts == 39
+    keys = [(e.estimand, e.split, e.pool, e.category, e.reading, str(e.parameter)) for e in found]
+    assert len(keys) == len(set(keys))
+    assert {e.judge for e in found} == {"j"} and {e.model for e in found} == {"m"}
+    assert {"variance_prompt", "variance_share_sampling", "flip_rate"} <= {e.estimand for e in found}
+
+
+def test_the_same_files_give_the_same_bytes(study):
+    first, again = study("j"), study("j", name="again")
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
+
+
+def test_the_published_protocol_has_no_sweep_of_ours(study):
+    found = json.loads(study("j", tau_sweep=False)[0].read_text())["estimates"]
+    assert {row["parameter"] for row in found if row["estimand"] == "c_mean"} == {1.0}
+
+
+def test_labels_of_two_judges_give_the_judges_part(study, tmp_path):
+    import split_variance
+
+    paths = {("j", "m"): str(study("j")[1]), ("k", "m"): str(study("k", shift=1)[1])}
+    arrays = np.load(paths["j", "m"])
+    assert arrays["a/labels"].shape == (20, 3) and arrays["a/labels"][0].tolist() == [0, 0, 2]
+    assert arrays["b/labels"][3].tolist() == [-1, 0, 2] and (arrays["b/labels"] == 3).sum() == 5
+    asked = {"judges": ["j", "k"], "models": ["m"], "splits": ["a", "b"], "level": 0.95}
+    split_variance.main(paths, asked, str(tmp_path / "variance.json"))
+    found = json.loads((tmp_path / "variance.json").read_text())["estimates"]
+    assert {row["parameter"] for row in found} == {"j, k"} and {row["split"] for row in found} == {"a", "b"}
+    judges = [row["value"] for row in found if row["estimand"] == "variance_judge"]
+    assert len(judges) == 4 and min(judges) > 0
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return Project(tmp_path).load(WHOLE_STUDY)
+
+
+def test_a_job_for_each_judge_and_model_and_three_for_the_study(config):
+    estimating = Estimating(config)
+    cells = [path for path in estimating.estimates(of()) if "/cells/" in path]
+    assert len(cells) == len(config["judges"]) * len(config["models"])
+    assert len(estimating.rows(of(judge="words", model="plain"))) == len(config["splits"])
+    assert [path for path in estimating.targets(of()) if path not in cells] == [
+        f"{config['results_dir']}/{config['study']}/estimates/{name}" for name in ("variance.json", "duplicates.csv")
+    ]
+
+
+def test_a_panel_is_no_further_judge_of_the_variance(config):
+    assert "both" in config["judges"] and "both" not in Estimating(config).judges(of())["judges"]
+    assert not [path for path in Estimating(config).labels(of()) if "/both/" in path]
+
+
+def test_one_judge_or_one_sample_has_no_judges_part(config):
+    assert not [p for p in Estimating(config | {"samples": 1}).estimates(of()) if p.endswith("variance.json")]
+    alone = config | {"judges": ["words", "both"]}
+    assert not [p for p in Estimating(alone).estimates(of()) if p.endswith("variance.json")]

@@ -1,0 +1,112 @@
+"""Parts of the variance: by hand, and on simulated data whose parts are known."""
+
+import numpy as np
+import pytest
+
+from refusal_eval.estimates.components import variance_estimates
+from refusal_eval.estimates.variance import decisions, moments, variance_parts
+
+R, P, C, B, NONE = 0, 1, 2, 3, -1
+
+
+def parts_of(z, clusters=None, judges=1, seed=0):
+    names = clusters or [f"p{i:04d}" for i in range(len(z))]
+    found = variance_parts(moments(np.asarray(z, dtype=float).reshape(len(z), -1, judges)), names, judges, 0.95, seed)
+    assert found is not None
+    return {name: part.value for name, part in found[0].items()}
+
+
+def test_two_prompts_by_hand():
+    # y = 1/2 and 1; V = 1/2 and 0, of 2 samples. sampling = 1/4; B = (1/2)^2 / 2 = 1/8; prompt = 1/8 - 1/8.
+    assert parts_of([[0, 1], [1, 1]]) == {"prompt": pytest.approx(0.0), "sampling": pytest.approx(0.25)}
+    # Always the same, and opposite: all is due to the prompts, B = 1/2.
+    assert parts_of([[0, 0], [1, 1]]) == {"prompt": pytest.approx(0.5), "sampling": 0.0}
+
+
+def test_judges_by_hand():
+    # Two judges that always disagree: y_pk = 1/2 everywhere, W = 2 * 1/4 = 1/2; sampling = 0 - 1/4.
+    z = [[[0, 1], [1, 0]], [[0, 1], [0, 1]]]
+    assert parts_of(z, judges=2) == {
+        "prompt": pytest.approx(0.0), "sampling": pytest.approx(-0.25), "judge": pytest.approx(0.5)
+    }  # fmt: skip
+    # Judges that always agree: no judge part, and the rest as with one judge.
+    agreed = [[[0, 0], [1, 1]], [[1, 1], [1, 1]]]
+    assert parts_of(agreed, judges=2) == {"prompt": pytest.approx(0.0), "sampling": pytest.approx(0.25), "judge": 0.0}
+
+
+def test_prompts_of_one_cluster_are_no_pair():
+    # Pairs across clusters: (1, 0) four times of four, so B = 1/2; among all pairs it would be 1/3.
+    z = [[1, 1], [1, 1], [0, 0], [0, 0]]
+    assert parts_of(z, ["a", "a", "b", "b"])["prompt"] == pytest.approx(0.5)
+    assert parts_of(z)["prompt"] == pytest.approx(1 / 3)
+
+
+def test_known_parts_of_simulated_verdicts_are_found_without_bias():
+    rng = np.random.default_rng(7)
+    flip, mean, studies = 0.1, 0.3, 300
+    found = []
+    for _ in range(studies):
+        # Prompts in clusters of three; samples; then each of 3 judges misreads an answer with probability 0.1.
+        of_cluster = np.repeat(rng.beta(1.5, 3.5, size=25), 3)
+        q = rng.beta(4 * of_cluster + 1e-9, 4 * (1 - of_cluster) + 1e-9)
+        answers = rng.random((75, 4)) < q[:, None]
+        read = answers[:, :, None] ^ (rng.random((75, 4, 3)) < flip)
+        z = read.astype(float)
+        z[:, 3][rng.random(75) < 0.5] = np.nan  # half of the prompts have three answers
+        found.append(parts_of(z, [f"c{i // 3:02d}" for i in range(75)], judges=3))
+    keep = (1 - 2 * flip) ** 2
+    of_q = mean * (1 - mean) / 6 + (mean * (1 - mean) * (5 / 6)) / 5  # Var(m) + E[m (1 - m)] / 5
+    truth = {
+        "judge": flip * (1 - flip),
+        "sampling": keep * (mean * (1 - mean) - of_q),
+        "prompt": keep * of_q,
+    }
+    for name, value in truth.items():
+        values = np.array([parts[name] for parts in found])
+        assert values.mean() == pytest.approx(value, abs=4 * values.std() / np.sqrt(studies)), name
+        assert values.std() / np.sqrt(studies) < 0.05 * value  # so the line before can fail
+
+
+def test_intervals_hold_the_parts_about_as_often_as_they_say():
+    rng, held, studies = np.random.default_rng(11), 0, 200
+    for study in range(studies):
+        q = rng.beta(0.6, 1.4, size=120)
+        z = (rng.random((120, 5)) < q[:, None]).astype(float)
+        found = variance_parts(moments(z[:, :, None]), [f"{i:03d}" for i in range(120)], 1, 0.95, study)
+        assert found is not None
+        ends = found[0]["sampling"].bounds
+        held += ends.low <= 0.3 * 0.7 * (2 / 3) <= ends.high
+    assert 0.9 <= held / studies <= 0.99
+
+
+def test_readings_blocked_answers_and_answers_that_a_judge_lacks():
+    labels = np.array([[R, P, C, B, NONE]], dtype=np.int8)
+    assert decisions(labels, "strict").tolist() == [[1, 0, 0, 1, pytest.approx(np.nan, nan_ok=True)]]
+    assert decisions(labels, "broad").tolist() == [[1, 1, 0, 1, pytest.approx(np.nan, nan_ok=True)]]
+    z = np.array([[[1.0, 1.0], [0.0, np.nan], [1.0, 0.0]]])
+    found = moments(z)
+    assert found.answers.tolist() == [2.0] and found.mean.tolist() == [0.75]  # the second answer is left out
+    assert found.judge.tolist() == [0.25]
+
+
+def test_estimates_name_their_judges_and_share_out_the_whole():
+    rng = np.random.default_rng(2)
+    labels = {judge: rng.choice([R, C], size=(40, 3)).astype(np.int8) for judge in ("b", "a")}
+    clusters = [f"{i:02d}" for i in range(40)]
+    found = variance_estimates(labels, clusters, "m", "s", 0.95)
+    assert {(e.judge, e.parameter) for e in found} == {(None, "a, b")}
+    shares = [e.value for e in found if e.reading == "strict" and e.estimand.startswith("variance_share_")]
+    assert len(shares) == 3 and sum(shares) == pytest.approx(1.0)
+    alone = variance_estimates({"a": labels["a"]}, clusters, "m", "s", 0.95)
+    assert {e.judge for e in alone} == {"a"} and not [e for e in alone if "variance_judge" in e.estimand]
+    assert variance_estimates(dict(reversed(labels.items())), clusters, "m", "s", 0.95) == found
+
+
+def test_where_nothing_can_be_said_there_is_nothing():
+    one_sample = {"a": np.array([[R], [C]], dtype=np.int8)}
+    assert variance_estimates(one_sample, ["x", "y"], "m", "s", 0.95) == []
+    one_cluster = {"a": np.array([[R, C], [C, C]], dtype=np.int8)}
+    assert variance_estimates(one_cluster, ["x", "x"], "m", "s", 0.95) == []
+    # Nobody refuses: parts of 0, no shares, and no interval that would claim to know it.
+    never = variance_estimates({"a": np.full((5, 3), C, dtype=np.int8)}, list("vwxyz"), "m", "s", 0.95)
+    assert {(e.value, e.low) for e in never} == {(0.0, None)} and not [e for e in never if "share" in e.estimand]
