@@ -46,7 +46,9 @@ include: "workflow/rules/weights.smk"
 include: "workflow/rules/generate.smk"
 include: "workflow/rules/judge.smk"
 include: "workflow/rules/score.smk"
+include: "workflow/rules/estimates.smk"
 include: "workflow/rules/report.smk"
+include: "workflow/rules/figures.smk"
 include: "workflow/rules/judge_cards.smk"
 
 
@@ -55,7 +57,9 @@ rule all:
     default_target: True
     input:
         reporting.targets,
+        drawing.targets,
         judge_cards.targets,
+        estimating.targets,
     localrule: True
 
 

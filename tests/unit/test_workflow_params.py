@@ -13,7 +13,8 @@ from refusal_eval.weights.identity import weights_id
 
 # From scores on a rerun is cheap, and what is shown there belongs to their params.
 SHOWS = {"reporting.presentation", "judge_cards.presentation", "judge_cards.comparison"}
-FROM_SCORES_ON = {"scoring.cell", "scoring.card", "scoring.published_cell", "judge_cards.calibration", *SHOWS}
+ESTIMATES = {"estimating.duplicates", "estimating.study", "estimating.judges"}
+FROM_SCORES_ON = {*ESTIMATES, "scoring.cell", "scoring.card", "scoring.published_cell", "judge_cards.calibration", *SHOWS}
 
 
 @pytest.fixture
@@ -40,6 +41,9 @@ def asked(config):
         "weights.adapted": [{"model": "tuned"}, {"model": "tuned-here"}],
         "generation.request_params": CELLS,
         "generation.segments": models,
+        "estimating.duplicates": [{}],
+        "estimating.study": [{"judge": "words", "model": "plain"}],
+        "estimating.judges": [{}],
         "judging.reading": [{"judge": "reader"}],
         "judging.decision": [{"judge": "reader"}],
         "judging.cpu_judge": [{"judge": "words"}, {"judge": "own"}],
@@ -163,14 +167,14 @@ def test_all_of_these_at_once_rerun_only_what_shows_labels(config):
     assert rerun(config, *LABELS, *SERVING, *HOW_IT_RUNS) == SHOWS
 
 
-CHANGED_BY_COMPAT = {"generation.request_params", "scoring.cell", "scoring.published_reading", *SHOWS}
+CHANGED_BY_COMPAT = {"estimating.study", "generation.request_params", "scoring.cell", "scoring.published_reading", *SHOWS}
 
 
 @pytest.mark.parametrize(
     ("path", "value", "wanted"),
     [
         ("seed", 7, {"generation.request_params"}),
-        ("samples", 5, {"generation.request_params", "scoring.cell", "scoring.published_cell"}),
+        ("samples", 5, {"estimating.study", "generation.request_params", "scoring.cell", "scoring.published_cell"}),
         ("determinism", "strict", {"generation.request_params", "judging.reading"}),
         ("model_entries.plain.system_prompt", "Be brief.", {"generation.request_params"}),
         ("model_entries.plain.template", "none", {"generation.request_params"}),
@@ -207,15 +211,15 @@ CHANGED_BY_COMPAT = {"generation.request_params", "scoring.cell", "scoring.publi
         ("judge_entries.reader.mass_floor", 0.75, {"judging.decision"}),
         ("judge_entries.words.lists", ["other.yaml"], {"judging.cpu_judge"}),
         ("judge_entries.own.function", "other", {"judging.cpu_judge"}),
-        ("scoring.tau", 2.0, {"scoring.cell", "scoring.published_cell"}),
+        ("scoring.tau", 2.0, {"estimating.study", "scoring.cell", "scoring.published_cell"}),
         (
             "scoring.level",
             0.9,
-            {"scoring.cell", "scoring.card", "judge_cards.calibration", "judge_cards.comparison"},
+            {"estimating.study", "estimating.judges", "scoring.cell", "scoring.card", "judge_cards.calibration", "judge_cards.comparison"},
         ),
         ("judge_entries.own.floor", {"se": 0.8}, {"judge_cards.floors"}),
         ("judge_entries.both.ties", "partial", {"judging.panel"}),
-        ("scoring.band", 0.3, {"scoring.cell", "scoring.published_cell", "reporting.presentation"}),
+        ("scoring.band", 0.3, {"estimating.study", "scoring.cell", "scoring.published_cell", "reporting.presentation"}),
         ("protocol", "compat", CHANGED_BY_COMPAT),
     ],
 )

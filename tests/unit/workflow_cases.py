@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from config_project import WHOLE_STUDY
 
 from refusal_eval.workflow.data import Data
+from refusal_eval.workflow.estimating import Estimating
 from refusal_eval.workflow.execution import Execution
 from refusal_eval.workflow.generation import Generation
 from refusal_eval.workflow.judge_cards import JudgeCards
@@ -24,6 +25,7 @@ def stages(config, root, cores=2):
     """Return what common.smk builds, under the names that the rules use."""
     return SimpleNamespace(
         data=Data(config, root),
+        estimating=Estimating(config),
         weights=Weights(config),
         generation=Generation(config),
         execution=Execution(config, root, cores),

@@ -1,0 +1,69 @@
+"""Estimates: every number of every (judge, model) with its interval, pooled rates, and where the variation comes from.
+
+Reads prompts/, answers/, verdicts/ and scores/; writes estimates/duplicates.{json,csv}, estimates/cells/{judge}/{model}.json,
+estimates/labels/{judge}/{model}.npz and estimates/variance.json. docs/statistics.md explains the numbers.
+"""
+
+from refusal_eval.workflow.estimating import Estimating
+
+estimating = quick_to_ask(Estimating(config))
+
+
+rule near_duplicates:
+    """Find the prompts that stand in several splits."""
+    input:
+        prompts=estimating.prompts,
+    output:
+        json=f"{RESULTS}/estimates/duplicates.json",
+        csv=f"{RESULTS}/estimates/duplicates.csv",
+    log:
+        f"{LOGS}/near_duplicates.log",
+    localrule: True
+    params:
+        duplicates=estimating.duplicates,
+        code=code_version(ROOT / "scripts" / "find_duplicates.py"),
+    message:
+        "Looking for prompts that stand in several splits"
+    script:
+        "../../scripts/find_duplicates.py"
+
+
+rule estimates:
+    """Estimate all that one judge says of one model."""
+    input:
+        rows=estimating.rows,
+        scores=estimating.scores,
+        answers=estimating.answers,
+        verdicts=estimating.verdicts,
+        duplicates=f"{RESULTS}/estimates/duplicates.json",
+    output:
+        json=f"{RESULTS}/estimates/cells/{{judge}}/{{model}}.json",
+        labels=f"{RESULTS}/estimates/labels/{{judge}}/{{model}}.npz",
+    log:
+        f"{LOGS}/estimates/{{judge}}/{{model}}.log",
+    localrule: True
+    params:
+        study=estimating.study,
+        code=code_version(ROOT / "scripts" / "make_estimates.py"),
+    message:
+        "Estimating what {wildcards.judge} says of {wildcards.model}"
+    script:
+        "../../scripts/make_estimates.py"
+
+
+rule variance:
+    """Split the variation between verdicts into prompts, sampling and judges."""
+    input:
+        labels=estimating.labels,
+    output:
+        f"{RESULTS}/estimates/variance.json",
+    log:
+        f"{LOGS}/variance.log",
+    localrule: True
+    params:
+        study=estimating.judges,
+        code=code_version(ROOT / "scripts" / "split_variance.py"),
+    message:
+        "Splitting the variance"
+    script:
+        "../../scripts/split_variance.py"
