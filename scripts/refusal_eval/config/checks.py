@@ -50,7 +50,9 @@ class Checks:
                 self._rows(self.catalogue.written[section][name])
         for name in self.used["judges"]:
             self._python_function(self.catalogue.written["judges"][name])
+        # A name that the catalogue lacks is told already; what follows from it is no mistake of its own.
         named = {key: [name for _, name in self._names(key)] for key in ("models", "splits", "judges")}
+        named = {key: names for key, names in named.items() if set(names) <= set(self.catalogue.written[key])}
         for path, message in comparison_mistakes(self.study.get("comparisons"), named):
             self._note(self.study, ("comparisons", *path), message)
         judges = {name: self.catalogue.written["judges"][name] for name in self.used["judges"]}

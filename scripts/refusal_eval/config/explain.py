@@ -132,7 +132,7 @@ def _explain(item: Any, spot: Spot, also: tuple[str, ...]) -> Mistake:
         return Mistake(path, "this key is missing" + _described(spot), missing=True)
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         return _wrong_kind(path, value, [kind for leaf in spot.types if is_entry(leaf) for kind in kinds_of(leaf)])
-    if kind == "literal_error" and not any(map(is_entry, spot.types)):
+    if kind == "literal_error" and not any(map(is_entry, spot.types)) and not _takes_list(spot.types):
         allowed = [word for leaf in spot.types for word in typing.get_args(leaf)]
         return Mistake(path, f"{shown(value)} is not allowed" + nearest(value, allowed))
     if kind == "string_pattern_mismatch":
