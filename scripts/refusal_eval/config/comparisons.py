@@ -69,14 +69,15 @@ def comparison_mistakes(families: Any, names: Mapping[str, Sequence[str]]) -> It
 
     Args:
         families: the value of `comparisons`, valid or not.
-        names: the study's `models`, `splits` and `judges`.
+        names: the study's `models`, `splits` and `judges`; a list that has mistakes of its own is left out.
     """
     for number, family in enumerate(families if isinstance(families, list) else ()):
         if not isinstance(family, Mapping):
             continue
         for path, name, section in _named(family):
-            if isinstance(name, str) and name not in names[section]:
-                message = f"`{name}` is not one of `{section}` of the study" + nearest(name, names[section])
+            known = names.get(section)
+            if isinstance(name, str) and known is not None and name not in known:
+                message = f"`{name}` is not one of `{section}` of the study" + nearest(name, known)
                 yield (number, *path), message
         yield from (((number, *path), message) for path, message in _too_few(family, names))
 
@@ -96,13 +97,13 @@ def _named(family: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any, str]]:
 
 def _too_few(family: Mapping[str, Any], names: Mapping[str, Sequence[str]]) -> Iterator[tuple[KeyPath, str]]:
     """Yield what has nothing to be compared with."""
-    models = {name for name in _list(family.get("models")) or names["models"] if isinstance(name, str)}
-    if family.get("pairs") == "all" and len(models) < 2:
+    models = {name for name in _list(family.get("models")) or names.get("models", ()) if isinstance(name, str)}
+    if family.get("pairs") == "all" and len(models) == 1:
         yield ("pairs",), "there is one model only: nothing to compare it with"
     against = family.get("against")
-    if isinstance(against, str) and not models - {against}:
+    if models == {against}:
         yield ("against",), f"there is no other model to compare with `{against}`"
-    if family.get("judges") == "all" and len(names["judges"]) < 2:
+    if family.get("judges") == "all" and len(names.get("judges", ())) == 1:
         yield ("judges",), "there is one judge only: nothing to compare it with"
 
 
