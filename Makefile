@@ -16,7 +16,7 @@ BIN := .venv/workflow/bin
 SETUP := $(PYTHON) envs/setup.py --engine $(ENGINE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo doctor gpu-check fetch pin plan import export status store-info store-prune benchmark test test-full test-slurm soak setup-workflow setup-lint setup-tests announce-demo lint format schema lock clean-envs
+.PHONY: help setup demo doctor gpu-check fetch pin plan import export status verify store-info store-prune benchmark test test-full test-slurm soak setup-workflow setup-lint setup-tests announce-demo lint format schema lock clean-envs
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -59,6 +59,9 @@ import: setup-workflow ## turn a config of the published library into a study (C
 
 export: setup-workflow ## write a finished study in the published library's layout (CONFIG=my_study.yaml)
 	@$(BIN)/python scripts/export_published_layout.py --configfile $(CONFIG) $(ARGS)
+
+verify: setup-workflow ## compute scores and tables of a finished study again and compare (CONFIG=my_study.yaml)
+	@$(BIN)/python scripts/verify_study.py --configfile $(CONFIG) $(ARGS)
 
 status: setup-workflow ## tell what of a study is done, missing or failed, and why (CONFIG=my_study.yaml)
 	@$(BIN)/python scripts/show_status.py --configfile $(CONFIG) $(ARGS) || test $$? -eq 3 # 3: not finished, nothing failed

@@ -1,7 +1,7 @@
 """Make the tables of a study as CSV, Markdown and LaTeX."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,11 +9,17 @@ import pandas as pd
 
 from refusal_eval.compat.labels import labelled
 from refusal_eval.display import Labels
+from refusal_eval.estimate import Estimate
 from refusal_eval.files import read_json, written_whole
 from refusal_eval.frames import judges_frame, main_frame, states_frame, votes_frame
 from refusal_eval.latex import latex
 from refusal_eval.logs import start_log
 from refusal_eval.markup import Table, csv_text, markdown
+from refusal_eval.paper_tables.best import adjusted_p
+from refusal_eval.paper_tables.categories import categories_frame, categories_table, category_rows
+from refusal_eval.paper_tables.check import check_equal
+from refusal_eval.results_table.files import read_results
+from refusal_eval.table_notes import common_notes
 from refusal_eval.tables import judges_table, main_table, paper_table, states_table, votes_table
 
 if TYPE_CHECKING:
@@ -23,15 +29,23 @@ LOG = logging.getLogger(__name__)
 
 
 def study_tables(
-    scores: list[Any], cards: list[Any], study: Mapping[str, Any]
+    scores: list[Any], cards: list[Any], results: Iterable[Estimate], study: Mapping[str, Any]
 ) -> dict[str, tuple[pd.DataFrame, Table]]:
     """Return each table by file name: the frame of its CSV, sorted by name, and its text, in the study's order."""
-    labels = Labels(**study["labels"])
+    labels, judge, known = Labels(**study["labels"]), study["primary_judge"], list(results)
     order: dict[str, Any] = {name: study[name] for name in ("models", "splits", "judges")}
-    primary = [score for score in scores if score["judge"] == study["primary_judge"]]
-    columns = {name: order[name] for name in ("models", "splits")}
+    primary = [score for score in scores if score["judge"] == judge]
+    columns: dict[str, Any] = {name: order[name] for name in ("models", "splits")}
+    readings = {score["split"]: score["headline"] for score in primary}
+    by_category = category_rows(known, judge, readings)
+    notes = common_notes(primary, cards, labels)
+    paper = paper_table(scores, cards, judge, labels, **columns, p_values=adjusted_p(known, judge))
     return {
-        "refusal": (main_frame(primary, cards), paper_table(scores, cards, study["primary_judge"], labels, **columns)),
+        "refusal": (main_frame(primary, cards), paper),
+        "categories": (
+            categories_frame(by_category),
+            categories_table(by_category, judge, readings, notes, labels, **columns),
+        ),
         "scores": (main_frame(scores, cards), main_table(scores, cards, labels, **order)),
         "states": (states_frame(scores), states_table(scores, labels, **order)),
         "votes": (votes_frame(scores), votes_table(scores, cards, labels, **order)),
@@ -39,11 +53,19 @@ def study_tables(
     }
 
 
-def main(score_paths: list[str], card_paths: list[str], study: Mapping[str, Any], folder: str) -> None:
-    """Write every table of a study in three formats."""
+def main(
+    score_paths: list[str], card_paths: list[str], results_path: str, study: Mapping[str, Any], folder: str
+) -> None:
+    """Write every table of a study in three formats, after a check that the results table has the same numbers.
+
+    Raises:
+        UserError: if it does not.
+    """
     scores = [read_json(path) for path in score_paths]
     cards = [read_json(path) for path in card_paths]
-    for name, (frame, table) in study_tables(scores, cards, study).items():
+    results = read_results(Path(results_path).read_text(encoding="utf-8"))
+    check_equal(results, scores, cards, study["tau"])
+    for name, (frame, table) in study_tables(scores, cards, results, study).items():
         frame, table = labelled(frame, table, study.get("protocol", "default"))
         for ending, text in (("csv", csv_text(frame)), ("md", markdown(table)), ("tex", latex(table))):
             with written_whole(Path(folder, f"{name}.{ending}")) as handle:
@@ -56,6 +78,7 @@ if "snakemake" in globals():
     main(
         score_paths=[str(path) for path in snakemake.input.scores],
         card_paths=[str(path) for path in snakemake.input.cards],
+        results_path=str(snakemake.input.results),
         study=snakemake.params.study,
         folder=str(Path(snakemake.output[0]).parent),
     )

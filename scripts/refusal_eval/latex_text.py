@@ -38,16 +38,18 @@ _ESCAPES = {
     "\u00d7": r"$\times$",
     "≥": r"$\geq$",
     "≤": r"$\leq$",
+    "\u00ab": r"$\ll$",
+    "\u00bb": r"$\gg$",
     "\u00a0": "~",
 }
 
 # Between these pairs TeX would join two characters to one.
 _JOINTS = re.compile(r"(?<=-)(?=-)|(?<=')(?=')|(?<=`)(?=`)|(?<=,)(?=,)|(?<=[?!])(?=`)")
 
-# Characters beyond ASCII that plain pdflatex prints with any of its font encodings (each was compiled).
-_PRINTED = frozenset(
-    "¡¢£§©ª®°µ¶·º¿\u2018\u2019\u201c\u201d\u2026ÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØÙÚÛÜÝßàáâãäåæçèéêëìíîïñòóôõöøùúûüýÿ"
-)
+# Characters beyond ASCII that plain pdflatex prints with its oldest font encoding too (each was compiled): Latin-1
+# without eth and thorn, quotation marks, bullet, dots, the euro.
+_LETTERS = (*range(0xA1, 0x100), 0x2018, 0x2019, 0x201C, 0x201D, 0x2022, 0x2026, 0x20AC)
+_PRINTED = frozenset(map(chr, _LETTERS)) - frozenset(map(chr, (0xD0, 0xDE, 0xF0, 0xFE)))
 _HAN = re.compile("[\u2e80-\u2fdf\u3000-\u303f\u3400-\u4dbf\u4e00-\u9fff\uff00-\uffef]")
 
 # Two engines print any script as it is; pdflatex has Chinese characters with the package CJKutf8, and else no others:

@@ -144,9 +144,12 @@ REACHED = {
     "calibration.fit dialogues estimands intervals judge_card judge_card.compared "
     "judge_card.measured judge_card.measures judge_card.resampling judge_card.soft judges "
     "judges.base states",
-    "make_tables": "agreement compat compat.labels dialogues display estimands frames intervals judge_card "
-    "judge_card.compared judge_card.measured judge_card.measures judge_card.resampling "
-    "judge_card.soft latex markup scores states table_notes tables",
+    "make_tables": "agreement compat compat.labels dialogues display estimands estimate frames intervals "
+    "judge_card judge_card.compared judge_card.measured judge_card.measures "
+    "judge_card.resampling judge_card.soft judge_card.weighting latex latex_columns "
+    "latex_text markup paper_tables paper_tables.best paper_tables.categories "
+    "paper_tables.check results_table results_table.collect results_table.columns "
+    "results_table.files results_table.from_scores scores states table_notes tables",
     "make_figures": "agreement compat compat.labels dialogues display estimands figures frames heatmap "
     "histograms intervals judge_card judge_card.compared judge_card.measured "
     "judge_card.measures judge_card.resampling judge_card.soft layout markup scores states "
@@ -172,6 +175,16 @@ REACHED = {
     "latex_columns latex_text markup scores states table_notes",
     "panel_verdicts": "judges judges.base judges.votes states",
     "train_judge": "hints judges judges.base judges.keyword judges.keyword_lists judges.trained states",
+    "make_results_table": "dialogues display estimands estimate intervals markup results_table "
+    "results_table.collect results_table.columns results_table.definition "
+    "results_table.definitions results_table.dictionary results_table.files "
+    "results_table.from_scores results_table.of_analyses results_table.of_scores scores "
+    "states",
+    "make_methods": "agreement dialogues display estimands estimate frames intervals judge_card "
+    "judge_card.compared judge_card.measured judge_card.measures judge_card.resampling "
+    "judge_card.soft judge_card.weighting latex_text markup methods methods.bibliography "
+    "methods.numbers methods.sources methods.study methods.writing results_table "
+    "results_table.collect results_table.columns results_table.files scores states",
 }
 
 

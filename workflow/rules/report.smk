@@ -1,6 +1,6 @@
-"""Tables, figures and the manifest: what goes into a paper.
+"""Tables and the manifest: what goes into a paper, beside the figures of figures.smk.
 
-Reads all scores and judge cards; writes tables/*.{csv,md,tex}, figures/*.{pdf,svg,png} and manifest.json.
+Reads all scores and judge cards; writes tables/*.{csv,md,tex} and manifest.json.
 """
 
 
@@ -9,12 +9,19 @@ rule tables:
     input:
         scores=reporting.scores,
         cards=reporting.cards,
+        results=f"{RESULTS}/results_table/results.csv",
     output:
         report(
             f"{RESULTS}/tables/refusal.csv",
             category="Refusal rates",
             caption="../report/refusal_table.rst",
             labels={"result": "Refusal rates, primary judge", "form": "table"},
+        ),
+        report(
+            f"{RESULTS}/tables/categories.csv",
+            category="Refusal rates",
+            caption="../report/categories_table.rst",
+            labels={"result": "Refusal rates by category, primary judge", "form": "table"},
         ),
         report(
             f"{RESULTS}/tables/scores.csv",
@@ -75,38 +82,6 @@ rule protocol_effects:
         "Making the table of protocol effects"
     script:
         "../../scripts/make_effects_table.py"
-
-
-rule figures:
-    """Make all figures of the study, from the primary judge's scores."""
-    input:
-        scores=reporting.primary_scores,
-        rows=reporting.primary_rows,
-        cards=reporting.cards,
-    output:
-        report(
-            f"{RESULTS}/figures/refusal_heatmap.svg",
-            category="Refusal rates",
-            caption="../report/refusal_heatmap.rst",
-            labels={"result": "Refusal rate by model and split", "form": "figure"},
-        ),
-        report(
-            f"{RESULTS}/figures/c_histograms.svg",
-            category="Refusal rates",
-            caption="../report/c_histograms.rst",
-            labels={"result": "Distribution of c(x)", "form": "figure"},
-        ),
-        reporting.figures("pdf", "png"),
-    log:
-        f"{LOGS}/figures.log",
-    localrule: True
-    params:
-        study=reporting.presentation,
-        code=code_version(ROOT / "scripts" / "make_figures.py"),
-    message:
-        "Making the figures"
-    script:
-        "../../scripts/make_figures.py"
 
 
 rule manifest:

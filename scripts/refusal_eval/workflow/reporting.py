@@ -9,12 +9,11 @@ from refusal_eval.plan import Cell
 from refusal_eval.workflow.paths import Paths
 from refusal_eval.workflow.scoring import protocol_label
 
-TABLES = ("refusal", "scores", "states", "votes", "judges")
-FIGURES = ("refusal_heatmap", "c_histograms")
+TABLES = ("refusal", "categories", "scores", "states", "votes", "judges")
 
 
 class Reporting:
-    """From scores to tables, figures and the manifest; the files of the whole study, whatever the wildcards.
+    """From scores to tables and the manifest; the files of the whole study, whatever the wildcards.
 
     Args:
         config: the validated study.
@@ -30,14 +29,6 @@ class Reporting:
         """Return the summaries of all cells under all judges."""
         return self._scores("json", sorted(self._config["judges"]))
 
-    def primary_scores(self, wildcards: Any) -> list[str]:
-        """Return the summaries of all cells under the primary judge."""
-        return self._scores("json", [self._config["primary_judge"]])
-
-    def primary_rows(self, wildcards: Any) -> list[str]:
-        """Return the scores per prompt of all cells under the primary judge."""
-        return self._scores("csv", [self._config["primary_judge"]])
-
     def cards(self, wildcards: Any) -> list[str]:
         """Return the cards of all judges on all gold."""
         judges, gold = sorted(self._config["judges"]), sorted(self._config["gold"])
@@ -48,6 +39,7 @@ class Reporting:
         names = ("models", "splits", "judges", "gold", "primary_judge")
         return {name: self._config[name] for name in names} | {
             "band": self._config["scoring"]["band"],
+            "tau": self._config["scoring"]["tau"],
             **protocol_label(self._config),
             "labels": {
                 "models": self._labels("model_entries"),
@@ -78,10 +70,9 @@ class Reporting:
         return [f"{self._results}/{name}.jsonl" for name in names]
 
     def targets(self, wildcards: Any) -> list[str]:
-        """Return what a run makes: tables, figures and the manifest."""
+        """Return what a run makes: tables and the manifest."""
         return [
             *self.tables("csv", "md", "tex"),
-            *self.figures("pdf", "svg", "png"),
             f"{self._results}/manifest.json",
             *self.protocol_effects("csv", "md", "tex"),
         ]
@@ -100,10 +91,6 @@ class Reporting:
     def tables(self, *endings: str) -> list[str]:
         """Return the tables in these formats."""
         return [f"{self._results}/tables/{name}.{ending}" for name in TABLES for ending in endings]
-
-    def figures(self, *endings: str) -> list[str]:
-        """Return the figures in these formats."""
-        return [f"{self._results}/figures/{name}.{ending}" for name in FIGURES for ending in endings]
 
     def _scores(self, ending: str, judges: Iterable[str]) -> list[str]:
         cells = [f"{cell.model}/{cell.split}" for cell in sorted(self._cells)]

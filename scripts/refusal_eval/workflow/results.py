@@ -1,0 +1,58 @@
+"""What the rules in workflow/rules/results.smk ask: every number of a study, and what its methods section tells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from refusal_eval.workflow.estimating import Estimating
+from refusal_eval.workflow.paths import Paths
+from refusal_eval.workflow.reporting import Reporting
+
+TABLE = ("results.csv", "results.parquet", "dictionary.md")
+METHODS = ("methods.md", "methods.tex", "references.bib")
+REFERENCES = ("references.bib", "tools.bib")  # of config/catalogue/
+
+
+class Results:
+    """The results table and the methods section of a study.
+
+    Args:
+        config: the validated study.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._config = config
+        self._results = Paths(config).results
+        self._reporting = Reporting(config)
+
+    def scores(self, wildcards: Any) -> list[str]:
+        """Return the summaries of all cells under all judges."""
+        return self._reporting.scores(wildcards)
+
+    def cards(self, wildcards: Any) -> list[str]:
+        """Return the cards of all judges on all gold."""
+        return self._reporting.cards(wildcards)
+
+    def estimates(self, wildcards: Any) -> list[str]:
+        """Return the files of estimates that the study's analyses write, each `{"estimates": [...], ...}`."""
+        made = [path for part in (Estimating,) for path in part(self._config).targets(wildcards)]
+        folder = f"{self._results}/estimates/"
+        return [path for path in made if path.startswith(folder) and path.endswith(".json")]
+
+    def study(self, wildcards: Any) -> dict[str, Any]:
+        """Return what, besides its files, decides the results table."""
+        return {"study": self._config["study"], "results": self._results, "tau": self._config["scoring"]["tau"]}
+
+    def table(self) -> str:
+        """Return the results table as CSV."""
+        return f"{self._results}/results_table/{TABLE[0]}"
+
+    def manifest(self) -> str:
+        """Return the manifest."""
+        return f"{self._results}/manifest.json"
+
+    def targets(self, wildcards: Any) -> list[str]:
+        """Return what a run makes: the results table with its dictionary, the methods section with its references."""
+        names = [*(f"results_table/{name}" for name in TABLE), *METHODS]
+        return [f"{self._results}/{name}" for name in names]
