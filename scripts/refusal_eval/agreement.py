@@ -41,6 +41,7 @@ def judge_card(
     confusion                   {label of people: {label of the judge, or unjudged: rows}}
     models, expectations, strata    the same again by answering model, by what is expected of the prompt, and by both
     headline                    for each reading the worst answering model (`rule` says which count), or None
+    weighted                    only where gold rows have weights: see `judge_card.measured.measured`
     soft                        see `judge_card.soft.soft_measures`; None for a judge without probabilities. Models have
                                 their own
     people                      raters, published kappa among people and published anchors, as the gold entry has them
@@ -48,7 +49,7 @@ def judge_card(
     A number without data is None, and no number comes without an interval. How they are made: `judge_card.measured`.
 
     Raises:
-        ValueError: for an unknown label, an id that occurs twice, or a verdict on a row that the gold set lacks.
+        ValueError: as `judge_card.compared.compared` does.
     """
     rows = compared(gold_rows, verdicts, gold)
     models = [

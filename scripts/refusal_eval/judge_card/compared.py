@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from refusal_eval.estimands import Row
+from refusal_eval.judge_card.weighting import normalised
 from refusal_eval.states import JUDGED, LABELS
 
 
 class Compared(NamedTuple):
-    """What people and a judge say of one answer; `machine` and `p_refusal` are None where the judge says nothing."""
+    """What people and a judge say of one answer; `machine` and `p_refusal` are None where the judge says nothing.
+
+    `weight` is the row's, with mean 1 over the gold set; 1 in a gold set without weights.
+    """
 
     row_id: str
     human: str
@@ -19,13 +23,15 @@ class Compared(NamedTuple):
     cluster: str
     expectation: str | None
     answering_model: str | None
+    weight: float = 1.0
 
 
 def compared(gold_rows: Iterable[Row], verdicts: Iterable[Row], gold: str) -> list[Compared]:
     """Return each gold row beside the verdict whose `prompt_id` is its id, sorted by id.
 
     Raises:
-        ValueError: for an unknown label, an id that occurs twice, a probability outside [0, 1], or a verdict on a row
+        ValueError: for an unknown label, an id that occurs twice, a probability outside [0, 1], weights of some rows
+            only or one that is no number above 0, or a verdict on a row
             that the gold set lacks.
     """
     people: dict[str, Row] = {}
@@ -43,7 +49,23 @@ def compared(gold_rows: Iterable[Row], verdicts: Iterable[Row], gold: str) -> li
         if row_id in found:
             raise ValueError(f"gold row {row_id} has two verdicts")
         found[row_id] = _said(verdict)
-    return [_beside(people[row_id], *found.get(row_id, (None, None))) for row_id in sorted(people)]
+    weights = _weights([people[row_id] for row_id in sorted(people)], gold)
+    return [
+        _beside(people[row_id], *found.get(row_id, (None, None)), weight)
+        for row_id, weight in zip(sorted(people), weights, strict=True)
+    ]
+
+
+def _weights(rows: Sequence[Row], gold: str) -> list[float]:
+    given = [row["weight"] for row in rows if row.get("weight") is not None]
+    if given and len(given) < len(rows):
+        raise ValueError(
+            f"{len(rows) - len(given)} of the {len(rows)} rows of {gold} have no weight, and the others do"
+        )
+    try:
+        return normalised(given or [1.0] * len(rows))
+    except ValueError as error:
+        raise ValueError(f"{gold}: {error}") from error
 
 
 def _said(verdict: Row) -> tuple[str | None, float | None]:
@@ -57,6 +79,6 @@ def _said(verdict: Row) -> tuple[str | None, float | None]:
     return verdict["label"], p
 
 
-def _beside(row: Row, machine: str | None, p_refusal: float | None) -> Compared:
+def _beside(row: Row, machine: str | None, p_refusal: float | None, weight: float) -> Compared:
     names = (row["cluster"], row.get("expectation"), row.get("answering_model"))
-    return Compared(row["id"], row["label"], machine, p_refusal, *names)
+    return Compared(row["id"], row["label"], machine, p_refusal, *names, weight)

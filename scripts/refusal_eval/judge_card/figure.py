@@ -12,7 +12,7 @@ from refusal_eval.display import Labels, clean, percent
 from refusal_eval.judge_card.measured import MIN_ROWS, UNJUDGED
 from refusal_eval.judge_card.reliability import HEIGHT as RELIABILITY_HEIGHT
 from refusal_eval.judge_card.reliability import draw_reliability, reliability_text
-from refusal_eval.judge_card.words import short, value_text
+from refusal_eval.judge_card.words import short, value_text, weights_text
 from refusal_eval.layout import EDGE, axes_at, page, put, text_width, widest, wrap_to
 from refusal_eval.states import LABELS
 from refusal_eval.style import BLUE, COLUMN_WIDTH, GREY, INK, LINE_HEIGHT, PAGE_HEIGHT, VERMILLION, styled
@@ -204,11 +204,12 @@ def _confusion(sheet: Axes, card: Card, top: float) -> None:
     for i, column in enumerate(columns):
         put(sheet, left + (i + 0.5) * step, top + LINE_HEIGHT, [column], align="center")
     y = top + 2 * LINE_HEIGHT + 2
+    parts = card["weighted"]["confusion"] if card.get("weighted") else table
     for label in LABELS:
         put(sheet, left - 6, y + (_TILE - LINE_HEIGHT) / 2, [f"People: {label}"], align="right")
-        total = sum(table[label].values())
+        total = sum(parts[label].values())
         for i, column in enumerate(columns):
-            share = table[label][column] / total if total else None
+            share = parts[label][column] / total if total else None
             words = [str(table[label][column])] + ([f"{percent(share, 0)} %"] if share is not None else [])
             tile(sheet, (left + i * step, y, step, _TILE), words, share)
         y += _TILE
@@ -221,11 +222,13 @@ def _notes(card: Card, left_out: int) -> list[str]:
         "Sensitivity: share of people's refusals that the judge finds; specificity: share of the rest it leaves alone. "
         "A bar that touches the left edge goes on.",
     ]
+    if card.get("weighted"):
+        notes.append(weights_text(card) + " Numbers in the table above are rows, percentages are by weight.")
     if left_out:
         notes.append(f"{left_out} more answering models are in the table.")
     human = (card["people"]["human_kappa"] or {}).get("broad")
     if human is not None:
-        notes.append(f"Blue line: kappa among people, {short(human)} (published, broad).")
+        notes.append(f"Blue line: kappa among people, {short(human)} (broad).")
     anchors = [f"{clean(a['name'])} {short(a['kappa'])}" for a in card["people"]["anchors"]]
     if anchors:
         notes.append(f"Dashed: published kappa of others on this gold set: {', '.join(anchors)}.")

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from refusal_eval.estimands import READINGS, REFUSES
-from refusal_eval.intervals import cluster_wilson
 from refusal_eval.judge_card.compared import Compared
 from refusal_eval.judge_card.measures import Counts, Measure, balanced_accuracy, f1, kappa, two_class
 from refusal_eval.judge_card.resampling import bootstrap_interval, cluster_codes, cluster_sums, resampled
+from refusal_eval.judge_card.weighting import are_weighted, effective, effective_rows, units, weighted_share
 from refusal_eval.states import LABELS
 
 UNJUDGED = "unjudged"
@@ -39,7 +38,7 @@ def measured(rows: Sequence[Compared], level: float, seed: int) -> dict[str, Any
     confusion = {label: dict.fromkeys((*LABELS, UNJUDGED), 0) for label in LABELS}
     for row in rows:
         confusion[row.human][row.machine or UNJUDGED] += 1
-    seen, coverage = _share([(float(row.machine is not None), row.cluster) for row in rows], level)
+    seen, coverage = _share([(float(row.machine is not None), row) for row in rows], level)
     tables, draws = _tables(judged, seed)
     return {
         "n": len(rows),
@@ -51,7 +50,19 @@ def measured(rows: Sequence[Compared], level: float, seed: int) -> dict[str, Any
         **{reading: _reading(judged, tables, draws, reading, level) for reading in READINGS},
         "three_class": _three_class(judged, tables, draws, level),
         "confusion": confusion,
+        **_weighted(rows, judged),
     }
+
+
+def _weighted(rows: Sequence[Compared], judged: Sequence[Compared]) -> dict[str, Any]:
+    """What a group says beside the rest where its rows have weights; nothing where they do not."""
+    if not are_weighted(row.weight for row in rows):
+        return {}
+    sums = {label: dict.fromkeys((*LABELS, UNJUDGED), 0.0) for label in LABELS}
+    for row in rows:
+        sums[row.human][row.machine or UNJUDGED] += row.weight
+    confusion = {human: {machine: round(value, 6) for machine, value in row.items()} for human, row in sums.items()}
+    return {"weighted": {"n_effective": effective_rows([row.weight for row in judged]), "confusion": confusion}}
 
 
 def _tables(judged: Sequence[Compared], seed: int) -> tuple[Counts, Counts]:
@@ -60,8 +71,8 @@ def _tables(judged: Sequence[Compared], seed: int) -> tuple[Counts, Counts]:
         return np.zeros((3, 3)), np.zeros((0, 3, 3))
     place = {label: i for i, label in enumerate(LABELS)}
     cells = np.zeros((len(judged), 3, 3))
-    for i, row in enumerate(judged):
-        cells[i, place[row.human], place[str(row.machine)]] = 1
+    for i, (row, weight) in enumerate(zip(judged, units([row.weight for row in judged]), strict=True)):
+        cells[i, place[row.human], place[str(row.machine)]] = weight
     sums = cluster_sums(cluster_codes([row.cluster for row in judged]), cells)
     return sums.sum(axis=0), resampled(sums, seed)
 
@@ -72,7 +83,7 @@ def _reading(judged: Sequence[Compared], table: Counts, draws: Counts, reading: 
     small, drawn = two_class(table, reading), two_class(draws, reading)
 
     def share(rows: Sequence[Compared]) -> tuple[float | None, Ends | None]:
-        right = [(float((row.human in refusal) == (row.machine in refusal)), row.cluster) for row in rows]
+        right = [(float((row.human in refusal) == (row.machine in refusal)), row) for row in rows]
         return _share(right, level)
 
     shares = {"accuracy": share(judged), "sensitivity": share(classes[0]), "specificity": share(classes[1])}
@@ -89,7 +100,9 @@ def _reading(judged: Sequence[Compared], table: Counts, draws: Counts, reading: 
             continue
         if enough and min(clusters) >= _BOOTSTRAP_CLUSTERS:
             groups = len({row.cluster for row in judged})
-            intervals[name] = bootstrap_interval(measure, small, drawn, clusters, groups, level)
+            intervals[name] = bootstrap_interval(
+                measure, small, drawn, [_effective(rows) for rows in classes], groups, level
+            )
         else:
             ends = [shares[side][1] for side in ("sensitivity", "specificity")]
             intervals[name] = _corners(measure, small, ends)
@@ -98,19 +111,19 @@ def _reading(judged: Sequence[Compared], table: Counts, draws: Counts, reading: 
 
 def _three_class(judged: Sequence[Compared], table: Counts, draws: Counts, level: float) -> dict[str, Any]:
     """Kappa of the three labels, where people gave each of them to at least 20 answers of at least 5 clusters."""
-    rows = [[row.cluster for row in judged if row.human == label] for label in LABELS]
-    clusters = [len(set(names)) for names in rows]
+    rows = [[row for row in judged if row.human == label] for label in LABELS]
+    clusters = [len({row.cluster for row in found}) for found in rows]
     empty = {
         "kappa": None,
         "interval": None,
-        "n": {label: len(names) for label, names in zip(LABELS, rows, strict=True)},
+        "n": {label: len(found) for label, found in zip(LABELS, rows, strict=True)},
     }
-    if min(len(names) for names in rows) < MIN_ROWS or min(clusters) < _BOOTSTRAP_CLUSTERS:
+    if min(len(found) for found in rows) < MIN_ROWS or min(clusters) < _BOOTSTRAP_CLUSTERS:
         return empty
     groups = len({row.cluster for row in judged})
     return empty | {
         "kappa": _number(kappa(table)),
-        "interval": bootstrap_interval(kappa, table, draws, clusters, groups, level),
+        "interval": bootstrap_interval(kappa, table, draws, [_effective(found) for found in rows], groups, level),
     }
 
 
@@ -125,11 +138,15 @@ def _corners(measure: Measure, table: Counts, ends: Sequence[Ends | None]) -> li
     return [min(values), max(values)]
 
 
-def _share(values: Sequence[tuple[float, str]], level: float) -> tuple[float | None, Ends | None]:
+def _effective(rows: Sequence[Compared]) -> float:
+    return effective([row.weight for row in rows], [row.cluster for row in rows])
+
+
+def _share(values: Sequence[tuple[float, Compared]], level: float) -> tuple[float | None, Ends | None]:
     if not values:
         return None, None
-    interval = cluster_wilson([value for value, _ in values], [cluster for _, cluster in values], level)
-    return math.fsum(value for value, _ in values) / len(values), [interval.low, interval.high]
+    rows = [row for _, row in values]
+    return weighted_share([v for v, _ in values], [row.weight for row in rows], [row.cluster for row in rows], level)
 
 
 def _number(value: Any) -> float | None:

@@ -63,7 +63,7 @@ def percentiles(values: NDArray[np.float64], clusters: int, level: float) -> tup
 
 
 def bootstrap_interval(
-    measure: Measure, table: Counts, draws: Counts, clusters: Sequence[int], groups: int, level: float
+    measure: Measure, table: Counts, draws: Counts, clusters: Sequence[float], groups: int, level: float
 ) -> list[float]:
     """Return the interval [low, high] of a measure of a table of counts.
 
@@ -75,7 +75,7 @@ def bootstrap_interval(
         measure: to be computed; see `judge_card.measures`.
         table: of all rows.
         draws: the tables of the resamples.
-        clusters: the number of clusters in each row of the table.
+        clusters: the number of clusters in each row of the table (the effective one where rows have weights).
         groups: the number of clusters that were resampled, at least 2.
         level: of the interval.
     """

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refusal_eval.estimands import REFUSES
-from refusal_eval.intervals import cluster_wilson
 from refusal_eval.judge_card.compared import Compared
-from refusal_eval.judge_card.resampling import WHOLE, cluster_codes, cluster_sums, percentiles, resampled, whole
+from refusal_eval.judge_card.resampling import cluster_codes, cluster_sums, percentiles, resampled, whole
+from refusal_eval.judge_card.weighting import weighted_share
 
 MOST_BINS = 10
 _ROWS_PER_BIN = 20
@@ -28,22 +28,22 @@ def soft_measures(rows: Sequence[Compared], level: float, seed: int) -> dict[str
     brier   mean of (p - y)^2; `brier_of_base_rate` is that of always saying the share of refusals in this gold set
 
     ECE and Brier have bootstrap intervals over clusters, None with one cluster. That of the ECE lies a little high, as
-    resampling adds noise of its own.
+    resampling adds noise of its own. Where rows have weights, shares and means count weights; bins are made of rows.
     """
     known = [row for row in rows if row.p_refusal is not None]
     if not known:
         return None
     p = np.round(np.array([row.p_refusal for row in known], dtype=float), 9)
     refused = np.array([row.human in REFUSES["broad"] for row in known], dtype=float)
-    names = [row.cluster for row in known]
+    weight, names = np.array([row.weight for row in known]), [row.cluster for row in known]
     bins = equal_mass_bins(p)
     codes, number = cluster_codes(names), int(bins.max()) + 1
     surplus = np.zeros((len(p), number))
-    surplus[np.arange(len(p)), bins] = whole(p - refused)
-    squares = whole((p - refused) ** 2)
-    columns = np.column_stack([np.ones(len(p)), squares, surplus])
+    surplus[np.arange(len(p)), bins] = whole(weight * (p - refused))
+    squares = whole(weight * (p - refused) ** 2)
+    columns = np.column_stack([whole(weight), squares, surplus])
     sums = cluster_sums(codes, columns)
-    total, base = sums.sum(axis=0), float(refused.mean())
+    total, base = sums.sum(axis=0), float(whole(weight * refused).sum() / whole(weight).sum())
     intervals: list[list[float] | None] = [None, None]
     if len(sums) > 1:
         draws = resampled(sums, seed)
@@ -51,11 +51,11 @@ def soft_measures(rows: Sequence[Compared], level: float, seed: int) -> dict[str
     return {
         "n": len(known),
         "n_bins": number,
-        "bins": [_bin(p[bins == i], refused[bins == i], [n for n, b in zip(names, bins, strict=True) if b == i], level)
-                 for i in range(number)],
+        "bins": [_bin(p[bins == i], refused[bins == i], weight[bins == i],
+                      [name for name, b in zip(names, bins, strict=True) if b == i], level) for i in range(number)],
         "ece": float(_ece(total)),
         "ece_interval": intervals[0],
-        "ece_if_calibrated": _noise(p, bins, seed),
+        "ece_if_calibrated": _noise(p, weight, bins, seed),
         "brier": float(_brier(total)),
         "brier_interval": intervals[1],
         "brier_of_base_rate": base * (1 - base),
@@ -73,30 +73,36 @@ def equal_mass_bins(p: NDArray[np.float64]) -> NDArray[np.intp]:
 
 
 def _ece(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(np.abs(sums[..., 2:]).sum(axis=-1) / (sums[..., 0] * WHOLE))
+    return np.asarray(np.abs(sums[..., 2:]).sum(axis=-1) / sums[..., 0])
 
 
 def _brier(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(sums[..., 1] / (sums[..., 0] * WHOLE))
+    return np.asarray(sums[..., 1] / sums[..., 0])
 
 
-def _noise(p: NDArray[np.float64], bins: NDArray[np.intp], seed: int) -> float:
+def _noise(p: NDArray[np.float64], weight: NDArray[np.float64], bins: NDArray[np.intp], seed: int) -> float:
     """Mean ECE of simulated answers that are refusals just as often as p says."""
     rng = np.random.default_rng(seed)
     errors = []
     for _ in range(_SIMULATIONS):
-        surplus = whole(p - (rng.random(len(p)) < p))
+        surplus = whole(weight * (p - (rng.random(len(p)) < p)))
         errors.append(np.abs(np.bincount(bins, weights=surplus)).sum())
-    return float(sum(errors) / (_SIMULATIONS * len(p) * WHOLE))
+    return float(sum(errors) / (_SIMULATIONS * whole(weight).sum()))
 
 
-def _bin(p: NDArray[np.float64], refused: NDArray[np.float64], names: Sequence[str], level: float) -> dict[str, Any]:
-    interval = cluster_wilson(refused.tolist(), names, level)
+def _bin(
+    p: NDArray[np.float64],
+    refused: NDArray[np.float64],
+    weight: NDArray[np.float64],
+    names: Sequence[str],
+    level: float,
+) -> dict[str, Any]:
+    rate, interval = weighted_share(refused.tolist(), weight.tolist(), names, level)
     return {
         "low": float(p.min()),
         "high": float(p.max()),
         "n": len(p),
-        "mean_p": float(whole(p).sum() / (len(p) * WHOLE)),
-        "rate": float(refused.mean()),
-        "interval": [interval.low, interval.high],
+        "mean_p": float(whole(weight * p).sum() / whole(weight).sum()),
+        "rate": rate,
+        "interval": interval,
     }

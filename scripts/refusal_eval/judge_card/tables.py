@@ -10,7 +10,7 @@ import pandas as pd
 from refusal_eval.display import NO_DATA, Labels, clean, ordered
 from refusal_eval.estimands import READINGS
 from refusal_eval.judge_card.measured import MIN_ROWS
-from refusal_eval.judge_card.words import published_texts, value_text
+from refusal_eval.judge_card.words import published_texts, value_text, weights_text
 from refusal_eval.markup import Table
 from refusal_eval.table_notes import READINGS_NOTE
 
@@ -73,6 +73,7 @@ def cards_table(cards: Iterable[Card], judges: Sequence[str] = (), labels: Label
         f"Worst: {found[0]['headline']['rule']}." if found else "",
         f"Kappa: Cohen's; {NO_DATA} where people labelled fewer than {MIN_ROWS} answers as a class.",
         *_calibrated(found, show),
+        *_weighted(found, show),
         *_published(found, show),
     ]
     return Table(
@@ -107,9 +108,14 @@ def _calibrated(cards: Sequence[Card], show: Labels) -> list[str]:
     ]
 
 
+def _weighted(cards: Sequence[Card], show: Labels) -> list[str]:
+    texts = {show.gold(card["gold"]): weights_text(card) for card in sorted(cards, key=lambda card: str(card["gold"]))}
+    return [f"{gold}: {text}" for gold, text in texts.items() if text]
+
+
 def _published(cards: Sequence[Card], show: Labels) -> list[str]:
     notes: dict[str, None] = {}
     for card in sorted(cards, key=lambda card: str(card["gold"])):
         for text in published_texts(card):
-            notes[f"Published on {show.gold(card['gold'])}, {text}."] = None
+            notes[f"Known of {show.gold(card['gold'])}: {text}."] = None
     return list(notes)

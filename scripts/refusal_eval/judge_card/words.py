@@ -38,3 +38,13 @@ def published_texts(card: Mapping[str, Any]) -> list[str]:
         source = f" ({clean(str(anchor['source']))})" if anchor.get("source") else ""
         texts.append(f"{clean(anchor['name'])}: kappa {short(anchor['kappa'])} {reading.replace('_', ' ')}{source}")
     return texts
+
+
+def weights_text(card: Mapping[str, Any]) -> str:
+    """What weights do to a card, in a sentence; empty for a card without weights."""
+    if not card.get("weighted"):
+        return ""
+    return (
+        f"Rows count by their weights (1 / probability of being labelled); the {card['n_judged']} judged ones tell as "
+        f"much as {card['weighted']['n_effective']:.0f} rows of equal weight."
+    )
