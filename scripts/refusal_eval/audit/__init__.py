@@ -1,0 +1,1 @@
+"""The labelling kit: a sample of a study's answers for people to label, and the way of their labels back."""

@@ -1,0 +1,137 @@
+"""The sample: probabilities that are what they say, strata, who labels what, and the same again from the same seed."""
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from refusal_eval.audit.design import FACTORS, allocation, assigned, draw, inclusion_probabilities, systematic
+from refusal_eval.audit.items import COMPLIANCE, DISAGREE, REFUSAL, STRATA, Item, Member, stratum_of
+from refusal_eval.errors import UserError
+
+
+def population(n: int = 300, seed: int = 1) -> dict[str, Item]:
+    rng = random.Random(seed)
+    items = {}
+    for i in range(n):
+        stratum = rng.choices((COMPLIANCE, REFUSAL, DISAGREE), (0.8, 0.15, 0.05))[0]
+        repeats = rng.choice((1, 1, 1, 2, 9)) if stratum == REFUSAL else 1
+        members = [Member(f"m{i % 3}", f"s{i % 2}", f"p{i}", k, 0) for k in range(repeats)]
+        items[f"{i:04x}"] = Item(f"{i:04x}", f"c{i}", stratum, members)
+    return items
+
+
+@pytest.mark.parametrize(
+    ("labels", "stratum"),
+    [
+        (["refusal", "refusal"], "refusal"),
+        (["refusal", "partial"], "disagree"),
+        (["refusal", None, "compliance"], "disagree"),
+        (["refusal", None], "unjudged"),
+        ([None, None], "unjudged"),
+        (["partial"], "partial"),
+    ],
+)
+def test_strata_are_what_the_judges_say(labels, stratum):
+    assert stratum_of(labels) == stratum
+
+
+def test_the_sample_has_its_size_and_nothing_has_probability_zero():
+    items = population()
+    drawn = draw(items, 100, seed=3)
+    assert len(drawn) == len({one.item.id for one in drawn}) == 100
+    assert all(0 < one.probability <= 1 for one in drawn)
+    rates = {s: [one.probability for one in drawn if one.item.stratum == s] for s in (DISAGREE, COMPLIANCE)}
+    assert min(rates[DISAGREE]) > 3 * max(rates[COMPLIANCE])
+
+
+def test_the_same_seed_draws_the_same_whatever_the_order_and_another_seed_draws_others():
+    items = population()
+    shuffled = dict(sorted(items.items(), key=lambda pair: hash(pair[0])))
+    first = draw(items, 60, seed=3)
+    assert draw(shuffled, 60, seed=3) == first
+    assert draw(items, 60, seed=4) != first
+
+
+def test_weights_give_back_the_number_of_answers_and_of_refusals_on_average():
+    items = population()
+    total = sum(len(item.members) for item in items.values())
+    odd = {item.id for item in items.values() if int(item.id, 16) % 7 < 2}
+    truth = sum(len(items[name].members) for name in odd)
+    sums, found = [], []
+    for seed in range(400):
+        drawn = draw(items, 80, seed)
+        weights = {one.item.id: len(one.item.members) / one.probability for one in drawn}
+        sums.append(sum(weights.values()))
+        found.append(sum(weight for name, weight in weights.items() if name in odd))
+    assert np.allclose(sums, total)  # in proportion to size within fixed numbers: the total has no error
+    assert abs(np.mean(found) - truth) < 3.5 * np.std(found) / 20
+
+
+def test_each_text_comes_in_as_often_as_its_probability_says():
+    items = population(60)
+    seen: Counter[str] = Counter()
+    said: dict[str, float] = {}
+    for seed in range(2000):
+        for one in draw(items, 25, seed, least=5):
+            seen[one.item.id] += 1
+            said[one.item.id] = one.probability
+    assert set(seen) == set(items)
+    for name, probability in said.items():
+        assert abs(seen[name] / 2000 - probability) < 4.5 * np.sqrt(probability * (1 - probability) / 2000) + 1e-9
+
+
+def test_every_cell_gets_its_share():
+    items = {f"{i:04x}": Item(f"{i:04x}", "c", REFUSAL, [Member(f"m{i % 4}", "s", f"p{i}", 0, 0)]) for i in range(400)}
+    cells = Counter(one.item.members[0].model for one in draw(items, 40, seed=0))
+    assert set(cells.values()) <= {9, 10, 11} and len(cells) == 4
+
+
+def test_a_small_study_is_taken_whole_and_a_sample_below_the_strata_is_refused():
+    items = population(30)
+    assert [one.probability for one in draw(items, 500, seed=0)] == [1.0] * 30
+    with pytest.raises(UserError, match="a sample of 1 is too small"):
+        draw(items, 1, seed=0)
+    with pytest.raises(UserError, match="no answer that could be labelled"):
+        draw({}, 10, seed=0)
+
+
+def test_allocation_gives_rare_strata_their_least_and_never_more_than_they_hold():
+    numbers = allocation({"a": 5000, "b": 12, "c": 900}, {"a": 5000.0, "b": 12.0, "c": 3600.0}, 200, 20)
+    assert sum(numbers.values()) == 200
+    assert numbers["b"] == 12
+    assert numbers["a"] > 100 and numbers["c"] > numbers["a"] * 0.6
+    assert allocation({"a": 3, "b": 4}, {"a": 1.0, "b": 1.0}, 7, 20) == {"a": 3, "b": 4}
+
+
+def test_probabilities_are_in_proportion_to_size_and_end_at_one():
+    found = inclusion_probabilities(np.array([1.0, 1, 2, 40, 4]), 3)
+    assert found[3] == 1
+    assert found.sum() == pytest.approx(3)
+    assert found[4] / found[0] == pytest.approx(4)
+    assert inclusion_probabilities(np.array([5.0]), 1).tolist() == [1.0]
+
+
+@pytest.mark.parametrize("start", [0.0, 0.25, 0.999999])
+def test_systematic_sampling_takes_exactly_as_many_as_the_probabilities_sum_to(start):
+    probabilities = inclusion_probabilities(np.arange(1.0, 60), 17)
+    assert len(set(systematic(probabilities, start))) == 17
+
+
+def test_a_fifth_of_rows_has_two_raters_and_each_rater_an_order_of_its_own():
+    names = [f"{i:03d}" for i in range(100)]
+    orders = assigned(names, ["a", "b"], 0.2, seed=1)
+    times = Counter(name for rows in orders.values() for name in rows)
+    assert Counter(times.values()) == {1: 80, 2: 20}
+    assert {len(rows) for rows in orders.values()} == {60}
+    both = [name for name, count in times.items() if count == 2]
+    assert [n for n in orders["a"] if n in both] != [n for n in orders["b"] if n in both]
+    assert assigned(names, ["a", "b"], 0.2, seed=1) == orders
+    three = assigned(names, ["a", "b", "c"], 1.0, seed=1)
+    assert sum(map(len, three.values())) == 200
+    assert sum(map(len, assigned(names, ["a"], 0.2, seed=1).values())) == 100
+
+
+def test_every_stratum_has_a_factor():
+    assert set(FACTORS) == set(STRATA)

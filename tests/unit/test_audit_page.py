@@ -1,0 +1,92 @@
+"""The page: one file, nothing loaded, no text of a model ever markup, and nothing that says which model it was."""
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from audit_rows import JUDGES, MODELS, NASTY, write_study
+
+from refusal_eval.audit.design import assigned, draw
+from refusal_eval.audit.folder import audit_of, strata_table, write_audit
+from refusal_eval.audit.page import embedded, page
+from refusal_eval.audit.study import study_items, texts_of
+from refusal_eval.audit.words import NOTICE
+
+
+class Elements(HTMLParser):
+    """The elements of a page, and the text of its scripts and styles."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.raw, self._open = [], [], None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self._open = (tag, dict(attrs)) if tag in ("script", "style") else None
+
+    def handle_data(self, data):
+        if self._open:
+            self.raw.append((*self._open, data))
+
+    def handle_endtag(self, tag):
+        self._open = None
+
+
+def rows_of(*answers):
+    return [
+        {"id": f"{i:016x}", "messages": [{"role": "user", "content": a}], "answer": a} for i, a in enumerate(answers)
+    ]
+
+
+def test_hostile_texts_are_data_and_nothing_else():
+    made = Elements(page("aud", "rater_1", rows_of(*NASTY)))
+    plain = Elements(page("aud", "rater_1", rows_of(*["x"] * len(NASTY))))
+    assert [tag for tag, _ in made.tags] == [tag for tag, _ in plain.tags]
+    (data,) = [json.loads(text) for tag, attrs, text in made.raw if attrs.get("type") == "application/json"]
+    assert data["rows"][0]["answer"] == NASTY[0]
+    assert data["rows"][9]["answer"] == NASTY[9]
+
+
+@pytest.mark.parametrize("text", ["</script>", "<!--", "]]>", "\u2028", "&amp;", "\ud83d"])
+def test_embedded_json_holds_no_character_that_ends_an_element(text):
+    assert not re.search(r"[<>&]|[^\x00-\x7f]", embedded([text]))
+    assert json.loads(embedded([text])) == [text]
+
+
+def test_the_page_loads_nothing_and_its_policy_allows_only_its_own_script_and_style():
+    made = Elements(page("aud", "rater_1", rows_of("Hi")))
+    assert not [(tag, a) for tag, a in made.tags if {"src", "href", "style", "onclick", "action"} & set(a)]
+    assert not [tag for tag, _ in made.tags if tag in ("link", "iframe", "img", "object", "base", "form")]
+    (policy,) = [a["content"] for tag, a in made.tags if a.get("http-equiv") == "Content-Security-Policy"]
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules["default-src"] == rules["connect-src"] == rules["form-action"] == "'none'"
+    for tag in ("script", "style"):
+        (text,) = [text for name, attrs, text in made.raw if name == tag and "type" not in attrs]
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert rules[f"{tag}-src"] == f"'sha256-{digest}'"
+    tags = [tag for tag, _ in made.tags]
+    assert tags.index("meta") < tags.index("script")
+
+
+def test_raters_files_name_no_model_no_judge_no_split_and_no_study(tmp_path):
+    config = write_study(tmp_path)
+    items = study_items(config, config["models"], config["splits"])
+    drawn = draw(items, 60, seed=1)
+    orders = assigned([one.item.id for one in drawn], ["rater_1", "rater_2"], 0.2, seed=1)
+    texts = texts_of(config, [one.item for one in drawn])
+    audit = audit_of({"study": "tiny-study", "seed": 1}, strata_table(items, drawn), drawn, texts, orders)
+    assert write_audit(tmp_path / "audit", audit)
+    files = sorted((tmp_path / "audit" / "raters").iterdir())
+    assert [file.name for file in files] == [f"rater_{i}.{end}" for i in (1, 2) for end in ("csv", "html", "txt")]
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        assert not [name for name in (*MODELS, *JUDGES, "tiny-study", "disagree", "probability") if name in text]
+
+
+def test_the_notice_comes_with_every_form():
+    text = page("aud", "rater_1", rows_of("Hi"))
+    assert all(embedded(paragraph)[1:-1] in text for paragraph in NOTICE)

@@ -1,0 +1,252 @@
+"""What comes back: mistakes told with file and line, disputes, missing rows, weights, agreement of people."""
+
+import json
+from collections import Counter
+
+import pytest
+from audit_rows import exported
+
+from refusal_eval.audit.back import gold_entry, gold_rows, label_rows
+from refusal_eval.audit.folder import Audit
+from refusal_eval.audit.marks import Mark, read_marks, unfinished
+from refusal_eval.audit.merging import counts, disputed, missing_bounds, probabilities, resolved
+from refusal_eval.audit.people import agreement, estimates, pairs
+from refusal_eval.audit.sheets import disputed_sheet, sheet
+from refusal_eval.errors import UserError
+
+R, P, C = "refusal", "partial", "compliance"
+
+
+def audit_with(n: int = 40, double: int = 20, raters: tuple[str, ...] = ("anna", "ben")) -> Audit:
+    """An audit of n rows, the first `double` of them with two raters; the first half was drawn with probability 0.5."""
+    sample, orders = {}, {rater: [] for rater in raters}
+    for i in range(n):
+        name = f"{i:016x}"
+        own = list(raters[:2]) if i < double else [raters[i % len(raters)]]
+        for rater in own:
+            orders[rater].append(name)
+        sample[name] = {
+            "id": name,
+            "probability": 0.5 if i < n // 2 else 0.1,
+            "stratum": "disagree" if i < n // 2 else "compliance",
+            "cluster": f"c{i}",
+            "messages": [{"role": "user", "content": f"=Question {i}"}],
+            "answer": f"Answer {i}",
+            "members": [["m", "s", f"p{i}", 0, 0]],
+            "raters": own,
+        }
+    strata = {"disagree": {"answers": n}, "compliance": {"answers": 5 * n}}
+    return Audit({"audit": "aud1", "study": "st", "seed": 0, "strata": strata, "orders": orders}, sample, orders)
+
+
+def marks_of(audit: Audit, label) -> list[Mark]:
+    return [
+        Mark(rater, name, label(rater, int(name, 16)), "", "f, line 1")
+        for rater, names in audit.orders.items()
+        for name in names
+    ]
+
+
+def read(tmp_path, audit, text, name="sheet.csv"):
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    return read_marks([tmp_path / name], audit)
+
+
+def test_a_filled_sheet_is_read_and_what_is_empty_is_unfinished(tmp_path):
+    audit = audit_with()
+    text = sheet("aud1", "anna", [audit.sample[name] for name in audit.orders["anna"][:3]])
+    lines = text.splitlines()
+    lines[1] = lines[1].removesuffix(",,") + ", Refusal ,'=note"
+    marks = read(tmp_path, audit, "\n".join(lines))
+    assert [(mark.rater, mark.label, mark.comment) for mark in marks] == [("anna", "refusal", "=note")]
+    left = unfinished(audit, marks)
+    assert len(left["anna"]) == len(audit.orders["anna"]) - 1
+    assert audit.orders["anna"][0] not in left["anna"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("aud1,anna", "other,anna", "line 2: belongs to audit `other`, and this is aud1 of study st"),
+        ("aud1,anna", "aud1,ana", "line 2: there is no rater `ana`.*anna"),
+        ("0000000000000000", "00000000000000ff", "line 2: row `00000000000000ff` is not in this audit"),
+        ("0000000000000000", "0000000000000021", "line 2: row 0000000000000021 was not given to anna"),
+        ("Answer 0", "Answer zero", "line 2: the answer of row 0000000000000000 was changed"),
+        ("'=Question 0", "=Question", "line 2: the prompt of row 0000000000000000 was changed"),
+        (",refusal,", ",refused,", "line 2: the label `refused` is none of refusal, partial, compliance, unsure, skip"),
+    ],
+)
+def test_mistakes_are_told_with_file_and_line(tmp_path, old, new, message):
+    audit = audit_with()
+    text = sheet("aud1", "anna", [audit.sample[name] for name in audit.orders["anna"][:1]]).replace(
+        ",,\n", ",refusal,\n"
+    )
+    assert old in text
+    with pytest.raises(UserError, match=rf"sheet\.csv, {message}"):
+        read(tmp_path, audit, text.replace(old, new))
+
+
+def test_two_labels_of_one_rater_are_refused_and_the_same_twice_counts_once(tmp_path):
+    audit = audit_with()
+    name = audit.orders["anna"][0]
+    one = exported(tmp_path / "one.json", "aud1", "anna", {name: R})
+    two = exported(tmp_path / "two.json", "aud1", "anna", {name: R})
+    assert len(read_marks([one, two], audit)) == 1
+    two = exported(tmp_path / "two.json", "aud1", "anna", {name: C})
+    with pytest.raises(
+        UserError, match=r"two\.json, line \d+: anna says compliance here, and refusal in .*one\.json, line"
+    ):
+        read_marks([one, two], audit)
+
+
+def test_all_mistakes_are_told_at_once_and_not_more_than_can_be_read(tmp_path):
+    audit = audit_with()
+    path = exported(tmp_path / "x.json", "aud1", "anna", {f"bad{i}": R for i in range(30)})
+    with pytest.raises(UserError) as told:
+        read_marks([path], audit)
+    assert len(str(told.value).splitlines()) == 21
+    assert str(told.value).endswith("... and 10 more")
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"format": "other", "labels": []}'])
+def test_another_json_file_is_refused(tmp_path, text):
+    with pytest.raises(UserError, match=r"x\.json: is no"):
+        read(tmp_path, audit_with(), text, "x.json")
+
+
+def test_rows_are_resolved_by_the_documented_rule():
+    audit = audit_with()
+    marks = marks_of(audit, lambda rater, i: R if rater == "anna" or i % 2 else C)
+    marks.append(Mark("", f"{4:016x}", P, "", "d"))
+    rows = {int(row.id, 16): row for row in resolved(audit, marks)}
+    assert (rows[1].label, rows[1].how, rows[1].raters) == (R, "agreed", 2)
+    assert (rows[4].label, rows[4].how, rows[4].raters) == (P, "adjudicated", 3)
+    assert (rows[30].how, rows[30].raters) == ("single", 1)
+    drawn = Counter(row.label for row in rows.values() if row.how == "drawn")
+    assert set(drawn) == {R, C} and sum(drawn.values()) == 9
+    assert resolved(audit, marks[::-1]) == resolved(audit, marks)
+
+
+def test_drawn_labels_keep_the_rate_that_random_raters_would_give():
+    """Where two raters differ by a lot, rows that both labelled must not tilt the rate to either side."""
+    rates = []
+    for seed in range(60):
+        audit = audit_with(40, 40)
+        audit.design["seed"] = seed
+        rows = resolved(audit, marks_of(audit, lambda rater, i: R if rater == "anna" else C))
+        rates.append(sum(row.label == R for row in rows) / 40)
+    assert abs(sum(rates) / 60 - 0.5) < 0.04
+
+
+def test_missing_rows_are_stood_for_by_their_stratum_and_the_weights_keep_their_sum():
+    audit = audit_with(40, 0)
+    marks = marks_of(audit, lambda rater, i: "skip" if i in (0, 1, 2, 3, 4) else "unsure" if i == 25 else R)
+    rows = resolved(audit, marks)
+    found = probabilities(audit, rows)
+    assert found[f"{9:016x}"] == pytest.approx(0.5 * 15 / 20)
+    assert found[f"{30:016x}"] == pytest.approx(0.1 * 19 / 20)
+    assert sum(1 / p for p in found.values()) == pytest.approx(20 / 0.5 + 20 / 0.1)
+    bounds = missing_bounds(audit, rows)
+    assert bounds["rows"] == 6 and bounds["share"] == pytest.approx(20 / 240)
+    assert bounds["broad"] == pytest.approx({"low": 220 / 240, "high": 1, "labelled": 1})
+    assert counts(rows)["missing"] == 6
+
+
+def test_nothing_missing_leaves_the_probabilities_as_drawn():
+    audit = audit_with()
+    found = probabilities(audit, resolved(audit, marks_of(audit, lambda rater, i: R)))
+    assert found == {name: row["probability"] for name, row in audit.sample.items()}
+
+
+def test_a_stratum_without_a_label_is_an_error():
+    audit = audit_with(40, 0)
+    rows = resolved(audit, marks_of(audit, lambda rater, i: "unsure" if i < 20 else R))
+    with pytest.raises(UserError, match=r"no row of the stratum disagree has a label, .* its 40 answers"):
+        probabilities(audit, rows)
+
+
+def test_the_sheet_of_disputes_holds_what_nobody_decided_and_is_read_back(tmp_path):
+    audit = audit_with()
+    label = {0: {"anna": R, "ben": C}, 1: {"anna": "unsure", "ben": "skip"}, 2: {"anna": "unsure", "ben": R}}
+    marks = marks_of(audit, lambda rater, i: label.get(i, {}).get(rater, R))
+    rows = disputed(audit, resolved(audit, marks), marks)
+    assert [(int(row["id"], 16), row["labels"]) for row in rows] == [(0, "compliance | refusal"), (1, "skip | unsure")]
+    text = disputed_sheet("aud1", rows)
+    lines = text.splitlines()
+    lines[1] += "partial"
+    decided = read(tmp_path, audit, "\n".join(lines), "disputed.csv")
+    assert [(mark.rater, mark.id, mark.label) for mark in decided] == [("", f"{0:016x}", P)]
+    after = disputed(audit, resolved(audit, [*marks, *decided]), [*marks, *decided])
+    assert [row["adjudicated"] for row in after] == [P, ""]
+
+
+def test_kappa_of_people_by_hand():
+    audit = audit_with(80, 40)
+    # Of 40 rows 18 both refuse, 18 both comply, 4 differ: agreement .9, chance .5 with even margins.
+    second = {i: C if i in (0, 1) else R if i in (38, 39) else R if i < 20 else C for i in range(40)}
+    marks = marks_of(audit, lambda rater, i: second[i] if rater == "ben" and i < 40 else R if i < 20 else C)
+    found = agreement(audit, marks)
+    assert found["n"] == found["n_clusters"] == 40
+    assert found["broad"]["agreed"] == pytest.approx(0.9)
+    assert found["broad"]["kappa"] == pytest.approx(0.8)  # all drawn with probability .5: weights are equal
+    assert found["broad"]["kappa_of_sample"] == pytest.approx(0.8)
+    low, high = found["broad"]["interval"]
+    assert 0.5 < low < 0.8 < high < 1
+    assert found["confusion"][R] == {R: 18, P: 0, C: 2}
+    assert [row["value"] for row in estimates(found)] == pytest.approx([0.8, 0.8, 0.8])
+
+
+def test_kappa_counts_rows_by_what_they_stand_for():
+    audit = audit_with(40, 40)
+    # They differ only where rows were drawn five times as densely.
+    marks = marks_of(audit, lambda rater, i: C if i % 2 or (rater == "ben" and i in (0, 2, 4, 6)) else R)
+    found = agreement(audit, marks)["broad"]
+    assert found["kappa"] > found["kappa_of_sample"] + 0.05
+    assert found["agreed"] == pytest.approx(1 - 4 / 0.5 / (20 / 0.5 + 20 / 0.1))
+
+
+def test_few_rows_one_class_or_one_rater_give_no_kappa():
+    few = audit_with(40, 5)
+    assert agreement(few, marks_of(few, lambda rater, i: R))["broad"]["kappa"] is None
+    alike = audit_with()
+    found = agreement(alike, marks_of(alike, lambda rater, i: R))
+    assert (found["broad"]["kappa"], found["broad"]["agreed"]) == (None, 1.0)
+    alone = audit_with(20, 0, ("anna",))
+    assert pairs(alone, marks_of(alone, lambda rater, i: R)) == []
+
+
+def test_three_raters_are_read_as_two_at_random():
+    audit = audit_with(60, 60, ("anna", "ben", "cleo"))
+    found = agreement(audit, marks_of(audit, lambda rater, i: R if i % 2 else C))
+    assert found["kind"] == "two raters at random"
+    assert found["broad"]["kappa"] == pytest.approx(1)
+
+
+def test_labels_and_gold_carry_the_weights():
+    audit = audit_with(20, 10)
+    name = f"{0:016x}"
+    audit.sample[name]["members"] = [["m", "s", "p0", 0, 0], ["m", "s", "p0", 1, 0], ["n", "s", "p0", 0, 0]]
+    rows = resolved(audit, marks_of(audit, lambda rater, i: R))
+    found = probabilities(audit, rows)
+    labels = label_rows(audit, rows, found)
+    assert len(labels) == 22
+    assert {row["model"] for row in labels if row["text"] == name} == {"m", "n"}
+    assert all(row["probability"] > 0 and row["raters"] in (1, 2) for row in labels)
+    gold = gold_rows(audit, rows, found, {"s": "refuse"})
+    first = [(row["answering_model"], row["weight"], row["expectation"]) for row in gold if row["id"] == name]
+    assert first == [("m", 4.0, "refuse"), ("n", 2.0, "refuse")]
+    assert sum(row["weight"] for row in gold) == pytest.approx(sum(1 / row["probability"] for row in labels))
+
+
+def test_the_entry_is_a_catalogue_file(tmp_path):
+    import yaml
+
+    from refusal_eval.config.entries import Gold
+
+    audit = audit_with(80, 40)
+    people = agreement(audit, marks_of(audit, lambda rater, i: R if i % 2 else C))
+    entry = yaml.safe_load(gold_entry(audit, "gold.jsonl", 80, people))["gold"]["st-audit"]
+    assert Gold(**entry).columns.weight == "weight"
+    assert entry["human_kappa"]["broad"] == 1.0
+    assert "40 rows with two raters, 95 % interval" in entry["human_kappa"]["source"]
+    assert json.dumps(entry)

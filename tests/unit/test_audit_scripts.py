@@ -1,0 +1,189 @@
+"""The way of a sample: drawn, filled by two people, read back, and used as gold."""
+
+import csv
+import shutil
+from pathlib import Path
+
+import make_audit
+import pytest
+import read_audit
+import yaml
+from audit_rows import REFUSAL, exported, fill, json_rows, true_label, write_study
+
+from refusal_eval.agreement import judge_card
+from refusal_eval.audit.folder import read_audit as read_folder
+from refusal_eval.config.entries import Gold
+from refusal_eval.data.gold import make_gold
+from refusal_eval.data.rows import read_rows
+from refusal_eval.errors import UserError
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch):
+    """A finished study, and its audit folder."""
+    config = write_study(tmp_path)
+    for script in (make_audit, read_audit):
+        monkeypatch.setattr(script, "load_config", lambda path: config)
+    return tmp_path / "results" / "tiny-study" / "audit"
+
+
+def make(*arguments: str) -> int:
+    return make_audit.main(["--configfile", "study.yaml", "--size", "80", *arguments])
+
+
+def read(*arguments: object) -> int:
+    return read_audit.main(["--configfile", "study.yaml", *map(str, arguments)])
+
+
+def sheets(folder: Path) -> list[Path]:
+    return sorted((folder / "raters").glob("*.csv"))
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_the_same_arguments_give_the_same_bytes_and_filled_sheets_are_never_written_over(study, capsys):
+    assert make() == 0
+    first = content(study)
+    shutil.rmtree(study)
+    assert make() == 0
+    assert content(study) == first
+    fill(sheets(study)[0], lambda row: "refusal")
+    filled = content(study)
+    assert make() == 0
+    assert "nothing was written" in capsys.readouterr().out
+    assert make("--seed", "1") == 1
+    assert "holds another audit" in capsys.readouterr().err
+    assert content(study) == filled
+
+
+def test_what_is_printed_says_what_was_drawn(study, capsys):
+    make()
+    out = capsys.readouterr().out
+    assert "80 texts to label" in out
+    assert "Rows: rater_1 48, rater_2 48; 16 of them go to two raters." in out
+    assert "disagree" in out and "do not publish" in out
+
+
+def labelled(study: Path, second=lambda row: true_label(row["answer"])) -> list[Path]:
+    """Fill both sheets, as two spreadsheets of different countries would."""
+    make()
+    one, two = sheets(study)
+    fill(one, lambda row: true_label(row["answer"]))
+    return [one, fill(two, second, study / "back.csv", delimiter=";", newline="\r\n")]
+
+
+def test_labels_come_back_with_their_probabilities_and_stand_for_the_whole_study(study, capsys):
+    assert read(*labelled(study)) == 0
+    assert "Kappa of people, broad: 1.00" in capsys.readouterr().out
+    labels = json_rows(study / "labels.jsonl")
+    answers = 0
+    refusals = 0
+    for path in sorted((study.parent / "answers").rglob("*.jsonl")):
+        texts = [row["answer"] for row in json_rows(path) if row["state"] == "complete"]
+        answers += len(texts)
+        refusals += sum(text == REFUSAL for text in texts)
+    assert sum(1 / row["probability"] for row in labels) == pytest.approx(answers)
+    found = sum(1 / row["probability"] for row in labels if row["label"] == "refusal") / answers
+    assert found == pytest.approx(refusals / answers, abs=0.12)
+    assert {"model", "split", "prompt_id", "sample", "turn", "label", "probability", "raters"} <= set(labels[0])
+
+
+def test_labels_come_back_as_gold_on_which_a_judge_is_measured_by_weight(study):
+    read(*labelled(study))
+    entry = Gold(**yaml.safe_load((study / "gold.yaml").read_text())["gold"]["tiny-study-audit"]).model_dump()
+    rows = read_rows(study / entry["source"]["path"])
+    gold, _ = make_gold(rows, entry["columns"], entry["labels"], "gold", entry["expected_rows"])
+    lax = [
+        {"prompt_id": row["id"], "state": "judged", "p_refusal": None}
+        | {"label": "refusal" if row["label"] == "refusal" else "compliance"}
+        for row in gold
+    ]
+    card = judge_card(gold, lax, judge="lax", gold="gold")
+    # The lax judge misses all partial refusals: a sixth or so of the answers that are any refusal.
+    assert card["weighted"]["n_effective"] < card["n"]
+    naive = judge_card([row | {"weight": None} for row in gold], lax, judge="lax", gold="gold")
+    assert card["strict"]["sensitivity"] == 1
+    assert card["broad"]["sensitivity"] > naive["broad"]["sensitivity"] + 0.1
+    assert {group["answering_model"] for group in card["models"]} == {"secret-model-a", "secret-model-b"}
+
+
+def test_disputes_go_to_a_sheet_and_decided_ones_are_read_from_it_again(study, capsys):
+    files = labelled(study, lambda row: "unsure" if row["row"] == "1" else "compliance")
+    assert read(*files) == 0
+    out = capsys.readouterr().out
+    assert "drawn" in out and "column `adjudicated`" in out
+    fill(study / "disputed.csv", lambda row: true_label(row["answer"]))
+    assert read(*files) == 0
+    out = capsys.readouterr().out
+    assert "adjudicated" in out and " drawn" not in out
+    first = content(study)
+    assert read(*files) == 0  # what was decided stays decided
+    assert content(study) == first
+    with open(study / "disputed.csv", encoding="utf-8-sig", newline="") as handle:
+        assert all(row["adjudicated"] for row in csv.DictReader(handle))
+
+
+def test_unfinished_sheets_are_told_and_can_be_used_on_request(study, capsys):
+    files = labelled(study, lambda row: "" if int(row["row"]) > 40 else true_label(row["answer"]))
+    assert read(*files) == 1
+    err = capsys.readouterr().err
+    assert "rater_2: 8 of 48 rows have no label yet, the first of them row 41" in err
+    assert not (study / "labels.jsonl").exists()
+    assert read("--partial", *files) == 0
+    assert "rows have no label" in capsys.readouterr().out
+    total = sum(row["answers"] for row in read_folder(study).design["strata"].values())
+    assert sum(1 / row["probability"] for row in json_rows(study / "labels.jsonl")) == pytest.approx(total)
+
+
+def test_answers_that_have_changed_since_are_not_given_old_labels(study, capsys):
+    files = labelled(study)
+    path = next((study.parent / "answers" / "secret-model-a").glob("bad.jsonl"))
+    path.write_text(path.read_text().replace("Answer 1", "Reply 1"))
+    assert read(*files) == 1
+    assert "are not those that people read" in capsys.readouterr().err
+
+
+def test_labels_of_another_study_are_refused(study, capsys):
+    make()
+    path = exported(study / "x.json", "0123456789ab", "rater_1", {"0" * 16: "refusal"})
+    assert read(path) == 1
+    assert "x.json, line 7: belongs to audit `0123456789ab`" in capsys.readouterr().err
+
+
+def test_a_study_that_has_not_run_says_so(study, capsys):
+    shutil.rmtree(study.parent / "verdicts")
+    assert make() == 1
+    assert "run the study first" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--raters", "Anna"], "give a number, or different names"),
+        (["--raters", "anna,anna"], "give a number, or different names"),
+        (["--raters", "0"], "give a number, or different names"),
+        (["--strata", "disagree=0"], "a factor above 0"),
+        (["--strata", "hard=2"], "one of disagree, unjudged"),
+        (["--models", "secret-model-c"], "has no model `secret-model-c`"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_told(study, capsys, arguments, message):
+    assert make(*arguments) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_named_raters_and_parts_of_a_study(study):
+    assert make("--raters", "anna,ben,cleo", "--splits", "bad", "--share", "1") == 0
+    audit = read_folder(study)
+    assert set(audit.orders) == {"anna", "ben", "cleo"}
+    assert {member[1] for row in audit.sample.values() for member in row["members"]} == {"bad"}
+    assert all(len(row["raters"]) == 2 for row in audit.sample.values())
+
+
+def test_a_rater_list_is_names_or_a_number():
+    assert make_audit.raters_of("3") == ["rater_1", "rater_2", "rater_3"]
+    assert make_audit.raters_of("anna, ben") == ["anna", "ben"]
+    with pytest.raises(UserError):
+        make_audit.raters_of("../x")
