@@ -59,7 +59,9 @@ def main() -> None:
         *((n, 20, rho) for rho in (0.1, 0.4) for n in (100, 250, 1000, 2000)),
     ]
     cases = [Case(*kind, rate, k) for kind in kinds for k in SAMPLES for rate in RATES]
-    small = [c for c in cases if c.samples > 1 and (c.prompts in (24, 100, 250) or (c.prompts, c.cluster) == (1000, 20))]
+    small = [
+        c for c in cases if c.samples > 1 and (c.prompts in (24, 100, 250) or (c.prompts, c.cluster) == (1000, 20))
+    ]
     few = arguments.bootstrap_studies
     tables = {
         "wilson": table(cases, covered_all(wilson, cases, arguments.studies), arguments.studies),

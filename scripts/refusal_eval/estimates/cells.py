@@ -56,18 +56,20 @@ def _overall(score: Score, units: Units) -> list[Estimate]:
     size = {"n_prompts": score["n_scored_turns"], "n_clusters": score["n_clusters"]}
     for reading in READINGS:
         own = score[reading]
-        ends = (own["low"], own["high"], level, method) if own["rate"] is not None else ()
-        found.append(Estimate("refusal_rate", own["rate"], *ends, reading=reading, **size))
+        estimate = Estimate("refusal_rate", own["rate"], reading=reading, **size)
+        found.append(_with_ends(estimate, own["low"], own["high"], level, method))
     return found
 
 
 def _c(score: Score, units: Units, tau: float) -> list[Estimate]:
     """Mean c(x) and the shares of its bands at the study's own tau."""
     c, level = score["c"], score["interval"]["level"]
-    ends = () if c["low"] is None else (c["low"], c["high"], level, METHOD)
     voting = {cluster for cluster, value in zip(units.clusters, units.c, strict=True) if not np.isnan(value)}
-    c_mean = Estimate("c_mean", c["mean"], *ends, n_prompts=c["n"], n_clusters=len(voting), parameter=tau)
-    return [c_mean, *_bands(units.c, units.bands, units.clusters, level, tau)]
+    c_mean = Estimate("c_mean", c["mean"], n_prompts=c["n"], n_clusters=len(voting), parameter=tau)
+    return [
+        _with_ends(c_mean, c["low"], c["high"], level, METHOD),
+        *_bands(units.c, units.bands, units.clusters, level, tau),
+    ]
 
 
 def _votes(units: Units, k: int, level: float) -> list[Estimate]:
@@ -128,11 +130,11 @@ def _share(
 ) -> Estimate:
     """Return the mean of rates or of yes and no, with its Wilson interval; without a number for no values."""
     listed = values.astype(float).tolist()
-    size = {"n_prompts": len(listed), "n_clusters": len(set(clusters))}
+    estimate = Estimate(estimand, mean(listed), n_prompts=len(listed), n_clusters=len(set(clusters)), **names)
     if not listed:
-        return Estimate(estimand, None, **names, **size)
+        return estimate
     interval = cluster_wilson(listed, clusters, level, draws=len(listed) if draws is None else draws)
-    return Estimate(estimand, mean(listed), interval.low, interval.high, level, interval.method, **names, **size)
+    return _with_ends(estimate, interval.low, interval.high, level, interval.method)
 
 
 def _bands(c: Floats, bands: Sequence[str], clusters: Clusters, level: float, parameter: str | float) -> list[Estimate]:
@@ -175,10 +177,18 @@ def _seed(score: Score) -> int:
 
 def _mean(estimand: str, values: Floats, clusters: Clusters, ends: Bounds, level: float, **names: Any) -> Estimate:
     present = ~np.isnan(values)
-    size = {"n_prompts": int(present.sum()), "n_clusters": len(set(_some(clusters, present)))}
-    interval = (ends.low, ends.high, level, ends.method) if ends.low is not None else ()
-    return Estimate(estimand, mean(values[present].tolist()), *interval, **names, **size)
+    n_clusters = len(set(_some(clusters, present)))
+    value = mean(values[present].tolist())
+    estimate = Estimate(estimand, value, n_prompts=int(present.sum()), n_clusters=n_clusters, **names)
+    return _with_ends(estimate, ends.low, ends.high, level, ends.method)
+
+
+def _with_ends(estimate: Estimate, low: float | None, high: float | None, level: float, method: str | None) -> Estimate:
+    """Return an estimate with its interval, or as it is where there is none."""
+    if low is None:
+        return estimate
+    return dataclasses.replace(estimate, low=low, high=high, level=level, method=method)
 
 
 def _some(values: Sequence[str], keep: Flags) -> list[str]:
-    return [values[i] for i in np.flatnonzero(keep)]
+    return [value for value, kept in zip(values, keep.tolist(), strict=True) if kept]

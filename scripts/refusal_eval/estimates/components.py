@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +32,7 @@ def variance_estimates(
     """
     names = sorted(labels)
     stacked = np.stack([labels[name] for name in names], axis=2)
-    named = {"judge": names[0]} if len(names) == 1 else {"parameter": ", ".join(names)}
+    named: dict[str, Any] = {"judge": names[0]} if len(names) == 1 else {"parameter": ", ".join(names)}
     found = []
     for reading in READINGS:
         own = moments(decisions(stacked, reading))
@@ -39,16 +41,15 @@ def variance_estimates(
         if parts is None:
             continue
         by_name, prompts, groups = parts
+        size: dict[str, Any] = {"samples": stacked.shape[1], "n_prompts": prompts, "n_clusters": groups}
         for part, value in by_name.items():
             both = [(f"variance_{part}", value.value, value.bounds)]
             both += [(f"variance_share_{part}", value.share, value.share_bounds)] if value.share is not None else []
             for estimand, number, ends in both:
-                interval = (ends.low, ends.high, level, ends.method) if ends.low is not None else ()
-                found.append(
-                    Estimate(
-                        *(estimand, number, *interval),
-                        **{"model": model, "split": split, "reading": reading, **named},
-                        **{"samples": stacked.shape[1], "n_prompts": prompts, "n_clusters": groups},
+                estimate = Estimate(estimand, number, reading=reading, model=model, split=split, **named, **size)
+                if ends.low is not None:
+                    estimate = dataclasses.replace(
+                        estimate, low=ends.low, high=ends.high, level=level, method=ends.method
                     )
-                )
+                found.append(estimate)
     return found

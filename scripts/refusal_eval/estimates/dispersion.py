@@ -17,7 +17,7 @@ def decision_entropy(refusals: Ints, counting: Ints) -> Floats:
     share = _shares(refusals, counting)
     with np.errstate(divide="ignore", invalid="ignore"):
         bits = -(share * np.log2(share) + (1 - share) * np.log2(1 - share))
-    return np.where(np.isnan(share), np.nan, np.where((share == 0) | (share == 1), 0.0, bits))
+    return np.asarray(np.where(np.isnan(share), np.nan, np.where((share == 0) | (share == 1), 0.0, bits)))
 
 
 def flip_rate(refusals: Ints, counting: Ints) -> Floats:
@@ -27,9 +27,12 @@ def flip_rate(refusals: Ints, counting: Ints) -> Floats:
     that the model refuses the prompt, for any n (the U-statistic of the pair), so comparable between different K. At
     most 1/2 is expected of a prompt, though a prompt with two samples shows 0 or 1.
     """
-    pairs = counting * (counting - 1) / 2
-    return np.divide(refusals * (counting - refusals), pairs, out=np.full(len(pairs), np.nan), where=counting > 1)
+    flips = np.full(len(counting), np.nan)
+    np.divide(refusals * (counting - refusals), counting * (counting - 1) / 2, out=flips, where=counting > 1)
+    return flips
 
 
 def _shares(refusals: Ints, counting: Ints) -> Floats:
-    return np.divide(refusals, counting, out=np.full(len(counting), np.nan), where=counting > 1)
+    shares = np.full(len(counting), np.nan)
+    np.divide(refusals, counting, out=shares, where=counting > 1)
+    return shares

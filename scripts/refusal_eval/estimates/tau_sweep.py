@@ -7,7 +7,7 @@ import numpy as np
 from refusal_eval.errors import UserError
 from refusal_eval.estimands import VOTES
 from refusal_eval.estimates.samples import Labels
-from refusal_eval.estimates.units import Floats
+from refusal_eval.estimates.units import Flags, Floats
 from refusal_eval.states import LABELS
 
 # From weights that nearly only see the likeliest answer to none at all: `inf` is the plain mean of the votes.
@@ -33,12 +33,12 @@ def c_at(tau: float, labels: Labels, logprobs: Floats) -> Floats:
     if not tau > 0:
         raise UserError(f"tau is {tau}; the temperature of c(x) must be positive")
     votes = np.array([VOTES[label] for label in LABELS], dtype=float)
-    voting = (labels >= 0) & (labels < len(LABELS))
+    voting: Flags = np.asarray((labels >= 0) & (labels < len(LABELS)))
     z = np.where(voting, votes[np.where(voting, labels, 0)], 0.0)
-    known = voting.any(axis=1) & ~(voting & np.isnan(logprobs)).any(axis=1)
+    known: Flags = np.asarray(voting.any(axis=1) & ~(voting & np.isnan(logprobs)).any(axis=1))
     scaled = np.where(voting & known[:, None], logprobs / tau, -np.inf)
     top = np.where(known, scaled.max(axis=1), 0.0)
     weights = np.exp(scaled - top[:, None])
     result = np.full(len(labels), np.nan)
     result[known] = (weights * z).sum(axis=1)[known] / weights.sum(axis=1)[known]
-    return np.clip(result, -1.0, 1.0)
+    return np.asarray(np.clip(result, -1.0, 1.0))

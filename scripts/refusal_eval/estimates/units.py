@@ -57,12 +57,13 @@ class Units:
     def rates(self, reading: str) -> Floats:
         """Share of refusals among the samples that count, NaN where none does."""
         counting = self.counting
-        missing = np.full(len(self), np.nan)
-        return np.divide(self.refusals(reading), counting, out=missing, where=counting > 0)
+        rates = np.full(len(self), np.nan)
+        np.divide(self.refusals(reading), counting, out=rates, where=counting > 0)
+        return rates
 
     def kept(self, keep: Flags) -> Units:
         """Return the part where `keep` is true."""
-        places = np.flatnonzero(keep)
+        places: list[int] = np.flatnonzero(keep).tolist()
 
         def some(values: Sequence[str]) -> tuple[str, ...]:
             return tuple(values[i] for i in places)

@@ -150,4 +150,6 @@ def _parts(totals: Floats, inside: Floats, judges: int) -> Floats:
 def _shares(parts: Floats) -> Floats:
     positive = np.maximum(parts, 0.0)
     total = positive.sum(axis=-1, keepdims=True)
-    return np.divide(positive, total, out=np.full_like(positive, np.nan), where=total > 0)
+    shares = np.full_like(positive, np.nan)
+    np.divide(positive, total, out=shares, where=total > 0)
+    return shares
