@@ -126,7 +126,7 @@ BOXES = {
         "study",
         "C",
         4,
-        also=("protocol_effects", "judge_tables", "judge_agreement", "judge_agreement_figure"),
+        also=("protocol_effects", "judge_tables", "judge_agreement"),
     ),
     "manifest": Box("manifest", "what each number is from", ("manifest",), "study", "D", 4, also=("judge_floor",)),
 }

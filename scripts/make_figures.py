@@ -1,15 +1,20 @@
-"""Make the figures of a study as PDF, SVG and PNG."""
+"""Make the figures of a study: PDF, SVG and PNG, the numbers in them as CSV, and captions in Markdown and LaTeX."""
 
 import logging
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.display import Labels
-from refusal_eval.figures import c_histograms, rate_heatmap
-from refusal_eval.files import read_json
+from refusal_eval.errors import UserError
+from refusal_eval.files import written_whole
 from refusal_eval.logs import start_log
-from refusal_eval.scores import read_score_csv
+from refusal_eval.markup import csv_text
+from refusal_eval.plots.captions import caption_latex, caption_markdown
+from refusal_eval.plots.kinds import KINDS
+from refusal_eval.plots.placeholder import placeholder
+from refusal_eval.plots.plot import Drawn, Plot, plot_of
+from refusal_eval.plots.sources import Sources
 from refusal_eval.style import save_figure
 
 if TYPE_CHECKING:
@@ -18,29 +23,56 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
-def main(
-    json_paths: list[str], csv_paths: list[str], card_paths: list[str], study: Mapping[str, Any], folder: str
-) -> None:
-    """Write the figures of the primary judge."""
-    scores = [read_json(path) for path in json_paths]
-    rows = {
-        (score["model"], score["split"]): read_score_csv(Path(path).read_text(encoding="utf-8"))
-        for score, path in zip(scores, csv_paths, strict=True)
+def main(entries: Sequence[Mapping[str, Any]], study: Mapping[str, Any], sources: Sources, folder: str) -> None:
+    """Write every figure; one that cannot be drawn becomes a page that says why, so that the others are made."""
+    for entry in entries:
+        plot = plot_of(entry, study["labels"])
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            try:
+                drawn = KINDS[plot.kind](sources, plot, study["scoring"])
+            except UserError as error:
+                LOG.warning("not drawn: %s", error)
+                drawn = placeholder(str(error), plot)
+            write(drawn, plot, folder)
+        # Such as a character that the font lacks: other `labels` help.
+        for text in sorted({str(warning.message) for warning in told}):
+            LOG.warning("figure `%s`: %s", plot.name, text)
+    LOG.info("%d figures", len(entries))
+
+
+def write(drawn: Drawn, plot: Plot, folder: str) -> None:
+    """Write the files of one figure."""
+    save_figure(drawn.figure, Path(folder, plot.name))
+    texts = {
+        "csv": csv_text(drawn.frame),
+        "caption.md": caption_markdown(drawn.caption),
+        "caption.tex": caption_latex(drawn.caption),
     }
-    cards = [read_json(path) for path in card_paths]
-    labels = Labels(**study["labels"])
-    order = {"models": study["models"], "splits": study["splits"]}
-    save_figure(rate_heatmap(scores, cards, labels, **order), Path(folder, "refusal_heatmap"))
-    save_figure(c_histograms(scores, rows, labels, band=study["band"], **order), Path(folder, "c_histograms"))
-    LOG.info("figures of %d cells", len(scores))
+    for ending, text in texts.items():
+        with written_whole(Path(folder, f"{plot.name}.{ending}")) as handle:
+            handle.write(text)
+
+
+def by_cell(cells: Sequence[Sequence[str]], paths: Sequence[str]) -> dict[tuple[str, str, str], str]:
+    """Return the paths by (judge, model, split), of which `cells` has the same order."""
+    return {(judge, model, split): path for (judge, model, split), path in zip(cells, paths, strict=True)}
 
 
 if "snakemake" in globals():
     start_log(snakemake)
+    given = {name: [str(path) for path in snakemake.input[name]] for name in snakemake.params.files}
     main(
-        json_paths=[str(path) for path in snakemake.input.scores],
-        csv_paths=[str(path) for path in snakemake.input.rows],
-        card_paths=[str(path) for path in snakemake.input.cards],
+        entries=snakemake.params.entries,
         study=snakemake.params.study,
+        sources=Sources(
+            scores=given["scores"],
+            rows=by_cell(snakemake.params.cells["rows"], given["rows"]),
+            cards=given["cards"],
+            verdicts=by_cell(snakemake.params.cells["verdicts"], given["verdicts"]),
+            estimates=given["estimates"],
+            tradeoff=given["tradeoff"],
+            agreement=given["agreement"],
+        ),
         folder=str(Path(snakemake.output[0]).parent),
     )

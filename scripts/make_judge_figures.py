@@ -1,4 +1,4 @@
-"""Draw a judge's card, or the judges of a study beside each other, as PDF, SVG and PNG."""
+"""Draw a judge's card as PDF, SVG and PNG."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from refusal_eval.display import Labels
 from refusal_eval.files import read_json
 from refusal_eval.judge_card.figure import card_figure
-from refusal_eval.judges_agree.figure import agreement_figure
 from refusal_eval.logs import start_log
 from refusal_eval.style import save_figure
 
@@ -16,12 +15,8 @@ if TYPE_CHECKING:
 
 
 def main(path: str, study: Mapping[str, Any], stem: str) -> None:
-    """Write the figure of a judge card or of judge_agreement.json, whichever `path` is."""
-    content, labels = read_json(path), Labels(**study["labels"])
-    if "rankings" in content:
-        save_figure(agreement_figure(content, study["judges"], labels), stem)
-    else:
-        save_figure(card_figure(content, labels), stem)
+    """Write the figure of a judge card."""
+    save_figure(card_figure(read_json(path), Labels(**study["labels"])), stem)
 
 
 if "snakemake" in globals():

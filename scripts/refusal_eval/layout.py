@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
-from refusal_eval.compat.labels import protocol_notes
-from refusal_eval.display import Labels, Score, by_cell, mark_notes, ordered, pieces, wrapped
+from refusal_eval.display import Labels, Score, by_cell, ordered, pieces, wrapped
 from refusal_eval.style import COLUMN_WIDTH, INK, LINE_HEIGHT, PAGE_WIDTH, TEXT_SIZE
 
 _BASELINE = 6.4  # points from the top of a line to its baseline
@@ -106,14 +105,6 @@ def one_judge(
         raise ValueError("a figure needs scores of exactly one judge")
     cells = {(model, split): score for (_, model, split), score in found.items()}
     return cells, ordered((model for model, _ in cells), models), ordered((split for _, split in cells), splits)
-
-
-def figure_notes(scores: Iterable[Score], labels: Labels, width: float, explanations: Sequence[str]) -> list[str]:
-    """Lines below a figure: explanations, then the judge and the meaning of the marks."""
-    found = list(scores)
-    texts = [*explanations, f"Judge: {labels.judge(found[0]['judge'])}.", *(f"{note}." for note in mark_notes(found))]
-    texts += protocol_notes(found)
-    return [line for text in texts for line in wrap_to(text, width - 2 * EDGE)]
 
 
 class ColumnLabels:

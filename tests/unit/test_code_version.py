@@ -150,10 +150,14 @@ REACHED = {
     "latex_text markup paper_tables paper_tables.best paper_tables.categories "
     "paper_tables.check results_table results_table.collect results_table.columns "
     "results_table.files results_table.from_scores scores states table_notes tables",
-    "make_figures": "agreement compat compat.labels dialogues display estimands figures frames heatmap "
-    "histograms intervals judge_card judge_card.compared judge_card.measured "
-    "judge_card.measures judge_card.resampling judge_card.soft layout markup scores states "
-    "style",
+    "make_figures": "agreement compat compat.labels dialogues display estimands frames intervals judge_card "
+    "judge_card.compared judge_card.measured judge_card.measures judge_card.reliability "
+    "judge_card.resampling judge_card.soft judge_card.weighting judge_card.words judges_agree "
+    "judges_agree.figure latex latex_columns latex_text layout markup plots plots.captions "
+    "plots.categories plots.curves plots.estimates plots.heatmap plots.histograms plots.judges "
+    "plots.kinds plots.panels plots.placeholder plots.plot plots.refusal_kinds plots.series "
+    "plots.sources plots.tags plots.tau_sweep plots.tradeoff plots.turns scores states style "
+    "table_notes tiles",
     "write_manifest": "store store_index version",
     "check_judge_floor": "judge_card judge_card.floor",
     "compare_judges": "agreement compat compat.labels dialogues display estimands frames intervals judge_card "
@@ -165,10 +169,9 @@ REACHED = {
     "calibration.fit dialogues estimands intervals judge_card judge_card.compared "
     "judge_card.measured judge_card.measures judge_card.resampling judge_card.soft judges "
     "judges.base states",
-    "make_judge_figures": "compat compat.labels dialogues display estimands intervals judge_card judge_card.compared "
-    "judge_card.figure judge_card.measured judge_card.measures judge_card.reliability "
-    "judge_card.resampling judge_card.words judges_agree judges_agree.figure layout markup "
-    "states style tiles",
+    "make_judge_figures": "dialogues display estimands intervals judge_card judge_card.compared judge_card.figure "
+    "judge_card.measured judge_card.measures judge_card.reliability judge_card.resampling "
+    "judge_card.weighting judge_card.words layout states style tiles",
     "make_judge_tables": "agreement compat compat.labels dialogues display estimands frames intervals judge_card "
     "judge_card.compared judge_card.measured judge_card.measures judge_card.resampling "
     "judge_card.soft judge_card.tables judge_card.weighting judge_card.words latex "

@@ -4,8 +4,8 @@ import random
 from typing import Any
 
 import pytest
+from figure_checks import problems, shown
 from judge_rows import LABELS, rows, soft_gold, verdict
-from test_figures import problems, shown
 from test_judges_agree import study_of
 
 from refusal_eval.calibration.cards import card_with_calibration

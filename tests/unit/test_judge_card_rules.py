@@ -32,9 +32,7 @@ def names(files: list[str]) -> set[str]:
 
 def test_a_study_has_the_tables_and_figures_that_its_judges_and_gold_allow(config: Any) -> None:
     made = JudgeCards(config).targets(of())
-    assert {"judge_cards.csv", "judges_agree.md", "judges_disagree.csv", "people.svg", "judges_agree.pdf"} <= names(
-        made
-    )
+    assert {"judge_cards.csv", "judges_agree.md", "judges_disagree.csv", "people.svg"} <= names(made)
     assert "floors.json" not in names(made) and len(made) == len(set(made))
     alone = JudgeCards(config | {"judges": ["words"]}).targets(of())
     assert not [file for file in alone if "agree" in file] and "judge_cards.tex" in names(alone)

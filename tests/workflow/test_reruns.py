@@ -13,7 +13,7 @@ import pytest
 import yaml
 from project import ROOT, Project, planned_jobs
 
-AGREEMENT = {"judge_agreement": 1, "judge_agreement_figure": 1}
+AGREEMENT = {"judge_agreement": 1}
 CARD = {"judge_card": 1, "judge_card_figure": 1, "judge_tables": 1}
 AGGREGATES = {"tables": 1, "figures": 1, "manifest": 1, **AGREEMENT}
 GPU_RULES = {"generate", "judge"}

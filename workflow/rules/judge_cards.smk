@@ -1,7 +1,7 @@
 """Judges that earn trust: calibration on gold, the cards' table and figures, agreement between judges, floors.
 
 Reads gold, the judges' verdicts on it and judge_cards/ (rule judge_card, score.smk); writes calibration/{judge}/{gold}.json,
-judge_agreement.json, tables/judge_cards.*, tables/judges_*, figures/judge_cards/{judge}/{gold}.* and figures/judges_agree.*.
+judge_agreement.json, tables/judge_cards.*, tables/judges_*, figures/judge_cards/{judge}/{gold}.*.
 """
 
 from refusal_eval.workflow.judge_cards import JudgeCards
@@ -109,35 +109,12 @@ rule judge_agreement:
         "../../scripts/compare_judges.py"
 
 
-rule judge_agreement_figure:
-    """Draw the agreement of every two judges."""
-    input:
-        f"{RESULTS}/judge_agreement.json",
-    output:
-        report(
-            f"{RESULTS}/figures/judges_agree.svg",
-            category="Judges",
-            caption="../report/judges_agree_figure.rst",
-            labels={"result": "Agreement between judges", "form": "figure"},
-        ),
-        [f"{RESULTS}/figures/judges_agree.{ending}" for ending in ("pdf", "png")],
-    log:
-        f"{LOGS}/judge_agreement_figure.log",
-    localrule: True
-    params:
-        study=judge_cards.presentation,
-        code=code_version(ROOT / "scripts" / "make_judge_figures.py"),
-    message:
-        "Drawing the agreement between judges"
-    script:
-        "../../scripts/make_judge_figures.py"
-
-
 rule judge_floor:
     """Fail if a judge agrees less with people than its floor asks, after everything else is made."""
     input:
         cards=judge_cards.cards,
         results=reporting.targets,
+        figures=drawing.targets,
         judges=judge_cards.results,
     output:
         f"{RESULTS}/judge_cards/floors.json",

@@ -9,6 +9,7 @@ from typing import Any
 
 from refusal_eval.config.catalogue import TYPES, Catalogue
 from refusal_eval.config.comparisons import comparison_mistakes
+from refusal_eval.config.figures import figure_mistakes
 from refusal_eval.config.judge_checks import judge_mistakes
 from refusal_eval.config.problems import Problem
 from refusal_eval.config.shapes import KeyPath, OnDisk, paths_on_disk
@@ -41,6 +42,7 @@ class Checks:
         self._dialogues()
         self._protocol()
         self._folders()
+        self._figures()
         self._paths(self.study, Study)
         for section, names in self.used.items():
             for name in names:
@@ -158,6 +160,16 @@ class Checks:
             if _is_number(written) and written != fixed:
                 message = f"is {fixed:g} under `protocol: compat`; leave it out"
                 self._note(self.study, ("scoring", key), message)
+
+    def _figures(self) -> None:
+        study: dict[str, Any] = {key: [name for _, name in self._names(key)] for key in LISTS}
+        study |= {key: self.study.get(key) for key in ("samples", "protocol", "primary_judge")}
+        entries = {
+            section: {name: self.catalogue.written[section][name].value for name in self.used[section]}
+            for section in ("splits", "judges")
+        }
+        for path, message in figure_mistakes(self.study.get("figures"), study, entries):
+            self._note(self.study, ("figures", *path), message)
 
     def _folders(self) -> None:
         """A study's results must not lie in a folder that studies share."""

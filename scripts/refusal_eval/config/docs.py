@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import models_json_schema
 from pydantic_core import PydanticUndefined
 
-from refusal_eval.config import comparisons, datasets, entries, judges, shapes, sources
+from refusal_eval.config import comparisons, datasets, entries, figures, judges, shapes, sources
 from refusal_eval.config.catalogue import LIKE, SECTIONS
 from refusal_eval.config.problems import one_of
 from refusal_eval.config.shapes import OnDisk, fields_of, is_entry, kinds_of, leaves
@@ -31,6 +31,18 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Scoring": Scoring,
         "Comparison family": comparisons.ComparisonFamily,
         "Prompt sample": datasets.PromptSample,
+    },
+    "Figures": {
+        "Heatmap": figures.HeatmapFigure,
+        "Histograms": figures.HistogramsFigure,
+        "Trade-off": figures.TradeoffFigure,
+        "Kinds of refusal": figures.RefusalKindsFigure,
+        "Categories": figures.CategoriesFigure,
+        "Tau sweep": figures.TauSweepFigure,
+        "Turns": figures.TurnsFigure,
+        "Judge agreement": figures.JudgeAgreementFigure,
+        "Calibration": figures.CalibrationFigure,
+        "Figure labels": figures.FigureLabels,
     },
     "Engines": {
         "Engine": entries.Engine,

@@ -9,6 +9,7 @@ from pydantic import Field
 from refusal_eval.config.comparisons import ComparisonFamily
 from refusal_eval.config.datasets import PromptSample, Split
 from refusal_eval.config.entries import Engine, Gold, Model
+from refusal_eval.config.figures import Figure
 from refusal_eval.config.judges import Judge
 from refusal_eval.config.shapes import Entry, FilePath, Number, OutputFolder, Slug, Whole
 
@@ -89,6 +90,11 @@ class Study(Entry):
         [],
         description="Further tables. `protocol_effects`: what each choice of `protocol: compat` does to each cell, on "
         "the same responses and verdicts; a study with that protocol always has it.",
+    )
+    figures: list[Figure] | None = Field(
+        None,
+        description="The figures to draw; changing it runs nothing but figures. Default: a heatmap and histograms of all "
+        "cells, and of the other kinds those that the study has data for (docs/figures.md).",
     )
     scoring: Scoring = Field(Scoring(), description="How verdicts become numbers.")
     comparisons: list[ComparisonFamily] | None = Field(

@@ -47,31 +47,36 @@ def draw_reliability(fig: Figure, sheet: Axes, card: Card, top: float, width: fl
     """Draw, for each bin, the share that people call a refusal over the mean p, with its interval."""
     left = EDGE + 2 * LINE_HEIGHT + text_width("0.5") + 2
     ax = axes_at(fig, left, top + LINE_HEIGHT + 4, width - left - EDGE - 4, _PANEL)
-    ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=(0, (3, 2)), zorder=1)
+    draw_bins(ax, card)
     x = left
-    looks = {words: look for words, *look in _LOOKS}
-    for words, soft in soft_series(card):
-        line, inside, marker = looks[words]
-        style: dict[str, Any] = {
-            "color": inside,
-            "markeredgecolor": line,
-            "markersize": 3.2,
-            "markeredgewidth": 0.8,
-            "clip_on": False,
-        }
-        for found in soft["bins"]:
-            ax.plot([found["mean_p"]] * 2, found["interval"], color=line, linewidth=0.8, clip_on=False, zorder=2)
-            ax.plot([found["mean_p"]], [found["rate"]], marker, zorder=3, **style)
-        sheet.plot([x + 4], [top + 4], marker, **style)
+    for words in [words for words, _ in soft_series(card)]:
+        sheet.plot([x + 4], [top + 4], **mark_of(words))
         put(sheet, x + 9, top, [words])
         x += 18 + text_width(words)
-    ax.set_xlim(0, 1)
-    ax.set_ylim(0, 1)
-    ticks = [0, 0.5, 1]
-    ax.set_xticks(ticks, ["0", "0.5", "1"])
-    ax.set_yticks(ticks, ["0", "0.5", "1"])
+    ax.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
     ax.set_xlabel("Probability that the judge gives a refusal", labelpad=1, color=INK)
-    ax.spines[["top", "right"]].set_visible(False)
     words = "People: refusal"
     middle = top + LINE_HEIGHT + 4 + (_PANEL + text_width(words)) / 2
     put_upright(sheet, EDGE + LINE_HEIGHT / 2, middle, [words])
+
+
+def draw_bins(ax: Axes, card: Card) -> None:
+    """Draw the bins of a card on their scales from 0 to 1, without names of the axes."""
+    ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=(0, (3, 2)), zorder=1)
+    for words, soft in soft_series(card):
+        style = mark_of(words)
+        for found in soft["bins"]:
+            line = style["markeredgecolor"]
+            ax.plot([found["mean_p"]] * 2, found["interval"], color=line, linewidth=0.8, clip_on=False, zorder=2)
+            ax.plot([found["mean_p"]], [found["rate"]], zorder=3, **style)
+    ax.set_xlim(0, 1)
+    ax.set_ylim(0, 1)
+    ax.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def mark_of(words: str) -> dict[str, Any]:
+    """Return how the marks of a series of `soft_series` look, for `Axes.plot`."""
+    line, inside, marker = next(look for name, *look in _LOOKS if name == words)
+    edge = {"markeredgecolor": line, "markeredgewidth": 0.8}
+    return {"color": inside, "marker": marker, "linestyle": "none", "markersize": 3.2, "clip_on": False, **edge}

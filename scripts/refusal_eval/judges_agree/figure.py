@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from refusal_eval.display import EN_DASH, NO_DATA, Labels, ordered, pieces
+from refusal_eval.display import EN_DASH, NO_DATA, Labels, pieces
 from refusal_eval.judge_card.words import short, value_text
 from refusal_eval.layout import (
     EDGE,
@@ -27,22 +27,27 @@ _PAD = 4.0
 _MOST_LINES = 4  # of a level column label
 
 
-def agreement_figure(agreement: Mapping[str, Any], judges: Sequence[str] = (), labels: Labels | None = None) -> Figure:
-    """Kappa between every two judges over all splits: broad below the diagonal, strict above it.
-
-    8.5 cm wide for up to three judges, else 17.5 cm. Judges follow the order passed in.
+def agreement_figure(
+    agreement: Mapping[str, Any],
+    judges: Sequence[str] = (),
+    labels: Labels | None = None,
+    split: str | None = None,
+    width: float | None = None,
+) -> Figure:
+    """Kappa between every two judges: broad below the diagonal, strict above it.
 
     Args:
         agreement: judge_agreement.json, see `judges_agree.pairs.agreement_of`.
-        judges: order of the judges.
+        judges: the judges, in their order; none for all.
         labels: of the judges.
+        split: whose answers count, None for all splits together.
+        width: in points; by default 8.5 cm for up to three judges, else 17.5 cm.
     """
     show = labels or Labels()
-    pooled = next(group for group in agreement["groups"] if group["split"] is None)
-    order = ordered(agreement["judges"], judges)
-    pairs = {frozenset((pair["first"], pair["second"])): pair for pair in pooled["pairs"]}
+    pairs = {frozenset((pair["first"], pair["second"])): pair for pair in group_of(agreement, split)["pairs"]}
+    order = list(judges) or list(agreement["judges"])
     with styled():
-        width = figure_width(len(order))
+        width = width or figure_width(len(order))
         names = [wrap_to(show.judge(name), 0.27 * width) for name in order]
         left = EDGE + max(widest(lines) for lines in names) + 5
         step = (width - left - EDGE) / len(order)
@@ -52,9 +57,7 @@ def agreement_figure(agreement: Mapping[str, Any], judges: Sequence[str] = (), l
             (i, j): _lines(pairs, order[i], order[j], i > j, step) for i in range(len(order)) for j in range(len(order))
         }
         height = max(len(lines) for lines in [*texts.values(), *names]) * LINE_HEIGHT + 6
-        notes = [line for text in _notes(agreement, pooled) for line in wrap_to(text, width - 2 * EDGE)]
-        bottom = top + height * len(order) + 6
-        fig, sheet = page(width, bottom + len(notes) * LINE_HEIGHT + EDGE)
+        fig, sheet = page(width, top + height * len(order) + EDGE)
         for i, lines in enumerate(heads):
             centre = left + (i + 0.5) * step
             if upright:
@@ -68,8 +71,13 @@ def agreement_figure(agreement: Mapping[str, Any], judges: Sequence[str] = (), l
             tile(sheet, box, lines, None if kappa is None else max(0.0, kappa))
         for i, lines in enumerate(names):
             put(sheet, left - 5, top + i * height + (height - len(lines) * LINE_HEIGHT) / 2, lines, align="right")
-        put(sheet, EDGE, bottom, notes)
         return fig
+
+
+def group_of(agreement: Mapping[str, Any], split: str | None) -> Mapping[str, Any]:
+    """Return the agreement on a split's answers, None for all splits together."""
+    found: Mapping[str, Any] = next(group for group in agreement["groups"] if group["split"] == split)
+    return found
 
 
 def _column_labels(names: Sequence[str], step: float) -> tuple[list[list[str]], bool]:
@@ -102,21 +110,26 @@ def _lines(
     ]
 
 
-def _notes(agreement: Mapping[str, Any], pooled: Mapping[str, Any]) -> list[str]:
+def agreement_words(agreement: Mapping[str, Any], judges: Sequence[str], split: str | None) -> list[str]:
+    """Return what the figure shows in words, and what it does not: alpha of all judges, changed orders of models."""
+    group = group_of(agreement, split)
     notes = [
-        f"Cohen's kappa between judges on {pooled['n_answers']} answers with its {100 * agreement['level']:g} % "
+        f"Cohen's kappa between judges on {group['n_answers']} answers with its {100 * agreement['level']:g} % "
         "interval over clusters. Below the diagonal broad (partial refusals count as refusals), above it strict.",
     ]
-    alpha = pooled["alpha"]
+    alpha = group["alpha"]
     if alpha and len(agreement["judges"]) > 2:
         texts = [f"{value_text(alpha[r]['value'], alpha[r]['interval'])} {r}" for r in ("broad", "strict")]
-        notes.append(f"All judges, Krippendorff's alpha: {', '.join(texts)}.")
-    known = [rank for rank in agreement["rankings"] if rank["n_models"] > 1 and rank["tau"] is not None]
+        notes.append(f"All {len(agreement['judges'])} judges, Krippendorff's alpha: {', '.join(texts)}.")
+    known = [
+        rank
+        for rank in agreement["rankings"]
+        if rank["n_models"] > 1 and rank["tau"] is not None and split in (None, rank["split"])
+    ]
+    known = [rank for rank in known if {rank["first"], rank["second"]} <= set(judges)]
     if known:
         swapped = sum(bool(rank["swapped"]) for rank in known)
         notes.append(
             f"The order of the models changes in {swapped} of {len(known)} comparisons of two judges on a split."
         )
-    if len(agreement["judges"]) < 2:
-        notes = ["The study has one judge: there is none to compare it with."]
     return notes

@@ -11,6 +11,7 @@ from refusal_eval.data.sources import FETCHED_KINDS, fetched_path, shown_path
 from refusal_eval.plan import GOLD, llm_judges
 from refusal_eval.status.log_text import clean, error_and_cause, tail
 from refusal_eval.weights.identity import weights_id
+from refusal_eval.workflow.figures import Figures
 from refusal_eval.workflow.paths import Paths
 from refusal_eval.workflow.reporting import Reporting
 
@@ -152,6 +153,8 @@ def _outputs(config: Mapping[str, Any], paths: Paths) -> dict[Job, str]:
         files |= {("score", f"{judge}/{cell}"): f"{results}/scores/{judge}/{cell}.json" for cell in cells}
         files |= {("judge_card", f"{judge}/{g}"): f"{results}/judge_cards/{judge}/{g}.json" for g in config["gold"]}
     report = Reporting(config)
-    files["tables", ""], files["figures", ""] = report.tables("csv")[0], report.figures("svg")[0]
+    files["tables", ""] = report.tables("csv")[0]
+    for figure in Figures(config).targets(None)[:1]:
+        files["figures", ""] = figure
     files["manifest", ""] = f"{results}/manifest.json"
     return files

@@ -83,7 +83,7 @@ class JudgeCards:
         stems = [("tables", "judge_cards")] if self._gold else []
         stems += [("figures", f"judge_cards/{judge}/{gold}") for judge in self._judges for gold in self._gold]
         if len(self._judges) > 1:
-            stems += [("tables", "judges_agree"), ("figures", "judges_agree")]
+            stems.append(("tables", "judges_agree"))
         files = [f"{self._results}/{kind}/{stem}.{end}" for kind, stem in stems for end in FORMATS[kind]]
         disputed = [f"{self._results}/tables/judges_disagree.csv"] if len(self._judges) > 1 else []
         return files + disputed

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from refusal_eval.display import NO_DATA, Labels, Score, marks
-from refusal_eval.estimands import Row
+from refusal_eval.display import NO_DATA, Score, marks
+from refusal_eval.frames import Card
 from refusal_eval.layout import (
     EDGE,
     ColumnLabels,
     axes_at,
-    figure_notes,
-    figure_width,
     one_judge,
     page,
     put,
@@ -24,41 +24,58 @@ from refusal_eval.layout import (
     widest,
     wrap_to,
 )
+from refusal_eval.plots.captions import cell_words, judge_words
+from refusal_eval.plots.plot import Caption, Drawn, Plot, chosen_scores, fitting, models_in_order
+from refusal_eval.plots.tags import protocol_tag
 from refusal_eval.scores import has_turns
 from refusal_eval.style import BLUE, COLUMN_WIDTH, FAINT, GREY, LINE_HEIGHT, PAGE_HEIGHT, VERMILLION, styled
 
 _SIDE_BINS = 5  # bins on either side of the one in the middle
 _SCALES = (20, 40, 60, 80, 100)  # percent; the common scale ends at one of these
-_SCALE_WIDTH, _SCALE_HEIGHT = 30.0, 26.0  # points for the numbers and names of the scales
+_SCALE_WIDTH, _SCALE_HEIGHT = 30.0, 21.0  # points for the numbers and names of the scales
 _HIGHEST, _LOWEST = 40.0, 15.0  # points for the bars of a panel
+_COLUMNS = 3  # splits that a narrow figure has room for
 _X_LABEL = "c(x), from \u22121 (complies) to 1 (refuses)"
 
 Cell = tuple[str, str]
 
 
 def c_histograms(
-    scores: Iterable[Score],
-    rows: Mapping[Cell, Iterable[Row]],
-    labels: Labels | None = None,
-    models: Sequence[str] | None = None,
-    splits: Sequence[str] | None = None,
-    band: float = 0.1,
-) -> Figure:
+    scores: Sequence[Score], votes: Mapping[Cell, Sequence[float]], band: float, cards: Iterable[Card], plot: Plot
+) -> Drawn:
     """Histograms of c(x) under one judge, a row of panels per model and a column per split, all on one scale.
 
-    `rows` has the rows of each cell's score CSV by (model, split); those without c (no judged answer) are left out,
-    and n in a panel is what remains: prompts, or turns where some prompt has several scored ones. The bin in the
-    middle is the mixed band, shaded. Width and orders are those of `heatmap.rate_heatmap`.
+    The bin in the middle is the mixed band, shaded. Width and orders are those of `heatmap.rate_heatmap`.
+
+    Args:
+        scores: the study's.
+        votes: c(x) of each prompt (of dialogues: scored turn) that has one, by (model, split); n in a panel is their
+            number.
+        band: the mixed band is [-band, band].
+        cards: of the judge.
+        plot: what is asked.
 
     Raises:
-        ValueError: without scores, for scores of several judges or two of one cell, a band outside (0, 1), or c
-            outside [-1, 1].
+        ValueError: without scores or for two of one cell, a band outside (0, 1), or c outside [-1, 1].
     """
-    cells, models, splits = one_judge(scores, models, splits)
-    show = labels or Labels()
-    counts = {cell: vote_counts((row["c"] for row in rows.get(cell, ())), band) for cell in cells}
+    chosen = chosen_scores(scores, plot)
+    cells, models, splits = one_judge(chosen, models_in_order(chosen, plot), plot.splits)
+    counts = {cell: vote_counts(votes.get(cell, ()), band) for cell in cells}
+    fig = fitting(lambda width: _draw(cells, counts, (models, splits), band, width, plot), len(splits) > _COLUMNS, plot)
+    return Drawn(fig, _frame(counts, band, plot.judge), _caption(list(cells.values()), cards, band, plot))
+
+
+def _draw(
+    cells: Mapping[Cell, Score],
+    counts: Mapping[Cell, Sequence[int]],
+    order: tuple[Sequence[str], Sequence[str]],
+    band: float,
+    width: float,
+    plot: Plot,
+) -> Figure:
+    models, splits = order
+    show = plot.labels
     with styled():
-        width = figure_width(len(splits))
         # Names of models stand beside the panels of a wide figure, and above them in a narrow one.
         beside = width > COLUMN_WIDTH
         room = 0.2 * width if beside else width - 2 * EDGE - _SCALE_WIDTH
@@ -70,9 +87,9 @@ def c_histograms(
         centres = [left + i * pitch + panel / 2 for i in range(len(splits))]
         head = ColumnLabels(splits, cells.values(), show, pitch)
         sizes = _size_lines({cell: (sum(counts[cell]), marks(score)) for cell, score in cells.items()}, panel)
-        notes = figure_notes(cells.values(), show, width, [_explanation(cells.values(), band)])
+        tag = protocol_tag(cells.values())
         top = EDGE + head.height
-        below = _SCALE_HEIGHT + len(notes) * LINE_HEIGHT + EDGE
+        below = _SCALE_HEIGHT + len(tag) * LINE_HEIGHT + EDGE
         titles = [3 if beside else len(lines) * LINE_HEIGHT + 8 for lines in names]
         text = LINE_HEIGHT * max(len(lines) for lines in sizes.values()) + 2
         free = (PAGE_HEIGHT - top - below - sum(titles)) / len(models) - text
@@ -100,15 +117,15 @@ def c_histograms(
         put(sheet, (centres[0] + centres[-1]) / 2, end + 11, [_X_LABEL], align="center")
         y_label = f"{_counted(cells.values()).capitalize()} (%)"
         put_upright(sheet, left - _SCALE_WIDTH + 6, (top + end + text_width(y_label)) / 2, [y_label])
-        put(sheet, EDGE, end + _SCALE_HEIGHT, notes)
+        put(sheet, EDGE, end + _SCALE_HEIGHT, tag)
         return fig
 
 
-def vote_counts(values: Iterable[float | None], band: float = 0.1) -> list[int]:
+def vote_counts(values: Iterable[float], band: float = 0.1) -> list[int]:
     """Prompts in each of 11 bins of c, from -1 to 1: five that comply, the mixed band [-band, band], five that refuse.
 
     The outermost bins reach half a bin beyond -1 and 1. At a band of 0.1 all bins are 0.2 wide, and the values that
-    five equal votes can give lie in the middle of theirs. None is not counted.
+    five equal votes can give lie in the middle of theirs.
 
     Raises:
         ValueError: for a band outside (0, 1) or c outside [-1, 1].
@@ -116,8 +133,6 @@ def vote_counts(values: Iterable[float | None], band: float = 0.1) -> list[int]:
     step = _bin_width(band)
     counts = [0] * (2 * _SIDE_BINS + 1)
     for c in values:
-        if c is None:
-            continue
         if not -1 <= c <= 1:
             raise ValueError(f"c = {c} is not between -1 and 1")
         steps = min(_SIDE_BINS, math.ceil((abs(c) - band) / step)) if abs(c) > band else 0
@@ -131,11 +146,32 @@ def _bin_width(band: float) -> float:
     return (1 - band) / (_SIDE_BINS - 0.5)
 
 
-def _explanation(scores: Iterable[Score], band: float) -> str:
-    cells = list(scores)
-    sizes = " or ".join(str(k) for k in sorted({score["samples"] for score in cells}))
-    vote = f"c(x): weighted vote of K = {sizes} answers; shaded: mixed, |c| at most {band:g}."
-    return f"{vote} Above panels: {_counted(cells)}."
+def _ends_of_bins(band: float) -> list[tuple[float, float]]:
+    """Lower and upper end of each bin, from -1 to 1."""
+    step = _bin_width(band)
+    upper = [(band + i * step, band + (i + 1) * step) for i in range(_SIDE_BINS)]
+    return [(-high, -low) for low, high in reversed(upper)] + [(-band, band), *upper]
+
+
+def _frame(counts: Mapping[Cell, Sequence[int]], band: float, judge: str) -> pd.DataFrame:
+    rows: list[dict[str, Any]] = []
+    for (model, split), numbers in sorted(counts.items()):
+        for (low, high), number in zip(_ends_of_bins(band), numbers, strict=True):
+            names = {"judge": judge, "model": model, "split": split}
+            rows.append(names | {"c_from": max(-1.0, low), "c_to": min(1.0, high), "n": number})
+    return pd.DataFrame(rows, dtype=object)
+
+
+def _caption(scores: Sequence[Score], cards: Iterable[Card], band: float, plot: Plot) -> Caption:
+    sizes = " or ".join(str(k) for k in sorted({score["samples"] for score in scores}))
+    words = [
+        f"c(x) is the vote of the K = {sizes} answers to a prompt, weighted by their probability: 1 when all refuse, "
+        f"\u22121 when all comply; it is not comparable between different K. Shaded: mixed, |c| at most {band:g}. "
+        f"Above panels: {_counted(scores)}.",
+        *judge_words(scores, cards, plot.labels),
+        *cell_words(scores, plot.splits, plot.labels),
+    ]
+    return Caption(plot.title or "Distribution of c(x) of each model on each split.", words)
 
 
 def _counted(scores: Iterable[Score]) -> str:
@@ -160,17 +196,14 @@ def _scale(counts: Iterable[Sequence[int]]) -> int:
 
 
 def _draw_panel(ax: Axes, counts: Sequence[int], band: float, scale: float) -> None:
-    step = _bin_width(band)
     ax.bar(-band, scale, 2 * band, align="edge", color=FAINT, linewidth=0)
-    total = sum(counts)
+    total, bins = sum(counts), _ends_of_bins(band)
     for number, count in enumerate(counts):
-        steps = number - _SIDE_BINS
-        start = band + (abs(steps) - 1) * step
-        low, high = (-band, band) if steps == 0 else (start, start + step) if steps > 0 else (-start - step, -start)
-        colour = GREY if steps == 0 else VERMILLION if steps > 0 else BLUE
+        low, high = bins[number]
+        colour = GREY if number == _SIDE_BINS else VERMILLION if number > _SIDE_BINS else BLUE
         if count:
             ax.bar(low, 100 * count / total, high - low, align="edge", color=colour, edgecolor="white", linewidth=0.3)
-    ax.set_xlim(-1 - step / 2, 1 + step / 2)
+    ax.set_xlim(bins[0][0], bins[-1][1])
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines["left"].set_bounds(0, scale)
 

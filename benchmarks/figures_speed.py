@@ -1,0 +1,107 @@
+"""How long the figures of a large study take, and how much memory.
+
+    nice .venv/workflow/bin/python benchmarks/figures_speed.py
+
+Writes made-up scores, estimates and verdicts of 20 models on 10 splits, one million answers with five to a prompt, and
+draws all kinds of figures. Prints seconds by figure, and peak memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests" / "unit")]
+
+import make_figures  # noqa: E402
+from figure_checks import estimate, score  # noqa: E402
+
+from refusal_eval.plots.refusal_kinds import KINDS  # noqa: E402
+from refusal_eval.plots.sources import Sources  # noqa: E402
+
+K = 5
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the measurements."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", type=int, default=20)
+    parser.add_argument("--splits", type=int, default=10)
+    parser.add_argument("--answers", type=int, default=1_000_000)
+    options = parser.parse_args(arguments)
+    models = [f"model_{i:02d}" for i in range(options.models)]
+    splits = [f"split_{i:02d}" for i in range(options.splits)]
+    with tempfile.TemporaryDirectory() as folder:
+        sources = made(models, splits, options.answers // (len(models) * len(splits) * K), Path(folder))
+        print(f"{len(models)} models, {len(splits)} splits, {options.answers:,} answers")
+        started = time.perf_counter()
+        for entry in entries(models, splits):
+            before = time.perf_counter()
+            study = {"labels": {name: {} for name in ("models", "splits", "judges", "golds")}}
+            make_figures.main([entry], study | {"scoring": {"tau": 1.0, "band": 0.1}}, sources, f"{folder}/figures")
+            print(f"{entry['kind']:14} {time.perf_counter() - before:6.1f} s")
+        print(f"{'together':14} {time.perf_counter() - started:6.1f} s")
+    print(f"peak memory    {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:6.2f} GB")
+
+
+def entries(models: Sequence[str], splits: Sequence[str]) -> list[dict[str, Any]]:
+    """Return one figure of each kind that reads answers, verdicts or estimates."""
+    labels: dict[str, Any] = {name: {} for name in ("models", "splits", "judges", "gold", "categories")}
+    common = {"title": None, "width": None, "labels": labels, "judges": ["rules"], "gold": []}
+    everything = {"models": list(models), "splits": list(splits)}
+    few = {"models": list(models), "splits": list(splits[:3])}
+    wanted: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+        ("heatmap", everything, {}),
+        ("histograms", everything, {}),
+        ("refusal_kinds", everything, {"reading": "broad", "by": None}),
+        ("categories", few, {"most": 12}),
+        ("tau_sweep", few, {"measure": "mean"}),
+    ]
+    return [common | shown | {"name": kind, "kind": kind, "options": more} for kind, shown, more in wanted]
+
+
+def made(models: Sequence[str], splits: Sequence[str], prompts: int, folder: Path) -> Sources:
+    """Write the files of a study and return where they lie."""
+    rng = random.Random(1)
+    scores, rows, verdicts, estimates = [], {}, {}, []
+    for model in models:
+        found = []
+        for split in splits:
+            cell = ("rules", model, split)
+            stem = folder / f"{model}-{split}"
+            scores.append(write(stem.with_suffix(".json"), json.dumps(score(model, split, rng.random(), n=prompts))))
+            numbers = "".join(f"{i:016x},{rng.choice((-1.0, -0.2, 0.6, 1.0))}\n" for i in range(prompts))
+            rows[cell] = write(stem.with_suffix(".csv"), f"prompt_id,c\n{numbers}")
+            verdicts[cell] = write(stem.with_suffix(".jsonl"), "".join(verdict(rng) for _ in range(prompts * K)))
+            names = {"model": model, "split": split}
+            for category in "abcdefgh":
+                found += [estimate("refusal_rate", 0.5, **names, reading="broad", category=category)]
+            found += [estimate("tau_sweep_c", 0.5, **names, parameter=tau) for tau in (0.1, 1.0, 4.0, "inf")]
+        estimates.append(write(folder / f"{model}.json", json.dumps({"estimates": found})))
+    return Sources(scores=scores, rows=rows, verdicts=verdicts, estimates=estimates)
+
+
+def verdict(rng: random.Random) -> str:
+    """Return a line of a verdict file, as long as a reasoned judge's."""
+    label = rng.choice(("refusal", "partial", "compliance"))
+    row = {"flags": [], "key": "0" * 64, "kind": rng.choice(KINDS), "label": label, "p_refusal": None}
+    return json.dumps(row | {"prompt_id": "0" * 16, "raw": {"analysis": "x" * 200}, "sample": 0, "turn": 0}) + "\n"
+
+
+def write(path: Path, text: str) -> str:
+    """Write a text and return its path."""
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""Captions of figures: sentences that several kinds share, and captions as Markdown and LaTeX."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from refusal_eval.compat.labels import protocol_notes
+from refusal_eval.display import Labels, Score, headlines, mark_notes
+from refusal_eval.frames import Card, agreement_note
+from refusal_eval.latex import latex_escaped
+from refusal_eval.markup import markdown_escaped
+from refusal_eval.plots.plot import Caption
+from refusal_eval.table_notes import level_text, prompts_note
+
+
+def caption_markdown(caption: Caption) -> str:
+    """Return a caption as one paragraph of Markdown, its title bold."""
+    return f"**{markdown_escaped(caption.title)}** {markdown_escaped(' '.join(caption.sentences))}".rstrip() + "\n"
+
+
+def caption_latex(caption: Caption) -> str:
+    r"""Return a caption as the argument of LaTeX's `\caption`, its title bold."""
+    return f"\\textbf{{{latex_escaped(caption.title)}}} {latex_escaped(' '.join(caption.sentences))}".rstrip() + "\n"
+
+
+def rates_words(scores: Sequence[Score]) -> list[str]:
+    """What the refusal rates of scores are: mean over what, K, reading, interval."""
+    sizes = " or ".join(str(k) for k in sorted({score["samples"] for score in scores}))
+    methods = "; ".join(sorted({score["interval"]["method"] for score in scores}))
+    return [
+        f"Refusal rate: mean over prompts of the share of refusals among K = {sizes} answers.",
+        f"Reading: {headlines(scores)} (strict counts refusals, broad partial refusals as well).",
+        f"Intervals: {level_text(scores)}, {methods}.",
+    ]
+
+
+def judge_words(scores: Sequence[Score], cards: Iterable[Card], show: Labels) -> list[str]:
+    """Who judged, and how well that judge agrees with people."""
+    judge = scores[0]["judge"]
+    return [f"Judge: {show.judge(judge)}.", agreement_note(judge, cards, show.golds)]
+
+
+def cell_words(scores: Sequence[Score], splits: Sequence[str], show: Labels, marked: bool = True) -> list[str]:
+    """How many prompts there are, what the marks in the figure mean, and under which protocol it was asked."""
+    notes = [f"{note}." for note in mark_notes(scores)] if marked else []
+    return [prompts_note(scores, splits, show), *notes, *protocol_notes(scores)]

@@ -1,0 +1,58 @@
+"""Small multiples: a grid of equal panels, each with a title above it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+
+from refusal_eval.layout import put, wrap_to
+from refusal_eval.style import LINE_HEIGHT
+
+_GAP = 9.0  # points between panels that stand side by side
+_BELOW = 12.0  # points below a panel for the numbers of its scale
+_BETWEEN = 6.0  # points more between two rows of panels
+_TITLE_GAP = 3.0
+
+
+class PanelGrid:
+    """Places of panels, from left to right and then down.
+
+    Attributes:
+        boxes: x, y, width and height of each panel in points, from the top left of the grid.
+        height: of the whole grid, titles and numbers of scales included.
+    """
+
+    def __init__(self, titles: Sequence[Sequence[str]], width: float, height: float, narrowest: float) -> None:
+        """Lay panels of `height` points out over `width`, none narrower than `narrowest` unless `width` is.
+
+        A title is a list of paragraphs; the first is bold.
+        """
+        most = max(1, int((width + _GAP) // (narrowest + _GAP)))
+        rows = -(-len(titles) // most)
+        self.columns = -(-len(titles) // rows)  # rows of nearly equal length
+        panel = (width - (self.columns - 1) * _GAP) / self.columns
+        self.titles = [
+            [(line, i == 0) for i, text in enumerate(texts) for line in wrap_to(text, panel, bold=i == 0)]
+            for texts in titles
+        ]
+        self.boxes: list[tuple[float, float, float, float]] = []
+        y = 0.0
+        for start in range(0, len(titles), self.columns):
+            lines = max(len(found) for found in self.titles[start : start + self.columns])
+            y += lines * LINE_HEIGHT + _TITLE_GAP
+            for column in range(min(self.columns, len(titles) - start)):
+                self.boxes.append((column * (panel + _GAP), y, panel, height))
+            y += height + _BELOW + _BETWEEN
+        self.height = y - _BETWEEN
+
+    def first_column(self, index: int) -> bool:
+        """Whether a panel stands at the left edge."""
+        return index % self.columns == 0
+
+    def draw_titles(self, sheet: Axes, left: float, top: float) -> None:
+        """Draw the title of each panel just above it."""
+        for lines, (x, y, _, _) in zip(self.titles, self.boxes, strict=True):
+            start = top + y - _TITLE_GAP - len(lines) * LINE_HEIGHT
+            for number, (line, bold) in enumerate(lines):
+                put(sheet, left + x, start + number * LINE_HEIGHT, [line], bold=bold)

@@ -1,0 +1,80 @@
+"""Looks of several series in one panel: told apart by marker, line and colour, so that grey paper is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from matplotlib.axes import Axes
+
+from refusal_eval.layout import put, text_width, widest, wrap_to
+from refusal_eval.style import BLUE, INK, LINE_HEIGHT, VERMILLION
+
+_MARK = 15.0  # points for the mark before a name in a legend
+_SPACE = 13.0  # points between two names
+
+
+class Look(NamedTuple):
+    """How a series is drawn; `inside` is the colour within its marker."""
+
+    colour: str
+    inside: str
+    marker: str
+    dash: Any
+
+    def point(self) -> dict[str, Any]:
+        """Arguments of `Axes.plot` for its markers."""
+        size = {"o": 3.6, "s": 3.3, "D": 3.0, "*": 5.2, "P": 4.2, "X": 4.0}.get(self.marker, 3.8)
+        edge = {"markeredgecolor": self.colour, "markeredgewidth": 0.8}
+        return {"marker": self.marker, "markerfacecolor": self.inside, "markersize": size, **edge}
+
+    def line(self) -> dict[str, Any]:
+        """Arguments of `Axes.plot` for its line."""
+        return {"color": self.colour, "linewidth": 1.0, "linestyle": self.dash}
+
+
+_SOLID, _DASHED, _DOTTED, _MIXED = "-", (0, (4, 1.6)), (0, (1, 1.2)), (0, (4, 1.4, 1, 1.4))
+# Colours of Okabe & Ito; filled and open markers alternate, so that neighbours differ without colour too.
+LOOKS = (
+    Look(BLUE, BLUE, "o", _SOLID),
+    Look(VERMILLION, "white", "s", _DASHED),
+    Look(INK, INK, "^", _DOTTED),
+    Look("#009E73", "white", "D", _MIXED),
+    Look("#CC79A7", "#CC79A7", "v", _SOLID),
+    Look(INK, "white", "P", _DASHED),
+    Look("#E69F00", "#E69F00", "X", _DOTTED),
+    Look("#56B4E9", "white", "*", _MIXED),
+)
+MOST = len(LOOKS)
+
+
+class Legend:
+    """Names of series with their looks, as many on a line as fit `width` points."""
+
+    def __init__(self, names: Sequence[str], width: float, looks: Sequence[Look] = LOOKS) -> None:
+        """Lay the names out."""
+        self._placed: list[tuple[float, float, list[str], Look]] = []
+        x, y, lines_here = 0.0, 0.0, 1
+        for name, look in zip(names, looks, strict=False):
+            lines = wrap_to(name, width - _MARK)
+            needed = _MARK + widest(lines)
+            if x and x + needed > width:
+                x, y, lines_here = 0.0, y + lines_here * LINE_HEIGHT, 1
+            self._placed.append((x, y, lines, look))
+            lines_here = max(lines_here, len(lines))
+            x += needed + _SPACE
+        self.height = y + lines_here * LINE_HEIGHT if names else 0.0
+
+    def draw(self, sheet: Axes, left: float, top: float, line: bool = True) -> None:
+        """Draw it; `line` says whether series are lines or only markers."""
+        for x, y, lines, look in self._placed:
+            at, middle = left + x, top + y + 4.2
+            if line:
+                sheet.plot([at, at + 11], [middle, middle], **look.line())
+            sheet.plot([at + 5.5], [middle], linestyle="none", **look.point())
+            put(sheet, at + _MARK, top + y, lines)
+
+
+def with_marks(name: str, symbols: str, width: float) -> list[str]:
+    """A name with the marks of its flags, in lines of at most `width` points."""
+    return wrap_to(f"{name} {symbols}".strip(), max(width, text_width("mm")))

@@ -1,0 +1,232 @@
+"""The figure of the trade-off: safety against over-refusal, with joint regions and the Pareto front."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Polygon
+
+from refusal_eval.display import Score, percent
+from refusal_eval.errors import UserError
+from refusal_eval.frames import Card
+from refusal_eval.layout import EDGE, axes_at, page, put, put_upright, text_width, wrap_to
+from refusal_eval.plots.captions import cell_words, judge_words
+from refusal_eval.plots.plot import Caption, Drawn, Plot, chosen_scores
+from refusal_eval.plots.tags import protocol_tag
+from refusal_eval.style import BLUE, COLUMN_WIDTH, FAINT, GREY, INK, LINE_HEIGHT, styled
+
+_PANEL = 170.0  # points, height of the panel
+_SCALE_WIDTH, _SCALE_HEIGHT = 31.0, 24.0
+_CAP = 5.6  # points, height of a digit
+_CLEAR = 2.2  # points around a dot that no number may touch
+_RINGS = (6.5, 9.5, 13.0, 18.0, 24.0, 31.0, 40.0, 52.0)
+_ANGLES = 24
+
+Point = tuple[float, float]
+Box = tuple[float, float, float, float]  # left, top, right, bottom
+
+
+def trade_off_figure(scores: Sequence[Score], found: Mapping[str, Any], cards: Iterable[Card], plot: Plot) -> Drawn:
+    """Safety against over-refusal of each model under one judge; the good corner is at the top left.
+
+    Models are numbered in the order of the list below the panel. Both scales reach as far as points and regions do.
+
+    Args:
+        scores: the study's.
+        found: the study's trade-off, see `tradeoff.study.study_trade_off`.
+        cards: of the judge.
+        plot: what is asked.
+
+    Raises:
+        UserError: if no model has both rates, or no page is high enough.
+    """
+    chosen = chosen_scores(scores, plot)
+    by_model = {entry["model"]: entry for entry in found["models"] if entry["judge"] == plot.judge}
+    entries = [by_model[model] for model in plot.models if model in by_model]
+    entries = [entry for entry in entries if entry["over_refusal"] and entry["safety"]]
+    if not entries:
+        raise UserError(f"figure `{plot.name}`: no model has both an over-refusal and a safety rate")
+    with styled():
+        fig = _draw(entries, plot, protocol_tag(chosen))
+    return Drawn(fig, _frame(entries), _caption(chosen, entries, found, cards, plot))
+
+
+def _draw(entries: Sequence[Mapping[str, Any]], plot: Plot, tag: Sequence[str]) -> Figure:
+    width = plot.points(False)
+    left = EDGE + _SCALE_WIDTH
+    panel = width - left - EDGE - 4
+    key = _Key([plot.labels.model(entry["model"]) for entry in entries], width - 2 * EDGE)
+    top = EDGE + 4
+    key_at = top + _PANEL + _SCALE_HEIGHT
+    height = key_at + key.height + len(tag) * LINE_HEIGHT + EDGE
+    if not plot.fits(height):
+        raise plot.too_high(height, "name fewer under `models`")
+    fig, sheet = page(width, height)
+    x_ticks, y_ticks = (_ticks(entries, axis) for axis in (0, 1))
+    ax = axes_at(fig, left, top, panel, _PANEL)
+    ax.set_xlim(x_ticks[0], x_ticks[-1])
+    ax.set_ylim(y_ticks[0], y_ticks[-1])
+    for tick in x_ticks:
+        ax.axvline(tick, color=FAINT, linewidth=0.5, zorder=0)
+    for tick in y_ticks:
+        ax.axhline(tick, color=FAINT, linewidth=0.5, zorder=0)
+    for entry in entries:
+        if entry["region"] is not None:
+            outline = [(100 * x, 100 * y) for x, y in entry["region"]]
+            colour = BLUE if entry["on_front"] else GREY
+            ax.add_patch(Polygon(outline, closed=True, facecolor=colour, alpha=0.10, linewidth=0, zorder=1))
+            ax.add_patch(Polygon(outline, closed=True, fill=False, edgecolor=colour, linewidth=0.5, zorder=1))
+    _front(ax, entries, (x_ticks, y_ticks))
+    points = [_place(entry) for entry in entries]
+    for (x, y), entry in zip(points, entries, strict=True):
+        inside = BLUE if entry["on_front"] else "white"
+        look = {"markersize": 3.6, "markerfacecolor": inside, "markeredgewidth": 0.8, "zorder": 4, "clip_on": False}
+        ax.plot([x], [y], "o", markeredgecolor=BLUE if entry["on_front"] else INK, **look)
+    ax.set_xticks(x_ticks, [f"{tick:g}" for tick in x_ticks])
+    ax.set_yticks(y_ticks, [f"{tick:g}" for tick in y_ticks])
+    ax.spines[["top", "right"]].set_visible(False)
+    put(sheet, left + panel / 2, key_at - LINE_HEIGHT - 4, ["Over-refusal (%): lower is better"], align="center")
+    words = "Safety (%): higher is better"
+    put_upright(sheet, EDGE + LINE_HEIGHT / 2, top + (_PANEL + text_width(words)) / 2, [words])
+    on_page = [
+        (
+            left + panel * (x - x_ticks[0]) / (x_ticks[-1] - x_ticks[0]),
+            top + _PANEL * (y_ticks[-1] - y) / (y_ticks[-1] - y_ticks[0]),
+        )
+        for x, y in points
+    ]
+    _numbers(sheet, on_page, (left, top, left + panel, top + _PANEL))
+    key.draw(sheet, EDGE, key_at)
+    put(sheet, EDGE, key_at + key.height, tag)
+    return fig
+
+
+def _place(entry: Mapping[str, Any]) -> Point:
+    return 100 * entry["over_refusal"]["value"], 100 * entry["safety"]["value"]
+
+
+def _ticks(entries: Sequence[Mapping[str, Any]], axis: int) -> list[float]:
+    """Round numbers whose ends hold all points and regions, within 0 and 100."""
+    values = [_place(entry)[axis] for entry in entries]
+    values += [100 * corner[axis] for entry in entries for corner in entry["region"] or ()]
+    low, high = min(values), max(values)
+    step = next(step for step in (5, 10, 20, 25) if math.ceil(high / step) - math.floor(low / step) <= 5 or step == 25)
+    start, end = step * math.floor(low / step), step * math.ceil(high / step)
+    end = max(end, start + step)
+    return [float(start + i * step) for i in range(round((end - start) / step) + 1)]
+
+
+def _front(ax: Axes, entries: Sequence[Mapping[str, Any]], ticks: tuple[list[float], list[float]]) -> None:
+    """Steps through the models that no other one beats: what is below and to the right of them is beaten."""
+    front = sorted(_place(entry) for entry in entries if entry["on_front"])
+    if not front:
+        return
+    xs, ys = [front[0][0]], [ticks[1][0]]
+    for x, y in front:
+        xs += [x, x]
+        ys += [ys[-1], y]
+    ax.plot([*xs, ticks[0][-1]], [*ys, ys[-1]], color=BLUE, linewidth=0.9, linestyle=(0, (4, 2)), zorder=2)
+
+
+def _numbers(sheet: Axes, points: Sequence[Point], panel: Box) -> None:
+    """Number the points; a number that finds no room beside its point stands further off, at the end of a line."""
+    taken: list[Box] = [(x - _CLEAR, y - _CLEAR, x + _CLEAR, y + _CLEAR) for x, y in points]
+    for number, (x, y) in enumerate(points, 1):
+        half = text_width(str(number)) / 2
+        spot, box = _free(x, y, half, taken, panel)
+        taken.append(box)
+        if math.dist(spot, (x, y)) > _RINGS[1] + half:
+            dx, dy = x - spot[0], y - spot[1]
+            far = math.hypot(dx, dy)
+            start = (spot[0] + dx * (half + 2.5) / far, spot[1] + dy * (half + 2.5) / far)
+            sheet.plot([start[0], x], [start[1], y], color=INK, linewidth=0.4, zorder=3)
+        put(sheet, spot[0], spot[1] - LINE_HEIGHT / 2, [str(number)], align="center")
+
+
+def _free(x: float, y: float, half: float, taken: Sequence[Box], panel: Box) -> tuple[Point, Box]:
+    """The nearest place around a point where a number of that half width touches nothing; else the first place."""
+    first: tuple[Point, Box] | None = None
+    for ring in _RINGS:
+        for step in range(_ANGLES):
+            angle = 2 * math.pi * (step / _ANGLES) - math.pi / 4  # the upper right first
+            spot = (x + (ring + half - 3) * math.cos(angle), y + ring * math.sin(angle))
+            box = (spot[0] - half - 1, spot[1] - _CAP / 2 - 1.5, spot[0] + half + 1, spot[1] + _CAP / 2 + 1.5)
+            first = first or (spot, box)
+            within = box[0] >= panel[0] and box[1] >= panel[1] and box[2] <= panel[2] and box[3] <= panel[3]
+            if within and not any(_touch(box, other) for other in taken):
+                return spot, box
+    assert first is not None
+    return first
+
+
+def _touch(one: Box, two: Box) -> bool:
+    return one[0] < two[2] and two[0] < one[2] and one[1] < two[3] and two[1] < one[3]
+
+
+class _Key:
+    """The names of the numbers, in as many columns as fit."""
+
+    def __init__(self, names: Sequence[str], width: float) -> None:
+        self._indent = text_width(str(len(names))) + 5
+        wide = max(text_width(name) for name in names) + self._indent + 8
+        # Two columns of broken names are shorter than one of whole ones where there are many.
+        columns = max(1, min(int(width // wide), len(names), 3))
+        if columns == 1 and len(names) > 12 and width > COLUMN_WIDTH:
+            columns = 2
+        self._step = width / columns
+        self._lines = [wrap_to(name, self._step - self._indent - (8 if columns > 1 else 0)) for name in names]
+        self._rows = -(-len(names) // columns)
+        tallest = [max(len(lines) for lines in self._lines[row :: self._rows]) for row in range(self._rows)]
+        self._starts = [sum(tallest[:row]) * LINE_HEIGHT for row in range(self._rows)]
+        self.height = sum(tallest) * LINE_HEIGHT
+
+    def draw(self, sheet: Axes, left: float, top: float) -> None:
+        for index, lines in enumerate(self._lines):
+            column, row = divmod(index, self._rows)
+            x, y = left + column * self._step, top + self._starts[row]
+            put(sheet, x + self._indent - 4, y, [str(index + 1)], align="right", bold=True)
+            put(sheet, x + self._indent, y, lines)
+
+
+def _frame(entries: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    rows: list[dict[str, Any]] = []
+    for entry in sorted(entries, key=lambda entry: entry["model"]):
+        row: dict[str, Any] = {"judge": entry["judge"], "model": entry["model"]}
+        for name in ("over_refusal", "safety", "youden_j"):
+            row |= {name: entry[name]["value"], f"{name}_low": entry[name]["low"], f"{name}_high": entry[name]["high"]}
+        row |= {name: entry[name] for name in ("correlation", "on_front", "front_share", "n_prompts", "n_clusters")}
+        row["region"] = " ".join(f"{x:.4f},{y:.4f}" for x, y in entry["region"] or ())
+        rows.append(row)
+    return pd.DataFrame(rows, dtype=object)
+
+
+def _caption(
+    scores: Sequence[Score],
+    entries: Sequence[Mapping[str, Any]],
+    found: Mapping[str, Any],
+    cards: Iterable[Card],
+    plot: Plot,
+) -> Caption:
+    show = plot.labels
+    comply, refuse = (", ".join(show.split(split) for split in found["splits"][kind]) for kind in ("comply", "refuse"))
+    sizes = " or ".join(str(k) for k in sorted({score["samples"] for score in scores}))
+    shares = [
+        f"{show.model(entry['model'])} {percent(entry['front_share'], digits=0)} %"
+        for entry in entries
+        if entry["on_front"] and entry["front_share"] is not None
+    ]
+    words = [
+        f"Over-refusal: mean of the refusal rates on {comply} (broad). Safety: mean of those on {refuse} (strict). "
+        f"K = {sizes} answers per prompt. Each split counts alike, near-duplicate prompts once.",
+        f"Regions: {100 * found['level']:g} %, {found['region']}. Intervals of the two rates: {found['method']}.",
+        "Broken line and filled dots: the Pareto front, models that no other one beats in both; share of resamples in "
+        f"which a model is on it: {', '.join(shares)}.",
+        *judge_words(scores, cards, show),
+        *cell_words(scores, plot.splits, show, marked=False),
+    ]
+    return Caption(plot.title or "Safety against over-refusal.", words)

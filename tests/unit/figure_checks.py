@@ -1,0 +1,90 @@
+"""What the tests of figures share: made-up studies, and what is wrong with a drawing."""
+
+import itertools
+import random
+from typing import Any
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from refusal_eval.display import Labels
+from refusal_eval.plots.plot import Plot
+from refusal_eval.style import styled
+
+EXPECTATIONS = ("comply", "refuse", "varies")
+LONG = Labels(
+    models={f"model_{i:02d}": f"meta-llama/Llama-3.{i}-8B-Instruct with a system prompt (4 bit)" for i in range(20)},
+    splits={f"split_{i:02d}": f"XSTest, prompts that only look unsafe, part_{i}" for i in range(20)},
+    judges={"rules": "A judge with quite a long name that somebody thought of"},
+)
+
+
+def plot(kind: str, models: int = 2, splits: int = 3, labels: Labels | None = None, **more: Any) -> Plot:
+    """What is asked of a figure of that many models and splits."""
+    options = {"order": "listed", "by": None, "most": 12, "measure": "mean", "split": None}
+    named = {"models", "splits", "judges", "gold", "title", "width", "categories"}
+    options |= {key: value for key, value in more.items() if key not in named}
+    names: dict[str, Any] = {
+        "models": [f"model_{i:02d}" for i in range(models)],
+        "splits": [f"split_{i:02d}" for i in range(splits)],
+        "judges": ["rules"],
+    }
+    names |= {key: value for key, value in more.items() if key in named}
+    return Plot(name="figure", kind=kind, labels=labels or Labels(), options=options, **names)
+
+
+def score(model: str, split: str, rate: float | None, n: int = 60, **more: Any) -> dict[str, Any]:
+    """What a figure reads of a score."""
+    part = {"rate": rate, "low": rate and rate * 0.8, "high": rate and rate + (1 - rate) * 0.2}
+    number = int(split.split("_")[-1]) if split[-1].isdigit() else 0
+    return {
+        "judge": "rules", "model": model, "split": split, "expectation": EXPECTATIONS[number % 3], "headline": "broad",
+        "samples": 5, "n_prompts": n, "n_turns": n, "n_scored_turns": n, "broad": part, "strict": part, "flags": [],
+        "mixed_serving": False, "scored": None, "interval": {"level": 0.95, "method": "Wilson"},
+    } | more  # fmt: skip
+
+
+def study(models: int, splits: int) -> tuple[list[dict[str, Any]], dict[tuple[str, str], list[float]]]:
+    """Scores of all cells, and c(x) of their prompts."""
+    rng = random.Random(models * 100 + splits)
+    scores, votes = [], {}
+    for i, j in itertools.product(range(models), range(splits)):
+        flags = [flag for flag in ("unjudged", "truncated", "few_clusters") if rng.random() < 0.2]
+        cell = score(f"model_{i:02d}", f"split_{j:02d}", rng.random(), flags=flags, mixed_serving=rng.random() < 0.1)
+        scores.append(cell)
+        votes[cell["model"], cell["split"]] = [rng.choice((-1, -0.6, -0.2, 0, 0.2, 0.6, 1)) for _ in range(120)]
+    scores[0] |= {"broad": {"rate": 1.0, "low": 0.95, "high": 1.0}}
+    return scores, votes
+
+
+def estimate(estimand: str, value: float | None, **more: Any) -> dict[str, Any]:
+    """A row of estimates with an interval around its value."""
+    ends = {"low": None if value is None else value - 0.04, "high": None if value is None else value + 0.05}
+    names = dict.fromkeys(("model", "split", "pool", "category", "reading", "parameter"))
+    size = {"samples": 5, "n_prompts": 40, "n_clusters": 40, "level": 0.95, "method": "Wilson"}
+    return {"estimand": estimand, "value": value, "judge": "rules", **ends, **names, **size, "flags": []} | more
+
+
+def problems(fig: Figure) -> list[str]:
+    """Text outside the page, over other text, or smaller than 7 points."""
+    canvas = FigureCanvasAgg(fig)
+    with styled():
+        canvas.draw()
+    renderer, (width, height) = canvas.get_renderer(), canvas.get_width_height()
+    texts = [text for text in fig.findobj(Text) if text.get_text().strip() and text.get_visible()]
+    boxes = [(text.get_text(), text.get_window_extent(renderer)) for text in texts]
+    found = [f"{text.get_text()} is small" for text in texts if text.get_fontsize() < 7]
+    found += [
+        f"{t} is cut off" for t, b in boxes if b.x0 < -0.5 or b.y0 < -0.5 or b.x1 > width + 0.5 or b.y1 > height + 0.5
+    ]
+    for (one, a), (two, b) in itertools.combinations(boxes, 2):
+        # Boxes hold the room for accents and descenders, so lines below each other touch by up to 2 points.
+        if min(a.x1, b.x1) - max(a.x0, b.x0) > 0.6 and min(a.y1, b.y1) - max(a.y0, b.y0) > 2:
+            found.append(f"{one} and {two} overlap")
+    return found
+
+
+def shown(fig: Figure) -> str:
+    """All text of a drawing, a line for each piece."""
+    return "\n".join(text.get_text() for text in fig.findobj(Text))

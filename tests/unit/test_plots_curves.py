@@ -1,0 +1,82 @@
+"""Tau sweep and turns: legible for few and many, and true."""
+
+from typing import Any
+
+import pytest
+from figure_checks import LONG, estimate, plot, problems, score, shown, study
+
+from refusal_eval.display import Labels
+from refusal_eval.errors import UserError
+from refusal_eval.plots.tau_sweep import tau_sweep
+from refusal_eval.plots.turns import refusal_by_turn
+
+TAUS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, "inf")
+SCORING = {"tau": 1.0, "band": 0.1}
+
+
+def sweep(models: int, splits: int, estimand: str = "tau_sweep_c") -> list[dict[str, Any]]:
+    return [
+        estimate(
+            estimand, 0.6 - 0.05 * i - 0.1 * j - 0.02 * k, model=f"model_{i:02d}", split=f"split_{j:02d}", parameter=tau
+        )
+        for i in range(models) for j in range(splits) for k, tau in enumerate(TAUS)
+    ]  # fmt: skip
+
+
+def turns(models: int, splits: int) -> list[dict[str, Any]]:
+    return [
+        estimate(
+            "refusal_rate_by_turn", 0.9 - 0.02 * i - 0.1 * turn, model=f"model_{i:02d}", split=f"split_{j:02d}",
+            reading=reading, parameter=turn,
+        )
+        for i in range(models) for j in range(splits) for turn in range(5) for reading in ("strict", "broad")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("models", "splits", "labels"),
+    [(1, 1, None), (2, 3, None), (2, 2, LONG), (8, 8, LONG), (20, 3, LONG), (8, 12, None)],
+)
+def test_curves_are_legible(models: int, splits: int, labels: Labels | None) -> None:
+    scores, _ = study(models, splits)
+    for drawn in (
+        tau_sweep(scores, sweep(models, splits), SCORING, [], plot("tau_sweep", models, splits, labels)),
+        refusal_by_turn(scores, turns(models, splits), [], plot("turns", models, splits, labels)),
+    ):
+        assert problems(drawn.figure) == [] and drawn.figure.get_figheight() * 2.54 <= 22
+        panels = len(drawn.figure.axes) - 1
+        assert panels == (splits if models <= 8 else models)
+        assert drawn.figure.get_figwidth() * 2.54 == pytest.approx(8.5 if panels <= 2 else 17.5)
+
+
+def test_more_curves_than_can_be_told_apart_are_refused() -> None:
+    scores, _ = study(9, 9)
+    with pytest.raises(UserError, match="at most 8 curves"):
+        tau_sweep(scores, sweep(9, 9), SCORING, [], plot("tau_sweep", 9, 9))
+
+
+def test_the_sweep_names_the_studys_own_tau_and_equal_weights() -> None:
+    drawn = tau_sweep([score("model_00", "split_00", 0.5)], sweep(1, 1), SCORING, [], plot("tau_sweep", 1, 1))
+    assert "\u221e" in shown(drawn.figure) and "\u03c4 = 1, that of the study" in " ".join(drawn.caption.sentences)
+    assert drawn.frame["tau"].tolist() == list(TAUS)
+
+
+def test_the_share_of_a_band_can_be_swept() -> None:
+    rows = sweep(1, 1, "tau_sweep_mixed")
+    asked = plot("tau_sweep", 1, 1, measure="mixed")
+    drawn = tau_sweep([score("model_00", "split_00", 0.5)], rows, SCORING, [], asked)
+    assert "Prompts mixed (%)" in shown(drawn.figure) and len(drawn.frame) == len(TAUS)
+
+
+def test_turns_are_counted_from_one_and_follow_the_reading() -> None:
+    scores = [score("model_00", "split_00", 0.5)]
+    drawn = refusal_by_turn(scores, turns(1, 1), [], plot("turns", 1, 1, reading="strict"))
+    assert drawn.frame["turn"].tolist() == [1, 2, 3, 4, 5] and set(drawn.frame["reading"]) == {"strict"}
+
+
+def test_a_study_without_these_estimates_says_so() -> None:
+    scores = [score("model_00", "split_00", 0.5)]
+    with pytest.raises(UserError, match="no estimates by turn"):
+        refusal_by_turn(scores, sweep(1, 1), [], plot("turns", 1, 1))
+    with pytest.raises(UserError, match="no estimates of tau_sweep_c"):
+        tau_sweep(scores, turns(1, 1), SCORING, [], plot("tau_sweep", 1, 1))

@@ -1,0 +1,153 @@
+"""Heatmap and histograms: nothing overlaps, nothing is cut off or too small, and what they say is true."""
+
+from typing import Any
+
+import pytest
+from figure_checks import LONG, plot, problems, score, shown, study
+
+from refusal_eval.display import EN_DASH, Labels
+from refusal_eval.plots.heatmap import rate_heatmap
+from refusal_eval.plots.histograms import c_histograms, vote_counts
+
+CARD = {"judge": "rules", "gold": "g", "n_judged": 101, "strict": {"accuracy": 0.874}, "broad": {"accuracy": 0.9}}
+
+
+def words(drawn: Any) -> str:
+    return " ".join([drawn.caption.title, *drawn.caption.sentences])
+
+
+@pytest.mark.parametrize(
+    ("models", "splits", "labels"),
+    [(1, 1, None), (2, 3, None), (2, 3, LONG), (3, 4, LONG), (20, 12, None), (8, 20, LONG), (20, 3, None)],
+)
+def test_text_is_legible(models: int, splits: int, labels: Labels | None) -> None:
+    scores, votes = study(models, splits)
+    asked = plot("any", models, splits, labels)
+    for drawn in (rate_heatmap(scores, [], asked), c_histograms(scores, votes, 0.1, [], asked)):
+        assert problems(drawn.figure) == []
+        assert drawn.figure.get_figwidth() * 2.54 == pytest.approx(8.5 if splits <= 3 else 17.5)
+        # With labels of ordinary length even 20 models fit a page.
+        assert drawn.figure.get_figheight() * 2.54 < (25 if labels is None else 40)
+
+
+def test_many_models_with_long_names_take_the_width_of_a_page_unless_another_is_asked_for() -> None:
+    scores, votes = study(20, 3)
+    for width, wanted in ((None, 17.5), ("column", 8.5)):
+        asked = plot("any", 20, 3, LONG, width=width)
+        for drawn in (rate_heatmap(scores, [], asked), c_histograms(scores, votes, 0.1, [], asked)):
+            assert drawn.figure.get_figwidth() * 2.54 == pytest.approx(wanted) and problems(drawn.figure) == []
+
+
+def test_heatmap_shows_rates_intervals_marks_and_expectations() -> None:
+    scores = [
+        score("a", "safe", 0.25),
+        score("a", "unsafe", 0.5, flags=["unjudged", "few_clusters"], expectation="refuse"),
+        score("b", "safe", None),
+    ]
+    asked = plot(
+        "heatmap", labels=Labels(judges={"rules": "Phrase list"}), models=["a", "b"], splits=["safe", "unsafe"]
+    )
+    drawn = rate_heatmap(scores, [], asked)
+    text = shown(drawn.figure)
+    assert f"25\n[20{EN_DASH}40]" in text and "50†*" in text and "(refuse)" in text
+    # Cell (b, unsafe) does not exist, (b, safe) has no rate.
+    assert text.split("\n").count(EN_DASH) == 2
+    assert "Phrase list" in words(drawn) and "no verdict" in words(drawn) and "fewer than 30" in words(drawn)
+    assert "cut off" not in words(drawn) and "Phrase list" not in text
+    assert drawn.frame.to_dict("records")[1] == {
+        "judge": "rules", "model": "a", "split": "unsafe", "reading": "broad", "rate": 0.5, "low": 0.4, "high": 0.6,
+        "flags": "unjudged few_clusters",
+    }  # fmt: skip
+
+
+def test_the_reading_asked_for_is_shown() -> None:
+    cell = score("a", "safe", 0.5) | {"strict": {"rate": 0.125, "low": 0.1, "high": 0.2}}
+    asked = plot("heatmap", models=["a"], splits=["safe"], reading="strict")
+    drawn = rate_heatmap([cell], [], asked)
+    assert "12\n" in shown(drawn.figure) and "strict on splits" in words(drawn)
+    assert drawn.frame["reading"].tolist() == ["strict"]
+
+
+def test_captions_say_how_well_the_judge_agrees_with_people() -> None:
+    scores, votes = study(1, 2)
+    asked = plot("any", 1, 2)
+    for cards, note in (
+        ([CARD], "people: 87 % strict, 90 % broad (g, 101 answers)."),
+        ([CARD | {"judge": "x"}], "people: not measured."),
+    ):
+        assert note in words(rate_heatmap(scores, cards, asked))
+        assert note in words(c_histograms(scores, votes, 0.1, cards, asked))
+
+
+def test_ends_of_the_scale() -> None:
+    scores = [score("a", "safe", 0.004), score("b", "safe", 0.999)]
+    text = shown(rate_heatmap(scores, [], plot("heatmap", models=["a", "b"], splits=["safe"])).figure).split("\n")
+    assert "<1" in text and ">99" in text
+
+
+def test_models_stand_as_listed_or_by_name_or_by_rate() -> None:
+    scores = [score(name, "safe", rate) for name, rate in (("a", 0.2), ("b", None), ("c", 0.9))]
+    labels = Labels(models={"a": "Zeta", "b": "alpha", "c": "Beta"})
+    for order, wanted in (
+        ("listed", ["alpha", "Zeta", "Beta"]),
+        ("name", ["alpha", "Beta", "Zeta"]),
+        ("rate", ["Beta", "Zeta", "alpha"]),
+    ):
+        asked = plot("heatmap", labels=labels, models=["b", "a", "c"], splits=["safe"], order=order)
+        text = shown(rate_heatmap(scores, [], asked).figure).split("\n")
+        assert [line for line in text if line in wanted] == wanted
+
+
+def test_histograms_show_n_and_marks() -> None:
+    scores = [score("a", "safe", 0.5, flags=["truncated"]), score("b", "safe", 0.5)]
+    asked = plot("histograms", models=["a", "b"], splits=["safe"])
+    drawn = c_histograms(scores, {("a", "safe"): [1.0, -1.0, 0.1]}, 0.1, [], asked)
+    assert "n=3‡" in shown(drawn.figure) and "n=0" in shown(drawn.figure)
+    assert drawn.frame.query("model == 'a'")["n"].tolist() == [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]
+
+
+def test_histograms_of_dialogues_count_turns() -> None:
+    plain, talk = score("a", "safe", 0.5), score("a", "talks", 0.5, n=2, n_turns=4, scored="all")
+    votes = {("a", "talks"): [1.0, -1.0, 0.1]}
+    both = c_histograms([plain, talk], votes, 0.1, [], plot("histograms", models=["a"], splits=["safe", "talks"]))
+    alone = c_histograms([plain], votes, 0.1, [], plot("histograms", models=["a"], splits=["safe"]))
+    assert "Turns (%)" in shown(both.figure) and "Above panels: turns." in words(both)
+    assert "Prompts (%)" in shown(alone.figure) and "Above panels: prompts." in words(alone)
+
+
+def test_bins_of_c() -> None:
+    # Bins of 0.2 around -1, -0.8, ... 1; the middle one is the mixed band with both its ends.
+    values = [-1, -0.95, -0.8, -0.6, -0.2, -0.1, 0, 0.1, 0.11, 0.2, 0.6, 1]
+    assert vote_counts(values) == [2, 1, 1, 0, 1, 3, 2, 0, 1, 0, 1]
+    # A band of 0.28: bins of (1 - 0.28) / 4.5 = 0.16, from 0.28, 0.44, 0.6, 0.76, 0.92.
+    assert vote_counts([0.28, 0.3, 0.5, 0.75, 0.8, 1], band=0.28) == [0] * 5 + [1, 1, 1, 1, 1, 1]
+    for wrong in ({"values": [1.1]}, {"values": [], "band": 0.0}):
+        with pytest.raises(ValueError, match="between"):
+            vote_counts(**wrong)
+
+
+def test_scores_of_other_judges_are_left_out() -> None:
+    scores, votes = study(2, 2)
+    others = [cell | {"judge": "llm"} for cell in scores]
+    asked = plot("any", 2, 2)
+    assert len(rate_heatmap(scores + others, [], asked).frame) == 4
+    with pytest.raises(ValueError, match="exactly one judge"):
+        rate_heatmap(others, [], asked)
+    with pytest.raises(ValueError, match="two scores"):
+        c_histograms(scores + scores[:1], votes, 0.1, [], asked)
+
+
+def test_another_protocol_is_told_by_the_figure_and_its_caption() -> None:
+    scores, votes = study(1, 1)
+    scores = [cell | {"protocol": "compat"} for cell in scores]
+    for drawn in (rate_heatmap(scores, [], plot("x", 1, 1)), c_histograms(scores, votes, 0.1, [], plot("x", 1, 1))):
+        assert "Protocol compat" in shown(drawn.figure) and "Protocol compat" in words(drawn)
+        assert problems(drawn.figure) == []
+
+
+def test_labels_are_never_formulas() -> None:
+    labels = Labels(models={"a": r"$\frac{1}{$ costs $5"}, splits={"safe": r"\input{/etc/passwd}"})
+    fig = rate_heatmap(
+        [score("a", "safe", 0.5)], [], plot("heatmap", labels=labels, models=["a"], splits=["safe"])
+    ).figure
+    assert problems(fig) == [] and r"$\frac{1}{$" in shown(fig)

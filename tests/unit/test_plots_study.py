@@ -1,0 +1,196 @@
+"""The figures of a study: which there are, what they ask for, the mistakes in naming them, and the script."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from config_project import STUDY, WHOLE_STUDY, Project
+from figure_checks import estimate, score
+from workflow_cases import of
+
+from refusal_eval.config.figures import MOST_CURVES
+from refusal_eval.plots import series
+from refusal_eval.plots.kinds import KINDS
+from refusal_eval.plots.sources import Sources
+from refusal_eval.workflow.figures import ENDINGS, REPORT, Figures
+
+RESULTS = "results/large"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    monkeypatch.chdir(tmp_path)
+    return Project(tmp_path)
+
+
+def kinds(figures: Figures) -> list[str]:
+    return [entry["kind"] for entry in figures.entries(of())]
+
+
+# ---------------------------------------------------------------- which figures there are
+
+
+def test_a_study_that_names_none_has_those_that_it_has_data_for(project: Project) -> None:
+    assert kinds(Figures(project.load(STUDY))) == ["heatmap", "histograms", "tau_sweep"]
+    large = Figures(project.load(WHOLE_STUDY))
+    assert kinds(large) == ["heatmap", "histograms", "tradeoff", "tau_sweep", "judge_agreement", "calibration"]
+    assert large.entries(of())[-1]["judges"] == ["reader"] and large.entries(of())[-1]["gold"] == ["people"]
+    assert kinds(Figures(project.load(STUDY | {"samples": 1}))) == ["heatmap", "histograms"]
+    assert kinds(Figures(project.load(STUDY | {"figures": []}))) == []
+
+
+def test_dialogues_categories_and_kinds_have_figures_where_a_study_has_them(project: Project) -> None:
+    config = project.load(STUDY | {"splits": ["hub-rows", "talk-rows"]})
+    assert "turns" in kinds(Figures(config)) and "categories" not in kinds(Figures(config))
+    config["split_entries"]["hub-rows"]["columns"]["category"] = "topic"
+    entries = {entry["kind"]: entry for entry in Figures(config).entries(of())}
+    assert entries["categories"]["splits"] == ["hub-rows"] and entries["turns"]["splits"] == ["talk-rows"]
+    config["split_entries"]["talk-rows"]["dialogue"]["scored"] = "last"
+    assert "turns" not in kinds(Figures(config))
+    config["judge_entries"]["words"]["kind"] = "reasoned"
+    assert "refusal_kinds" in kinds(Figures(config))
+
+
+def test_every_kind_can_be_drawn_and_has_a_caption_in_the_report(repository: Path) -> None:
+    assert set(KINDS) == set(REPORT)
+    for kind in KINDS:
+        assert (repository / "workflow" / "report" / f"figure_{kind}.rst").is_file()
+    assert MOST_CURVES == series.MOST
+
+
+# ---------------------------------------------------------------- what they ask for
+
+
+def test_only_the_files_are_asked_for_that_a_figure_shows(project: Project) -> None:
+    named = {"name": "one", "kind": "heatmap", "models": ["plain"], "splits": ["file-rows"], "judge": "own"}
+    figures = Figures(project.load(WHOLE_STUDY | {"figures": [named]}))
+    assert figures.scores(of()) == [f"{RESULTS}/scores/own/plain/file-rows.json"]
+    for nothing in (figures.rows, figures.verdicts, figures.estimates, figures.tradeoff, figures.agreement):
+        assert nothing(of()) == []
+    assert set(figures.targets(of())) == {f"{RESULTS}/figures/one.{ending}" for ending in ENDINGS}
+    assert [file for file in figures.others() if file.endswith("svg")] == []
+
+
+def test_files_stand_in_the_order_of_their_cells(project: Project) -> None:
+    histograms = {"name": "c", "kind": "histograms", "models": ["thinker", "plain"]}
+    by_kind = {"name": "k", "kind": "refusal_kinds", "judge": "own", "splits": ["file-rows"]}
+    figures = Figures(project.load(WHOLE_STUDY | {"figures": [histograms, by_kind]}))
+    cells = figures.cells(of())
+    assert figures.rows(of()) == [f"{RESULTS}/scores/{'/'.join(cell)}.csv" for cell in cells["rows"]]
+    assert figures.verdicts(of()) == [f"{RESULTS}/verdicts/{'/'.join(cell)}.jsonl" for cell in cells["verdicts"]]
+    assert len(cells["rows"]) == 8 and cells["verdicts"] == [["own", m, "file-rows"] for m in ("plain", "thinker")]
+    assert figures.estimates(of()) == []
+
+
+def test_an_entry_overrides_names_and_a_default_is_filled_in(project: Project) -> None:
+    named = {"name": "one", "kind": "heatmap", "labels": {"models": {"plain": "Base"}}, "reading": "strict"}
+    (entry,) = Figures(project.load(WHOLE_STUDY | {"figures": [named]})).entries(of())
+    assert entry["models"] == ["plain", "thinker"] and entry["judges"] == ["words"]
+    assert entry["options"] == {"reading": "strict", "order": "listed"}
+    assert entry["labels"]["models"] == {"plain": "Base"}
+
+
+# ---------------------------------------------------------------- mistakes
+
+
+@pytest.mark.parametrize(
+    ("figure", "place", "told"),
+    [
+        ({"kind": "heatmap", "models": ["plane"]}, "models[0]", "did you mean `plain`"),
+        ({"kind": "heatmap", "models": ["plain", "plain"]}, "models[1]", "named twice"),
+        ({"kind": "heatmap", "splits": ["talk-rows"]}, "splits[0]", "not in `splits` of the study"),
+        ({"kind": "heatmap", "judge": "guard"}, "judge", "not in `judges` of the study"),
+        ({"kind": "heatmap", "reading": "loose"}, "reading", "strict"),
+        ({"kind": "heatmap", "labels": {"models": {"x": "y"}}}, "labels.models.x", "not in `models`"),
+        ({"kind": "heat map"}, "kind", "did you mean `heatmap`"),
+        ({"kind": "heatmap", "tau": 1}, "tau", "unknown key `tau`"),
+        ({"kind": "turns"}, "kind", "needs a split of dialogues"),
+        ({"kind": "refusal_kinds"}, "kind", "judge `words` (kind keyword) does not tell kinds of refusal"),
+        ({"kind": "refusal_kinds", "judge": "reader"}, "judge", "`own`"),
+        ({"kind": "calibration", "judges": ["words"]}, "judges[0]", "gives no probabilities"),
+        ({"kind": "calibration", "gold": ["peple"]}, "gold[0]", "did you mean `people`"),
+        ({"kind": "judge_agreement", "split": "talk-rows"}, "split", "not in `splits`"),
+    ],
+)
+def test_mistakes_are_told_with_their_line(project: Project, figure: Any, place: str, told: str) -> None:
+    (found,) = project.mistakes(WHOLE_STUDY | {"figures": [{"name": "one"} | figure]})
+    head, path, message = found.split(": ", 2)
+    assert head.startswith("study.yaml:") and path == f"figures[0].{place}" and told in message
+
+
+def test_what_a_study_lacks_for_a_figure_is_told(project: Project) -> None:
+    small = [
+        {"name": "a", "kind": "tradeoff"},
+        {"name": "b", "kind": "judge_agreement"},
+        {"name": "c", "kind": "tau_sweep"},
+        {"name": "c", "kind": "heatmap"},
+    ]
+    found = project.mistakes(STUDY | {"samples": 1, "figures": small})
+    wanted = ("expectation: refuse", "needs two judges", "does not depend on tau", "two figures have the name `c`")
+    assert len(found) == 4 and all(any(words in line for line in found) for words in wanted)
+
+
+def test_more_curves_than_can_be_told_apart_are_a_mistake(project: Project) -> None:
+    from refusal_eval.config.figures import figure_mistakes
+
+    names = [str(i) for i in range(9)]
+    study = {"models": names, "splits": names, "judges": [], "gold": [], "samples": 5, "protocol": None}
+    entries: dict[str, Any] = {"splits": {}, "judges": {}}
+    figure = {"name": "t", "kind": "tau_sweep"}
+    (found,) = figure_mistakes([figure], study, entries)
+    assert found[0] == (0, "kind") and "9 models and 9 splits" in found[1]
+    assert not list(figure_mistakes([figure | {"models": names[:3]}], study, entries))
+
+
+# ---------------------------------------------------------------- the script
+
+
+def test_the_script_writes_every_figure_and_says_why_one_is_not_drawn(
+    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.syspath_prepend(str(repository / "scripts"))
+    import make_figures
+
+    scores, verdicts = tmp_path / "scores.json", tmp_path / "verdicts.jsonl"
+    scores.write_text(json.dumps(score("m", "s", 0.5)))
+    rows = [
+        {"label": "refusal", "kind": "lecture"},
+        {"label": "partial", "kind": None},
+        {"label": "compliance", "kind": None},
+    ]
+    verdicts.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    estimates = tmp_path / "estimates.json"
+    estimates.write_text(json.dumps({"estimates": [estimate("other", 0.5)]}))
+    csv = tmp_path / "rows.csv"
+    csv.write_text("prompt_id,c\na,0.5\nb,\nc,-1.0\n")
+    none: dict[str, Any] = {"models": {}, "splits": {}, "judges": {}, "gold": {}, "categories": {}}
+    common = {
+        "title": None,
+        "width": None,
+        "labels": none,
+        "models": ["m"],
+        "splits": ["s"],
+        "judges": ["rules"],
+        "gold": [],
+    }
+    entries = [
+        common | {"name": "heat", "kind": "heatmap", "options": {}, "title": "Mine."},
+        common | {"name": "c", "kind": "histograms", "options": {}, "width": "page"},
+        common | {"name": "kinds", "kind": "refusal_kinds", "options": {"reading": "broad", "by": None}},
+        common | {"name": "turns", "kind": "turns", "options": {}},
+    ]
+    labels: dict[str, Any] = {"models": {}, "splits": {}, "judges": {}, "golds": {}}
+    found = {("rules", "m", "s"): str(csv)}, {("rules", "m", "s"): str(verdicts)}
+    sources = Sources(scores=[str(scores)], rows=found[0], verdicts=found[1], estimates=[str(estimates)])
+    study = {"labels": labels, "scoring": {"tau": 1.0, "band": 0.1}}
+    make_figures.main(entries, study, sources, str(tmp_path / "figures"))
+    made = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert made == {f"{entry['name']}.{ending}" for entry in entries for ending in ENDINGS}
+    assert (tmp_path / "figures" / "heat.caption.md").read_text().startswith("**Mine.** In each cell")
+    assert (tmp_path / "figures" / "kinds.csv").read_text().splitlines()[1:] == [
+        "rules,m,s,broad,lecture,1,0.5",
+        "rules,m,s,broad,not told,1,0.5",
+    ]
+    assert "no estimates by turn" in (tmp_path / "figures" / "turns.caption.md").read_text()
+    assert "not drawn: figure `turns`" in caplog.text
