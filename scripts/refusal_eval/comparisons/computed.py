@@ -19,7 +19,7 @@ DIFFERENCE, P_VALUE, P_HOLM, BOUNDS = (
     "rate_difference",
     "rate_difference_p",
     "rate_difference_p_holm",
-    "rate_difference_bounds",
+    "rate_bounds",
 )
 
 
@@ -60,12 +60,13 @@ def compared(
 
 
 def estimates(
-    rows: Iterable[Mapping[str, Any]], families: Sequence[Family], samples: int, level: float
+    rows: Iterable[Mapping[str, Any]], pools: Mapping[str, Sequence[str]], samples: int, level: float
 ) -> list[Estimate]:
     """Return the rows of the results table: of each comparison the difference, its bounds and both p values.
 
-    `parameter` names the side that is subtracted, and of the corrected p value the family too; of a comparison of
-    judges, `judge` is the first one. A comparison that is in two families has its other rows once.
+    `parameter` names the side that is subtracted, and the splits where a family pools other ones than `pools`, all of
+    an expectation; of a comparison of judges, `judge` is the first one. What two families compare alike is there once,
+    with a corrected p value for each.
     """
     found: list[Estimate] = []
     for row in rows:
@@ -79,7 +80,7 @@ def estimates(
             "samples": samples,
             "n_prompts": row["n"],
             "n_clusters": row["n_clusters"],
-            "parameter": f"minus {'' if models else 'judge '}{row['second']}",
+            "parameter": _subtracted(row, pools),
         }
         ends = {"low": row["low"], "high": row["high"], "method": row["method"]}
         ends |= {"level": None if row["low"] is None else level}
@@ -88,8 +89,7 @@ def estimates(
         found.append(Estimate(BOUNDS, None, **bounds, **about | {"n_prompts": row["n_all"]}))
         test = None if row["p"] is None else f"sign flips over clusters, {row['test']}"
         found.append(Estimate(P_VALUE, row["p"], method=test, **about))
-        family = f"{about['parameter']}, family {families[row['family']].label}"
-        found.append(Estimate(P_HOLM, row["p_holm"], method=test, **about | {"parameter": family}))
+        found.append(Estimate(P_HOLM, row["p_holm"], method=test, **about))
     return list(dict.fromkeys(found))
 
 
@@ -116,6 +116,12 @@ def _rows(
         row |= {"reading": _only(used)}
         rows.append(row | dataclasses.asdict(result) | _decisions(panel, one, other, scope, samples))
     return rows
+
+
+def _subtracted(row: Mapping[str, Any], pools: Mapping[str, Sequence[str]]) -> str:
+    side = row["second"] if row["kind"] == MODELS else f"judge {row['second']}"
+    others = row["pool"] and sorted(row["splits"]) != sorted(pools[row["pool"]])
+    return f"minus {side}" + (f", on {', '.join(row['splits'])}" if others else "")
 
 
 def _only(words: set[str]) -> str | None:

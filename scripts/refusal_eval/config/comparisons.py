@@ -101,7 +101,7 @@ def _too_few(family: Mapping[str, Any], names: Mapping[str, Sequence[str]]) -> I
     if family.get("pairs") == "all" and len(models) == 1:
         yield ("pairs",), "there is one model only: nothing to compare it with"
     against = family.get("against")
-    if models == {against}:
+    if isinstance(against, str) and models == {against}:
         yield ("against",), f"there is no other model to compare with `{against}`"
     if family.get("judges") == "all" and len(names.get("judges", ())) == 1:
         yield ("judges",), "there is one judge only: nothing to compare it with"

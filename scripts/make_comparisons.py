@@ -1,0 +1,73 @@
+"""Compare the models of a study, or its judges, on the same prompts: differences, tests, and their tables."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from refusal_eval.comparisons.computed import compared, estimates
+from refusal_eval.comparisons.families import Cell, family_of
+from refusal_eval.comparisons.panel import read_cell
+from refusal_eval.comparisons.tables import comparisons_frame, comparisons_table
+from refusal_eval.compat.labels import labelled
+from refusal_eval.files import read_json, write_json, written_whole
+from refusal_eval.latex import latex
+from refusal_eval.logs import start_log
+from refusal_eval.markup import csv_text, markdown
+from refusal_eval.scores import HEADLINE_READING
+
+if TYPE_CHECKING:
+    snakemake: Any
+
+LOG = logging.getLogger(__name__)
+
+
+def main(
+    cells: Sequence[Cell],
+    score_paths: Sequence[str],
+    card_paths: Sequence[str],
+    duplicate_paths: Sequence[str],
+    study: Mapping[str, Any],
+    results: str,
+) -> None:
+    """Write tables/comparisons.{csv,md,tex} and estimates/comparisons.json.
+
+    Args:
+        cells: (judge, model, split) of each score CSV.
+        score_paths: score CSVs.
+        card_paths: cards of the judges.
+        duplicate_paths: the list of near-duplicate prompts, where something is pooled.
+        study: `families`, `samples`, `level`, `labels`, `protocol`, and by split `expectations` and `headlines`
+            (the reading, None for that of the expectation).
+        results: the study's folder.
+    """
+    frames = {cell: read_cell(path) for cell, path in zip(cells, score_paths, strict=True)}
+    duplicates = [group for path in duplicate_paths for group in read_json(path)["groups"]]
+    families = [family_of(family) for family in study["families"]]
+    readings = {s: study["headlines"][s] or HEADLINE_READING[study["expectations"][s]] for s in study["headlines"]}
+    rows = compared(families, frames, readings, duplicates, study["samples"], study["level"])
+    frame = comparisons_frame(rows, families, study["level"])
+    table = comparisons_table(rows, families, {**study, "readings": readings}, [read_json(path) for path in card_paths])
+    frame, table = labelled(frame, table, study.get("protocol", "default"))
+    for ending, text in (("csv", csv_text(frame)), ("md", markdown(table)), ("tex", latex(table))):
+        with written_whole(Path(results, "tables", f"comparisons.{ending}")) as handle:
+            handle.write(text)
+    pools: dict[str, list[str]] = {}
+    for split, expectation in study["expectations"].items():
+        pools.setdefault(expectation, []).append(split)
+    found = [estimate.row() for estimate in estimates(rows, pools, study["samples"], study["level"])]
+    write_json(Path(results, "estimates", "comparisons.json"), {"estimates": found, "comparisons": rows})
+    LOG.info("%d comparisons in %d families", len(rows), len(families))
+
+
+if "snakemake" in globals():
+    start_log(snakemake)
+    params = snakemake.params.comparisons
+    main(
+        cells=[tuple(cell) for cell in params["cells"]],
+        score_paths=[str(path) for path in snakemake.input.scores],
+        card_paths=[str(path) for path in snakemake.input.cards],
+        duplicate_paths=[str(path) for path in snakemake.input.duplicates],
+        study=params,
+        results=str(Path(snakemake.output.json).parent.parent),
+    )

@@ -1,0 +1,218 @@
+"""The comparisons of a study: which it makes, how they are corrected, and what its table says."""
+
+import csv
+import json
+
+import make_comparisons
+import pytest
+from comparison_rows import write_scores
+
+from refusal_eval.comparisons.families import family_of
+from refusal_eval.estimate import estimate_of
+from refusal_eval.workflow.comparisons import Comparisons, study_families
+
+SPLITS = {"safe": "comply", "mild": "comply", "harm": "refuse", "topic": "varies"}
+NASTY = r"\input{x} & 50 % <b>_\alpha_</b> | #1 $y$ ~ ^"
+
+
+def config(**changes):
+    """Return as much of a validated study as comparisons ask for."""
+    models, judges = changes.pop("names", ["plain", "stern", "mild-mannered"]), ["words", "reader"]
+    return {
+        "study": "s",
+        "results_dir": "results",
+        "store_dir": "store",
+        "cache_dir": "cache",
+        "shards": 1,
+        "models": models,
+        "splits": list(SPLITS),
+        "judges": judges,
+        "primary_judge": "words",
+        "gold": [],
+        "samples": 2,
+        "protocol": "default",
+        "scoring": {"level": 0.95, "tau": 1.0, "band": 0.1},
+        "comparisons": None,
+        "model_entries": {name: {"label": None} for name in models},
+        "split_entries": {
+            name: {"label": None, "expectation": expectation, "headline": None} for name, expectation in SPLITS.items()
+        },
+        "judge_entries": {name: {"label": None} for name in judges},
+        "gold_entries": {},
+    } | changes
+
+
+def family(**entry):
+    """Return what a family of a study becomes."""
+    return study_families(config(comparisons=[entry]))[0]
+
+
+def scopes(found):
+    return [scope.pool or scope.splits[0] for scope in found.scopes]
+
+
+def test_a_study_that_says_nothing_compares_all_pairs_under_the_primary_judge():
+    (found,) = study_families(config())
+    assert found.kind == "models" and found.held == ("words",)
+    assert found.pairs == (("mild-mannered", "plain"), ("mild-mannered", "stern"), ("plain", "stern"))
+    assert scopes(found) == ["safe", "mild", "harm", "topic", "comply"]  # one expectation has two splits
+
+
+@pytest.mark.parametrize("number", [1, 11])
+def test_one_model_or_many_compare_nothing_until_the_study_says_what(number):
+    names = [f"m{i}" for i in range(number)]
+    asked = Comparisons(config(names=names))
+    assert asked.targets(None) == asked.scores(None) == asked.duplicates(None) == []
+
+
+def test_an_empty_list_compares_nothing():
+    assert study_families(config(comparisons=[])) == []
+
+
+def test_against_and_pairs_are_the_other_minus_and_first_minus_second():
+    assert family(against="plain").pairs == (("mild-mannered", "plain"), ("stern", "plain"))
+    assert family(pairs=[["stern", "plain"]]).pairs == (("stern", "plain"),)
+    assert family(pairs="all", models=["stern", "plain"]).pairs == (("plain", "stern"),)
+
+
+def test_judges_are_compared_on_each_models_answers():
+    found = family(judges="all", models=["stern", "plain"], splits=["harm"])
+    assert found.kind == "judges" and found.held == ("plain", "stern") and found.pairs == (("reader", "words"),)
+    assert found.cells() == {(j, m, "harm") for j in ("reader", "words") for m in ("plain", "stern")}
+
+
+def test_what_is_pooled():
+    assert scopes(family(pairs="all", scope="splits")) == list(SPLITS)
+    assert scopes(family(pairs="all", scope="pooled")) == ["refuse", "comply", "varies"]
+    assert scopes(family(pairs="all", splits=["safe", "harm"])) == ["safe", "harm"]
+    assert family(pairs="all").scopes[-1].splits == ("mild", "safe")
+
+
+def test_only_what_is_compared_is_an_input():
+    asked = Comparisons(config(comparisons=[{"pairs": [["stern", "plain"]], "splits": ["harm"], "judge": "reader"}]))
+    assert asked.scores(None) == [
+        "results/s/scores/reader/plain/harm.csv",
+        "results/s/scores/reader/stern/harm.csv",
+    ]
+    assert asked.duplicates(None) == []
+    assert Comparisons(config()).duplicates(None) == ["results/s/estimates/duplicates.json"]
+
+
+def test_a_family_survives_being_written_as_params():
+    for entry in ({"pairs": "all"}, {"judges": "all"}, {"against": "plain", "label": "L"}):
+        assert family_of(json.loads(json.dumps(family(**entry).as_dict()))) == family(**entry)
+
+
+# ---------------------------------------------------------------- the rule's script
+
+REFUSES = {"plain": "cc", "stern": "rr", "mild-mannered": "rc"}
+
+
+@pytest.fixture
+def made(tmp_path):
+    """Return a function that runs the script on a study with scores; what it returns is its folder."""
+
+    def run(study=None, duplicates=(), letters=None):
+        study = study or config()
+        asked = Comparisons(study)
+        params, results = asked.presentation(None), tmp_path / "results" / "s"
+        for judge, model, split in params["cells"]:
+            text = (letters or REFUSES)[model] if judge == "words" else "pc"
+            rows = {f"{split}-{i}": text if i else "cr" for i in range(8)}
+            write_scores(results / "scores" / judge / model / f"{split}.csv", rows)
+        paths = [str(tmp_path / path) for path in asked.duplicates(None)]
+        for path in paths:
+            (results / "estimates").mkdir(exist_ok=True)
+            (tmp_path / path).write_text(json.dumps({"groups": list(duplicates)}))
+            assert path == str(results / "estimates" / "duplicates.json")
+        scores = [str(tmp_path / path) for path in asked.scores(None)]
+        make_comparisons.main([tuple(c) for c in params["cells"]], scores, [], paths, params, str(results))
+        return results
+
+    return run
+
+
+def rows_of(results):
+    with open(results / "tables" / "comparisons.csv", newline="", encoding="utf-8") as handle:
+        return list(csv.DictReader(handle))
+
+
+def test_the_csv_has_a_row_per_comparison_and_holm_over_all_of_them(made):
+    rows = rows_of(made())
+    assert len(rows) == 3 * 5
+    row = next(r for r in rows if (r["first"], r["second"], r["split"]) == ("plain", "stern", "harm"))
+    assert float(row["difference"]) == pytest.approx(-7 / 8) and row["reading"] == "strict"
+    assert float(row["p"]) == pytest.approx(2 / 2**7) and row["n_differ"] == "7" and row["test"] == "exact"
+    smallest = min(float(r["p"]) for r in rows)
+    assert min(float(r["p_holm"]) for r in rows) == pytest.approx(15 * smallest, abs=1e-5)
+    pooled = [r for r in rows if r["pool"] == "comply"]
+    assert len(pooled) == 3 and {r["splits"] for r in pooled} == {"mild safe"} and {r["n"] for r in pooled} == {"16"}
+
+
+def test_families_are_corrected_apart(made):
+    families = [{"pairs": [["stern", "plain"]], "splits": ["harm"]}, {"pairs": "all", "splits": ["harm"]}]
+    rows = rows_of(made(config(comparisons=families)))
+    first = [r for r in rows if r["family"] == "chosen pairs of models"]
+    assert len(first) == 1 and first[0]["p"] == first[0]["p_holm"] and len(rows) == 4
+
+
+def test_near_duplicates_count_once_in_a_pool_and_in_full_in_their_splits(made):
+    group = [{"split": "mild", "prompt_id": "mild-0"}, {"split": "safe", "prompt_id": "safe-0"}]
+    rows = rows_of(made(duplicates=[group]))
+    assert {r["n"] for r in rows if r["pool"]} == {"15"} and {r["n"] for r in rows if not r["pool"]} == {"8"}
+
+
+def test_the_estimates_can_be_read_back_and_name_what_is_subtracted(made):
+    results = made(config(comparisons=[{"pairs": [["stern", "plain"]], "splits": ["harm"]}, {"judges": "all"}]))
+    found = [
+        estimate_of(row) for row in json.loads((results / "estimates" / "comparisons.json").read_text())["estimates"]
+    ]
+    one = next(e for e in found if e.estimand == "rate_difference" and e.parameter == "minus plain")
+    assert (one.model, one.judge, one.split, one.value) == ("stern", "words", "harm", pytest.approx(7 / 8))
+    judges = [e for e in found if e.parameter == "minus judge words" and e.estimand == "rate_difference"]
+    assert {(e.judge, e.model) for e in judges} == {("reader", m) for m in REFUSES} and len(judges) == 15
+
+
+def test_mcnemar_is_told_as_what_it_is_and_not_where_something_is_pooled(made):
+    rows = rows_of(made())
+    row = next(r for r in rows if (r["first"], r["second"], r["split"]) == ("plain", "stern", "harm"))
+    # The eighth prompt has one refusal of two under both: a tie is no decision.
+    assert row["decision"] == "majority@2" and (row["only_first"], row["only_second"]) == ("0", "7")
+    assert float(row["mcnemar_p"]) == pytest.approx(2 / 2**7)
+    assert all(r["mcnemar_p"] == r["decision"] == "" for r in rows if r["pool"])
+
+
+def test_the_table_names_family_size_test_and_judge_and_no_label_becomes_markup(made):
+    study = config(names=["plain", "stern"])
+    study["model_entries"]["stern"]["label"] = NASTY
+    results = made(study | {"comparisons": [{"pairs": "all", "label": NASTY}]})
+    text = (results / "tables" / "comparisons.md").read_text(encoding="utf-8")
+    assert "corrected for the 5 comparisons of the family" in text and "sign-flip" in text and "exact" in text
+    assert "agreement with people: not measured" in text and "<b>" not in text
+    tex = (results / "tables" / "comparisons.tex").read_text(encoding="utf-8")
+    assert r"\input{x}" not in tex and r"\textbackslash{}input" in tex
+    assert "0.016" in text and "\u2212" in text
+
+
+def test_the_same_scores_give_the_same_bytes(made):
+    before = {path.name: path.read_bytes() for path in made().rglob("comparisons.*")}
+    assert len(before) == 4
+    assert {path.name: path.read_bytes() for path in made().rglob("comparisons.*")} == before
+
+
+def test_the_order_of_models_and_splits_changes_no_number(made):
+    before = rows_of(made())
+    study = config(names=["mild-mannered", "stern", "plain"])
+    assert rows_of(made(study | {"splits": list(reversed(SPLITS))})) == before
+
+
+def test_a_new_model_leaves_the_numbers_of_the_others_as_they_were(made):
+    def numbers(rows):
+        return [
+            {k: v for k, v in row.items() if k not in ("p_holm",)}
+            for row in rows
+            if "mild-mannered" not in row["first"]
+        ]
+
+    two = rows_of(made(config(names=["plain", "stern"])))
+    assert numbers(rows_of(made())) == numbers(two)
