@@ -16,7 +16,7 @@ BIN := .venv/workflow/bin
 SETUP := $(PYTHON) envs/setup.py --engine $(ENGINE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo doctor gpu-check fetch pin plan import export status verify store-info store-prune benchmark test test-full test-slurm soak setup-workflow setup-lint setup-tests announce-demo lint format schema lock clean-envs
+.PHONY: help setup demo doctor gpu-check fetch pin plan import export compare power status verify store-info store-prune benchmark test test-full test-slurm soak setup-workflow setup-lint setup-tests announce-demo lint format schema lock clean-envs
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -62,6 +62,12 @@ export: setup-workflow ## write a finished study in the published library's layo
 
 verify: setup-workflow ## compute scores and tables of a finished study again and compare (CONFIG=my_study.yaml)
 	@$(BIN)/python scripts/verify_study.py --configfile $(CONFIG) $(ARGS)
+
+compare: setup-workflow ## put two finished studies side by side: differences, changed prompts, settings (A=results/one B=results/two)
+	@$(BIN)/python scripts/compare_studies.py $(A) $(B) $(ARGS)
+
+power: setup-workflow ## tell what a comparison can find, from numbers or a pilot (ARGS="--pilot results/demo --split NAME")
+	@$(BIN)/python scripts/power.py $(ARGS)
 
 status: setup-workflow ## tell what of a study is done, missing or failed, and why (CONFIG=my_study.yaml)
 	@$(BIN)/python scripts/show_status.py --configfile $(CONFIG) $(ARGS) || test $$? -eq 3 # 3: not finished, nothing failed

@@ -50,6 +50,7 @@ include: "workflow/rules/estimates.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/judge_cards.smk"
+include: "workflow/rules/compare.smk"
 include: "workflow/rules/results.smk"
 
 
@@ -60,6 +61,7 @@ rule all:
         reporting.targets,
         drawing.targets,
         judge_cards.targets,
+        comparisons.targets,
         results.targets,
         estimating.targets,
     localrule: True

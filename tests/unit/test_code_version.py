@@ -165,6 +165,11 @@ REACHED = {
     "judge_card.soft judge_card.weighting judge_card.words judges_agree judges_agree.alpha "
     "judges_agree.disagreements judges_agree.pairs judges_agree.panel judges_agree.ranking "
     "judges_agree.tables latex latex_columns latex_text markup scores states table_notes",
+    "make_comparisons": "agreement comparisons comparisons.computed comparisons.decisions comparisons.families "
+    "comparisons.paired comparisons.panel comparisons.resampling comparisons.sign_flips comparisons.tables compat "
+    "compat.labels dialogues display estimands estimate frames intervals judge_card judge_card.compared "
+    "judge_card.measured judge_card.measures judge_card.resampling judge_card.soft judge_card.weighting latex "
+    "latex_columns latex_text markup scores states table_notes",
     "make_calibration": "agreement calibration calibration.apply calibration.cards calibration.cross_fit "
     "calibration.fit dialogues estimands intervals judge_card judge_card.compared "
     "judge_card.measured judge_card.measures judge_card.resampling judge_card.soft judges "

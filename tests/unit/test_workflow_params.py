@@ -12,7 +12,7 @@ from refusal_eval.data.sources import source_id
 from refusal_eval.weights.identity import weights_id
 
 # From scores on a rerun is cheap, and what is shown there belongs to their params.
-SHOWS = {"reporting.presentation", "judge_cards.presentation", "judge_cards.comparison"}
+SHOWS = {"comparisons.presentation", "reporting.presentation", "judge_cards.presentation", "judge_cards.comparison"}
 ESTIMATES = {"estimating.duplicates", "estimating.study", "estimating.judges"}
 FROM_SCORES_ON = {*ESTIMATES, "scoring.cell", "scoring.card", "scoring.published_cell", "judge_cards.calibration", *SHOWS}
 
@@ -51,6 +51,7 @@ def asked(config):
         "judge_cards.calibration": [{"judge": "reader", "gold": "people"}],
         "judge_cards.presentation": [{}],
         "judge_cards.comparison": [{}],
+        "comparisons.presentation": [{}],
         "judge_cards.floors": [{}],
         "scoring.cell": [{**judge, **cell} for judge in judges for cell in CELLS],
         "scoring.card": [{**judge, "gold": "people"} for judge in judges],

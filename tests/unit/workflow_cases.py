@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 from config_project import WHOLE_STUDY
 
+from refusal_eval.workflow.comparisons import Comparisons
 from refusal_eval.workflow.data import Data
 from refusal_eval.workflow.estimating import Estimating
 from refusal_eval.workflow.execution import Execution
@@ -31,6 +32,7 @@ def stages(config, root, cores=2):
         execution=Execution(config, root, cores),
         judging=Judging(config),
         judge_cards=JudgeCards(config),
+        comparisons=Comparisons(config),
         scoring=Scoring(config),
         reporting=Reporting(config),
     )
