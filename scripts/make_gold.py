@@ -4,16 +4,24 @@ from typing import Any
 
 from refusal_eval.data.gold import gold_answers, make_gold
 from refusal_eval.data.rows import read_rows
+from refusal_eval.data.selection import read_clusters
 from refusal_eval.files import write_jsonl
 from refusal_eval.logs import start_log
+
+OPTIONS = ("expected_rows", "answers", "left_out", "expectations")
 
 
 def main(snakemake: Any) -> None:
     """Write gold rows and the same as answers to the rule's outputs."""
     log = start_log(snakemake)
     entry = snakemake.params.gold
+    for what in snakemake.config["gold_entries"][snakemake.wildcards.gold]["unverified"]:
+        log.warning("%s: not verified when its entry was written: %s", entry["name"], what)
     rows = read_rows(snakemake.input.rows, entry["skip_lines"], entry["name"], entry.get("encoding"))
-    gold, notes = make_gold(rows, entry["columns"], entry["labels"], entry["name"], entry["expected_rows"])
+    options = {name: entry[name] for name in OPTIONS if name in entry}
+    for path in snakemake.input.clusters:
+        options["clusters"] = read_clusters(read_rows(path), path)
+    gold, notes = make_gold(rows, entry["columns"], entry["labels"], entry["name"], **options)
     for note in notes:
         log.info("%s", note)
     write_jsonl(snakemake.output.gold, gold)

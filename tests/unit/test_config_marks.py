@@ -60,7 +60,7 @@ def test_splits_of_every_form_are_accepted(project, keys):
         ({"source": HUB | {"split": "a", "encoding": "utf-8"}}, "source: `encoding` belongs to `file`"),
         (
             {"source": HUB | {"file": "a.txt"}},
-            "source.file: 'a.txt' is not a file that ends in .jsonl, .csv or .parquet",
+            "source.file: 'a.txt' is not a file that ends in .jsonl, .json, .csv or .parquet",
         ),
         ({"source": {"kind": "hub", "repo": "a/b", "split": "x"}}, "source.revision: this key is missing"),
         (
@@ -157,7 +157,7 @@ def test_what_is_pinned_is_not_open():
 
 
 def test_gold_must_be_pinned_too(project):
-    gold = {"like": "people", "source": HUB | {"split": "test", "revision": None}}
+    gold = {"like": "people", "source": HUB | {"split": "test", "revision": None}, "unverified": ["its commit"]}
     project.write("own.yaml", {"gold": {"people": gold}})
     (told,) = project.mistakes(STUDY | {"catalogue": ["own.yaml"], "gold": ["people"]})
     assert "gold.people.source.revision: the commit hash is not known yet" in told
@@ -177,7 +177,9 @@ def test_a_split_that_is_off_tells_why_and_how_to_switch_it_on(project):
 
 def test_a_study_allows_only_what_it_uses(project):
     (told,) = project.mistakes(STUDY | {"allow": ["hub-row"]})
-    assert told.endswith("allow[0]: `hub-row` is not one of `splits`; did you mean `hub-rows`? (allowed: hub-rows)")
+    assert told.endswith(
+        "allow[0]: `hub-row` is not one of `splits` or `gold`; did you mean `hub-rows`? (allowed: hub-rows)"
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from config_project import CATALOGUE, COMMIT, STUDY, WHOLE_STUDY, Project, changed
+from config_project import BASE, CATALOGUE, STUDY, WHOLE_STUDY, Project, changed, with_entry
 
 from refusal_eval.config import ConfigError, load_study
 from refusal_eval.config.catalogue import SECTIONS, DatasetInside
@@ -15,8 +15,6 @@ from refusal_eval.config.docs import TITLES
 from refusal_eval.config.problems import dotted
 from refusal_eval.config.shapes import fields_of, is_entry, kinds_of, leaves
 from refusal_eval.config.study import Study
-
-BASE = "config/catalogue/base.yaml"
 
 
 @pytest.fixture
@@ -123,211 +121,6 @@ def test_nothing_that_can_be_written_breaks_the_check(project):
             project.mistakes(changed(WHOLE_STUDY, path, odd))
 
 
-# ---------------------------------------------------------------- one by one
-
-
-def with_entry(project, section, name, value, study=STUDY):
-    project.write(BASE, changed(CATALOGUE, (section, name), value))
-    return project.mistakes(study)
-
-
-def test_missing_keys_say_what_they_are_for(project):
-    assert project.mistakes({"study": "x", "models": ["plain"], "splits": ["hub-rows"]}) == [
-        "study.yaml: judges: this key is missing (Judges of the catalogue)",
-        "study.yaml: samples: this key is missing (K, the answers drawn per prompt)",
-    ]
-
-
-def test_missing_kind(project):
-    (found,) = with_entry(project, "judges", "new", {"lists": []})
-    assert found.endswith(
-        "judges.new.kind: this key is missing (allowed: keyword, llm, panel, python, reasoned, trained, wildguard)"
-    )
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ("three", "must be a whole number, not 'three'"),
-        (2.5, "must be a whole number, not 2.5"),
-        (True, "must be a whole number, not true"),
-        (None, "must be a whole number, not nothing"),
-        ([3], "must be a whole number, not a list"),
-        (0, "must be at least 1, not 0"),
-    ],
-)
-def test_wrong_types_say_what_is_right(project, value, message):
-    assert project.mistakes(STUDY | {"samples": value}) == [f"study.yaml:6: samples: {message}"]
-
-
-def test_words_that_yaml_does_not_read_as_text(project):
-    study = "study: 2024\nmodels: [plain]\nsplits: [hub-rows]\nsamples: 1\njudges: [no]\ndescription: 2024-05-04\n"
-    assert project.mistakes(study) == [
-        "study.yaml:1: study: must be text, not 2024: put it in quotes",
-        "study.yaml:5: judges[0]: must be text, not false: put it in quotes",
-        "study.yaml:6: description: must be text, not the day 2024-05-04: put it in quotes",
-    ]
-
-
-def test_a_branch_is_no_revision(project):
-    weights = {"kind": "hub", "repo": "a/b", "revision": "main"}
-    found = with_entry(project, "engines", "hub-engine", {"weights": weights, "max_model_len": 99})
-    assert len(found) == 1
-    assert found[0].endswith("revision: 'main' is not a full commit hash (40 hex digits); branches and tags can move")
-
-
-def test_an_unknown_kind_does_not_hide_other_mistakes(project):
-    source = {"kind": "hubb", "repo": "x", "revision": COMMIT, "split": "test"}
-    found = with_entry(project, "gold", "people", CATALOGUE["gold"]["people"] | {"source": source})
-    assert [line.split(": ", 2)[2] for line in found] == [
-        "unknown kind 'hubb'; did you mean `hub`? (allowed: bundled, file, hub, url, wheel)",
-        "'x' is not a repository on the hub, `owner/name`",
-    ]
-
-
-def test_reserved_fields_are_refused_until_they_are_built(project):
-    for field in ("base", "transform", "intervention"):
-        found = with_entry(project, "models", "plain", CATALOGUE["models"]["plain"] | {field: "x"})
-        assert [line.split(": ", 1)[1] for line in found] == [
-            f"models.plain.{field}: reserved for a later version; leave it out"
-        ]
-
-
-def test_an_adapter_must_be_at_a_commit_and_a_folder_must_hold_both_files_without_pickles(project):
-    plain = CATALOGUE["models"]["plain"]
-
-    def told(lora):
-        found = with_entry(project, "models", "plain", plain | {"lora": lora})
-        return [line.split(": ", 2)[2] for line in found]
-
-    assert told({"kind": "hub", "repo": "a/b", "revision": "main"}) == [
-        "'main' is not a full commit hash (40 hex digits); branches and tags can move"
-    ]
-    assert told("x") == ["must be a mapping of keys to values, not 'x'"]
-    (project.folder / "pickled").mkdir()
-    (project.folder / "pickled" / "adapter_model.bin").write_text("x")
-    assert told({"kind": "folder", "path": "../../pickled"}) == [
-        "pickled has no adapter_config.json: it is not a LoRA adapter in PEFT's format",
-        "pickled has no adapter_model.safetensors; adapter_model.bin is not loaded, because pickles run code",
-    ]
-    assert told({"kind": "folder", "path": "../../nowhere"}) == ["there is no folder nowhere"]
-
-
-def test_nodes_must_share_the_gpus_equally(project):
-    engine = CATALOGUE["engines"]["hub-engine"]
-    for change, message in [
-        ({"tensor_parallel": 6, "nodes": 4}, "6 GPUs (tensor x pipeline x data parallel) cannot be shared equally"),
-        ({"nodes": 2}, "1 GPUs (tensor x pipeline x data parallel) cannot be shared equally by 2 `nodes`"),
-        ({"tensor_parallel": 2, "nodes": 2, "device": "cpu"}, "`nodes` is for GPU engines"),
-    ]:
-        (line,) = with_entry(project, "engines", "hub-engine", engine | change)
-        assert message in line
-    assert with_entry(project, "engines", "hub-engine", engine | {"tensor_parallel": 8, "nodes": 2}) == []
-
-
-def test_verified_is_the_word_never_or_a_day_a_version_and_a_device(project):
-    engine = CATALOGUE["engines"]["hub-engine"]
-    seen = {"date": "2026-11-22", "version": "0.32.0", "device": "cpu"}
-    for value, told in [
-        ("never", []),
-        (seen, []),
-        ("yes", ["verified: must be `never` or a mapping of keys to values, not 'yes'"]),
-        (seen | {"version": 0.32}, ["verified.version: must be text, not 0.32: put it in quotes"]),
-        ({"date": "2026-11-22", "device": "cpu"}, ["verified.version: this key is missing (Version of vLLM)"]),
-    ]:
-        found = with_entry(project, "engines", "hub-engine", engine | {"verified": value})
-        assert [line.split("engines.hub-engine.", 1)[1] for line in found] == told
-
-
-def test_arguments_that_have_a_key_of_their_own_or_belong_to_the_workflow(project):
-    engine = CATALOGUE["engines"]["hub-engine"]
-    for name, message in [
-        ("max-model-len", "`max-model-len` has a key of its own: write it as `max_model_len` of the engine"),
-        ("seed", "`seed` is set by the workflow and cannot be changed here"),
-        ("enable-lora", "`enable-lora` is set by the workflow and cannot be changed here"),
-        ("nnodes", "`nnodes` has a key of its own: write it as `nodes` of the engine"),
-    ]:
-        found = with_entry(project, "engines", "hub-engine", engine | {"args": {name: 1}})
-        assert [line.split(": ", 2)[2] for line in found] == [message]
-
-
-def test_prompt_or_messages_not_both(project):
-    for columns in ({"messages": "chat", "prompt": "text"}, {"prompt": None}):
-        found = with_entry(
-            project, "datasets", "family", changed(CATALOGUE["datasets"]["family"], ("defaults", "columns"), columns)
-        )
-        assert len(found) == 1 and found[0].endswith("columns: name exactly one of `prompt`, `messages` and `turns`")
-
-
-SPLIT = ("splits", "talk-rows")
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "message"),
-    [
-        (("dialogue",), None, "talk-rows: `columns.turns` needs `dialogue`, which says how the turns are asked"),
-        (("columns",), None, "talk-rows.columns: must be a mapping of keys to values, not nothing"),
-        (
-            ("columns",),
-            {"prompt": "question"},
-            "talk-rows: `dialogue` needs `columns.turns` or `columns.messages`; `columns.prompt` is one question",
-        ),
-        (("columns", "turns"), ["a", "b", "a"], "columns: `turns` names the column `a` twice"),
-        (("columns", "turns"), [], "columns.turns: must not be empty"),
-        (("columns", "messages"), "chat", "columns: name exactly one of `prompt`, `messages` and `turns`"),
-        (("dialogue", "mode"), "cumulativ", "did you mean `cumulative`? (allowed: cumulative, independent)"),
-        (("dialogue", "scored"), "first", "'first' is not allowed; did you mean `after_first`?"),
-        (("dialogue",), {"scored": "all"}, "dialogue.mode: this key is missing"),
-    ],
-)
-def test_mistakes_in_dialogues(project, path, value, message):
-    entry = changed(CATALOGUE["datasets"]["conversations"], (*SPLIT, *path), value)
-    (found,) = with_entry(project, "datasets", "conversations", entry)
-    assert message in found
-
-
-@pytest.mark.parametrize(
-    ("reasoning", "message"),
-    [
-        ({"start": "<think>"}, "`end` is missing: the mark that ends the reasoning, e.g. `</think>`"),
-        ({"format": "harmony", "end": "</think>"}, "`format: harmony` has marks of its own"),
-        ({"format": "qwen"}, "format: 'qwen' is not allowed (allowed: harmony, marks)"),
-    ],
-)
-def test_mistakes_in_how_reasoning_is_told(project, reasoning, message):
-    project.write(BASE, changed(CATALOGUE, ("models", "thinker", "reasoning"), reasoning))
-    found = [line for line in project.mistakes(STUDY) if "models.thinker.reasoning" in line]
-    assert len(found) == 1 and message in found[0]
-
-
-def test_a_base_model_cannot_be_asked_several_turns(project):
-    plain = CATALOGUE["models"]["plain"] | {"template": "none"}
-    assert with_entry(project, "models", "plain", plain) == []
-    (found,) = with_entry(project, "models", "plain", plain, STUDY | {"splits": ["hub-rows", "talk-rows"]})
-    assert found.endswith(
-        "models.plain.template: `none` takes one user message, but split `talk-rows` asks several turns; leave it out"
-    )
-
-
-def test_a_mistake_in_data_set_defaults_is_told_once_and_where_it_stands(project):
-    path = ("datasets", "family", "defaults", "expectation")
-    file = project.write(BASE, changed(CATALOGUE, path, "refuses"))
-    line = file.read_text().splitlines().index("      expectation: refuses") + 1
-    assert project.mistakes() == [
-        f"{BASE}:{line}: datasets.family.defaults.expectation: 'refuses' is not allowed; did you mean `refuse`? "
-        "(allowed: comply, refuse, varies)"
-    ]
-
-
-def test_an_inherited_mistake_is_told_once_and_where_it_stands(project):
-    project.write("own.yaml", "models:\n  child: {like: parent}\n  parent:\n    like: plain\n    tempel: none\n")
-    assert project.mistakes(STUDY | {"catalogue": ["own.yaml"]}) == [
-        "own.yaml:5: models.parent.tempel: unknown key `tempel`; did you mean `template`? "
-        "(allowed: base, date, engine, intervention, label, like, lora, reasoning, sampling, system_prompt, template, "
-        "template_options, ... (14 in all))"
-    ]
-
-
 # ---------------------------------------------------------------- names
 
 
@@ -339,7 +132,7 @@ def test_unknown_names_suggest_the_nearest(project):
         "there is no split `file-row` in the catalogue; did you mean `file-rows`? "
         "(allowed: bundled-rows, file-rows, hub-rows, talk-rows, url-rows, wheel-rows)",
         "there is no judge `raeder` in the catalogue; did you mean `reader`? "
-        "(allowed: both, guard, learner, own, reader, words, writer)",
+        "(allowed: both, classes, guard, learner, own, reader, words, writer)",
         "there is no gold `pepole` in the catalogue; did you mean `people`? (allowed: people)",
     ]
 

@@ -10,7 +10,9 @@ import pytest
 
 from refusal_eval.data.fetch import fetch_rows
 from refusal_eval.data.rows import read_rows
+from refusal_eval.data.sources import fetched_path
 from refusal_eval.errors import UserError
+from refusal_eval.pins.ask import url_state
 
 LOG = logging.getLogger("test")
 BODY = b"p,q\n\xc3\xa9,1\n" * 5000
@@ -121,3 +123,37 @@ def test_a_server_that_is_not_there_is_told(server, tmp_path):
         url = f"http://127.0.0.1:{free.getsockname()[1]}/rows.csv"
         with pytest.raises(UserError, match=r"cannot fetch .*\(ConnectError.*Is there internet here"):
             fetch(server, tmp_path, url=url)
+
+
+# ---------------------------------------------------------------- several files under one entry
+
+SEVERAL = "/0123/answers_{gpt,llama}.csv"
+
+
+def test_rows_of_several_files_tell_which_they_come_from(server, tmp_path):
+    target = fetch(server, tmp_path, SEVERAL, sha256=hashlib.sha256(BODY * 2).hexdigest())
+    rows = read_rows(target.rename(target.with_name("rows.jsonl")))
+    assert server.asked == ["/0123/answers_gpt.csv", "/0123/answers_llama.csv"]
+    assert rows[0] == {"p": "\u00e9", "q": "1", "part": "gpt"} and rows[-1]["part"] == "llama"
+    assert len(rows) == 2 * (BODY.count(b"\n") - 1)
+    assert [path.name for path in target.parent.iterdir()] == ["rows.jsonl"]
+
+
+def test_one_changed_file_of_several_leaves_nothing_behind(server, tmp_path):
+    with pytest.raises(UserError, match=r"answers_gpt.csv.*answers_llama.csv are not the files that were locked"):
+        fetch(server, tmp_path, SEVERAL)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_the_pin_of_several_files_is_found_as_it_is_checked(server, tmp_path):
+    url = f"http://127.0.0.1:{server.server_port}{SEVERAL}"
+    server.answers["/0123/answers_llama.csv"] = [503, "cut"]
+    sha256, size = url_state(url, LOG, wait=0.01)
+    assert (sha256, size) == (hashlib.sha256(BODY * 2).hexdigest(), 2 * len(BODY))
+    assert fetch(server, tmp_path, SEVERAL, sha256=sha256).is_file()
+
+
+def test_several_files_lie_in_the_cache_as_rows():
+    source = {"kind": "url", "url": "https://example.org/a/{x,y}.csv", "sha256": "0" * 64}
+    assert fetched_path(source, "c").endswith("/rows.jsonl")
+    assert fetched_path({**source, "url": "https://example.org/a/x.csv"}, "c").endswith("/x.csv")

@@ -1,9 +1,12 @@
 """Gold: labels mapped, duplicates once, contradictions refused, and the same rows as answers."""
 
+import json
+
 import pytest
 
 from refusal_eval.data.gold import gold_answers, make_gold
 from refusal_eval.data.prompts import content_id
+from refusal_eval.data.rows import read_rows
 from refusal_eval.errors import UserError
 
 COLUMNS = {"prompt": "q", "answer": "a", "label": "l", "cluster": None, "answering_model": None, "expectation": None}
@@ -21,7 +24,7 @@ def test_gold_rows():
     )
     messages = [{"role": "user", "content": "Hi"}]
     assert gold[0] == {
-        "id": content_id({"messages": messages, "answer": "No."}),
+        "id": content_id({"messages": messages, "answer": "No.", "answering_model": "gpt"}),
         "messages": messages,
         "answer": "No.",
         "label": "refusal",
@@ -87,3 +90,82 @@ def test_gold_may_say_what_a_good_model_does():
     assert make_gold(rows, columns, labels, "g")[0][0]["expectation"] == "comply"
     with pytest.raises(UserError, match="expects `good`; it must be one of `refuse`, `comply`, `varies`"):
         make_gold([{**rows[0], "e": "good"}], columns, labels, "g")
+
+
+# ---------------------------------------------------------------- sources in forms of their own
+
+WIDE = [
+    {"id": 1, "q": "One?", "harm": "h1", "A_says": "No.", "A_did": 0, "B_says": "Sure, so.", "B_did": 5.0},
+    {"id": 2, "q": "Two?", "harm": "h1", "A_says": "Perhaps.", "A_did": 3, "B_says": "No.", "B_did": 0},
+    {"id": 3, "q": "Three?", "harm": "h2", "A_says": None, "A_did": None, "B_says": "Sure.", "B_did": 5},
+]
+WIDE_COLUMNS = {"prompt": "q", "answer": "answer", "label": "label", "cluster": "harm"}
+WIDE_ANSWERS = {"A": {"answer": "A_says", "label": "A_did"}, "B": {"answer": "B_says", "label": "B_did"}}
+
+
+def test_rows_with_the_answers_of_several_models():
+    gold, notes = make_gold(
+        WIDE, WIDE_COLUMNS, {"0": "refusal", "5": "compliance"}, "w", 3, WIDE_ANSWERS, ["3", "null"]
+    )
+    assert [(row["answering_model"], row["answer"], row["label"], row["cluster"]) for row in gold] == [
+        ("A", "No.", "refusal", "h1"),
+        ("B", "Sure, so.", "compliance", "h1"),
+        ("B", "No.", "refusal", "h1"),
+        ("B", "Sure.", "compliance", "h2"),
+    ]
+    assert [row["source"]["row"] for row in gold] == [1, 1, 2, 3]
+    assert "w: 2 answers left out, labelled 3, null" in notes
+
+
+def test_a_label_that_is_neither_mapped_nor_left_out_is_an_error():
+    with pytest.raises(UserError, match="row 2: column `A_did` holds the label `3`"):
+        make_gold(WIDE, WIDE_COLUMNS, {"0": "refusal", "5": "compliance"}, "w", 3, WIDE_ANSWERS, ["null"])
+
+
+def test_the_same_answer_of_two_models_counts_for_both():
+    rows = [{"p": "One?", "a": "No.", "l": "x", "m": model} for model in ("A", "B", "B")]
+    columns = {"prompt": "p", "answer": "a", "label": "l", "answering_model": "m"}
+    gold, notes = make_gold(rows, columns, {"x": "refusal"}, "w")
+    assert [row["answering_model"] for row in gold] == ["A", "B"]
+    assert "1 duplicate rows dropped" in notes[1]
+
+
+def test_words_for_what_is_expected_are_mapped():
+    rows = [{"p": "One?", "a": "No.", "l": "x", "t": kind} for kind in ("homonyms", "contrast")]
+    columns = {"prompt": "p", "answer": "a", "label": "l", "expectation": "t", "answering_model": "t"}
+    words = {"homonyms": "comply", "contrast": "refuse"}
+    gold, _ = make_gold(rows, columns, {"x": "refusal"}, "w", expectations=words)
+    assert [row["expectation"] for row in gold] == ["comply", "refuse"]
+    with pytest.raises(
+        UserError, match=r"row 2 expects `contrast`, which `expectations` does not map \(it maps: `homonyms`\)"
+    ):
+        make_gold(rows, columns, {"x": "refusal"}, "w", expectations={"homonyms": "comply"})
+
+
+def test_clusters_out_of_a_file_join_a_prompt_and_its_twin_over_all_models():
+    rows = [
+        {"i": number, "p": f"{number}?", "a": "No.", "l": "x", "m": model} for model in ("A", "B") for number in (1, 2)
+    ]
+    columns = {"prompt": "p", "answer": "a", "label": "l", "answering_model": "m", "id": "i"}
+    gold, _ = make_gold(rows, columns, {"x": "refusal"}, "w", clusters={"1": "pair", "2": "pair"})
+    assert {row["cluster"] for row in gold} == {"pair"} and len(gold) == 4
+    assert [row["source"]["id"] for row in gold] == ["1", "2", "1", "2"]
+    with pytest.raises(UserError, match="its file of clusters lacks 2 ids"):
+        make_gold(rows, columns, {"x": "refusal"}, "w", clusters={"1": "pair"})
+
+
+def test_a_json_file_is_one_list_of_rows(tmp_path):
+    file = tmp_path / "labelled.json"
+    file.write_text(json.dumps([{"prompt": "One?", "response": "No.\n", "tone": "rejected"}]))
+    (row,), _ = make_gold(
+        read_rows(file), {"prompt": "prompt", "answer": "response", "label": "tone"}, {"rejected": "refusal"}, "f"
+    )
+    assert row["answer"] == "No.\n"
+    for text, message in (
+        ('{"a": 1}', "must be a list of JSON objects"),
+        ("[1]", "row 1: must be"),
+        ("[", "not valid"),
+    ):
+        file.write_text(text)
+        with pytest.raises(UserError, match=message):
+            read_rows(file, name="f")

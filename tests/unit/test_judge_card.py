@@ -290,6 +290,15 @@ def test_a_floor_that_cannot_be_measured_is_not_met() -> None:
     assert all_below([made], {"j": {"se": 0.5}}) == []
 
 
+def test_a_judge_that_labels_too_few_answers_is_below_its_floor() -> None:
+    """What it leaves out is in no other measure: it could label the easy half alone."""
+    made = card(*rows(TABLE))
+    assert (made["n_judged"], made["n"]) == (80, 90)
+    assert below_floor(made, {"coverage": 0.88, "se": 0.5}) == []
+    (failure,) = below_floor(made, {"coverage": 0.9, "se": 0.5})
+    assert "it labels 80 of 90 answers (0.889), which is below the floor 0.9" in failure
+
+
 def test_a_floor_holds_on_every_gold_set() -> None:
     good = card(*rows({("refusal", "refusal"): 50, ("compliance", "compliance"): 50}))
     bad = card(*rows({("refusal", "compliance"): 50, ("compliance", "compliance"): 50}), gold="h")

@@ -46,6 +46,7 @@ rule gold:
     """Map the labels of one gold source; write gold, and gold as answers."""
     input:
         rows=data.gold_rows,
+        clusters=data.gold_clusters,
     output:
         gold=f"{RESULTS}/gold/{{gold}}.jsonl",
         answers=f"{RESULTS}/answers/gold/{{gold}}.jsonl",

@@ -10,9 +10,11 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from refusal_eval.config.marks import Marks
 from refusal_eval.config.shapes import (
     TEMPLATE_HELP,
     ArgumentName,
+    ClustersPath,
     Day,
     Entry,
     Number,
@@ -25,7 +27,7 @@ from refusal_eval.config.shapes import (
     Version,
     Whole,
 )
-from refusal_eval.config.sources import AdapterSource, DataSource, WeightsSource
+from refusal_eval.config.sources import AdapterSource, DataSource, WeightsSource, open_pin
 
 Label = Literal["refusal", "partial", "compliance"]
 
@@ -280,7 +282,12 @@ class Model(Entry):
 class GoldColumns(Entry):
     """Which columns of a gold source hold what."""
 
-    prompt: Text = Field("prompt", description="Column with the prompt's text.")
+    prompt: Text | None = Field(
+        "prompt", description="Column with the prompt's text. Not used where `messages` is given."
+    )
+    messages: Text | None = Field(
+        None, description="Column with a list of {role, content} messages, instead of `prompt`."
+    )
     answer: Text = Field("answer", description="Column with the answer that people labelled.")
     label: Text = Field("label", description="Column with their label.")
     cluster: Text | None = Field(None, description="Column that names rows which belong together. Default: the prompt.")
@@ -288,6 +295,25 @@ class GoldColumns(Entry):
     expectation: Text | None = Field(
         None, description="Column with what a good model does: `comply`, `refuse` or `varies`."
     )
+    id: Text | None = Field(None, description="Column with the source's own id; kept for tracing.")
+    weight: Text | None = Field(
+        None,
+        description="Column with a number above 0: how many answers the row stands for, 1 / its probability of having "
+        "been labelled. Judge cards then count weights instead of rows. Rows of different answering models stay apart.",
+    )
+
+    @model_validator(mode="after")
+    def _a_prompt_or_messages(self) -> GoldColumns:
+        if self.messages is None and self.prompt is None:
+            raise ValueError("name `prompt` or `messages`")
+        return self
+
+
+class AnswerColumns(Entry):
+    """Columns of one answering model, in a source whose rows hold the answers of several."""
+
+    answer: Text = Field(description="Column with its answer.")
+    label: Text = Field(description="Column with the label of that answer.")
 
 
 class HumanKappa(Entry):
@@ -310,13 +336,30 @@ class Anchor(Entry):
     source: Text = Field(description="Where that is published.")
 
 
-class Gold(Entry):
+class Gold(Marks):
     """Answers that people labelled; every judge of the study is measured on them."""
 
     source: DataSource = Field(description="Where the rows come from.")
     columns: GoldColumns = Field(GoldColumns(), description="Which columns hold what.")
     labels: dict[str, Label] = Field(
         min_length=1, description="The source's labels, each as refusal, partial or compliance."
+    )
+    left_out: list[Text] = Field(
+        [],
+        description="Labels of the source whose rows are not used (`null`: rows without a label); the log counts them.",
+    )
+    answers: dict[Text, AnswerColumns] = Field(
+        {},
+        description="For rows with the answers of several models: the columns of each, by the model's name. "
+        "`columns.answer`, `columns.label` and `columns.answering_model` are then not used.",
+    )
+    expectations: dict[str, Literal["comply", "refuse", "varies"]] = Field(
+        {}, description="What the values of `columns.expectation` stand for, where they are other words."
+    )
+    clusters: ClustersPath | None = Field(
+        None,
+        description="CSV with the columns `id` and `cluster`: which rows (by `columns.id`) belong together, such as a "
+        "prompt and its contrast twin. Relative to the YAML file that names it.",
     )
     raters: Whole = Field(ge=1, description="People who labelled each row.")
     human_kappa: HumanKappa | None = Field(None, description="Agreement among these people.")
@@ -325,4 +368,25 @@ class Gold(Entry):
     expected_rows: Whole | None = Field(
         None, ge=1, description="Rows that the source must have; any other number fails."
     )
-    licence: str | None = Field(None, description="Licence of the rows.")
+
+    @model_validator(mode="after")
+    def _keys_that_belong_together(self) -> Gold:
+        if self.clusters is not None and self.columns.id is None:
+            raise ValueError("`clusters` needs `columns.id`: it names rows by the source's own ids")
+        if self.clusters is not None and self.columns.cluster is not None:
+            raise ValueError("`clusters` and `columns.cluster` are two ways to say one thing; leave one out")
+        if self.expectations and self.columns.expectation is None:
+            raise ValueError("`expectations` needs `columns.expectation`: the column with those values")
+        both = sorted(set(self.left_out) & set(self.labels))
+        if both:
+            raise ValueError(f"`left_out` and `labels` both name {both[0]!r}")
+        return self
+
+    @model_validator(mode="after")
+    def _what_is_open_says_so(self) -> Gold:
+        key = open_pin(self.source.model_dump())
+        if key is not None and self.enabled and not self.unverified:
+            raise ValueError(
+                f"`source.{key}` may be null only with `enabled: false`, or with `unverified` that says so"
+            )
+        return self

@@ -29,6 +29,12 @@ class Floor(Entry):
     se: Number | None = Field(None, ge=0, le=1, description="Sensitivity: share of people's refusals that it finds.")
     sp: Number | None = Field(None, ge=0, le=1, description="Specificity: share of the others that it leaves alone.")
     kappa: Number | None = Field(None, ge=-1, le=1, description="Cohen's kappa with people.")
+    coverage: Number | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="Share of the gold answers that it must label; the other measures are over these alone.",
+    )
     on: Literal["comply", "refuse", "all"] = Field(
         "all", description="The gold prompts that count, by what is expected there; needs `expectation` in the gold."
     )
@@ -36,8 +42,8 @@ class Floor(Entry):
 
     @model_validator(mode="after")
     def _asks_something(self) -> Floor:
-        if (self.se, self.sp, self.kappa) == (None, None, None):
-            raise ValueError("name at least one of `se`, `sp` and `kappa`")
+        if (self.se, self.sp, self.kappa, self.coverage) == (None, None, None, None):
+            raise ValueError("name at least one of `se`, `sp`, `kappa` and `coverage`")
         return self
 
 
@@ -149,7 +155,7 @@ class ClassifierJudge(Entry):
     kind: Literal["classifier"]
     engine: Slug = Field(description="Name of an engine with `kind: transformers`.")
     template: FilePath = Field(
-        description="Jinja file that writes what the classifier reads, from the two messages `messages[0]` (the prompt) "
+        description="Jinja file that writes what the classifier reads, from two messages: `messages[0]` (the prompt) "
         "and `messages[1]` (the answer); the tokenizer's own marks are put around it."
     )
     labels: dict[str, Literal["refusal", "partial", "compliance", "unparsable"]] = Field(
@@ -159,8 +165,8 @@ class ClassifierJudge(Entry):
     )
     threshold: Annotated[Number, Field(gt=0, lt=1)] | Literal["calibrated"] = Field(
         0.5,
-        description="An answer is a refusal or partial refusal at p >= threshold. `calibrated`: as of label-probability "
-        "judges.",
+        description="An answer is a refusal or partial refusal at p >= threshold. `calibrated`: as of judges of "
+        "kind `llm`.",
     )
     calibrated_on: Slug | None = Field(
         None, description="Gold of the study for `threshold: calibrated`. Default: the first of `gold`."

@@ -14,23 +14,26 @@ from refusal_eval.hints import nearest
 def check_permissions(
     study: Written, catalogue: Catalogue, used: Mapping[str, Sequence[str]], root: str, problems: list[Problem]
 ) -> None:
-    """Note each split that is off and not allowed, and references that do not exist."""
+    """Note each split and gold entry that is off and not allowed, and references that do not exist."""
     allowed = _texts(study.get("allow"))
-    splits = _texts(study.get("splits"))
+    named = {section: _texts(study.get(section)) for section in ("splits", "gold")}
+    known = [name for names in named.values() for name in names]
     for index, name in enumerate(allowed):
-        if name not in splits:
-            problems.append(study.problem(("allow", index), f"`{name}` is not one of `splits`{nearest(name, splits)}"))
-    for index, name in enumerate(splits):
-        entry = catalogue.valid["splits"].get(name)
-        if entry is not None and not entry.enabled and name not in allowed:
-            terms = f" (terms: {entry.terms})" if entry.terms else ""
-            message = f"`{name}` is off by default: {entry.reason.rstrip('.')}{terms}. To use it all the same, write "
-            problems.append(study.problem(("splits", index), f"{message}`allow: [{name}]` into the study"))
+        if name not in known:
+            message = f"`{name}` is not one of `splits` or `gold`{nearest(name, known)}"
+            problems.append(study.problem(("allow", index), message))
+    for section, names in named.items():
+        for index, name in enumerate(names):
+            entry = catalogue.valid[section].get(name)
+            if entry is not None and not entry.enabled and name not in allowed:
+                terms = f" (terms: {entry.terms})" if entry.terms else ""
+                message = f"`{name}` is off by default: {entry.reason.rstrip('.')}{terms}. To use it all the same, "
+                problems.append(study.problem((section, index), f"{message}write `allow: [{name}]` into the study"))
     references = read_references(root)
     for section in ("splits", "gold"):
         for name in dict.fromkeys(used[section]):
             entry, written = catalogue.valid[section].get(name), catalogue.written[section][name]
-            if entry is None or (section == "splits" and not entry.enabled and name not in allowed):
+            if entry is None or (not entry.enabled and name not in allowed):
                 continue
             for index, item in enumerate(getattr(entry, "citation", ())):
                 if not item.startswith("@") and item not in references:

@@ -25,13 +25,15 @@ FORMS = {
     (PACKAGE := r"^[A-Za-z0-9][A-Za-z0-9._-]*$"): "the name of a package on PyPI",
     (VERSION := r"^[0-9][A-Za-z0-9.!+_-]*$"): "one exact version, such as `1.2.0`",
     (
-        ROWS_URL := r"^(https://[^\s/?#@]+|http://127\.0\.0\.1(:\d+)?)/[^\s?#]+\.(jsonl|csv|parquet)$"
-    ): "an https address of a .jsonl, .csv or .parquet file, without `?` and what follows",
+        ROWS_URL := r"^(https://[^\s/?#@]+|http://127\.0\.0\.1(:\d+)?)/[^\s?#]+\.(jsonl?|csv|parquet)$"
+    ): "an https address of a .jsonl, .json, .csv or .parquet file, without `?` and what follows",
     (PAGE := r"^https?://\S+$"): "the address of a web page",
     (REPO := r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$"): "a repository on the hub, `owner/name`",
-    (ROWS := r"\.(jsonl|csv|parquet)$"): "a file that ends in .jsonl, .csv or .parquet",
+    (ROWS := r"\.(jsonl?|csv|parquet)$"): "a file that ends in .jsonl, .json, .csv or .parquet",
     (CSV := r"\.csv$"): "a file that ends in .csv",
-    (BUNDLED := r"^[a-z0-9_]+\.(jsonl|csv|parquet)$"): "the name of a .jsonl, .csv or .parquet file in config/prompts/",
+    (
+        BUNDLED := r"^[a-z0-9_]+\.(jsonl?|csv|parquet)$"
+    ): "the name of a .jsonl, .json, .csv or .parquet file in config/prompts/",
     (GGUF := r"\.gguf$"): "a file that ends in .gguf",
     (
         ARGUMENT := r"^[a-z][a-z0-9.-]*$"

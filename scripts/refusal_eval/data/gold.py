@@ -2,49 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from refusal_eval.data.prompts import check_count, content_id, messages_of
 from refusal_eval.data.rows import Row, kind_of, need_columns, plain_value, text_or_none, valid_text
+from refusal_eval.data.selection import clusters_of
 from refusal_eval.errors import UserError
 from refusal_eval.files import canonical_json
 from refusal_eval.states import COMPLETE, EMPTY
 
 EXPECTATIONS = ("refuse", "comply", "varies")
 
+Columns = Mapping[str, str | None]
+
 
 def make_gold(
     rows: Sequence[Row],
-    columns: Mapping[str, str | None],
+    columns: Columns,
     labels: Mapping[str, str],
     name: str,
     expected_rows: int | None = None,
+    answers: Mapping[str, Mapping[str, str]] | None = None,
+    left_out: Sequence[str] = (),
+    expectations: Mapping[str, str] | None = None,
+    clusters: Mapping[str, str] | None = None,
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return gold rows in the source's order, and notes for the log.
 
     A gold row is {"id", "messages", "answer", "label", "cluster", "answering_model", "expectation",
     "source": {"file", "row", "id"}}.
-    Its id hashes messages and answer. Equal rows are kept once. A cluster that is not given is the prompt's id, so
-    that answers to one prompt belong together.
+    Its id hashes messages, answer and, where it is known, the answering model, so that models which answered alike stay
+    apart. Equal rows are kept once. A cluster that is not given is the prompt's id, so that answers to one prompt
+    belong together.
+
+    With a column `weight` a row also has "weight", how many answers it stands for; equal rows become one with the sum
+    of their weights.
 
     Args:
         rows: the source's rows.
-        columns: the config's column mapping: `prompt`, `answer`, `label`; `cluster`, `answering_model`, `expectation`
-            may be None.
+        columns: the config's column mapping: `prompt` or `messages`, `answer`, `label`; `cluster`, `answering_model`,
+            `expectation`, `weight` may be None or missing.
         labels: the source's labels, as text, each with refusal, partial or compliance.
         name: what the source is called in rows and messages; no path of this machine.
         expected_rows: how many rows there must be, duplicates included.
+        answers: for rows with the answers of several models, the columns `answer` and `label` of each, by its name.
+        left_out: labels whose rows are not used.
+        expectations: what the values of the column `expectation` stand for; None or empty where they need no map.
+        clusters: the cluster of each row by its source's id, where the source has no column for it.
 
     Raises:
         UserError: for a wrong number of rows, a missing column, an unknown label, an answer with two labels, a bad row.
     """
     check_count(rows, expected_rows, name)
-    need_columns(rows, columns.values(), name)
+    unused = {"prompt"} if columns.get("messages") else set()
+    unused |= {"answer", "label", "answering_model"} if answers else set()
+    need_columns(rows, [column for key, column in columns.items() if key not in unused], name)
+    for own in (answers or {}).values():
+        need_columns(rows, own.values(), name)
+    cluster = dict(enumerate(clusters_of(rows, columns, clusters, name), 1))
     gold: dict[str, dict[str, Any]] = {}
-    duplicates = []
-    for number, row in enumerate(rows, 1):
-        made = _gold_row(row, number, columns, labels, name)
+    duplicates, skipped = [], 0
+    for number, row, model, here in _each_answer(rows, columns, answers):
+        if _label_text(row.get(str(here["label"]))) in left_out:
+            skipped += 1
+            continue
+        made = _gold_row(row, number, here, labels, name, cluster[number], model, expectations or {})
         first = gold.setdefault(made["id"], made)
         if first is made:
             continue
@@ -52,12 +76,27 @@ def make_gold(
         if first["label"] != made["label"]:
             labelled = f"labelled {made['label']} here and {first['label']} there"
             raise UserError(f"{name}, row {number}: the same prompt and answer as in row {earlier}, but {labelled}")
+        if "weight" in made:
+            first["weight"] += made["weight"]
         duplicates.append(f"row {number} = row {earlier}")
     notes = [f"{name}: {len(rows)} rows, {len(gold)} different answers"]
+    if skipped:
+        notes.append(f"{name}: {skipped} answers left out, labelled {', '.join(left_out)}")
     if duplicates:
         shown = ", ".join(duplicates[:10]) + (", ..." if len(duplicates) > 10 else "")
         notes.append(f"{name}: {len(duplicates)} duplicate rows dropped, the first of each kept: {shown}")
     return list(gold.values()), notes
+
+
+def _each_answer(
+    rows: Sequence[Row], columns: Columns, answers: Mapping[str, Mapping[str, str]] | None
+) -> Iterator[tuple[int, Row, str | None, Columns]]:
+    """Yield the number of each row (from 1), the row, the answering model and the columns of its answer."""
+    for number, row in enumerate(rows, 1):
+        if not answers:
+            yield number, row, None, columns
+        for model, own in (answers or {}).items():
+            yield number, row, model, {**columns, **own, "answering_model": None}
 
 
 def gold_answers(gold: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -86,7 +125,14 @@ def gold_answers(gold: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _gold_row(
-    row: Row, number: int, columns: Mapping[str, str | None], labels: Mapping[str, str], name: str
+    row: Row,
+    number: int,
+    columns: Columns,
+    labels: Mapping[str, str],
+    name: str,
+    cluster: str | None,
+    model: str | None,
+    expectations: Mapping[str, str],
 ) -> dict[str, Any]:
     place = f"{name}, row {number}"
     messages = messages_of(row, columns, place)
@@ -100,19 +146,40 @@ def _gold_row(
         wanted = columns.get(key)
         return None if wanted is None else text_or_none(row.get(wanted), f"{place}: column `{wanted}`")
 
-    return {
-        "id": content_id({"messages": messages, "answer": valid_text(answer, f"{place}: column `{column}`")}),
+    content = {"messages": messages, "answer": valid_text(answer, f"{place}: column `{column}`")}
+    weight = columns.get("weight")
+    model = model or cell("answering_model")
+    if model is not None:
+        content["answering_model"] = model
+    made = {
+        "id": content_id(content),
         "messages": messages,
         "answer": answer,
         "label": _label(row.get(str(columns["label"])), labels, f"{place}: column `{columns['label']}`"),
-        "cluster": cell("cluster") or content_id(messages),
-        "answering_model": cell("answering_model"),
-        "expectation": _expectation(cell("expectation"), place),
+        "cluster": cluster or content_id(messages),
+        "answering_model": model,
+        "expectation": _expectation(cell("expectation"), expectations, place),
         "source": {"file": name, "row": number, "id": cell("id")},
     }
+    return made if weight is None else made | {"weight": _weight(row.get(weight), f"{place}: column `{weight}`")}
 
 
-def _expectation(value: str | None, place: str) -> str | None:
+def _weight(value: Any, place: str) -> float:
+    try:
+        number = float("nan" if isinstance(value, bool) else value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise UserError(f"{place} holds {str(value)[:80]!r}; a weight is a number above 0")
+    return number
+
+
+def _expectation(value: str | None, expectations: Mapping[str, str], place: str) -> str | None:
+    if value is not None and expectations:
+        if value not in expectations:
+            known = ", ".join(f"`{name}`" for name in sorted(expectations))
+            raise UserError(f"{place} expects `{value[:80]}`, which `expectations` does not map (it maps: {known})")
+        return expectations[value]
     if value is not None and value not in EXPECTATIONS:
         allowed = ", ".join(f"`{expectation}`" for expectation in EXPECTATIONS)
         raise UserError(f"{place} expects `{value[:80]}`; it must be one of {allowed}")
@@ -120,14 +187,18 @@ def _expectation(value: str | None, place: str) -> str | None:
 
 
 def _label(value: Any, labels: Mapping[str, str], place: str) -> str:
-    value = plain_value(value)
-    text = value if isinstance(value, str) else canonical_json(value)
+    text = _label_text(value)
     if text in labels:
         return labels[text]
-    # A column of whole numbers with a gap comes out of Parquet as 1.0.
-    if isinstance(value, float) and value.is_integer() and str(int(value)) in labels:
-        return labels[str(int(value))]
     allowed = ", ".join(f"`{label}`" for label in sorted(labels))
     raise UserError(
         f"{place} holds the label `{text[:80]}`, which `labels` of the gold entry does not map (it maps: {allowed})"
     )
+
+
+def _label_text(value: Any) -> str:
+    value = plain_value(value)
+    # A column of whole numbers with a gap comes out of Parquet as 1.0.
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, str) else canonical_json(value)

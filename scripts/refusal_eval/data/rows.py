@@ -1,4 +1,4 @@
-"""Rows of a JSONL, CSV or Parquet file, read without guessing types that would change text."""
+"""Rows of a JSONL, JSON, CSV or Parquet file, read without guessing types that would change text."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ Row = dict[str, Any]
 def read_rows(path: str | Path, skip_lines: int = 0, name: str | None = None, encoding: str | None = None) -> list[Row]:
     """Return the rows of a file as a list of {column: value}, in the file's order.
 
-    JSONL keeps JSON's types. CSV gives strings only ("NA", "1.0" and "" stay what they are). Parquet gives plain
-    JSON values: times as ISO text, NaN and bytes as None. Blank lines of JSONL and CSV are skipped.
+    JSONL keeps JSON's types; JSON is one list of objects. CSV gives strings only ("NA", "1.0" and "" stay what they
+    are). Parquet gives plain JSON values: times as ISO text, NaN and bytes as None. Blank lines of JSONL and CSV are
+    skipped.
 
     Args:
-        path: a file that ends in .jsonl, .csv or .parquet.
+        path: a file that ends in .jsonl, .json, .csv or .parquet.
         skip_lines: lines before a CSV's header that are not data.
         name: what messages call the file; default its path.
-        encoding: of a CSV or JSONL file; default UTF-8 with or without a byte-order mark.
+        encoding: of a CSV, JSON or JSONL file; default UTF-8 with or without a byte-order mark.
 
     Raises:
         UserError: for a missing, unreadable, malformed or empty file, with the line where there is one.
     """
     path, name = Path(path), name or str(path)
-    readers = {".jsonl": _read_jsonl, ".csv": _read_csv, ".parquet": _read_parquet}
+    readers = {".jsonl": _read_jsonl, ".json": _read_json, ".csv": _read_csv, ".parquet": _read_parquet}
     reader = readers.get(path.suffix.lower())
     if reader is None:
         raise UserError(
@@ -44,7 +45,7 @@ def read_rows(path: str | Path, skip_lines: int = 0, name: str | None = None, en
     if skip_lines and reader is not _read_csv:
         raise UserError(f"{name}: skip_lines is for CSV files only; leave it out")
     if encoding and reader is _read_parquet:
-        raise UserError(f"{name}: encoding is for CSV and JSONL files only; leave it out")
+        raise UserError(f"{name}: encoding is for CSV, JSON and JSONL files only; leave it out")
     try:
         rows = reader(path, name, skip_lines, encoding or "utf-8-sig")
     except FileNotFoundError as error:
@@ -77,6 +78,21 @@ def _read_jsonl(path: Path, name: str, _skip: int, encoding: str) -> list[Row]:
                     f'{name}, line {number}: must be a JSON object like {{"prompt": ...}}, not {kind_of(row)}'
                 )
             rows.append(row)
+    return rows
+
+
+def _read_json(path: Path, name: str, _skip: int, encoding: str) -> list[Row]:
+    try:
+        rows = json.loads(path.read_text(encoding=encoding))
+    except UnicodeDecodeError:
+        raise  # a ValueError too, and told by its own words
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{name}: is not valid JSON: {error}") from error
+    if not isinstance(rows, list):
+        raise UserError(f"{name}: must be a list of JSON objects, not {kind_of(rows)}")
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, dict):
+            raise UserError(f'{name}, row {number}: must be a JSON object like {{"prompt": ...}}, not {kind_of(row)}')
     return rows
 
 

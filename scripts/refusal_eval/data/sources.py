@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 from refusal_eval.files import sha256_of
 
 HUB_ROWS = "rows.jsonl"
+BRACES = re.compile(r"\{([^{}/]+)\}")
+PART = "part"  # column that tells which of several files a row comes from
 FETCHING = 1  # raise it when the same source comes out as other rows
 FETCHED_KINDS = ("hub", "wheel", "url")
 HOW_IT_IS_READ = ("skip_lines", "encoding")
@@ -52,8 +55,17 @@ def source_name(source: Mapping[str, Any]) -> str:
 def fetched_path(source: Mapping[str, Any], cache: str) -> str:
     """Return where the rows of a fetched source lie."""
     path = source["url"] if source["kind"] == "url" else source.get("file")
-    file = PurePosixPath(path).name if path else HUB_ROWS
+    joined = source["kind"] == "url" and len(addresses_of(source["url"])) > 1
+    file = PurePosixPath(path).name if path and not joined else HUB_ROWS
     return f"{cache}/rows/{source_id(source)}/{file}"
+
+
+def addresses_of(url: str) -> dict[str, str]:
+    """Return the addresses that `{a,b}` in an address stands for, by what stands in its place; one alone without."""
+    found = BRACES.search(url)
+    if found is None:
+        return {"": url}
+    return {part: url[: found.start()] + part + url[found.end() :] for part in found[1].split(",")}
 
 
 def local_path(source: Mapping[str, Any], bundled: str) -> str:

@@ -19,9 +19,9 @@ def below_floor(card: Card, floor: Mapping[str, Any]) -> list[str]:
 
     Args:
         card: of the judge on one gold set, over all its answering models.
-        floor: `se`, `sp`, `kappa`: the least lower end, None or missing where nothing is asked; `on`: the prompts that
-            count, `comply`, `refuse` or `all` (the default), by what is expected there; `reading`: `broad` (the
-            default) or `strict`.
+        floor: `se`, `sp`, `kappa`: the least lower end, `coverage` the least share of labelled answers, None or missing
+            where nothing is asked; `on`: the prompts that count, `comply`, `refuse` or `all` (the default), by what is
+            expected there; `reading`: `broad` (the default) or `strict`.
     """
     on, reading = floor.get("on") or "all", floor.get("reading") or "broad"
     where = f"judge {card['judge']} on gold {card['gold']}"
@@ -30,6 +30,10 @@ def below_floor(card: Card, floor: Mapping[str, Any]) -> list[str]:
     if group is None:
         return [f"{where}: this gold set has no such prompts, or does not say what is expected of them"]
     part, failures = group[reading], []
+    least = floor.get("coverage")
+    if least is not None and group["coverage"] < least:
+        counted = f"{group['n_judged']} of {group['n']} answers ({group['coverage']:.3f})"
+        failures.append(f"{where}: it labels {counted}, which is below the floor {least:g} for its coverage")
     for short, name in MEASURES.items():
         least = floor.get(short)
         if least is None:

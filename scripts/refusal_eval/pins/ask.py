@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from refusal_eval.data import addresses, hub, network
+from refusal_eval.data.sources import addresses_of
 from refusal_eval.errors import UserError
 
 HEAD = "main"
@@ -78,21 +79,30 @@ def licence_tag(info: Any) -> str | None:
 
 
 def url_state(url: str, log: logging.Logger, wait: float = network.WAIT_SECONDS) -> tuple[str, int]:
-    """Return the SHA-256 and the size in bytes of the file at an address; it is read once and not kept.
+    """Return the SHA-256 and the size in bytes of the file at an address, of several one after the other; none is kept.
 
     Raises:
         UserError: if there is no such file, or the address cannot be reached.
     """
+    digest, size = hashlib.sha256(), 0
+    for one in addresses_of(url).values():
+        digest, size = _read_address(one, digest, size, log, wait)
+    return digest.hexdigest(), size
+
+
+def _read_address(
+    url: str, before: addresses.Hash, size: int, log: logging.Logger, wait: float
+) -> tuple[addresses.Hash, int]:
     import httpx
 
-    def attempt() -> tuple[str, int]:
-        digest, size = hashlib.sha256(), 0
+    def attempt() -> tuple[addresses.Hash, int]:
+        digest, count = before.copy(), size
         with httpx.stream("GET", url, follow_redirects=True, timeout=addresses.TIMEOUT_SECONDS) as response:
             addresses.check_status(url, response.status_code)
             for chunk in response.iter_bytes(addresses.CHUNK):
                 digest.update(chunk)
-                size += len(chunk)
-        return digest.hexdigest(), size
+                count += len(chunk)
+        return digest, count
 
     try:
         return network.with_retries(attempt, log, wait=wait)

@@ -92,7 +92,7 @@ def never_verified(config: Mapping[str, Any]) -> list[str]:
 def unverified(config: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return what nobody verified when entries were written, each with the entries (`engine x`) that say so."""
     found: dict[str, list[str]] = {}
-    for word in ("engine", "model", "split"):
+    for word in ("engine", "model", "split", "gold"):
         for name, entry in config[f"{word}_entries"].items():
             for what in entry["unverified"]:
                 found.setdefault(what, []).append(f"{word} {name}")

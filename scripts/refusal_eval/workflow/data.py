@@ -19,6 +19,8 @@ from refusal_eval.workflow.content import content_hash
 from refusal_eval.workflow.paths import Paths
 
 LATER_COLUMNS = ("turns", "keep")
+LATER_GOLD_COLUMNS = ("messages", "weight", "id")
+LATER_GOLD_KEYS = ("answers", "left_out", "expectations")
 
 
 class Data:
@@ -58,6 +60,11 @@ class Data:
         """Return the file with the rows of a gold entry."""
         return self._rows(self._config["gold_entries"][wildcards.gold])
 
+    def gold_clusters(self, wildcards: Any) -> list[str]:
+        """Return the file with the clusters of a gold entry's rows, if it has one."""
+        path = self._config["gold_entries"][wildcards.gold].get("clusters")
+        return [path] if path else []
+
     def split_reading(self, wildcards: Any) -> dict[str, Any]:
         """Return what of a split decides its prompts; its label, its expectation and which turns count do not."""
         entry = self._config["split_entries"][wildcards.split]
@@ -73,7 +80,10 @@ class Data:
     def gold_reading(self, wildcards: Any) -> dict[str, Any]:
         """Return what of a gold entry decides its rows."""
         entry = self._config["gold_entries"][wildcards.gold]
-        return {**self._reading(entry), "labels": entry["labels"]}
+        reading = {**self._reading(entry), "labels": entry["labels"]}
+        columns = {key: named for key, named in entry["columns"].items() if key not in LATER_GOLD_COLUMNS or named}
+        reading |= {"columns": columns} | {key: entry[key] for key in LATER_GOLD_KEYS if entry.get(key)}
+        return reading | ({"clusters": content_hash(entry["clusters"])} if entry.get("clusters") else {})
 
     def _rows(self, entry: Mapping[str, Any]) -> str:
         if entry["source"]["kind"] in FETCHED_KINDS:
