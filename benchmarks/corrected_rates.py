@@ -1,0 +1,248 @@
+"""How often the intervals of corrected rates hold the true rate, where the truth is known.
+
+A study is drawn again and again: prompts with rates of their own, K answers to each, a judge with a sensitivity and a
+specificity, labels of people on a sample of the answers with disagreements of a second judge oversampled, and gold of
+five other models. The judge errs on this study's answers as on those of a model drawn from the same spread as the
+gold's models (Se and Sp vary by sd .07 between them). `ppi` is required to cover 93 to 97 % for rates .1 to .9; the
+misses of `rg_transfer` are shown. The table is written into docs/corrected_rates.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from measuring import ROOT  # isort: skip  # makes the library importable
+
+from refusal_eval.corrected.error_rates import error_rates
+from refusal_eval.corrected.gold_rows import GoldRows
+from refusal_eval.corrected.ppi import Answers, Labels, corrected_rate
+from refusal_eval.corrected.transfer import transferred
+from refusal_eval.files import written_whole
+from refusal_eval.intervals import seed_of
+
+PAGE = ROOT / "docs" / "corrected_rates.md"
+START, END = "<!-- table: begin -->", "<!-- table: end -->"
+RATES = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9)
+JUDGES = ((0.95, 0.98), (0.85, 0.95), (0.7, 0.9))
+LABELS = (100, 200, 400)
+PROMPTS, SAMPLES, ALIKE = 400, 5, 0.5  # ALIKE: correlation of the answers to one prompt
+GOLD_MODELS, GOLD_PROMPTS = 5, 100
+SPREAD = 0.07
+LEVEL = 0.95
+MUST_COVER = (0.93, 0.97)
+
+
+class Case(NamedTuple):
+    """What is simulated: the true rate, the judge on average, the number of labels."""
+
+    rate: float
+    sensitivity: float
+    specificity: float
+    labels: int
+
+
+class Outcome(NamedTuple):
+    """What became of the repetitions of one case; all lists have a place for each that gave an interval."""
+
+    case: Case
+    runs: int
+    values: list[float]
+    covered: list[bool]
+    widths: list[float]
+
+
+def judge_of_a_model(case: Case, rng: np.random.Generator, count: int = 1) -> NDArray[np.float64]:
+    """Return sensitivity and specificity on answers of `count` models (count x 2), within .02 of 0 and 1."""
+    means = np.array([case.sensitivity, case.specificity])
+    return np.clip(means + SPREAD * rng.standard_normal((count, 2)), 0.02, 0.98)
+
+
+def drawn_answers(rate: float, rng: np.random.Generator, prompts: int, samples: int) -> NDArray[np.bool_]:
+    """Return which answers (prompts x samples) are refusals: beta-binomial with correlation ALIKE within a prompt."""
+    size = 1 / ALIKE - 1
+    rates = rng.beta(rate * size, (1 - rate) * size, size=(prompts, 1))
+    return np.asarray(rng.random((prompts, samples)) < rates)
+
+
+def read_by(truth: NDArray[np.bool_], errors: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Return a judge's reading of answers with this sensitivity and specificity."""
+    right = rng.random(truth.shape) < np.where(truth, errors[..., 0], errors[..., 1])
+    return np.asarray(truth == right)
+
+
+def study(case: Case, rng: np.random.Generator) -> tuple[Answers, Labels]:
+    """Return a study's answers under the judge, and a Poisson sample of labels; disagreements count three times."""
+    truth = drawn_answers(case.rate, rng, PROMPTS, SAMPLES)
+    errors = judge_of_a_model(case, rng)[0]
+    judge, second = (read_by(truth, errors, rng) for _ in range(2))
+    size = np.where(judge != second, 3.0, 1.0)
+    probability = np.minimum(1.0, case.labels * size / size.sum())
+    rows, columns = np.nonzero(rng.random(truth.shape) < probability)
+    zeros = np.zeros(PROMPTS, dtype=np.intp)
+    answers = Answers(
+        judge.mean(axis=1), np.full(PROMPTS, float(SAMPLES)), zeros.astype(float), np.arange(PROMPTS), zeros
+    )
+    people, said = (part[rows, columns].astype(float) for part in (truth, judge))
+    return answers, Labels(rows, people, said, probability[rows, columns])
+
+
+def gold(case: Case, rng: np.random.Generator) -> GoldRows:
+    """Return gold of five other models on the same prompts, half of them refusals."""
+    models = np.repeat(np.arange(GOLD_MODELS), GOLD_PROMPTS)
+    people = drawn_answers(0.5, rng, GOLD_PROMPTS, GOLD_MODELS).T.ravel()
+    judge = read_by(people, judge_of_a_model(case, rng, GOLD_MODELS)[models], rng)
+    names = tuple(f"model {i}" for i in range(GOLD_MODELS))
+    clusters = np.tile(np.arange(GOLD_PROMPTS), GOLD_MODELS)
+    return GoldRows(people, judge, clusters, models, names, np.ones(len(people)))
+
+
+def resampled(rates: NDArray[np.float64], rng: np.random.Generator, resamples: int) -> NDArray[np.float64]:
+    """Return what `transfer.resampled_rates` would for one model and split of single prompts."""
+    weights = rng.standard_exponential((resamples, len(rates)))
+    extra = rng.gamma(0.5, size=(2, resamples))
+    return np.asarray((weights @ rates + extra[0]) / (weights.sum(axis=1) + extra.sum(axis=0)))
+
+
+def simulate_ppi(case: Case, runs: int) -> Outcome:
+    """Draw studies with labels and correct their rates."""
+    rng = np.random.default_rng(seed_of("ppi", *map(str, case)))
+    return _outcome(case, runs, (_ppi_ends(case, rng) for _ in range(runs)))
+
+
+def simulate_transfer(case: Case, runs: int, resamples: int) -> Outcome:
+    """Draw studies and gold of other models and correct the rates."""
+    rng = np.random.default_rng(seed_of("transfer", *map(str, case)))
+    return _outcome(case, runs, (_transfer_ends(case, rng, resamples) for _ in range(runs)))
+
+
+def _outcome(case: Case, runs: int, ends: Iterator[tuple[float, float, float] | None]) -> Outcome:
+    found = [made for made in ends if made is not None]
+    inside = [low <= case.rate <= high for _, low, high in found]
+    return Outcome(case, runs, [value for value, _, _ in found], inside, [high - low for _, low, high in found])
+
+
+def _ppi_ends(case: Case, rng: np.random.Generator) -> tuple[float, float, float] | None:
+    found = corrected_rate(*study(case, rng), LEVEL)
+    return None if found is None else (found.value, found.low, found.high)
+
+
+def _transfer_ends(case: Case, rng: np.random.Generator, resamples: int) -> tuple[float, float, float] | None:
+    answers, _ = study(case, rng)
+    errors = error_rates(gold(case, rng), int(rng.integers(2**62)), resamples)
+    if errors is None:
+        return None
+    drawn = resampled(answers.rates, rng, resamples)
+    found = transferred(float(answers.rates.mean()), drawn, errors, PROMPTS, LEVEL)
+    if found.value is None:
+        return None
+    # An interval that lies outside [0, 1] altogether is not given: it misses.
+    if found.low is None or found.high is None:
+        return found.value, found.value, found.value
+    return found.value, found.low, found.high
+
+
+def ppi_table(outcomes: list[Outcome]) -> str:
+    """Return the table of ppi in Markdown: a row per judge and number of labels, a column per rate."""
+    head = ["Se", "Sp", "labels", *(f"rate {rate:g}" for rate in RATES)]
+    rows = []
+    for se, sp in JUDGES:
+        for n in LABELS:
+            own = {o.case.rate: o for o in outcomes if o.case[1:] == (se, sp, n)}
+            rows.append([f"{se:g}", f"{sp:g}", str(n), *(_cell(own[rate]) for rate in RATES)])
+    return _markdown(head, rows)
+
+
+def transfer_table(outcomes: list[Outcome]) -> str:
+    """Return the table of rg_transfer: a row per judge, a column per rate."""
+    head = ["Se", "Sp", *(f"rate {rate:g}" for rate in RATES)]
+    rows = []
+    for se, sp in JUDGES:
+        own = {o.case.rate: o for o in outcomes if o.case[1:3] == (se, sp)}
+        rows.append([f"{se:g}", f"{sp:g}", *(_cell(own[rate], identified=True) for rate in RATES)])
+    return _markdown(head, rows)
+
+
+def _cell(outcome: Outcome, identified: bool = False) -> str:
+    if not outcome.values:
+        return "not identifiable"
+    cover, bias = 100 * np.mean(outcome.covered), 100 * (np.mean(outcome.values) - outcome.case.rate)
+    text = f"{cover:.1f} ({bias:+.1f}; {100 * np.mean(outcome.widths):.0f})"
+    share = len(outcome.values) / outcome.runs
+    return f"{text}, identified {100 * share:.0f} %" if identified and share < 1 else text
+
+
+def _markdown(head: list[str], rows: list[list[str]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "| " + " | ".join("---" for _ in head) + " |"]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def missed(outcomes: list[Outcome]) -> list[str]:
+    """Return the cases of ppi that cover less or more often than required, for rates of at least .1."""
+    found = []
+    for outcome in outcomes:
+        cover = float(np.mean(outcome.covered)) if outcome.covered else 0.0
+        if outcome.case.rate >= 0.1 and not MUST_COVER[0] <= cover <= MUST_COVER[1]:
+            found.append(f"{outcome.case}: {cover:.3f}")
+    return found
+
+
+def report(ppi: list[Outcome], transfer: list[Outcome], runs: tuple[int, int]) -> str:
+    """Return what stands between the marks of the page."""
+    design = (
+        f"{PROMPTS} prompts, K = {SAMPLES}, correlation {ALIKE:g} of the answers to a prompt; Se and Sp are means over "
+        f"models, each model's own vary around them (sd {SPREAD:g}). In a cell: coverage of the 95 % interval in "
+        "percent (bias; mean width of the interval, both in percentage points)."
+    )
+    return "\n\n".join(
+        [
+            START,
+            design,
+            f"**ppi**, {runs[0]:,} studies per cell (one standard error of a coverage near 95 is "
+            f"{100 * (0.95 * 0.05 / runs[0]) ** 0.5:.1f}), labels by Poisson sampling with disagreements of two judges "
+            "three times as likely:",
+            ppi_table(ppi),
+            f"**rg_transfer**, {runs[1]:,} studies per cell, gold of {GOLD_MODELS} other models x {GOLD_PROMPTS} "
+            "prompts; over the studies whose rate is identifiable:",
+            transfer_table(transfer),
+            END,
+        ]
+    )
+
+
+def main() -> int:
+    """Simulate, print the tables, write them into the page; 1 if ppi misses."""
+    parser = argparse.ArgumentParser(description=str(__doc__).split("\n\n")[0])
+    parser.add_argument("--runs", type=int, default=2000, help="studies per case of ppi")
+    parser.add_argument("--transfer-runs", type=int, default=400, help="studies per case of rg_transfer")
+    parser.add_argument("--resamples", type=int, default=1000, help="resamples of each rg_transfer interval")
+    parser.add_argument("--workers", type=int, default=1, help="processes")
+    parser.add_argument("--page", type=Path, default=PAGE, help="page with the marks; default: %(default)s")
+    options = parser.parse_args()
+    begin = time.monotonic()
+    cases = [Case(rate, se, sp, n) for se, sp in JUDGES for n in LABELS for rate in RATES]
+    plain = [case for case in cases if case.labels == LABELS[0]]
+    with ProcessPoolExecutor(options.workers) as pool:
+        ppi = list(pool.map(simulate_ppi, cases, [options.runs] * len(cases)))
+        counts: list[Any] = [[number] * len(plain) for number in (options.transfer_runs, options.resamples)]
+        transfer = list(pool.map(simulate_transfer, plain, *counts))
+    text = report(ppi, transfer, (options.runs, options.transfer_runs))
+    print(text)
+    page = options.page.read_text(encoding="utf-8")
+    before, after = page.split(START)[0], page.split(END)[1]
+    with written_whole(options.page) as handle:
+        handle.write(before + text + after)
+    wrong = missed(ppi)
+    print(f"\n{time.monotonic() - begin:.0f} s; ppi outside {MUST_COVER}: {', '.join(wrong) or 'nowhere'}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

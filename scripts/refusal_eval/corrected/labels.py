@@ -1,0 +1,121 @@
+"""Labels of people on a study's own answers, beside what a judge says of the same answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from refusal_eval.corrected.ppi import Answers, Labels
+from refusal_eval.errors import UserError
+from refusal_eval.estimands import REFUSES
+from refusal_eval.estimates.units import Units
+from refusal_eval.states import JUDGED, LABELS
+
+Row = Mapping[str, Any]
+FIELDS = ("model", "split", "prompt_id", "sample", "turn", "label", "probability")
+
+
+class Key(NamedTuple):
+    """Names an answer within a cell."""
+
+    prompt_id: str
+    turn: int
+    sample: int
+
+
+class PersonLabel(NamedTuple):
+    """What people say of an answer, and the probability with which it came into the sample."""
+
+    label: str
+    probability: float
+
+
+Cell = dict[Key, PersonLabel]
+
+
+def read_labels(rows: Iterable[Row], path: str, cells: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Cell]:
+    """Return the labels of each (model, split).
+
+    Args:
+        rows: of the file of labels.
+        path: of that file, for messages.
+        cells: the study's (model, split).
+
+    Raises:
+        UserError: for a row that lacks a field, of an unknown model or split, with an unknown label or a probability
+            outside (0, 1], or for an answer that has two labels; with the row's number.
+    """
+    known, found = set(cells), dict[tuple[str, str], Cell]()
+    for number, row in enumerate(rows, 1):
+        place = f"{path}, row {number}"
+        missing = [field for field in FIELDS if row.get(field) is None]
+        if missing:
+            raise UserError(f"{place}: has no `{missing[0]}`; a label has {', '.join(FIELDS)}")
+        cell = (row["model"], row["split"])
+        if cell not in known:
+            raise UserError(f"{place}: model {cell[0]} on split {cell[1]} is not in this study")
+        if row["label"] not in LABELS:
+            raise UserError(f"{place}: the label {row['label']!r} is none of {', '.join(LABELS)}")
+        probability = row["probability"]
+        if not isinstance(probability, int | float) or not 0 < probability <= 1:
+            raise UserError(f"{place}: the probability {probability!r} must be above 0 and at most 1")
+        key = Key(row["prompt_id"], row["turn"], row["sample"])
+        if key in found.setdefault(cell, {}):
+            raise UserError(f"{place}: answer {key.sample} to prompt {key.prompt_id}, turn {key.turn} has two labels")
+        found[cell][key] = PersonLabel(row["label"], float(probability))
+    return found
+
+
+def judge_labels(verdicts: Iterable[Row], wanted: Cell) -> dict[Key, str]:
+    """Return a judge's labels of the answers that people labelled, without those that it did not judge."""
+    found = {}
+    for verdict in verdicts:
+        key = Key(verdict["prompt_id"], verdict["turn"], verdict["sample"])
+        if key in wanted and verdict["state"] == JUDGED:
+            found[key] = verdict["label"]
+    return found
+
+
+def joined(
+    cells: Sequence[tuple[Units, Cell, Mapping[Key, str]]], reading: Sequence[str]
+) -> tuple[Answers, Labels] | None:
+    """Return the answers of one or several splits with their labels; None where a split has no answer that counts.
+
+    Labels of answers that the judge did not judge, or to prompts that are not counted, are left out.
+
+    Args:
+        cells: of each split, its scored prompts, the labels of people and those of the judge.
+        reading: of each split.
+    """
+    rates, counting, blocked, clusters, splits = [], [], [], [], []
+    rows, people, judge, probability = [], [], [], []
+    start = 0
+    for number, ((units, labels, said), how) in enumerate(zip(cells, reading, strict=True)):
+        known = np.flatnonzero(units.counting > 0)
+        if not len(known):
+            return None
+        rates.append(units.rates(how)[known])
+        counting.append(units.counting[known])
+        blocked.append(units.counts["n_blocked"][known])
+        clusters += [units.clusters[i] for i in known]
+        splits.append(np.full(len(known), number))
+        places = {(units.prompt_ids[i], int(units.turns[i])): start + n for n, i in enumerate(known.tolist())}
+        for key in sorted(said):
+            row = places.get((key.prompt_id, key.turn))
+            if row is not None:
+                rows.append(row)
+                people.append(float(labels[key].label in REFUSES[how]))
+                judge.append(float(said[key] in REFUSES[how]))
+                probability.append(labels[key].probability)
+        start += len(known)
+    codes = np.unique(np.array(clusters, dtype=str), return_inverse=True)[1]
+    answers = Answers(
+        np.concatenate(rates),
+        np.concatenate(counting).astype(float),
+        np.concatenate(blocked).astype(float),
+        codes.astype(np.intp),
+        np.concatenate(splits).astype(np.intp),
+    )
+    return answers, Labels(np.array(rows, dtype=np.intp), np.array(people), np.array(judge), np.array(probability))

@@ -1,0 +1,173 @@
+"""Rates corrected by labels of people on this study's own answers: prediction-powered inference with known weights.
+
+The judge reads every answer, people read a sample of them, each answer with a known probability. The estimate is
+
+    lambda * (mean of the judge over all answers) + weighted mean over the labelled ones of (people - lambda * judge)
+
+with weights 1 / probability, normalised (Hajek). It is right whatever the judge does, as the second part removes the
+judge's error; lambda, between 0 (labels alone) and 1, is what makes its variance smallest ("PPI++", Angelopoulos,
+Duchi & Zrnic 2023, arXiv 2311.01453; with sampling weights it is the difference estimator of survey statistics,
+Saerndal, Swensson & Wretman 1992, chapter 6).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.intp]
+
+MIN_LABELS = 20
+METHOD = (
+    "PPI++ with sampling weights; Wilson with the cluster-robust variance of both samples, t quantile with the "
+    "effective number of labels"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Answers:
+    """What the judge says of all answers; a row is a prompt, of dialogues a scored turn.
+
+    Attributes:
+        rates: share of refusals among the answers of a row that count.
+        counting: how many count: judged, or blocked by a provider.
+        blocked: how many were blocked, which are refusals that nobody needs to label.
+        clusters: number of each row's cluster, from 0.
+        splits: number of each row's split, from 0; splits have the same weight.
+    """
+
+    rates: Floats
+    counting: Floats
+    blocked: Floats
+    clusters: Codes
+    splits: Codes
+
+
+@dataclasses.dataclass(frozen=True)
+class Labels:
+    """What people and the judge say of the labelled answers.
+
+    Attributes:
+        rows: the row of `Answers` that each belongs to.
+        people: 1 where people call it a refusal, else 0.
+        judge: the same of the judge.
+        probability: with which it came into the sample.
+    """
+
+    rows: Codes
+    people: Floats
+    judge: Floats
+    probability: Floats
+
+
+@dataclasses.dataclass(frozen=True)
+class Corrected:
+    """A corrected rate.
+
+    Attributes:
+        value: the rate, between 0 and 1.
+        low: lower end of its interval.
+        high: upper end.
+        weight: lambda, how much of the judge is used.
+        uncorrected: the judge's own rate.
+        n_labels: labelled answers.
+        n_label_clusters: clusters they come from.
+        n_clusters: clusters of all answers.
+        df: degrees of freedom of the t quantile.
+    """
+
+    value: float
+    low: float
+    high: float
+    weight: float
+    uncorrected: float
+    n_labels: int
+    n_label_clusters: int
+    n_clusters: int
+    df: float
+
+
+def corrected_rate(answers: Answers, labels: Labels, level: float) -> Corrected | None:
+    """Return the corrected rate; None with less than 20 labels, or labels of less than two clusters.
+
+    The variance is that of independent clusters, each with all it adds to either part (its answers and its labels), so
+    it holds for prompts as a sample of prompts. Prompts are stratified by split. To it comes that of one more error of
+    the judge in each direction: a few labels without any error do not show that it makes none.
+    """
+    groups = int(answers.clusters.max()) + 1
+    label_clusters = len(np.unique(answers.clusters[labels.rows]))
+    if len(labels.rows) < MIN_LABELS or label_clusters < 2:
+        return None
+    share = _row_weights(answers.splits)
+    blocked = answers.blocked / answers.counting
+    omega = share[labels.rows] / answers.counting[labels.rows] / labels.probability
+    omega = omega / math.fsum(omega)
+    people, judge = math.fsum(omega * labels.people), math.fsum(omega * labels.judge)
+    open_share = math.fsum(share * (1 - blocked))  # what is not blocked, and so the labels are about
+    # Each cluster's part of the estimate, less its expectation: `fixed` + lambda * `moving`.
+    fixed, moving = np.zeros(groups), np.zeros(groups)
+    for part, of_rows, of_labels in (
+        (fixed, blocked + (1 - blocked) * people, labels.people - people),
+        (moving, answers.rates - blocked - (1 - blocked) * judge, -(labels.judge - judge)),
+    ):
+        centred = of_rows - _split_means(of_rows, answers.splits)[answers.splits]
+        np.add.at(part, answers.clusters, share * centred)
+        np.add.at(part, answers.clusters[labels.rows], open_share * omega * of_labels)
+    below = math.fsum(moving**2)
+    weight = min(1.0, max(0.0, -math.fsum(fixed * moving) / below)) if below > 0 else 0.0
+    judged = math.fsum(share * (answers.rates - blocked))
+    value = math.fsum(share * blocked) + weight * judged + open_share * (people - weight * judge)
+    parts = fixed + weight * moving
+    one = open_share * weight_of_one(omega)
+    squares = parts**2
+    variance = groups / (groups - 1) * math.fsum(squares) + 2 * one**2
+    # As many degrees of freedom as clusters that carry the variance.
+    df = variance**2 / math.fsum([*squares**2, (2 * one**2) ** 2 / (label_clusters - 1)])
+    low, high = wilson(value, variance, min(df, label_clusters - 1.0), level, min(0.5, 2 * one))
+    inside = min(1.0, max(0.0, value))
+    return Corrected(
+        inside,
+        min(low, inside),
+        max(high, inside),
+        weight,
+        math.fsum(share * answers.rates),
+        len(labels.rows),
+        label_clusters,
+        groups,
+        min(df, label_clusters - 1.0),
+    )
+
+
+def weight_of_one(omega: Floats) -> float:
+    """Return the share of one typical label in the weighted mean, for weights that sum to 1: 1 / (effective number)."""
+    return math.fsum(omega**2)
+
+
+def wilson(value: float, variance: float, df: float, level: float, least: float = 0.0) -> tuple[float, float]:
+    """Return Wilson's interval for a rate with a variance: that of as many answers as would have that variance.
+
+    The number of answers is computed at a rate of at least `least` and at most 1 - `least`, as at 0 and 1 no number of
+    answers has a variance.
+    """
+    t = float(stats.t.ppf((1 + level) / 2, df))
+    p = min(1 - least, max(least, value))
+    n_eff = p * (1 - p) / variance
+    p = min(1.0, max(0.0, value))
+    centre = (p + t**2 / (2 * n_eff)) / (1 + t**2 / n_eff)
+    half = t / (1 + t**2 / n_eff) * math.sqrt(p * (1 - p) / n_eff + t**2 / (4 * n_eff**2))
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def _row_weights(splits: Codes) -> Floats:
+    """The share of each row in a mean of splits with the same weight."""
+    sizes = np.bincount(splits)
+    return np.asarray(1 / (len(sizes) * sizes[splits]), dtype=float)
+
+
+def _split_means(values: Floats, splits: Codes) -> Floats:
+    return np.asarray(np.bincount(splits, weights=values) / np.bincount(splits), dtype=float)

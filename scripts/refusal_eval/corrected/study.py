@@ -1,0 +1,234 @@
+"""Corrected rates of a study: of every model on every split, and pooled over the splits of an expectation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from refusal_eval.corrected import ppi, transfer
+from refusal_eval.corrected.error_rates import ErrorRates, error_rates
+from refusal_eval.corrected.gold_rows import as_arrays
+from refusal_eval.corrected.labels import Cell, Key, joined
+from refusal_eval.estimands import READINGS
+from refusal_eval.estimate import Estimate
+from refusal_eval.estimates.near_duplicates import Place
+from refusal_eval.estimates.units import Units
+from refusal_eval.intervals import seed_of
+from refusal_eval.judge_card.compared import Compared
+from refusal_eval.scores import HEADLINE_READING
+from refusal_eval.tradeoff.rows import SplitRates, counted_once, split_rates
+
+Study = Mapping[str, Any]
+NOT_HEADLINE = "not_headline"
+NOT_IDENTIFIABLE = "not_identifiable"
+MIXED = "headline"
+
+
+class Scope(NamedTuple):
+    """What a rate is over: one split, or the splits of an expectation."""
+
+    split: str | None
+    pool: str | None
+    splits: tuple[str, ...]
+    reading: str
+
+
+class Labelled(NamedTuple):
+    """Labels of people on a cell, and a judge's on the same answers."""
+
+    people: Cell
+    judge: Mapping[Key, str]
+
+
+def scopes(splits: Sequence[Mapping[str, str]]) -> list[Scope]:
+    """Return all splits, then the pool of each expectation with several.
+
+    Args:
+        splits: each `name`, `expectation`, `reading`.
+    """
+    single = [Scope(split["name"], None, (split["name"],), split["reading"]) for split in splits]
+    pools = []
+    for expectation in sorted(HEADLINE_READING):
+        own = [split for split in splits if split["expectation"] == expectation]
+        readings = {split["reading"] for split in own}
+        reading = readings.pop() if len(readings) == 1 else MIXED
+        if len(own) > 1:
+            pools.append(Scope(None, expectation, tuple(sorted(split["name"] for split in own)), reading))
+    return single + pools
+
+
+def study_corrected(
+    units: Mapping[tuple[str, str, str], Units],
+    study: Study,
+    gold: Mapping[tuple[str, str], Sequence[Compared]],
+    labels: Mapping[tuple[str, str, str], Labelled],
+    left_out: Collection[Place] = (),
+) -> dict[str, Any]:
+    """Return all of a study's corrected rates as JSON: `estimates` (see `estimate.Estimate`), `level`, and
+
+    errors      by judge, gold set and reading: what `error_rates.ErrorRates` says, without the draws
+    transfer    by judge, model, scope, gold set: `transfer.Transferred`, the judge's own rate (`observed`), and
+                `by_model`: the rate under each answering model's own sensitivity and specificity
+    ppi         by judge, model, scope with labels: `ppi.Corrected`; `too_few` where there are less than it takes
+
+    Args:
+        units: the scored prompts of each (judge, model, split).
+        study: `judges`, `models`, `splits` (each `name`, `expectation`, `reading`), `samples` and `level`.
+        gold: the judged gold rows of each (judge, gold set).
+        labels: labels of people on this study's answers, by (judge, model, split).
+        left_out: near-duplicates of prompts that count, not to be counted where splits are pooled.
+    """
+    level = study["level"]
+    result: dict[str, Any] = {"level": level, "errors": [], "transfer": [], "ppi": []}
+    readings = {split["name"]: split["reading"] for split in study["splits"]}
+    expected = {split["name"]: split["expectation"] for split in study["splits"]}
+    for judge in study["judges"]:
+        errors = _errors({name: rows for (j, name), rows in gold.items() if j == judge})
+        result["errors"] += [_told(judge, name, reading, found) for (name, reading), found in errors.items()]
+        for scope in scopes(study["splits"]):
+            cells = [[units[judge, model, split] for model in study["models"]] for split in scope.splits]
+            rates = [split_rates(c, s, expected[s], readings[s]) for c, s in zip(cells, scope.splits, strict=True)]
+            rates = counted_once(rates, left_out) if scope.pool else rates
+            names = {"judge": judge, "split": scope.split, "pool": scope.pool, "reading": scope.reading}
+            used = {name: found for (name, reading), found in errors.items() if reading == scope.reading}
+            result["transfer"] += _transfer(rates, names, study, used)
+            result["ppi"] += _ppi(cells, scope, names, study, labels, left_out)
+    result["estimates"] = [estimate.row() for estimate in _estimates(result, study)]
+    return result
+
+
+def _errors(gold: Mapping[str, Sequence[Compared]]) -> dict[tuple[str, str], ErrorRates]:
+    found = {}
+    for name in sorted(gold):
+        for reading in READINGS:
+            rates = error_rates(as_arrays(gold[name], reading), seed_of("corrected gold", name)) if gold[name] else None
+            if rates is not None:
+                found[name, reading] = rates
+    return found
+
+
+def _told(judge: str, gold: str, reading: str, errors: ErrorRates) -> dict[str, Any]:
+    return {
+        "judge": judge,
+        "gold": gold,
+        "reading": reading,
+        "sensitivity": errors.sensitivity,
+        "specificity": errors.specificity,
+        "spread": None
+        if errors.spread is None
+        else dict(zip(("sensitivity", "specificity"), errors.spread, strict=True)),
+        "by_model": list(errors.by_model),
+        "n": errors.n,
+        "n_clusters": errors.n_clusters,
+    }
+
+
+def _transfer(
+    splits: Sequence[SplitRates], names: Mapping[str, Any], study: Study, errors: Mapping[str, ErrorRates]
+) -> Iterator[dict[str, Any]]:
+    if not errors or not splits:
+        return
+    drawn = transfer.resampled_rates(splits)
+    for i, model in enumerate(study["models"]):
+        known = [~np.isnan(rates.rates[i]) for rates in splits]
+        if not all(mask.any() for mask in known):
+            continue
+        means = [float(rates.rates[i][mask].mean()) for rates, mask in zip(splits, known, strict=True)]
+        observed = math.fsum(means) / len(means)
+        clusters = len({c for rates, mask in zip(splits, known, strict=True) for c in rates.clusters[mask]})
+        for gold, found in errors.items():
+            rate = transfer.transferred(observed, drawn[:, i], found, clusters, study["level"])
+            yield {
+                **names,
+                "model": model,
+                "gold": gold,
+                "observed": observed,
+                "n_prompts": sum(int(mask.sum()) for mask in known),
+                "n_clusters": clusters,
+                "value": rate.value,
+                "low": rate.low,
+                "high": rate.high,
+                "unclipped": rate.unclipped,
+                "margin": rate.margin,
+                "margin_low": rate.margin_low,
+                "by_model": [_under(observed, own) for own in found.by_model],
+            }
+
+
+def _under(observed: float, own: Mapping[str, Any]) -> dict[str, Any]:
+    """The rate under one answering model's own sensitivity and specificity, None where these tell too little."""
+    se, sp = own["sensitivity"], own["specificity"]
+    value = None
+    if se + sp - 1 >= transfer.LEAST_MARGIN:
+        value = float(min(1.0, max(0.0, transfer.rogan_gladen(observed, se, sp))))
+    return {"answering_model": own["answering_model"], "value": value}
+
+
+def _ppi(
+    cells: Sequence[Sequence[Units]],
+    scope: Scope,
+    names: Mapping[str, Any],
+    study: Study,
+    labels: Mapping[tuple[str, str, str], Labelled],
+    left_out: Collection[Place],
+) -> Iterator[dict[str, Any]]:
+    readings = {split["name"]: split["reading"] for split in study["splits"]}
+    for i, model in enumerate(study["models"]):
+        found = [labels.get((names["judge"], model, split)) for split in scope.splits]
+        if not any(found):
+            continue
+        parts, how = [], []
+        for split, of_models, own in zip(scope.splits, cells, found, strict=True):
+            units = of_models[i]
+            if scope.pool:
+                counts = [Place(split, prompt) not in left_out for prompt in units.prompt_ids]
+                units = units.kept(np.array(counts, dtype=bool))
+            if len(units):
+                parts.append((units, own.people if own else {}, own.judge if own else {}))
+                how.append(readings[split])
+        answers = joined(parts, how)
+        if answers is None:
+            continue
+        rate = ppi.corrected_rate(*answers, study["level"])
+        entry = {**names, "model": model, "n_labels": len(answers[1].rows), "n_prompts": len(answers[0].rates)}
+        empty = dict.fromkeys(("value", "low", "high", "weight", "observed", "n_label_clusters", "n_clusters"))
+        if rate is None:
+            yield entry | empty | {"too_few": True}
+            continue
+        yield entry | {
+            "value": rate.value,
+            "low": rate.low,
+            "high": rate.high,
+            "weight": rate.weight,
+            "observed": rate.uncorrected,
+            "n_label_clusters": rate.n_label_clusters,
+            "n_clusters": rate.n_clusters,
+            "too_few": False,
+        }
+
+
+def _estimates(result: Mapping[str, Any], study: Study) -> Iterator[Estimate]:
+    for method, words in (("transfer", transfer.METHOD), ("ppi", ppi.METHOD)):
+        estimand = "refusal_rate_rg_transfer" if method == "transfer" else "refusal_rate_ppi"
+        for entry in result[method]:
+            names = {name: entry[name] for name in ("judge", "model", "split", "pool", "reading", "n_prompts")}
+            flags = [NOT_HEADLINE] if method == "transfer" else []
+            flags += [NOT_IDENTIFIABLE] if method == "transfer" and entry["value"] is None else []
+            flags += ["too_few_labels"] if entry.get("too_few") else []
+            known = entry["low"] is not None
+            yield Estimate(
+                estimand,
+                entry["value"],
+                entry["low"],
+                entry["high"],
+                study["level"] if known else None,
+                words if known else None,
+                **names,
+                samples=study["samples"],
+                n_clusters=entry["n_clusters"],
+                parameter=entry.get("gold"),
+                flags=tuple(flags),
+            )

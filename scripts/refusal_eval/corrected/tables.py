@@ -1,0 +1,194 @@
+"""Corrected rates as a frame for CSV and as tables for a paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from refusal_eval.corrected.ppi import MIN_LABELS
+from refusal_eval.corrected.transfer import LEAST_MARGIN
+from refusal_eval.display import NO_DATA, Labels, clean, interval, percent
+from refusal_eval.frames import Card
+from refusal_eval.markup import Table
+from refusal_eval.table_notes import READINGS_NOTE
+from refusal_eval.tradeoff.tables import judge_notes
+
+Result = Mapping[str, Any]
+Entry = Mapping[str, Any]
+COLUMNS = (
+    *("judge", "model", "split", "pool", "reading", "method", "gold", "answering_model", "observed"),
+    *("value", "low", "high", "unclipped", "identifiable", "n_prompts", "n_labels"),
+)
+
+
+def corrected_frame(result: Result) -> pd.DataFrame:
+    """One row per judge, model, split or pool and method; of `rg_transfer` also one per answering model.
+
+    `observed` is the judge's own rate. `unclipped` is the value before it is brought into [0, 1].
+    """
+    rows: list[dict[str, Any]] = []
+    for entry in result["transfer"]:
+        row = _of(entry, "rg_transfer") | {"gold": entry["gold"], "unclipped": entry["unclipped"]}
+        rows.append(row | {"identifiable": entry["value"] is not None})
+        for own in entry["by_model"]:
+            under = dict.fromkeys(("low", "high", "unclipped")) | own
+            rows.append(row | under | {"method": "rg_transfer_by_model", "identifiable": own["value"] is not None})
+    for entry in result["ppi"]:
+        rows.append(_of(entry, "ppi") | {"n_labels": entry["n_labels"], "identifiable": entry["value"] is not None})
+    rows.sort(key=lambda row: [str(row[name] or "") for name in COLUMNS[:8]])
+    return pd.DataFrame(rows, columns=list(COLUMNS), dtype=object)
+
+
+def corrected_tables(result: Result, cards: Sequence[Card], study: Mapping[str, Any]) -> list[Table]:
+    """Return the table of corrected rates under the primary judge, and that under each answering model's errors.
+
+    Args:
+        result: of `study.study_corrected`.
+        cards: of all judges.
+        study: `models`, `splits` (each `name`, `expectation`, `reading`), `gold`, `primary_judge`, `labels`, `samples`.
+    """
+    show, judge = Labels(**study["labels"]), study["primary_judge"]
+    own = {name: [e for e in result[name] if e["judge"] == judge] for name in ("transfer", "ppi", "errors")}
+    tables = [_rates_table(own, result, cards, show, study)]
+    return tables + [
+        _models_table([e for e in own["transfer"] if e["gold"] == gold], gold, own["errors"], show, study)
+        for gold in study["gold"]
+        if any(len(e["by_model"]) > 1 for e in own["transfer"] if e["gold"] == gold)
+    ]
+
+
+def _rates_table(
+    own: Mapping[str, Sequence[Entry]], result: Result, cards: Sequence[Card], show: Labels, study: Mapping[str, Any]
+) -> Table:
+    golds = [gold for gold in study["gold"] if any(e["gold"] == gold for e in own["transfer"])]
+    transfer = {(*_place(e), e["gold"]): e for e in own["transfer"]}
+    ppi = {_place(e): e for e in own["ppi"]}
+    header = ["Model", "Split", "Judge's rate", *(["ppi", "Labels"] if ppi else [])]
+    header += [f"rg_transfer\n{show.gold(gold)}" for gold in golds]
+    rows = []
+    for where in _places([*own["transfer"], *own["ppi"]], study):
+        found = [transfer.get((*where, gold)) for gold in golds]
+        entries = [entry for entry in (ppi.get(where), *found) if entry is not None and entry["observed"] is not None]
+        row = [show.model(where[0]), _where(where, show), percent(entries[0]["observed"]) if entries else NO_DATA]
+        if ppi:
+            labelled = ppi.get(where)
+            row += [_rate(labelled, "too few"), NO_DATA if labelled is None else str(labelled["n_labels"])]
+        rows.append([*row, *(_rate(entry, "not identifiable") for entry in found)])
+    judge = study["primary_judge"]
+    level = f"{100 * result['level']:g} %"
+    readings = {split["reading"] for split in study["splits"]}
+    notes = [
+        f"Rates per answer in percent with {level} intervals, in the headline reading of each split"
+        f"{' (' + readings.pop() + ')' if len(readings) == 1 else ''}. {READINGS_NOTE}",
+        *(_ppi_notes() if ppi else []),
+        *(_transfer_notes(own["errors"], own["transfer"], golds, show) if golds else []),
+        *judge_notes(judge, cards, show, study["samples"]),
+    ]
+    return _table("corrected", "Refusal rates corrected for the judge's errors.", header, rows, notes)
+
+
+def _table(name: str, caption: str, header: Sequence[str], rows: list[list[str]], notes: Sequence[str]) -> Table:
+    return Table(name, caption, header, rows, "ll" + "r" * (len(header) - 2), notes, keys=2, per_block=4)
+
+
+def _models_table(
+    entries: Sequence[Entry], gold: str, errors: Sequence[Entry], show: Labels, study: Mapping[str, Any]
+) -> Table:
+    names = sorted({own["answering_model"] for entry in entries for own in entry["by_model"]})
+    by_place = {_place(entry): entry for entry in entries}
+    rows = []
+    for where in _places(entries, study):
+        entry = by_place[where]
+        under = {own["answering_model"]: own["value"] for own in entry["by_model"]}
+        cells = [percent(under[name]) if under.get(name) is not None else NO_DATA for name in names]
+        rows.append([show.model(where[0]), _where(where, show), percent(entry["observed"]), *cells])
+    header = ["Model", "Split", "Judge's rate", *(clean(name) or "unnamed" for name in names)]
+    notes = [
+        "Rates in percent as they would be if the judge erred on a model's answers as it does on those of one "
+        f"answering model of {show.gold(gold)}. {NO_DATA} where sensitivity + specificity \u2212 1 is under "
+        f"{LEAST_MARGIN:g} "
+        "there, or the gold set has too few of its answers.",
+        *(_by_model_note(error) for error in errors if error["gold"] == gold),
+        READINGS_NOTE,
+    ]
+    title = f"Corrected rates under the errors on each answering model of {show.gold(gold)}."
+    return _table(f"corrected-{gold}", title, header, rows, notes)
+
+
+def _by_model_note(error: Entry) -> str:
+    parts = [
+        f"{clean(own['answering_model']) or 'unnamed'} {percent(own['sensitivity'], 0)}, "
+        f"{percent(own['specificity'], 0)} (n = {own['n_positive']}, {own['n_negative']})"
+        for own in error["by_model"]
+    ]
+    return f"Sensitivity, specificity in percent ({error['reading']}): {'; '.join(parts)}."
+
+
+def _ppi_notes() -> list[str]:
+    return [
+        "ppi: labels of people on this study's own answers, weighted by their sampling probabilities, with the judge's "
+        "reading of all answers as far as it helps (PPI++). Assumes nothing of the judge. Labels: answers that people "
+        f"labelled, at least {MIN_LABELS}.",
+    ]
+
+
+def _transfer_notes(errors: Sequence[Entry], entries: Sequence[Entry], golds: Sequence[str], show: Labels) -> list[str]:
+    notes = [
+        "rg_transfer: assumes that the judge errs on these models' answers as on those of the gold set (Rogan-Gladen); "
+        "an indication, not a headline. Its interval has the uncertainty of both samples and the spread of the judge's "
+        "errors between answering models. Not identifiable: the lower end of sensitivity + specificity \u2212 1 is "
+        f"under {LEAST_MARGIN:g}.",
+    ]
+    used = {(entry["gold"], entry["reading"]) for entry in entries}
+    for error in errors:
+        if error["gold"] not in golds or (error["gold"], error["reading"]) not in used:
+            continue
+        spread = error["spread"]
+        told = (
+            "answering models not told apart, so their spread is not in the interval"
+            if spread is None
+            else f"between {len(error['by_model'])} answering models they differ by {percent(spread['sensitivity'])} "
+            f"and {percent(spread['specificity'])} (standard deviations)"
+        )
+        notes.append(
+            f"{show.gold(error['gold'])} ({error['reading']}): sensitivity {percent(error['sensitivity'])}, "
+            f"specificity {percent(error['specificity'])} on {error['n']} answers; {told}."
+        )
+    beyond = [e for e in entries if e["unclipped"] is not None and not 0 <= e["unclipped"] <= 1]
+    if beyond:
+        notes.append(
+            f"In {len(beyond)} rows the corrected rate lies outside 0 to 100 and is shown at the limit: there the "
+            "judge does not err as on the gold set."
+        )
+    return notes
+
+
+def _of(entry: Entry, method: str) -> dict[str, Any]:
+    names = ("judge", "model", "split", "pool", "reading", "observed", "value", "low", "high", "n_prompts")
+    return dict.fromkeys(COLUMNS) | {name: entry[name] for name in names} | {"method": method}
+
+
+def _place(entry: Entry) -> tuple[str, str | None, str | None]:
+    return entry["model"], entry["split"], entry["pool"]
+
+
+def _places(entries: Sequence[Entry], study: Mapping[str, Any]) -> list[tuple[str, str | None, str | None]]:
+    """Models, and for each the splits in the study's order, then the pools."""
+    models = {name: i for i, name in enumerate(study["models"])}
+    splits = {split["name"]: i for i, split in enumerate(study["splits"])}
+    found = {_place(entry) for entry in entries}
+    return sorted(found, key=lambda p: (models[p[0]], splits.get(p[1] or "", len(splits)), p[2] or ""))
+
+
+def _where(place: tuple[str, str | None, str | None], show: Labels) -> str:
+    return show.split(place[1]) if place[1] is not None else f"all {place[2]} splits"
+
+
+def _rate(entry: Entry | None, otherwise: str) -> str:
+    if entry is None:
+        return NO_DATA
+    if entry["value"] is None:
+        return otherwise
+    return f"{percent(entry['value'])} {interval(entry['low'], entry['high'])}".strip()

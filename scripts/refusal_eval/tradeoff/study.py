@@ -1,0 +1,163 @@
+"""The trade-off of a study: all models under all judges, contrast pairs, topics and languages."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from refusal_eval.estimate import Estimate
+from refusal_eval.estimates.near_duplicates import Place
+from refusal_eval.estimates.units import Units
+from refusal_eval.scores import MIN_CLUSTERS
+from refusal_eval.tradeoff.draws import components
+from refusal_eval.tradeoff.joint import REGION
+from refusal_eval.tradeoff.languages import differences
+from refusal_eval.tradeoff.models import trade_off
+from refusal_eval.tradeoff.pairs import CELLS, pair_shares
+from refusal_eval.tradeoff.pooled import DIFFERENCE_METHOD
+from refusal_eval.tradeoff.rows import SplitRates, counted_once, split_rates
+from refusal_eval.tradeoff.topics import topics
+
+Study = Mapping[str, Any]
+RATE_METHOD = "Wilson, cluster-robust effective size, stratified by split; Clopper-Pearson over clusters at 0 and 1"
+PAIR_METHOD = "Wilson over pairs, t quantile; Clopper-Pearson at 0 and 1"
+GAP_METHOD = "variances recovered from the Wilson intervals of both rates, cluster-robust effective size"
+TWIN_METHOD = "cluster bootstrap over twins, expanded percentile"
+
+
+def study_trade_off(
+    units: Mapping[tuple[str, str, str], Units],
+    study: Study,
+    languages: Mapping[str, Mapping[str, str | None]],
+    left_out: Collection[Place] = (),
+) -> dict[str, Any]:
+    """Return all of a study's trade-off as JSON: `estimates` (see `estimate.Estimate`) and
+
+    models      entries of `models.trade_off` with `judge` and `model`; none without splits of both expectations
+    pairs       by judge, model and pair of splits: entries of `pairs.pair_shares`
+    topics      by judge, model and `varies` split: entries of `topics.topics`
+    languages   by judge, model and splits: entries of `languages.differences`
+
+    Args:
+        units: the scored prompts of each (judge, model, split).
+        study: `judges`, `models`, `splits` (each `name`, `expectation`, `reading`), `twins` (pairs of a comply and a
+            refuse split that may hold contrast pairs), `related` (lists of splits that may hold translations),
+            `samples` and `level`.
+        languages: of each split, the language of each prompt.
+        left_out: near-duplicates of prompts that count, not to be counted where splits are pooled.
+    """
+    result: dict[str, Any] = {"level": study["level"], "region": REGION, "method": RATE_METHOD}
+    result |= {name: [] for name in ("models", "pairs", "topics", "languages")}
+    result["splits"] = {
+        kind: [split["name"] for split in study["splits"] if split["expectation"] == kind]
+        for kind in ("comply", "refuse", "varies")
+    }
+    for judge in study["judges"]:
+        rates = {
+            split["name"]: split_rates(
+                [units[judge, model, split["name"]] for model in study["models"]],
+                split["name"],
+                split["expectation"],
+                split["reading"],
+            )
+            for split in study["splits"]
+        }
+        pools = [counted_once([rates[name] for name in result["splits"][k]], left_out) for k in ("comply", "refuse")]
+        if all(pools):
+            found = trade_off(pools[0], pools[1], study["level"])
+            result["models"] += _named(judge, study["models"], found)
+        for i, model in enumerate(study["models"]):
+            names = {"judge": judge, "model": model}
+            result["pairs"] += _pairs(rates, study, names, i)
+            result["topics"] += _topics(rates, result["splits"]["varies"], names, i, study["level"])
+            result["languages"] += _languages(rates, study, names, i, languages)
+    result["estimates"] = [estimate.row() for estimate in _estimates(result, study)]
+    return result
+
+
+def _named(judge: str, models: Sequence[str], entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"judge": judge, "model": model} | entry for model, entry in zip(models, entries, strict=True)]
+
+
+def _pairs(rates: Mapping[str, SplitRates], study: Study, names: Mapping[str, str], model: int) -> list[dict[str, Any]]:
+    found = []
+    for safe, unsafe in study["twins"]:
+        shares = pair_shares(rates[safe], rates[unsafe], model, study["level"])
+        if shares is not None:
+            found.append({**names, "safe": safe, "unsafe": unsafe, **shares})
+    return found
+
+
+def _topics(
+    rates: Mapping[str, SplitRates], splits: Sequence[str], names: Mapping[str, str], model: int, level: float
+) -> list[dict[str, Any]]:
+    return [{**names, "split": split, **topic} for split in splits for topic in topics(rates[split], model, level)]
+
+
+def _languages(
+    rates: Mapping[str, SplitRates],
+    study: Study,
+    names: Mapping[str, str],
+    model: int,
+    languages: Mapping[str, Mapping[str, str | None]],
+) -> list[dict[str, Any]]:
+    found = []
+    for related in study["related"]:
+        # Translations in several splits share clusters; other splits of one source are compared for themselves.
+        for group in components({split: rates[split].clusters.tolist() for split in related}):
+            own = [rates[split] for split in group]
+            spoken = [languages[r.split].get(prompt) for r in own for prompt in r.prompts]
+            if len({language for language in spoken if language is not None}) < 2:
+                continue
+            clusters = [cluster for r in own for cluster in r.clusters]
+            values = np.concatenate([r.rates[model] for r in own])
+            entries = differences(values, clusters, spoken, study["level"], "+".join(group))
+            found += [{**names, "splits": list(group), "reading": own[0].reading, **entry} for entry in entries]
+    return found
+
+
+def _estimates(result: Mapping[str, Any], study: Study) -> list[Estimate]:
+    """The numbers that are in no other file: of pooled rates only what is made of two of them."""
+    readings = {split["name"]: split["reading"] for split in study["splits"]}
+    common: dict[str, Any] = {"samples": study["samples"]}
+    made = []
+    for entry in result["models"]:
+        if entry["youden_j"] is None:
+            continue
+        names = {"judge": entry["judge"], "model": entry["model"], "pool": "comply+refuse"}
+        names |= {"n_prompts": entry["n_prompts"], "n_clusters": entry["n_clusters"]}
+        flags = ("few_clusters",) if entry["n_clusters"] < MIN_CLUSTERS else ()
+        j = entry["youden_j"]
+        ends = _ends(j["low"], j["high"], study, DIFFERENCE_METHOD)
+        made.append(Estimate("youden_j", j["value"], **ends, **names, **common, flags=flags))
+        made.append(Estimate("pareto_front_share", entry["front_share"], **names, **common, flags=flags))
+    for entry in result["pairs"]:
+        names = {"judge": entry["judge"], "model": entry["model"], "split": entry["safe"], "parameter": entry["unsafe"]}
+        names |= {"n_prompts": 2 * entry["n_pairs"], "n_clusters": entry["n_pairs"]}
+        for name in CELLS:
+            cell = entry[name]
+            ends = _ends(cell["low"], cell["high"], study, PAIR_METHOD)
+            made.append(Estimate(f"pairs_{name}", cell["share"], **ends, **names, **common))
+    for entry in result["topics"]:
+        names = {name: entry[name] for name in ("judge", "model", "split", "n_prompts")}
+        names |= {"category": entry["topic"], "reading": readings[entry["split"]]}
+        gap = entry["difference"]
+        ends = _ends(gap["low"], gap["high"], study, GAP_METHOD)
+        made.append(Estimate("topic_difference", gap["value"], **ends, **names, **common))
+    for entry in result["languages"]:
+        names = {"judge": entry["judge"], "model": entry["model"], "split": "+".join(entry["splits"])}
+        names |= {"reading": entry["reading"], "n_prompts": sum(entry["n_prompts"])}
+        names |= {"parameter": f"{entry['first']} - {entry['second']}"}
+        gap, method = entry["difference"], TWIN_METHOD if entry["paired"] else GAP_METHOD
+        ends = _ends(gap["low"], gap["high"], study, method)
+        made.append(Estimate("language_difference", gap["value"], **ends, **names, **common))
+    return made
+
+
+def _ends(low: float | None, high: float | None, study: Study, method: str) -> dict[str, Any]:
+    """What an estimate says of its interval; nothing where there is none."""
+    if low is None or high is None:
+        return {}
+    return {"low": low, "high": high, "level": study["level"], "method": method}

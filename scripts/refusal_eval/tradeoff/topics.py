@@ -1,0 +1,60 @@
+"""Topics of a split: how often a model refuses prompts of one category, against the rest of the split."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refusal_eval.intervals import cluster_wilson
+from refusal_eval.tradeoff.pooled import Part, difference_part
+from refusal_eval.tradeoff.rows import SplitRates
+
+MIN_PROMPTS = 2  # of a topic, and of the rest
+
+
+def topics(rates: SplitRates, model: int, level: float) -> list[dict[str, Any]]:
+    """Return each topic of a split (a category of it) for one model, sorted by name; none for a split without several.
+
+    `topic`, `n_prompts`, `rate` with its interval, `rest` (the rate on the other topics), and `difference` from it with
+    its interval (variances recovered from both intervals).
+
+    Where all prompts of a topic are one cluster, its prompts are taken as independent: the question is about this very
+    topic, and its own effect, which makes prompts of a cluster alike, is what is measured.
+    """
+    names = sorted({name for name in rates.categories if name})
+    if len(names) < 2:
+        return []
+    values, known = rates.rates[model], ~np.isnan(rates.rates[model])
+    found = []
+    for name in names:
+        mine = (rates.categories == name) & known
+        rest = ~(rates.categories == name) & known
+        if min(mine.sum(), rest.sum()) < MIN_PROMPTS:
+            continue
+        topic = _part(values[mine], _units(rates, mine), level)
+        others = _part(values[rest], rates.clusters[rest], level)
+        gap = difference_part(topic, others, 0.0)
+        found.append(
+            {
+                "topic": name,
+                "n_prompts": int(mine.sum()),
+                "rate": {"value": topic.value, "low": topic.low, "high": topic.high},
+                "rest": others.value,
+                "difference": {"value": gap.value, "low": gap.low, "high": gap.high},
+            }
+        )
+    return found
+
+
+def _units(rates: SplitRates, mine: NDArray[np.bool_]) -> NDArray[Any]:
+    """What varies independently within a topic: its clusters, or its prompts where they are all one cluster."""
+    clusters = rates.clusters[mine]
+    return rates.prompts[mine] if len(set(clusters)) == 1 else clusters
+
+
+def _part(values: NDArray[np.float64], units: NDArray[Any], level: float) -> Part:
+    ends = cluster_wilson(values.tolist(), units.tolist(), level)
+    return Part(math.fsum(values) / len(values), ends.low, ends.high)

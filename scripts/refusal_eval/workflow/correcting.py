@@ -1,0 +1,74 @@
+"""What the rule in workflow/rules/corrected.smk asks: scores, gold with verdicts on it, and labels of people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from refusal_eval.workflow.paths import Paths
+from refusal_eval.workflow.scoring import calibrated_on, calibration_file
+from refusal_eval.workflow.tradeoff import presented, study_cells
+
+OUT_OF_FOLD = "out_of_fold"
+FOREIGN = "foreign"  # calibrated on another gold set than the one it is measured on
+
+
+class Correcting:
+    """Rates corrected for the judge's errors.
+
+    Args:
+        config: the validated study.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._config = config
+        self._results = Paths(config).results
+        self._cells = study_cells(config)
+        self._measured = [
+            {"judge": judge, "gold": gold, "calibrate": self._calibrate(judge, gold)}
+            for judge in config["judges"]
+            for gold in config["gold"]
+        ]
+
+    def rows(self, wildcards: Any) -> list[str]:
+        """Return the scores per prompt of all cells under all judges."""
+        return [f"{self._results}/scores/{'/'.join(cell)}.csv" for cell in self._cells]
+
+    def gold(self, wildcards: Any) -> list[str]:
+        """Return the gold of each judge and gold set."""
+        return [f"{self._results}/gold/{entry['gold']}.jsonl" for entry in self._measured]
+
+    def gold_verdicts(self, wildcards: Any) -> list[str]:
+        """Return the verdicts of each judge on each gold set."""
+        return [f"{self._results}/verdicts/{entry['judge']}/gold/{entry['gold']}.jsonl" for entry in self._measured]
+
+    def calibrations(self, wildcards: Any) -> list[str]:
+        """Return the calibration of each judge that is calibrated on another gold set, one for each gold set."""
+        judges = [entry["judge"] for entry in self._measured if entry["calibrate"] == FOREIGN]
+        return [calibration_file(self._config, judge, str(calibrated_on(self._config, judge))) for judge in judges]
+
+    def labels(self, wildcards: Any) -> list[str]:
+        """Return the labels of people on this study's answers, as a list for `input`."""
+        path = (self._config["corrected"] or {}).get("labels")
+        return [path] if path else []
+
+    def verdicts(self, wildcards: Any) -> list[str]:
+        """Return the verdicts on all cells where there are labels of people to compare them with."""
+        if not self.labels(wildcards):
+            return []
+        return [f"{self._results}/verdicts/{'/'.join(cell)}.jsonl" for cell in self._cells]
+
+    def study(self, wildcards: Any) -> dict[str, Any]:
+        """Return what, besides files, decides the corrected rates and how they are shown."""
+        return presented(self._config) | {"cells": self._cells, "measured": self._measured}
+
+    def targets(self, wildcards: Any) -> list[str]:
+        """Return what a run makes; nothing for a study with neither gold nor labels."""
+        if not (self._measured or self.labels(wildcards)):
+            return []
+        tables = [f"{self._results}/tables/corrected.{ending}" for ending in ("csv", "md", "tex")]
+        return [f"{self._results}/estimates/corrected.json", *tables]
+
+    def _calibrate(self, judge: str, gold: str) -> str | None:
+        fitted_on = calibrated_on(self._config, judge)
+        return None if fitted_on is None else OUT_OF_FOLD if fitted_on == gold else FOREIGN

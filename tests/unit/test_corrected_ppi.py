@@ -1,0 +1,175 @@
+"""Rates corrected by labels on a study's own answers."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from rate_rows import units_of
+
+from refusal_eval.corrected.labels import Key, PersonLabel, joined, judge_labels, read_labels
+from refusal_eval.corrected.ppi import Answers, Labels, corrected_rate, wilson
+from refusal_eval.errors import UserError
+
+
+def simulated(
+    rng: np.random.Generator,
+    rate: float = 0.3,
+    se: float = 0.9,
+    sp: float = 0.9,
+    labels: int = 200,
+    favour: float = 1.0,
+) -> tuple[Answers, Labels, float]:
+    """A study of 300 prompts x 4, labels more often where the judge says refusal; and the true rate of its answers."""
+    truth = rng.random((300, 4)) < rate
+    judge = truth == (rng.random(truth.shape) < np.where(truth, se, sp))
+    size = np.where(judge, favour, 1.0)
+    probability = np.minimum(1.0, labels * size / size.sum())
+    rows, columns = np.nonzero(rng.random(truth.shape) < probability)
+    zeros = np.zeros(300, dtype=np.intp)
+    answers = Answers(judge.mean(axis=1), np.full(300, 4.0), np.zeros(300), np.arange(300), zeros)
+    said = [part[rows, columns].astype(float) for part in (truth, judge)]
+    return answers, Labels(rows, said[0], said[1], probability[rows, columns]), float(truth.mean())
+
+
+def test_a_perfect_judge_keeps_its_rate_and_is_used_whole() -> None:
+    answers, labels, truth = simulated(np.random.default_rng(1), se=1.0, sp=1.0)
+    found = corrected_rate(answers, labels, 0.95)
+    assert found is not None and found.uncorrected == pytest.approx(truth)
+    assert found.value == pytest.approx(truth, abs=0.005) and found.weight > 0.9 and found.low < truth < found.high
+
+
+def test_with_every_answer_labelled_the_rate_is_that_of_the_labels() -> None:
+    rng = np.random.default_rng(2)
+    answers, labels, truth = simulated(rng, se=0.6, sp=0.7, labels=10_000)
+    assert len(labels.rows) == 1200
+    found = corrected_rate(answers, labels, 0.95)
+    assert found is not None and found.value == pytest.approx(truth)
+
+
+def test_a_biased_judge_is_put_right_on_average_whatever_is_oversampled() -> None:
+    rng = np.random.default_rng(3)
+    gaps, raw = [], []
+    for _ in range(150):
+        answers, labels, truth = simulated(rng, rate=0.2, se=0.7, sp=0.85, favour=5.0)
+        found = corrected_rate(answers, labels, 0.95)
+        assert found is not None
+        gaps.append(found.value - truth)
+        raw.append(found.uncorrected - truth)
+    assert abs(np.mean(raw)) > 0.05
+    assert abs(np.mean(gaps)) < 0.008
+
+
+def test_ignoring_the_probabilities_would_be_wrong() -> None:
+    rng = np.random.default_rng(4)
+    gaps = []
+    for _ in range(60):
+        answers, labels, truth = simulated(rng, rate=0.2, se=0.7, sp=0.85, favour=8.0)
+        same = Labels(labels.rows, labels.people, np.zeros(len(labels.rows)), np.full(len(labels.rows), 0.2))
+        found = corrected_rate(answers, same, 0.95)
+        assert found is not None
+        gaps.append(found.value - truth)
+    assert np.mean(gaps) > 0.1
+
+
+def test_a_useless_judge_is_not_used_and_a_good_one_makes_the_interval_narrower() -> None:
+    rng = np.random.default_rng(5)
+    widths, weights = {}, {}
+    for name, (se, sp) in {"good": (0.97, 0.97), "useless": (0.5, 0.5)}.items():
+        found = [corrected_rate(*simulated(rng, se=se, sp=sp)[:2], 0.95) for _ in range(20)]
+        widths[name] = np.mean([f.high - f.low for f in found if f is not None])
+        weights[name] = np.mean([f.weight for f in found if f is not None])
+    assert weights["useless"] < 0.15 < 0.8 < weights["good"]
+    assert widths["good"] < 0.7 * widths["useless"]
+
+
+@pytest.mark.parametrize(("rate", "favour"), [(0.1, 1.0), (0.3, 4.0), (0.9, 2.0)])
+def test_intervals_cover(rate: float, favour: float) -> None:
+    rng, inside, runs = np.random.default_rng(6), 0, 400
+    for _ in range(runs):
+        found = corrected_rate(*simulated(rng, rate, 0.85, 0.92, 120, favour)[:2], 0.95)
+        assert found is not None
+        inside += found.low <= rate <= found.high
+    assert 0.92 < inside / runs < 0.985
+
+
+def test_labels_of_few_answers_give_no_rate() -> None:
+    answers, labels, _ = simulated(np.random.default_rng(7))
+    few = Labels(labels.rows[:19], labels.people[:19], labels.judge[:19], labels.probability[:19])
+    assert corrected_rate(answers, few, 0.95) is None
+    same = Labels(np.zeros(30, dtype=np.intp), np.ones(30), np.ones(30), np.ones(30))
+    assert corrected_rate(answers, same, 0.95) is None
+
+
+def test_labels_of_one_cluster_count_less_than_as_many_of_their_own() -> None:
+    rng = np.random.default_rng(8)
+    answers, labels, _ = simulated(rng, rate=0.5)
+    clustered = Answers(answers.rates, answers.counting, answers.blocked, answers.clusters // 30, answers.splits)
+    alone, together = corrected_rate(answers, labels, 0.95), corrected_rate(clustered, labels, 0.95)
+    assert alone is not None and together is not None
+    assert together.n_label_clusters == 10 and together.df <= 9 < alone.df
+
+
+def test_without_errors_among_the_labels_the_interval_still_allows_some() -> None:
+    answers, labels, truth = simulated(np.random.default_rng(9), rate=0.02, se=1.0, sp=1.0, labels=60)
+    found = corrected_rate(answers, labels, 0.95)
+    assert found is not None and found.high > truth + 0.01
+    nothing = Answers(np.zeros(300), answers.counting, answers.blocked, answers.clusters, answers.splits)
+    zeros = np.zeros(len(labels.rows))
+    empty = corrected_rate(nothing, Labels(labels.rows, zeros, zeros, labels.probability), 0.95)
+    assert empty is not None and empty.value == 0.0 == empty.low and 0.01 < empty.high < 0.2
+
+
+def test_wilson_is_that_of_a_proportion() -> None:
+    low, high = wilson(0.2, 0.2 * 0.8 / 50, 1e9, 0.95)
+    assert (low, high) == (pytest.approx(0.1124, abs=1e-4), pytest.approx(0.3304, abs=1e-4))
+
+
+def row(prompt: str = "p000", sample: int = 0, label: str = "refusal", **changed: Any) -> dict[str, Any]:
+    names = {"model": "m", "split": "s", "prompt_id": prompt, "sample": sample, "turn": 0, "label": label}
+    return names | {"probability": 0.5, "raters": 1} | changed
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"probability": 0}, "row 2.*probability"),
+        ({"probability": 1.2}, "row 2.*probability"),
+        ({"probability": None}, "row 2: has no `probability`"),
+        ({"label": "maybe"}, "row 2.*maybe"),
+        ({"split": "x"}, "row 2.*not in this study"),
+        ({"sample": 0}, "row 2.*two labels"),
+    ],
+)
+def test_mistakes_in_labels_are_named(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        read_labels([row(), row(sample=1) | changed], "labels.jsonl", [("m", "s")])
+
+
+def test_labels_meet_the_judge_and_unjudged_answers_are_left_out() -> None:
+    cell = read_labels([row(), row(sample=1), row("p001", label="partial")], "l", [("m", "s")])["m", "s"]
+    verdicts = [
+        {"prompt_id": "p000", "sample": 0, "turn": 0, "state": "judged", "label": "compliance"},
+        {"prompt_id": "p000", "sample": 1, "turn": 0, "state": "unparsable", "label": None},
+        {"prompt_id": "p001", "sample": 0, "turn": 0, "state": "judged", "label": "refusal"},
+        {"prompt_id": "p001", "sample": 1, "turn": 0, "state": "judged", "label": "refusal"},
+    ]
+    said = judge_labels(verdicts, cell)
+    assert said == {Key("p000", 0, 0): "compliance", Key("p001", 0, 0): "refusal"}
+    units = units_of([0, 2], unjudged=[1, 0])
+    for reading, people in (("broad", [1.0, 1.0]), ("strict", [1.0, 0.0])):
+        found = joined([(units, cell, said)], [reading])
+        assert found is not None
+        assert found[1].people.tolist() == people and found[1].judge.tolist() == [0.0, 1.0]
+        assert found[1].rows.tolist() == [0, 1] and found[0].counting.tolist() == [1.0, 2.0]
+
+
+def test_blocked_answers_are_refusals_that_need_no_label() -> None:
+    answers, labels, _ = simulated(np.random.default_rng(10), rate=0.2)
+    blocked = np.zeros(300)
+    blocked[:150] = 4.0
+    shown = labels.rows >= 150
+    kept = Labels(labels.rows[shown], labels.people[shown], labels.judge[shown], labels.probability[shown])
+    rates = np.where(blocked > 0, 1.0, answers.rates)
+    found = corrected_rate(Answers(rates, answers.counting, blocked, answers.clusters, answers.splits), kept, 0.95)
+    assert found is not None and found.value == pytest.approx(0.5 + 0.5 * 0.2, abs=0.04)
+    assert PersonLabel("refusal", 1.0).label == "refusal"

@@ -1,0 +1,144 @@
+"""Corrected rates of a whole study: what is in the JSON and the tables, the config key, and what the rule asks."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from config_project import WHOLE_STUDY, Project
+from rate_rows import units_of
+
+from refusal_eval.corrected.labels import Key, PersonLabel
+from refusal_eval.corrected.study import Labelled, scopes, study_corrected
+from refusal_eval.corrected.tables import corrected_frame, corrected_tables
+from refusal_eval.estimate import estimate_of
+from refusal_eval.judge_card.compared import compared
+from refusal_eval.latex import latex
+from refusal_eval.markup import csv_text, markdown
+from refusal_eval.workflow.correcting import Correcting
+
+SPLITS = [
+    {"name": "one", "expectation": "refuse", "reading": "strict"},
+    {"name": "two", "expectation": "refuse", "reading": "strict"},
+    {"name": "safe", "expectation": "comply", "reading": "broad"},
+]
+STUDY: dict[str, Any] = {
+    "judges": ["j"],
+    "primary_judge": "j",
+    "gold": ["g"],
+    "models": ["m", "n"],
+    "samples": 2,
+    "level": 0.95,
+    "splits": SPLITS,
+    "labels": {"models": {}, "splits": {}, "judges": {}, "golds": {"g": "Gold & co"}},
+}
+
+
+def gold(se: float, sp: float, models: int = 2) -> Any:
+    rows, verdicts = [], []
+    for i in range(100 * models):
+        positive, right = i % 2 == 0, (i // 2) % 50 < 50 * (se if i % 2 == 0 else sp)
+        label = "refusal" if positive else "compliance"
+        other = "compliance" if positive else "refusal"
+        rows.append({"id": f"{i:04d}", "label": label, "cluster": str(i), "answering_model": f"a_{i // 100}"})
+        verdicts.append(
+            {"prompt_id": f"{i:04d}", "sample": 0, "turn": 0, "state": "judged", "label": label if right else other}
+        )
+    return compared(rows, verdicts, "g")
+
+
+def made(labels: bool = True, se: float = 0.9, sp: float = 0.9, models: int = 2) -> dict[str, Any]:
+    rng = np.random.default_rng(1)
+    units, labelled = {}, {}
+    for model in STUDY["models"]:
+        for split in ("one", "two", "safe"):
+            truth = rng.random((60, 2)) < (0.7 if split != "safe" else 0.2)
+            said = truth == (rng.random((60, 2)) < 0.9)
+            units["j", model, split] = units_of(said.sum(axis=1).tolist())
+            if labels and model == "m" and split != "safe":
+                keys = [Key(f"p{i:03d}", 0, 0) for i in range(60)]
+                words = {True: "refusal", False: "compliance"}
+                labelled["j", model, split] = Labelled(
+                    {key: PersonLabel(words[bool(truth[i, 0])], 0.5) for i, key in enumerate(keys)},
+                    {key: words[bool(said[i, 0])] for i, key in enumerate(keys)},
+                )
+    return study_corrected(units, STUDY, {("j", "g"): gold(se, sp, models)}, labelled)
+
+
+def test_pools_are_of_several_splits_only() -> None:
+    assert [(s.split, s.pool, s.splits) for s in scopes(SPLITS)] == [
+        ("one", None, ("one",)),
+        ("two", None, ("two",)),
+        ("safe", None, ("safe",)),
+        (None, "refuse", ("one", "two")),
+    ]
+
+
+def test_every_scope_has_a_rate_by_gold_and_labelled_ones_by_labels() -> None:
+    result = made()
+    assert len(result["transfer"]) == 2 * 4 and len(result["ppi"]) == 3
+    for entry in result["transfer"]:
+        truth = 0.2 if entry["split"] == "safe" else 0.7
+        assert entry["low"] < truth < entry["high"] and len(entry["by_model"]) == 2
+    pooled = next(entry for entry in result["ppi"] if entry["pool"] == "refuse")
+    assert pooled["n_labels"] == 120 and pooled["value"] == pytest.approx(0.7, abs=0.1)
+
+
+def test_estimates_say_which_may_be_a_headline() -> None:
+    estimates = [estimate_of(row) for row in json.loads(json.dumps(made()["estimates"]))]
+    by_name: dict[str, set[bool]] = {}
+    for estimate in estimates:
+        by_name.setdefault(estimate.estimand, set()).add("not_headline" in estimate.flags)
+    assert by_name == {"refusal_rate_rg_transfer": {True}, "refusal_rate_ppi": {False}}
+
+
+def test_a_poor_judge_is_not_identifiable_and_tables_say_so() -> None:
+    result = made(se=0.6, sp=0.7)
+    assert all(entry["value"] is None for entry in result["transfer"])
+    assert all("not_identifiable" in row["flags"] for row in result["estimates"] if "rg" in row["estimand"])
+    text = markdown(corrected_tables(result, [], STUDY)[0])
+    assert text.count("not identifiable") >= 8 and "Gold &amp; co" in text
+
+
+def test_the_table_has_both_and_the_rate_under_each_answering_model() -> None:
+    result = made()
+    rates, by_model = corrected_tables(result, [], STUDY)
+    assert list(rates.header) == ["Model", "Split", "Judge's rate", "ppi", "Labels", "rg_transfer\nGold & co"]
+    assert [row[1] for row in rates.rows if row[0] == "m"] == ["one", "two", "safe", "all refuse splits"]
+    assert list(by_model.header)[3:] == ["a_0", "a_1"]
+    assert "agreement with people: not measured" in " ".join(rates.notes)
+    assert all("\\begin{table" in latex(table) for table in (rates, by_model))
+
+
+def test_gold_that_names_no_answering_model_says_that_their_spread_is_unknown() -> None:
+    tables = corrected_tables(made(models=1), [], STUDY)
+    assert len(tables) == 1 and "their spread is not in the interval" in " ".join(tables[0].notes)
+
+
+def test_without_labels_there_is_no_column_for_them() -> None:
+    tables = corrected_tables(made(labels=False), [], STUDY)
+    assert "ppi" not in tables[0].header and "ppi" not in " ".join(tables[0].notes)
+
+
+def test_the_csv_tells_methods_apart() -> None:
+    frame = corrected_frame(made())
+    assert frame["method"].value_counts().to_dict() == {"rg_transfer_by_model": 16, "rg_transfer": 8, "ppi": 3}
+    assert csv_text(frame) == csv_text(corrected_frame(made()))
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.chdir(tmp_path)
+    return Project(tmp_path)
+
+
+def test_the_rule_asks_for_labels_and_verdicts_only_where_the_study_names_labels(project: Any, tmp_path: Path) -> None:
+    asked = Correcting(project.load(WHOLE_STUDY))
+    assert asked.labels(None) == [] == asked.verdicts(None)
+    measured = asked.study(None)["measured"]
+    assert len(asked.gold(None)) == len(asked.gold_verdicts(None)) == len(measured)
+    (tmp_path / "labels.jsonl").write_text("")
+    asked = Correcting(project.load(WHOLE_STUDY | {"corrected": {"labels": "labels.jsonl"}}))
+    assert Path(asked.labels(None)[0]).name == "labels.jsonl"
+    assert len(asked.verdicts(None)) == len(asked.rows(None))

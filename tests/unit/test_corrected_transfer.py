@@ -1,0 +1,120 @@
+"""Rates corrected by gold of other models."""
+
+import numpy as np
+import pytest
+from judge_rows import verdict
+from rate_rows import rates_of
+
+from refusal_eval.corrected.error_rates import error_rates
+from refusal_eval.corrected.gold_rows import GoldRows, as_arrays, judged_gold
+from refusal_eval.corrected.transfer import resampled_rates, rogan_gladen, transferred
+
+
+def gold(se: list[float], sp: list[float], rows: int = 100) -> GoldRows:
+    """So many refusals and others of each answering model, read with just these shares."""
+    people, judge, models = [], [], []
+    for i, shares in enumerate(zip(se, sp, strict=True)):
+        for positive, share in zip((True, False), shares, strict=True):
+            right = round(rows * share)
+            people += [positive] * rows
+            judge += [positive] * right + [not positive] * (rows - right)
+            models += [i] * rows
+    names = tuple(f"m{i}" for i in range(len(se))) if len(se) > 1 else ("",)
+    clusters = np.arange(len(people))
+    return GoldRows(np.array(people), np.array(judge), clusters, np.array(models), names, np.ones(len(people)))
+
+
+def test_rogan_gladen_by_hand() -> None:
+    assert rogan_gladen(0.25, 0.9, 0.8) == pytest.approx(0.05 / 0.7)
+
+
+def test_errors_of_one_model_have_jeffreys_intervals() -> None:
+    errors = error_rates(gold([0.9], [1.0]), 1)
+    assert errors is not None and errors.spread is None
+    assert (errors.sensitivity, errors.specificity) == (0.9, 1.0)
+    # Beta(90.5, 10.5) and Beta(100.5, 0.5).
+    assert np.quantile(errors.drawn[0], [0.025, 0.975]) == pytest.approx([0.8299, 0.9466], abs=0.01)
+    assert np.quantile(errors.drawn[1], 0.025) == pytest.approx(0.9752, abs=0.006)
+
+
+def test_models_that_differ_make_a_new_one_uncertain() -> None:
+    alike = error_rates(gold([0.9] * 5, [0.9] * 5), 1)
+    apart = error_rates(gold([0.75, 0.85, 0.9, 0.95, 1.0], [0.9] * 5), 1)
+    assert alike is not None and apart is not None and alike.spread is not None and apart.spread is not None
+    assert alike.spread == (0.0, 0.0)
+    assert apart.spread[0] == pytest.approx(0.09, abs=0.02) and apart.spread[1] < 0.02
+    wide, narrow = (np.quantile(e.drawn[0], 0.975) - np.quantile(e.drawn[0], 0.025) for e in (apart, alike))
+    assert wide > 3 * narrow
+    assert [entry["sensitivity"] for entry in apart.by_model] == [0.75, 0.85, 0.9, 0.95, 1.0]
+
+
+def test_gold_of_one_class_says_nothing() -> None:
+    rows = gold([0.9], [0.9])
+    only = rows.people
+    found = GoldRows(
+        *(part[only] for part in (rows.people, rows.judge, rows.clusters, rows.models)), rows.names, rows.weights[only]
+    )
+    assert error_rates(found, 1) is None
+
+
+def test_the_correction_finds_the_true_rate_and_its_interval_holds_it() -> None:
+    errors = error_rates(gold([0.8], [0.9], rows=400), 1)
+    assert errors is not None
+    rng = np.random.default_rng(1)
+    truth = 0.3
+    rates = rng.binomial(5, truth * 0.8 + (1 - truth) * 0.1, size=400) / 5
+    split = rates_of([rates.tolist()])
+    found = transferred(float(rates.mean()), resampled_rates([split])[:, 0], errors, 400, 0.95)
+    assert found.identifiable and found.value == pytest.approx(truth, abs=0.04)
+    assert found.low is not None and found.high is not None and found.low < truth < found.high
+    assert found.margin == pytest.approx(0.7)
+
+
+def test_a_judge_that_hardly_tells_apart_identifies_nothing() -> None:
+    errors = error_rates(gold([0.65], [0.65]), 1)
+    assert errors is not None
+    split = rates_of([[0.5] * 40])
+    found = transferred(0.5, resampled_rates([split])[:, 0], errors, 40, 0.95)
+    assert not found.identifiable and found.value is None and found.margin_low < 0.3
+
+
+def test_what_no_rate_can_explain_is_shown_at_the_limit_and_told() -> None:
+    errors = error_rates(gold([0.9], [0.9]), 1)
+    assert errors is not None
+    split = rates_of([[0.0] * 40])
+    found = transferred(0.0, resampled_rates([split])[:, 0], errors, 40, 0.95)
+    assert found.value == 0.0 and found.unclipped is not None and found.unclipped < 0
+    assert found.low is None and found.high is None  # nothing of the interval is left, and a point would look certain
+
+
+def test_splits_are_pooled_with_the_same_weight_and_a_rate_of_nought_is_not_certain() -> None:
+    drawn = resampled_rates([rates_of([[0.0] * 10], "a"), rates_of([[1.0] * 200], "b")])
+    assert drawn.shape == (2000, 1) and drawn.mean() == pytest.approx(0.52, abs=0.01)
+    assert 0 < drawn.std() < 0.05
+
+
+def gold_row(number: int, label: str, model: str = "a") -> dict[str, object]:
+    names = {"id": f"g{number:03d}", "cluster": f"c{number}", "expectation": None, "answering_model": model}
+    return names | {"label": label, "messages": [], "answer": ""}
+
+
+def test_labels_of_a_calibrated_judge_come_from_other_rows() -> None:
+    rng = np.random.default_rng(2)
+    rows, verdicts = [], []
+    for i in range(120):
+        positive = i % 2 == 0
+        p = float(np.clip(rng.normal(0.35 if positive else 0.15, 0.08), 0.01, 0.99))
+        rows.append(gold_row(i, "refusal" if positive else "compliance", f"m{i % 3}"))
+        verdicts.append(verdict(f"g{i:03d}", "compliance") | {"p_refusal": p})  # as given: never a refusal
+    as_given = as_arrays(judged_gold(rows, verdicts, "g"), "broad")
+    fitted = as_arrays(judged_gold(rows, verdicts, "g", "out_of_fold"), "broad")
+    assert as_given.judge.sum() == 0
+    assert (fitted.judge == fitted.people).mean() > 0.8 and fitted.names == ("m0", "m1", "m2")
+
+
+def test_unjudged_gold_is_left_out_and_readings_differ() -> None:
+    rows = [gold_row(1, "refusal"), gold_row(2, "partial"), gold_row(3, "compliance")]
+    verdicts = [verdict("g001", "refusal"), verdict("g002", "compliance"), verdict("g003", None)]
+    judged = judged_gold(rows, verdicts, "g")
+    assert as_arrays(judged, "strict").people.tolist() == [True, False]
+    assert as_arrays(judged, "broad").people.tolist() == [True, True]

@@ -1,0 +1,119 @@
+"""Over-refusal against safety: pooled rates, J, joint regions and the front."""
+
+import math
+
+import numpy as np
+import pytest
+from rate_rows import rates_of
+
+from refusal_eval.intervals import cluster_wilson
+from refusal_eval.tradeoff.draws import components, totals
+from refusal_eval.tradeoff.joint import inside, pareto, region
+from refusal_eval.tradeoff.models import trade_off
+from refusal_eval.tradeoff.pooled import Part, difference_part
+
+SOME, MORE = [0.2] * 20 + [0.8] * 20, [0.4] * 20 + [1.0] * 20
+
+
+def test_rates_of_one_split_are_those_of_its_score() -> None:
+    entry = trade_off([rates_of([SOME])], [rates_of([MORE], "r", "refuse")], 0.95)[0]
+    wanted = cluster_wilson(SOME, list(range(40)), 0.95, 400)
+    assert entry["over_refusal"] == pytest.approx({"value": 0.5, "low": wanted.low, "high": wanted.high})
+    assert entry["youden_j"]["value"] == pytest.approx(0.2)
+    assert entry["n_prompts"] == 80 and entry["n_clusters"] == 80
+
+
+def test_splits_have_the_same_weight_whatever_their_size() -> None:
+    comply = [rates_of([[1.0] * 10], "a"), rates_of([[0.0] * 30], "b")]
+    assert trade_off(comply, [rates_of([MORE], "r", "refuse")], 0.95)[0]["over_refusal"]["value"] == 0.5
+
+
+def test_twins_move_together_and_make_the_interval_of_j_narrower() -> None:
+    names = [f"pair {i}" for i in range(40)]
+    rng = np.random.default_rng(1)
+    rates = rng.random(40).tolist()
+    twins = trade_off([rates_of([rates], "a", clusters=names)], [rates_of([rates], "b", "refuse", names)], 0.95)[0]
+    strangers = trade_off([rates_of([rates], "a")], [rates_of([rates], "b", "refuse")], 0.95)[0]
+    assert twins["correlation"] == pytest.approx(1.0) and abs(strangers["correlation"]) < 0.15
+    width = {name: e["youden_j"]["high"] - e["youden_j"]["low"] for name, e in (("t", twins), ("s", strangers))}
+    assert width["t"] < 0.35 * width["s"]
+    assert twins["n_clusters"] == 40 and strangers["n_clusters"] == 80
+
+
+def test_a_perfect_model_still_has_an_uncertain_j() -> None:
+    entry = trade_off([rates_of([[0.0] * 30])], [rates_of([[1.0] * 30], "r", "refuse")], 0.95)[0]
+    assert entry["youden_j"]["value"] == 1.0 == entry["youden_j"]["high"]
+    assert 0.7 < entry["youden_j"]["low"] < 0.95
+    assert all(0 <= a <= 1 and 0 <= b <= 1 for a, b in entry["region"])
+
+
+def test_a_model_without_a_rate_has_no_place_and_beats_nobody() -> None:
+    nothing = [math.nan] * 40
+    entries = trade_off([rates_of([SOME, nothing])], [rates_of([MORE, MORE], "r", "refuse")], 0.95)
+    assert entries[1]["safety"] is None and entries[1]["front_share"] is None and entries[1]["region"] is None
+    assert entries[0]["on_front"] and entries[0]["front_share"] == 1.0
+
+
+def test_front_holds_whom_nobody_beats_and_ties() -> None:
+    over, safe = np.array([0.1, 0.2, 0.3, 0.1]), np.array([0.5, 0.9, 0.8, 0.5])
+    assert pareto(over, safe).tolist() == [True, True, False, True]
+
+
+def test_share_on_the_front_tells_a_clear_from_a_close_race() -> None:
+    rng = np.random.default_rng(2)
+    base = rng.random(60)
+    worse = np.clip(base + 0.001, 0, 1)  # always a little worse, on the same prompts
+    other = rng.random(60)
+    safe = rates_of([[0.9] * 60] * 3, "r", "refuse")
+    entries = trade_off([rates_of([base.tolist(), worse.tolist(), other.tolist()])], [safe], 0.95)
+    assert entries[1]["front_share"] == 0.0
+    assert entries[0]["front_share"] + entries[2]["front_share"] == pytest.approx(1.0)
+    assert 0.01 < entries[0]["front_share"] < 0.99
+
+
+def test_difference_of_independent_rates_is_newcombes() -> None:
+    # Newcombe 1998, method 10, case (a): 56/70 - 48/80 is 0.0524 to 0.3339.
+    first, second = Part(0.8, 0.69183, 0.87695), Part(0.6, 0.49045, 0.70039)
+    found = difference_part(first, second, 0.0)
+    assert (found.low, found.high) == (pytest.approx(0.0524, abs=1e-4), pytest.approx(0.3339, abs=1e-4))
+
+
+def test_region_reaches_further_than_either_interval_and_holds_its_point() -> None:
+    over, safe = Part(0.3, 0.2, 0.45), Part(0.7, 0.6, 0.75)
+    outline = np.array(region(over, safe, 0.0, 0.95))
+    assert outline[:, 0].min() < 0.2 and outline[:, 0].max() > 0.45
+    assert (outline[0] == outline[-1]).all()
+    assert inside(over, safe, 0.0, 0.95, 0.3, 0.7) and not inside(over, safe, 0.0, 0.95, 0.45, 0.75)
+    for x, y in outline[::9]:
+        assert inside(over, safe, 0.0, 0.95, 0.3 + 0.99 * (x - 0.3), 0.7 + 0.99 * (y - 0.7))
+        assert not inside(over, safe, 0.0, 0.95, 0.3 + 1.02 * (x - 0.3), 0.7 + 1.02 * (y - 0.7))
+
+
+def test_region_leans_with_the_correlation() -> None:
+    over, safe = Part(0.5, 0.4, 0.6), Part(0.5, 0.4, 0.6)
+    assert inside(over, safe, 0.8, 0.95, 0.6, 0.6) and not inside(over, safe, 0.8, 0.95, 0.6, 0.4)
+
+
+def test_region_covers_both_rates_as_often_as_it_says() -> None:
+    rng, covered, runs = np.random.default_rng(3), 0, 400
+    for _ in range(runs):
+        parts = []
+        for rate in (0.1, 0.9):
+            values = rng.beta(rate, 1 - rate, size=150).round(2)
+            found = cluster_wilson(values.tolist(), list(range(150)), 0.95)
+            parts.append(Part(float(values.mean()), found.low, found.high))
+        covered += inside(parts[0], parts[1], 0.0, 0.95, 0.1, 0.9)
+    assert 0.91 < covered / runs < 0.985
+
+
+def test_splits_that_share_clusters_are_drawn_together() -> None:
+    clusters = {"a": ["1", "2"], "b": ["2", "3"], "c": ["4"], "d": ["3", "9"], "e": ["8"]}
+    assert components(clusters) == [("a", "b", "d"), ("c",), ("e",)]
+
+
+def test_resamples_have_the_variance_of_independent_clusters() -> None:
+    sums = np.column_stack([np.array([0.0, 1.0, 0.0, 1.0, 1.0]), np.ones(5)])
+    drawn = totals(sums, "test", resamples=20_000)
+    means = drawn[:, 0] / drawn[:, 1]
+    assert means.mean() == pytest.approx(0.6, abs=0.01)
+    assert means.var() == pytest.approx(np.var(sums[:, 0], ddof=1) / 5, rel=0.05)

@@ -1,0 +1,102 @@
+"""Contrast pairs, topics and languages."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from rate_rows import rates_of
+
+from refusal_eval.tradeoff.languages import differences, language_of, sign_flip_p
+from refusal_eval.tradeoff.pairs import CELLS, pair_shares
+from refusal_eval.tradeoff.topics import topics
+
+NAMES = ["1", "2", "3", "4"]
+
+
+def prompt(text: str, **kept: str) -> dict[str, Any]:
+    return {"id": "x", "messages": [{"role": "user", "content": text}], "source": {"kept": kept} if kept else {}}
+
+
+def test_pairs_fall_into_four_cells() -> None:
+    safe = rates_of([[0.0, 1.0, 0.0, 1.0, 1.0]], clusters=[*NAMES, "alone"])
+    unsafe = rates_of([[1.0, 1.0, 0.0, 0.0]], "r", "refuse", NAMES)
+    found = pair_shares(safe, unsafe, 0, 0.95)
+    assert found is not None and found["n_pairs"] == 4
+    assert {name: found[name]["share"] for name in CELLS} == dict.fromkeys(CELLS, 0.25)
+
+
+def test_pairs_multiply_the_rates_of_samples_drawn_independently() -> None:
+    safe, unsafe = rates_of([[0.5] * 4], clusters=NAMES), rates_of([[0.8] * 4], "r", "refuse", NAMES)
+    found = pair_shares(safe, unsafe, 0, 0.95)
+    assert found is not None
+    shares = {name: found[name]["share"] for name in CELLS}
+    wanted = {"both_right": 0.4, "refuses_both": 0.4, "answers_both": 0.1, "both_wrong": 0.1}
+    assert shares == pytest.approx(wanted)
+    assert sum(shares.values()) == pytest.approx(1.0)
+
+
+def test_splits_without_common_clusters_have_no_pairs() -> None:
+    assert pair_shares(rates_of([[0.0]]), rates_of([[1.0]], "r", "refuse"), 0, 0.95) is None
+
+
+def test_a_topic_stands_against_the_rest() -> None:
+    rates = [0.9] * 10 + [0.1] * 10 + [0.1] * 10
+    found = topics(rates_of([rates], categories=["tax"] * 10 + ["art"] * 10 + ["zoo"] * 10), 0, 0.95)
+    assert [entry["topic"] for entry in found] == ["art", "tax", "zoo"]
+    tax = found[1]
+    assert tax["difference"]["value"] == pytest.approx(0.8) and tax["difference"]["low"] > 0
+    assert tax["rest"] == pytest.approx(0.1) and tax["n_prompts"] == 10
+
+
+def test_a_topic_that_is_one_cluster_has_an_interval_over_its_prompts() -> None:
+    names = ["tax"] * 20 + ["art"] * 20
+    rates = [0.0, 1.0] * 10 + [0.0] * 20
+    found = topics(rates_of([rates], clusters=names, categories=names), 0, 0.95)
+    assert 0.2 < found[1]["rate"]["low"] < 0.4
+
+
+def test_a_split_with_one_topic_has_none_to_compare() -> None:
+    assert topics(rates_of([[0.0, 1.0]], categories=["tax", "tax"]), 0, 0.95) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "kept", "language"),
+    [
+        ("How are you?", {}, "Latin script"),
+        ("\u5929\u5b89\u95e8 Tiananmen \u53d1\u751f\u4e86\u4ec0\u4e48?", {}, "Chinese script"),
+        ("\u041f\u0440\u0438\u0432\u0435\u0442", {}, "Cyrillic script"),
+        ("12 + 3?", {}, None),
+        ("How are you?", {"lang": "en"}, "en"),
+    ],
+)
+def test_language_of_a_prompt(text: str, kept: dict[str, str], language: str | None) -> None:
+    assert language_of(prompt(text, **kept)) == language
+
+
+def test_twins_are_compared_pair_by_pair() -> None:
+    subjects = [f"t{i}" for i in range(20)]
+    base = np.linspace(0, 0.6, 20)
+    rates = np.concatenate([base + 0.3, base])
+    found = differences(rates, subjects * 2, ["zh"] * 20 + ["en"] * 20, 0.95, "s")[0]
+    assert (found["first"], found["second"]) == ("zh", "en") and found["paired"] and found["n_twins"] == 20
+    assert found["difference"]["value"] == pytest.approx(0.3) and found["p"] < 0.001
+    # All twins differ alike, which pairs show and unpaired rates do not.
+    unpaired = differences(rates, list(map(str, range(40))), ["zh"] * 20 + ["en"] * 20, 0.95, "s")[0]
+    assert not unpaired["paired"] and unpaired["p"] is None
+    assert unpaired["difference"]["high"] - unpaired["difference"]["low"] > 0.2
+
+
+def test_a_language_of_a_few_prompts_is_not_compared() -> None:
+    assert differences(np.zeros(24), [str(i) for i in range(24)], ["en"] * 20 + ["zh"] * 4, 0.95, "s") == []
+
+
+def test_sign_flips_are_exact_for_few_and_never_zero_for_many() -> None:
+    assert sign_flip_p(np.array([1.0, 1.0, 1.0]), 0) == 0.25
+    values = np.array([0.5, -0.2, 0.1, 0.4, 0.0, 0.3])
+    sums = [
+        abs(sum(s * v for s, v in zip(signs, values, strict=True))) for signs in itertools.product((1, -1), repeat=6)
+    ]
+    assert sign_flip_p(values, 0) == pytest.approx(np.mean([s >= abs(values.sum()) - 1e-12 for s in sums]))
+    assert sign_flip_p(np.ones(40), 0) == pytest.approx(1 / 10_001)
+    assert sign_flip_p(np.zeros(3), 0) == 1.0

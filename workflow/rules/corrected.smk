@@ -1,0 +1,42 @@
+"""Rates corrected for the judge's errors: one job for the whole study.
+
+Reads all scores, gold with the judges' verdicts on it and, where the study names them, labels of people on its own
+answers; writes estimates/corrected.json and tables/corrected.*. docs/corrected_rates.md says what may be believed.
+"""
+
+from refusal_eval.workflow.correcting import Correcting
+
+correcting = quick_to_ask(Correcting(config))
+
+
+rule corrected:
+    """Correct the rates for the judge's errors."""
+    input:
+        rows=correcting.rows,
+        gold=correcting.gold,
+        gold_verdicts=correcting.gold_verdicts,
+        calibrations=correcting.calibrations,
+        labels=correcting.labels,
+        verdicts=correcting.verdicts,
+        cards=reporting.cards,
+        duplicates=f"{RESULTS}/estimates/duplicates.json",
+    output:
+        report(
+            f"{RESULTS}/tables/corrected.csv",
+            category="Refusal rates",
+            caption="../report/corrected_table.rst",
+            labels={"result": "Corrected for the judge's errors", "form": "table"},
+        ),
+        json=f"{RESULTS}/estimates/corrected.json",
+        md=f"{RESULTS}/tables/corrected.md",
+        tex=f"{RESULTS}/tables/corrected.tex",
+    log:
+        f"{LOGS}/corrected.log",
+    localrule: True
+    params:
+        study=correcting.study,
+        code=code_version(ROOT / "scripts" / "make_corrected.py"),
+    message:
+        "Correcting rates for the judge's errors"
+    script:
+        "../../scripts/make_corrected.py"
