@@ -47,6 +47,7 @@ def address(folder: Path, rater: str) -> str:
 def begin(browser: Browser, where: str) -> None:
     browser.open(where)
     assert browser.run("document.getElementById('work').hidden") is True
+    assert browser.run("scrollY") == 0  # the notice, and not what stands below it
     assert "Before you begin" in browser.text("#notice")
     browser.click("#begin")
     assert "Row 1 of" in browser.text("#work")

@@ -331,5 +331,4 @@
       show();
     }
   });
-  if (!state.begun) at("begin").focus();
 })();
