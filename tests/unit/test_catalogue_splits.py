@@ -58,10 +58,15 @@ OFF = {
 
 
 @pytest.fixture(scope="module")
-def splits(repository):
+def catalogue(repository):
     files, problems = shipped_files(str(repository)), []
     catalogue = Catalogue(files, len(files), problems)
     assert problems == []
+    return catalogue
+
+
+@pytest.fixture(scope="module")
+def splits(catalogue):
     return {name: entry for name, entry in catalogue.valid["splits"].items() if name not in DEMO}
 
 
@@ -96,12 +101,13 @@ def test_what_is_off_is_off(splits):
     }
 
 
-def test_labels_and_references_are_each_others_own(repository, splits):
+def test_labels_and_references_are_each_others_own(repository, catalogue, splits):
     labels = [split.label for split in splits.values()]
     assert len(set(labels)) == len(labels)
-    cited = {key for split in splits.values() for key in split.citation}
+    entries = [*splits.values(), *catalogue.valid["gold"].values()]
+    cited = {key for entry in entries for key in entry.citation}
     references = read_references(repository)
-    assert set(references) == cited, "each reference is of a split"
+    assert set(references) == cited, "each reference is of a split or of gold"
     for key, text in references.items():
         assert text.count("{") == text.count("}") and re.search(r"\b(title|author|year) = ", text), key
 

@@ -65,9 +65,9 @@ def test_parquet_gives_plain_values(tmp_path):
         ("a.csv", "p,q,p\n1,2,3\n", r"a\.csv: two columns are called `p`"),
         ("a.parquet", "PAR1", r"a\.parquet: is not a valid Parquet file"),
         (
-            "a.json",
+            "a.txt",
             "[]",
-            r"a\.json: cannot tell the format from the ending `\.json` \(allowed: \.csv, \.jsonl, \.parquet\)",
+            r"a\.txt: cannot tell the format from the ending `\.txt` \(allowed: \.csv, \.json, \.jsonl, \.parquet\)",
         ),
     ],
 )
@@ -118,7 +118,7 @@ def test_the_encoding_of_text_files(tmp_path):
     (tmp_path / "a.csv").write_bytes(b"p\n\xff\xff\n")
     with pytest.raises(UserError, match=r"is not gb18030 text .* name its `encoding`"):
         read_rows(tmp_path / "a.csv", encoding="gb18030")
-    with pytest.raises(UserError, match="encoding is for CSV and JSONL files only"):
+    with pytest.raises(UserError, match="encoding is for CSV, JSON and JSONL files only"):
         read_rows(tmp_path / "a.parquet", encoding="gb18030")
 
 

@@ -60,7 +60,7 @@ def test_weights_that_two_engines_share_are_fetched_once_and_what_is_here_is_not
     engines = {"one": engine | {"weights_gb": 16.5}, "two": engine | {"weights_gb": 16.5, "max_model_len": 1024}}
     models = {name: {"engine": name, "sampling": {"max_tokens": 64}} for name in engines}
     project.write("own.yaml", {"engines": engines, "models": models})
-    config = project.load(WHOLE_STUDY | {"models": [*models], "catalogue": ["own.yaml"], "judges": ["words"]})
+    config = project.load(WHOLE_STUDY | {"models": [*models], "catalogue": ["own.yaml"], "judges": ["words"], "comparisons": []})
     assert needs(project, config)["weights"].expected == 16.5e9
     project.write(Paths(config).weights_manifest(config["engine_entries"]["one"]["weights"]), '{"files": {}}')
     found = needs(project, config)["weights"]
@@ -141,7 +141,7 @@ def test_a_judge_with_an_engine_has_its_terms_and_one_without_has_none(project):
 
 
 def test_an_adapter_has_terms_of_its_own_which_nobody_stated(project):
-    found = {one.name: one for one in terms_of(project.load(WHOLE_STUDY | {"models": ["tuned"]}))}
+    found = {one.name: one for one in terms_of(project.load(WHOLE_STUDY | {"models": ["tuned"], "comparisons": []}))}
     assert (found["tuned (adapter)"].source, found["tuned (adapter)"].licence) == ("owner/adapter", "none stated")
 
 

@@ -27,7 +27,7 @@ from refusal_eval.config.shapes import (
     Version,
     Whole,
 )
-from refusal_eval.config.sources import AdapterSource, DataSource, WeightsSource, open_pin
+from refusal_eval.config.sources import AdapterSource, DataSource, WeightsSource
 
 Label = Literal["refusal", "partial", "compliance"]
 
@@ -380,13 +380,4 @@ class Gold(Marks):
         both = sorted(set(self.left_out) & set(self.labels))
         if both:
             raise ValueError(f"`left_out` and `labels` both name {both[0]!r}")
-        return self
-
-    @model_validator(mode="after")
-    def _what_is_open_says_so(self) -> Gold:
-        key = open_pin(self.source.model_dump())
-        if key is not None and self.enabled and not self.unverified:
-            raise ValueError(
-                f"`source.{key}` may be null only with `enabled: false`, or with `unverified` that says so"
-            )
         return self
