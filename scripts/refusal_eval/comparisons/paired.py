@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from scipy import sparse, stats
 
 from refusal_eval.comparisons.panel import Floats, Panel
-from refusal_eval.comparisons.resampling import drawn_counts
+from refusal_eval.comparisons.resampling import drawn_counts, drawn_halves
 from refusal_eval.comparisons.sign_flips import sign_flip_p
 from refusal_eval.intervals import seed_of
 
-BOOTSTRAP = "paired bootstrap over clusters, expanded percentile"
+WIDER = "paired bootstrap over clusters (expanded percentile) or means over random halves of them, whichever is wider"
 ALL_EQUAL = "exact over clusters (all differences equal)"
 ONE_CLUSTER = "none (a split has one cluster)"
 _NINE_DIGITS = 10**9
@@ -83,7 +83,8 @@ def paired_differences(
     matched = np.isfinite(differences)
     whole = np.rint(np.where(matched, differences, 0.0) * panel.unit)
     sums, sizes = _sums(panel, whole), _sums(panel, matched.astype(float))  # splits x clusters x pairs
-    resampled = _resampled(panel, sums, sizes, seed_of("paired bootstrap", scope), resamples)
+    drawn = _resampled(sums, sizes, seed_of("paired bootstrap", scope), resamples) / panel.unit
+    halves = _halves(sums / panel.unit, sizes, seed_of("paired halves", scope), resamples)
     found = []
     for i, (one, other) in enumerate(pairs):
         n_by_split = sizes[:, :, i].sum(axis=1)
@@ -98,9 +99,12 @@ def paired_differences(
         weights = 1 / (len(n_by_split) * n_by_split)
         rates = [float(math.fsum(panel.rates[both, c] * weights[panel.splits[both]])) for c in (one, other)]
         value = float(math.fsum((sums[:, :, i].sum(axis=1) * weights).tolist())) / panel.unit
-        low, high, method = _interval(value, resampled[:, i] / panel.unit, whole[both, i], sizes[:, :, i], level)
         totals, slack = _cluster_totals(sums[:, :, i], n_by_split, panel)
         p, test = sign_flip_p(totals, seed_of("sign flips", scope, columns[one], columns[other]), slack)
+        equal = bool(np.ptp(whole[both, i]) == 0)
+        low, high, method = _interval(value, equal, drawn[:, i], halves[:, i], sizes[:, :, i], level)
+        if low is not None and high is not None and p > 1 - level:
+            low, high = min(low, 0.0), max(high, 0.0)  # what the exact test cannot tell from 0, the interval holds
         found.append(
             Paired(
                 *(*rates, value, low, high, method, p, test),
@@ -123,8 +127,8 @@ def _sums(panel: Panel, values: Floats) -> Floats:
     return np.asarray(gather @ values).reshape(n_splits, n_clusters, values.shape[1])
 
 
-def _resampled(panel: Panel, sums: Floats, sizes: Floats, seed: int, resamples: int) -> Floats:
-    """The difference in each resample, in the panel's units: resamples x pairs; NaN where a split has no prompt."""
+def _resampled(sums: Floats, sizes: Floats, seed: int, resamples: int) -> Floats:
+    """The difference in each bootstrap sample: resamples x pairs, in the unit of `sums`; NaN where a split is empty."""
     found = []
     for counts in drawn_counts((sizes > 0).any(axis=2), seed, resamples):
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -132,25 +136,41 @@ def _resampled(panel: Panel, sums: Floats, sizes: Floats, seed: int, resamples: 
     return np.concatenate(found)
 
 
-def _interval(
-    value: float, resampled: Floats, differences: Floats, sizes: Floats, level: float
-) -> tuple[float | None, float | None, str]:
-    """Interval as `intervals.cluster_bootstrap_mean` describes it; with strata, G less their number is free.
+def _halves(sums: Floats, sizes: Floats, seed: int, resamples: int) -> Floats:
+    """The difference in random halves of the clusters: resamples x pairs, NaN for an empty half.
 
-    Differences that are all equal get the interval that unseen clusters at -1 or 1 would allow.
+    Their quantiles are the differences that the sign-flip test does not reject: it rejects one if its deviations from
+    the clusters, with signs flipped in a half, hardly ever have as large a total (Hartigan 1969, Journal of the
+    American Statistical Association 64:1303, typical values). The bootstrap is too narrow where few clusters differ.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        weights = 1 / (len(sizes) * sizes.sum(axis=1, keepdims=True))
+        # Whole numbers have the same sum in any order, and so the same digits on every machine.
+        totals, shares = (np.rint((x * weights).sum(axis=0) * _NINE_DIGITS) for x in (sums, sizes))
+        return np.concatenate(
+            [(half @ totals) / (half @ shares) for half in drawn_halves(len(totals), seed, resamples)]
+        )
+
+
+def _interval(
+    value: float, equal: bool, drawn: Floats, halves: Floats, sizes: Floats, level: float
+) -> tuple[float | None, float | None, str]:
+    """The wider of two intervals: the bootstrap's, as `intervals.cluster_bootstrap_mean` describes it (with strata, G
+    less their number is free), and that of random halves.
+
+    Differences that are all `equal` get the interval that unseen clusters at -1 or 1 would allow.
     """
     by_split = (sizes > 0).sum(axis=1)
     if by_split.min() < 2:
         return None, None, ONE_CLUSTER
-    groups, strata = int((sizes > 0).any(axis=0).sum()), len(by_split)
-    if differences.max() == differences.min():
-        unseen = 1 - ((1 - level) / 2) ** (1 / groups)
+    groups, strata, alpha = int((sizes > 0).any(axis=0).sum()), len(by_split), 1 - level
+    if equal:
+        unseen = 1 - (alpha / 2) ** (1 / groups)
         return value - unseen * (value + 1), value + unseen * (1 - value), ALL_EQUAL
     free = max(1, groups - strata)
-    t = stats.t.ppf((1 - level) / 2, free)
-    tail = float(stats.norm.cdf(math.sqrt((free + strata) / free) * t))
-    low, high = np.nanquantile(resampled, [tail, 1 - tail])
-    return float(low), float(high), BOOTSTRAP
+    tail = float(stats.norm.cdf(math.sqrt((free + strata) / free) * stats.t.ppf(alpha / 2, free)))
+    ends = np.array([np.nanquantile(drawn, [tail, 1 - tail]), np.nanquantile(halves, [alpha / 2, 1 - alpha / 2])])
+    return float(ends[:, 0].min()), float(ends[:, 1].max()), WIDER
 
 
 def _cluster_totals(sums: Floats, n_by_split: Floats, panel: Panel) -> tuple[NDArray[np.int64], int]:

@@ -36,6 +36,14 @@ def drawn_counts(inside: NDArray[np.bool_], seed: int, resamples: int) -> Iterat
         yield counts
 
 
+def drawn_halves(n_clusters: int, seed: int, resamples: int) -> Iterator[NDArray[np.float64]]:
+    """Yield which clusters are in a random half, each with probability one half: blocks of resamples x clusters."""
+    rng = np.random.default_rng(seed)
+    block = max(1, _DRAWS_AT_ONCE // n_clusters)
+    for start in range(0, resamples, block):
+        yield rng.integers(0, 2, size=(min(block, resamples - start), n_clusters), dtype=np.int8).astype(float)
+
+
 def _strata(inside: NDArray[np.bool_]) -> NDArray[np.intp]:
     """Number of each cluster's stratum, -1 for one that lies in no split."""
     patterns, kinds = np.unique(inside, axis=1, return_inverse=True)

@@ -59,7 +59,10 @@ def comparisons_table(
     with_held = len({(row["kind"], row["held"]) for row in rows}) > 1
     keys = [*(["Family"] if several else []), *(["For"] if with_held else []), "Split", "First", "Second"]
     header = [*keys, "Rate of\nfirst", "Rate of\nsecond", "Difference", "p", "p (Holm)"]
-    header += ["Prompts", "Clusters\nthat differ", "Worst-case\nbounds"]
+    header.append("Clusters\nthat differ")
+    # Where nothing is missing, these would say the same in every row.
+    some_missing = _some_missing(rows)
+    header += ["Prompts", "Worst-case\nbounds"] if some_missing else []
     body = []
     for row in rows:
         side, held = (show.judge, show.model) if row["kind"] == JUDGES else (show.model, show.judge)
@@ -75,14 +78,15 @@ def comparisons_table(
                 _difference(row),
                 p_text(row["p"]),
                 p_text(row["p_holm"]),
-                str(row["n"]) if row["n"] == row["n_all"] else f"{row['n']} of {row['n_all']}",
                 f"{row['n_differ']} of {row['n_clusters']}",
-                _ends(row["bound_low"], row["bound_high"]) or NO_DATA,
             ]
         )
+        if some_missing:
+            of = str(row["n"]) if row["n"] == row["n_all"] else f"{row['n']} of {row['n_all']}"
+            body[-1] += [of, _ends(row["bound_low"], row["bound_high"]) or NO_DATA]
     align = "l" * len(keys) + "r" * (len(header) - len(keys))
     caption = "Differences of refusal rates on the same prompts."
-    return Table("comparisons", caption, header, body, align, _notes(rows, families, study, cards), len(keys), 5)
+    return Table("comparisons", caption, header, body, align, _notes(rows, families, study, cards), len(keys), 6)
 
 
 def p_text(p: float | None) -> str:
@@ -124,8 +128,7 @@ def _notes(
         f"Intervals ({level}): {'; '.join(sorted({row['method'] for row in rows if row['method']})) or 'none'}.",
         f"p: two-sided sign-flip test over clusters of prompts ({_tests(rows)}).",
         *_family_notes(rows, families, show),
-        "Worst-case bounds: the difference over all prompts if every unjudged answer of one side were a compliance and "
-        "of the other a refusal, both ways round.",
+        _missing_note(rows),
     ]
     pools = {row["pool"]: row["splits"] for row in rows if row["pool"]}
     for pool in sorted(pools):
@@ -145,6 +148,20 @@ def _notes(
         if not texts:
             notes.append(f"Judge {show.judge(judge)}, {NOT_MEASURED}.")
     return notes
+
+
+def _some_missing(rows: Sequence[Row]) -> bool:
+    return any(row["n"] < row["n_all"] or row["bound_low"] != row["bound_high"] for row in rows)
+
+
+def _missing_note(rows: Sequence[Row]) -> str:
+    if _some_missing(rows):
+        return (
+            "Worst-case bounds: the difference over all prompts if every unjudged answer of one side were a compliance "
+            "and of the other a refusal, both ways round."
+        )
+    sizes = sorted({row["n"] for row in rows if not row["pool"]} or {row["n"] for row in rows})
+    return f"Every answer to the {' or '.join(map(str, sizes))} prompts of a split is judged: there are no worst cases."
 
 
 def _tests(rows: Sequence[Row]) -> str:
