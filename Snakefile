@@ -52,6 +52,8 @@ include: "workflow/rules/figures.smk"
 include: "workflow/rules/judge_cards.smk"
 include: "workflow/rules/compare.smk"
 include: "workflow/rules/results.smk"
+include: "workflow/rules/tradeoff.smk"
+include: "workflow/rules/corrected.smk"
 
 
 rule all:
@@ -64,6 +66,8 @@ rule all:
         comparisons.targets,
         results.targets,
         estimating.targets,
+        tradeoff.targets,
+        correcting.targets,
     localrule: True
 
 

@@ -142,8 +142,8 @@ REACHED = {
     "estimands intervals latex latex_columns latex_text markup packing scores states",
     "make_judge_card": "agreement calibration calibration.apply calibration.cards calibration.cross_fit "
     "calibration.fit dialogues estimands intervals judge_card judge_card.compared "
-    "judge_card.measured judge_card.measures judge_card.resampling judge_card.soft judges "
-    "judges.base states",
+    "judge_card.measured judge_card.measures judge_card.resampling judge_card.soft "
+    "judge_card.weighting judges judges.base states",
     "make_tables": "agreement compat compat.labels dialogues display estimands estimate frames intervals "
     "judge_card judge_card.compared judge_card.measured judge_card.measures "
     "judge_card.resampling judge_card.soft judge_card.weighting latex latex_columns "
@@ -172,8 +172,8 @@ REACHED = {
     "latex_columns latex_text markup scores states table_notes",
     "make_calibration": "agreement calibration calibration.apply calibration.cards calibration.cross_fit "
     "calibration.fit dialogues estimands intervals judge_card judge_card.compared "
-    "judge_card.measured judge_card.measures judge_card.resampling judge_card.soft judges "
-    "judges.base states",
+    "judge_card.measured judge_card.measures judge_card.resampling judge_card.soft "
+    "judge_card.weighting judges judges.base states",
     "make_judge_figures": "dialogues display estimands intervals judge_card judge_card.compared judge_card.figure "
     "judge_card.measured judge_card.measures judge_card.reliability judge_card.resampling "
     "judge_card.weighting judge_card.words layout states style tiles",
@@ -193,6 +193,22 @@ REACHED = {
     "judge_card.soft judge_card.weighting latex_text markup methods methods.bibliography "
     "methods.numbers methods.sources methods.study methods.writing results_table "
     "results_table.collect results_table.columns results_table.files scores states",
+    "make_tradeoff": "agreement compat compat.labels dialogues display estimands estimate estimates "
+    "estimates.near_duplicates estimates.units frames intervals judge_card "
+    "judge_card.compared judge_card.measured judge_card.measures judge_card.resampling "
+    "judge_card.soft judge_card.weighting judge_card.words latex latex_columns "
+    "latex_text markup scores states table_notes tradeoff tradeoff.draws tradeoff.joint "
+    "tradeoff.languages tradeoff.models tradeoff.pairs tradeoff.pooled tradeoff.rows "
+    "tradeoff.study tradeoff.tables tradeoff.topics",
+    "make_corrected": "agreement calibration calibration.apply calibration.cards calibration.cross_fit "
+    "calibration.fit compat compat.labels corrected corrected.error_rates "
+    "corrected.gold_rows corrected.labels corrected.ppi corrected.study "
+    "corrected.tables corrected.transfer dialogues display estimands estimate estimates "
+    "estimates.near_duplicates estimates.units frames intervals judge_card "
+    "judge_card.compared judge_card.measured judge_card.measures judge_card.resampling "
+    "judge_card.soft judge_card.weighting judge_card.words judges judges.base latex "
+    "latex_columns latex_text markup scores states table_notes tradeoff tradeoff.draws "
+    "tradeoff.pairs tradeoff.rows tradeoff.tables",
 }
 
 

@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import models_json_schema
 from pydantic_core import PydanticUndefined
 
-from refusal_eval.config import comparisons, datasets, entries, figures, judges, shapes, sources
+from refusal_eval.config import comparisons, corrected, datasets, entries, figures, judges, shapes, sources
 from refusal_eval.config.catalogue import LIKE, SECTIONS
 from refusal_eval.config.problems import one_of
 from refusal_eval.config.shapes import OnDisk, fields_of, is_entry, kinds_of, leaves
@@ -30,6 +30,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Study": Study,
         "Scoring": Scoring,
         "Comparison family": comparisons.ComparisonFamily,
+        "Corrected rates": corrected.Corrected,
         "Prompt sample": datasets.PromptSample,
     },
     "Figures": {
@@ -84,6 +85,7 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
     "Gold": {
         "Gold entry": entries.Gold,
         "Gold columns": entries.GoldColumns,
+        "Answer columns": entries.AnswerColumns,
         "Agreement among people": entries.HumanKappa,
         "Anchor": entries.Anchor,
     },

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from refusal_eval.config.comparisons import ComparisonFamily
+from refusal_eval.config.corrected import Corrected
 from refusal_eval.config.datasets import PromptSample, Split
 from refusal_eval.config.entries import Engine, Gold, Model
 from refusal_eval.config.figures import Figure
@@ -41,8 +42,8 @@ class Study(Entry):
     gold: list[Slug] = Field([], description="Gold of the catalogue, on which every judge is measured.")
     allow: list[Slug] = Field(
         [],
-        description="Splits of this study that are off by default (`enabled: false`), and that you may use: you read "
-        "their `reason` and their terms.",
+        description="Splits and gold of this study that are off by default (`enabled: false`), and that you may use: "
+        "you read their `reason` and their terms.",
     )
     seed: Whole = Field(
         0, ge=0, description="Study seed; the seed of a sample derives from it, the prompt's id and the sample's index."
@@ -101,6 +102,9 @@ class Study(Entry):
         None,
         description="Families of comparisons on the same prompts, each corrected by itself (docs/comparisons.md). "
         "Default: all pairs of up to ten models under the primary judge. An empty list compares nothing.",
+    )
+    corrected: Corrected | None = Field(
+        None, description="Rates corrected for the judge's errors by labels of people on this study's own answers."
     )
     catalogue: list[FilePath] = Field(
         [], description="Your own catalogue files, relative to this file; an entry with a known name replaces it."
