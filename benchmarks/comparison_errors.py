@@ -1,0 +1,180 @@
+"""What the comparison of two models does when the truth is known: false alarms, power, and coverage of its interval.
+
+Answers are made up (`comparisons.simulated`), and the comparison is the one that studies make. Columns of the table:
+
+- false alarms, like models: share of p <= .05 where both models have the same distribution of probabilities over
+  prompts
+- false alarms, unlike models: both have the same rate, but one varies little between prompts and the other nearly
+  always gives the same answer; the sign-flip test does not promise its level there
+- power: share of p <= .05 at a true difference for which the normal approximation (`make power`) says 80 %; the largest
+  that the rate leaves room for where there is none
+- coverage: share of 95 % intervals that hold that true difference
+
+The seeds are fixed: the same code prints the same table. `--write` puts it into docs/comparisons.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from measuring import ROOT
+from scipy import stats
+
+from refusal_eval.comparisons.design import Design, detectable, power
+from refusal_eval.comparisons.paired import Paired, paired_differences
+from refusal_eval.comparisons.panel import Floats, Panel
+from refusal_eval.comparisons.simulated import cluster_correlation_of, probabilities, simulated_refusals
+from refusal_eval.files import written_whole
+
+RATES, SAMPLES, CLUSTERS, SIZES = (0.02, 0.1, 0.5), (1, 5), (10, 20, 50, 100, 200), (1, 10)
+ALPHA, WANTED = 0.05, 0.8
+# Correlations of the made-up answers: two answers to a prompt, the models over prompts, what a cluster shares.
+PROMPT, MODEL, SHARED = 0.6, 0.5, 0.3
+UNLIKE = (0.2, 0.95)  # the first of these of the two unlike models
+BEGIN = "<!-- comparison errors: begin (written by benchmarks/comparison_errors.py) -->"
+END = "<!-- comparison errors: end -->"
+HEADER = (
+    *("rate", "K", "clusters", "prompts in each", "false alarms, like models", "false alarms, unlike models"),
+    *("true difference", "power", "approximated", "coverage"),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table; shares of the runs."""
+
+    design: Design
+    alarms: float
+    unlike: float
+    difference: float
+    power: float
+    approximated: float
+    coverage: float
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table; return 1 if false alarms are more than the level allows where there are 20 clusters."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=2000, help="made-up comparisons per number (default: %(default)s)")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--write", action="store_true", help="write the table into docs/comparisons.md")
+    chosen = parser.parse_args(arguments)
+    designs = list(all_designs())
+    with ProcessPoolExecutor(chosen.processes) as pool:
+        rows = []
+        for row in pool.map(measured, designs, itertools.repeat(chosen.runs)):
+            rows.append(row)
+            print(f"{len(rows)} of {len(designs)}", file=sys.stderr, flush=True)
+    text = table(rows, chosen.runs)
+    print(text)
+    if chosen.write:
+        path = ROOT / "docs" / "comparisons.md"
+        before, begin, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+        _, end, after = rest.partition(END)
+        if not (begin and end):
+            print(f"{path} has not the lines {BEGIN} and {END}", file=sys.stderr)
+            return 1
+        with written_whole(path) as handle:
+            handle.write(f"{before}{BEGIN}\n\n{text}\n{END}{after}")
+    most = allowed(chosen.runs)
+    return int(any(max(row.alarms, row.unlike) > most for row in rows if row.design.clusters >= 20))
+
+
+def all_designs() -> Iterator[Design]:
+    """Yield the designs of the table's rows."""
+    for rate, samples, size, clusters in itertools.product(RATES, SAMPLES, SIZES, CLUSTERS):
+        design = Design(clusters, size, samples, rate, PROMPT, MODEL)
+        shared = cluster_correlation_of(design, 0.0, SHARED) if size > 1 else 0.0
+        yield dataclasses.replace(design, cluster_correlation=shared)
+
+
+def measured(design: Design, runs: int) -> Row:
+    """Return a row of the table."""
+    seed = int(1e6 * design.rate) + 1000 * design.samples + 10 * design.clusters + round(design.prompts_per_cluster)
+    difference = detectable(design, WANTED, ALPHA) or 0.98 - design.rate
+    null = compared(design, simulated_refusals(design, 0.0, runs, seed))
+    unlike = compared(design, unlike_refusals(design, runs, seed + 1))
+    real = compared(design, simulated_refusals(design, difference, runs, seed + 2))
+    return Row(
+        design=design,
+        alarms=found(null),
+        unlike=found(unlike),
+        difference=difference,
+        power=found(real),
+        approximated=power(design, difference, ALPHA),
+        coverage=float(np.mean([one.low <= difference <= one.high for one in real])),  # type: ignore[operator]
+    )
+
+
+def found(results: Sequence[Paired]) -> float:
+    """Return the share of comparisons with a p value of at most 5 %."""
+    return float(np.mean([one.p is not None and one.p <= ALPHA for one in results]))
+
+
+def compared(design: Design, refusals: Floats) -> list[Paired]:
+    """Return the second model minus the first of each run, from refusals as 2 x runs x clusters x prompts."""
+    _, runs, clusters, size = refusals.shape
+    rates = (refusals / design.samples).reshape(2 * runs, clusters * size).T
+    panel = Panel(
+        units=pd.MultiIndex.from_product([["made-up"], range(clusters * size), [0]]),
+        clusters=np.repeat(np.arange(clusters), size),
+        splits=np.zeros(clusters * size, dtype=np.intp),
+        rates=rates,
+        lows=rates,
+        highs=rates,
+        votes=rates,
+        unit=design.samples,
+        exact=True,
+    )
+    names = ["made-up", *map(str, range(2 * runs))]
+    return paired_differences(panel, [(runs + run, run) for run in range(runs)], names, 1 - ALPHA)
+
+
+def unlike_refusals(design: Design, runs: int, seed: int) -> Floats:
+    """Return refusals like `simulated_refusals` of two models with one rate and other spreads over prompts."""
+    rng = np.random.default_rng(seed)
+    shape = (runs, design.clusters, round(design.prompts_per_cluster))
+    both = []
+    for spread in UNLIKE:
+        normal = rng.standard_normal(shape)
+        if design.prompts_per_cluster > 1:
+            normal = np.sqrt(SHARED) * rng.standard_normal((*shape[:2], 1)) + np.sqrt(1 - SHARED) * normal
+        both.append(rng.binomial(design.samples, probabilities(normal, design.rate, spread)))
+    return np.array(both, dtype=float)
+
+
+def allowed(runs: int) -> float:
+    """Return the share of false alarms that a test of the right level exceeds once in a thousand tables' cells."""
+    return float(stats.binom.ppf(0.999, runs, ALPHA)) / runs
+
+
+def table(rows: Sequence[Row], runs: int) -> str:
+    """Return the table in Markdown, with what it was made of."""
+    lines = [
+        f"{runs:,} made-up comparisons per number; two answers to one prompt correlate by {PROMPT:g}, the models by "
+        f"{MODEL:g}; of what is a model's",
+        f"own in a prompt, prompts of a cluster share {SHARED:.0%}. Unlike models: {UNLIKE[0]:g} and {UNLIKE[1]:g} "
+        f"instead of {PROMPT:g}. A test that keeps 5 % gives at",
+        f"most {allowed(runs):.1%} here (once in a thousand numbers more).",
+        "",
+        "| " + " | ".join(HEADER) + " |",
+        "| " + " | ".join(["--:"] * len(HEADER)) + " |",
+    ]
+    for row in rows:
+        cells = [f"{row.design.rate:g}", str(row.design.samples), str(row.design.clusters)]
+        cells += [f"{row.design.prompts_per_cluster:g}", f"{row.alarms:.1%}", f"{row.unlike:.1%}"]
+        cells += [f"{row.difference:.3f}", f"{row.power:.1%}", f"{row.approximated:.1%}", f"{row.coverage:.1%}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
