@@ -165,11 +165,14 @@ def test_defaults_of_the_other_entries(project):
     assert config["split_entries"]["file-rows"]["sample"] == {"size": 10, "seed": 0}
     assert config["gold_entries"]["people"]["columns"] == {
         "prompt": "question",
+        "messages": None,
         "answer": "answer",
         "label": "label",
         "cluster": None,
         "answering_model": None,
         "expectation": None,
+        "id": None,
+        "weight": None,
     }
 
 
