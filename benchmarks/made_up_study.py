@@ -60,6 +60,8 @@ def make_study(folder: Path, size: Size, processes: int = 1) -> Path:
     _write_yaml(folder / "catalogue.yaml", _catalogue(size, names))
     (folder / "words.yaml").write_text("refusal_openings: ['i cannot help']\n", encoding="utf-8")
     (folder / "model").mkdir(exist_ok=True)
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        (folder / "model" / name).write_text("{}", encoding="utf-8")  # looked for, never read
     results = folder / "results" / STUDY
     for split in names["splits"]:
         (folder / f"{split}.jsonl").write_text('{"prompt": "?"}\n', encoding="utf-8")

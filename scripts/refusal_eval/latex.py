@@ -11,6 +11,8 @@ from refusal_eval.markup import Table
 
 # A table of more lines than this, with its notes, does not fit a page.
 LINES_PER_PAGE = 45
+# Characters of a line of a page, and of the space between two columns.
+LINE, GAP = 98, 2
 # Columns stand a little closer than usual.
 _SIZE = "\\footnotesize\\setlength{\\tabcolsep}{4pt}"
 
@@ -18,15 +20,12 @@ _SIZE = "\\footnotesize\\setlength{\\tabcolsep}{4pt}"
 def latex(table: Table) -> str:
     """The table as a float or, where its rows do not fit a page, a `longtable`; caption above, notes below.
 
-    Columns beyond `per_block` follow in blocks below each other, in floats of their own where one page does not hold
-    them all. The first line says which packages it needs (booktabs, siunitx, longtable). The label is tab:NAME.
+    Columns beyond `per_block`, or beyond the width of a page, follow in blocks below each other, in floats of their
+    own where one page does not hold them all. The first line says which packages it needs (booktabs, siunitx,
+    longtable). The label is tab:NAME.
     """
     label = "tab:" + re.sub(r"[^A-Za-z0-9]+", "-", table.name).strip("-")
-    places = range(table.keys, len(table.header))
-    width = table.per_block or max(1, len(places))
-    columns = [column(table, i) for i in range(len(table.header))]
-    blocks = [[*columns[: table.keys], *columns[i : i + width]] for i in range(table.keys, len(columns), width)]
-    blocks = blocks or [columns[: table.keys]]
+    blocks = _blocks(table)
     height = _height(table)
     parts = []
     if height * len(blocks) <= LINES_PER_PAGE:
@@ -40,6 +39,20 @@ def latex(table: Table) -> str:
     used = {"booktabs": True, "siunitx": "S[" in text, "longtable": "{longtable}" in text}
     packages = ",".join(name for name, needed in used.items() if needed)
     return f"% Needs \\usepackage{{{packages}}}.\n{definitions(text)}{text}"
+
+
+def _blocks(table: Table) -> list[list[Column]]:
+    """The columns that stand side by side, with those that name the rows in front of each block."""
+    columns = [column(table, i) for i in range(len(table.header))]
+    keys = columns[: table.keys]
+    blocks = [list(keys)]
+    for one in columns[table.keys :]:
+        own = len(blocks[-1]) - len(keys)
+        width = sum(other.width + GAP for other in blocks[-1]) + one.width
+        if own and (own == table.per_block or width > LINE):
+            blocks.append(list(keys))
+        blocks[-1].append(one)
+    return blocks
 
 
 def _caption(table: Table, label: str, part: str = "") -> str:
@@ -75,7 +88,10 @@ def _head(columns: Sequence[Column]) -> str:
 
 
 def _rows(columns: Sequence[Column]) -> str:
-    return "\n".join(" & ".join(cells) + r" \\" for cells in zip(*(column.cells for column in columns), strict=True))
+    rows = [" & ".join(cells) + r" \\" for cells in zip(*(column.cells for column in columns), strict=True)]
+    # Where a name takes several lines it must be seen where the next one begins.
+    tall = any("\\begin{tabular}" in cell for column in columns for cell in column.cells)
+    return ("\n\\addlinespace[2pt]\n" if tall else "\n").join(rows)
 
 
 def _height(table: Table) -> int:

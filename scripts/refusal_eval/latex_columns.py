@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from refusal_eval.display import MINUS, wrapped
+from refusal_eval.display import MINUS, columns, wrapped
 from refusal_eval.latex_text import latex_escaped
 from refusal_eval.markup import Table, number_parts
 
@@ -16,24 +16,35 @@ _SHORT = 6  # characters of a cell without a number, such as "<0.001", that may 
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table: its letters in LaTeX's preamble, its head and its cells, finished."""
+    """One column of a table in LaTeX.
+
+    Attributes:
+        letters: in the preamble of the tabular.
+        head: its head, finished.
+        cells: its cells, finished.
+        width: of its widest line, in characters.
+    """
 
     letters: str
     head: str
     cells: Sequence[str]
+    width: int
 
 
 def column(table: Table, i: int) -> Column:
     """Return a table's column `i` as LaTeX."""
     texts = [row[i] for row in table.rows]
     bold = {row for row, j in table.bold if j == i}
+    head_width = max(map(columns, table.header[i].split("\n")))
     if i < table.keys:
+        width = max([head_width, *(columns(line) for text in texts for line in key_lines(table, text))])
         cells = [_bold(_lines(key_lines(table, text), table.align[i], "t"), n in bold) for n, text in enumerate(texts)]
-        return Column(table.align[i], _head(table, i, table.align[i]), cells)
+        return Column(table.align[i], _head(table, i, table.align[i]), cells, width)
+    width = max([head_width, *map(columns, texts)])
     if table.align[i] == "r" and is_numeric(texts):
-        return _numbers(table, i, texts, bold)
+        return _numbers(table, i, texts, bold, width)
     cells = [_bold(latex_escaped(text), n in bold) for n, text in enumerate(texts)]
-    return Column(table.align[i], _head(table, i, table.align[i]), cells)
+    return Column(table.align[i], _head(table, i, table.align[i]), cells, width)
 
 
 def is_numeric(texts: Sequence[str]) -> bool:
@@ -47,7 +58,7 @@ def key_lines(table: Table, text: str) -> list[str]:
     return wrapped(text, KEY_WIDTH if table.keys == 1 else NARROW_KEY_WIDTH)
 
 
-def _numbers(table: Table, i: int, texts: Sequence[str], bold: Collection[int]) -> Column:
+def _numbers(table: Table, i: int, texts: Sequence[str], bold: Collection[int], width: int) -> Column:
     """A column of siunitx and, where something follows the numbers, a second one for it."""
     parts = [number_parts(text) for text in texts]
     found = [number for number, _ in filter(None, parts)]
@@ -58,9 +69,9 @@ def _numbers(table: Table, i: int, texts: Sequence[str], bold: Collection[int]) 
         first = f"{{{latex_escaped(text)}}}" if part is None else part[0].replace(MINUS, "-")
         second = f" & {latex_escaped(part[1]) if part else ''}" if pair else ""
         cells.append((f"\\bfseries {first}" if n in bold else first) + second.rstrip())
-    letters = f"S[{_options(found, bool(bold))}]" + ("@{\\,}l" if pair else "")
+    letters = f"S[{_options(found, bool(bold))}]" + ("@{~}l" if pair else "")
     head = _head(table, i, "c")
-    return Column(letters, f"\\multicolumn{{2}}{{c}}{{{head}}}" if pair else f"{{{head}}}", cells)
+    return Column(letters, f"\\multicolumn{{2}}{{c}}{{{head}}}" if pair else f"{{{head}}}", cells, width)
 
 
 def _options(numbers: Sequence[str], bold: bool) -> str:

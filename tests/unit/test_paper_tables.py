@@ -78,7 +78,7 @@ def test_numbers_are_aligned_and_what_follows_them_stands_beside() -> None:
         ["c", "<1", "0.1", "z"],
     ]
     text = latex(Table("t", "c", ["M", "rate", "kappa", "word"], rows, "lrrr"))
-    assert "{@{}lS[table-format=2.1]@{\\,}lS[table-format=-1.2]r@{}}" in text
+    assert "{@{}lS[table-format=2.1]@{~}lS[table-format=-1.2]r@{}}" in text
     assert "M & \\multicolumn{2}{c}{rate} & {kappa} & word \\\\" in text
     assert "a & 12.5 & {[}5.7--25.1{]}\\textdaggerdbl{} & -0.02 & x \\\\" in text
     assert "b & {--} & & 0.67 & y \\\\" in text and "c & {\\textless{}1} & & 0.1 & z \\\\" in text

@@ -81,11 +81,11 @@ def uncertainty_paragraph(scores: Sequence[Mapping[str, Any]], results: Iterable
     texts = [
         f"Intervals are at {levels} and take clusters of prompts as the independent units; the answers to a prompt "
         "stay together.",
-        f"Those of rates are Wilson's{cite('wilson1927probable')} with the effective sample size of the clusters and "
-        f"quantiles of Student's t{cite('korn1998confidence')}; where all answers agree they are exact ones over "
-        f"clusters{cite('clopper1934use')}.",
-        f"All others are bootstrap intervals over clusters with expanded percentiles{cite('hesterberg2015teachers')}, "
-        "of 2,000 resamples.",
+        f"Those of rates and other shares are Wilson's{cite('wilson1927probable')} with the effective sample size of "
+        f"the clusters and quantiles of Student's t{cite('korn1998confidence')}; where all answers "
+        f"agree they are exact ones over clusters{cite('clopper1934use')}.",
+        f"Those of means are bootstrap intervals over clusters with expanded percentiles"
+        f"{cite('hesterberg2015teachers')}; the results table names the method of each number.",
     ]
     few = sorted({(score["model"], score["split"]) for score in scores if "few_clusters" in score["flags"]})
     if few:

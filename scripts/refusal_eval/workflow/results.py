@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from refusal_eval.workflow.comparisons import Comparisons
+from refusal_eval.workflow.correcting import Correcting
 from refusal_eval.workflow.estimating import Estimating
 from refusal_eval.workflow.paths import Paths
 from refusal_eval.workflow.reporting import Reporting
+from refusal_eval.workflow.tradeoff import TradeOff
 
 TABLE = ("results.csv", "results.parquet", "dictionary.md")
 METHODS = ("methods.md", "methods.tex", "references.bib")
@@ -37,7 +39,16 @@ class Results:
 
     def estimates(self, wildcards: Any) -> list[str]:
         """Return the files of estimates that the study's analyses write, each `{"estimates": [...], ...}`."""
-        made = [path for part in (Estimating, Comparisons) for path in part(self._config).targets(wildcards)]
+        made = [
+            path
+            for part in (
+                Estimating,
+                Comparisons,
+                TradeOff,
+                Correcting,
+            )
+            for path in part(self._config).targets(wildcards)
+        ]
         folder = f"{self._results}/estimates/"
         return [path for path in made if path.startswith(folder) and path.endswith(".json")]
 
