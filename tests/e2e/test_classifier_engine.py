@@ -92,13 +92,13 @@ def write_study(folder: Path, classifier: Path, **changes: Any) -> Project:
         "labels": {"complies": "compliance", "refuses": "refusal"},
     }
     study = {
-        "study": "classified",
+        "study": "small",
         "models": ["smollm2-plain"],
         "splits": ["sensitive"],
         "samples": 1,
         "judges": ["minilm"],
         "gold": ["made"],
-        "batch": "engine",
+        "batch": "cell",
         "catalogue": ["entries.yaml"],
         "cache_dir": str(ROOT / ".cache"),
     } | changes
@@ -116,7 +116,7 @@ def verdicts(project: Project) -> list[dict[str, Any]]:
 def judged(tmp_path_factory: pytest.TempPathFactory, classifier: Path) -> Project:
     """Return the study after its gold was judged."""
     project = write_study(tmp_path_factory.mktemp("study") / "project", classifier)
-    project.snakemake("results/classified/judge_cards/minilm/made.json")
+    project.snakemake("results/small/judge_cards/minilm/made.json")
     return project
 
 
@@ -139,12 +139,12 @@ def test_the_engine_is_asked_once_for_each_answer_and_never_again(judged: Projec
     (path,) = (judged.results / "receipts" / "judge").rglob("*.json")
     receipt = read_json(path)
     assert receipt["executed"] == receipt["engine"]["counters"]["requests"] == len(UNSEEN) * 8 + 2
-    again = judged.snakemake("results/classified/judge_cards/minilm/made.json")
+    again = judged.snakemake("results/small/judge_cards/minilm/made.json")
     assert "Nothing to be done" in again.stderr
 
 
 def test_strict_runs_agree_to_the_last_bit(tmp_path: Path, classifier: Path) -> None:
-    target = "results/classified/verdicts/minilm/gold/made.jsonl"
+    target = "results/small/verdicts/minilm/gold/made.jsonl"
     for name in ("one", "two"):
         write_study(tmp_path / name, classifier, determinism="strict").snakemake(target)
     one, two = ((tmp_path / name / target).read_bytes() for name in ("one", "two"))
