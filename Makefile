@@ -11,12 +11,13 @@ ENGINE ?= auto
 ARGS ?=
 CONFIG ?= config/config.yaml
 MODEL ?= smollm2-plain
+LABELS ?=
 
 BIN := .venv/workflow/bin
 SETUP := $(PYTHON) envs/setup.py --engine $(ENGINE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo doctor gpu-check fetch pin plan import export compare power status verify store-info store-prune benchmark test test-full test-slurm soak setup-workflow setup-lint setup-tests announce-demo lint format schema lock clean-envs
+.PHONY: help setup demo doctor gpu-check fetch pin plan import export audit audit-read compare power status verify store-info store-prune benchmark test test-full test-slurm soak setup-workflow setup-lint setup-tests announce-demo lint format schema lock clean-envs
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -71,6 +72,12 @@ power: setup-workflow ## tell what a comparison can find, from numbers or a pilo
 
 status: setup-workflow ## tell what of a study is done, missing or failed, and why (CONFIG=my_study.yaml)
 	@$(BIN)/python scripts/show_status.py --configfile $(CONFIG) $(ARGS) || test $$? -eq 3 # 3: not finished, nothing failed
+
+audit: setup-workflow ## draw a sample of a finished study's answers for people to label (CONFIG=my_study.yaml; docs/labelling.md)
+	@$(BIN)/python scripts/make_audit.py --configfile $(CONFIG) $(ARGS)
+
+audit-read: setup-workflow ## read their labels back, as labels of the study and as gold (CONFIG=my_study.yaml LABELS="file ...")
+	@$(BIN)/python scripts/read_audit.py --configfile $(CONFIG) $(ARGS) $(LABELS)
 
 store-info: setup-workflow ## tell what the store holds, and what of it no study asks for
 	@$(BIN)/python scripts/store_info.py $(ARGS)
