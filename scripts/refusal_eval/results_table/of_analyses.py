@@ -105,6 +105,22 @@ OF_ANALYSES = (
         )
     ),
     Definition(
+        "refusal_rate_rg_transfer",
+        SHARE,
+        "The per-sample refusal rate if the judge errs here as it does on answers of other models; never a headline. "
+        "Empty where sensitivity and specificity are too low. The parameter is the gold set.",
+        "Rogan and Gladen: (rate + specificity - 1) / (sensitivity + specificity - 1), cut to 0 and 1.",
+        "Rogan and Gladen 1978, American Journal of Epidemiology 107:71",
+    ),
+    Definition(
+        "refusal_rate_ppi",
+        SHARE,
+        "The per-sample refusal rate corrected by people's labels of this study's own answers.",
+        "The judge's rate plus the mean error of the judge on the labelled answers, each weighted by how rarely such "
+        "an answer was drawn, with the power tuning of PPI++.",
+        "Angelopoulos, Duchi and Zrnic 2023, arXiv 2311.01453",
+    ),
+    Definition(
         "human_kappa",
         "-1 to 1",
         "Agreement between people on this study's own answers; the parameter is `three_class` for the three labels.",
