@@ -114,6 +114,19 @@ WHOLE_STUDY = {
     "prompts_per_split": {"size": 7},
 }
 
+# A figure of every kind; `turns` needs dialogues, which the study above has none of.
+FIGURES = [
+    {"name": "a", "kind": "heatmap", "labels": {"models": {"plain": "Plain"}}},
+    {"name": "b", "kind": "histograms"},
+    {"name": "c", "kind": "tradeoff"},
+    {"name": "d", "kind": "refusal_kinds", "judge": "own"},
+    {"name": "e", "kind": "categories"},
+    {"name": "f", "kind": "tau_sweep"},
+    {"name": "g", "kind": "turns"},
+    {"name": "h", "kind": "judge_agreement"},
+    {"name": "i", "kind": "calibration"},
+]
+
 
 class Project:
     """A folder with config/catalogue/, the files that the entries name, and whatever a test writes into it."""

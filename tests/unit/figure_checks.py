@@ -20,14 +20,16 @@ LONG = Labels(
 )
 
 
-def plot(kind: str, models: int = 2, splits: int = 3, labels: Labels | None = None, **more: Any) -> Plot:
-    """What is asked of a figure of that many models and splits."""
+def plot(
+    kind: str, models: int | list[str] = 2, splits: int | list[str] = 3, labels: Labels | None = None, **more: Any
+) -> Plot:
+    """What is asked of a figure of that many models and splits, or of these."""
     options = {"order": "listed", "by": None, "most": 12, "measure": "mean", "split": None}
-    named = {"models", "splits", "judges", "gold", "title", "width", "categories"}
+    named = {"judges", "gold", "title", "width", "categories"}
     options |= {key: value for key, value in more.items() if key not in named}
     names: dict[str, Any] = {
-        "models": [f"model_{i:02d}" for i in range(models)],
-        "splits": [f"split_{i:02d}" for i in range(splits)],
+        "models": [f"model_{i:02d}" for i in range(models)] if isinstance(models, int) else models,
+        "splits": [f"split_{i:02d}" for i in range(splits)] if isinstance(splits, int) else splits,
         "judges": ["rules"],
     }
     names |= {key: value for key, value in more.items() if key in named}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from config_project import BASE, CATALOGUE, STUDY, WHOLE_STUDY, Project, changed, with_entry
+from config_project import BASE, CATALOGUE, FIGURES, STUDY, WHOLE_STUDY, Project, changed, with_entry
 
 from refusal_eval.config import ConfigError, load_study
 from refusal_eval.config.catalogue import SECTIONS, DatasetInside
@@ -38,6 +38,9 @@ def test_all_mistakes_of_a_thoroughly_broken_study(project):
 # ---------------------------------------------------------------- misspelt keys, generated from the classes
 
 
+WITH_FIGURES = WHOLE_STUDY | {"figures": FIGURES}
+
+
 def places(annotation, value, path=()):
     """Yield each mapping of a value with the class that describes it."""
     for leaf, _ in leaves(annotation):
@@ -57,7 +60,7 @@ def places(annotation, value, path=()):
 
 def all_places():
     """Return {class: (file, path of one mapping of that class)}."""
-    found = {entry: ("study.yaml", path) for entry, path in places(Study, WHOLE_STUDY)}
+    found = {entry: ("study.yaml", path) for entry, path in places(Study, WITH_FIGURES)}
     for section, annotation in SECTIONS.items():
         for name, value in CATALOGUE[section].items():
             found |= {entry: (BASE, (section, name, *path)) for entry, path in places(annotation, value)}
@@ -87,7 +90,7 @@ def test_every_class_has_a_place_to_misspell_its_keys():
 @pytest.mark.parametrize("entry", TITLES, ids=lambda entry: entry.__name__)
 def test_a_misspelt_key_is_caught_and_the_right_one_suggested(project, entry):
     file, path = PLACES[entry]
-    whole = WHOLE_STUDY if file == "study.yaml" else CATALOGUE
+    whole = WITH_FIGURES if file == "study.yaml" else CATALOGUE
     holder = whole
     for part in path:
         holder = holder[part]
@@ -117,8 +120,8 @@ def test_nothing_that_can_be_written_breaks_the_check(project):
             project.write(BASE, changed(CATALOGUE, path, odd))
             project.mistakes(WHOLE_STUDY)
         project.write(BASE, CATALOGUE)
-        for path in paths(WHOLE_STUDY):
-            project.mistakes(changed(WHOLE_STUDY, path, odd))
+        for path in paths(WITH_FIGURES):
+            project.mistakes(changed(WITH_FIGURES, path, odd))
 
 
 # ---------------------------------------------------------------- names

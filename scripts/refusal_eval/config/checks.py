@@ -165,7 +165,11 @@ class Checks:
         study: dict[str, Any] = {key: [name for _, name in self._names(key)] for key in LISTS}
         study |= {key: self.study.get(key) for key in ("samples", "protocol", "primary_judge")}
         entries = {
-            section: {name: self.catalogue.written[section][name].value for name in self.used[section]}
+            section: {
+                name: value
+                for name in self.used[section]
+                if isinstance(value := self.catalogue.written[section][name].value, dict)
+            }
             for section in ("splits", "judges")
         }
         for path, message in figure_mistakes(self.study.get("figures"), study, entries):

@@ -190,12 +190,11 @@ def figure_mistakes(
 def _names(figure: Mapping[str, Any], study: Mapping[str, Any]) -> Iterator[Mistake]:
     """Names must be the study's, and each stands once."""
     for key in ("models", "splits", "judges", "gold"):
-        chosen = figure.get(key)
-        names = [name for name in chosen if isinstance(name, str)] if isinstance(chosen, list) else []
-        for index, name in enumerate(names):
+        names = _listed(figure, key)
+        for index, name in names:
             if name not in study[key]:
                 yield (key, index), f"`{name}` is not in `{key}` of the study" + nearest(name, study[key])
-            elif name in names[:index]:
+            elif name in [other for place, other in names if place < index]:
                 yield (key, index), f"`{name}` is named twice"
         labels = figure.get("labels")
         labels = labels.get(key) if isinstance(labels, Mapping) else None
@@ -206,6 +205,12 @@ def _names(figure: Mapping[str, Any], study: Mapping[str, Any]) -> Iterator[Mist
         name = figure.get(key)
         if isinstance(name, str) and name not in study[section]:
             yield (key,), f"`{name}` is not in `{section}` of the study" + nearest(name, study[section])
+
+
+def _listed(figure: Mapping[str, Any], key: str) -> list[tuple[int, str]]:
+    """Places and names of what is written as a list of names."""
+    chosen = figure.get(key)
+    return [(i, name) for i, name in enumerate(chosen if isinstance(chosen, list) else ()) if isinstance(name, str)]
 
 
 def _needs(
@@ -232,11 +237,10 @@ def _needs(
         yield here, "`judge_agreement` needs two judges, and the study has one"
     elif kind == "turns":
         dialogues = [name for name, split in splits.items() if split.get("dialogue")]
-        chosen = figure.get("splits")
         if not dialogues:
             yield here, "`turns` needs a split of dialogues, and the study has none"
         yield from _curves(figure, study, dialogues)
-        for index, name in enumerate(chosen if dialogues and isinstance(chosen, list) else ()):
+        for index, name in _listed(figure, "splits") if dialogues else ():
             if name in splits and name not in dialogues:
                 yield ("splits", index), f"`{name}` is no split of dialogues" + nearest(name, dialogues)
     elif kind == "refusal_kinds":
@@ -252,8 +256,7 @@ def _needs(
 
 def _curves(figure: Mapping[str, Any], study: Mapping[str, Any], splits: Sequence[str]) -> Iterator[Mistake]:
     """Curves beyond these could not be told apart, whichever of models and splits have a panel each."""
-    models = len(figure.get("models") or study["models"])
-    shown = len(figure.get("splits") or splits)
+    models, shown = len(_listed(figure, "models") or study["models"]), len(_listed(figure, "splits") or splits)
     if min(models, shown) > MOST_CURVES:
         message = f"a panel shows at most {MOST_CURVES} curves, and there are {models} models and {shown} splits"
         yield ("kind",), f"{message}: name fewer under `models` or `splits`"
@@ -263,10 +266,9 @@ def _calibration(figure: Mapping[str, Any], study: Mapping[str, Any], judges: Ma
     able = [name for name, entry in judges.items() if entry.get("kind") in GIVE_PROBABILITIES]
     if not study["gold"]:
         yield ("kind",), "`calibration` needs gold; name some in `gold` of the study"
-    chosen = figure.get("judges")
-    if chosen is None and judges and not able:
+    if figure.get("judges") is None and judges and not able:
         yield ("kind",), "`calibration` needs a judge that gives probabilities, and the study has none"
-    for index, name in enumerate(chosen if isinstance(chosen, list) else ()):
+    for index, name in _listed(figure, "judges"):
         if name in judges and name not in able:
             of = judges[name].get("kind")
             yield ("judges", index), f"judge `{name}` (kind {of}) gives no probabilities" + _able(able)

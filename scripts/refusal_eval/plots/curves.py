@@ -17,7 +17,8 @@ from refusal_eval.plots.plot import Plot
 from refusal_eval.plots.series import LOOKS, MOST, Legend, Look
 from refusal_eval.style import FAINT, GREY, LINE_HEIGHT, styled
 
-_PANEL_HEIGHT, _NARROWEST = 76.0, 92.0  # points
+_PANEL_HEIGHTS = (76.0, 62.0, 50.0, 42.0)  # points; the first with which a page has room
+_NARROWEST = 92.0
 _SCALE_WIDTH = 30.0  # points left of the panels
 _DODGE = 0.5  # of the distance of two points, for all series together
 
@@ -124,11 +125,14 @@ def draw_curves(
         left = EDGE + _SCALE_WIDTH
         looks = dict(zip(names, LOOKS, strict=False))
         legend = Legend([*names.values()] if len(names) > 1 else [], width - 2 * EDGE)
-        grid = PanelGrid(titles, width - left - EDGE, _PANEL_HEIGHT, _NARROWEST)
         top = EDGE + legend.height + (4 if legend.height else 0)
-        end = top + grid.height
-        height = end + (1 + len(chart.tag)) * LINE_HEIGHT + EDGE
-        if not plot.fits(height):
+        for tall in _PANEL_HEIGHTS:
+            grid = PanelGrid(titles, width - left - EDGE, tall, _NARROWEST)
+            end = top + grid.height
+            height = end + (1 + len(chart.tag)) * LINE_HEIGHT + EDGE
+            if plot.fits(height):
+                break
+        else:
             raise plot.too_high(height, "name fewer under `models` or `splits`")
         fig, sheet = page(width, height)
         legend.draw(sheet, EDGE, EDGE)
@@ -138,9 +142,8 @@ def draw_curves(
             _draw_panel(ax, series, looks, chart)
             _label_axes(ax, chart, panel, grid.first_column(index))
         put(sheet, left + (width - left - EDGE) / 2, end, [chart.x_label], align="center")
-        tall = grid.boxes[0][1] + top
-        words = text_width(chart.y_label)
-        put_upright(sheet, EDGE + LINE_HEIGHT / 2, (tall + end - 12 + words) / 2, [chart.y_label])
+        first, words = top + grid.boxes[0][1], text_width(chart.y_label)
+        put_upright(sheet, EDGE + LINE_HEIGHT / 2, (first + end - 12 + words) / 2, [chart.y_label])
         put(sheet, EDGE, end + LINE_HEIGHT, chart.tag)
         return fig
 

@@ -14,7 +14,6 @@ ENDINGS = ("svg", "pdf", "png", "csv", "caption.md", "caption.tex")
 _COMMON = ("name", "kind", "title", "width", "labels", "models", "splits", "judge", "judges", "gold")
 _FROM_ESTIMATES = ("categories", "tau_sweep", "turns")
 
-TRADEOFF_UNASKED = False
 _MOST_BY_DEFAULT = 6  # splits with categories that are drawn unasked
 _PROBABILITIES = ("llm", "trained", "classifier")
 # Category and words of each kind in Snakemake's report; its caption is workflow/report/figure_<kind>.rst.
@@ -154,7 +153,7 @@ class Figures:
         ]
         splits = config["split_entries"]
         expected = {split["expectation"] for split in splits.values()}
-        if TRADEOFF_UNASKED and {"comply", "refuse"} <= expected:
+        if {"comply", "refuse"} <= expected:
             entries.append({"name": "tradeoff", "kind": "tradeoff"})
         if self._kind_of(config["primary_judge"]) == "reasoned":
             entries.append({"name": "refusal_kinds", "kind": "refusal_kinds", "reading": "broad", "by": None})
