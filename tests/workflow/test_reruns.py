@@ -15,7 +15,7 @@ from project import ROOT, Project, planned_jobs
 
 AGREEMENT = {"judge_agreement": 1}
 CARD = {"judge_card": 1, "judge_card_figure": 1, "judge_tables": 1}
-AGGREGATES = {"compare": 1, "tables": 1, "figures": 1, "manifest": 1, **AGREEMENT}
+AGGREGATES = {"compare": 1, "results_table": 1, "tables": 1, "figures": 1, "manifest": 1, "methods": 1, **AGREEMENT}
 GPU_RULES = {"generate", "judge"}
 LEFT_OUT = (".venv", ".cache", ".git", "results", ".snakemake", "__pycache__")
 
