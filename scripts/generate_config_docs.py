@@ -1,7 +1,7 @@
 """Write what is generated from the config's classes and from the catalogue.
 
 From the classes: config/config.schema.json, config/catalogue.schema.json and the tables of config/README.md. From the
-catalogue: docs/splits.md and docs/models.md.
+catalogue: docs/splits.md, docs/models.md and docs/gold.md.
 
 With `--check`, write nothing: show what differs and exit with 1 if anything does.
 """
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.config.docs import catalogue_schema, study_schema, with_reference
+from refusal_eval.config.gold_page import gold_page
 from refusal_eval.config.models_page import models_page
 from refusal_eval.config.splits_page import splits_page
 from refusal_eval.files import written_whole
@@ -57,6 +58,7 @@ def generated(root: Path) -> dict[Path, str]:
         config / "README.md": with_reference((config / "README.md").read_text(encoding="utf-8")),
         root / "docs" / "splits.md": splits_page(str(root)),
         root / "docs" / "models.md": models_page(str(root)),
+        root / "docs" / "gold.md": gold_page(str(root)),
     }
 
 

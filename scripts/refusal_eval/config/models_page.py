@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from refusal_eval.config.catalogue import Catalogue, shipped_files
 from refusal_eval.config.entries import Engine, Model, Reasoning, Sampling
-from refusal_eval.config.problems import ConfigError, Problem
+from refusal_eval.config.pages import shipped_catalogue, table_head, table_row
 
 INTRODUCTION = """# Models
 
@@ -27,14 +26,11 @@ def models_page(root: str) -> str:
     Raises:
         ConfigError: if the shipped catalogue has mistakes.
     """
-    files, problems = shipped_files(root), list[Problem]()
-    catalogue = Catalogue(files, len(files), problems)
-    if problems:
-        raise ConfigError(problems)
+    catalogue = shipped_catalogue(root)
     models: dict[str, Model] = catalogue.valid["models"]
     engines: dict[str, Engine] = catalogue.valid["engines"]
-    lines = [INTRODUCTION, "| model | engine | GPUs | tokens | licence | gated | reasoning | verified |"]
-    lines.append("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    head = ["model", "engine", "GPUs", "tokens", "licence", "gated", "reasoning", "verified"]
+    lines = [INTRODUCTION, *table_head(head)]
     lines += [_line(name, model, engines[model.engine]) for name, model in models.items()]
     lines += ["", "## Engines", "", *_together({name: _weights(engine) for name, engine in engines.items()})]
     lines += ["", "## Sampling", "", *_together({name: _sampling(model) for name, model in models.items()})]
@@ -72,7 +68,7 @@ def _line(name: str, model: Model, engine: Engine) -> str:
     gated = {True: f"[**yes**]({engine.terms})", False: "no", None: "not known"}[engine.gated]
     licence = engine.licence or "not stated"
     cells = [f"`{name}`", f"`{model.engine}`", device, tokens, licence, gated, reasoning_text(model.reasoning)]
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in [*cells, verified_text(engine)]) + " |"
+    return table_row([*cells, verified_text(engine)])
 
 
 def _together(details: dict[str, str]) -> list[str]:

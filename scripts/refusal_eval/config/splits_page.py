@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from refusal_eval.config.catalogue import Catalogue, shipped_files
 from refusal_eval.config.datasets import Split
-from refusal_eval.config.problems import ConfigError, Problem
-from refusal_eval.config.sources import open_pin
+from refusal_eval.config.pages import details_of, shipped_catalogue, table_head, table_row
 
 INTRODUCTION = """# Splits
 
@@ -29,20 +27,16 @@ def splits_page(root: str) -> str:
     Raises:
         ConfigError: if the shipped catalogue has mistakes.
     """
-    files, problems = shipped_files(root), list[Problem]()
-    catalogue = Catalogue(files, len(files), problems)
-    if problems:
-        raise ConfigError(problems)
+    catalogue = shipped_catalogue(root)
     families = {name: list(dataset.splits) for name, dataset in sorted(catalogue.valid["datasets"].items())}
     splits: dict[str, Split] = catalogue.valid["splits"]
-    lines = [INTRODUCTION, "| split | a good model | rows | clusters by | licence | state |"]
-    lines.append("| --- | --- | --- | --- | --- | --- |")
+    lines = [INTRODUCTION, *table_head(["split", "a good model", "rows", "clusters by", "licence", "state"])]
     for family, names in families.items():
         lines += [_line(family, name, splits[name]) for name in names]
     for family, names in families.items():
         about = catalogue.valid["datasets"][family].description
         lines += ["", f"## {family}", "", *([about, ""] if about else [])]
-        lines += [_details(name, splits[name]) for name in names]
+        lines += [details_of(name, splits[name].label or name, splits[name], splits[name].source) for name in names]
     return "\n".join(lines) + "\n"
 
 
@@ -62,23 +56,4 @@ def _line(family: str, name: str, split: Split) -> str:
         f"; origin: {split.licence_of_origin}" if split.licence_of_origin else ""
     )
     state = "on" if split.enabled else "**off**"
-    return _row([f"[`{name}`](#{family})", split.expectation, rows, clusters, licence, state])
-
-
-def _details(name: str, split: Split) -> str:
-    parts = [f"- **`{name}`**, {split.label or name}: {split.description or 'no description'}"]
-    if split.reason is not None and not split.enabled:
-        terms = f" ([terms]({split.terms}))" if split.terms else ""
-        parts.append(f"  **Off:** {split.reason.rstrip('.')}{terms}.")
-    pin = open_pin(split.source.model_dump())
-    if pin is not None:
-        parts.append(f"  Its `{pin}` is not known yet; `make pin` asks for it and writes it into a lock file.")
-    if split.unverified:
-        parts.append(f"  Not verified: {'; '.join(split.unverified)}.")
-    links = [f"[page]({split.homepage})"] if split.homepage else []
-    links += [f"cite `{key}`" for key in split.citation]
-    return "\n".join([*parts, *([f"  {', '.join(links)}"] if links else [])])
-
-
-def _row(cells: list[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    return table_row([f"[`{name}`](#{family})", split.expectation, rows, clusters, licence, state])
