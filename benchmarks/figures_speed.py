@@ -85,7 +85,7 @@ def made(models: Sequence[str], splits: Sequence[str], prompts: int, folder: Pat
             names = {"model": model, "split": split}
             for category in "abcdefgh":
                 found += [estimate("refusal_rate", 0.5, **names, reading="broad", category=category)]
-            found += [estimate("tau_sweep_c", 0.5, **names, parameter=tau) for tau in (0.1, 1.0, 4.0, "inf")]
+            found += [estimate("c_mean", 0.5, **names, parameter=tau) for tau in (0.1, 1.0, 4.0, "inf")]
         estimates.append(write(folder / f"{model}.json", json.dumps({"estimates": found})))
     return Sources(scores=scores, rows=rows, verdicts=verdicts, estimates=estimates)
 

@@ -1,5 +1,6 @@
 """Tau sweep and turns: legible for few and many, and true."""
 
+import inspect
 from typing import Any
 
 import pytest
@@ -7,6 +8,8 @@ from figure_checks import LONG, estimate, plot, problems, score, shown, study
 
 from refusal_eval.display import Labels
 from refusal_eval.errors import UserError
+from refusal_eval.estimates import cells
+from refusal_eval.plots import turns as turns_figure
 from refusal_eval.plots.tau_sweep import tau_sweep
 from refusal_eval.plots.turns import refusal_by_turn
 
@@ -14,7 +17,7 @@ TAUS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, "inf")
 SCORING = {"tau": 1.0, "band": 0.1}
 
 
-def sweep(models: int, splits: int, estimand: str = "tau_sweep_c") -> list[dict[str, Any]]:
+def sweep(models: int, splits: int, estimand: str = "c_mean") -> list[dict[str, Any]]:
     return [
         estimate(
             estimand, 0.6 - 0.05 * i - 0.1 * j - 0.02 * k, model=f"model_{i:02d}", split=f"split_{j:02d}", parameter=tau
@@ -26,7 +29,7 @@ def sweep(models: int, splits: int, estimand: str = "tau_sweep_c") -> list[dict[
 def turns(models: int, splits: int) -> list[dict[str, Any]]:
     return [
         estimate(
-            "refusal_rate_by_turn", 0.9 - 0.02 * i - 0.1 * turn, model=f"model_{i:02d}", split=f"split_{j:02d}",
+            "refusal_rate_turn", 0.9 - 0.02 * i - 0.1 * turn, model=f"model_{i:02d}", split=f"split_{j:02d}",
             reading=reading, parameter=turn,
         )
         for i in range(models) for j in range(splits) for turn in range(5) for reading in ("strict", "broad")
@@ -62,7 +65,7 @@ def test_the_sweep_names_the_studys_own_tau_and_equal_weights() -> None:
 
 
 def test_the_share_of_a_band_can_be_swept() -> None:
-    rows = sweep(1, 1, "tau_sweep_mixed")
+    rows = sweep(1, 1, "c_band_mixed")
     asked = plot("tau_sweep", 1, 1, measure="mixed")
     drawn = tau_sweep([score("model_00", "split_00", 0.5)], rows, SCORING, [], asked)
     assert "Prompts mixed (%)" in shown(drawn.figure) and len(drawn.frame) == len(TAUS)
@@ -78,5 +81,11 @@ def test_a_study_without_these_estimates_says_so() -> None:
     scores = [score("model_00", "split_00", 0.5)]
     with pytest.raises(UserError, match="no estimates by turn"):
         refusal_by_turn(scores, sweep(1, 1), [], plot("turns", 1, 1))
-    with pytest.raises(UserError, match="no estimates of tau_sweep_c"):
+    with pytest.raises(UserError, match="no estimates of c_mean"):
         tau_sweep(scores, turns(1, 1), SCORING, [], plot("tau_sweep", 1, 1))
+
+
+def test_estimates_have_the_names_that_figures_look_for() -> None:
+    source = inspect.getsource(cells)
+    assert turns_figure.ESTIMAND == cells.BY_TURN
+    assert '"c_mean"' in source and 'f"c_band_{band}"' in source and '"refusal_rate"' in source

@@ -20,6 +20,7 @@ from refusal_eval.plots.panels import PanelGrid
 from refusal_eval.plots.plot import Caption, Drawn, Plot, chosen_scores, models_in_order
 from refusal_eval.plots.series import LOOKS, Legend, Look
 from refusal_eval.plots.tags import protocol_tag
+from refusal_eval.scores import MIN_CLUSTERS
 from refusal_eval.style import COLUMN_WIDTH, FAINT, LINE_HEIGHT, styled
 
 ESTIMAND = "refusal_rate"
@@ -79,7 +80,8 @@ def category_forest(scores: Sequence[Score], rows: Iterable[Row], cards: Iterabl
         drawn = _Forest(models, lines, found, plot, protocol_tag(chosen))
         if plot.fits(drawn.height):
             left_out = _left_out(of_categories, lines, plot)
-            return Drawn(drawn.draw(), _frame(of_categories), _caption(chosen, cards, left_out, plot))
+            few = sum((row["n_clusters"] or 0) < MIN_CLUSTERS for row in of_categories)
+            return Drawn(drawn.draw(), _frame(of_categories), _caption(chosen, cards, left_out, few, plot))
     raise plot.too_high(drawn.height, "name fewer under `models` or `splits`")
 
 
@@ -215,8 +217,14 @@ def _frame(rows: Sequence[Row]) -> pd.DataFrame:
     return kept.sort_values(["model", "split", "category"])
 
 
-def _caption(scores: Sequence[Score], cards: Iterable[Card], left_out: Mapping[str, int], plot: Plot) -> Caption:
+def _caption(
+    scores: Sequence[Score], cards: Iterable[Card], left_out: Mapping[str, int], few: int, plot: Plot
+) -> Caption:
     words = ["In brackets: prompts; thick lines: the whole split."]
+    if few:
+        words.append(
+            f"Of {few} of the rates the interval is approximate: fewer than {MIN_CLUSTERS} independent clusters."
+        )
     words += [
         f"Not shown of {plot.labels.split(split)}: {n} {'category' if n == 1 else 'categories'} with fewer prompts."
         for split, n in left_out.items()

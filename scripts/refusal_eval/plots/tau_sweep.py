@@ -17,10 +17,10 @@ from refusal_eval.plots.plot import Caption, Drawn, Plot, chosen_scores, models_
 from refusal_eval.plots.tags import protocol_tag
 
 _ESTIMANDS = {
-    "mean": "tau_sweep_c",
-    "refusing": "tau_sweep_refusing",
-    "mixed": "tau_sweep_mixed",
-    "complying": "tau_sweep_complying",
+    "mean": "c_mean",
+    "refusing": "c_band_refusing",
+    "mixed": "c_band_mixed",
+    "complying": "c_band_complying",
 }
 _WORDS = {
     "mean": "Mean c(x)",

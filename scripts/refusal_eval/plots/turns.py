@@ -15,7 +15,7 @@ from refusal_eval.plots.estimates import Row, chosen_rows, highest, percent_scal
 from refusal_eval.plots.plot import Caption, Drawn, Plot, chosen_scores, models_in_order
 from refusal_eval.plots.tags import protocol_tag
 
-ESTIMAND = "refusal_rate_by_turn"
+ESTIMAND = "refusal_rate_turn"
 
 
 def refusal_by_turn(scores: Sequence[Score], rows: Iterable[Row], cards: Iterable[Card], plot: Plot) -> Drawn:
