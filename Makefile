@@ -85,11 +85,16 @@ store-info: setup-workflow ## tell what the store holds, and what of it no study
 store-prune: setup-workflow ## show what could go from the store; ARGS=--yes removes it
 	@$(BIN)/python scripts/store_info.py --prune $(ARGS)
 
+# What needs no engine runs on all cores; pytest's exit code 5 says that ARGS chose no test of this half.
+PARALLEL := -n logical --dist loadfile tests/unit tests/workflow
+
 test: setup-tests ## run the tests that a change has to pass
-	$(BIN)/python -m pytest -m "not full and not soak" $(ARGS)
+	$(BIN)/python -m pytest -m "not full and not soak" $(PARALLEL) $(ARGS) || test $$? -eq 5
+	$(BIN)/python -m pytest -m "not full and not soak" tests/e2e tests/slurm $(ARGS) || test $$? -eq 5
 
 test-full: setup-tests ## run these and the long end-to-end tests
-	$(BIN)/python -m pytest -m "not soak" $(ARGS)
+	$(BIN)/python -m pytest -m "not soak" $(PARALLEL) $(ARGS) || test $$? -eq 5
+	$(BIN)/python -m pytest -m "not soak" tests/e2e tests/slurm $(ARGS) || test $$? -eq 5
 
 test-slurm: setup-tests ## run the tests on a real Slurm, which they install and start on this machine (needs root)
 	$(BIN)/python -m pytest tests/slurm $(ARGS)
