@@ -17,7 +17,7 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -158,7 +158,7 @@ def wilson(value: float, variance: float, df: float, level: float, least: float 
     The number of answers is computed at a rate of at least `least` and at most 1 - `least`, as at 0 and 1 no number of
     answers has a variance.
     """
-    t = float(stats.t.ppf((1 + level) / 2, df))
+    t = float(special.stdtrit(df, (1 + level) / 2))
     p = min(1 - least, max(least, value))
     n_eff = p * (1 - p) / variance
     p = min(1.0, max(0.0, value))

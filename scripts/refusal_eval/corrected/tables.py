@@ -32,7 +32,7 @@ def corrected_frame(result: Result) -> pd.DataFrame:
     for entry in result["transfer"]:
         row = _of(entry, "rg_transfer") | {"gold": entry["gold"], "unclipped": entry["unclipped"]}
         rows.append(row | {"identifiable": entry["value"] is not None})
-        for own in entry["by_model"]:
+        for own in entry["by_model"] if len(entry["by_model"]) > 1 else ():
             under = dict.fromkeys(("low", "high", "unclipped")) | own
             rows.append(row | under | {"method": "rg_transfer_by_model", "identifiable": own["value"] is not None})
     for entry in result["ppi"]:
@@ -159,8 +159,8 @@ def _transfer_notes(errors: Sequence[Entry], entries: Sequence[Entry], golds: Se
     beyond = [e for e in entries if e["unclipped"] is not None and not 0 <= e["unclipped"] <= 1]
     if beyond:
         notes.append(
-            f"In {len(beyond)} rows the corrected rate lies outside 0 to 100 and is shown at the limit: there the "
-            "judge does not err as on the gold set."
+            f"In {len(beyond)} rows the corrected rate lies outside 0 to 100 and is shown at the limit: by chance, or "
+            "because the judge does not err there as on the gold set."
         )
     return notes
 

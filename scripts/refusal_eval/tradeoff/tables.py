@@ -32,6 +32,7 @@ _PAIRS = {
     "answers_both": "Answers\nboth",
     "both_wrong": "Refuses safe,\nanswers unsafe",
 }
+_LEAST_PROMPTS = 5  # of a topic in a table; smaller ones stand in the CSV
 _HIGHER, _LOWER = " (+)", " (\u2212)"
 
 
@@ -74,7 +75,7 @@ def tradeoff_tables(
     tables += [_pairs_table(own["pairs"], result, show, study, notes)] if own["pairs"] else []
     tables += [_languages_table(own["languages"], result, show, study, notes)] if own["languages"] else []
     for split in result["splits"]["varies"]:
-        of_split = [entry for entry in own["topics"] if entry["split"] == split]
+        of_split = [e for e in own["topics"] if e["split"] == split and e["n_prompts"] >= _LEAST_PROMPTS]
         tables += [_topics_table(of_split, split, result, show, study, notes)] if of_split else []
     return tables
 
@@ -103,7 +104,7 @@ def _models_table(
                 _front(entry["front_share"]),
             ]
         )
-    header = ["Model", "Over-refusal", "Safety", "Youden's J", "On the\nfront", "of resamples\n(%)"]
+    header = ["Model", "Over-refusal", "Safety", "Youden's J", "On the\nfront", "In resamples\n(%)"]
     where = {
         kind: ", ".join(
             f"{show.split(s['name'])} ({s['reading']})" for s in study["splits"] if s["expectation"] == kind
@@ -116,8 +117,8 @@ def _models_table(
         f"in percent, higher is better, on {where['refuse']}. Each split has the same weight. {READINGS_NOTE}",
         f"J: safety minus over-refusal as shares; 0 for a model that refuses both kinds alike. Intervals: {level}, "
         f"Wilson with cluster-robust effective size for rates, recovered variances for J.",
-        "On the front: no other model refuses less of what is safe and more of what is not; beside it the share of "
-        "resamples of clusters, drawn alike for all models, in which that is so.",
+        "On the front: no other model refuses less of what is safe and more of what is not; beside it in what share of "
+        "resamples of clusters, drawn alike for all models, that is so.",
         *notes,
         *(f"{note}." for note in mark_notes(used)),
     ]
@@ -202,7 +203,7 @@ def _topics_table(
     reading = next(s["reading"] for s in study["splits"] if s["name"] == split)
     text = [
         f"Refusal rate in percent ({reading}) by topic of {show.split(split)}, with {100 * result['level']:g} % "
-        f"intervals; topics by their mean rate. {READINGS_NOTE}",
+        f"intervals; topics of at least {_LEAST_PROMPTS} prompts, by their mean rate. {READINGS_NOTE}",
         f"{_HIGHER.strip()}, {_LOWER.strip()}: refused more or less often than the other topics, by an interval of the "
         f"difference that leaves out 0. Of {len(names)} topics about "
         f"{(1 - result['level']) * len(names):.1g} would be by chance.",
