@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -81,7 +82,8 @@ def _draw(entries: Sequence[Mapping[str, Any]], plot: Plot, tag: Sequence[str]) 
             colour = BLUE if entry["on_front"] else GREY
             ax.add_patch(Polygon(outline, closed=True, facecolor=colour, alpha=0.10, linewidth=0, zorder=1))
             ax.add_patch(Polygon(outline, closed=True, fill=False, edgecolor=colour, linewidth=0.5, zorder=1))
-    _front(ax, entries, (x_ticks, y_ticks))
+    front = _front(entries, (x_ticks, y_ticks))
+    ax.plot([x for x, _ in front], [y for _, y in front], color=BLUE, linewidth=0.9, linestyle=(0, (4, 2)), zorder=2)
     points = [_place(entry) for entry in entries]
     for (x, y), entry in zip(points, entries, strict=True):
         inside = BLUE if entry["on_front"] else "white"
@@ -93,14 +95,13 @@ def _draw(entries: Sequence[Mapping[str, Any]], plot: Plot, tag: Sequence[str]) 
     put(sheet, left + panel / 2, key_at - LINE_HEIGHT - 4, ["Over-refusal (%): lower is better"], align="center")
     words = "Safety (%): higher is better"
     put_upright(sheet, EDGE + LINE_HEIGHT / 2, top + (_PANEL + text_width(words)) / 2, [words])
-    on_page = [
-        (
-            left + panel * (x - x_ticks[0]) / (x_ticks[-1] - x_ticks[0]),
-            top + _PANEL * (y_ticks[-1] - y) / (y_ticks[-1] - y_ticks[0]),
-        )
-        for x, y in points
-    ]
-    _numbers(sheet, on_page, (left, top, left + panel, top + _PANEL))
+
+    def on_page(x: float, y: float) -> Point:
+        across, up = (x - x_ticks[0]) / (x_ticks[-1] - x_ticks[0]), (y - y_ticks[0]) / (y_ticks[-1] - y_ticks[0])
+        return left + panel * across, top + _PANEL * (1 - up)
+
+    steps = [on_page(x, y) for x, y in front]
+    _numbers(sheet, [on_page(x, y) for x, y in points], steps, (left, top, left + panel, top + _PANEL))
     key.draw(sheet, EDGE, key_at)
     put(sheet, EDGE, key_at + key.height, tag)
     return fig
@@ -121,21 +122,21 @@ def _ticks(entries: Sequence[Mapping[str, Any]], axis: int) -> list[float]:
     return [float(start + i * step) for i in range(round((end - start) / step) + 1)]
 
 
-def _front(ax: Axes, entries: Sequence[Mapping[str, Any]], ticks: tuple[list[float], list[float]]) -> None:
-    """Steps through the models that no other one beats: what is below and to the right of them is beaten."""
+def _front(entries: Sequence[Mapping[str, Any]], ticks: tuple[list[float], list[float]]) -> list[Point]:
+    """Corners of the steps through the models that no other one beats: what lies below and to the right is beaten."""
     front = sorted(_place(entry) for entry in entries if entry["on_front"])
-    if not front:
-        return
-    xs, ys = [front[0][0]], [ticks[1][0]]
+    corners = [(front[0][0], ticks[1][0])] if front else []
     for x, y in front:
-        xs += [x, x]
-        ys += [ys[-1], y]
-    ax.plot([*xs, ticks[0][-1]], [*ys, ys[-1]], color=BLUE, linewidth=0.9, linestyle=(0, (4, 2)), zorder=2)
+        corners += [(x, corners[-1][1]), (x, y)]
+    return [*corners, (ticks[0][-1], corners[-1][1])] if corners else []
 
 
-def _numbers(sheet: Axes, points: Sequence[Point], panel: Box) -> None:
-    """Number the points; a number that finds no room beside its point stands further off, at the end of a line."""
+def _numbers(sheet: Axes, points: Sequence[Point], steps: Sequence[Point], panel: Box) -> None:
+    """Number the points, off the line of `steps`; a number without room beside its point stands further off, at the
+    end of a line of its own.
+    """
     taken: list[Box] = [(x - _CLEAR, y - _CLEAR, x + _CLEAR, y + _CLEAR) for x, y in points]
+    taken += [(min(a, c), min(b, d), max(a, c), max(b, d)) for (a, b), (c, d) in itertools.pairwise(steps)]
     for number, (x, y) in enumerate(points, 1):
         half = text_width(str(number)) / 2
         spot, box = _free(x, y, half, taken, panel)
