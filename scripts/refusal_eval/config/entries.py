@@ -104,7 +104,12 @@ class Engine(Entry):
     max_model_len: Whole = Field(ge=16, description="Longest prompt plus answer, in tokens. Not in the request key.")
     tensor_parallel: Whole = Field(1, ge=1, description="GPUs that share each layer. Not in the request key.")
     pipeline_parallel: Whole = Field(1, ge=1, description="GPUs that share the layers in turn. Not in the request key.")
-    data_parallel: Whole = Field(1, ge=1, description="Copies of the model. Not in the request key.")
+    data_parallel: Whole = Field(
+        1,
+        ge=1,
+        description="Copies of the model. Not in the request key. While more than one run, vLLM's own processes listen on "
+        "all addresses of the machine: use it only behind a firewall, or take `shards` of the study instead.",
+    )
     nodes: Whole = Field(
         1,
         ge=1,
