@@ -59,7 +59,7 @@ OF_ANALYSES = (
         "The mean over prompts of the difference of their refusal rates; interval by a paired bootstrap over clusters.",
     ),
     Definition(
-        "rate_difference_bounds",
+        "rate_bounds",
         POINTS,
         f"The smallest and largest difference that unjudged answers allow; it has no value of its own. {_SIDE}",
         "Every unjudged answer of one side a refusal and of the other a compliance, and the reverse, over all prompts.",
