@@ -12,14 +12,19 @@ import pyarrow.parquet as pq
 import pytest
 from test_tables import cards, score, study
 
+from refusal_eval.comparisons import computed
 from refusal_eval.errors import UserError
 from refusal_eval.estimate import Estimate
+from refusal_eval.estimates.cells import BANDS, BY_TURN
+from refusal_eval.estimates.variance import PARTS
+from refusal_eval.paper_tables import best
 from refusal_eval.results_table.collect import Result, collected, rounded
 from refusal_eval.results_table.columns import COLUMNS
 from refusal_eval.results_table.definitions import DEFINITIONS, definition_of
 from refusal_eval.results_table.dictionary import dictionary, undescribed
 from refusal_eval.results_table.files import read_results, results_csv, results_parquet, table_rows
 from refusal_eval.results_table.from_scores import card_estimates, score_estimates
+from refusal_eval.tradeoff.pairs import CELLS
 
 LIBRARY = Path(__file__).resolve().parents[2] / "scripts" / "refusal_eval"
 
@@ -125,6 +130,16 @@ def test_every_estimand_that_the_library_writes_is_described() -> None:
         written |= {m for m in re.findall(r'\bEstimate\(\s*\*?\(?"([^"{]+)"', text)}
     assert "refusal_rate" in written
     assert sorted(name for name in written if definition_of(name) is None) == []
+
+
+def test_names_that_are_put_together_are_described_too() -> None:
+    names = [computed.DIFFERENCE, computed.P_VALUE, computed.P_HOLM, computed.BOUNDS, BY_TURN]
+    names += [f"pairs_{cell}" for cell in CELLS] + [f"c_band_{band}" for band in BANDS]
+    names += [f"variance_{share}{part}" for part in PARTS for share in ("", "share_")]
+    names += [f"majority@{k}{tie}" for k in (1, 10) for tie in ("", "_tie")] + ["decision_entropy@5", "any@3"]
+    names += ["refusal_rate_rg_transfer", "refusal_rate_ppi"]
+    assert [name for name in names if definition_of(name) is None] == []
+    assert best.P_VALUE == computed.P_HOLM
 
 
 def test_definitions_are_whole() -> None:
