@@ -63,7 +63,7 @@ def test_an_edited_table_and_a_lost_file_are_found(finished: Project) -> None:
     done = verify(finished)
     assert done.returncode == 1
     lines = done.stdout.splitlines()
-    assert any(line.startswith("tables/refusal.csv: line 2: stored ") for line in lines)
+    assert any(line.startswith("tables/refusal.csv: line 2: stored ") for line in lines), done.stdout
     assert "tables/votes.md: is missing" in lines and "2 of the study's files" in done.stderr
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-_MOST = 5  # differences of one file that are told
-_WIDTH = 100
+_MOST = 2  # differences of one file that are told
+_WIDTH = 60  # characters of a value that are shown
+_TEXTS = (".csv", ".md", ".tex", ".jsonl")
 
 
 @dataclass(frozen=True)
@@ -32,10 +33,10 @@ def differences(stored: Path, made: Path, name: str) -> list[Difference]:
         return []
     if stored.suffix == ".json":
         found = list(_values("", json.loads(before), json.loads(after)))
-    elif stored.suffix == ".parquet":
-        found = ["other bytes than the same table makes now"]
-    else:
+    elif stored.suffix in _TEXTS:
         found = list(_lines(before.decode("utf-8", "replace"), after.decode("utf-8", "replace")))
+    else:
+        found = ["other bytes"]
     told = found[:_MOST] + ([f"and {len(found) - _MOST} more"] if len(found) > _MOST else [])
     return [Difference(name, problem) for problem in told or ["other bytes, the same values"]]
 
@@ -47,17 +48,23 @@ def _values(place: str, stored: Any, made: Any) -> Iterator[str]:
                 yield f"{place}{key} is only in the {'stored' if key in stored else 'recomputed'} file"
             else:
                 yield from _values(f"{place}{key}.", stored[key], made[key])
+    elif isinstance(stored, list) and isinstance(made, list) and len(stored) == len(made):
+        for number, pair in enumerate(zip(stored, made, strict=True)):
+            yield from _values(f"{place}{number}.", *pair)
     elif stored != made:
         yield f"{place.rstrip('.')}: stored {_short(stored)}, recomputed {_short(made)}"
 
 
 def _lines(stored: str, made: str) -> Iterator[str]:
-    pairs: Iterator[Sequence[str | None]] = zip_longest(stored.splitlines(), made.splitlines())
-    for number, (a, b) in enumerate(pairs, 1):
-        if a != b:
-            yield f"line {number}: stored {_short(a)}, recomputed {_short(b)}"
+    for number, (a, b) in enumerate(zip_longest(stored.splitlines(), made.splitlines()), 1):
+        if a is None or b is None:
+            yield f"line {number} is only in the {'recomputed' if a is None else 'stored'} file"
+        elif a != b:
+            # Shown from a little before the first character that differs.
+            begin = max(0, next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), 0) - 20)
+            yield f"line {number}: stored {_short(a[begin:])}, recomputed {_short(b[begin:])}"
 
 
 def _short(value: Any) -> str:
-    text = "nothing" if value is None else str(value)
+    text = str(value)
     return text if len(text) <= _WIDTH else f"{text[:_WIDTH]}..."
