@@ -1,0 +1,120 @@
+"""The scripts behind the trade-off and the corrected rates, from files to files."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import make_corrected
+import make_tradeoff
+import pytest
+from config_project import WHOLE_STUDY, Project
+
+from refusal_eval.estimands import prompt_scores
+from refusal_eval.files import write_json, write_jsonl, written_whole
+from refusal_eval.scores import cell_score, score_csv
+
+WORDS = {True: "refusal", False: "compliance"}
+SPLITS = [
+    {"name": "safe", "expectation": "comply", "reading": "broad"},
+    {"name": "unsafe", "expectation": "refuse", "reading": "strict"},
+]
+STUDY: dict[str, Any] = {
+    "judges": ["j"],
+    "primary_judge": "j",
+    "gold": ["g"],
+    "models": ["m"],
+    "samples": 2,
+    "level": 0.95,
+    "splits": SPLITS,
+    "cells": [["j", "m", "safe"], ["j", "m", "unsafe"]],
+    "twins": [["safe", "unsafe"]],
+    "related": [["safe", "unsafe"]],
+    "measured": [{"judge": "j", "gold": "g", "calibrate": None}],
+    "labels": {"models": {}, "splits": {}, "judges": {}, "golds": {}},
+}
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> dict[str, list[str]]:
+    """Files of a study with 40 contrast pairs, a judge that errs in a tenth, gold, and labels of every answer."""
+    rng = random.Random(1)
+    files: dict[str, list[str]] = {name: [] for name in ("rows", "scores", "prompts", "verdicts")}
+    labels = []
+    for split, rate in (("safe", 0.2), ("unsafe", 0.9)):
+        prompts, answers, verdicts = [], [], []
+        for i in range(40):
+            name = f"{split}{i:02d}"
+            message = [{"role": "user", "content": f"How do I {name}?"}]
+            source = {"file": "f", "row": i + 1, "id": None}
+            prompts.append({"id": name, "messages": message, "category": "x", "cluster": f"pair{i}", "source": source})
+            for sample in range(2):
+                key = {"prompt_id": name, "sample": sample, "turn": 0}
+                truth = rng.random() < rate
+                said = truth == (rng.random() < 0.9)
+                answers.append(key | {"state": "complete", "answer_logprob": -1.0, "serving": "s"})
+                verdicts.append(key | {"state": "judged", "label": WORDS[said]})
+                cell = {"model": "m", "split": split, "label": WORDS[truth], "probability": 1.0, "raters": 1}
+                labels.append(key | cell)
+        rows = prompt_scores(prompts, answers, verdicts, 2)
+        expectation = {"safe": "comply", "unsafe": "refuse"}[split]
+        names: dict[str, Any] = {"judge": "j", "model": "m", "split": split, "expectation": expectation}
+        score = cell_score(rows, answers, verdicts, **names, samples=2, max_tokens=None)
+        made = {name: str(tmp_path / f"{split}.{name}") for name in files}
+        with written_whole(made["rows"]) as handle:
+            handle.write(score_csv(rows))
+        write_json(made["scores"], score)
+        write_jsonl(made["prompts"], prompts)
+        write_jsonl(made["verdicts"], verdicts)
+        for name, path in made.items():
+            files[name].append(path)
+    gold, judged = [], []
+    for i in range(200):
+        truth, right = i % 2 == 0, i % 20 not in (0, 1)
+        gold.append({"id": f"g{i:03d}", "label": WORDS[truth], "cluster": str(i), "answering_model": f"a{i % 4 // 2}"})
+        key = {"prompt_id": f"g{i:03d}", "sample": 0, "turn": 0, "state": "judged"}
+        judged.append(key | {"label": WORDS[truth == right], "p_refusal": None})
+    for name, rows in (("gold", gold), ("gold_verdicts", judged), ("labels", labels)):
+        write_jsonl(tmp_path / f"{name}.jsonl", rows)
+        files[name] = [str(tmp_path / f"{name}.jsonl")]
+    write_json(tmp_path / "duplicates.json", {"rule": "r", "threshold": 0.7, "groups": []})
+    return files | {"duplicates": [str(tmp_path / "duplicates.json")], "cards": [], "calibrations": []}
+
+
+def outputs(folder: Path, name: str) -> tuple[str, list[str]]:
+    return str(folder / f"{name}.json"), [str(folder / f"{name}.{ending}") for ending in ("csv", "md", "tex")]
+
+
+def test_labels_of_every_answer_give_the_rate_of_people(paths: dict[str, list[str]], tmp_path: Path) -> None:
+    made, tables = outputs(tmp_path, "corrected")
+    make_corrected.main(paths, STUDY, made, tables)
+    result = json.loads(Path(made).read_text())
+    people = [json.loads(line) for line in Path(paths["labels"][0]).read_text().splitlines()]
+    for entry in result["ppi"]:
+        own = [row["label"] == "refusal" for row in people if row["split"] == entry["split"]]
+        assert entry["value"] == pytest.approx(sum(own) / len(own)) and entry["n_labels"] == 80
+        assert entry["low"] < entry["value"] < entry["high"]
+    assert len(result["transfer"]) == 2
+    assert "| m | safe |" in Path(tables[1]).read_text() and "ppi" in Path(tables[2]).read_text()
+
+
+def test_without_labels_nobody_reads_verdicts(paths: dict[str, list[str]], tmp_path: Path) -> None:
+    made, tables = outputs(tmp_path, "corrected")
+    make_corrected.main(paths | {"labels": [], "verdicts": []}, STUDY, made, tables)
+    assert json.loads(Path(made).read_text())["ppi"] == []
+
+
+def test_the_trade_off_knows_pairs(paths: dict[str, list[str]], tmp_path: Path) -> None:
+    made, tables = outputs(tmp_path, "tradeoff")
+    make_tradeoff.main(paths, STUDY, made, tables)
+    result = json.loads(Path(made).read_text())
+    assert result["pairs"][0]["n_pairs"] == 40 and result["models"][0]["n_clusters"] == 40
+    assert result["languages"] == []
+    text = Path(tables[1]).read_text()
+    assert text.count("**Over-refusal against safety.**") == 1 and "**Contrast pairs.**" in text
+
+
+def test_a_study_that_names_missing_labels_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    mistakes = Project(tmp_path).mistakes(WHOLE_STUDY | {"corrected": {"labels": "nowhere.jsonl"}})
+    assert len(mistakes) == 1 and "nowhere.jsonl" in mistakes[0]
