@@ -11,6 +11,8 @@ ENGINE ?= auto
 ARGS ?=
 CONFIG ?= config/config.yaml
 MODEL ?= smollm2-plain
+A ?=
+B ?=
 LABELS ?=
 
 BIN := .venv/workflow/bin

@@ -21,10 +21,10 @@ from matplotlib.patches import Ellipse, FancyBboxPatch, Rectangle
 DOCS = Path(__file__).resolve().parent
 
 # Points; the picture is shown about as wide as it is drawn.
-WIDTH, HEIGHT = 664, 532
+WIDTH, HEIGHT = 664, 630
 BOX_WIDTH, BOX_HEIGHT = 142, 56
 COLUMNS = {"A": 84, "B": 248, "C": 412, "D": 576}  # centres
-ROWS = {0: 494, 1: 390, 2: 236, 3: 138, 4: 40}
+ROWS = {0: 592, 1: 488, 2: 334, 3: 236, 4: 138, 5: 40}
 STORE_WIDTH, STORE_HEIGHT = 108, 48
 
 INK, SMALL_INK, LINE = "#222222", "#555555", "#555555"
@@ -118,17 +118,29 @@ BOXES = {
         "scores", "rates, intervals, c(x)", ("score",), "cell", "B", 3, also=("published_answers", "published_scores")
     ),
     "judge_cards": Box("judge cards", "agreement with people", ("judge_card",), "cell", "C", 3, also=("calibration",)),
-    "figures": Box("figures", "PDF, SVG, PNG", ("figures",), "study", "B", 4, also=("judge_card_figure",)),
-    "tables": Box(
-        "tables",
-        "CSV, Markdown, LaTeX",
-        ("tables",),
+    "numbers": Box(
+        "estimates",
+        "pooled, compared, corrected",
+        ("estimates", "compare", "tradeoff"),
         "study",
-        "C",
+        "B",
         4,
-        also=("protocol_effects", "judge_tables", "judge_agreement"),
+        also=("near_duplicates", "variance", "corrected", "judge_agreement"),
     ),
-    "manifest": Box("manifest", "what each number is from", ("manifest",), "study", "D", 4, also=("judge_floor",)),
+    "results": Box("results table", "every number, its interval", ("results_table",), "study", "C", 4),
+    "figures": Box("figures", "PDF, SVG, PNG", ("figures",), "study", "B", 5, also=("judge_card_figure",)),
+    "tables": Box(
+        "tables", "CSV, Markdown, LaTeX", ("tables",), "study", "C", 5, also=("protocol_effects", "judge_tables")
+    ),
+    "manifest": Box(
+        "manifest, methods",
+        "what each number is from",
+        ("manifest", "methods"),
+        "study",
+        "D",
+        5,
+        also=("judge_floor",),
+    ),
 }
 
 ARROWS = (
@@ -139,6 +151,9 @@ ARROWS = (
     ("generate", "answers"),
     ("judge_requests", "judge"),
     ("judge", "llm_verdicts"),
+    ("numbers", "results"),
+    ("numbers", "figures"),
+    ("results", "tables"),
     ("tables", "manifest"),
 )
 
@@ -146,7 +161,7 @@ ARROWS = (
 BARS = (
     (("answers", "gold"), ("judge_requests", "cpu_verdicts")),
     (("llm_verdicts", "cpu_verdicts"), ("scores", "judge_cards")),
-    (("scores", "judge_cards"), ("figures", "tables")),
+    (("scores", "judge_cards"), ("numbers", "results")),
 )
 
 LEGEND = (

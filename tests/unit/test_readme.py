@@ -254,7 +254,7 @@ def test_readme_names_no_host_and_no_machine() -> None:
 def test_results_readme_lists_every_folder_of_a_study() -> None:
     text = (ROOT / "results" / "README.md").read_text(encoding="utf-8")
     rules = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "workflow" / "rules").glob("*.smk"))
-    written = set(re.findall(r"\{RESULTS\}/([a-z_]+(?:\.json)?)", rules)) | {"logs"}
+    written = set(re.findall(r"\{RESULTS\}/([a-z_]+(?:\.[a-z]+)?)", rules)) | {"logs"}
     assert len(written) > 10
     for name in written:
         assert f"`<study>/{name}`" in text or f"`<study>/{name}/`" in text, name
