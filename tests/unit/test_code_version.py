@@ -153,11 +153,11 @@ REACHED = {
     "make_figures": "agreement compat compat.labels dialogues display estimands frames intervals judge_card "
     "judge_card.compared judge_card.measured judge_card.measures judge_card.reliability "
     "judge_card.resampling judge_card.soft judge_card.weighting judge_card.words judges_agree "
-    "judges_agree.figure latex latex_columns latex_text layout markup plots plots.captions "
-    "plots.categories plots.curves plots.estimates plots.heatmap plots.histograms plots.judges "
-    "plots.kinds plots.panels plots.placeholder plots.plot plots.refusal_kinds plots.series "
-    "plots.sources plots.tags plots.tau_sweep plots.tradeoff plots.turns scores states style "
-    "table_notes tiles",
+    "judges_agree.figure latex_text layout markup plots plots.captions plots.categories "
+    "plots.curves plots.estimates plots.heatmap plots.histograms plots.judges plots.kinds "
+    "plots.panels plots.placeholder plots.plot plots.refusal_kinds plots.series plots.sources "
+    "plots.tags plots.tau_sweep plots.tradeoff plots.turns scores states style table_notes "
+    "tiles",
     "write_manifest": "store store_index version",
     "check_judge_floor": "judge_card judge_card.floor",
     "compare_judges": "agreement compat compat.labels dialogues display estimands frames intervals judge_card "

@@ -15,7 +15,7 @@ Mistake = tuple[KeyPath, str]  # where in `figures`, what is wrong
 JUDGE = Field(None, description="Judge whose verdicts it shows. Default: `primary_judge`.")
 SPLITS = Field(None, min_length=1, description="Splits that it shows, in this order. Default: all.")
 READING = Field(None, description="`strict` or `broad` for all splits. Default: the headline reading of each split.")
-ORDER = Field(
+ORDER: Any = Field(
     "listed",
     description="Models as they are `listed`, by `name` (their label), or by `rate`: the highest mean over splits "
     "first.",
@@ -202,9 +202,9 @@ def _names(figure: Mapping[str, Any], study: Mapping[str, Any]) -> Iterator[Mist
             if name not in study[key]:
                 yield ("labels", key, name), f"`{name}` is not in `{key}` of the study" + nearest(name, study[key])
     for key, section in (("judge", "judges"), ("split", "splits")):
-        name = figure.get(key)
-        if isinstance(name, str) and name not in study[section]:
-            yield (key,), f"`{name}` is not in `{section}` of the study" + nearest(name, study[section])
+        one = figure.get(key)
+        if isinstance(one, str) and one not in study[section]:
+            yield (key,), f"`{one}` is not in `{section}` of the study" + nearest(one, study[section])
 
 
 def _listed(figure: Mapping[str, Any], key: str) -> list[tuple[int, str]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from refusal_eval.compat.labels import protocol_notes
 from refusal_eval.display import Labels, Score, headlines, mark_notes
 from refusal_eval.frames import Card, agreement_note
-from refusal_eval.latex import latex_escaped
+from refusal_eval.latex_text import latex_escaped
 from refusal_eval.markup import markdown_escaped
 from refusal_eval.plots.plot import Caption
 from refusal_eval.table_notes import level_text, prompts_note

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 
-from refusal_eval.layout import put, text_width, widest, wrap_to
+from refusal_eval.layout import put, widest, wrap_to
 from refusal_eval.style import BLUE, INK, LINE_HEIGHT, VERMILLION
 
 _MARK = 15.0  # points for the mark before a name in a legend
@@ -73,8 +73,3 @@ class Legend:
                 sheet.plot([at, at + 11], [middle, middle], **look.line())
             sheet.plot([at + 5.5], [middle], linestyle="none", **look.point())
             put(sheet, at + _MARK, top + y, lines)
-
-
-def with_marks(name: str, symbols: str, width: float) -> list[str]:
-    """A name with the marks of its flags, in lines of at most `width` points."""
-    return wrap_to(f"{name} {symbols}".strip(), max(width, text_width("mm")))

@@ -11,9 +11,10 @@ from refusal_eval.display import Score
 from refusal_eval.errors import UserError
 from refusal_eval.frames import Card
 from refusal_eval.plots.captions import cell_words, judge_words
-from refusal_eval.plots.curves import MOST, Chart, Point, draw_curves, in_panels
+from refusal_eval.plots.curves import Chart, Point, draw_curves, in_panels
 from refusal_eval.plots.estimates import Row, chosen_rows, highest, percent_scale, tau_of, tau_text
 from refusal_eval.plots.plot import Caption, Drawn, Plot, chosen_scores, models_in_order
+from refusal_eval.plots.series import MOST
 from refusal_eval.plots.tags import protocol_tag
 
 _ESTIMANDS = {

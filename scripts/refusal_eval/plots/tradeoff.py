@@ -87,7 +87,13 @@ def _draw(entries: Sequence[Mapping[str, Any]], plot: Plot, tag: Sequence[str]) 
     points = [_place(entry) for entry in entries]
     for (x, y), entry in zip(points, entries, strict=True):
         inside = BLUE if entry["on_front"] else "white"
-        look = {"markersize": 3.6, "markerfacecolor": inside, "markeredgewidth": 0.8, "zorder": 4, "clip_on": False}
+        look: dict[str, Any] = {
+            "markersize": 3.6,
+            "markerfacecolor": inside,
+            "markeredgewidth": 0.8,
+            "zorder": 4,
+            "clip_on": False,
+        }
         ax.plot([x], [y], "o", markeredgecolor=BLUE if entry["on_front"] else INK, **look)
     ax.set_xticks(x_ticks, [f"{tick:g}" for tick in x_ticks])
     ax.set_yticks(y_ticks, [f"{tick:g}" for tick in y_ticks])
