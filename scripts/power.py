@@ -14,6 +14,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
+
 from refusal_eval.comparisons.design import Design, detectable, power, standard_error
 from refusal_eval.comparisons.pilot import Pilot, pilot_of
 from refusal_eval.comparisons.simulated import simulated_power
@@ -96,12 +99,15 @@ def read_pilot(
     summary = study.cells[judge, models[0], split]
     reading = summary["headline"]
     both = [study.rows((judge, model, split)) for model in models]
-    shared = both[0].join(both[1], how="inner", lsuffix="_1", rsuffix="_2")
-    shared = shared.dropna(subset=[f"rate_{reading}_1", f"rate_{reading}_2"])
-    rates, counts = (shared[[f"{name}_1", f"{name}_2"]].to_numpy(float) for name in (f"rate_{reading}", "counting"))
+    shared = pd.concat(both, axis=1, join="inner", keys=[0, 1])
+    shared = shared.dropna(subset=[(side, f"rate_{reading}") for side in (0, 1)])
+    rates, counts = (
+        np.column_stack([shared[side, name].to_numpy(float) for side in (0, 1)])
+        for name in (f"rate_{reading}", "counting")
+    )
     if len(rates) < 2:
         raise UserError(f"{study.folder}: {' and '.join(models)} have less than two prompts with a rate on {split}")
-    codes = shared["cluster_1"].astype("category").cat.codes.to_numpy().astype(int)
+    codes = shared[0, "cluster"].astype("category").cat.codes.to_numpy().astype(int)
     sides = " and ".join(models)
     used = f"{study.folder}, {sides} on {split}, judge {judge}, {len(rates)} prompts, {reading} reading"
     return pilot_of(rates, counts, codes), int(summary["samples"]), used
