@@ -65,10 +65,12 @@ def peak_of(done: list[Done]) -> float:
 
 def print_jobs(done: list[Done]) -> None:
     """Print what the jobs of each rule took."""
-    rules = list(dict.fromkeys(job.rule for job in done))
-    for rule in rules:
-        own = [job.seconds for job in done if job.rule == rule]
-        print(f"{rule:<24} {len(own):5d} jobs   {sum(own):8.1f} s together   {max(own):6.2f} s the longest", flush=True)
+    for rule in dict.fromkeys(job.rule for job in done):
+        own = [job for job in done if job.rule == rule]
+        seconds, cpu = sum(job.seconds for job in own), sum(job.cpu_seconds for job in own)
+        print(f"{rule:<24} {len(own):5d} jobs {seconds:8.1f} s {cpu:8.1f} s of processor time", flush=True)
+    total = sum(job.cpu_seconds for job in done)
+    print(f"processor time of all jobs: {total:.1f} s; less disturbed by other work than the seconds", flush=True)
 
 
 if __name__ == "__main__":

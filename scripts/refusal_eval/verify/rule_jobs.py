@@ -48,10 +48,19 @@ class Job:
 
 @dataclass(frozen=True)
 class Done:
-    """A finished job: its rule, its seconds, and the process that ran it with its peak memory (GiB) so far."""
+    """A finished job.
+
+    Attributes:
+        rule: its rule.
+        seconds: that it took.
+        cpu_seconds: of processor time.
+        process: that ran it.
+        peak: memory of that process so far, GiB.
+    """
 
     rule: str
     seconds: float
+    cpu_seconds: float
     process: int
     peak: float
 
@@ -116,7 +125,7 @@ def _run(job: Job, folder: str) -> Done:
         sys.path.insert(0, scripts)
     for path in job.outputs:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-    started = time.perf_counter()
+    started, cpu = time.perf_counter(), time.process_time()
     try:
         with contextlib.redirect_stderr(io.StringIO()):
             runpy.run_path(job.script, init_globals={"snakemake": job.seen})
@@ -125,4 +134,4 @@ def _run(job: Job, folder: str) -> Done:
         gc.collect()
     seconds = time.perf_counter() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    return Done(job.rule, seconds, os.getpid(), peak)
+    return Done(job.rule, seconds, time.process_time() - cpu, os.getpid(), peak)
