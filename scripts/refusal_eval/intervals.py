@@ -36,10 +36,13 @@ def cluster_wilson(
 ) -> Interval:
     """Interval for the mean of `values`, rates of prompts in [0, 1], where prompts of one cluster are not independent.
 
-    Wilson's interval with an effective sample size and the t quantile with G - 1 degrees of freedom (Korn & Graubard
-    1998, Survey Methodology 24:193; Dean & Pagano 2015, J. Survey Statistics and Methodology 3:484):
+    Wilson's interval with an effective sample size and a t quantile (Korn & Graubard 1998, Survey Methodology 24:193;
+    Dean & Pagano 2015, J. Survey Statistics and Methodology 3:484):
 
         n_eff = p (1 - p) / V,   V = G / (G - 1) * sum over the G clusters of (sum of r_i - p in the cluster)^2 / n^2
+
+    t has G - 1 degrees of freedom. Where a few clusters hold most of what V is made of, n_eff is held back, and the
+    degrees of freedom are fewer (`_held_back`, `_degrees_of_freedom`).
 
     Where every value is 0 or 1, V is 0 and says nothing: Clopper-Pearson on G clusters. Where the clusters agree to the
     last digit at another rate: n_eff = G. With one cluster: [0, 1].
@@ -65,11 +68,14 @@ def cluster_wilson(
         return Interval(0.0, 1 - (alpha / 2) ** (1 / groups), float(groups), groups, "Clopper-Pearson over clusters")
     if rates.min() == 1:
         return Interval((alpha / 2) ** (1 / groups), 1.0, float(groups), groups, "Clopper-Pearson over clusters")
-    variance = groups / (groups - 1) * math.fsum(_cluster_sums(rates - p, codes) ** 2) / n**2
+    sums = _cluster_sums(rates - p, codes) / n
+    variance = groups / (groups - 1) * math.fsum(sums**2)
     n_eff = p * (1 - p) / variance if variance > _NO_VARIANCE else float(groups)
     if draws is not None:
         n_eff = min(n_eff, float(draws))
-    low, high = _wilson(p, n_eff, float(stats.t.ppf(1 - alpha / 2, groups - 1)))
+    n_eff = _held_back(n_eff, sums, float(n))
+    freedom = _degrees_of_freedom(sums, p, n_eff, groups - 1)
+    low, high = _wilson(p, n_eff, float(stats.t.ppf(1 - alpha / 2, freedom)))
     return Interval(low, high, n_eff, groups, "Wilson, cluster-robust effective size")
 
 
@@ -87,10 +93,10 @@ def pooled_wilson(
         p = mean of p_s,   V = G / (G - S) * sum over the G clusters of u_c^2,
         u_c = sum over the prompts i of c, in split s, of (r_i - p_s) / (S n_s)
 
-    and the t quantile with G - S degrees of freedom. Deviations are from the split's own rate, so what differs between
-    splits, which are fixed, adds nothing; a cluster with prompts in two splits is one u_c, so that what moves both
-    counts for both at once. With one split it is `cluster_wilson`. Where every value is 0 or 1: Clopper-Pearson on the
-    effective number of clusters, (sum of w_c)^2 / sum of w_c^2 with w_c the weight of all prompts of c. [0, 1]
+    and the t quantile with at most G - S degrees of freedom. Deviations are from the split's own rate, so what differs
+    between splits, which are fixed, adds nothing; a cluster with prompts in two splits is one u_c, so that what moves
+    both counts for both at once. With one split it is `cluster_wilson`. Where every value is 0 or 1: Clopper-Pearson on
+    the effective number of clusters, (sum of w_c)^2 / sum of w_c^2 with w_c the weight of all prompts of c. [0, 1]
     without more clusters than splits.
 
     `draws` is the number of answers behind each value; V is at least what that many independent answers would have,
@@ -120,13 +126,54 @@ def pooled_wilson(
         unseen = 1 - (alpha / 2) ** (1 / n_eff)
         low, high = (0.0, unseen) if rates.max() == 0 else (1 - unseen, 1.0)
         return Interval(low, high, n_eff, groups, "Clopper-Pearson over clusters")
-    variance = groups / (groups - strata) * math.fsum(_cluster_sums(weights * (rates - of_split[place]), codes) ** 2)
+    sums = _cluster_sums(weights * (rates - of_split[place]), codes)
+    variance = groups / (groups - strata) * math.fsum(sums**2)
     if draws is not None:
         answers = np.bincount(place, weights=np.asarray(draws, dtype=float)[order])
         variance = max(variance, math.fsum(of_split * (1 - of_split) / answers) / strata**2)
     n_eff = p * (1 - p) / variance if variance > _NO_VARIANCE else float(groups)
-    low, high = _wilson(p, n_eff, float(stats.t.ppf(1 - alpha / 2, groups - strata)))
+    n_eff = _held_back(n_eff, sums, 1 / math.fsum(weights**2))
+    freedom = _degrees_of_freedom(sums, p, n_eff, groups - strata)
+    low, high = _wilson(p, n_eff, float(stats.t.ppf(1 - alpha / 2, freedom)))
     return Interval(low, high, n_eff, groups, "Wilson, cluster-robust effective size, stratified by split")
+
+
+def _held_back(n_eff: float, sums: NDArray[np.float64], prompts: float) -> float:
+    """n_eff where it is above the number of prompts, held back as far as it rests on few clusters.
+
+    Several samples of a prompt can be worth more than one observation, but when two prompts of a hundred refuse once in
+    five, nothing shows that they are. With m the effective number of clusters behind V, (sum of u^2)^2 / sum of u^4,
+    1 / n_eff becomes (m / n_eff + 1 / prompts) / (m + 1): as if one more cluster had spoken for the prompts only.
+    Without it, 100 prompts of rate .02 with K = 5 were covered .92, with it .97.
+    """
+    if n_eff <= prompts:
+        return n_eff
+    m = _behind(sums)
+    return (m + 1) / (m / n_eff + 1 / prompts)
+
+
+def _degrees_of_freedom(sums: NDArray[np.float64], p: float, n_eff: float, most: int) -> float:
+    """Degrees of freedom of t, from 1 to `most`; `sums` are the clusters' parts of the error of p.
+
+    Wilson's interval allows for the skewness that n_eff independent answers have. Where a few clusters refuse and the
+    others do not, the clusters' sums have heavier tails, and p and V are small together. So with G clusters
+
+        nu = 1 / (sum of u^4 / (sum of u^2)^2  -  1 / G  -  (1 - 4 p (1 - p)) / (n_eff p (1 - p)))
+
+    if that is below `most`: Satterthwaite's (1946, Biometrics Bulletin 2:110) for the variance of V, from the kurtosis
+    in excess of independent answers, and half of it, because the error of p and that of V go together. Independent
+    prompts with one answer have no excess, and keep `most`. It lifted 100 clusters of 20 prompts (rate .02,
+    intra-cluster correlation .4) from .89 to .94.
+    """
+    excess = 1 / _behind(sums) - 1 / len(sums) - (1 - 4 * p * (1 - p)) / (n_eff * p * (1 - p))
+    return float(most) if excess * most <= 1 else max(1.0, 1 / excess)
+
+
+def _behind(sums: NDArray[np.float64]) -> float:
+    """Effective number of clusters behind the sum of squares, at most all; all where the sums are but rounding."""
+    squares = sums**2
+    total = math.fsum(squares)
+    return total**2 / math.fsum(squares**2) if total > _NO_VARIANCE else float(len(sums))
 
 
 def _wilson(p: float, n_eff: float, t: float) -> tuple[float, float]:

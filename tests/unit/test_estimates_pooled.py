@@ -72,7 +72,8 @@ def test_with_one_split_the_interval_is_the_one_of_a_split():
 def test_two_splits_by_hand():
     # p = (1/2 + 0) / 2; u of the four prompts of a = +-(1/2) / (2 * 4), so V = 8 / (8 - 2) * 4 / 256.
     found = pooled_wilson([1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], range(8), "aaaabbbb")
-    assert found.n_eff == pytest.approx(0.25 * 0.75 / (8 / 6 * 4 / 256))
+    # p (1 - p) / V = 9 of 8 prompts, by 4 clusters with a deviation: held back to 5 / (4 / 9 + 1 / 8).
+    assert 0.25 * 0.75 / (8 / 6 * 4 / 256) == 9.0 and found.n_eff == pytest.approx(5 / (4 / 9 + 1 / 8))
     t, p, n = 2.446912, 0.25, found.n_eff  # t_6(0.975)
     centre, width = (p + t**2 / (2 * n)) / (1 + t**2 / n), 1 + t**2 / n
     half = t / width * math.sqrt(p * (1 - p) / n + t**2 / (4 * n**2))

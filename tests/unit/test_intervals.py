@@ -79,9 +79,38 @@ def test_clusters_that_agree_at_another_rate_count_once_each() -> None:
 
 def test_no_more_observations_than_answers() -> None:
     values = [0.4, 0.4, 0.4, 0.6]
-    # p = 0.45, V = 4/3 * (3 * 0.05^2 + 0.15^2) / 16 = 0.0025, n_eff = 0.2475 / 0.0025 = 99 from 20 answers.
-    assert cluster_wilson(values, range(4)).n_eff == pytest.approx(99.0)
-    assert cluster_wilson(values, range(4), draws=20).n_eff == 20.0
+    # p = 0.45, V = 4/3 * (3 * 0.05^2 + 0.15^2) / 16 = 0.0025, 0.2475 / 0.0025 = 99 from 20 answers to 4 prompts. V is
+    # that of m = 0.03^2 / (3 * 0.05^4 + 0.15^4) = 1.714286 clusters; n_eff = (m + 1) / (m / 99 + 1 / 4), or of 20.
+    assert cluster_wilson(values, range(4)).n_eff == pytest.approx(2.714286 / (1.714286 / 99 + 0.25), rel=1e-5)
+    assert cluster_wilson(values, range(4), draws=20).n_eff == pytest.approx(
+        2.714286 / (1.714286 / 20 + 0.25), rel=1e-5
+    )
+
+
+def test_samples_of_a_prompt_count_for_more_than_one_where_many_prompts_show_it() -> None:
+    rng = np.random.default_rng(3)
+    alike = cluster_wilson((rng.binomial(5, 0.5, size=400) / 5).tolist(), range(400), draws=2000)
+    assert alike.n_eff is not None and alike.n_eff > 1500  # of 2,000 answers that are independent
+    # Two of a hundred prompts refuse once in five: nothing shows that the other 98 would not refuse as a whole.
+    few = cluster_wilson([0.2, 0.2] + [0.0] * 98, range(100), draws=500)
+    assert few.n_eff is not None and 100 < few.n_eff < 250 and few.high is not None and few.high > 0.02
+
+
+def test_a_few_clusters_that_hold_all_refusals_tell_less_than_as_many_prompts() -> None:
+    rates = [1.0] * 40 + [0.0] * 1960
+    together = cluster_wilson(rates, [i // 20 for i in range(2000)])
+    # All of a cluster or nothing is what one prompt would say: no heavier tails than 99 degrees of freedom allow for.
+    p, n, t = 0.02, together.n_eff, 1.984217
+    assert n is not None and together.high is not None
+    wilson = (p + t**2 / (2 * n) + t * math.sqrt(p * (1 - p) / n + t**2 / (4 * n**2))) / (1 + t**2 / n)
+    assert together.n_eff == pytest.approx(99.0) and together.high == pytest.approx(wilson, abs=1e-6)
+    uneven = [1.0] * 20 + ([1.0] + [0.0] * 19) * 20 + [0.0] * 1580
+    found = cluster_wilson(uneven, [i // 20 for i in range(2000)])
+    n = found.n_eff
+    assert n is not None and found.high is not None
+    assert found.high > 1.02 * (p + t**2 / (2 * n) + t * math.sqrt(p * (1 - p) / n + t**2 / (4 * n**2))) / (
+        1 + t**2 / n
+    )
 
 
 def test_repeating_an_answer_is_no_evidence() -> None:
