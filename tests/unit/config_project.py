@@ -98,7 +98,14 @@ CATALOGUE = {
             "raters": 2,
             "human_kappa": {"broad": 0.9, "source": "us"},
             "anchors": [{"name": "another", "kappa": 0.6, "source": "them"}],
-        }
+        },
+        "people-on-two": {
+            "source": {"kind": "file", "path": "../../rows.csv"},
+            "columns": {"prompt": "question"},
+            "answers": {"a": {"answer": "answer", "label": "label"}},
+            "labels": {"yes": "refusal"},
+            "raters": 1,
+        },
     },
 }
 STUDY = {"study": "small", "models": ["plain"], "splits": ["hub-rows"], "samples": 3, "judges": ["words"]}
@@ -111,6 +118,7 @@ WHOLE_STUDY = {
     "gold": ["people"],
     "scoring": {"tau": 0.5},
     "comparisons": [{"label": "Thinking", "against": "plain", "splits": ["hub-rows"], "scope": "splits"}],
+    "corrected": {"labels": "labels.jsonl"},
     "prompts_per_split": {"size": 7},
 }
 
@@ -141,6 +149,7 @@ class Project:
         self.write("rows.csv", "question,answer,label\n")
         self.write("config/prompts/shipped.jsonl", "{}\n")
         self.write("words.yaml", "refusal_openings: []\n")
+        self.write("labels.jsonl", "")
         self.write("rubric.md", "{{ prompt }} {{ answer }}\n")
         self.write("own.py", "def judge(messages, answer):\n    return 'refusal'\n")
 

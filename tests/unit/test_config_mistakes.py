@@ -136,7 +136,7 @@ def test_unknown_names_suggest_the_nearest(project):
         "(allowed: bundled-rows, file-rows, hub-rows, talk-rows, url-rows, wheel-rows)",
         "there is no judge `raeder` in the catalogue; did you mean `reader`? "
         "(allowed: both, classes, guard, learner, own, reader, words, writer)",
-        "there is no gold `pepole` in the catalogue; did you mean `people`? (allowed: people)",
+        "there is no gold `pepole` in the catalogue; did you mean `people`? (allowed: people, people-on-two)",
     ]
 
 
@@ -260,8 +260,8 @@ def test_mistakes_of_the_command_line_are_told_as_such(project):
         "--config: models[0]: there is no model `plane` in the catalogue; did you mean `plain`? "
         "(allowed: plain, thinker, tuned, tuned-here)",
         "--config: sampels: unknown key `sampels`; did you mean `samples`? (allowed: allow, batch, cache_dir, "
-        "catalogue, comparisons, description, determinism, failure_limit, gold, judges, models, primary_judge, "
-        "... (26 in all))",
+        "catalogue, comparisons, corrected, description, determinism, failure_limit, figures, gold, judges, "
+        "... (28 in all))",
         "--config: samples: must be at least 1, not 0",
     ]
 

@@ -221,7 +221,7 @@ def test_the_manifest_traces_every_file_that_numbers_come_from(load):
 
 def test_a_run_makes_all_tables_and_the_manifest(load):
     targets = load().reporting.targets(of())
-    assert len(targets) == 5 * 3 + 1
+    assert len(targets) == 6 * 3 + 1
     assert "results/large/tables/refusal.tex" in targets
 
 
