@@ -12,9 +12,23 @@ from refusal_eval.data.sources import source_id
 from refusal_eval.weights.identity import weights_id
 
 # From scores on a rerun is cheap, and what is shown there belongs to their params.
-SHOWS = {"comparisons.presentation", "reporting.presentation", "judge_cards.presentation", "judge_cards.comparison"}
+WEIGHED = {"tradeoff.study", "correcting.study"}
+SHOWS = {
+    "comparisons.presentation",
+    "reporting.presentation",
+    "judge_cards.presentation",
+    "judge_cards.comparison",
+    *WEIGHED,
+}
 ESTIMATES = {"estimating.duplicates", "estimating.study", "estimating.judges"}
-FROM_SCORES_ON = {*ESTIMATES, "scoring.cell", "scoring.card", "scoring.published_cell", "judge_cards.calibration", *SHOWS}
+FROM_SCORES_ON = {
+    *ESTIMATES,
+    "scoring.cell",
+    "scoring.card",
+    "scoring.published_cell",
+    "judge_cards.calibration",
+    *SHOWS,
+}
 
 
 @pytest.fixture
@@ -52,6 +66,8 @@ def asked(config):
         "judge_cards.presentation": [{}],
         "judge_cards.comparison": [{}],
         "comparisons.presentation": [{}],
+        "tradeoff.study": [{}],
+        "correcting.study": [{}],
         "judge_cards.floors": [{}],
         "scoring.cell": [{**judge, **cell} for judge in judges for cell in CELLS],
         "scoring.card": [{**judge, "gold": "people"} for judge in judges],
@@ -168,14 +184,24 @@ def test_all_of_these_at_once_rerun_only_what_shows_labels(config):
     assert rerun(config, *LABELS, *SERVING, *HOW_IT_RUNS) == SHOWS
 
 
-CHANGED_BY_COMPAT = {"estimating.study", "generation.request_params", "scoring.cell", "scoring.published_reading", *SHOWS}
+CHANGED_BY_COMPAT = {
+    "estimating.study",
+    "generation.request_params",
+    "scoring.cell",
+    "scoring.published_reading",
+    *SHOWS,
+}
 
 
 @pytest.mark.parametrize(
     ("path", "value", "wanted"),
     [
         ("seed", 7, {"generation.request_params"}),
-        ("samples", 5, {"estimating.study", "generation.request_params", "scoring.cell", "scoring.published_cell"}),
+        (
+            "samples",
+            5,
+            {*WEIGHED, "estimating.study", "generation.request_params", "scoring.cell", "scoring.published_cell"},
+        ),
         ("determinism", "strict", {"generation.request_params", "judging.reading"}),
         ("model_entries.plain.system_prompt", "Be brief.", {"generation.request_params"}),
         ("model_entries.plain.template", "none", {"generation.request_params"}),
@@ -216,7 +242,15 @@ CHANGED_BY_COMPAT = {"estimating.study", "generation.request_params", "scoring.c
         (
             "scoring.level",
             0.9,
-            {"estimating.study", "estimating.judges", "scoring.cell", "scoring.card", "judge_cards.calibration", "judge_cards.comparison"},
+            {
+                *WEIGHED,
+                "estimating.study",
+                "estimating.judges",
+                "scoring.cell",
+                "scoring.card",
+                "judge_cards.calibration",
+                "judge_cards.comparison",
+            },
         ),
         ("judge_entries.own.floor", {"se": 0.8}, {"judge_cards.floors"}),
         ("judge_entries.both.ties", "partial", {"judging.panel"}),

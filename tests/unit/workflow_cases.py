@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from config_project import WHOLE_STUDY
 
 from refusal_eval.workflow.comparisons import Comparisons
+from refusal_eval.workflow.correcting import Correcting
 from refusal_eval.workflow.data import Data
 from refusal_eval.workflow.estimating import Estimating
 from refusal_eval.workflow.execution import Execution
@@ -13,6 +14,7 @@ from refusal_eval.workflow.judge_cards import JudgeCards
 from refusal_eval.workflow.judging import Judging
 from refusal_eval.workflow.reporting import Reporting
 from refusal_eval.workflow.scoring import Scoring
+from refusal_eval.workflow.tradeoff import TradeOff
 from refusal_eval.workflow.weights import Weights
 
 CELLS = [
@@ -33,6 +35,8 @@ def stages(config, root, cores=2):
         judging=Judging(config),
         judge_cards=JudgeCards(config),
         comparisons=Comparisons(config),
+        tradeoff=TradeOff(config),
+        correcting=Correcting(config),
         scoring=Scoring(config),
         reporting=Reporting(config),
     )
