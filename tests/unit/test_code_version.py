@@ -90,7 +90,7 @@ REACHED = {
     "make_prompts": "data data.prompts data.rows data.scripts data.selection hints",
     "make_gold": "data data.gold data.prompts data.rows data.scripts data.selection hints states",
     "fetch_rows": "data data.addresses data.fetch data.hub data.locked data.network data.resume data.rows "
-    "data.wheels hints",
+    "data.sources data.wheels hints",
     "fetch_tokenizer": "data data.hub data.locked data.network data.resume data.sources weights weights.fetch "
     "weights.fingerprint weights.manifest",
     "fetch_weights": "data data.hub data.locked data.network data.resume data.sources data.wheels engines "
@@ -106,29 +106,32 @@ REACHED = {
     "weights.adapter_base weights.fingerprint weights.manifest weights.tensors",
     "render_requests": "compat compat.requests dialogues keys render requests states",
     "execute": "answer_reader answers data data.sources devices devices.lease devices.pool devices.smi "
-    "dialogues engines engines.base engines.client engines.command engines.environment "
-    "engines.guard engines.nodes engines.orphans engines.private_folder engines.process "
-    "engines.records engines.server_process engines.vllm execute following judges judges.base "
-    "judges.reasoned judges.retries judges.rubric keys packing pending progress reasoning "
-    "reasoning_check render requests running_jobs slurm states store store_index time_limit "
-    "turns weights weights.manifest",
+    "dialogues engines engines.base engines.classifier engines.client engines.command "
+    "engines.environment engines.guard engines.kinds engines.nodes engines.orphans "
+    "engines.private_folder engines.process engines.records engines.server "
+    "engines.server_process engines.vllm execute following judges judges.base judges.reasoned "
+    "judges.retries judges.rubric keys packing pending progress reasoning reasoning_check "
+    "render requests running_jobs slurm states store store_index time_limit turns weights "
+    "weights.manifest",
     "collect_answers": "answer_reader answers dialogues keys packing reasoning reasoning_check render requests "
     "states store store_index turns",
-    "check_judge": "judges judges.base judges.kinds judges.llm judges.reasoned judges.rubric judges.wildguard "
-    "keys packing reasoning render states",
-    "render_judge_requests": "answer_reader answers dialogues judges judges.base judges.conversations judges.cutting "
-    "judges.kinds judges.llm judges.reasoned judges.retries judges.rubric judges.wildguard keys "
-    "packing reasoning render requests states",
-    "collect_verdicts": "answer_reader answers calibration calibration.apply dialogues following judges judges.base "
-    "judges.llm judges.reading judges.reasoned judges.retries judges.rubric judges.votes "
-    "judges.wildguard keys packing reasoning render requests states store store_index turns",
+    "check_judge": "hints judges judges.base judges.classifier judges.kinds judges.llm judges.reasoned "
+    "judges.rubric judges.shares judges.wildguard keys packing reasoning render states",
+    "render_judge_requests": "answer_reader answers dialogues hints judges judges.base judges.classifier "
+    "judges.conversations judges.cutting judges.kinds judges.llm judges.reasoned judges.retries "
+    "judges.rubric judges.shares judges.wildguard keys packing reasoning render requests states",
+    "collect_verdicts": "answer_reader answers calibration calibration.apply dialogues following hints judges "
+    "judges.base judges.classifier judges.llm judges.reading judges.reasoned judges.retries "
+    "judges.rubric judges.shares judges.votes judges.wildguard keys packing reasoning render "
+    "requests states store store_index turns",
     "judge_on_cpu": "dialogues hints judges judges.base judges.conversations judges.keyword "
     "judges.keyword_lists judges.python judges.trained states",
     "score_cell": "compat compat.fixed compat.score_rows dialogues estimands intervals scores states",
     "find_duplicates": "estimates estimates.near_duplicates markup",
     "make_estimates": "dialogues estimands estimate estimates estimates.bootstrap estimates.cells "
     "estimates.components estimates.dispersion estimates.near_duplicates estimates.pooled "
-    "estimates.samples estimates.tau_sweep estimates.units estimates.variance intervals scores states",
+    "estimates.samples estimates.tau_sweep estimates.units estimates.variance intervals scores "
+    "states",
     "split_variance": "dialogues estimands estimate estimates estimates.bootstrap estimates.components "
     "estimates.samples estimates.units estimates.variance intervals scores states",
     "published_answers": "answer_reader answers compat compat.elementary compat.fixed compat.float32 "
@@ -138,18 +141,18 @@ REACHED = {
     "compat.scores compat.segments compat.verdicts dialogues estimands intervals packing scores "
     "states",
     "make_effects_table": "compat compat.effects compat.effects_table compat.fixed compat.float32 compat.labels "
-    "compat.responses compat.scores compat.segments compat.verdicts dialogues display "
-    "estimands intervals latex latex_columns latex_text markup packing scores states",
+    "compat.responses compat.scores compat.segments compat.verdicts dialogues display estimands "
+    "intervals latex latex_columns latex_text markup packing scores states",
     "make_judge_card": "agreement calibration calibration.apply calibration.cards calibration.cross_fit "
     "calibration.fit dialogues estimands intervals judge_card judge_card.compared "
     "judge_card.measured judge_card.measures judge_card.resampling judge_card.soft "
     "judge_card.weighting judges judges.base states",
     "make_tables": "agreement compat compat.labels dialogues display estimands estimate frames intervals "
     "judge_card judge_card.compared judge_card.measured judge_card.measures "
-    "judge_card.resampling judge_card.soft judge_card.weighting latex latex_columns "
-    "latex_text markup paper_tables paper_tables.best paper_tables.categories "
-    "paper_tables.check results_table results_table.collect results_table.columns "
-    "results_table.files results_table.from_scores scores states table_notes tables",
+    "judge_card.resampling judge_card.soft judge_card.weighting latex latex_columns latex_text "
+    "markup paper_tables paper_tables.best paper_tables.categories paper_tables.check "
+    "results_table results_table.collect results_table.columns results_table.files "
+    "results_table.from_scores scores states table_notes tables",
     "make_figures": "agreement compat compat.labels dialogues display estimands frames intervals judge_card "
     "judge_card.compared judge_card.measured judge_card.measures judge_card.reliability "
     "judge_card.resampling judge_card.soft judge_card.weighting judge_card.words judges_agree "
@@ -166,10 +169,11 @@ REACHED = {
     "judges_agree.disagreements judges_agree.pairs judges_agree.panel judges_agree.ranking "
     "judges_agree.tables latex latex_columns latex_text markup scores states table_notes",
     "make_comparisons": "agreement comparisons comparisons.computed comparisons.decisions comparisons.families "
-    "comparisons.paired comparisons.panel comparisons.resampling comparisons.sign_flips comparisons.tables compat "
-    "compat.labels dialogues display estimands estimate frames intervals judge_card judge_card.compared "
-    "judge_card.measured judge_card.measures judge_card.resampling judge_card.soft judge_card.weighting latex "
-    "latex_columns latex_text markup scores states table_notes",
+    "comparisons.paired comparisons.panel comparisons.resampling comparisons.sign_flips "
+    "comparisons.tables compat compat.labels dialogues display estimands estimate frames "
+    "intervals judge_card judge_card.compared judge_card.measured judge_card.measures "
+    "judge_card.resampling judge_card.soft judge_card.weighting latex latex_columns latex_text "
+    "markup scores states table_notes",
     "make_calibration": "agreement calibration calibration.apply calibration.cards calibration.cross_fit "
     "calibration.fit dialogues estimands intervals judge_card judge_card.compared "
     "judge_card.measured judge_card.measures judge_card.resampling judge_card.soft "
@@ -183,32 +187,30 @@ REACHED = {
     "latex_columns latex_text markup scores states table_notes",
     "panel_verdicts": "judges judges.base judges.votes states",
     "train_judge": "hints judges judges.base judges.keyword judges.keyword_lists judges.trained states",
-    "make_results_table": "dialogues display estimands estimate intervals markup results_table "
-    "results_table.collect results_table.columns results_table.definition "
-    "results_table.definitions results_table.dictionary results_table.files "
-    "results_table.from_scores results_table.of_analyses results_table.of_scores scores "
-    "states",
+    "make_results_table": "dialogues display estimands estimate intervals markup results_table results_table.collect "
+    "results_table.columns results_table.definition results_table.definitions "
+    "results_table.dictionary results_table.files results_table.from_scores "
+    "results_table.of_analyses results_table.of_scores scores states",
     "make_methods": "agreement dialogues display estimands estimate frames intervals judge_card "
     "judge_card.compared judge_card.measured judge_card.measures judge_card.resampling "
     "judge_card.soft judge_card.weighting latex_text markup methods methods.bibliography "
     "methods.numbers methods.sources methods.study methods.writing results_table "
     "results_table.collect results_table.columns results_table.files scores states",
     "make_tradeoff": "agreement compat compat.labels dialogues display estimands estimate estimates "
-    "estimates.near_duplicates estimates.units frames intervals judge_card "
-    "judge_card.compared judge_card.measured judge_card.measures judge_card.resampling "
-    "judge_card.soft judge_card.weighting judge_card.words latex latex_columns "
-    "latex_text markup scores states table_notes tradeoff tradeoff.draws tradeoff.joint "
-    "tradeoff.languages tradeoff.models tradeoff.pairs tradeoff.pooled tradeoff.rows "
-    "tradeoff.study tradeoff.tables tradeoff.topics",
+    "estimates.near_duplicates estimates.units frames intervals judge_card judge_card.compared "
+    "judge_card.measured judge_card.measures judge_card.resampling judge_card.soft "
+    "judge_card.weighting judge_card.words latex latex_columns latex_text markup scores states "
+    "table_notes tradeoff tradeoff.draws tradeoff.joint tradeoff.languages tradeoff.models "
+    "tradeoff.pairs tradeoff.pooled tradeoff.rows tradeoff.study tradeoff.tables "
+    "tradeoff.topics",
     "make_corrected": "agreement calibration calibration.apply calibration.cards calibration.cross_fit "
-    "calibration.fit compat compat.labels corrected corrected.error_rates "
-    "corrected.gold_rows corrected.labels corrected.ppi corrected.study "
-    "corrected.tables corrected.transfer dialogues display estimands estimate estimates "
-    "estimates.near_duplicates estimates.units frames intervals judge_card "
-    "judge_card.compared judge_card.measured judge_card.measures judge_card.resampling "
-    "judge_card.soft judge_card.weighting judge_card.words judges judges.base latex "
-    "latex_columns latex_text markup scores states table_notes tradeoff tradeoff.draws "
-    "tradeoff.pairs tradeoff.rows tradeoff.tables",
+    "calibration.fit compat compat.labels corrected corrected.error_rates corrected.gold_rows "
+    "corrected.labels corrected.ppi corrected.study corrected.tables corrected.transfer "
+    "dialogues display estimands estimate estimates estimates.near_duplicates estimates.units "
+    "frames intervals judge_card judge_card.compared judge_card.measured judge_card.measures "
+    "judge_card.resampling judge_card.soft judge_card.weighting judge_card.words judges "
+    "judges.base latex latex_columns latex_text markup scores states table_notes tradeoff "
+    "tradeoff.draws tradeoff.pairs tradeoff.rows tradeoff.tables",
 }
 
 
