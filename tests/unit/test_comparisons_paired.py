@@ -180,3 +180,11 @@ def test_rates_of_many_different_denominators_are_still_compared(compare):
     found = compare(first, second)
     assert found.difference == pytest.approx(np.mean([i / (20 + i) for i in range(25)]))
     assert found.test == "99999 draws" and found.p == pytest.approx(1e-5)
+
+
+@pytest.mark.parametrize("differing", range(1, 9))
+def test_the_interval_holds_zero_where_the_test_cannot_tell_it_from_zero(compare, differing):
+    # The bootstrap alone would leave 0 out from four differing prompts on, where p is 0.125.
+    found = compare(prompts(*["rr"] * differing, *["cc"] * 30), prompts(*["cc"] * (differing + 30)))
+    assert found.p == pytest.approx(2 / 2**differing)
+    assert (found.low > 0) == (found.p <= 0.05)

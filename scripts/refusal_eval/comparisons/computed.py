@@ -111,7 +111,7 @@ def _rows(
     used = {readings[split] for split in scope.splits}
     rows = []
     for (one, other), result in zip(pairs, found, strict=True):
-        row = {"kind": family.kind, "held": held, "first": sides[one], "second": sides[other]}
+        row: dict[str, Any] = {"kind": family.kind, "held": held, "first": sides[one], "second": sides[other]}
         row |= {"split": None if scope.pool else scope.splits[0], "pool": scope.pool, "splits": list(scope.splits)}
         row |= {"reading": _only(used)}
         rows.append(row | dataclasses.asdict(result) | _decisions(panel, one, other, scope, samples))

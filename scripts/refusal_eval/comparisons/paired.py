@@ -77,7 +77,7 @@ def paired_differences(
     """
     scope, *columns = names
     if not len(panel.units):
-        return [Paired(*[None] * 10, 0, 0, 0, 0) for _ in pairs]
+        return [_without_rates(None, None, 0, 0) for _ in pairs]
     first, second = (np.array([pair[i] for pair in pairs]) for i in (0, 1))
     differences = panel.rates[:, first] - panel.rates[:, second]
     matched = np.isfinite(differences)
@@ -94,7 +94,7 @@ def paired_differences(
             _by_split(panel, panel.highs[:, one] - panel.lows[:, other]),
         )
         if not n_by_split.all():
-            found.append(Paired(*[None] * 8, *bounds, int(both.sum()), len(panel.units), 0, 0))
+            found.append(_without_rates(*bounds, int(both.sum()), len(panel.units)))
             continue
         weights = 1 / (len(n_by_split) * n_by_split)
         rates = [float(math.fsum(panel.rates[both, c] * weights[panel.splits[both]])) for c in (one, other)]
@@ -107,8 +107,16 @@ def paired_differences(
             low, high = min(low, 0.0), max(high, 0.0)  # what the exact test cannot tell from 0, the interval holds
         found.append(
             Paired(
-                *(*rates, value, low, high, method, p, test),
-                *bounds,
+                rate_first=rates[0],
+                rate_second=rates[1],
+                difference=value,
+                low=low,
+                high=high,
+                method=method,
+                p=p,
+                test=test,
+                bound_low=bounds[0],
+                bound_high=bounds[1],
                 n=int(both.sum()),
                 n_all=len(panel.units),
                 n_clusters=int((sizes[:, :, i].sum(axis=0) > 0).sum()),
@@ -116,6 +124,11 @@ def paired_differences(
             )
         )
     return found
+
+
+def _without_rates(bound_low: float | None, bound_high: float | None, n: int, n_all: int) -> Paired:
+    """What can be told where a split has no prompt with both rates."""
+    return Paired(None, None, None, None, None, None, None, None, bound_low, bound_high, n, n_all, 0, 0)
 
 
 def _sums(panel: Panel, values: Floats) -> Floats:
@@ -130,7 +143,7 @@ def _sums(panel: Panel, values: Floats) -> Floats:
 def _resampled(sums: Floats, sizes: Floats, seed: int, resamples: int) -> Floats:
     """The difference in each bootstrap sample: resamples x pairs, in the unit of `sums`; NaN where a split is empty."""
     found = []
-    for counts in drawn_counts((sizes > 0).any(axis=2), seed, resamples):
+    for counts in drawn_counts(np.asarray((sizes > 0).any(axis=2)), seed, resamples):
         with np.errstate(divide="ignore", invalid="ignore"):
             found.append(np.mean([(counts @ s) / (counts @ n) for s, n in zip(sums, sizes, strict=True)], axis=0))
     return np.concatenate(found)

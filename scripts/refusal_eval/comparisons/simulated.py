@@ -68,10 +68,10 @@ def probabilities(normal: Floats, rate: float, correlation: float) -> Floats:
     if correlation == 0 or rate in (0, 1):
         return np.full(np.shape(normal), rate)
     if correlation == 1:
-        return (normal > stats.norm.ppf(1 - rate)).astype(float)
+        return np.where(normal > stats.norm.ppf(1 - rate), 1.0, 0.0)
     scale = 1 / correlation - 1
     quantiles = stats.beta.ppf(special.ndtr(_GRID), rate * scale, (1 - rate) * scale)
-    return np.clip(np.interp(normal, _GRID, quantiles), 0.0, 1.0)
+    return np.asarray(np.clip(np.interp(normal, _GRID, quantiles), 0.0, 1.0))
 
 
 def simulated_power(design: Design, difference: float, alpha: float, runs: int, seed: int) -> float:

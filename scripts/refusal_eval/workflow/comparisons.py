@@ -90,7 +90,7 @@ def _family(entry: Mapping[str, Any], config: Mapping[str, Any]) -> Family:
     elif wanted == "all":
         pairs, words = list(itertools.combinations(names, 2)), f"all pairs of {JUDGES if of_judges else MODELS}"
     else:
-        pairs = [(first, second) for first, second in wanted]
+        pairs = [(first, second) for first, second in wanted or ()]
         words = f"chosen pairs of {JUDGES if of_judges else MODELS}"
     judge = entry.get("judge") or config["primary_judge"]
     return Family(
