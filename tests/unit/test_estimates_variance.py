@@ -24,7 +24,8 @@ def test_two_prompts_by_hand():
 
 
 def test_judges_by_hand():
-    # Two judges that always disagree: y_pk = 1/2 everywhere, W = 2 * 1/4 = 1/2; sampling = 0 - 1/4.
+    # Two judges that always disagree, so that the variance over judges is 1/2 in each answer. The first prompt has
+    # deviations of 1/2 with opposite signs, C = -1/2, the second none; B = (1/2) (-1/2) / 2, less the mean of C / 2.
     z = [[[0, 1], [1, 0]], [[0, 1], [0, 1]]]
     assert parts_of(z, judges=2) == {
         "prompt": pytest.approx(0.0), "sampling": pytest.approx(-0.25), "judge": pytest.approx(0.5)
@@ -67,6 +68,22 @@ def test_known_parts_of_simulated_verdicts_are_found_without_bias():
         assert values.std() / np.sqrt(studies) < 0.05 * value  # so the line before can fail
 
 
+def test_a_judge_that_is_stricter_takes_nothing_from_prompts_and_samples():
+    rng = np.random.default_rng(13)
+    q = rng.beta(1, 2, size=4000)
+    answers = rng.random((4000, 4)) < q[:, None]
+    fair = answers ^ (rng.random((4000, 4)) < 0.05)
+    strict = answers | (rng.random((4000, 4)) < 0.5)
+    parts = parts_of(np.stack([fair, strict], axis=2), judges=2)
+    # Cov of what a fair judge (slope .9) and a strict one (slope .5) say of one answer.
+    of_q = (1 / 3) * (2 / 3) / 4
+    assert parts["prompt"] == pytest.approx(0.9 * 0.5 * of_q, abs=0.004)
+    assert parts["sampling"] == pytest.approx(0.9 * 0.5 * (2 / 9 - of_q), abs=0.006)
+    # And one that always refuses shares nothing: all the rest is its own.
+    always = parts_of(np.stack([fair, np.ones_like(fair)], axis=2), judges=2)
+    assert always["prompt"] == always["sampling"] == 0.0 and always["judge"] == pytest.approx((1 - fair.mean()) / 2)
+
+
 def test_intervals_hold_the_parts_about_as_often_as_they_say():
     rng, held, studies = np.random.default_rng(11), 0, 200
     for study in range(studies):
@@ -85,8 +102,8 @@ def test_readings_blocked_answers_and_answers_that_a_judge_lacks():
     assert decisions(labels, "broad").tolist() == [[1, 1, 0, 1, pytest.approx(np.nan, nan_ok=True)]]
     z = np.array([[[1.0, 1.0], [0.0, np.nan], [1.0, 0.0]]])
     found = moments(z)
-    assert found.answers.tolist() == [2.0] and found.mean.tolist() == [0.75]  # the second answer is left out
-    assert found.judge.tolist() == [0.25]
+    assert found.answers.tolist() == [2.0] and found.means.tolist() == [[1.0, 0.5]]  # the second answer is left out
+    assert found.judge.tolist() == [0.25] and found.common.tolist() == [0.0]
 
 
 def test_estimates_name_their_judges_and_share_out_the_whole():

@@ -1,23 +1,26 @@
 """How much of the variation between verdicts is due to prompts, to sampling and to judges.
 
-A verdict is z = 1 (refuses in the reading) or 0. Answers are nested in prompts, and the readings of judges in answers:
+A verdict is z = 1 (refuses in the reading) or 0. Answers k are nested in prompts p, and judges j read all answers:
 
     z_pkj = mean + prompt_p + sample_pk + judge_pkj
 
 so that Var(z) = prompt + sampling + judge, for the verdict of a random judge of the study on a random sample of a
-random prompt. The parts are estimated by the method of moments (analysis of variance of a nested design; Searle,
-Casella & McCulloch 1992, Variance Components, chapter 3), each prompt with equal weight as in the headline rate, which
-is also what makes them right for prompts with unequal numbers of samples ("unweighted means"). With J judges, m_p
-answers of prompt p that all J have judged, y_pk the mean over judges, and y_p the mean of these:
+random prompt. What a judge adds may be the same everywhere (it is stricter), or go with the prompt, or be chance; it is
+all in the judge part. So `prompt` and `sampling` are what different judges have in common: covariances between judges,
+which no judge's own deviations enter. Parts are estimated by the method of moments (analysis of variance and
+covariance of a nested design; Searle, Casella & McCulloch 1992, Variance Components, chapters 3 and 11), each prompt
+with equal weight as in the headline rate, which makes them right for unequal numbers of samples too. With J judges, m_p
+answers of prompt p that all J have judged, and z_pj the mean of judge j over them:
 
-    judge    = mean over p of the mean over k of W_pk,      W_pk = sum over j of (z_pkj - y_pk)^2 / (J - 1)
-    sampling = mean over p of V_p  -  judge / J,            V_p = sum over k of (y_pk - y_p)^2 / (m_p - 1)
-    prompt   = B  -  mean over p of V_p / m_p,              B = mean of (y_p - y_q)^2 / 2 over pairs of prompts that
-                                                                share no cluster
+    judge    = mean over p of the mean over k of the variance (J - 1) of z_pkj over judges
+    sampling = mean over p of C_p                          C_p = mean over pairs of judges j, j' of
+                                                           sum over k of (z_pkj - z_pj) (z_pkj' - z_pj') / (m_p - 1)
+    prompt   = B  -  mean over p of C_p / m_p              B = mean over pairs of judges, and of prompts p, q that share
+                                                           no cluster, of (z_pj - z_qj) (z_pj' - z_qj') / 2
 
-The pairs without a common cluster make B free of the downward bias that prompts who resemble each other would bring.
-Each part is unbiased, so it can fall below 0 by chance where the truth is near 0. What is constant about a judge, that
-it is stricter than another, is in the judge part. Only prompts with at least two such answers enter.
+With one judge the pairs are the judge with itself, and what it adds by chance is in `sampling`. Pairs of prompts
+without a common cluster make B free of the downward bias that prompts which resemble each other would bring. Each part
+is unbiased, so it can fall below 0 by chance where the truth is near 0. Only prompts with two such answers enter.
 """
 
 from __future__ import annotations
@@ -41,14 +44,14 @@ class Moments(NamedTuple):
 
     Attributes:
         answers: m_p, answers that all judges have judged.
-        mean: y_p.
-        within: V_p.
-        judge: mean over answers of W_pk.
+        means: z_pj, prompts x judges.
+        common: C_p.
+        judge: mean over answers of the variance over judges.
     """
 
     answers: Floats
-    mean: Floats
-    within: Floats
+    means: Floats
+    common: Floats
     judge: Floats
 
 
@@ -72,16 +75,26 @@ def decisions(labels: Labels, reading: str) -> Floats:
 def moments(z: Floats) -> Moments:
     """Return the moments of decisions, units x K x judges; a prompt without an answer that all have judged has NaN."""
     judges = z.shape[2]
-    y = z.mean(axis=2)  # NaN where one judge has no verdict
-    usable = ~np.isnan(y)
+    usable = ~np.isnan(z).any(axis=2)
     answers = usable.sum(axis=1).astype(float)
-    filled = np.where(usable, y, 0.0)
+    filled = np.where(usable[:, :, None], z, 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean = filled.sum(axis=1) / answers
-        within = np.where(usable, (filled - mean[:, None]) ** 2, 0.0).sum(axis=1) / (answers - 1)
-        spread = filled * (1 - filled) * judges / (judges - 1) if judges > 1 else np.zeros_like(filled)
+        means = filled.sum(axis=1) / answers[:, None]
+        deviations = np.where(usable[:, :, None], filled - means[:, None, :], 0.0)
+        common = _between_judges(deviations).sum(axis=1) / (answers - 1)
+        y = filled.mean(axis=2)
+        spread = y * (1 - y) * judges / (judges - 1) if judges > 1 else np.zeros_like(y)
         of_judges = spread.sum(axis=1) / answers
-    return Moments(answers, mean, within, of_judges)
+    return Moments(answers, means, common, of_judges)
+
+
+def _between_judges(values: Floats) -> Floats:
+    """Return the mean over pairs of different judges (the last axis) of the product of their values; squares of one."""
+    judges = values.shape[-1]
+    squares = (values**2).sum(axis=-1)
+    if judges == 1:
+        return np.asarray(squares)
+    return np.asarray((values.sum(axis=-1) ** 2 - squares) / (judges * (judges - 1)))
 
 
 def variance_parts(
@@ -90,8 +103,8 @@ def variance_parts(
     """Return the parts by name, and how many prompts and clusters they are from.
 
     Intervals are by cluster bootstrap; a part that cannot vary has none. The share of a part is of the sum of the
-    parts, with those below 0 taken as 0. Without a second judge there is no judge part: what the judge adds is in the
-    sampling part. None without two clusters of prompts with at least two answers each.
+    parts, with those below 0 taken as 0. Without a second judge there is no judge part. None without two clusters of
+    prompts with at least two answers each.
 
     Args:
         found: of `moments`.
@@ -104,13 +117,13 @@ def variance_parts(
     names = [cluster for cluster, use in zip(clusters, usable, strict=True) if use]
     if len(set(names)) < 2:
         return None
-    answers, mean, within, of_judges = (values[usable] for values in found)
+    answers, means, common, of_judges = (values[usable] for values in found)
     codes = cluster_codes(names)
-    columns = np.stack([np.ones_like(mean), mean, mean**2, within, within / answers, of_judges], axis=1)
-    sums = cluster_totals(codes, columns)
+    columns = [np.ones_like(common), _between_judges(means), common, common / answers, of_judges]
+    sums = cluster_totals(codes, np.column_stack([*columns, means]))
     draws = draw(sums, seed, squared=_inside(sums))
-    values = _parts(draws.totals, draws.squared_totals, judges)
-    resampled = _parts(draws.resampled, draws.squared, judges)
+    values = _parts(draws.totals, draws.squared_totals)
+    resampled = _parts(draws.resampled, draws.squared)
     shares, resampled_shares = _shares(values), _shares(resampled)
     names_of_parts = PARTS if judges > 1 else PARTS[:2]
     parts = {
@@ -126,25 +139,25 @@ def variance_parts(
 
 
 def _inside(sums: Floats) -> Floats:
-    """Return for each cluster the number of ordered pairs of its prompts (itself with itself too), and the sum of
-    (y_p - y_q)^2 / 2 over them; billionths, as `cluster_totals` gives them.
+    """Return for each cluster the number of ordered pairs of its prompts (itself with itself too), and the sum over
+    them of what B is the mean of; billionths, as `cluster_totals` gives them.
     """
-    scale = 1e9
-    n, first, second = (sums[:, i] / scale for i in range(3))
-    return np.stack([n**2, n * second - first**2], axis=1) * scale
+    totals = sums / 1e9
+    n, products = totals[:, 0], totals[:, 1]
+    return np.stack([n**2, n * products - _between_judges(totals[:, 5:])], axis=1) * 1e9
 
 
-def _parts(totals: Floats, inside: Floats, judges: int) -> Floats:
+def _parts(totals: Floats, inside: Floats) -> Floats:
     """Return the parts (last axis) of totals over clusters; NaN where no two prompts lie in different clusters.
 
     A cluster that is drawn twice counts as one cluster: its copies are pairs of prompts that share a cluster.
     """
-    n, first, second, within, divided, of_judges = np.moveaxis(totals, -1, 0)
-    same, same_squares = np.moveaxis(inside, -1, 0)
+    n, products, common, divided, of_judges = np.moveaxis(totals[..., :5], -1, 0)
+    same, same_products = np.moveaxis(inside, -1, 0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        between = (n * second - first**2 - same_squares) / np.where(n**2 > same, n**2 - same, np.nan)
-        judge = of_judges / n
-        return np.stack([between - divided / n, within / n - judge / judges, judge], axis=-1)
+        pairs = np.where(n**2 > same, n**2 - same, np.nan)
+        between = (n * products - _between_judges(totals[..., 5:]) - same_products) / pairs
+        return np.stack([between - divided / n, common / n, of_judges / n], axis=-1)
 
 
 def _shares(parts: Floats) -> Floats:
