@@ -221,8 +221,8 @@ def main() -> int:
     """Simulate, print the tables, write them into the page; 1 if ppi misses."""
     parser = argparse.ArgumentParser(description=str(__doc__).split("\n\n")[0])
     parser.add_argument("--runs", type=int, default=2000, help="studies per case of ppi")
-    parser.add_argument("--transfer-runs", type=int, default=400, help="studies per case of rg_transfer")
-    parser.add_argument("--resamples", type=int, default=1000, help="resamples of each rg_transfer interval")
+    parser.add_argument("--transfer-runs", type=int, default=150, help="studies per case of rg_transfer")
+    parser.add_argument("--resamples", type=int, default=500, help="resamples of each rg_transfer interval")
     parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--page", type=Path, default=PAGE, help="page with the marks; default: %(default)s")
     options = parser.parse_args()
