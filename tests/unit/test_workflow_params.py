@@ -49,7 +49,7 @@ def asked(config):
         "data.split_reading": [{"split": split} for split in WHOLE_STUDY["splits"]],
         "data.gold_reading": [{"gold": "people"}],
         "weights.source": [{"weights": weights_id(w)} for w in weights if w["kind"] != "folder"],
-        "weights.identified_entry": [{"engine": engine} for engine in CATALOGUE["engines"]],
+        "weights.identified_entry": [{"engine": engine} for engine in config["engine_entries"]],
         "weights.adapter_source": [{"adapter": weights_id(CATALOGUE["models"]["tuned"]["lora"])}],
         "weights.identified_adapter": [{"model": "tuned"}, {"model": "tuned-here"}],
         "weights.adapted": [{"model": "tuned"}, {"model": "tuned-here"}],
@@ -134,7 +134,7 @@ LABELS = [
 ]
 SERVING = [
     (f"engine_entries.{engine}.{key}", value)
-    for engine in CATALOGUE["engines"]
+    for engine in ("hub-engine", "folder-engine", "wheel-engine")
     for key, value in {
         "tensor_parallel": 8,
         "pipeline_parallel": 2,
