@@ -24,6 +24,7 @@ from refusal_eval.tiles import tile
 _SCALE_HEIGHT = 32.0  # points below the cells, for the colour scale
 _SIDE = 3.0  # points left free in a cell, both sides together
 _COLUMNS = 3  # splits that a narrow figure has room for
+_HINTED = 1.02  # in PNGs text is a little wider than its outlines
 
 Cells = Mapping[tuple[str, str], Score]
 
@@ -46,7 +47,7 @@ def _draw(cells: Cells, rows: Sequence[str], columns: Sequence[str], width: floa
     show = plot.labels
     with styled():
         names = [wrap_to(show.model(model), 0.27 * width) for model in rows]
-        left = EDGE + max(widest(lines) for lines in names) + 5
+        left = EDGE + _HINTED * max(widest(lines) for lines in names) + 5
         step = (width - left - EDGE) / len(columns)
         broken = any(text_width(_ends(score)) > step - _SIDE for score in cells.values())
         texts = {cell: _cell_lines(score, step - _SIDE, broken) for cell, score in cells.items()}

@@ -33,7 +33,7 @@ from refusal_eval.style import BLUE, COLUMN_WIDTH, FAINT, GREY, LINE_HEIGHT, PAG
 _SIDE_BINS = 5  # bins on either side of the one in the middle
 _SCALES = (20, 40, 60, 80, 100)  # percent; the common scale ends at one of these
 _SCALE_WIDTH, _SCALE_HEIGHT = 30.0, 21.0  # points for the numbers and names of the scales
-_HIGHEST, _LOWEST = 40.0, 15.0  # points for the bars of a panel
+_HIGHEST, _LOWEST = 40.0, 14.0  # points for the bars of a panel
 _COLUMNS = 3  # splits that a narrow figure has room for
 _X_LABEL = "c(x), from \u22121 (complies) to 1 (refuses)"
 
@@ -78,7 +78,7 @@ def _draw(
     with styled():
         # Names of models stand beside the panels of a wide figure, and above them in a narrow one.
         beside = width > COLUMN_WIDTH
-        room = 0.2 * width if beside else width - 2 * EDGE - _SCALE_WIDTH
+        room = (0.28 if len(splits) <= 6 else 0.2) * width if beside else width - 2 * EDGE - _SCALE_WIDTH
         names = [wrap_to(show.model(model), room, bold=not beside) for model in models]
         left = EDGE + _SCALE_WIDTH + (max(widest(lines) for lines in names) + 4 if beside else 0)
         gap = 5.0 if len(splits) <= 12 else 3.0
