@@ -33,7 +33,7 @@ import numpy as np
 from refusal_eval.estimands import REFUSES
 from refusal_eval.estimates.bootstrap import Bounds, cluster_codes, cluster_totals, draw, percentiles
 from refusal_eval.estimates.samples import BLOCKED_LABEL, NO_LABEL, Labels
-from refusal_eval.estimates.units import Floats
+from refusal_eval.estimates.units import Flags, Floats
 from refusal_eval.states import LABELS
 
 PARTS = ("prompt", "sampling", "judge")
@@ -75,7 +75,7 @@ def decisions(labels: Labels, reading: str) -> Floats:
 def moments(z: Floats) -> Moments:
     """Return the moments of decisions, units x K x judges; a prompt without an answer that all have judged has NaN."""
     judges = z.shape[2]
-    usable = ~np.isnan(z).any(axis=2)
+    usable: Flags = np.asarray(~np.isnan(z).any(axis=2))
     answers = usable.sum(axis=1).astype(float)
     filled = np.where(usable[:, :, None], z, 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
