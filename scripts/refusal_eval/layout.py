@@ -17,6 +17,7 @@ from refusal_eval.style import COLUMN_WIDTH, INK, LINE_HEIGHT, PAGE_WIDTH, TEXT_
 _BASELINE = 6.4  # points from the top of a line to its baseline
 _PAD = 4.0
 EDGE = 4.0  # points of white around a figure
+HINTED = 1.02  # in PNGs text is a little wider than its outlines, which are measured
 _MOST_LINES = 5  # of a level column label
 
 

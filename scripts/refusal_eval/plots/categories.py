@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from refusal_eval.display import Score, headline
 from refusal_eval.errors import UserError
 from refusal_eval.frames import Card
-from refusal_eval.layout import EDGE, axes_at, page, put, widest, wrap_to
+from refusal_eval.layout import EDGE, HINTED, axes_at, page, put, widest, wrap_to
 from refusal_eval.plots.captions import cell_words, judge_words, rates_words
 from refusal_eval.plots.estimates import Row, chosen_rows, highest, percent_scale
 from refusal_eval.plots.panels import PanelGrid
@@ -29,7 +29,6 @@ _TOGETHER = 3  # models that share a panel; more have one each
 _ROW, _MARK = 11.0, 5.0  # points for a row, and for each further mark in it
 _NARROWEST = 70.0  # points of a panel
 _HEAD = 4.0  # points above the name of a split
-_HINTED = 1.02  # in PNGs text is a little wider than its outlines
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +99,7 @@ class _Forest:
             self._width = plot.points(len(self._panels) > 1)
             room = (0.42 if self._width == COLUMN_WIDTH else 0.26) * self._width
             plain = [wrap_to(line.text, room) for line in lines if not line.head]
-            self._left = EDGE + _HINTED * max(widest(text) for text in plain) + 6
+            self._left = EDGE + HINTED * max(widest(text) for text in plain) + 6
             # The name of a split may reach over the first panel, which is empty at its height.
             wide = self._width - 2 * EDGE if len(self._panels) == 1 else self._left + _NARROWEST - EDGE
             self._texts = [wrap_to(line.text, wide if line.head else room, bold=line.head) for line in lines]

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from refusal_eval.display import EN_DASH, NO_DATA, Score, headline, interval, marks, percent
 from refusal_eval.frames import Card
-from refusal_eval.layout import EDGE, ColumnLabels, axes_at, one_judge, page, put, text_width, widest, wrap_to
+from refusal_eval.layout import EDGE, HINTED, ColumnLabels, axes_at, one_judge, page, put, text_width, widest, wrap_to
 from refusal_eval.plots.captions import cell_words, judge_words, rates_words
 from refusal_eval.plots.plot import Caption, Drawn, Plot, chosen_scores, fitting, models_in_order
 from refusal_eval.plots.tags import protocol_tag
@@ -24,7 +24,6 @@ from refusal_eval.tiles import tile
 _SCALE_HEIGHT = 32.0  # points below the cells, for the colour scale
 _SIDE = 3.0  # points left free in a cell, both sides together
 _COLUMNS = 3  # splits that a narrow figure has room for
-_HINTED = 1.02  # in PNGs text is a little wider than its outlines
 
 Cells = Mapping[tuple[str, str], Score]
 
@@ -47,7 +46,7 @@ def _draw(cells: Cells, rows: Sequence[str], columns: Sequence[str], width: floa
     show = plot.labels
     with styled():
         names = [wrap_to(show.model(model), 0.27 * width) for model in rows]
-        left = EDGE + _HINTED * max(widest(lines) for lines in names) + 5
+        left = EDGE + HINTED * max(widest(lines) for lines in names) + 5
         step = (width - left - EDGE) / len(columns)
         broken = any(text_width(_ends(score)) > step - _SIDE for score in cells.values())
         texts = {cell: _cell_lines(score, step - _SIDE, broken) for cell, score in cells.items()}

@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 
 from refusal_eval.display import Score
 from refusal_eval.frames import Card
-from refusal_eval.layout import EDGE, page, put, text_width, widest, wrap_to
+from refusal_eval.layout import EDGE, HINTED, page, put, text_width, widest, wrap_to
 from refusal_eval.plots.captions import cell_words, judge_words
 from refusal_eval.plots.plot import Caption, Drawn, Plot, chosen_scores, models_in_order
 from refusal_eval.plots.tags import protocol_tag
@@ -37,7 +37,6 @@ _NONE_COLOUR = "white"
 _BAR = 10.0  # points, the height of a bar
 _ROW = 13.0
 _HEAD = 4.0
-_HINTED = 1.02  # in PNGs text is a little wider than its outlines
 _GROUP = "All splits"
 
 Counts = Mapping[tuple[str, str], Mapping[str, int]]
@@ -102,7 +101,7 @@ class _Stack:
             self._width = plot.points(wide)
             names = [wrap_to(plot.labels.model(bar.model), 0.3 * self._width) for bar in bars]
             self._names, self._heights = names, [max(_ROW, len(lines) * LINE_HEIGHT + 3) for lines in names]
-            self._left = EDGE + _HINTED * max(widest(lines) for lines in names) + 5
+            self._left = EDGE + HINTED * max(widest(lines) for lines in names) + 5
             self._sizes = [str(sum(bar.kinds.values())) for bar in bars]
             self._right = EDGE + max(text_width("n"), *(text_width(size) for size in self._sizes)) + 5
             self._heads = {
