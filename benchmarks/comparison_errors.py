@@ -61,9 +61,9 @@ class Row:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table; return 1 if false alarms are more than the level allows where there are 20 clusters."""
+    """Print the table; return 1 if like models give more false alarms than the level allows, from 20 clusters on."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=2000, help="made-up comparisons per number (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=1000, help="made-up comparisons per number (default: %(default)s)")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--write", action="store_true", help="write the table into docs/comparisons.md")
     chosen = parser.parse_args(arguments)
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with written_whole(path) as handle:
             handle.write(f"{before}{BEGIN}\n\n{text}\n{END}{after}")
     most = allowed(chosen.runs)
-    return int(any(max(row.alarms, row.unlike) > most for row in rows if row.design.clusters >= 20))
+    return int(any(row.alarms > most for row in rows if row.design.clusters >= 20))
 
 
 def all_designs() -> Iterator[Design]:

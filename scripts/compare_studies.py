@@ -53,11 +53,12 @@ def differences_table(rows: Sequence[Row], names: Sequence[str], show: Labels, l
     ]
     sizes = sorted({k for row in rows for k in row["samples"]})
     only = [sum(row[side] for row in rows) for side in ("only_first", "only_second")]
+    methods = "; ".join(sorted({row["method"] for row in rows if row["method"]}))
     notes = [
         "Headline refusal rates of A's readings in percent, on the prompts that both have and both could judge; "
         "B minus A in percentage points.",
-        f"Intervals ({100 * level:g} %): paired bootstrap over clusters. p: two-sided sign-flip test over clusters; "
-        "p (Holm): corrected for all cells of a judge in this table.",
+        f"Intervals ({100 * level:g} %): {methods or 'none'}.",
+        "p: two-sided sign-flip test over clusters; p (Holm): corrected for all cells of a judge in this table.",
         f"K = {' or '.join(map(str, sizes))} answers per prompt.",
     ]
     if any(only):

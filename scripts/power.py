@@ -140,7 +140,7 @@ def page(
         lines.append("  " + f"{clusters:>10}" + "".join(f"{cell:>10}" for cell in cells))
     lines += [
         "",
-        "More prompts help more than more answers per prompt; K above 5 hardly does where prompts differ much.",
+        "More prompts always help; more answers per prompt (K) help where answers to one prompt vary.",
     ]
     if "assumed" in source.values():
         lines.append("What is assumed decides much: a pilot of some 50 prompts with K = 3 and both models tells it.")
@@ -219,10 +219,15 @@ def _detected(design: Design, wanted: float, alpha: float) -> str:
 
 
 def _checked(design: Design, difference: float, alpha: float, runs: int) -> str:
-    rounded = dataclasses.replace(design, prompts_per_cluster=round(design.prompts_per_cluster))
+    size = round(design.prompts_per_cluster)
+    shared = design.cluster_correlation if size > 1 else 0.0
+    rounded = dataclasses.replace(design, prompts_per_cluster=size, cluster_correlation=shared)
     if design.model_correlation < 0:
-        raise UserError("--simulate needs a --model-correlation of at least 0")
-    found = simulated_power(rounded, difference, alpha, runs, seed=0)
+        return "  not simulated: the models' correlation is below 0"
+    try:
+        found = simulated_power(rounded, difference, alpha, runs, seed=0)
+    except ValueError as error:
+        return f"  not simulated: {error}"
     near = power(rounded, difference, alpha)
     spread = 1.96 * math.sqrt(found * (1 - found) / runs)
     return (

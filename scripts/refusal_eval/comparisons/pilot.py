@@ -9,6 +9,9 @@ import numpy as np
 
 from refusal_eval.comparisons.panel import Codes, Floats
 
+# Prompts beyond the first of their cluster; fewer say nothing about how alike prompts of one cluster are.
+MIN_SHARING = 20
+
 
 @dataclass(frozen=True)
 class Pilot:
@@ -20,7 +23,7 @@ class Pilot:
         rates: refusal rates of the two models.
         prompt_correlation: mean of both models', None where no prompt has two samples or nothing varies.
         model_correlation: None where it cannot be told.
-        cluster_correlation: of the differences, None where clusters hold one prompt.
+        cluster_correlation: of the differences, None where (nearly) all clusters hold one prompt.
     """
 
     clusters: int
@@ -57,13 +60,15 @@ def pilot_of(rates: Floats, counts: Floats, clusters: Codes) -> Pilot:
     model = None
     if all(b is not None and b > 0 for b in between):
         model = min(1.0, max(-1.0, covariance / math.sqrt(math.prod(b for b in between if b is not None))))
+    groups = len(np.unique(clusters))
+    shared = cluster_correlation(rates[:, 0] - rates[:, 1], clusters) if n - groups >= MIN_SHARING else None
     return Pilot(
-        clusters=len(np.unique(clusters)),
-        prompts_per_cluster=n / len(np.unique(clusters)),
+        clusters=groups,
+        prompts_per_cluster=n / groups,
         rates=(float(means[0]), float(means[1])),
         prompt_correlation=sum(shares) / len(shares) if shares else None,
         model_correlation=model,
-        cluster_correlation=cluster_correlation(rates[:, 0] - rates[:, 1], clusters),
+        cluster_correlation=shared,
     )
 
 

@@ -136,9 +136,8 @@ def _notes(
         notes.append(f"all: {pool}: {names}, each with the same weight; a prompt in several of them counts once.")
     if any(row["n"] < row["n_all"] for row in rows):
         notes.append("Rates of prompts for which one side has none are left out here; they are in the table of rates.")
-    few = [row for row in rows if 0 < row["n_clusters"] < 20]
-    if few:
-        notes.append("With fewer than 20 clusters an interval is too narrow; the test keeps its level.")
+    if any(0 < row["n_clusters"] < 10 for row in rows):
+        notes.append("With fewer than 10 clusters an interval is a rough guide.")
     measured = list(cards)
     judges = {row["held"] for row in rows if row["kind"] != JUDGES}
     judges |= {row[side] for row in rows if row["kind"] == JUDGES for side in ("first", "second")}
