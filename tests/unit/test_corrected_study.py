@@ -134,11 +134,12 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_the_rule_asks_for_labels_and_verdicts_only_where_the_study_names_labels(project: Any, tmp_path: Path) -> None:
-    asked = Correcting(project.load(WHOLE_STUDY))
+    plain = {name: value for name, value in WHOLE_STUDY.items() if name != "corrected"}
+    asked = Correcting(project.load(plain))
     assert asked.labels(None) == [] == asked.verdicts(None)
     measured = asked.study(None)["measured"]
     assert len(asked.gold(None)) == len(asked.gold_verdicts(None)) == len(measured)
     (tmp_path / "labels.jsonl").write_text("")
-    asked = Correcting(project.load(WHOLE_STUDY | {"corrected": {"labels": "labels.jsonl"}}))
+    asked = Correcting(project.load(plain | {"corrected": {"labels": "labels.jsonl"}}))
     assert Path(asked.labels(None)[0]).name == "labels.jsonl"
     assert len(asked.verdicts(None)) == len(asked.rows(None))
