@@ -179,6 +179,15 @@ def supported_python_names() -> list[str]:
     return [f"python{major}.{minor}" for major, minor in SUPPORTED_PYTHONS]
 
 
+def require_own_folder() -> None:
+    """Stop if `.venv` is a link: others use what it leads to, and making it anew would pull it away under them."""
+    if VENVS.is_symlink():
+        raise SetupError(
+            f"{VENVS} is a link to {VENVS.resolve()}, and what is there is not what the locks of this folder ask for. "
+            "Run `make setup` in the folder that it belongs to, or remove the link to get environments of your own."
+        )
+
+
 def require_venv_module() -> None:
     """Refuse a Python that cannot make environments: Debian and Ubuntu ship that part as a package of its own."""
     missing = [name for name in ("venv", "ensurepip") if importlib.util.find_spec(name) is None]
@@ -283,7 +292,7 @@ def stamp_content(environment: Environment) -> dict[str, str]:
         "lock_sha256": hashlib.sha256(environment.lock.read_bytes()).hexdigest(),
         "python": f"{sys.version_info[0]}.{sys.version_info[1]}",
         "machine": platform.machine(),
-        "folder": str(environment.folder),
+        "folder": str(environment.folder.resolve()),
     }
 
 
@@ -360,6 +369,7 @@ def set_up(environments: Sequence[Environment]) -> None:
     missing = without_current(environments)
     if not missing:
         return
+    require_own_folder()
     require_venv_module()
     for environment in missing:
         print(describe(environment), flush=True)

@@ -450,6 +450,22 @@ def test_a_moved_repository_gets_new_environments(setup: ModuleType, installed: 
     assert [environment.name for environment in other.without_current(other.plan(["workflow"], "auto"))] == ["workflow"]
 
 
+def test_linked_environments_are_used_and_never_made_anew(
+    setup: ModuleType, installed: list[str], root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A second clone that links to the first one's environments must not pull them away under it."""
+    setup.main(["workflow"])
+    shutil.copytree(root / "envs", root.with_name("other") / "envs")
+    root.with_name("other").joinpath(".venv").symlink_to(root / ".venv")
+    other = load(root.with_name("other") / "envs" / "setup.py")
+    installed.clear()
+    assert other.main(["workflow"]) == 0 and installed == []
+    append_comment(root.with_name("other") / "envs" / "workflow.txt")
+    capsys.readouterr()
+    assert other.main(["workflow"]) == 1 and installed == []
+    assert "other/.venv is a link to" in capsys.readouterr().err
+
+
 def test_an_interrupted_installation_is_done_again(
     setup: ModuleType, installed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
