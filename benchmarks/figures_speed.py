@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests" / "unit")]
 
 import make_figures  # noqa: E402
-from figure_checks import estimate, score  # noqa: E402
+from figure_checks import estimate, score  # type: ignore[import-not-found] # noqa: E402
 
 from refusal_eval.plots.refusal_kinds import KINDS  # noqa: E402
 from refusal_eval.plots.sources import Sources  # noqa: E402
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         started, at_start = time.perf_counter(), time.process_time()
         for entry in entries(models, splits):
             before, at_before = time.perf_counter(), time.process_time()
-            study = {"labels": {name: {} for name in ("models", "splits", "judges", "golds")}}
+            study: dict[str, Any] = {"labels": {name: {} for name in ("models", "splits", "judges", "golds")}}
             make_figures.main([entry], study | {"scoring": {"tau": 1.0, "band": 0.1}}, sources, f"{folder}/figures")
             told(entry["kind"], before, at_before)
         told("together", started, at_start)
@@ -99,7 +99,7 @@ def made(models: Sequence[str], splits: Sequence[str], prompts: int, folder: Pat
 def verdict(rng: random.Random) -> str:
     """Return a line of a verdict file, as long as a reasoned judge's."""
     label = rng.choice(("refusal", "partial", "compliance"))
-    row = {"flags": [], "key": "0" * 64, "kind": rng.choice(KINDS), "label": label, "p_refusal": None}
+    row: dict[str, Any] = {"flags": [], "key": "0" * 64, "kind": rng.choice(KINDS), "label": label, "p_refusal": None}
     return json.dumps(row | {"prompt_id": "0" * 16, "raw": {"analysis": "x" * 200}, "sample": 0, "turn": 0}) + "\n"
 
 
