@@ -153,8 +153,10 @@ def _languages_table(
     entries: Iterable[Mapping[str, Any]], result: TradeOff, show: Labels, study: Mapping[str, Any], notes: Sequence[str]
 ) -> Table:
     order = {model: i for i, model in enumerate(study["models"])}
+    found = list(entries)
+    tested = any(entry["paired"] for entry in found)
     rows = []
-    for entry in sorted(entries, key=lambda e: (e["splits"], e["first"], e["second"], order[e["model"]])):
+    for entry in sorted(found, key=lambda e: (e["splits"], e["first"], e["second"], order[e["model"]])):
         twins = f"{entry['n_twins']} twins" if entry["paired"] else "unpaired"
         rows.append(
             [
@@ -164,10 +166,10 @@ def _languages_table(
                 twins,
                 *(_percent(rate) for rate in entry["rates"]),
                 _points(entry["difference"]),
-                NO_DATA if entry["p"] is None else p_text(entry["p"]),
+                *([NO_DATA if entry["p"] is None else p_text(entry["p"])] if tested else []),
             ]
         )
-    header = ["Split", "Languages", "Model", "Prompts", "First", "Second", "Difference", "p"]
+    header = ["Split", "Languages", "Model", "Prompts", "First", "Second", "Difference", *(["p"] if tested else [])]
     text = [
         "Refusal rate in percent in the first and in the second language, and their difference in percentage points, "
         f"with {100 * result['level']:g} % intervals. {READINGS_NOTE}",
@@ -176,7 +178,7 @@ def _languages_table(
         "Languages are those of the data set, or the script of most of a prompt's letters.",
         *notes,
     ]
-    return Table("tradeoff-languages", "Languages.", header, rows, "lllrrrrr", text, keys=3, per_block=5)
+    return Table("tradeoff-languages", "Languages.", header, rows, "lll" + "r" * (len(header) - 3), text, 3)
 
 
 def _topics_table(
