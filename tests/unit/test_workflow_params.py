@@ -200,7 +200,7 @@ CHANGED_BY_COMPAT = {
         (
             "samples",
             5,
-            {*WEIGHED, "estimating.study", "generation.request_params", "scoring.cell", "scoring.published_cell"},
+            {*WEIGHED, "estimating.study", "comparisons.presentation", "generation.request_params", "scoring.cell", "scoring.published_cell"},
         ),
         ("determinism", "strict", {"generation.request_params", "judging.reading"}),
         ("model_entries.plain.system_prompt", "Be brief.", {"generation.request_params"}),
@@ -244,6 +244,7 @@ CHANGED_BY_COMPAT = {
             0.9,
             {
                 *WEIGHED,
+                "comparisons.presentation",
                 "estimating.study",
                 "estimating.judges",
                 "scoring.cell",
