@@ -200,7 +200,14 @@ CHANGED_BY_COMPAT = {
         (
             "samples",
             5,
-            {*WEIGHED, "estimating.study", "comparisons.presentation", "generation.request_params", "scoring.cell", "scoring.published_cell"},
+            {
+                *WEIGHED,
+                "estimating.study",
+                "comparisons.presentation",
+                "generation.request_params",
+                "scoring.cell",
+                "scoring.published_cell",
+            },
         ),
         ("determinism", "strict", {"generation.request_params", "judging.reading"}),
         ("model_entries.plain.system_prompt", "Be brief.", {"generation.request_params"}),
