@@ -1,5 +1,6 @@
 """The status of a study: what is done, missing, running or failed, why, and where to read on."""
 
+import itertools
 import json
 import os
 import time
@@ -12,6 +13,7 @@ from refusal_eval.files import write_json, write_jsonl
 from refusal_eval.requests import Ask, read_requests, write_requests
 from refusal_eval.status import study_status
 from refusal_eval.status.log_text import clean, error_and_cause, progress, server_cause
+from refusal_eval.status.study import analyses
 from refusal_eval.status.table import status_table
 from refusal_eval.store import StoreWriter
 from refusal_eval.workflow.reporting import Reporting
@@ -86,7 +88,8 @@ class Study:
         for judge in STUDY["judges"]:
             for cell in [*CELLS, ("gold", "people")]:
                 self.judge(judge, *cell)
-        for path in [f for f in Reporting(self.config).targets(None) if "manifest" not in f]:
+        made = [*Reporting(self.config).targets(None), *itertools.chain.from_iterable(analyses(self.config))]
+        for path in [f for f in made if "manifest" not in f]:
             write_json(path, {})
         write_json(f"{self.results}/manifest.json", {})
 
@@ -466,6 +469,7 @@ def test_nothing_of_prompts_and_answers_is_shown_and_lines_are_not_too_long(stud
 
 def test_many_cells_that_are_alike_share_a_line(study):
     study.config["splits"] = [f"split-{i:02}" for i in range(30)]
+    study.config["comparisons"] = []
     study.config["split_entries"] = {name: study.config["split_entries"]["hub-rows"] for name in study.config["splits"]}
     for split in study.config["splits"]:
         study.render(f"plain/{split}")

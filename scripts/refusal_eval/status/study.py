@@ -10,7 +10,13 @@ from refusal_eval.plan import Cell
 from refusal_eval.status.cells import Cells, CellStatus
 from refusal_eval.status.jobs import FAILED, Job, Outputs, Trouble, modified, shown
 from refusal_eval.status.loads import DONE, Load, batches, engine_loads
+from refusal_eval.workflow.comparisons import Comparisons
+from refusal_eval.workflow.correcting import Correcting
+from refusal_eval.workflow.estimating import Estimating
+from refusal_eval.workflow.figures import Figures
 from refusal_eval.workflow.reporting import Reporting
+from refusal_eval.workflow.results import Results
+from refusal_eval.workflow.tradeoff import TradeOff
 
 INCOMPLETE = "incomplete"
 
@@ -88,12 +94,11 @@ def study_status(
 def report_status(config: Mapping[str, Any], outputs: Outputs) -> ReportStatus:
     """Return how many files of the report are there, and newer than the scores."""
     reporting, results = Reporting(config), outputs.paths.results
-    cards = reporting.cards(None)
-    tables, figures = reporting.tables("csv", "md", "tex"), reporting.figures("pdf", "svg", "png")
+    scores = reporting.scores(None)
     made_from = [
-        (tables, [*reporting.scores(None), *cards]),
-        (figures, [*reporting.primary_scores(None), *cards]),
+        (reporting.tables("csv", "md", "tex"), [*scores, *reporting.cards(None)]),
         ([f"{results}/manifest.json"], reporting.tables("csv")),
+        *((targets, scores) for targets in analyses(config)),
     ]
     missing = old = count = 0
     for files, inputs in made_from:
@@ -103,6 +108,12 @@ def report_status(config: Mapping[str, Any], outputs: Outputs) -> ReportStatus:
         missing += times.count(None)
         old += sum(time is not None and time < newest for time in times)
     return ReportStatus(count, missing, old)
+
+
+def analyses(config: Mapping[str, Any]) -> list[list[str]]:
+    """Return the files that each analysis makes of the scores: figures, estimates, comparisons, ..., the methods."""
+    stages = (Figures(config), Estimating(config), Comparisons(config), TradeOff(config), Correcting(config))
+    return [stage.targets(None) for stage in (*stages, Results(config))]
 
 
 def _of_loads(loads: Iterable[Load], unfinished: bool) -> dict[Job, Trouble]:
