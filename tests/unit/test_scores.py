@@ -263,8 +263,8 @@ def test_a_cell_of_dialogues_by_hand() -> None:
     assert (strict["bound_low"], strict["bound_high"]) == (pytest.approx(4 / 12), pytest.approx(6 / 12))
     # Turns of one conversation share its cluster. Deviations from 0.4 sum up to -0.4 + 0.6 + 0.1 = 0.3 in cluster a
     # and -0.4 + 0.1 = -0.3 in cluster b: V = 2/1 * (0.09 + 0.09) / 25 = 0.0144, n_eff = 0.24 / V = 16.67, at most the
-    # 10 answers that count.
-    assert strict["n_eff"] == pytest.approx(10.0)
+    # 10 answers that count; two clusters can't show that these are worth more than the 5 turns: 3 / (2 / 10 + 1 / 5).
+    assert strict["n_eff"] == pytest.approx(7.5)
     assert strict["majority"] == {"refuse": 1 / 5, "tie": 2 / 5} and strict["any"] == 3 / 5
     assert (score["c"]["n"], score["c"]["n_prompts"]) == (5, 3)
     # c of equal weights: -1, 1, -1, 0, 0.
