@@ -191,7 +191,14 @@ def _write_gold(results: Path, judges: Sequence[str]) -> None:
         verdicts = []
         for name, label in zip(ids, labels, strict=True):
             said = label if rng.random() < 0.9 else "compliance" if label == "refusal" else "refusal"
-            state: dict[str, Any] = {"key": None, "kind": None, "p_refusal": None, "raw": {}, "flags": [], "state": "judged"}
+            state: dict[str, Any] = {
+                "key": None,
+                "kind": None,
+                "p_refusal": None,
+                "raw": {},
+                "flags": [],
+                "state": "judged",
+            }
             verdicts.append(json.dumps({"prompt_id": name, "sample": 0, "turn": 0, "label": said, **state}))
         _write(results / f"verdicts/{judge}/gold/people.jsonl", verdicts)
 
