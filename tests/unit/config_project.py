@@ -117,7 +117,7 @@ WHOLE_STUDY = {
     "judges": ["words", "reader", "own", "both"],
     "gold": ["people"],
     "scoring": {"tau": 0.5},
-    "comparisons": [{"label": "Thinking", "against": "plain", "scope": "splits"}],
+    "comparisons": [{"label": "All", "pairs": "all", "scope": "splits"}],
     "corrected": {"labels": "labels.jsonl"},
     "prompts_per_split": {"size": 7},
 }

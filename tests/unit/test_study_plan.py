@@ -60,7 +60,7 @@ def test_weights_that_two_engines_share_are_fetched_once_and_what_is_here_is_not
     engines = {"one": engine | {"weights_gb": 16.5}, "two": engine | {"weights_gb": 16.5, "max_model_len": 1024}}
     models = {name: {"engine": name, "sampling": {"max_tokens": 64}} for name in engines}
     project.write("own.yaml", {"engines": engines, "models": models})
-    config = project.load(WHOLE_STUDY | {"models": [*models], "catalogue": ["own.yaml"], "judges": ["words"], "comparisons": []})
+    config = project.load(WHOLE_STUDY | {"models": [*models], "catalogue": ["own.yaml"], "judges": ["words"]})
     assert needs(project, config)["weights"].expected == 16.5e9
     project.write(Paths(config).weights_manifest(config["engine_entries"]["one"]["weights"]), '{"files": {}}')
     found = needs(project, config)["weights"]

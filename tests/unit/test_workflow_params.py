@@ -18,8 +18,10 @@ SHOWS = {
     "reporting.presentation",
     "judge_cards.presentation",
     "judge_cards.comparison",
+    "drawing.presentation",
     *WEIGHED,
 }
+DRAWN = {"drawing.entries", "drawing.cells"}
 ESTIMATES = {"estimating.duplicates", "estimating.study", "estimating.judges"}
 FROM_SCORES_ON = {
     *ESTIMATES,
@@ -27,6 +29,8 @@ FROM_SCORES_ON = {
     "scoring.card",
     "scoring.published_cell",
     "judge_cards.calibration",
+    "results.study",
+    *DRAWN,
     *SHOWS,
 }
 
@@ -74,6 +78,10 @@ def asked(config):
         "scoring.published_reading": models,
         "scoring.published_cell": [{**judge, **cell} for judge in judges for cell in CELLS],
         "reporting.presentation": [{}],
+        "drawing.entries": [{}],
+        "drawing.cells": [{}],
+        "drawing.presentation": [{}],
+        "results.study": [{}],
     }
 
 
@@ -105,7 +113,7 @@ def test_these_are_all_params_of_all_rules(repository, config):
     rules = [path.read_text(encoding="utf-8") for path in sorted((repository / "workflow" / "rules").glob("*.smk"))]
     blocks = [block for rule in rules for block in re.findall(r"\n    params:\n((?:        .*\n)+)", rule)]
     values = {line.split("=", 1)[1].rstrip(",") for block in blocks for line in block.split("\n") if line}
-    values = {value.strip() for value in values if not value.startswith("code_version(ROOT / ")}
+    values = {value.strip() for value in values if not value.startswith(("code_version(ROOT / ", "["))}
     assert values == {*asked(config), '{"results": RESULTS}'}
 
 
@@ -121,7 +129,7 @@ def test_params_are_plain_values_that_snakemake_can_compare(config):
         stage, name = method.split(".")
         for chosen in wildcards:
             value = getattr(getattr(built, stage), name)(of(**chosen))
-            assert isinstance(value, dict) and plain(value), method
+            assert isinstance(value, dict | list) and plain(value), method
 
 
 LABELS = [
@@ -189,6 +197,7 @@ CHANGED_BY_COMPAT = {
     "generation.request_params",
     "scoring.cell",
     "scoring.published_reading",
+    "drawing.entries",  # the published c(x) has no sweep over tau
     *SHOWS,
 }
 
@@ -234,7 +243,7 @@ CHANGED_BY_COMPAT = {
         ("model_entries.tuned-here.engine", "wheel-engine", {"weights.adapted"}),
         ("model_entries.plain.lora", {"kind": "folder", "path": "adapter"}, {"generation.request_params"}),
         ("split_entries.file-rows.sample", {"size": 3, "seed": 0}, {"data.split_reading"}),
-        ("split_entries.hub-rows.columns", {"prompt": "p"}, {"data.split_reading"}),
+        ("split_entries.hub-rows.columns.prompt", "p", {"data.split_reading"}),
         ("split_entries.hub-rows.source.revision", "f" * 40, {"data.source", "data.split_reading"}),
         ("prompts_per_split", None, {"data.split_reading"}),
         ("gold_entries.people.labels", {"yes": "partial"}, {"data.gold_reading"}),
@@ -245,7 +254,18 @@ CHANGED_BY_COMPAT = {
         ("judge_entries.reader.mass_floor", 0.75, {"judging.decision"}),
         ("judge_entries.words.lists", ["other.yaml"], {"judging.cpu_judge"}),
         ("judge_entries.own.function", "other", {"judging.cpu_judge"}),
-        ("scoring.tau", 2.0, {"estimating.study", "scoring.cell", "scoring.published_cell"}),
+        (
+            "scoring.tau",
+            2.0,
+            {
+                "estimating.study",
+                "scoring.cell",
+                "scoring.published_cell",
+                "reporting.presentation",
+                "drawing.presentation",
+                "results.study",
+            },
+        ),
         (
             "scoring.level",
             0.9,
@@ -262,7 +282,17 @@ CHANGED_BY_COMPAT = {
         ),
         ("judge_entries.own.floor", {"se": 0.8}, {"judge_cards.floors"}),
         ("judge_entries.both.ties", "partial", {"judging.panel"}),
-        ("scoring.band", 0.3, {"estimating.study", "scoring.cell", "scoring.published_cell", "reporting.presentation"}),
+        (
+            "scoring.band",
+            0.3,
+            {
+                "estimating.study",
+                "scoring.cell",
+                "scoring.published_cell",
+                "reporting.presentation",
+                "drawing.presentation",
+            },
+        ),
         ("protocol", "compat", CHANGED_BY_COMPAT),
     ],
 )
@@ -288,7 +318,7 @@ def test_a_replaced_adapter_of_a_local_folder_is_noticed_even_if_it_is_older(con
 
 def test_the_order_of_models_and_splits_reruns_only_what_shows_it(config):
     turned = [(name, config[name][::-1]) for name in ("models", "splits", "judges")]
-    assert rerun(config, *turned) == SHOWS
+    assert rerun(config, *turned) == SHOWS - {"drawing.presentation"} | {"drawing.entries"}
 
 
 def test_what_has_no_label_is_shown_by_its_name(config):

@@ -137,7 +137,9 @@ def test_a_size_is_told_by_name_by_files_or_not_at_all(tmp_path):
 def test_an_engine_takes_its_parallel_devices(project):
     project.write("own.yaml", {"engines": {"wide": _engine(tensor_parallel=2, data_parallel=2, device="cuda")}})
     project.write("models.yaml", {"models": {"wide": {"engine": "wide", "sampling": {"max_tokens": 9}}}})
-    config = project.load(WHOLE_STUDY | {"models": ["wide"], "catalogue": ["own.yaml", "models.yaml"]})
+    config = project.load(
+        WHOLE_STUDY | {"models": ["wide"], "catalogue": ["own.yaml", "models.yaml"], "comparisons": []}
+    )
     paces, sizes = engine_paces(config, project.folder)
     assert paces["wide"].devices == 4 and sizes["wide"] == "7B by its name"
 

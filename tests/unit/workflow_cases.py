@@ -9,10 +9,12 @@ from refusal_eval.workflow.correcting import Correcting
 from refusal_eval.workflow.data import Data
 from refusal_eval.workflow.estimating import Estimating
 from refusal_eval.workflow.execution import Execution
+from refusal_eval.workflow.figures import Figures
 from refusal_eval.workflow.generation import Generation
 from refusal_eval.workflow.judge_cards import JudgeCards
 from refusal_eval.workflow.judging import Judging
 from refusal_eval.workflow.reporting import Reporting
+from refusal_eval.workflow.results import Results
 from refusal_eval.workflow.scoring import Scoring
 from refusal_eval.workflow.tradeoff import TradeOff
 from refusal_eval.workflow.weights import Weights
@@ -39,6 +41,8 @@ def stages(config, root, cores=2):
         correcting=Correcting(config),
         scoring=Scoring(config),
         reporting=Reporting(config),
+        drawing=Figures(config),
+        results=Results(config),
     )
 
 
