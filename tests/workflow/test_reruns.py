@@ -15,7 +15,10 @@ from project import ROOT, Project, planned_jobs
 
 AGREEMENT = {"judge_agreement": 1}
 CARD = {"judge_card": 1, "judge_card_figure": 1, "judge_tables": 1}
-AGGREGATES = {"compare": 1, "results_table": 1, "tables": 1, "figures": 1, "manifest": 1, "methods": 1, **AGREEMENT}
+# Of the whole study; and what is there for each judge and model, here of one of two.
+AGGREGATES = {rule: 1 for rule in ("tables", "figures", "results_table", "methods", "manifest")}
+AGGREGATES |= {"compare": 1, "tradeoff": 1, "corrected": 1, **AGREEMENT}
+ESTIMATES = {"estimates": 2, "variance": 1}
 GPU_RULES = {"generate", "judge"}
 LEFT_OUT = (".venv", ".cache", ".git", "results", ".snakemake", "__pycache__")
 
@@ -33,7 +36,7 @@ def test_touching_files_reruns_nothing(finished: Project) -> None:
 
 def test_a_models_temperature_reruns_that_models_cells(finished: Project) -> None:
     finished.catalogue("models", "terse", sampling={"max_tokens": 300, "temperature": 0.7})
-    assert finished.planned() == AGGREGATES | {
+    assert finished.planned() == AGGREGATES | ESTIMATES | {
         "requests": 2,
         "generate": 1,
         "answers": 2,
@@ -74,7 +77,7 @@ def test_a_rubric_reruns_that_judges_verdicts_and_what_follows(finished: Project
     rubric = finished.folder / "rubric.md"
     rubric.write_text("Another. " + rubric.read_text())
     planned = finished.planned()
-    assert planned == AGGREGATES | {
+    assert planned == AGGREGATES | ESTIMATES | {
         "check_judge": 1,
         "judge_requests": 5,
         "judge": 1,
@@ -101,7 +104,7 @@ def test_an_older_file_put_in_place_is_noticed(finished: Project, name: str, con
 
 def test_a_keyword_list_reruns_that_judges_verdicts_without_any_gpu_job(finished: Project) -> None:
     (finished.folder / "words.yaml").write_text("refusal_openings: ['sure']\n")
-    assert finished.planned() == AGGREGATES | {"cpu_verdicts": 5, "score": 4, **CARD}
+    assert finished.planned() == AGGREGATES | ESTIMATES | {"cpu_verdicts": 5, "score": 4, **CARD}
 
 
 @pytest.mark.parametrize("change", [{"tau": 0.5}, {"band": 0.2}, {"level": 0.9}])
@@ -114,7 +117,7 @@ def test_bands_tau_and_level_rerun_scores_and_no_gpu_job(finished: Project, chan
 def test_a_judges_threshold_reruns_its_verdicts_and_no_gpu_job(finished: Project) -> None:
     finished.catalogue("judges", "label", threshold=0.8)
     planned = finished.planned()
-    assert planned == AGGREGATES | {"llm_verdicts": 5, "score": 4, **CARD}
+    assert planned == AGGREGATES | ESTIMATES | {"llm_verdicts": 5, "score": 4, **CARD}
 
 
 def test_the_reasoning_end_mark_reruns_answers_and_no_generation(finished: Project) -> None:
@@ -171,7 +174,9 @@ def test_a_new_split_runs_its_own_cells_and_the_aggregates(finished: Project) ->
 
 def test_a_model_taken_away_leaves_the_tables(finished: Project) -> None:
     finished.study(models=["plain"])
-    assert finished.planned() == AGGREGATES
+    planned = finished.planned()
+    # One model is left: nothing to compare it with.
+    assert {**planned, "compare": 1} == AGGREGATES | {"variance": 1} and "compare" not in planned
     finished.snakemake()
     assert "terse" not in (finished.results / "tables" / "scores.csv").read_text()
 
