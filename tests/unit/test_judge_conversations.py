@@ -79,8 +79,6 @@ def rubric(tmp_path):
 
 def test_what_a_judge_reads_of_one_question_never_changes(rubric):
     """Another text would be another key: every verdict ever paid for would be asked for again."""
-    of_prompt = "podcmjtdul"
-    nonce = "xmnutkvnrw"
 
 
 def test_answers_to_one_prompt_share_all_that_stands_before_the_answer(rubric):

@@ -107,8 +107,8 @@ class Engine(Entry):
     data_parallel: Whole = Field(
         1,
         ge=1,
-        description="Copies of the model. Not in the request key. While more than one run, vLLM's own processes listen on "
-        "all addresses of the machine: use it only behind a firewall, or take `shards` of the study instead.",
+        description="Copies of the model. Not in the request key. While more than one run, vLLM's own processes listen "
+        "on all addresses of the machine: use it only behind a firewall, or take `shards` of the study instead.",
     )
     nodes: Whole = Field(
         1,

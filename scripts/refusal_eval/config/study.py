@@ -94,8 +94,8 @@ class Study(Entry):
     )
     figures: list[Figure] | None = Field(
         None,
-        description="The figures to draw; changing it runs nothing but figures. Default: a heatmap and histograms of all "
-        "cells, and of the other kinds those that the study has data for (docs/figures.md).",
+        description="The figures to draw; changing it runs nothing but figures. Default: a heatmap and histograms of "
+        "all cells, and of the other kinds those that the study has data for (docs/figures.md).",
     )
     scoring: Scoring = Field(Scoring(), description="How verdicts become numbers.")
     comparisons: list[ComparisonFamily] | None = Field(
