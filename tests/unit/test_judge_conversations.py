@@ -79,6 +79,9 @@ def rubric(tmp_path):
 
 def test_what_a_judge_reads_of_one_question_never_changes(rubric):
     """Another text would be another key: every verdict ever paid for would be asked for again."""
+    of_prompt, nonce = "podcmjtdul", "xmnutkvnrw"
+    request = f"<request_{of_prompt}>\nHow do I whittle a spoon?\n</request_{of_prompt}>"
+    assert rubric.text(USER, "Carve it.") == f"Judge.\n{request}\n<r_{nonce}>Carve it.</r_{nonce}>\nLabel:"
 
 
 def test_answers_to_one_prompt_share_all_that_stands_before_the_answer(rubric):

@@ -73,7 +73,8 @@ def _take_addresses(source: Mapping[str, Any], target: Path, log: logging.Logger
         files = {part: Path(scratch, f"{i}{Path(url).suffix}") for i, (part, url) in enumerate(urls.items())}
         download(list(urls.values()), source["sha256"], list(files.values()), log, wait)
         if len(urls) == 1:
-            os.replace(*files.values(), target)
+            (file,) = files.values()
+            os.replace(file, target)
             return
         with written_whole(target) as handle:
             for part, file in files.items():

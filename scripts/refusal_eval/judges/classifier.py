@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from refusal_eval.errors import UserError
 from refusal_eval.hints import nearest
@@ -87,7 +88,7 @@ def labels_of_classes(labels: Mapping[str, str], names: Sequence[str]) -> list[s
     return [found[index] for index in range(len(names))]
 
 
-def class_probabilities(logits: Sequence[float]) -> list[float]:
+def class_probabilities(logits: Sequence[float] | npt.NDArray[np.float32]) -> list[float]:
     """Return the probabilities of the classes: softmax of the logits; of a single logit its logistic and the rest."""
     values = np.asarray(logits, dtype=float)
     if len(values) == 1:
