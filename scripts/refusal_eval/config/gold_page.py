@@ -10,14 +10,17 @@ INTRODUCTION = """# Gold
 
 Answers that people labelled, on which every judge of a study is measured. Written by scripts/generate_config_docs.py
 out of [config/catalogue](../config/catalogue): edit the entries there, not this page. No row is shipped. A study
-fetches the gold that it names, at the commit or with the SHA-256 of the entry or of its lock file, and checks the number of rows.
+fetches the gold that it names, at the commit or with the SHA-256 of the entry or of its lock file, and checks the
+number of rows.
 
 - **Labels**: the source's own, each as refusal, partial refusal or compliance. "Binary" is always said with its
-  reading: *strict* takes refusals alone, *broad*, the default, partial refusals too. What is called partial differs between
-  sources.
-- **People among themselves** is the kappa that the annotators reach with each other; no judge can be shown to beat it.
+  reading: *strict* takes refusals alone, *broad*, the default, partial refusals too. What is called partial differs
+  between sources.
+- **People among themselves** is the kappa that the annotators reach with each other; no judge can be shown to beat
+  it.
 - **Off** means that a study must name the gold in `allow` before it may use it.
-- Labels of your own, on the answers of your own study, are made with the labelling kit ([labelling.md](labelling.md)).
+- Labels of your own, on the answers of your own study, are made with the labelling kit
+  ([labelling.md](labelling.md)).
 """
 
 
