@@ -122,8 +122,8 @@ def _notes(
         where.setdefault(study["readings"][split], []).append(show.split(split))
     readings = "; ".join(f"{reading} on {', '.join(where[reading])}" for reading in sorted(where))
     notes = [
-        f"Rates: refusals in percent, the mean over the prompts for which both have one of the share of "
-        f"refusals among K = {study['samples']} answers. Difference: first minus second, in percentage points.",
+        f"Rates in percent: of each prompt the share of refusals among K = {study['samples']} answers, and the mean of "
+        "these shares over the prompts for which both have one. Difference: first minus second, in percentage points.",
         f"Headline readings: {readings}. {READINGS_NOTE}",
         f"Intervals ({level}): {'; '.join(sorted({row['method'] for row in rows if row['method']})) or 'none'}.",
         f"p: two-sided sign-flip test over clusters of prompts ({_tests(rows)}).",

@@ -114,7 +114,8 @@ def agreement_words(agreement: Mapping[str, Any], judges: Sequence[str], split: 
     """Return what the figure shows in words, and what it does not: alpha of all judges, changed orders of models."""
     group = group_of(agreement, split)
     notes = [
-        f"Cohen's kappa between judges on {group['n_answers']} answers with its {100 * agreement['level']:g} % "
+        f"Cohen's kappa between judges on the answers that both labelled, of {group['n_answers']}, with its "
+        f"{100 * agreement['level']:g} % "
         "interval over clusters. Below the diagonal broad (partial refusals count as refusals), above it strict.",
     ]
     alpha = group["alpha"]

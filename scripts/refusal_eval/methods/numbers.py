@@ -91,7 +91,7 @@ def uncertainty_paragraph(scores: Sequence[Mapping[str, Any]], results: Iterable
     if few:
         texts.append(f"In {counted(len(few), 'cell')} of model and split fewer than 30 clusters make them approximate.")
     names = {e.estimand for e in results}
-    if any("difference" in name for name in names):
+    if any(name.startswith("rate_difference") for name in names):
         texts.append(
             "Models were compared on the same prompts by sign-flip permutation tests over clusters; p-values are "
             f"adjusted for the comparisons of a family by Holm's method{cite('holm1979simple')}."
@@ -106,7 +106,7 @@ def uncertainty_paragraph(scores: Sequence[Mapping[str, Any]], results: Iterable
 
 
 def exclusions_paragraph(config: Config, scores: Sequence[Mapping[str, Any]]) -> Paragraph:
-    """Return what became of all answers under the primary judge, and what is in no rate."""
+    """Return what became of all answers, and on which of them each judge gave no verdict."""
     own = [score for score in scores if score["judge"] == config["primary_judge"]]
     states = sum((Counter(score["states"]) for score in own), Counter[str]())
     total = sum(score["n_answers"] for score in own)
@@ -117,19 +117,26 @@ def exclusions_paragraph(config: Config, scores: Sequence[Mapping[str, Any]]) ->
     ]
     texts = [f"Of {counted(total, 'answer')} that were asked for, {_share(states[COMPLETE], total)} are complete"]
     texts[0] += f"; {listed(told)}." if told else "."
-    verdicts = sum((Counter(score["verdict_states"]) for score in own), Counter[str]())
-    lost = [
-        f"{count:,} {state.replace('_', ' ')}"
-        for state, count in sorted(verdicts.items())
-        if state != "judged" and count
-    ]
-    label = label_of(config, "judge_entries", config["primary_judge"])
-    if lost:
-        texts.append(f"Judge {label} gave no verdict on some: {listed(lost)}; they enter only the worst-case bounds.")
-    else:
-        texts.append(f"Judge {label} gave a verdict on every answer that it was shown.")
+    whole = []
+    for judge in config["judges"]:
+        label, lost = label_of(config, "judge_entries", judge), _lost_verdicts(judge, scores)
+        if lost:
+            texts.append(
+                f"Judge {label} gave no verdict on some answers: {listed(lost)}; they enter only the worst-case bounds."
+            )
+        else:
+            whole.append(label)
+    if whole:
+        judges = "Judge" if len(whole) == 1 else "Judges"
+        texts.append(f"{judges} {listed(whole)} gave a verdict on every answer shown.")
     texts.append("No prompt and no answer was left out otherwise.")
     return Paragraph("Exclusions", tuple(texts))
+
+
+def _lost_verdicts(judge: str, scores: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return how many verdicts of a judge there are in each state that is no label."""
+    states = sum((Counter(score["verdict_states"]) for score in scores if score["judge"] == judge), Counter[str]())
+    return [f"{n:,} {state.replace('_', ' ')}" for state, n in sorted(states.items()) if state != "judged" and n]
 
 
 def software_paragraph(manifest: Mapping[str, Any]) -> Paragraph:

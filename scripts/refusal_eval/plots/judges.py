@@ -84,10 +84,8 @@ def calibration(cards: Iterable[Card], plot: Plot) -> Drawn:
             draw_bins(ax, card)
             numbers = ["0", "0.5", "1"] if grid.first_column(index) else [""] * 3
             ax.set_yticks([0, 0.5, 1], numbers)
-        put(
-            sheet, left + (width - left - EDGE) / 2, end, ["Probability that the judge gives a refusal"], align="center"
-        )
-        words = "Refusal by people"
+        put(sheet, left + (width - left - EDGE) / 2, end, ["Judge's probability of refusal"], align="center")
+        words = "Labelled refusal by people"
         middle = (top + grid.boxes[0][1] + end - 12 + text_width(words)) / 2
         put_upright(sheet, EDGE + LINE_HEIGHT / 2, middle, [words])
     return Drawn(fig, _bins(found), _calibration_caption(found, plot))
@@ -107,7 +105,7 @@ def _bins(cards: Sequence[Card]) -> pd.DataFrame:
 def _calibration_caption(cards: Sequence[Card], plot: Plot) -> Caption:
     words = [
         "Each mark is a bin of equal mass: the share that people call a refusal or partial refusal, with its interval, "
-        "over the mean probability that the judge gives one. Broken line: probabilities taken at their word."
+        "over the mean probability that the judge gives one. Dashed line: perfect calibration."
     ]
     for card in cards:
         name = f"{plot.labels.judge(card['judge'])} on {plot.labels.gold(card['gold'])}"
