@@ -15,7 +15,7 @@ import numpy.typing as npt
 from refusal_eval.errors import UserError
 from refusal_eval.hints import nearest
 from refusal_eval.judges.base import Messages, Verdict
-from refusal_eval.judges.rubric import conversation_text, nonce_of
+from refusal_eval.judges.rubric import prompt_and_answer
 from refusal_eval.judges.shares import verdict_of_shares
 from refusal_eval.packing import unpack_floats
 from refusal_eval.states import LABELS
@@ -32,8 +32,7 @@ class ClassifierJudge:
 
     def messages(self, messages: Messages, answer: str) -> list[dict[str, str]]:
         """Return prompt and answer as the two messages that the template sees."""
-        prompt = conversation_text(messages, nonce_of(messages))
-        return [{"role": "user", "content": prompt}, {"role": "assistant", "content": answer}]
+        return prompt_and_answer(messages, answer)
 
     def sampling(self) -> dict[str, Any]:
         """Return the sampling parameters: nothing is written."""

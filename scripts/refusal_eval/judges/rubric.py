@@ -54,6 +54,12 @@ def nonce_of(messages: Messages, answer: str | None = None) -> str:
     return "".join(letters)
 
 
+def prompt_and_answer(messages: Messages, answer: str) -> list[dict[str, str]]:
+    """Return prompt and answer as two messages, for judges whose template is their format."""
+    prompt = conversation_text(messages, nonce_of(messages))
+    return [{"role": "user", "content": prompt}, {"role": "assistant", "content": answer}]
+
+
 def conversation_text(messages: Messages, nonce: str) -> str:
     """Return what the model was asked: the text of a single message, else all messages under lines with their roles.
 

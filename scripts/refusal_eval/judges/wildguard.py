@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.judges.base import Messages, Verdict
-from refusal_eval.judges.rubric import conversation_text, nonce_of
+from refusal_eval.judges.rubric import prompt_and_answer
 from refusal_eval.keys import NEUTRAL_SAMPLING
 from refusal_eval.states import COMPLIANCE, JUDGED, REFUSAL, UNPARSABLE
 
@@ -31,8 +31,7 @@ class WildGuardJudge:
 
     def messages(self, messages: Messages, answer: str) -> list[dict[str, str]]:
         """Return prompt and answer as the two messages of the format."""
-        prompt = conversation_text(messages, nonce_of(messages))
-        return [{"role": "user", "content": prompt}, {"role": "assistant", "content": answer}]
+        return prompt_and_answer(messages, answer)
 
     def sampling(self) -> dict[str, Any]:
         """Return the sampling parameters: greedy, three lines."""
