@@ -88,21 +88,19 @@ def pooled_wilson(
 ) -> Interval:
     """Interval for the mean over splits of the mean rate in each, where a cluster may have prompts in several splits.
 
-    As `cluster_wilson`, for a stratified mean (Korn & Graubard 1998), with S splits of n_s prompts and rates p_s:
+    Recovered from the splits' own intervals (Zou & Donner 2008, Statistics in Medicine 27:1693). With S splits of rates
+    p_s and ends l_s and h_s by `cluster_wilson`:
 
-        p = mean of p_s,   V = G / (G - S) * sum over the G clusters of u_c^2,
-        u_c = sum over the prompts i of c, in split s, of (r_i - p_s) / (S n_s)
+        low = p - sqrt(sum over s, t of r_st a_s a_t),    a_s = (p_s - l_s) / S,
+        high = p + sqrt(sum over s, t of r_st b_s b_t),   b_s = (h_s - p_s) / S
 
-    and the t quantile with at most G - S degrees of freedom. Deviations are from the split's own rate, so what differs
-    between splits, which are fixed, adds nothing; a cluster with prompts in two splits is one u_c, so that what moves
-    both counts for both at once. With one split it is `cluster_wilson`. Where every value is 0 or 1: Clopper-Pearson on
-    the effective number of clusters, (sum of w_c)^2 / sum of w_c^2 with w_c the weight of all prompts of c. [0, 1]
-    without more clusters than splits.
+    So a split whose prompts all agree is not taken for known exactly, a split of one cluster brings its [0, 1], and
+    what differs between splits, which are fixed, adds nothing. r_st is the correlation of the errors of p_s and p_t
+    that comes from clusters with prompts in both (`_correlations`). With one split it is `cluster_wilson`.
 
-    `draws` is the number of answers behind each value; V is at least what that many independent answers would have,
-    sum over s of p_s (1 - p_s) / (S^2 * draws of s).
+    `draws` is the number of answers behind each value.
 
-    Returns the interval with n_eff and G.
+    Returns the interval and G; n_eff only with one split.
 
     Raises:
         ValueError: as `cluster_wilson` does.
@@ -112,30 +110,43 @@ def pooled_wilson(
     numbers = {name: i for i, name in enumerate(sorted(set(splits), key=str))}
     place = np.array([numbers[split] for split in splits], dtype=np.intp)
     rates, codes, order = _checked(values, clusters, level, place)
-    if rates.min() < 0 or rates.max() > 1:
-        raise ValueError("rates must lie between 0 and 1")
-    place = place[order]
-    groups, strata, alpha = int(codes.max()) + 1, len(numbers), 1 - level
-    of_split = np.array([math.fsum(rates[place == s]) / (place == s).sum() for s in range(strata)])
-    weights = (1 / (strata * np.bincount(place)))[place]
-    p = math.fsum(of_split) / strata
-    if groups <= strata:
-        return Interval(0.0, 1.0, None, groups, "no information (no more clusters than splits)")
-    if rates.max() == 0 or rates.min() == 1:
-        n_eff = 1 / math.fsum(_cluster_sums(weights, codes) ** 2)
-        unseen = 1 - (alpha / 2) ** (1 / n_eff)
-        low, high = (0.0, unseen) if rates.max() == 0 else (1 - unseen, 1.0)
-        return Interval(low, high, n_eff, groups, "Clopper-Pearson over clusters")
-    sums = _cluster_sums(weights * (rates - of_split[place]), codes)
-    variance = groups / (groups - strata) * math.fsum(sums**2)
-    if draws is not None:
-        answers = np.bincount(place, weights=np.asarray(draws, dtype=float)[order])
-        variance = max(variance, math.fsum(of_split * (1 - of_split) / answers) / strata**2)
-    n_eff = p * (1 - p) / variance if variance > _NO_VARIANCE else float(groups)
-    n_eff = _held_back(n_eff, sums, 1 / math.fsum(weights**2))
-    freedom = _degrees_of_freedom(sums, p, n_eff, groups - strata)
-    low, high = _wilson(p, n_eff, float(stats.t.ppf(1 - alpha / 2, freedom)))
-    return Interval(low, high, n_eff, groups, "Wilson, cluster-robust effective size, stratified by split")
+    place, groups, strata = place[order], int(codes.max()) + 1, len(numbers)
+    answers = None if draws is None else np.bincount(place, weights=np.asarray(draws, dtype=float)[order])
+    parts, means, errors, sizes = [], np.empty(strata), np.empty((strata, groups)), np.empty((strata, groups))
+    for s in range(strata):
+        own, names = rates[place == s], codes[place == s]
+        behind = None if answers is None else round(answers[s])
+        parts.append(cluster_wilson(own.tolist(), names.tolist(), level, behind))
+        means[s] = math.fsum(own) / len(own)
+        errors[s] = np.bincount(names, weights=own - means[s], minlength=groups) / len(own)
+        sizes[s] = np.bincount(names, minlength=groups) / len(own)
+    if strata == 1:
+        return parts[0]
+    together = _correlations(errors, sizes)
+    below = (means - np.array([part.low for part in parts])) / strata
+    above = (np.array([part.high for part in parts]) - means) / strata
+    p = math.fsum(means) / strata
+    low, high = (math.sqrt(max(0.0, float(part @ together @ part))) for part in (below, above))
+    return Interval(
+        max(0.0, p - low), min(1.0, p + high), None, groups, "recovered from the Wilson intervals of the splits"
+    )
+
+
+def _correlations(errors: NDArray[np.float64], sizes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Correlation of the rates of splits, splits x splits, that clusters with prompts in several of them bring about.
+
+    It is sum of u_sc u_tc / sqrt(sum of u_sc^2 * sum of u_tc^2) over clusters c. Where a split's clusters all agree it
+    has no errors to go by: with another such split the shares of the prompts take their place, with others it has none.
+
+    Args:
+        errors: u_sc, splits x clusters, what each cluster adds to the error of the split's rate.
+        sizes: splits x clusters, the share of the split's prompts that the cluster has.
+    """
+    agree = (errors**2).sum(axis=1) <= _NO_VARIANCE
+    found = np.where(agree[:, None], sizes, errors)
+    found = found / np.sqrt((found**2).sum(axis=1, keepdims=True))
+    # Rounded: the last digits of a product of matrices differ between machines.
+    return np.where(agree[:, None] == agree, np.round(found @ found.T, 9), 0.0)
 
 
 def _held_back(n_eff: float, sums: NDArray[np.float64], prompts: float) -> float:

@@ -1,11 +1,12 @@
 """Paired differences: over which prompts they are, what they count, and what they do where something is missing."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from comparison_rows import cell
 
 from refusal_eval.comparisons.paired import paired_differences
-from refusal_eval.comparisons.panel import panel_of, repeated
+from refusal_eval.comparisons.panel import Panel, panel_of, repeated
 from refusal_eval.comparisons.resampling import drawn_counts
 
 NAMES = ["scope", "a", "b", "c"]
@@ -126,6 +127,53 @@ def test_pooled_splits_weigh_the_same_whatever_their_size(tmp_path):
     found = paired_differences(panel, [(0, 1)], NAMES, 0.95)[0]
     assert found.rate_first == pytest.approx(0.5) and found.difference == pytest.approx(0.5)
     assert found.n == 33 and found.p == pytest.approx(2 / 2**30)
+
+
+def test_a_split_without_any_difference_is_not_known_exactly(tmp_path):
+    big = [cell(tmp_path, prompts(*["rr"] * n, *["cc"] * (200 - n))) for n in (30, 10)]
+    small = [cell(tmp_path, {f"other{i}": "cc" for i in range(24)})] * 2
+    alone = paired_differences(panel_of({"big": big}, {"big": "strict"}), [(0, 1)], NAMES, 0.95)[0]
+    panel = panel_of({"big": big, "small": small}, {"big": "strict", "small": "strict"})
+    found = paired_differences(panel, [(0, 1)], NAMES, 0.95)[0]
+    unseen = 1 - 0.025 ** (1 / 24)
+    assert found.difference == pytest.approx(0.05) and found.high > 0.05 + unseen / 2
+    assert found.low < 0.05 - unseen / 2 and found.high < 0.05 + (unseen + alone.high - 0.1) / 2
+    assert "all equal" in found.method
+
+
+def test_splits_that_are_each_of_one_difference_still_have_an_interval(tmp_path):
+    one = [cell(tmp_path, {f"a{i}": text for i in range(40)}) for text in ("rr", "cc")]
+    two = [cell(tmp_path, {f"b{i}": text for i in range(40)}) for text in ("cc", "cc")]
+    panel = panel_of({"one": one, "two": two}, {"one": "strict", "two": "strict"})
+    found = paired_differences(panel, [(0, 1)], NAMES, 0.95)[0]
+    unseen = 1 - 0.025 ** (1 / 40)
+    assert found.high == pytest.approx(0.5 + unseen / 2)
+    assert found.low == pytest.approx(0.5 - np.hypot(unseen, unseen / 2))
+
+
+def test_the_pooled_interval_holds_the_truth_where_small_splits_seldom_differ(tmp_path):
+    rng, held, runs = np.random.default_rng(3), 0, 100
+    index = pd.MultiIndex.from_arrays([["a"] * 24 + ["b"] * 600, [str(i) for i in range(624)], [0] * 624])
+    splits = np.repeat([0, 1], [24, 600])
+    for _ in range(runs):
+        up, down = rng.random(624) < 0.04, (rng.random(624) < 0.02) & (splits == 1)
+        rates = np.stack([up, down], axis=1).astype(float)
+        panel = Panel(index, np.arange(624), splits, rates, rates, rates, rates, 1, True)
+        found = paired_differences(panel, [(0, 1)], NAMES[:3], 0.95, resamples=500)[0]
+        held += found.low <= (0.04 + 0.02) / 2 <= found.high
+    assert held / runs > 0.9
+
+
+def test_a_pair_with_missing_answers_keeps_its_numbers_when_others_are_asked(tmp_path):
+    rng = np.random.default_rng(5)
+    sides = [prompts(*("".join(rng.choice(list("rc"), 4)) for _ in range(30))) for _ in range(4)]
+    sides[0] |= {f"id{i:03d}": "????" for i in range(6)}
+    panel = panel_of({"s": [cell(tmp_path, side) for side in sides]}, {"s": "strict"})
+    names = [*NAMES, "d"]
+    assert (
+        paired_differences(panel, [(0, 1), (2, 3)], names, 0.95)[0]
+        == paired_differences(panel, [(0, 1)], names, 0.95)[0]
+    )
 
 
 def test_each_split_of_a_pool_keeps_its_reading(tmp_path):

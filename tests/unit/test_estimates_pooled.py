@@ -3,6 +3,7 @@
 import math
 import random
 
+import numpy as np
 import pytest
 from estimate_rows import cell_of, single
 
@@ -54,8 +55,21 @@ def test_splits_with_other_headline_readings_have_a_rate_of_their_own():
 def test_marks_of_the_splits_stay_visible():
     few = pooled(cells(("a", "refuse", ["F"] * 3 + ["R"] * 3), ("b", "refuse", ["C"] * 6)))
     assert few.flags == ("unjudged", "few_clusters")
-    assert pooled(cells(("a", "refuse", ["R"] * 40), ("b", "refuse", ["C"] * 6))).flags == ()
-    assert pooled_rates(cells(("a", "refuse", ["F"] * 3)), set(), 0.95) == []
+    assert pooled(cells(("a", "refuse", ["R"] * 40), ("b", "refuse", ["C"] * 30))).flags == ()
+    # One split of few clusters has as much weight as the others.
+    assert pooled(cells(("a", "refuse", ["R"] * 40), ("b", "refuse", ["C"] * 6))).flags == ("few_clusters",)
+
+
+def test_a_pool_with_a_wholly_unjudged_split_has_no_rate():
+    # Else a model would be compared with its rivals on other prompts.
+    found = pooled(cells(("a", "refuse", ["R"] * 40), ("b", "refuse", ["F"] * 40)))
+    assert (found.value, found.low, found.n_prompts, found.parameter) == (None, None, 40, "2 splits")
+    assert "unjudged" in found.flags and found.method == "none (nothing judged in b)"
+    alone = pooled(cells(("a", "refuse", ["F"] * 3)))
+    assert alone.value is None and "unjudged" in alone.flags
+    # Copies only is another matter: they are so for every model.
+    own = cells(("a", "refuse", ["R"] * 2), ("b", "refuse", ["F"] * 2))
+    assert pooled(own, [Place("b", "p000"), Place("b", "p001")]).value == 1.0
 
 
 def test_with_one_split_the_interval_is_the_one_of_a_split():
@@ -69,15 +83,47 @@ def test_with_one_split_the_interval_is_the_one_of_a_split():
         )
 
 
+def test_a_pool_of_one_split_repeats_it_at_0_and_1_too():
+    names = ["big"] * 100 + [f"c{i}" for i in range(31)]
+    for value in (0.0, 1.0):
+        assert pooled_wilson([value] * 131, names, ["s"] * 131) == cluster_wilson([value] * 131, names)
+
+
 def test_two_splits_by_hand():
-    # p = (1/2 + 0) / 2; u of the four prompts of a = +-(1/2) / (2 * 4), so V = 8 / (8 - 2) * 4 / 256.
+    # Each end of p = (1/2 + 0) / 2 is as far away as the two splits' own ends together, at half their weight.
     found = pooled_wilson([1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], range(8), "aaaabbbb")
-    # p (1 - p) / V = 9 of 8 prompts, by 4 clusters with a deviation: held back to 5 / (4 / 9 + 1 / 8).
-    assert 0.25 * 0.75 / (8 / 6 * 4 / 256) == 9.0 and found.n_eff == pytest.approx(5 / (4 / 9 + 1 / 8))
-    t, p, n = 2.446912, 0.25, found.n_eff  # t_6(0.975)
-    centre, width = (p + t**2 / (2 * n)) / (1 + t**2 / n), 1 + t**2 / n
-    half = t / width * math.sqrt(p * (1 - p) / n + t**2 / (4 * n**2))
-    assert (found.low, found.high) == (pytest.approx(centre - half, abs=1e-6), pytest.approx(centre + half, abs=1e-6))
+    a, b = cluster_wilson([1.0, 1.0, 0.0, 0.0], range(4)), cluster_wilson([0.0] * 4, range(4))
+    assert found.low == pytest.approx(0.25 - (0.5 - a.low) / 2)
+    assert found.high == pytest.approx(0.25 + math.hypot((a.high - 0.5) / 2, b.high / 2))
+
+
+def test_a_split_whose_prompts_all_agree_is_not_known_exactly():
+    # 0 of 24 alone reaches .14: at half weight it takes the pool up by .07.
+    values = [0.0] * 24 + [0.0] * 980 + [1.0] * 20
+    found = pooled_wilson(values, range(1024), ["a"] * 24 + ["b"] * 1000)
+    assert found.high > 0.01 + cluster_wilson(values[:24], range(24)).high / 2
+
+
+def test_a_split_of_one_cluster_brings_all_that_it_may_be():
+    values = [0.0, 1.0] * 75
+    found = pooled_wilson(values, [*range(100), *["topic"] * 50], ["a"] * 100 + ["b"] * 50)
+    assert found.low < 0.25 and found.high > 0.75
+
+
+@pytest.mark.parametrize(("sizes", "rate", "b_clusters"), [((24, 1000), 0.02, None), ((100, 40), 0.3, 1)])
+def test_pooled_intervals_hold_the_truth_as_often_as_they_say(sizes, rate, b_clusters):
+    rng, held, runs = np.random.default_rng(4), 0, 300
+    for _ in range(runs):
+        a = rng.binomial(5, rng.beta(rate, 1 - rate, sizes[0])) / 5
+        of_b = rng.beta(rate, 1 - rate, b_clusters or sizes[1]).repeat(sizes[1] // (b_clusters or sizes[1]))
+        b = rng.binomial(5, of_b) / 5
+        names = [
+            *range(sizes[0]),
+            *(f"b{i if b_clusters is None else i * b_clusters // sizes[1]}" for i in range(len(b))),
+        ]
+        found = pooled_wilson([*a, *b], names, ["a"] * len(a) + ["b"] * len(b), draws=[5] * (len(a) + len(b)))
+        held += found.low <= rate <= found.high
+    assert held / runs > 0.93
 
 
 def test_what_differs_between_splits_is_no_uncertainty():
@@ -92,20 +138,23 @@ def test_a_cluster_in_two_splits_is_one_cluster():
     splits = ["a"] * 20 + ["b"] * 20
     apart = pooled_wilson(values, range(40), splits)
     shared = pooled_wilson(values, [*range(20), *range(20)], splits)
-    assert shared.n_clusters == 20 and shared.n_eff < 0.6 * apart.n_eff
+    assert shared.n_clusters == 20 and shared.high - shared.low > 1.35 * (apart.high - apart.low)
+    # The same where no prompt refuses: what was not seen in a cluster was not seen in both splits.
+    apart, shared = (pooled_wilson([0.0] * 40, names, splits) for names in (range(40), [*range(20), *range(20)]))
+    assert shared.high == pytest.approx(1.414 * apart.high, rel=1e-3)
 
 
 def test_at_zero_the_smaller_split_decides():
     even = pooled_wilson([0.0] * 200, range(200), ["a"] * 100 + ["b"] * 100)
-    assert even.high == pytest.approx(1 - 0.025 ** (1 / 200))
     uneven = pooled_wilson([0.0] * 200, range(200), ["a"] * 10 + ["b"] * 190)
     assert uneven.high > 4 * even.high and uneven.low == 0.0
+    # That it may be so is what the split of 10 says alone, at half weight.
+    assert uneven.high > (1 - 0.025 ** (1 / 10)) / 2
     full = pooled_wilson([1.0] * 200, range(200), ["a"] * 10 + ["b"] * 190)
     assert (full.low, full.high) == (pytest.approx(1 - uneven.high), 1.0)
 
 
-def test_without_more_clusters_than_splits_nothing_is_known_and_order_does_not_matter():
-    assert pooled_wilson([0.0, 1.0], [1, 2], "ab")[:2] == (0.0, 1.0)
+def test_order_does_not_matter_and_wrong_input_is_refused():
     rng = random.Random(8)
     rows = [(rng.random(), f"c{rng.randrange(9)}", rng.choice("abc"), rng.randrange(1, 6)) for _ in range(60)]
     found = set()

@@ -20,7 +20,7 @@ def test_rates_of_one_split_are_those_of_its_score() -> None:
     wanted = cluster_wilson(SOME, list(range(40)), 0.95, 400)
     assert entry["over_refusal"] == pytest.approx({"value": 0.5, "low": wanted.low, "high": wanted.high})
     assert entry["youden_j"]["value"] == pytest.approx(0.2)
-    assert entry["n_prompts"] == 80 and entry["n_clusters"] == 80
+    assert entry["n_prompts"] == 80 and entry["n_clusters"] == 80 and entry["fewest_clusters"] == 40
 
 
 def test_splits_have_the_same_weight_whatever_their_size() -> None:

@@ -17,6 +17,7 @@ from refusal_eval.intervals import seed_of
 
 WIDER = "paired bootstrap over clusters (expanded percentile) or means over random halves of them, whichever is wider"
 ALL_EQUAL = "exact over clusters (all differences equal)"
+SOME_EQUAL = f"{WIDER}; for splits whose differences are all equal exact over clusters"
 ONE_CLUSTER = "none (a split has one cluster)"
 _NINE_DIGITS = 10**9
 _MOST_EXACT = 10**15  # whole numbers up to here are exact as floats too
@@ -66,7 +67,8 @@ def paired_differences(
     """Return the difference of each pair of columns of a panel; each split has the same weight.
 
     Clusters keep their prompts together, also across splits. In the bootstrap the splits are strata: clusters are drawn
-    among those that lie in the same splits. Each pair's numbers are the same whatever other pairs are asked.
+    among those that lie in the same splits, matched or not. Each pair's numbers are the same whatever other pairs are
+    asked.
 
     Args:
         panel: the rates.
@@ -83,7 +85,8 @@ def paired_differences(
     matched = np.isfinite(differences)
     whole = np.rint(np.where(matched, differences, 0.0) * panel.unit)
     sums, sizes = _sums(panel, whole), _sums(panel, matched.astype(float))  # splits x clusters x pairs
-    drawn = _resampled(sums, sizes, seed_of("paired bootstrap", scope), resamples) / panel.unit
+    inside = _sums(panel, np.ones((len(whole), 1)))[:, :, 0] > 0
+    drawn = _resampled(sums, sizes, inside, seed_of("paired bootstrap", scope), resamples) / panel.unit
     halves = _halves(sums / panel.unit, sizes, seed_of("paired halves", scope), resamples)
     found = []
     for i, (one, other) in enumerate(pairs):
@@ -101,8 +104,9 @@ def paired_differences(
         value = float(math.fsum((sums[:, :, i].sum(axis=1) * weights).tolist())) / panel.unit
         totals, slack = _cluster_totals(sums[:, :, i], n_by_split, panel)
         p, test = sign_flip_p(totals, seed_of("sign flips", scope, columns[one], columns[other]), slack)
-        equal = bool(np.ptp(whole[both, i]) == 0)
-        low, high, method = _interval(value, equal, drawn[:, i], halves[:, i], sizes[:, :, i], level)
+        of_splits = sums[:, :, i].sum(axis=1) / n_by_split / panel.unit
+        equal = np.array([np.ptp(whole[both & (panel.splits == s), i]) == 0 for s in range(len(n_by_split))])
+        low, high, method = _interval(of_splits, equal, drawn[:, i], halves[:, i], sizes[:, :, i], level)
         if low is not None and high is not None and p > 1 - level:
             low, high = min(low, 0.0), max(high, 0.0)  # what the exact test cannot tell from 0, the interval holds
         found.append(
@@ -140,10 +144,13 @@ def _sums(panel: Panel, values: Floats) -> Floats:
     return np.asarray(gather @ values).reshape(n_splits, n_clusters, values.shape[1])
 
 
-def _resampled(sums: Floats, sizes: Floats, seed: int, resamples: int) -> Floats:
-    """The difference in each bootstrap sample: resamples x pairs, in the unit of `sums`; NaN where a split is empty."""
+def _resampled(sums: Floats, sizes: Floats, inside: NDArray[np.bool_], seed: int, resamples: int) -> Floats:
+    """The difference in each bootstrap sample: resamples x pairs, in the unit of `sums`; NaN where a split is empty.
+
+    `inside` tells which clusters lie in which splits (splits x clusters), with or without rates.
+    """
     found = []
-    for counts in drawn_counts(np.asarray((sizes > 0).any(axis=2)), seed, resamples):
+    for counts in drawn_counts(inside, seed, resamples):
         with np.errstate(divide="ignore", invalid="ignore"):
             found.append(np.mean([(counts @ s) / (counts @ n) for s, n in zip(sums, sizes, strict=True)], axis=0))
     return np.concatenate(found)
@@ -166,24 +173,43 @@ def _halves(sums: Floats, sizes: Floats, seed: int, resamples: int) -> Floats:
 
 
 def _interval(
-    value: float, equal: bool, drawn: Floats, halves: Floats, sizes: Floats, level: float
+    of_splits: Floats, equal: NDArray[np.bool_], drawn: Floats, halves: Floats, sizes: Floats, level: float
 ) -> tuple[float | None, float | None, str]:
     """The wider of two intervals: the bootstrap's, as `intervals.cluster_bootstrap_mean` describes it (with strata, G
     less their number is free), and that of random halves.
 
-    Differences that are all `equal` get the interval that unseen clusters at -1 or 1 would allow.
+    Where the differences of a split are all equal neither of them moves, though the split is not known exactly. It gets
+    the interval that unseen clusters at -1 or 1 would allow, and its part is added to that of the other splits as
+    `intervals.pooled_wilson` adds them.
+
+    Args:
+        of_splits: the difference on each split.
+        equal: of each split, whether its differences are all equal.
+        drawn: the pooled difference in each bootstrap sample.
+        halves: the same in random halves.
+        sizes: splits x clusters, the number of prompts.
+        level: of the interval.
     """
     by_split = (sizes > 0).sum(axis=1)
     if by_split.min() < 2:
         return None, None, ONE_CLUSTER
-    groups, strata, alpha = int((sizes > 0).any(axis=0).sum()), len(by_split), 1 - level
-    if equal:
-        unseen = 1 - (alpha / 2) ** (1 / groups)
-        return value - unseen * (value + 1), value + unseen * (1 - value), ALL_EQUAL
-    free = max(1, groups - strata)
-    tail = float(stats.norm.cdf(math.sqrt((free + strata) / free) * stats.t.ppf(alpha / 2, free)))
-    ends = np.array([np.nanquantile(drawn, [tail, 1 - tail]), np.nanquantile(halves, [alpha / 2, 1 - alpha / 2])])
-    return float(ends[:, 0].min()), float(ends[:, 1].max()), WIDER
+    alpha, value, below, above = 1 - level, math.fsum(of_splits) / len(of_splits), 0.0, 0.0
+    if not equal.all():
+        moving = sizes[~equal] > 0
+        strata = len(moving)
+        free = max(1, int(moving.any(axis=0).sum()) - strata)
+        tail = float(stats.norm.cdf(math.sqrt((free + strata) / free) * stats.t.ppf(alpha / 2, free)))
+        ends = np.array([np.nanquantile(drawn, [tail, 1 - tail]), np.nanquantile(halves, [alpha / 2, 1 - alpha / 2])])
+        below, above = max(0.0, value - float(ends[:, 0].min())), max(0.0, float(ends[:, 1].max()) - value)
+    if equal.any():
+        unseen = (1 - (alpha / 2) ** (1 / by_split[equal])) / len(of_splits)
+        # Splits with the same clusters have not seen the same ones; rounded, as all products of matrices here.
+        shares = sizes[equal] / np.sqrt((sizes[equal] ** 2).sum(axis=1, keepdims=True))
+        together = np.round(shares @ shares.T, 9)
+        low, high = unseen * (of_splits[equal] + 1), unseen * (1 - of_splits[equal])
+        below, above = math.sqrt(below**2 + low @ together @ low), math.sqrt(above**2 + high @ together @ high)
+    method = ALL_EQUAL if equal.all() else SOME_EQUAL if equal.any() else WIDER
+    return max(-1.0, value - below), min(1.0, value + above), method
 
 
 def _cluster_totals(sums: Floats, n_by_split: Floats, panel: Panel) -> tuple[NDArray[np.int64], int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -24,8 +25,11 @@ def pooled_rates(
     """Return the pooled refusal rates of one model under one judge, for each expectation in both readings.
 
     The rate is the mean over splits of the mean over prompts. Where splits of one expectation name different headline
-    readings, there is a third rate with each split in its own, whose reading is called `headline`. A split left
-    without prompts is not in the pool; `parameter` names the number of splits that are.
+    readings, there is a third rate with each split in its own, whose reading is called `headline`. A split all of whose
+    prompts are duplicates is not in the pool, for any model; `parameter` names the number of splits that are. Where a
+    split of the pool has no judged answer at all, the rate is None and `method` names the split: a rate of the others
+    would stand beside those of other models on other prompts. `few_clusters` is flagged where one of the splits has
+    few.
 
     Args:
         cells: the score (scores/*.json) and the scored prompts of each split.
@@ -53,34 +57,40 @@ def _pooled(
     clusters: list[str] = []
     splits: list[str] = []
     draws: list[int] = []
+    means: list[float] = []
     flags: set[str] = set()
+    lost: list[str] = []
+    few = False
     for score, units in cells:
         values = units.rates(score["headline"] if reading == MIXED else reading)
         counted = [Place(score["split"], name) not in duplicates for name in units.prompt_ids]
+        if not any(counted):
+            continue
         places = np.flatnonzero(np.array(counted, dtype=bool) & np.isfinite(values))
         rates += values[places].tolist()
         clusters += [units.clusters[i] for i in places]
         splits += [score["split"]] * len(places)
         draws += units.counting[places].tolist()
         flags |= set(score["flags"]) - {"few_clusters"}
-    if not rates:
+        means.append(math.fsum(values[places]) / max(1, len(places)))
+        few |= len({units.clusters[i] for i in places}) < MIN_CLUSTERS
+        lost += [] if len(places) else [score["split"]]
+    if not means:
         return None
-    interval = pooled_wilson(rates, clusters, splits, level, draws)
-    names = sorted(set(splits))
-    means = [np.mean([rate for rate, split in zip(rates, splits, strict=True) if split == name]) for name in names]
-    few = ["few_clusters"] if interval.n_clusters < MIN_CLUSTERS else []
+    if lost:
+        known: dict[str, Any] = {"value": None, "method": f"none (nothing judged in {', '.join(lost)})"}
+    else:
+        interval = pooled_wilson(rates, clusters, splits, level, draws)
+        ends = {"low": interval.low, "high": interval.high, "level": level, "method": interval.method}
+        known = {"value": math.fsum(means) / len(means), **ends}
     return Estimate(
         "refusal_rate",
-        float(np.mean(means)),
-        interval.low,
-        interval.high,
-        level,
-        interval.method,
+        **known,
         pool=expectation,
         reading=reading,
         samples=cells[0][0]["samples"],
         n_prompts=len(rates),
-        n_clusters=interval.n_clusters,
-        parameter=f"{len(names)} splits" if len(names) > 1 else "1 split",
-        flags=(*sorted(flags), *few),
+        n_clusters=len(set(clusters)),
+        parameter=f"{len(means)} splits" if len(means) > 1 else "1 split",
+        flags=(*sorted(flags), *(["few_clusters"] if few else [])),
     )

@@ -22,6 +22,7 @@ def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level:
     on_front                whether no other model beats it (see `joint.pareto`)
     front_share             in what share of the resamples that is so
     n_prompts, n_clusters   of both kinds together; clusters over both, so that a contrast pair is one
+    fewest_clusters         of the split that has the fewest
 
     Args:
         comply: splits whose prompts should be answered; at least one.
@@ -46,7 +47,8 @@ def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level:
             entry["region"] = region(parts[0], parts[1], together, level)
         known = [~np.isnan(rates.rates[model]) for rates in splits]
         entry["n_prompts"] = sum(int(mask.sum()) for mask in known)
-        entry["n_clusters"] = len({c for r, mask in zip(splits, known, strict=True) for c in r.clusters[mask]})
+        clusters = [set(rates.clusters[mask]) for rates, mask in zip(splits, known, strict=True)]
+        entry["n_clusters"], entry["fewest_clusters"] = len(set().union(*clusters)), min(map(len, clusters))
         entries.append(entry)
     points = np.array([_point(entry) for entry in entries])
     front, fronts = pareto(points[:, 0], points[:, 1]), pareto(over, safe)

@@ -21,7 +21,7 @@ from refusal_eval.tradeoff.rows import SplitRates, counted_once, split_rates
 from refusal_eval.tradeoff.topics import topics
 
 Study = Mapping[str, Any]
-RATE_METHOD = "Wilson, cluster-robust effective size, stratified by split; Clopper-Pearson over clusters at 0 and 1"
+RATE_METHOD = "recovered from the Wilson intervals of the splits, Clopper-Pearson over clusters for splits at 0 and 1"
 PAIR_METHOD = "Wilson over pairs, t quantile; Clopper-Pearson at 0 and 1"
 GAP_METHOD = "variances recovered from the Wilson intervals of both rates, cluster-robust effective size"
 TWIN_METHOD = "cluster bootstrap over twins, expanded percentile"
@@ -128,7 +128,7 @@ def _estimates(result: Mapping[str, Any], study: Study) -> list[Estimate]:
             continue
         names = {"judge": entry["judge"], "model": entry["model"], "pool": "comply+refuse"}
         names |= {"n_prompts": entry["n_prompts"], "n_clusters": entry["n_clusters"]}
-        flags = ("few_clusters",) if entry["n_clusters"] < MIN_CLUSTERS else ()
+        flags = ("few_clusters",) if entry["fewest_clusters"] < MIN_CLUSTERS else ()
         j = entry["youden_j"]
         ends = _ends(j["low"], j["high"], study, DIFFERENCE_METHOD)
         made.append(Estimate("youden_j", j["value"], **ends, **names, **common, flags=flags))
