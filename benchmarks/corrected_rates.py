@@ -24,12 +24,13 @@ from measuring import ROOT  # isort: skip  # makes the library importable
 from refusal_eval.corrected.error_rates import error_rates
 from refusal_eval.corrected.gold_rows import GoldRows
 from refusal_eval.corrected.ppi import Answers, Labels, corrected_rate
-from refusal_eval.corrected.transfer import transferred
+from refusal_eval.corrected.transfer import Observed, transferred
 from refusal_eval.files import written_whole
-from refusal_eval.intervals import seed_of
+from refusal_eval.intervals import cluster_wilson, seed_of
 
 PAGE = ROOT / "docs" / "corrected_rates.md"
 START, END = "<!-- table: begin -->", "<!-- table: end -->"
+PPI, TRANSFER = "**ppi**, ", "**rg_transfer**, "  # how their parts begin
 RATES = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9)
 JUDGES = ((0.95, 0.98), (0.85, 0.95), (0.7, 0.9))
 LABELS = (100, 200, 400)
@@ -140,7 +141,10 @@ def _transfer_ends(case: Case, rng: np.random.Generator, resamples: int) -> tupl
     if errors is None:
         return None
     drawn = resampled(answers.rates, rng, resamples)
-    found = transferred(float(answers.rates.mean()), drawn, errors, PROMPTS, LEVEL)
+    ends = cluster_wilson(answers.rates.tolist(), range(PROMPTS), LEVEL, PROMPTS * SAMPLES)
+    assert ends.low is not None and ends.high is not None
+    observed = Observed(float(answers.rates.mean()), ends.low, ends.high, drawn, PROMPTS, PROMPTS)
+    found = transferred(observed, errors, LEVEL)
     if found.value is None:
         return None
     # An interval that lies outside [0, 1] altogether is not given: it misses.
@@ -194,7 +198,16 @@ def missed(outcomes: list[Outcome]) -> list[str]:
     return found
 
 
-def report(ppi: list[Outcome], transfer: list[Outcome], runs: tuple[int, int]) -> str:
+def ppi_part(outcomes: list[Outcome], runs: int) -> str:
+    """Return what the page says of ppi."""
+    return (
+        f"{PPI}{runs:,} studies per cell (one standard error of a coverage near 95 is "
+        f"{100 * (0.95 * 0.05 / runs) ** 0.5:.1f}), labels by Poisson sampling with disagreements of two judges "
+        f"three times as likely:\n\n{ppi_table(outcomes)}"
+    )
+
+
+def report(ppi: str, transfer: list[Outcome], runs: int) -> str:
     """Return what stands between the marks of the page."""
     design = (
         f"{PROMPTS} prompts, K = {SAMPLES}, correlation {ALIKE:g} of the answers to a prompt; Se and Sp are means over "
@@ -205,11 +218,8 @@ def report(ppi: list[Outcome], transfer: list[Outcome], runs: tuple[int, int]) -
         [
             START,
             design,
-            f"**ppi**, {runs[0]:,} studies per cell (one standard error of a coverage near 95 is "
-            f"{100 * (0.95 * 0.05 / runs[0]) ** 0.5:.1f}), labels by Poisson sampling with disagreements of two judges "
-            "three times as likely:",
-            ppi_table(ppi),
-            f"**rg_transfer**, {runs[1]:,} studies per cell, gold of {GOLD_MODELS} other models x {GOLD_PROMPTS} "
+            ppi,
+            f"{TRANSFER}{runs:,} studies per cell, gold of {GOLD_MODELS} other models x {GOLD_PROMPTS} "
             "prompts; over the studies whose rate is identifiable:",
             transfer_table(transfer),
             END,
@@ -220,8 +230,8 @@ def report(ppi: list[Outcome], transfer: list[Outcome], runs: tuple[int, int]) -
 def main() -> int:
     """Simulate, print the tables, write them into the page; 1 if ppi misses."""
     parser = argparse.ArgumentParser(description=str(__doc__).split("\n\n")[0])
-    parser.add_argument("--runs", type=int, default=2000, help="studies per case of ppi")
-    parser.add_argument("--transfer-runs", type=int, default=150, help="studies per case of rg_transfer")
+    parser.add_argument("--runs", type=int, default=2000, help="studies per case of ppi; 0: its part as it is")
+    parser.add_argument("--transfer-runs", type=int, default=400, help="studies per case of rg_transfer")
     parser.add_argument("--resamples", type=int, default=500, help="resamples of each rg_transfer interval")
     parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--page", type=Path, default=PAGE, help="page with the marks; default: %(default)s")
@@ -230,12 +240,13 @@ def main() -> int:
     cases = [Case(rate, se, sp, n) for se, sp in JUDGES for n in LABELS for rate in RATES]
     plain = [case for case in cases if case.labels == LABELS[0]]
     with ProcessPoolExecutor(options.workers) as pool:
-        ppi = list(pool.map(simulate_ppi, cases, [options.runs] * len(cases)))
+        ppi = list(pool.map(simulate_ppi, cases, [options.runs] * len(cases))) if options.runs else []
         counts: list[Any] = [[number] * len(plain) for number in (options.transfer_runs, options.resamples)]
         transfer = list(pool.map(simulate_transfer, plain, *counts))
-    text = report(ppi, transfer, (options.runs, options.transfer_runs))
-    print(text)
     page = options.page.read_text(encoding="utf-8")
+    of_ppi = ppi_part(ppi, options.runs) if ppi else PPI + page.split(PPI)[1].split(TRANSFER)[0].rstrip()
+    text = report(of_ppi, transfer, options.transfer_runs)
+    print(text)
     before, after = page.split(START)[0], page.split(END)[1]
     with written_whole(options.page) as handle:
         handle.write(before + text + after)

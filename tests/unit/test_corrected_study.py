@@ -12,6 +12,7 @@ from rate_rows import units_of
 from refusal_eval.corrected.labels import Key, PersonLabel
 from refusal_eval.corrected.study import Labelled, scopes, study_corrected
 from refusal_eval.corrected.tables import corrected_frame, corrected_tables
+from refusal_eval.display import interval
 from refusal_eval.estimate import estimate_of
 from refusal_eval.judge_card.compared import compared
 from refusal_eval.latex import latex
@@ -85,6 +86,54 @@ def test_every_scope_has_a_rate_by_gold_and_labelled_ones_by_labels() -> None:
     assert pooled["n_labels"] == 120 and pooled["value"] == pytest.approx(0.7, abs=0.1)
 
 
+def of_two_splits(labelled: tuple[str, ...], blocked: int = 0, unread: tuple[str, ...] = ()) -> dict[str, Any]:
+    """A study of one model with labels on some splits of a pool; of `unread` splits every answer is blocked."""
+    rng = np.random.default_rng(2)
+    units, labels = {}, {}
+    for split in ("one", "two"):
+        said = rng.random((60, 2)) < 0.3
+        gone = [2] * 60 if split in unread else [2 * (i < blocked) for i in range(60)]
+        refusals = [0 if gone[i] else int(said[i].sum()) for i in range(60)]
+        units["j", "m", split] = units_of(refusals, blocked=gone, prefix=split)
+        if split in labelled:
+            words = {True: "refusal", False: "compliance"}
+            own = {Key(f"{split}{i:03d}", 0, 0): words[bool(said[i, 0])] for i in range(60) if not gone[i]}
+            labels["j", "m", split] = Labelled({key: PersonLabel(word, 0.5) for key, word in own.items()}, own)
+    study = STUDY | {"models": ["m"], "splits": SPLITS[:2]}
+    return study_corrected(units, study, {("j", "g"): gold(0.9, 0.9)}, labels)
+
+
+def test_labels_on_some_splits_of_a_pool_do_not_stand_for_the_others() -> None:
+    result = of_two_splits(("one",))
+    by_scope = {entry["split"]: entry for entry in result["ppi"]}
+    assert by_scope["one"]["value"] is not None and set(by_scope) == {"one", None}
+    pool = by_scope[None]
+    assert pool["value"] is None and pool["low"] is None and pool["unlabelled"] == ["two"]
+    flags = [row["flags"] for row in result["estimates"] if row["estimand"] == "refusal_rate_ppi" and row["pool"]]
+    assert flags == [["unlabelled_splits"]]
+    table = corrected_tables(result, [], STUDY)[0]
+    assert next(row for row in table.rows if row[1].startswith("all"))[3] == "not given"
+    assert "Not given: people labelled no answer of two" in " ".join(table.notes)
+    both = next(entry for entry in of_two_splits(("one", "two"))["ppi"] if entry["pool"])
+    assert both["value"] is not None and both["unlabelled"] == []
+
+
+def test_a_split_that_is_blocked_throughout_needs_no_label_in_a_pool() -> None:
+    pool = next(entry for entry in of_two_splits(("one",), unread=("two",))["ppi"] if entry["pool"])
+    assert pool["unlabelled"] == [] and pool["value"] > 0.5
+
+
+def test_blocked_answers_are_not_corrected_by_gold() -> None:
+    result = of_two_splits((), blocked=30)
+    assert {entry["blocked"] for entry in result["transfer"]} == {0.5}
+    for entry in result["transfer"]:
+        read = 2 * (entry["observed"] - 0.5)  # the judge's rate of what is not blocked
+        assert entry["value"] == pytest.approx(0.5 + 0.5 * (read - 0.1) / 0.8)
+        assert all(0.5 <= own["value"] <= 1 for own in entry["by_model"])
+        assert entry["by_model"][0]["value"] == pytest.approx(entry["value"])
+        assert 0.35 < entry["low"] < entry["value"] < entry["high"] < 0.85
+
+
 def test_estimates_say_which_may_be_a_headline() -> None:
     estimates = [estimate_of(row) for row in json.loads(json.dumps(made()["estimates"]))]
     by_name: dict[str, set[bool]] = {}
@@ -106,6 +155,9 @@ def test_the_table_has_both_and_the_rate_under_each_answering_model() -> None:
     rates, by_model = corrected_tables(result, [], STUDY)
     assert list(rates.header) == ["Model", "Split", "Judge's rate", "ppi", "Labels", "rg_transfer\nGold & co"]
     assert [row[1] for row in rates.rows if row[0] == "m"] == ["one", "two", "safe", "all refuse splits"]
+    entry = next(e for e in result["transfer"] if e["model"] == "m" and e["split"] == "one")
+    ends = interval(entry["observed_low"], entry["observed_high"])
+    assert rates.rows[0][2] == f"{100 * entry['observed']:.1f} {ends}" and ends
     assert list(by_model.header)[3:] == ["a_0", "a_1"]
     assert "agreement with people: not measured" in " ".join(rates.notes)
     assert all("\\begin{table" in latex(table) for table in (rates, by_model))

@@ -5,9 +5,10 @@ import pytest
 from judge_rows import verdict
 from rate_rows import rates_of
 
-from refusal_eval.corrected.error_rates import error_rates
+from refusal_eval.corrected.error_rates import ErrorRates, error_rates
 from refusal_eval.corrected.gold_rows import GoldRows, as_arrays, judged_gold
-from refusal_eval.corrected.transfer import resampled_rates, rogan_gladen, transferred
+from refusal_eval.corrected.transfer import observed_rates, resampled_rates, rogan_gladen, transferred
+from refusal_eval.intervals import cluster_wilson
 
 
 def gold(se: list[float], sp: list[float], rows: int = 100) -> GoldRows:
@@ -63,8 +64,7 @@ def test_the_correction_finds_the_true_rate_and_its_interval_holds_it() -> None:
     rng = np.random.default_rng(1)
     truth = 0.3
     rates = rng.binomial(5, truth * 0.8 + (1 - truth) * 0.1, size=400) / 5
-    split = rates_of([rates.tolist()])
-    found = transferred(float(rates.mean()), resampled_rates([split])[:, 0], errors, 400, 0.95)
+    found = transferred(observed_rates([rates_of([rates.tolist()])], 0.95)[0], errors, 0.95)
     assert found.identifiable and found.value == pytest.approx(truth, abs=0.04)
     assert found.low is not None and found.high is not None and found.low < truth < found.high
     assert found.margin == pytest.approx(0.7)
@@ -73,16 +73,14 @@ def test_the_correction_finds_the_true_rate_and_its_interval_holds_it() -> None:
 def test_a_judge_that_hardly_tells_apart_identifies_nothing() -> None:
     errors = error_rates(gold([0.65], [0.65]), 1)
     assert errors is not None
-    split = rates_of([[0.5] * 40])
-    found = transferred(0.5, resampled_rates([split])[:, 0], errors, 40, 0.95)
+    found = transferred(observed_rates([rates_of([[0.5] * 40])], 0.95)[0], errors, 0.95)
     assert not found.identifiable and found.value is None and found.margin_low < 0.3
 
 
 def test_what_no_rate_can_explain_is_shown_at_the_limit_and_told() -> None:
     errors = error_rates(gold([0.9], [0.9]), 1)
     assert errors is not None
-    split = rates_of([[0.0] * 40])
-    found = transferred(0.0, resampled_rates([split])[:, 0], errors, 40, 0.95)
+    found = transferred(observed_rates([rates_of([[0.0] * 40])], 0.95)[0], errors, 0.95)
     assert found.value == 0.0 and found.unclipped is not None and found.unclipped < 0
     assert found.low is None and found.high is None  # nothing of the interval is left, and a point would look certain
 
@@ -91,6 +89,63 @@ def test_splits_are_pooled_with_the_same_weight_and_a_rate_of_nought_is_not_cert
     drawn = resampled_rates([rates_of([[0.0] * 10], "a"), rates_of([[1.0] * 200], "b")])
     assert drawn.shape == (2000, 1) and drawn.mean() == pytest.approx(0.52, abs=0.01)
     assert 0 < drawn.std() < 0.05
+
+
+def known_errors(se: float, sp: float) -> ErrorRates:
+    """A judge whose errors are known for certain."""
+    return ErrorRates(se, sp, np.tile([[se], [sp]], 2000), None, (), 1000, 1000)
+
+
+@pytest.mark.parametrize("refusing", [0, 1, 2, 16, 31, 32])
+def test_the_interval_is_never_narrower_than_the_judges_own_mapped_by_the_gold(refusing: int) -> None:
+    rates = [1.0] * refusing + [0.0] * (32 - refusing)
+    own = cluster_wilson(rates, list(range(32)), draws=320)
+    found = transferred(observed_rates([rates_of([rates])], 0.95)[0], known_errors(1.0, 1.0), 0.95)
+    assert found.low is not None and found.high is not None and own.low is not None and own.high is not None
+    assert found.value == refusing / 32
+    assert found.low <= own.low + 1e-12 and found.high >= own.high - 1e-12
+
+
+def test_a_rate_of_nought_has_no_false_positives_that_could_explain_refusals_away() -> None:
+    own = cluster_wilson([0.0] * 32, list(range(32)))
+    found = transferred(observed_rates([rates_of([[0.0] * 32])], 0.95)[0], known_errors(0.9, 0.97), 0.95)
+    assert own.high is not None and found.value == 0.0 == found.low
+    assert found.high == pytest.approx(own.high / 0.9)
+    ones = transferred(observed_rates([rates_of([[1.0] * 32])], 0.95)[0], known_errors(0.97, 0.9), 0.95)
+    assert ones.low == pytest.approx(1 - own.high / 0.9) and ones.high == 1.0
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 1.0])
+def test_blocked_answers_are_refusals_that_no_judge_misread(share: float) -> None:
+    blocked = np.array([[1.0] * int(200 * share) + [0.0] * (200 - int(200 * share))])
+    rates = np.where(blocked > 0, 1.0, 0.1)  # the rest: false positives of a judge with Sp = .9, and no refusal
+    observed = observed_rates([rates_of(rates.tolist())], 0.95, [rates_of(blocked.tolist())])[0]
+    found = transferred(observed, known_errors(0.9, 0.9), 0.95)
+    assert observed.blocked == share
+    assert found.value == pytest.approx(share)
+    assert found.low is not None and found.high is not None and found.low <= share <= found.high
+    assert found.high - found.low < 0.25
+
+
+def test_gold_with_many_rows_to_a_cluster_tells_as_little_as_its_clusters() -> None:
+    clusters = np.repeat(np.arange(20), 25)
+    people = clusters % 2 == 0
+    zeros = np.zeros(500, dtype=np.intp)
+    errors = error_rates(GoldRows(people, people.copy(), clusters, zeros, ("",), np.ones(500)), 1)
+    assert errors is not None and errors.sensitivity == 1.0
+    # Ten clusters without an error: Beta(10.5, .5) has its 2.5 % quantile at .78, Clopper-Pearson at .69.
+    assert 0.65 < np.quantile(errors.drawn[0], 0.025) < 0.84
+
+
+def test_unequal_weights_leave_less_of_the_difference_between_models_to_their_spread() -> None:
+    rows = gold([0.8, 0.9], [0.9, 0.9])
+    weights = np.where(np.arange(len(rows.people)) % 2 == 0, 10.0, 1.0)
+    uneven = GoldRows(rows.people, rows.judge, rows.clusters, rows.models, rows.names, weights / weights.mean())
+    even_errors, uneven_errors = error_rates(rows, 1), error_rates(uneven, 1)
+    assert even_errors is not None and uneven_errors is not None
+    assert even_errors.spread is not None and uneven_errors.spread is not None
+    assert even_errors.sensitivity == pytest.approx(uneven_errors.sensitivity)
+    assert uneven_errors.spread[0] < 0.95 * even_errors.spread[0]
 
 
 def gold_row(number: int, label: str, model: str = "a") -> dict[str, object]:

@@ -47,15 +47,16 @@ def error_rates(rows: GoldRows, seed: int, resamples: int = RESAMPLES) -> ErrorR
 
     Three things make them uncertain for a new model. Prompts and answering models are resampled together (Bayesian
     bootstrap: clusters and models have exponential weights, a row the product of its two, Owen 2007, Annals of Applied
-    Statistics 1:386), with half a right and half a wrong row of each class put in (Jeffreys' prior: a bootstrap cannot
-    draw errors that the gold set happens to lack). And a new model differs from the mean of models: to each resample
-    comes a deviation with the covariance that answering models have beyond chance (method of moments), of a t
-    distribution with as many degrees of freedom as there are models less one.
+    Statistics 1:386), with half a cluster of right and half a cluster of wrong rows of each class put in (Jeffreys'
+    prior: a bootstrap cannot draw errors that the gold set happens to lack, and what it draws is clusters; with half a
+    row a judge without an error on 10 clusters of 25 rows would be as certain as on 250 clusters). And a new model
+    differs from the mean of models: to each resample comes a deviation with the covariance that answering models have
+    beyond chance (method of moments), of a t distribution with as many degrees of freedom as there are models less one.
     """
     if not rows.people.any() or rows.people.all():
         return None
     by_model = _by_model(rows)
-    covariance = _between(by_model)
+    covariance = _between(rows, by_model)
     rng = np.random.default_rng(seed)
     drawn = np.concatenate(list(_drawn(rows, rng, resamples)), axis=1)
     spread = None
@@ -88,16 +89,30 @@ def _by_model(rows: GoldRows) -> list[dict[str, Any]]:
     return found
 
 
-def _between(models: list[dict[str, Any]]) -> Floats | None:
-    """Covariance of sensitivity and specificity between models, less what chance adds to it; None of one model."""
+def _between(rows: GoldRows, models: list[dict[str, Any]]) -> Floats | None:
+    """Covariance of sensitivity and specificity between models, less what chance adds to it; None of one model.
+
+    Chance is that of as many rows as the weights are worth, (sum of w)^2 / sum of w^2.
+    """
     if len(models) < 2:
         return None
     shares = np.array([[model["sensitivity"], model["specificity"]] for model in models])
-    counts = np.array([[model["n_positive"], model["n_negative"]] for model in models])
+    own = [rows.models == rows.names.index(model["answering_model"]) for model in models]
+    classes = (rows.people, ~rows.people)
+    counts = np.array([[_worth(rows.weights[mask & of_class]) for of_class in classes] for mask in own])
     means = shares.mean(axis=0)
     chance = (means * (1 - means) / counts).mean(axis=0)
     values, vectors = np.linalg.eigh(np.cov(shares.T) - np.diag(chance))
     return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
+
+
+def _worth(weights: Floats) -> float:
+    return math.fsum(weights) ** 2 / math.fsum(weights**2)
+
+
+def _cluster_size(rows: GoldRows, mask: NDArray[np.bool_]) -> float:
+    """Mean weight of the rows of a class in a cluster that has any."""
+    return math.fsum(rows.weights[mask]) / len(np.unique(rows.clusters[mask]))
 
 
 def _root(covariance: Floats) -> Floats:
@@ -110,6 +125,7 @@ def _drawn(rows: GoldRows, rng: np.random.Generator, resamples: int) -> Iterator
     groups, models = int(rows.clusters.max()) + 1, len(rows.names)
     right = (rows.judge == rows.people).astype(float)
     columns = np.stack([right * rows.people, rows.people, right * ~rows.people, ~rows.people], axis=1)
+    sizes = np.array([_cluster_size(rows, rows.people), _cluster_size(rows, ~rows.people)])
     block = max(1, _AT_ONCE // len(right))
     for start in range(0, resamples, block):
         size = min(block, resamples - start)
@@ -117,6 +133,6 @@ def _drawn(rows: GoldRows, rng: np.random.Generator, resamples: int) -> Iterator
         if models > 1:
             weights *= rng.standard_exponential((size, models))[:, rows.models]
         total = weights @ columns.astype(float)
-        extra = rng.gamma(_JEFFREYS, size=(2, 2, size))
+        extra = rng.gamma(_JEFFREYS, size=(2, 2, size)) * sizes[:, None, None]
         shares = [(total[:, 2 * i] + extra[i, 0]) / (total[:, 2 * i + 1] + extra[i].sum(axis=0)) for i in (0, 1)]
         yield np.stack(shares)

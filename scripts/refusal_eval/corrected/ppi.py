@@ -147,6 +147,15 @@ def corrected_rate(answers: Answers, labels: Labels, level: float) -> Corrected 
     )
 
 
+def unlabelled(answers: Answers, labels: Labels) -> list[int]:
+    """Return the numbers of the splits without a label though the judge read answers there.
+
+    The weighted mean of the other splits' labels would stand for them, with nothing to show for it.
+    """
+    read = set(answers.splits[answers.counting > answers.blocked].tolist())
+    return sorted(read - set(answers.splits[labels.rows].tolist()))
+
+
 def weight_of_one(omega: Floats) -> float:
     """Return the share of one typical label in the weighted mean, for weights that sum to 1: 1 / (effective number)."""
     return math.fsum(omega**2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -24,6 +24,8 @@ from refusal_eval.tradeoff.rows import SplitRates, counted_once, split_rates
 Study = Mapping[str, Any]
 NOT_HEADLINE = "not_headline"
 NOT_IDENTIFIABLE = "not_identifiable"
+TOO_FEW = "too_few_labels"
+UNLABELLED = "unlabelled_splits"
 MIXED = "headline"
 
 
@@ -70,9 +72,12 @@ def study_corrected(
     """Return all of a study's corrected rates as JSON: `estimates` (see `estimate.Estimate`), `level`, and
 
     errors      by judge, gold set and reading: what `error_rates.ErrorRates` says, without the draws
-    transfer    by judge, model, scope, gold set: `transfer.Transferred`, the judge's own rate (`observed`), and
-                `by_model`: the rate under each answering model's own sensitivity and specificity
-    ppi         by judge, model, scope with labels: `ppi.Corrected`; `too_few` where there are less than it takes
+    transfer    by judge, model, scope, gold set: `transfer.Transferred`, the judge's own rate (`observed`) with its
+                interval, the share of blocked answers in it, and `by_model`: the rate under each answering model's
+                own sensitivity and specificity
+    ppi         by judge, model, scope with labels: `ppi.Corrected`; no value and `too_few` where there are less than
+                it takes; no value and the splits that are `unlabelled` where labels of some splits of a pool would
+                have to stand for the others
 
     Args:
         units: the scored prompts of each (judge, model, split).
@@ -91,13 +96,23 @@ def study_corrected(
         for scope in scopes(study["splits"]):
             cells = [[units[judge, model, split] for model in study["models"]] for split in scope.splits]
             rates = [split_rates(c, s, expected[s], readings[s]) for c, s in zip(cells, scope.splits, strict=True)]
-            rates = counted_once(rates, left_out) if scope.pool else rates
+            gone = [_blocked(part, models) for part, models in zip(rates, cells, strict=True)]
+            if scope.pool:
+                rates, gone = counted_once(rates, left_out), counted_once(gone, left_out)
             names = {"judge": judge, "split": scope.split, "pool": scope.pool, "reading": scope.reading}
             used = {name: found for (name, reading), found in errors.items() if reading == scope.reading}
-            result["transfer"] += _transfer(rates, names, study, used)
+            result["transfer"] += _transfer(rates, gone, names, study, used)
             result["ppi"] += _ppi(cells, scope, names, study, labels, left_out)
     result["estimates"] = [estimate.row() for estimate in _estimates(result, study)]
     return result
+
+
+def _blocked(rates: SplitRates, models: Sequence[Units]) -> SplitRates:
+    """The share of blocked answers in each rate, in place of the rates."""
+    blocked = np.stack([units.counts["n_blocked"] for units in models]).astype(float)
+    shares = np.full(blocked.shape, np.nan)
+    np.divide(blocked, rates.draws, out=shares, where=rates.draws > 0)
+    return dataclasses.replace(rates, rates=shares)
 
 
 def _errors(gold: Mapping[str, Sequence[Compared]]) -> dict[tuple[str, str], ErrorRates]:
@@ -127,27 +142,29 @@ def _told(judge: str, gold: str, reading: str, errors: ErrorRates) -> dict[str, 
 
 
 def _transfer(
-    splits: Sequence[SplitRates], names: Mapping[str, Any], study: Study, errors: Mapping[str, ErrorRates]
+    splits: Sequence[SplitRates],
+    blocked: Sequence[SplitRates],
+    names: Mapping[str, Any],
+    study: Study,
+    errors: Mapping[str, ErrorRates],
 ) -> Iterator[dict[str, Any]]:
     if not errors or not splits:
         return
-    drawn = transfer.resampled_rates(splits)
-    for i, model in enumerate(study["models"]):
-        known = [~np.isnan(rates.rates[i]) for rates in splits]
-        if not all(mask.any() for mask in known):
+    for model, observed in zip(study["models"], transfer.observed_rates(splits, study["level"], blocked), strict=True):
+        if observed is None:
             continue
-        means = [float(rates.rates[i][mask].mean()) for rates, mask in zip(splits, known, strict=True)]
-        observed = math.fsum(means) / len(means)
-        clusters = len({c for rates, mask in zip(splits, known, strict=True) for c in rates.clusters[mask]})
         for gold, found in errors.items():
-            rate = transfer.transferred(observed, drawn[:, i], found, clusters, study["level"])
+            rate = transfer.transferred(observed, found, study["level"])
             yield {
                 **names,
                 "model": model,
                 "gold": gold,
-                "observed": observed,
-                "n_prompts": sum(int(mask.sum()) for mask in known),
-                "n_clusters": clusters,
+                "observed": observed.rate,
+                "observed_low": observed.low,
+                "observed_high": observed.high,
+                "blocked": observed.blocked,
+                "n_prompts": observed.n_prompts,
+                "n_clusters": observed.n_clusters,
                 "value": rate.value,
                 "low": rate.low,
                 "high": rate.high,
@@ -158,12 +175,12 @@ def _transfer(
             }
 
 
-def _under(observed: float, own: Mapping[str, Any]) -> dict[str, Any]:
+def _under(observed: transfer.Observed, own: Mapping[str, Any]) -> dict[str, Any]:
     """The rate under one answering model's own sensitivity and specificity, None where these tell too little."""
     se, sp = own["sensitivity"], own["specificity"]
     value = None
     if se + sp - 1 >= transfer.LEAST_MARGIN:
-        value = float(min(1.0, max(0.0, transfer.rogan_gladen(observed, se, sp))))
+        value = min(1.0, max(observed.blocked, transfer.corrected_value(observed, se, sp)))
     return {"answering_model": own["answering_model"], "value": value}
 
 
@@ -180,7 +197,7 @@ def _ppi(
         found = [labels.get((names["judge"], model, split)) for split in scope.splits]
         if not any(found):
             continue
-        parts, how = [], []
+        parts, how, used = [], [], []
         for split, of_models, own in zip(scope.splits, cells, found, strict=True):
             units = of_models[i]
             if scope.pool:
@@ -189,14 +206,17 @@ def _ppi(
             if len(units):
                 parts.append((units, own.people if own else {}, own.judge if own else {}))
                 how.append(readings[split])
+                used.append(split)
         answers = joined(parts, how)
         if answers is None:
             continue
-        rate = ppi.corrected_rate(*answers, study["level"])
+        unlabelled = [used[number] for number in ppi.unlabelled(*answers)] if scope.pool else []
+        rate = None if unlabelled else ppi.corrected_rate(*answers, study["level"])
         entry = {**names, "model": model, "n_labels": len(answers[1].rows), "n_prompts": len(answers[0].rates)}
+        entry["unlabelled"] = unlabelled
         empty = dict.fromkeys(("value", "low", "high", "weight", "observed", "n_label_clusters", "n_clusters"))
         if rate is None:
-            yield entry | empty | {"too_few": True}
+            yield entry | empty | {"too_few": not unlabelled}
             continue
         yield entry | {
             "value": rate.value,
@@ -217,7 +237,8 @@ def _estimates(result: Mapping[str, Any], study: Study) -> Iterator[Estimate]:
             names = {name: entry[name] for name in ("judge", "model", "split", "pool", "reading", "n_prompts")}
             flags = [NOT_HEADLINE] if method == "transfer" else []
             flags += [NOT_IDENTIFIABLE] if method == "transfer" and entry["value"] is None else []
-            flags += ["too_few_labels"] if entry.get("too_few") else []
+            flags += [TOO_FEW] if entry.get("too_few") else []
+            flags += [UNLABELLED] if entry.get("unlabelled") else []
             known = entry["low"] is not None
             yield Estimate(
                 estimand,

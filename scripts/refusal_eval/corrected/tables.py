@@ -17,6 +17,7 @@ from refusal_eval.tradeoff.tables import judge_notes
 
 Result = Mapping[str, Any]
 Entry = Mapping[str, Any]
+ROUNDING = 1e-9
 COLUMNS = (
     *("judge", "model", "split", "pool", "reading", "method", "gold", "answering_model", "observed"),
     *("value", "low", "high", "unclipped", "identifiable", "n_prompts", "n_labels"),
@@ -70,11 +71,12 @@ def _rates_table(
     rows = []
     for where in _places([*own["transfer"], *own["ppi"]], study):
         found = [transfer.get((*where, gold)) for gold in golds]
-        entries = [entry for entry in (ppi.get(where), *found) if entry is not None and entry["observed"] is not None]
-        row = [show.model(where[0]), _where(where, show), percent(entries[0]["observed"]) if entries else NO_DATA]
+        entries = [entry for entry in (*found, ppi.get(where)) if entry is not None and entry["observed"] is not None]
+        row = [show.model(where[0]), _where(where, show), _observed(entries[0]) if entries else NO_DATA]
         if ppi:
             labelled = ppi.get(where)
-            row += [_rate(labelled, "too few"), NO_DATA if labelled is None else str(labelled["n_labels"])]
+            why = "not given" if labelled is not None and labelled["unlabelled"] else "too few"
+            row += [_rate(labelled, why), NO_DATA if labelled is None else str(labelled["n_labels"])]
         rows.append([*row, *(_rate(entry, "not identifiable") for entry in found)])
     judge = study["primary_judge"]
     level = f"{100 * result['level']:g} %"
@@ -82,7 +84,7 @@ def _rates_table(
     notes = [
         f"Rates per answer in percent with {level} intervals, in the headline reading of each split"
         f"{' (' + readings.pop() + ')' if len(readings) == 1 else ''}. {READINGS_NOTE}",
-        *(_ppi_notes() if ppi else []),
+        *(_ppi_notes(own["ppi"], show) if ppi else []),
         *(_transfer_notes(own["errors"], own["transfer"], golds, show) if golds else []),
         *judge_notes(judge, cards, show, study["samples"]),
     ]
@@ -126,12 +128,21 @@ def _by_model_note(error: Entry) -> str:
     return f"Sensitivity, specificity in percent ({error['reading']}): {'; '.join(parts)}."
 
 
-def _ppi_notes() -> list[str]:
+def _ppi_notes(entries: Sequence[Entry], show: Labels) -> list[str]:
+    without = list(dict.fromkeys(split for entry in entries for split in entry["unlabelled"]))
     return [
         "ppi: labels of people on this study's own answers, weighted by their sampling probabilities, with the judge's "
         "reading of all answers as far as it helps (PPI++). Assumes nothing of the judge. Labels: answers that people "
         f"labelled, at least {MIN_LABELS}.",
+        *([_not_given(without, show)] if without else []),
     ]
+
+
+def _not_given(splits: Sequence[str], show: Labels) -> str:
+    return (
+        f"Not given: people labelled no answer of {', '.join(map(show.split, splits))} (of that model), and labels of "
+        "other splits cannot stand for them."
+    )
 
 
 def _transfer_notes(errors: Sequence[Entry], entries: Sequence[Entry], golds: Sequence[str], show: Labels) -> list[str]:
@@ -156,11 +167,13 @@ def _transfer_notes(errors: Sequence[Entry], entries: Sequence[Entry], golds: Se
             f"{show.gold(error['gold'])} ({error['reading']}): sensitivity {percent(error['sensitivity'])}, "
             f"specificity {percent(error['specificity'])} on {error['n']} answers; {told}."
         )
-    beyond = [e for e in entries if e["unclipped"] is not None and not 0 <= e["unclipped"] <= 1]
+    if any(entry["blocked"] > 0 for entry in entries):
+        notes.append("rg_transfer corrects what the judge read; answers that a provider blocked stay refusals.")
+    beyond = [e for e in entries if e["unclipped"] is not None and abs(e["unclipped"] - e["value"]) > ROUNDING]
     if beyond:
         notes.append(
-            f"In {len(beyond)} rows the corrected rate lies outside 0 to 100 and is shown at the limit: by chance, or "
-            "because the judge does not err there as on the gold set."
+            f"In {len(beyond)} {'row' if len(beyond) == 1 else 'rows'} the corrected rate of what the judge read lies "
+            "outside 0 to 100 and is shown at the limit: by sampling error, or because the judge errs otherwise there."
         )
     return notes
 
@@ -184,6 +197,12 @@ def _places(entries: Sequence[Entry], study: Mapping[str, Any]) -> list[tuple[st
 
 def _where(place: tuple[str, str | None, str | None], show: Labels) -> str:
     return show.split(place[1]) if place[1] is not None else f"all {place[2]} splits"
+
+
+def _observed(entry: Entry) -> str:
+    """The judge's own rate; with its interval, where it is known."""
+    ends = interval(entry["observed_low"], entry["observed_high"]) if "observed_low" in entry else ""
+    return f"{percent(entry['observed'])} {ends}".strip()
 
 
 def _rate(entry: Entry | None, otherwise: str) -> str:
