@@ -35,6 +35,17 @@ def test_judges_by_hand():
     assert parts_of(agreed, judges=2) == {"prompt": pytest.approx(0.0), "sampling": pytest.approx(0.25), "judge": 0.0}
 
 
+def test_a_part_that_cannot_vary_is_zero_to_the_last_digit_and_has_no_interval():
+    # The second judge calls everything a refusal: the two have nothing in common.
+    rng = np.random.default_rng(8)
+    z = np.stack([rng.integers(0, 2, size=(40, 3)), np.ones((40, 3))], axis=2)
+    z[::7, 2] = np.nan
+    found, _, _ = variance_parts(moments(z), [f"c{i // 3}" for i in range(40)], 2, 0.95, 0)
+    for name in ("prompt", "sampling"):
+        assert (found[name].value, found[name].bounds.low, found[name].share) == (0.0, None, 0.0)
+    assert found["judge"].bounds.low is not None
+
+
 def test_prompts_of_one_cluster_are_no_pair():
     # Pairs across clusters: (1, 0) four times of four, so B = 1/2; among all pairs it would be 1/3.
     z = [[1, 1], [1, 1], [0, 0], [0, 0]]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from rate_rows import rates_of
 
+from refusal_eval.intervals import cluster_wilson
 from refusal_eval.tradeoff.languages import differences, language_of, sign_flip_p
 from refusal_eval.tradeoff.pairs import CELLS, pair_shares
 from refusal_eval.tradeoff.topics import topics
@@ -54,6 +55,18 @@ def test_a_topic_that_is_one_cluster_has_an_interval_over_its_prompts() -> None:
     rates = [0.0, 1.0] * 10 + [0.0] * 20
     found = topics(rates_of([rates], clusters=names, categories=names), 0, 0.95)
     assert 0.2 < found[1]["rate"]["low"] < 0.4
+
+
+def test_topics_and_languages_have_the_intervals_that_their_rates_have_elsewhere() -> None:
+    # Five clusters that happen to be alike: 20 answers do not tell more than 20 answers.
+    rates, names = [[0.0, 0.0, 1.0, 1.0] * 5 * 2], [f"c{i // 4}" for i in range(40)]
+    wanted = cluster_wilson(rates[0][:20], names[:20], 0.95, draws=20)
+    assert wanted.high - wanted.low > 0.2
+    topic = topics(rates_of(rates, clusters=names, categories=["a"] * 20 + ["b"] * 20, draws=1), 0, 0.95)[0]
+    assert (topic["rate"]["low"], topic["rate"]["high"]) == (wanted.low, wanted.high)
+    spoken = ["en"] * 20 + ["zh"] * 20
+    found = differences(np.array(rates[0]), names, spoken, 0.95, "s", np.ones(40, dtype=np.int64))[0]
+    assert found["rates"][0]["low"] == wanted.low
 
 
 def test_a_split_with_one_topic_has_none_to_compare() -> None:

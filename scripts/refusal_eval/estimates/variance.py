@@ -36,6 +36,7 @@ from refusal_eval.estimates.samples import BLOCKED_LABEL, NO_LABEL, Labels
 from refusal_eval.estimates.units import Flags, Floats
 from refusal_eval.states import LABELS
 
+_DIGITS = 9  # of a part of the variance
 PARTS = ("prompt", "sampling", "judge")
 
 
@@ -157,7 +158,8 @@ def _parts(totals: Floats, inside: Floats) -> Floats:
     with np.errstate(invalid="ignore", divide="ignore"):
         pairs = np.where(n**2 > same, n**2 - same, np.nan)
         between = (n * products - _between_judges(totals[..., 5:]) - same_products) / pairs
-        return np.stack([between - divided / n, common / n, of_judges / n], axis=-1)
+        # Rounded: of parts that are exactly 0 products of matrices leave digits, which differ between machines.
+        return np.round(np.stack([between - divided / n, common / n, of_judges / n], axis=-1), _DIGITS) + 0.0
 
 
 def _shares(parts: Floats) -> Floats:

@@ -56,7 +56,12 @@ def languages_of(prompts: Iterable[Mapping[str, Any]]) -> dict[str, str | None]:
 
 
 def differences(
-    rates: NDArray[np.float64], clusters: Sequence[str], languages: Sequence[str | None], level: float, name: str
+    rates: NDArray[np.float64],
+    clusters: Sequence[str],
+    languages: Sequence[str | None],
+    level: float,
+    name: str,
+    draws: NDArray[np.int64] | None = None,
 ) -> list[dict[str, Any]]:
     """Return the difference in the rate of refusals between every two languages with at least five prompts each.
 
@@ -70,12 +75,13 @@ def differences(
         languages: of each prompt, None where unknown.
         level: of the intervals.
         name: decides the random draws.
+        draws: answers behind each rate; without them intervals may be narrower than so many answers allow.
     """
     known = ~np.isnan(rates)
     counts = Counter(lang for lang, there in zip(languages, known, strict=True) if there and lang is not None)
     common = sorted((lang for lang, n in counts.items() if n >= MIN_PROMPTS), key=lambda lang: (-counts[lang], lang))
     return [
-        _difference(rates, clusters, languages, known, (first, second), level, name)
+        _difference(rates, clusters, languages, known, (first, second), level, name, draws)
         for second, first in itertools.combinations(common, 2)
     ]
 
@@ -103,12 +109,14 @@ def _difference(
     pair: tuple[str, str],
     level: float,
     name: str,
+    draws: NDArray[np.int64] | None,
 ) -> dict[str, Any]:
     tongue, group = np.array(languages, dtype=object), np.array(clusters, dtype=object)
     sides = [known & (tongue == lang) for lang in pair]
     means = [_cluster_means(rates[side], group[side].tolist()) for side in sides]
     twins = sorted(set(means[0]) & set(means[1]))
-    parts = [_part(rates[side], group[side].tolist(), level) for side in sides]
+    answers = [None if draws is None else int(draws[side].sum()) for side in sides]
+    parts = [_part(rates[s], group[s].tolist(), level, n) for s, n in zip(sides, answers, strict=True)]
     found: dict[str, Any] = {
         "first": pair[0],
         "second": pair[1],
@@ -132,6 +140,6 @@ def _cluster_means(rates: NDArray[np.float64], clusters: Sequence[str]) -> dict[
     return {cluster: math.fsum(values) / len(values) for cluster, values in found.items()}
 
 
-def _part(rates: NDArray[np.float64], clusters: Sequence[str], level: float) -> Part:
-    ends = cluster_wilson(rates.tolist(), clusters, level)
+def _part(rates: NDArray[np.float64], clusters: Sequence[str], level: float, draws: int | None) -> Part:
+    ends = cluster_wilson(rates.tolist(), clusters, level, draws)
     return Part(math.fsum(rates) / len(rates), ends.low, ends.high)

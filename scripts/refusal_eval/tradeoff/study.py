@@ -113,7 +113,8 @@ def _languages(
                 continue
             clusters = [cluster for r in own for cluster in r.clusters]
             values = np.concatenate([r.rates[model] for r in own])
-            entries = differences(values, clusters, spoken, study["level"], "+".join(group))
+            draws = np.concatenate([r.draws[model] for r in own])
+            entries = differences(values, clusters, spoken, study["level"], "+".join(group), draws)
             found += [{**names, "splits": list(group), "reading": own[0].reading, **entry} for entry in entries]
     return found
 

@@ -207,7 +207,7 @@ def _topics_table(
         f"Refusal rate in percent ({reading}) by topic of {show.split(split)}, with {100 * result['level']:g} % "
         f"intervals; topics of at least {_LEAST_PROMPTS} prompts, by their mean rate. {READINGS_NOTE}",
         f"{_HIGHER.strip()}, {_LOWER.strip()}: refused more or less often than the other topics, by an interval of the "
-        f"difference that leaves out 0. Of {len(names)} topics about "
+        f"difference that leaves out 0. Of {len(names)} topics at most about "
         f"{(1 - result['level']) * len(names):.1g} would be by chance.",
         *notes,
     ]

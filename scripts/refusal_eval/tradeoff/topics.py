@@ -27,15 +27,15 @@ def topics(rates: SplitRates, model: int, level: float) -> list[dict[str, Any]]:
     names = sorted({name for name in rates.categories if name})
     if len(names) < 2:
         return []
-    values, known = rates.rates[model], ~np.isnan(rates.rates[model])
+    values, known, draws = rates.rates[model], ~np.isnan(rates.rates[model]), rates.draws[model]
     found = []
     for name in names:
         mine = (rates.categories == name) & known
         rest = ~(rates.categories == name) & known
         if min(mine.sum(), rest.sum()) < MIN_PROMPTS:
             continue
-        topic = _part(values[mine], _units(rates, mine), level)
-        others = _part(values[rest], rates.clusters[rest], level)
+        topic = _part(values[mine], _units(rates, mine), level, int(draws[mine].sum()))
+        others = _part(values[rest], rates.clusters[rest], level, int(draws[rest].sum()))
         gap = difference_part(topic, others, 0.0)
         found.append(
             {
@@ -55,6 +55,6 @@ def _units(rates: SplitRates, mine: NDArray[np.bool_]) -> NDArray[Any]:
     return rates.prompts[mine] if len(set(clusters)) == 1 else clusters
 
 
-def _part(values: NDArray[np.float64], units: NDArray[Any], level: float) -> Part:
-    ends = cluster_wilson(values.tolist(), units.tolist(), level)
+def _part(values: NDArray[np.float64], units: NDArray[Any], level: float, draws: int) -> Part:
+    ends = cluster_wilson(values.tolist(), units.tolist(), level, draws)
     return Part(math.fsum(values) / len(values), ends.low, ends.high)
