@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import re
 from typing import Any
@@ -34,7 +35,9 @@ SERVED = {
 
 @pytest.fixture(scope="module")
 def demo() -> dict[str, Any]:
-    config = load_study(yaml.safe_load((ROOT / "config/config.yaml").read_text()), "config/config.yaml", str(ROOT))
+    text = (ROOT / "config/config.yaml").read_text()
+    with contextlib.chdir(ROOT):
+        config = load_study(yaml.safe_load(text), "config/config.yaml", str(ROOT))
     identity = {"dtype": "bfloat16", "weights": {"gguf_sha256": "b" * 64}}
     packages = {"snakemake": "9.27.1", "numpy": "2.4.6", "scipy": "1.17.1"}
     manifest = {"study": config, "engines": {"smollm2-135m": {"identity": identity}}, "serving": SERVED}
