@@ -180,7 +180,7 @@ def _cell(outcome: Outcome, identified: bool = False) -> str:
     cover, bias = 100 * np.mean(outcome.covered), 100 * (np.mean(outcome.values) - outcome.case.rate)
     text = f"{cover:.1f} ({bias:+.1f}; {100 * np.mean(outcome.widths):.0f})"
     share = len(outcome.values) / outcome.runs
-    return f"{text}, identified {100 * share:.0f} %" if identified and share < 1 else text
+    return f"{text}, identified {100 * share:.0f} %" if identified and share < 0.995 else text
 
 
 def _markdown(head: list[str], rows: list[list[str]]) -> str:
@@ -231,7 +231,7 @@ def main() -> int:
     """Simulate, print the tables, write them into the page; 1 if ppi misses."""
     parser = argparse.ArgumentParser(description=str(__doc__).split("\n\n")[0])
     parser.add_argument("--runs", type=int, default=2000, help="studies per case of ppi; 0: its part as it is")
-    parser.add_argument("--transfer-runs", type=int, default=400, help="studies per case of rg_transfer")
+    parser.add_argument("--transfer-runs", type=int, default=800, help="studies per case of rg_transfer")
     parser.add_argument("--resamples", type=int, default=500, help="resamples of each rg_transfer interval")
     parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--page", type=Path, default=PAGE, help="page with the marks; default: %(default)s")

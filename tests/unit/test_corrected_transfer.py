@@ -137,6 +137,21 @@ def test_gold_with_many_rows_to_a_cluster_tells_as_little_as_its_clusters() -> N
     assert 0.65 < np.quantile(errors.drawn[0], 0.025) < 0.84
 
 
+def test_the_sensitivity_on_gold_with_many_rows_to_a_cluster_is_covered() -> None:
+    rng = np.random.default_rng(4)
+    clusters, inside, runs = np.repeat(np.arange(40), 25), 0, 150
+    people = clusters % 2 == 0
+    for seed in range(runs):
+        right = rng.random(1000) < rng.beta(0.95, 0.05, size=40)[clusters]  # correlation .5 within a cluster
+        judge = np.where(right, people, ~people)
+        rows = GoldRows(people, judge, clusters, np.zeros(1000, dtype=np.intp), ("",), np.ones(1000))
+        errors = error_rates(rows, seed, 500)
+        assert errors is not None
+        low, high = np.quantile(errors.drawn[0], [0.025, 0.975])
+        inside += low <= 0.95 <= high
+    assert inside / runs > 0.89  # with half a row put in, not half a cluster: .79
+
+
 def test_unequal_weights_leave_less_of_the_difference_between_models_to_their_spread() -> None:
     rows = gold([0.8, 0.9], [0.9, 0.9])
     weights = np.where(np.arange(len(rows.people)) % 2 == 0, 10.0, 1.0)
