@@ -1,6 +1,5 @@
 """The status of a study: what is done, missing, running or failed, why, and where to read on."""
 
-import itertools
 import json
 import os
 import time
@@ -88,7 +87,7 @@ class Study:
         for judge in STUDY["judges"]:
             for cell in [*CELLS, ("gold", "people")]:
                 self.judge(judge, *cell)
-        made = [*Reporting(self.config).targets(None), *itertools.chain.from_iterable(analyses(self.config))]
+        made = [*Reporting(self.config).targets(None), *(file for files, _ in analyses(self.config) for file in files)]
         for path in [f for f in made if "manifest" not in f]:
             write_json(path, {})
         write_json(f"{self.results}/manifest.json", {})

@@ -98,7 +98,7 @@ def report_status(config: Mapping[str, Any], outputs: Outputs) -> ReportStatus:
     made_from = [
         (reporting.tables("csv", "md", "tex"), [*scores, *reporting.cards(None)]),
         ([f"{results}/manifest.json"], reporting.tables("csv")),
-        *((targets, scores) for targets in analyses(config)),
+        *((targets, scores if newer else []) for targets, newer in analyses(config)),
     ]
     missing = old = count = 0
     for files, inputs in made_from:
@@ -110,10 +110,10 @@ def report_status(config: Mapping[str, Any], outputs: Outputs) -> ReportStatus:
     return ReportStatus(count, missing, old)
 
 
-def analyses(config: Mapping[str, Any]) -> list[list[str]]:
-    """Return the files that each analysis makes of the scores: figures, estimates, comparisons, ..., the methods."""
-    stages = (Figures(config), Estimating(config), Comparisons(config), TradeOff(config), Correcting(config))
-    return [stage.targets(None) for stage in (*stages, Results(config))]
+def analyses(config: Mapping[str, Any]) -> list[tuple[list[str], bool]]:
+    """Return the files that each analysis makes, and whether it makes them of the scores (else of what lies before)."""
+    of_scores = (Figures(config), Comparisons(config), TradeOff(config), Correcting(config), Results(config))
+    return [(Estimating(config).targets(None), False), *((stage.targets(None), True) for stage in of_scores)]
 
 
 def _of_loads(loads: Iterable[Load], unfinished: bool) -> dict[Job, Trouble]:
