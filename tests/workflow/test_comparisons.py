@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import csv
 
+import pytest
 from project import Project
+
+pytestmark = pytest.mark.full  # two whole studies and a third model
 
 
 def rows(project: Project) -> dict[tuple[str, ...], dict[str, str]]:
