@@ -16,7 +16,6 @@ from refusal_eval.engines.guard import end_session
 from refusal_eval.engines.process import (
     Process,
     live_processes,
-    never_interrupt,
     process_start,
     read_process,
     send_signal,
@@ -258,15 +257,3 @@ def test_the_guard_kills_who_ignores_sigterm_and_spares_others(start, child):
     end_session(server.pid, grace=0.5)
     assert 0.5 <= time.monotonic() - started < 5
     assert session_members(server.pid) == [] and stranger.poll() is None
-
-
-def test_what_hands_requests_over_never_interrupts_what_computes():
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    try:
-        assert os.sched_getscheduler(child.pid) == os.SCHED_OTHER
-        never_interrupt(child.pid)
-        assert os.sched_getscheduler(child.pid) == os.SCHED_BATCH
-    finally:
-        child.kill()
-        child.wait()
-    never_interrupt(child.pid)  # gone: nothing happens

@@ -62,19 +62,6 @@ def send_signal(process: Process, number: signal.Signals) -> None:
             os.kill(process.pid, number)
 
 
-def never_interrupt(pid: int) -> None:
-    """Let a process and its threads run when others rest, instead of at once when something arrives for it.
-
-    On a CPU engine all threads of a step wait for the slowest of them. What hands requests over and takes answers wakes
-    for each of a thousand requests, and would each time put one of those threads aside. It is Linux's SCHED_BATCH:
-    the process keeps its share of the time. Where it cannot be set, nothing changes.
-    """
-    with contextlib.suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with contextlib.suppress(OSError):
-                os.sched_setscheduler(int(thread), os.SCHED_BATCH, os.sched_param(0))
-
-
 def end_with_parent() -> None:
     """Ask the kernel (Linux) to send this process SIGTERM when the one that started it dies."""
     with contextlib.suppress(OSError, AttributeError):

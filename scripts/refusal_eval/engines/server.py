@@ -25,7 +25,7 @@ from refusal_eval.engines.command import Adapter
 from refusal_eval.engines.nodes import Nodes, find_nodes, head_command, worker_command, worker_environment
 from refusal_eval.engines.orphans import PRIVATE_PREFIX, remove_orphans
 from refusal_eval.engines.private_folder import make_private_folder
-from refusal_eval.engines.process import never_interrupt, session_members
+from refusal_eval.engines.process import session_members
 from refusal_eval.engines.records import ServerRecord
 from refusal_eval.engines.server_process import ServerProcess
 from refusal_eval.errors import UserError
@@ -145,9 +145,6 @@ class ServerEngine(abc.ABC):
                 self._start_workers(server, environment, nodes)
             self._client = self._connect(socket)
             await self._wait_until_healthy()
-            if self._device == "cpu":  # the engine's own processes were started before, and keep their way
-                never_interrupt(self._server.pid)
-                never_interrupt(os.getpid())
         except BaseException:
             await self._stop()
             raise
