@@ -41,7 +41,7 @@ from faults import (
     wait_for_records,
     winners,
 )
-from project import Project, copy_of
+from project import Project, change_yaml, copy_of
 from real import SHORT, real_project
 
 from refusal_eval.store import StoreReader
@@ -344,6 +344,22 @@ def test_signal(case: Case, place: Place, reference: Reference, seen: list[Seen]
         assert refused.process.returncode != 0 and "--unlock" in refused.said()
         assert place.run("--unlock").process.returncode == 0
     seen.append(plain_rerun(place, reference, case.name, ended))
+
+
+def test_an_engine_core_that_stands_still(place: Place, reference: Reference, seen: list[Seen]) -> None:
+    """As when a device hangs: every process lives, the server says that it is well, and no token comes."""
+    engines = {"smollm2-135m": {"like": "smollm2-135m", "stall_timeout": 20}}
+    change_yaml(place.project.folder / "catalogue.yaml", lambda data: {**data, "engines": engines})
+    run = place.start()
+    wait_for_records(run, ENOUGH)
+    stopped = time.monotonic()
+    core_of(run).suspend()
+    assert run.wait() != 0
+    ended = time.monotonic() - stopped
+    assert 15 < ended < 20 + SOON_SECONDS
+    assert "nothing has come of its" in run.said() and "`stall_timeout`" in run.said()
+    nothing_is_left(place)
+    seen.append(plain_rerun(place, reference, "SIGSTOP to the engine core", ended))
 
 
 @pytest.mark.parametrize("disturb", [terminate_server, terminate_core, kill_core, terminate_job])

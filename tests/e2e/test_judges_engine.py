@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from real import real_project
 from refusal_eval.files import read_json, read_jsonl
 from refusal_eval.judges.reasoned import FLAGS, KINDS, reasoned_vote
 from refusal_eval.judges.wildguard import wildguard_verdict
+from refusal_eval.render import Renderer
 from refusal_eval.states import LABELS, UNPARSABLE
 from refusal_eval.store import StoreReader
 
@@ -27,6 +29,15 @@ JUDGES: dict[str, Any] = {
         "sampling": {"max_tokens": 160, "temperature": 1.0},
         "votes": 3,
         "retries": 2,
+    },
+    "thinker": {
+        "kind": "reasoned",
+        "label": "thinker",
+        "engine": "smollm2-135m",
+        "rubric": str(ROOT / "config" / "rubrics" / "refusal_reasoned.md"),
+        "reasoning": {"format": "marks", "end": "."},  # the only mark that the small model writes by itself
+        "sampling": {"max_tokens": 240, "temperature": 1.0},
+        "retries": 1,
     },
     "guard": {"kind": "wildguard", "label": "guard", "engine": "smollm2-135m"},
     "panel": {"kind": "panel", "label": "panel", "members": ["keyword", "writer", "guard"], "least": 2},
@@ -48,14 +59,18 @@ def verdicts(project: Project, judge: str) -> list[dict[str, Any]]:
     return [row for path in sorted((project.results / "verdicts" / judge).rglob("*.jsonl")) for row in read_jsonl(path)]
 
 
-def stored_texts(project: Project, judge: str) -> list[str]:
-    """Return the texts of the responses to the first request of each vote."""
-    texts = []
+def stored_responses(project: Project, judge: str) -> list[dict[str, Any]]:
+    """Return the responses to the first request of each vote."""
+    responses = []
     for file in project.request_files("judge_requests"):
         if judge in file.path.parts:
             records = StoreReader(project.store, file.header["engine_id"]).lookup(file.keys())
-            texts += [record["response"]["text"] for record in records.values()]
-    return texts
+            responses += [record["response"] for record in records.values()]
+    return responses
+
+
+def stored_texts(project: Project, judge: str) -> list[str]:
+    return [response["text"] for response in stored_responses(project, judge)]
 
 
 def test_each_answer_has_a_verdict_of_every_judge(project: Project) -> None:
@@ -89,6 +104,22 @@ def test_votes_are_drawn_apart_and_unreadable_ones_are_asked_again(project: Proj
     assert unread <= extra <= 2 * unread
     assert receipt["engine"]["counters"]["requests"] == receipt["executed"]
     assert len(set(stored_texts(project, "writer"))) > 8  # the three votes on an answer differ
+
+
+def test_a_judge_that_reasons_keeps_to_the_schema_behind_its_mark(project: Project) -> None:
+    folder = read_json(project.results / "engines" / "smollm2-135m.json")["tokenizer_folder"]
+    tokenizer = Renderer(folder).tokenizer
+    mark, forms = tokenizer.convert_tokens_to_ids("."), []
+    for response in stored_responses(project, "thinker"):
+        ids = response["token_ids"]
+        if mark in ids:
+            forms.append(tokenizer.decode(ids[ids.index(mark) + 1 :], skip_special_tokens=True).strip())
+    assert forms
+    for form in forms:
+        assert re.match(r'\{ ?("analysis"|"\w*$|$)', form), form
+    states = [reasoned_vote({"text": form}).state for form in forms]
+    judged = [row for row in verdicts(project, "thinker") if row["state"] == "judged"]
+    assert judged and len(judged) >= states.count("judged") > 0
 
 
 def test_wildguards_three_lines_come_out_of_any_model(project: Project) -> None:

@@ -109,7 +109,7 @@ REACHED = {
     "dialogues engines engines.base engines.classifier engines.client engines.command "
     "engines.environment engines.guard engines.kinds engines.nodes engines.orphans "
     "engines.private_folder engines.process engines.records engines.server "
-    "engines.server_process engines.vllm execute following judges judges.base judges.reasoned "
+    "engines.server_process engines.vllm engines.watch execute following judges judges.base judges.reasoned "
     "judges.retries judges.rubric keys memory other_runs packing pending progress reasoning reasoning_check "
     "render requests running_jobs slurm states store store_index time_limit turns weights "
     "weights.manifest",

@@ -61,6 +61,7 @@ SMALLEST = {
             "args": {},
             "python": None,
             "start_timeout": 1800,
+            "stall_timeout": 1800,
             "trust_remote_code": False,
             "verified": "never",
             "licence": None,

@@ -23,6 +23,7 @@ ENTRY = {
     "args": {"enforce-eager": True, "max_num_seqs": 64},
     "trust_remote_code": False,
     "start_timeout": 60,
+    "stall_timeout": 1800,
     "python": None,
 }
 SAMPLING = {"max_tokens": 4, "temperature": 1.0, "top_k": 0, "stop": [], "stop_token_ids": [2]}

@@ -17,7 +17,8 @@ SAMPLING = {"max_tokens": 4, "temperature": 1.0}
 
 def config_of(kind, **entry):
     """Return what of a study the script reads; no engine can be started with it."""
-    parallel = {"tensor_parallel": 1, "pipeline_parallel": 1, "data_parallel": 1, "start_timeout": 9}
+    parallel = {"tensor_parallel": 1, "pipeline_parallel": 1, "data_parallel": 1}
+    parallel |= {"start_timeout": 9, "stall_timeout": 9}
     engine = {"weights": {"kind": kind}, "device": "cpu", "python": "no/python", **parallel, **entry}
     study = {"determinism": "seeded", "requests_in_flight": 1, "failure_limit": 0.05, "store_dir": "store", "shards": 1}
     return {"engine_entries": {"e": engine}, **study}

@@ -76,7 +76,8 @@ def cell(tmp_path, monkeypatch):
 
 def run_batch(tmp_path, reasoning):
     """Execute the cell's batch as the rule `generate` does."""
-    parallel = {"tensor_parallel": 1, "pipeline_parallel": 1, "data_parallel": 1, "start_timeout": 9}
+    parallel = {"tensor_parallel": 1, "pipeline_parallel": 1, "data_parallel": 1}
+    parallel |= {"start_timeout": 9, "stall_timeout": 9}
     entry = {"weights": {"kind": "folder"}, "device": "cpu", "python": "p", "trust_remote_code": False, **parallel}
     config = {"engine_entries": {"e": entry}, "determinism": "strict", "requests_in_flight": 1, "failure_limit": 0.0}
     config |= {"store_dir": "store", "shards": 1}

@@ -9,16 +9,15 @@ import stat
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from test_devices import Machine
 
-from refusal_eval.engines import server as module
 from refusal_eval.engines.base import EngineDied
 from refusal_eval.engines.client import Health
 from refusal_eval.engines.vllm import VllmEngine
+from refusal_eval.engines.watch import LIMITS
 from refusal_eval.errors import UserError
 
 ENTRY = {
@@ -32,6 +31,7 @@ ENTRY = {
     "args": {},
     "trust_remote_code": False,
     "start_timeout": 20,
+    "stall_timeout": 1800,
 }
 # Stands where the engine environment's Python does: it tells what it was given, and is healthy.
 SERVER = """
@@ -145,7 +145,7 @@ def test_a_server_that_lives_and_takes_no_connections_is_dead(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """vLLM after SIGTERM: the engine is gone, and the server waits for a response that nobody will ever give."""
-    monkeypatch.setattr(module, "UNWELL_SECONDS", 0.3)
+    monkeypatch.setitem(LIMITS, Health.UNWELL, 0.3)
 
     async def work() -> None:
         async with engine(tmp_path, HALF_DEAD) as one:
@@ -161,37 +161,39 @@ def test_a_server_that_lives_and_takes_no_connections_is_dead(
         asyncio.run(work())
 
 
-@pytest.mark.parametrize(
-    ("seen", "seconds", "dies"),
-    [
-        ([Health.SILENT, Health.SILENT], 800.0, False),
-        ([Health.SILENT, Health.SILENT], 1000.0, True),
-        ([Health.SILENT, Health.WELL, Health.SILENT, Health.WELL], 2000.0, False),
-        ([Health.SILENT, Health.SILENT, Health.UNWELL], 800.0, False),  # one refusal after long silence
-        ([Health.WELL, Health.UNWELL, Health.UNWELL], 20.0, True),
-    ],
-)
-def test_a_busy_server_may_be_silent_for_long(
-    seen: list[Health], seconds: float, dies: bool, machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    left, clock = iter(seen), iter(range(len(seen)))
+def test_a_server_that_answers_and_does_nothing_is_dead(machine: Machine, tmp_path: Path) -> None:
+    """vLLM whose device hangs: its front end is well, and no token comes."""
+    counters = iter([{"generated_tokens": 5.0}] * 2 + [{"generated_tokens": 6.0}] * 1000)
 
     class Client:
         async def health(self) -> Health:
-            return next(left)
+            return Health.WELL
 
-    one = engine(tmp_path)
-    monkeypatch.setattr(one, "_client", Client())
-    monkeypatch.setattr(one, "exit_code", lambda: None)
-    monkeypatch.setattr(one, "_last_words", str)
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 100.0 + next(clock) * seconds))
+        async def metrics(self) -> dict[str, float]:
+            return next(counters)
+
+        async def complete(self, *asked: object) -> dict[str, Any]:
+            await asyncio.sleep(600)
+            return {}
+
+        async def close(self) -> None:
+            pass
 
     async def work() -> None:
-        for _ in seen:
-            await one.look_alive()
+        one = VllmEngine({**ENTRY, "stall_timeout": 1}, "folder", "python", "cpu", "seeded", tmp_path / "log")
+        one._client, one._server, one.exit_code, one._last_words = Client(), object(), lambda: None, str
+        await watched(one, 1.5)  # nothing was asked
+        request = asyncio.create_task(one.complete([1], {}, 1))
+        try:
+            await watched(one, 5)
+        finally:
+            request.cancel()
 
-    if dies:
-        with pytest.raises(EngineDied, match=f"not been well for {seconds:.0f} s"):
-            asyncio.run(work())
-    else:
+    async def watched(one: VllmEngine, seconds: float) -> None:
+        for _ in range(round(seconds / 0.05)):
+            await one.metrics()
+            await one.look_alive()
+            await asyncio.sleep(0.05)
+
+    with pytest.raises(EngineDied, match="nothing has come of its 1 requests"):
         asyncio.run(work())

@@ -163,6 +163,7 @@ SERVING = [
         "memory_share": 0.123,
         "device": "cuda",
         "start_timeout": 7,
+        "stall_timeout": 8,
         "python": "/my/python",
         "args": {"max-num-seqs": 5, "swap-space": 1},
     }.items()

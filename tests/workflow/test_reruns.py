@@ -133,7 +133,7 @@ def test_the_reasoning_end_mark_reruns_answers_and_no_generation(finished: Proje
     [
         ("models", "plain", {"label": "Another label"}),
         ("engines", "tiny", {"tensor_parallel": 4, "device": "cuda"}),
-        ("engines", "tiny", {"memory_share": 0.5, "start_timeout": 9}),
+        ("engines", "tiny", {"memory_share": 0.5, "start_timeout": 9, "stall_timeout": 9}),
         ("engines", "tiny", {"args": {"max-num-seqs": 8}}),
     ],
 )

@@ -133,6 +133,12 @@ class Engine(Entry):
         None, description="Python of your own engine environment. Default: .venv/engine."
     )
     start_timeout: Whole = Field(1800, ge=1, description="Seconds the server may take until it is healthy.")
+    stall_timeout: Whole = Field(
+        1800,
+        ge=1,
+        description="Seconds without a single token, while the server has requests and says that it is well, after "
+        "which it is taken for dead: a device hangs. What was answered is kept, and a rerun goes on.",
+    )
     trust_remote_code: bool = Field(False, description="Run code that the model repository ships. In the request key.")
     verified: Literal["never"] | Verified = Field(
         "never",

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import math
 import os
 import platform
 import re
@@ -22,7 +21,7 @@ from typing import Any, Self
 
 from refusal_eval.devices.lease import Lease, lease_devices
 from refusal_eval.engines.base import Capabilities, EngineDied
-from refusal_eval.engines.client import EngineClient, Health
+from refusal_eval.engines.client import EngineClient
 from refusal_eval.engines.command import Adapter
 from refusal_eval.engines.nodes import Nodes, find_nodes, head_command, worker_command, worker_environment
 from refusal_eval.engines.orphans import PRIVATE_PREFIX, remove_orphans
@@ -30,6 +29,7 @@ from refusal_eval.engines.private_folder import make_private_folder
 from refusal_eval.engines.process import session_members
 from refusal_eval.engines.records import ServerRecord
 from refusal_eval.engines.server_process import ServerProcess
+from refusal_eval.engines.watch import ServerWatch
 from refusal_eval.errors import UserError
 from refusal_eval.files import sha256_of
 from refusal_eval.memory import main_memory
@@ -56,8 +56,6 @@ THREAD_VARIABLES = (
 )
 FEW_CORES = 4
 VERSIONS_SECONDS = 60.0
-UNWELL_SECONDS = 10.0  # a server that says so, or takes no connections, does not get well again
-SILENT_SECONDS = 900.0  # one that does not answer may be busy
 # Reading metadata takes a fraction of a second, importing torch many.
 ASK_VERSIONS = """
 import importlib.metadata as m, json, platform
@@ -148,7 +146,8 @@ class ServerEngine(abc.ABC):
         self._versions: dict[str, str] = {}
         self._record: ServerRecord | None = None
         self._private = ""
-        self._health: tuple[Health, float] | None = None  # what was found last, and since when
+        self._watch = ServerWatch(float(entry["stall_timeout"]))
+        self._in_flight = 0
 
     async def __aenter__(self) -> Self:
         # First, because they hold the memory that is counted next.
@@ -236,10 +235,13 @@ class ServerEngine(abc.ABC):
     ) -> dict[str, Any]:
         """Return the response to one request (see the `complete` of its client)."""
         assert self._server and self._client
+        self._in_flight += 1
         try:
             return await self._client.complete(token_ids, sampling, seed, adapter)
         except EngineDied as error:
             raise self._death() from error
+        finally:
+            self._in_flight -= 1
 
     def check(self) -> None:
         """Raise `EngineDied`, with the last lines of the server's log, if the server has exited."""
@@ -247,19 +249,15 @@ class ServerEngine(abc.ABC):
             raise self._death()
 
     async def look_alive(self) -> None:
-        """Raise `EngineDied` if the server lives and has not been well for too long.
+        """Raise `EngineDied` if the server lives, but has not been well or has done nothing for too long.
 
         vLLM that is told to stop ends its engine first, and then waits for connections that nobody will ever answer.
         """
         assert self._client
-        health, now = await self._client.health(), time.monotonic()
-        if self._health is None or self._health[0] is not health:  # after silence one refusal is no long illness
-            self._health = health, now
-        seconds = now - self._health[1]
-        if seconds > {Health.WELL: math.inf, Health.SILENT: SILENT_SECONDS, Health.UNWELL: UNWELL_SECONDS}[health]:
+        health = await self._client.health()
+        if trouble := self._watch.look(health, self._in_flight, time.monotonic()):
             self.check()
-            what = f"its processes live, but it has not been well for {seconds:.0f} s"
-            raise EngineDied(f"the engine died: {what}. {self._last_words()}")
+            raise EngineDied(f"the engine died: {trouble}. {self._last_words()}")
 
     def exit_code(self) -> int | None:
         """Return the exit code of the server, or of the first other node's process that ended; None while all run."""
@@ -304,7 +302,9 @@ class ServerEngine(abc.ABC):
     async def metrics(self) -> dict[str, float]:
         """Return the server's own counters."""
         assert self._client
-        return await self._client.metrics()
+        counters = await self._client.metrics()
+        self._watch.counted(counters)
+        return counters
 
     def serving_record(self) -> dict[str, Any]:
         """Return versions, device and flags behind the responses of this engine load."""
