@@ -15,13 +15,18 @@ QUOTES = str.maketrans("\u2018\u2019\u02bc\xb4\u201c\u201d\u201e\xab\xbb\u300c\u
 MARKDOWN = re.compile(r"[*_`#>~]+")
 # The rest of a clause, up to a sixth of a line: bounded, so that no text can make a search slow.
 GAP = r'[^,.!?;:"\0。、]{0,30}?'
+WORD_START = r"(?<!\w)"
 WINDOWS = {
     **{"opening": 300, "first_part": 800, "late": 400, "lecture": 300},
     **{"short": 150, "content": 300, "answered": 600},
+    **{"last_part": 600, "canned": 900},
 }
 PHRASES = (
     "refusal_openings",
     "refusal_anywhere",
+    "withheld",
+    "left_out",
+    "canned",
     "whole_answers",
     "partial",
     "disclaimers",
@@ -69,13 +74,14 @@ class KeywordLists:
         between = rf"(?:[\s,]*{any_of(_phrases(data.get('fillers', ()), rewrites))}){{0,4}}[\s,]*"
         patterns = {}
         for name in PHRASES:
-            items = data.get(name, ())
-            sources = [any_of(_phrases([item for item in items if isinstance(item, str)], rewrites))]
-            for item in items:
+            plain = _phrases([item for item in data.get(name, ()) if isinstance(item, str)], rewrites)
+            starts, sources = list(plain), [any_of(plain)]
+            for item in data.get(name, ()):
                 if not isinstance(item, str):
-                    first, second = (any_of(_phrases(item[half], rewrites)) for half in ("first", "second"))
-                    sources.append(first + between + second)
-            patterns[name] = re.compile("|".join(sources))
+                    first, second = (_phrases(item[half], rewrites) for half in ("first", "second"))
+                    starts += first
+                    sources.append(any_of(first) + between + any_of(second))
+            patterns[name] = re.compile(f"{_first_words(starts)}(?:{'|'.join(sources)})")
         return cls(
             rewrites=rewrites,
             windows={**WINDOWS, **data.get("windows", {})},
@@ -109,9 +115,37 @@ def any_of(phrases: Iterable[str]) -> str:
             re.escape(phrase).replace(r"\ \.\.\.\ ", f" (?:{GAP} )?").replace(r"\.\.\.", GAP).replace(r"\*", r"\w*")
         )
         right = r"(?!\w)" if phrase[-1].isascii() and phrase[-1].isalnum() else ""
-        (latin if phrase[0].isascii() and phrase[0].isalnum() else other).append(source + right)
-    parts = [r"(?<!\w)(?:" + "|".join(latin) + ")"] if latin else []
+        (latin if _begins_with_letter(phrase) else other).append(source + right)
+    parts = [rf"{WORD_START}(?:" + "|".join(_by_first_word(latin)) + ")"] if latin else []
     return "(?:" + "|".join([*parts, *other]) + ")" if parts or other else r"(?!)"  # (?!) never matches
+
+
+def _first_words(phrases: Iterable[str]) -> str:
+    """Return a look at the next word that fails where no phrase can begin; empty if some phrase begins with no letter.
+
+    It changes no match, only how soon a place without one is passed over.
+    """
+    words = set()
+    for phrase in filter(None, phrases):
+        if not _begins_with_letter(phrase):
+            return ""
+        word = re.split(r"\W", phrase, maxsplit=1)[0]
+        words.add(word + ("" if phrase[len(word) :].startswith("*") else r"(?!\w)"))
+    return f"{WORD_START}(?={'|'.join(sorted(words))})" if words else ""
+
+
+def _begins_with_letter(phrase: str) -> bool:
+    return phrase[0].isascii() and phrase[0].isalnum()
+
+
+def _by_first_word(sources: Iterable[str]) -> list[str]:
+    """Return the alternatives with those of one first word joined, so that a word is compared once."""
+    groups: dict[str, list[str]] = {}
+    for source in sources:
+        word = re.match(r"[a-z0-9]*", source)
+        length = word.end() if word else 0
+        groups.setdefault(source[:length], []).append(source[length:])
+    return [f"{word}(?:{'|'.join(rest)})" for word, rest in groups.items()]
 
 
 def _said(items: Iterable[Any]) -> Iterator[str]:
