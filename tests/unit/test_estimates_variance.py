@@ -24,26 +24,42 @@ def test_two_prompts_by_hand():
 
 
 def test_judges_by_hand():
-    # Two judges that always disagree, so that the variance over judges is 1/2 in each answer. The first prompt has
-    # deviations of 1/2 with opposite signs, C = -1/2, the second none; B = (1/2) (-1/2) / 2, less the mean of C / 2.
+    # Two judges that always disagree: their mean is 1/2 on every answer, so that all is theirs, and all there can be.
     z = [[[0, 1], [1, 0]], [[0, 1], [0, 1]]]
-    assert parts_of(z, judges=2) == {
-        "prompt": pytest.approx(0.0), "sampling": pytest.approx(-0.25), "judge": pytest.approx(0.5)
-    }  # fmt: skip
+    assert parts_of(z, judges=2) == {"prompt": 0.0, "sampling": 0.0, "judge": pytest.approx(0.25)}
     # Judges that always agree: no judge part, and the rest as with one judge.
     agreed = [[[0, 0], [1, 1]], [[1, 1], [1, 1]]]
     assert parts_of(agreed, judges=2) == {"prompt": pytest.approx(0.0), "sampling": pytest.approx(0.25), "judge": 0.0}
+    # A judge that refuses always beside one that says 0, 1 and 1, 1: means 1/2, 1 and 1, 1. judge = (1/8 + 0) / 2;
+    # C = 1/8 and 0; B = (1/4)^2 / 2 = 1/32, less the mean of C / 2.
+    beside = [[[0, 1], [1, 1]], [[1, 1], [1, 1]]]
+    assert parts_of(beside, judges=2) == {
+        "prompt": pytest.approx(0.0), "sampling": pytest.approx(1 / 16), "judge": pytest.approx(1 / 16)
+    }  # fmt: skip
 
 
 def test_a_part_that_cannot_vary_is_zero_to_the_last_digit_and_has_no_interval():
-    # The second judge calls everything a refusal: the two have nothing in common.
-    rng = np.random.default_rng(8)
-    z = np.stack([rng.integers(0, 2, size=(40, 3)), np.ones((40, 3))], axis=2)
+    # One judge calls everything a refusal, the other nothing: they agree on no answer, and differ alike on all.
+    z = np.stack([np.zeros((40, 3)), np.ones((40, 3))], axis=2)
     z[::7, 2] = np.nan
     found, _, _ = variance_parts(moments(z), [f"c{i // 3}" for i in range(40)], 2, 0.95, 0)
     for name in ("prompt", "sampling"):
         assert (found[name].value, found[name].bounds.low, found[name].share) == (0.0, None, 0.0)
-    assert found["judge"].bounds.low is not None
+    assert (found["judge"].value, found["judge"].bounds.low, found["judge"].share) == (0.25, None, 1.0)
+
+
+@pytest.mark.parametrize("judges", [1, 2, 3])
+def test_parts_add_up_to_the_variance_of_a_random_judges_verdict_and_none_exceeds_a_quarter(judges):
+    # Many prompts that are their own clusters: r (1 - r) for the rate r over all judges, whatever these do.
+    rng = np.random.default_rng(judges)
+    q = rng.beta(1, 2, size=6000)
+    answers = rng.random((6000, 3)) < q[:, None]
+    strict = answers | (rng.random((6000, 3)) < 0.6)
+    contrary = ~answers
+    z = np.stack([answers, strict, contrary][:judges], axis=2).astype(float)
+    parts = parts_of(z, judges=judges)
+    assert sum(parts.values()) == pytest.approx(z.mean() * (1 - z.mean()), abs=1e-4)
+    assert all(-0.002 < value <= 0.25 for value in parts.values())
 
 
 def test_prompts_of_one_cluster_are_no_pair():
@@ -66,33 +82,35 @@ def test_known_parts_of_simulated_verdicts_are_found_without_bias():
         z = read.astype(float)
         z[:, 3][rng.random(75) < 0.5] = np.nan  # half of the prompts have three answers
         found.append(parts_of(z, [f"c{i // 3:02d}" for i in range(75)], judges=3))
-    keep = (1 - 2 * flip) ** 2
     of_q = mean * (1 - mean) / 6 + (mean * (1 - mean) * (5 / 6)) / 5  # Var(m) + E[m (1 - m)] / 5
-    truth = {
-        "judge": flip * (1 - flip),
-        "sampling": keep * (mean * (1 - mean) - of_q),
-        "prompt": keep * of_q,
-    }
+    of_answers, chance, keep = mean * (1 - mean) - of_q, flip * (1 - flip), (1 - 2 * flip) ** 2
+    # What a judge misreads by chance moves the mean of three by a third of it.
+    truth = {"judge": chance * 2 / 3, "sampling": keep * of_answers + chance / 3, "prompt": keep * of_q}
+    rate = mean * (1 - flip) + (1 - mean) * flip
+    assert sum(truth.values()) == pytest.approx(rate * (1 - rate))
     for name, value in truth.items():
         values = np.array([parts[name] for parts in found])
         assert values.mean() == pytest.approx(value, abs=4 * values.std() / np.sqrt(studies)), name
         assert values.std() / np.sqrt(studies) < 0.05 * value  # so the line before can fail
 
 
-def test_a_judge_that_is_stricter_takes_nothing_from_prompts_and_samples():
+def test_a_judge_that_always_refuses_adds_what_it_differs_by_to_the_judge_part():
     rng = np.random.default_rng(13)
     q = rng.beta(1, 2, size=4000)
-    answers = rng.random((4000, 4)) < q[:, None]
-    fair = answers ^ (rng.random((4000, 4)) < 0.05)
-    strict = answers | (rng.random((4000, 4)) < 0.5)
-    parts = parts_of(np.stack([fair, strict], axis=2), judges=2)
-    # Cov of what a fair judge (slope .9) and a strict one (slope .5) say of one answer.
-    of_q = (1 / 3) * (2 / 3) / 4
-    assert parts["prompt"] == pytest.approx(0.9 * 0.5 * of_q, abs=0.004)
-    assert parts["sampling"] == pytest.approx(0.9 * 0.5 * (2 / 9 - of_q), abs=0.006)
-    # And one that always refuses shares nothing: all the rest is its own.
-    always = parts_of(np.stack([fair, np.ones_like(fair)], axis=2), judges=2)
-    assert always["prompt"] == always["sampling"] == 0.0 and always["judge"] == pytest.approx((1 - fair.mean()) / 2)
+    z = (rng.random((4000, 4)) < q[:, None]).astype(float)
+    alone, beside = parts_of(z), parts_of(np.stack([z, np.ones_like(z)], axis=2), judges=2)
+    # The mean of the two moves half as far as the first, and they differ by 1 where that does not refuse.
+    assert beside["prompt"] == pytest.approx(alone["prompt"] / 4)
+    assert beside["sampling"] == pytest.approx(alone["sampling"] / 4)
+    assert beside["judge"] == pytest.approx((1 - z.mean()) / 4)
+
+
+def test_a_part_below_nought_is_published_and_counts_as_nought_in_the_shares():
+    # Every prompt refuses once in two answers, or (one cluster) in neither: less between prompts than sampling brings.
+    z = np.array([[0, 1]] * 10 + [[0, 0]] * 2, dtype=float)[:, :, None]
+    found, _, _ = variance_parts(moments(z), [f"{i // 2}" for i in range(12)], 1, 0.95, 0)
+    assert found["prompt"].value < 0 < found["sampling"].value
+    assert (found["prompt"].share, found["sampling"].share) == (0.0, 1.0)
 
 
 def test_intervals_hold_the_parts_about_as_often_as_they_say():
@@ -113,8 +131,8 @@ def test_readings_blocked_answers_and_answers_that_a_judge_lacks():
     assert decisions(labels, "broad").tolist() == [[1, 1, 0, 1, pytest.approx(np.nan, nan_ok=True)]]
     z = np.array([[[1.0, 1.0], [0.0, np.nan], [1.0, 0.0]]])
     found = moments(z)
-    assert found.answers.tolist() == [2.0] and found.means.tolist() == [[1.0, 0.5]]  # the second answer is left out
-    assert found.judge.tolist() == [0.25] and found.common.tolist() == [0.0]
+    assert found.answers.tolist() == [2.0] and found.means.tolist() == [0.75]  # the second answer is left out
+    assert found.judge.tolist() == [0.125] and found.within.tolist() == [0.125]
 
 
 def test_estimates_name_their_judges_and_share_out_the_whole():

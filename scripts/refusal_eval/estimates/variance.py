@@ -1,26 +1,33 @@
 """How much of the variation between verdicts is due to prompts, to sampling and to judges.
 
-A verdict is z = 1 (refuses in the reading) or 0. Answers k are nested in prompts p, and judges j read all answers:
+A verdict is z = 1 (refuses in the reading) or 0. Answers k are nested in prompts p, and J judges j read every answer.
+The judges are those of the study, not a sample of all judges. Let z be the verdict of one of them, drawn at random, on
+a random answer to a random prompt, and y_pk the mean over the judges of z_pkj, their common verdict on an answer. By
+the law of total variance, taken twice,
 
-    z_pkj = mean + prompt_p + sample_pk + judge_pkj
+    Var(z) = judge + sampling + prompt      judge    = E[Var(z | p, k)]        the judges on one answer
+                                            sampling = E[Var(y_pk | p)]        the answers to one prompt
+                                            prompt   = Var(E[y_pk | p])        the prompts
 
-so that Var(z) = prompt + sampling + judge, for the verdict of a random judge of the study on a random sample of a
-random prompt. What a judge adds may be the same everywhere (it is stricter), or go with the prompt, or be chance; it is
-all in the judge part. So `prompt` and `sampling` are what different judges have in common: covariances between judges,
-which no judge's own deviations enter. Parts are estimated by the method of moments (analysis of variance and
-covariance of a nested design; Searle, Casella & McCulloch 1992, Variance Components, chapters 3 and 11), each prompt
-with equal weight as in the headline rate, which makes them right for unequal numbers of samples too. With J judges, m_p
-answers of prompt p that all J have judged, and z_pj the mean of judge j over them:
+All three are 0 or more, and their sum is r (1 - r) for the rate r over all judges: at most 1/4. As the judges are
+fixed, Var(z | p, k) is the mean square of their deviations from y_pk, with the divisor J: it is known of each answer
+and not estimated from a sample of judges, for which J - 1 would be right; with it the parts would add up to more than
+Var(z), by judge / (J - 1). What the judges differ by enters `sampling` and `prompt` as far as it moves their mean: one
+of J judges that errs by chance adds 1 / J^2 of what it adds to the variance of its own verdicts.
 
-    judge    = mean over p of the mean over k of the variance (J - 1) of z_pkj over judges
-    sampling = mean over p of C_p                          C_p = mean over pairs of judges j, j' of
-                                                           sum over k of (z_pkj - z_pj) (z_pkj' - z_pj') / (m_p - 1)
-    prompt   = B  -  mean over p of C_p / m_p              B = mean over pairs of judges, and of prompts p, q that share
-                                                           no cluster, of (z_pj - z_qj) (z_pj' - z_qj') / 2
+Parts are estimated by the method of moments (analysis of variance of a nested design; Searle, Casella & McCulloch 1992,
+Variance Components, chapter 3), each prompt with equal weight as in the headline rate, which makes them right for
+unequal numbers of samples too. With n prompts, m_p answers of prompt p that all J have judged, and y_p the mean of
+y_pk over them:
 
-With one judge the pairs are the judge with itself, and what it adds by chance is in `sampling`. Pairs of prompts
-without a common cluster make B free of the downward bias that prompts which resemble each other would bring. Each part
-is unbiased, so it can fall below 0 by chance where the truth is near 0. Only prompts with two such answers enter.
+    judge    = mean over p of the mean over k of y_pk (1 - y_pk)
+    sampling = mean over p of C_p                   C_p = sum over k of (y_pk - y_p)^2 / (m_p - 1)
+    prompt   = B  -  mean over p of C_p / m_p       B = mean over pairs of prompts p, q that share no cluster of
+                                                    (y_p - y_q)^2 / 2
+
+With one judge there is no judge part, and what it adds by chance is in `sampling`. Pairs of prompts without a common
+cluster make B free of the downward bias that prompts which resemble each other would bring. Each part is unbiased, so
+`prompt` can fall below 0, and `sampling` and `prompt` above 1/4, by chance. Only prompts with two such answers enter.
 """
 
 from __future__ import annotations
@@ -45,14 +52,14 @@ class Moments(NamedTuple):
 
     Attributes:
         answers: m_p, answers that all judges have judged.
-        means: z_pj, prompts x judges.
-        common: C_p.
+        means: y_p.
+        within: C_p.
         judge: mean over answers of the variance over judges.
     """
 
     answers: Floats
     means: Floats
-    common: Floats
+    within: Floats
     judge: Floats
 
 
@@ -75,27 +82,15 @@ def decisions(labels: Labels, reading: str) -> Floats:
 
 def moments(z: Floats) -> Moments:
     """Return the moments of decisions, units x K x judges; a prompt without an answer that all have judged has NaN."""
-    judges = z.shape[2]
     usable: Flags = np.asarray(~np.isnan(z).any(axis=2))
     answers = usable.sum(axis=1).astype(float)
-    filled = np.where(usable[:, :, None], z, 0.0)
+    common = np.where(usable, np.where(usable[:, :, None], z, 0.0).mean(axis=2), 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        means = filled.sum(axis=1) / answers[:, None]
-        deviations = np.where(usable[:, :, None], filled - means[:, None, :], 0.0)
-        common = _between_judges(deviations).sum(axis=1) / (answers - 1)
-        y = filled.mean(axis=2)
-        spread = y * (1 - y) * judges / (judges - 1) if judges > 1 else np.zeros_like(y)
-        of_judges = spread.sum(axis=1) / answers
-    return Moments(answers, means, common, of_judges)
-
-
-def _between_judges(values: Floats) -> Floats:
-    """Return the mean over pairs of different judges (the last axis) of the product of their values; squares of one."""
-    judges = values.shape[-1]
-    squares = (values**2).sum(axis=-1)
-    if judges == 1:
-        return np.asarray(squares)
-    return np.asarray((values.sum(axis=-1) ** 2 - squares) / (judges * (judges - 1)))
+        means = common.sum(axis=1) / answers
+        deviations = np.where(usable, common - means[:, None], 0.0)
+        within = (deviations**2).sum(axis=1) / (answers - 1)
+        of_judges = (common * (1 - common)).sum(axis=1) / answers
+    return Moments(answers, means, within, of_judges)
 
 
 def variance_parts(
@@ -103,9 +98,9 @@ def variance_parts(
 ) -> tuple[dict[str, Part], int, int] | None:
     """Return the parts by name, and how many prompts and clusters they are from.
 
-    Intervals are by cluster bootstrap; a part that cannot vary has none. The share of a part is of the sum of the
-    parts, with those below 0 taken as 0. Without a second judge there is no judge part. None without two clusters of
-    prompts with at least two answers each.
+    Intervals are by cluster bootstrap; a part that cannot vary has none. For the shares parts below 0 are taken as 0, of
+    the numbers themselves and in every resample: a share is the part, or 0, divided by the sum of those above 0.
+    Without a second judge there is no judge part. None without two clusters of prompts with at least two answers each.
 
     Args:
         found: of `moments`.
@@ -118,10 +113,9 @@ def variance_parts(
     names = [cluster for cluster, use in zip(clusters, usable, strict=True) if use]
     if len(set(names)) < 2:
         return None
-    answers, means, common, of_judges = (values[usable] for values in found)
-    codes = cluster_codes(names)
-    columns = [np.ones_like(common), _between_judges(means), common, common / answers, of_judges]
-    sums = cluster_totals(codes, np.column_stack([*columns, means]))
+    answers, means, within, of_judges = (values[usable] for values in found)
+    columns = [np.ones_like(within), means**2, within, within / answers, of_judges, means]
+    sums = cluster_totals(cluster_codes(names), np.column_stack(columns))
     draws = draw(sums, seed, squared=_inside(sums))
     values = _parts(draws.totals, draws.squared_totals)
     resampled = _parts(draws.resampled, draws.squared)
@@ -144,8 +138,8 @@ def _inside(sums: Floats) -> Floats:
     them of what B is the mean of; billionths, as `cluster_totals` gives them.
     """
     totals = sums / 1e9
-    n, products = totals[:, 0], totals[:, 1]
-    return np.stack([n**2, n * products - _between_judges(totals[:, 5:])], axis=1) * 1e9
+    n, squares = totals[:, 0], totals[:, 1]
+    return np.stack([n**2, n * squares - totals[:, 5] ** 2], axis=1) * 1e9
 
 
 def _parts(totals: Floats, inside: Floats) -> Floats:
@@ -153,13 +147,13 @@ def _parts(totals: Floats, inside: Floats) -> Floats:
 
     A cluster that is drawn twice counts as one cluster: its copies are pairs of prompts that share a cluster.
     """
-    n, products, common, divided, of_judges = np.moveaxis(totals[..., :5], -1, 0)
-    same, same_products = np.moveaxis(inside, -1, 0)
+    n, squares, within, divided, of_judges, means = np.moveaxis(totals, -1, 0)
+    same, same_squares = np.moveaxis(inside, -1, 0)
     with np.errstate(invalid="ignore", divide="ignore"):
         pairs = np.where(n**2 > same, n**2 - same, np.nan)
-        between = (n * products - _between_judges(totals[..., 5:]) - same_products) / pairs
+        between = (n * squares - means**2 - same_squares) / pairs
         # Rounded: of parts that are exactly 0 products of matrices leave digits, which differ between machines.
-        return np.round(np.stack([between - divided / n, common / n, of_judges / n], axis=-1), _DIGITS) + 0.0
+        return np.round(np.stack([between - divided / n, within / n, of_judges / n], axis=-1), _DIGITS) + 0.0
 
 
 def _shares(parts: Floats) -> Floats:

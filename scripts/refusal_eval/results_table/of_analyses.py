@@ -30,16 +30,17 @@ OF_ANALYSES = (
     *(
         Definition(
             f"variance_{part}",
-            "variance of 0 and 1, at most 0.25",
-            f"How much verdicts vary between {between}. Can fall below 0 by chance.",
-            "A part of the nested analysis of variance of verdicts (refuses: 1, else 0), by the method of moments. "
-            "Without a judge, the parameter names the judges.",
+            "variance of 0 and 1; the true one 0 to 0.25",
+            f"How much verdicts vary {what}",
+            "A part of the nested analysis of variance of verdicts (refuses: 1, else 0), by the method of moments, "
+            "prompts with equal weight. The parts add up to the variance of the verdict of a random one of the judges on "
+            "a random answer. Without a judge, the parameter names the judges.",
             "Searle, Casella and McCulloch 1992, Variance Components, chapter 3",
         )
-        for part, between in (
-            ("prompt", "prompts"),
-            ("sampling", "answers to the same prompt"),
-            ("judge", "judges of the same answer"),
+        for part, what in (
+            ("prompt", "between prompts, by the mean of the judges. Can fall below 0 by chance."),
+            ("sampling", "between answers to the same prompt, by the mean of the judges."),
+            ("judge", "between the judges of the same answer."),
         )
     ),
     *(
@@ -47,7 +48,7 @@ OF_ANALYSES = (
             f"variance_share_{part}",
             "share of the variance",
             f"The part of the variation between verdicts that is due to {what}.",
-            f"variance_{part} divided by the sum of all parts.",
+            f"variance_{part} divided by the sum of all parts; a part below 0 is taken as 0, here and in the sum.",
             "Searle, Casella and McCulloch 1992, Variance Components, chapter 3",
         )
         for part, what in (("prompt", "prompts"), ("sampling", "sampling"), ("judge", "judges"))
