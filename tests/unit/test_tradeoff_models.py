@@ -18,7 +18,9 @@ SOME, MORE = [0.2] * 20 + [0.8] * 20, [0.4] * 20 + [1.0] * 20
 def test_rates_of_one_split_are_those_of_its_score() -> None:
     entry = trade_off([rates_of([SOME])], [rates_of([MORE], "r", "refuse")], 0.95)[0]
     wanted = cluster_wilson(SOME, list(range(40)), 0.95, 400)
-    assert entry["over_refusal"] == pytest.approx({"value": 0.5, "low": wanted.low, "high": wanted.high})
+    assert entry["over_refusal"] == pytest.approx(
+        {"value": 0.5, "low": wanted.low, "high": wanted.high, "n_prompts": 40}
+    )
     assert entry["youden_j"]["value"] == pytest.approx(0.2)
     assert entry["n_prompts"] == 80 and entry["n_clusters"] == 80 and entry["fewest_clusters"] == 40
 
@@ -34,10 +36,31 @@ def test_twins_move_together_and_make_the_interval_of_j_narrower() -> None:
     rates = rng.random(40).tolist()
     twins = trade_off([rates_of([rates], "a", clusters=names)], [rates_of([rates], "b", "refuse", names)], 0.95)[0]
     strangers = trade_off([rates_of([rates], "a")], [rates_of([rates], "b", "refuse")], 0.95)[0]
-    assert twins["correlation"] == pytest.approx(1.0) and abs(strangers["correlation"]) < 0.15
+    assert twins["correlation"] == pytest.approx(1.0) and strangers["correlation"] == 0.0
     width = {name: e["youden_j"]["high"] - e["youden_j"]["low"] for name, e in (("t", twins), ("s", strangers))}
     assert width["t"] < 0.35 * width["s"]
     assert twins["n_clusters"] == 40 and strangers["n_clusters"] == 80
+
+
+def test_without_a_cluster_in_both_rates_j_is_newcombes_of_independent_ones() -> None:
+    # Resamples of clusters drawn apart correlate by -.05 to .05 by luck, which moved the ends of J.
+    for number in range(5):
+        over, safe = rates_of([SOME], f"a{number}"), rates_of([MORE], f"r{number}", "refuse")
+        entry = trade_off([over], [safe], 0.95)[0]
+        parts = [Part(**{k: entry[name][k] for k in Part._fields}) for name in ("safety", "over_refusal")]
+        wanted = difference_part(parts[0], parts[1], 0.0)
+        assert entry["youden_j"] == pytest.approx(wanted._asdict()) and entry["correlation"] == 0.0
+
+
+def test_the_correlation_is_that_of_what_clusters_in_both_add_to_the_errors() -> None:
+    # Errors of four clusters, two of them in both: (-.5, .5, -.5, .5) / 4 and (.5, -.5) with others (.5, -.5) / 4.
+    over = rates_of([[0.0, 1.0, 0.0, 1.0]], "a", clusters=["1", "2", "3", "4"])
+    safe = rates_of([[0.0, 1.0, 0.0, 1.0]], "r", "refuse", ["1", "2", "5", "6"])
+    assert trade_off([over], [safe], 0.95)[0]["correlation"] == pytest.approx(0.5)
+
+
+def test_one_model_alone_has_no_share_on_the_front() -> None:
+    assert trade_off([rates_of([SOME])], [rates_of([MORE], "r", "refuse")], 0.95)[0]["front_share"] is None
 
 
 def test_a_perfect_model_still_has_an_uncertain_j() -> None:
@@ -51,7 +74,7 @@ def test_a_model_without_a_rate_has_no_place_and_beats_nobody() -> None:
     nothing = [math.nan] * 40
     entries = trade_off([rates_of([SOME, nothing])], [rates_of([MORE, MORE], "r", "refuse")], 0.95)
     assert entries[1]["safety"] is None and entries[1]["front_share"] is None and entries[1]["region"] is None
-    assert entries[0]["on_front"] and entries[0]["front_share"] == 1.0
+    assert entries[0]["on_front"] and entries[0]["front_share"] is None  # no other model has a place
 
 
 def test_front_holds_whom_nobody_beats_and_ties() -> None:

@@ -134,6 +134,22 @@ def test_the_csv_has_a_row_for_every_number(result: dict[str, Any]) -> None:
     assert "j,eager,over_refusal,,,,0,0," in text
 
 
+def test_each_rate_in_the_csv_has_the_number_of_its_own_prompts() -> None:
+    units = UNITS | {("j", m, "safe"): units_of([1] * 8, clusters=PAIRS[:8]) for m in STUDY["models"]}
+    frame = tradeoff_frame(study_trade_off(units, STUDY, LANGUAGES))
+    rows = list(zip(frame["estimand"], frame["n_prompts"], strict=True))
+    sizes = {name: {n for estimand, n in rows if estimand == name} for name in ("over_refusal", "safety", "youden_j")}
+    assert sizes == {"over_refusal": {8}, "safety": {12}, "youden_j": {20}}
+
+
+def test_one_model_has_nobody_to_beat_and_the_table_says_nothing_of_the_front() -> None:
+    result = study_trade_off(UNITS, STUDY | {"models": ["careful"]}, LANGUAGES)
+    table = tradeoff_tables(result, [], [], STUDY | {"models": ["careful"]})[0]
+    assert list(table.header) == ["Model", "Over-refusal", "Safety", "Youden's J"] and len(table.rows[0]) == 4
+    assert "front" not in " ".join(table.notes).lower()
+    assert "pareto_front_share" not in {row["estimand"] for row in result["estimates"]}
+
+
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.chdir(tmp_path)

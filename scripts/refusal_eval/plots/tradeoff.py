@@ -219,8 +219,8 @@ def _caption(
         f"K = {sizes} answers per prompt. Each split counts alike, near-duplicate prompts once.",
         f"Regions{whose}: {100 * found['level']:g} %, {found['region']}. Intervals of the two rates: "
         f"{found['method']}.",
-        "Dashed line and filled dots: the Pareto front, models that no other one beats in both; share of resamples in "
-        f"which a model is on it: {joined(shares)}.",
+        "Dashed line and filled dots: the Pareto front, models that no other one beats in both"
+        + (f"; share of resamples in which a model is on it: {joined(shares)}." if shares else "."),
         *judge_words(scores, cards, show),
         *cell_words(scores, [s for s in plot.splits if any(x["split"] == s for x in scores)], show),
     ]

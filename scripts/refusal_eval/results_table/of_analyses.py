@@ -33,8 +33,8 @@ OF_ANALYSES = (
             "variance of 0 and 1; the true one 0 to 0.25",
             f"How much verdicts vary {what}",
             "A part of the nested analysis of variance of verdicts (refuses: 1, else 0), by the method of moments, "
-            "prompts with equal weight. The parts add up to the variance of the verdict of a random one of the judges on "
-            "a random answer. Without a judge, the parameter names the judges.",
+            "prompts with equal weight. The parts add up to the variance of the verdict of a random one of the judges "
+            "on a random answer. Without a judge, the parameter names the judges.",
             "Searle, Casella and McCulloch 1992, Variance Components, chapter 3",
         )
         for part, what in (
@@ -90,7 +90,7 @@ OF_ANALYSES = (
         SHARE,
         "How often no other model of the study refuses more of what it should and less of what it should not.",
         "The share of bootstrap resamples in which the model is on the Pareto front. "
-        "Empty where a split is one cluster.",
+        "Empty where a split is one cluster; not given for one model alone.",
     ),
     *(
         Definition(

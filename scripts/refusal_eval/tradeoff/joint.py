@@ -11,8 +11,8 @@ from scipy import stats
 from refusal_eval.tradeoff.pooled import Part
 
 REGION = (
-    "an ellipse whose half-axes on each side of the point come from the two intervals, its tilt from resamples of "
-    "clusters, cut at 0 and 1"
+    "an ellipse whose half-axes on each side of the point come from the two intervals, its tilt from clusters "
+    "in both, cut at 0 and 1"
 )
 _CORNERS = 72
 

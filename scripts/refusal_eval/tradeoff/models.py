@@ -8,20 +8,22 @@ from typing import Any
 import numpy as np
 
 from refusal_eval.tradeoff.joint import pareto, region
-from refusal_eval.tradeoff.pooled import correlation, difference_part, pooled_part, resampled_rates
+from refusal_eval.tradeoff.pooled import correlations, difference_part, pooled_part, resampled_rates
 from refusal_eval.tradeoff.rows import SplitRates
 
 
 def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level: float) -> list[dict[str, Any]]:
     """Return one entry per model, in the order of the rates; None for what a model without any rate on a split lacks.
 
-    over_refusal, safety    mean over the `comply` and the `refuse` splits of the rate of refusals: value, low, high
+    over_refusal, safety    mean over the `comply` and the `refuse` splits of the rate of refusals: value, low, high,
+                            n_prompts
     youden_j                safety - over_refusal, from -1 to 1; 0 for a model that refuses both kinds alike
-    correlation             of the two over resamples of clusters
+    correlation             of the two, by clusters with prompts in both (`pooled.correlations`)
     region                  outline of their joint region at `level`, see `joint.region`
     on_front                whether no other model beats it (see `joint.pareto`)
     front_share             in what share of the resamples that is so; None where a split of some model is one cluster,
-                            which no resample varies: it would be taken for known exactly
+                            which no resample varies: it would be taken for known exactly; and where no other model
+                            has a place, so that nobody could beat it
     n_prompts, n_clusters   of both kinds together; clusters over both, so that a contrast pair is one
     fewest_clusters         of the split that has the fewest
 
@@ -33,6 +35,7 @@ def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level:
     splits = [*comply, *refuse]
     drawn = resampled_rates(splits)
     over, safe = drawn[: len(comply)].mean(axis=0), drawn[len(comply) :].mean(axis=0)
+    together = correlations(comply, refuse)
     entries = []
     for model in range(splits[0].rates.shape[0]):
         parts = [pooled_part(side, model, level) for side in (comply, refuse)]
@@ -40,25 +43,32 @@ def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level:
         if parts[0] is None or parts[1] is None:
             over[:, model], safe[:, model] = np.inf, -np.inf  # beats nothing
         else:
-            # Rounded: the last digits of a product of matrices differ between machines.
-            together = round(correlation(over[:, model], safe[:, model]), 9)
-            entry["over_refusal"], entry["safety"] = parts[0]._asdict(), parts[1]._asdict()
-            entry["youden_j"] = difference_part(parts[1], parts[0], together)._asdict()
-            entry["correlation"] = together
-            entry["region"] = region(parts[0], parts[1], together, level)
+            # Rounded: the last digits of sums over columns differ between machines.
+            own = round(float(together[model]), 9) + 0.0
+            entry["over_refusal"] = parts[0]._asdict() | {"n_prompts": _prompts(comply, model)}
+            entry["safety"] = parts[1]._asdict() | {"n_prompts": _prompts(refuse, model)}
+            entry["youden_j"] = difference_part(parts[1], parts[0], own)._asdict()
+            entry["correlation"] = own
+            entry["region"] = region(parts[0], parts[1], own, level)
         known = [~np.isnan(rates.rates[model]) for rates in splits]
-        entry["n_prompts"] = sum(int(mask.sum()) for mask in known)
+        entry["n_prompts"] = _prompts(splits, model)
         clusters = [set(rates.clusters[mask]) for rates, mask in zip(splits, known, strict=True)]
         entry["n_clusters"], entry["fewest_clusters"] = len(set().union(*clusters)), min(map(len, clusters))
         entries.append(entry)
-    varies = all(entry["fewest_clusters"] > 1 for entry in entries if entry["youden_j"] is not None)
+    placed = [entry for entry in entries if entry["youden_j"] is not None]
+    tells = len(placed) > 1 and all(entry["fewest_clusters"] > 1 for entry in placed)
     points = np.array([_point(entry) for entry in entries])
     front, fronts = pareto(points[:, 0], points[:, 1]), pareto(over, safe)
     for model, entry in enumerate(entries):
         known_here = entry["youden_j"] is not None
         entry["on_front"] = bool(front[model]) if known_here else None
-        entry["front_share"] = float(fronts[:, model].mean()) if known_here and varies else None
+        entry["front_share"] = float(fronts[:, model].mean()) if known_here and tells else None
     return entries
+
+
+def _prompts(splits: Sequence[SplitRates], model: int) -> int:
+    """Number of prompts with a rate of the model."""
+    return sum(int((~np.isnan(rates.rates[model])).sum()) for rates in splits)
 
 
 def _point(entry: dict[str, Any]) -> list[float]:

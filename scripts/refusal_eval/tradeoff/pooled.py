@@ -14,7 +14,8 @@ from refusal_eval.tradeoff.draws import RESAMPLES, by_cluster, components, numbe
 from refusal_eval.tradeoff.rows import SplitRates
 
 # Of a difference of two rates. Both have intervals of their own.
-DIFFERENCE_METHOD = "variances recovered from the intervals of both rates, correlation from cluster resamples"
+DIFFERENCE_METHOD = "variances recovered from the intervals of both rates, correlation from clusters in both"
+_NO_VARIANCE = 1e-24
 
 
 class Part(NamedTuple):
@@ -91,9 +92,27 @@ def resampled_rates(splits: Sequence[SplitRates], resamples: int = RESAMPLES) ->
     return result
 
 
-def correlation(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
-    """Return how two quantities move together over resamples, from -1 to 1; 0 where one of them does not move."""
-    a, b = first - first.mean(), second - second.mean()
-    spread = math.sqrt(float(a @ a) * float(b @ b))
+def correlations(first: Sequence[SplitRates], second: Sequence[SplitRates]) -> NDArray[np.float64]:
+    """Return how the errors of each model's two pooled rates move together, from -1 to 1.
+
+    With u_c and v_c what cluster c adds to the errors of the two (over the splits of each, the sum of the deviations of
+    its prompts' rates from the mean of the split, divided by the number of the split's prompts and by that of splits),
+    it is sum of u_c v_c / sqrt(sum of u_c^2 * sum of v_c^2): what resamples of clusters tend to, without their noise.
+    So it is 0 where no cluster is in both, and where one of the two rates has no errors to go by.
+    """
+    splits = [*first, *second]
+    codes, groups = numbered([rates.clusters.tolist() for rates in splits])
+    errors = [np.zeros((groups, splits[0].rates.shape[0])) for _ in range(2)]
+    for i, (rates, code) in enumerate(zip(splits, codes, strict=True)):
+        known = ~np.isnan(rates.rates)
+        counts = np.maximum(known.sum(axis=1, keepdims=True), 1)
+        filled = np.where(known, rates.rates, 0.0)
+        deviations = np.where(known, filled - filled.sum(axis=1, keepdims=True) / counts, 0.0) / counts
+        side = 0 if i < len(first) else 1
+        errors[side] += by_cluster(deviations / len((first, second)[side]), code, groups)
+    u, v = errors
+    spread = np.sqrt((u**2).sum(axis=0) * (v**2).sum(axis=0))
     # Equal rates differ by rounding only.
-    return 0.0 if spread < 1e-18 * len(a) else min(1.0, max(-1.0, float(a @ b) / spread))
+    moves = spread > _NO_VARIANCE
+    found = np.where(moves, (u * v).sum(axis=0) / np.where(moves, spread, 1.0), 0.0)
+    return np.asarray(np.clip(found, -1.0, 1.0))

@@ -137,7 +137,9 @@ def _estimates(result: Mapping[str, Any], study: Study) -> list[Estimate]:
         made.append(Estimate("youden_j", j["value"], **ends, **names, **common, flags=flags))
         share = entry["front_share"]
         why = ONE_CLUSTER if share is None else None
-        made.append(Estimate("pareto_front_share", share, method=why, **names, **common, flags=flags))
+        # Of one model alone there is nothing to tell: nobody could beat it.
+        if sum(e["judge"] == entry["judge"] and e["youden_j"] is not None for e in result["models"]) > 1:
+            made.append(Estimate("pareto_front_share", share, method=why, **names, **common, flags=flags))
     for entry in result["pairs"]:
         names = {"judge": entry["judge"], "model": entry["model"], "split": entry["safe"], "parameter": entry["unsafe"]}
         names |= {"n_prompts": 2 * entry["n_pairs"], "n_clusters": entry["n_pairs"]}

@@ -44,7 +44,7 @@ def tradeoff_frame(result: TradeOff) -> pd.DataFrame:
         for name in ("over_refusal", "safety"):
             if entry[name] is not None:
                 names = {"judge": entry["judge"], "model": entry["model"], "estimand": name}
-                rows.append(dict.fromkeys(columns) | names | entry[name] | {"n_prompts": entry["n_prompts"]})
+                rows.append(dict.fromkeys(columns) | names | entry[name])
     rows.sort(key=lambda row: [str(row[name] or "") for name in columns[:6]])
     return pd.DataFrame(rows, columns=columns, dtype=object)
 
@@ -91,6 +91,7 @@ def _models_table(
     by_model = {entry["model"]: entry for entry in entries}
     pooled = {split for kind in ("comply", "refuse") for split in result["splits"][kind]}
     used = [score for score in scores if score["split"] in pooled]
+    rivals = sum(entry["youden_j"] is not None for entry in by_model.values()) > 1
     rows = []
     for model in study["models"]:
         entry = by_model[model]
@@ -100,11 +101,11 @@ def _models_table(
                 show.model(model) + mark,
                 *(_percent(entry[name]) for name in ("over_refusal", "safety")),
                 NO_DATA if entry["youden_j"] is None else _number(entry["youden_j"]),
-                NO_DATA if entry["on_front"] is None else "yes" if entry["on_front"] else "no",
-                _front(entry["front_share"]),
+                *(_on_front(entry) if rivals else ()),
             ]
         )
-    header = ["Model", "Over-refusal", "Safety", "Youden's J", "On the\nfront", "On it in\nresamples (%)"]
+    header = ["Model", "Over-refusal", "Safety", "Youden's J"]
+    header += ["On the\nfront", "On it in\nresamples (%)"] if rivals else []
     where = {
         kind: ", ".join(
             f"{show.split(s['name'])} ({s['reading']})" for s in study["splits"] if s["expectation"] == kind
@@ -117,12 +118,18 @@ def _models_table(
         f"in percent, higher is better, on {where['refuse']}. Each split has the same weight. {READINGS_NOTE}",
         f"J: safety minus over-refusal as shares; 0 for a model that refuses both kinds alike. Intervals: {level}, "
         f"Wilson with cluster-robust effective size for rates, recovered variances for J.",
-        "On the front: no other model refuses less of what is safe and more of what is not; beside it in what share of "
-        f"resamples of clusters, drawn alike for all models, that is so{_fixed(by_model.values())}.",
+        *([_front_note(by_model.values())] if rivals else []),
         *notes,
         *(f"{note}." for note in mark_notes(used)),
     ]
-    return Table("tradeoff", "Over-refusal against safety.", header, rows, "lrrrcr", text)
+    return Table("tradeoff", "Over-refusal against safety.", header, rows, "lrrrcr"[: len(header)], text)
+
+
+def _front_note(entries: Iterable[Mapping[str, Any]]) -> str:
+    return (
+        "On the front: no other model refuses less of what is safe and more of what is not; beside it in what share of "
+        f"resamples of clusters, drawn alike for all models, that is so{_fixed(entries)}."
+    )
 
 
 def _fixed(entries: Iterable[Mapping[str, Any]]) -> str:
@@ -260,8 +267,11 @@ def p_text(p: float) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def _front(share: float | None) -> str:
-    return NO_DATA if share is None else percent(share, 0)
+def _on_front(entry: Mapping[str, Any]) -> tuple[str, str]:
+    """Whether a model is on the front, and in what share of resamples (percent)."""
+    share = entry["front_share"]
+    there = NO_DATA if entry["on_front"] is None else "yes" if entry["on_front"] else "no"
+    return there, NO_DATA if share is None else percent(share, 0)
 
 
 def _topic(entry: Mapping[str, Any] | None) -> str:
