@@ -73,6 +73,14 @@ def test_every_number_stands_in_the_table_once() -> None:
         collected([bare, Result(Estimate("any@2", 0.6, **rate), "late")])
 
 
+def test_of_two_with_an_interval_the_one_that_knows_its_clusters_is_kept() -> None:
+    c = {"judge": "j", "model": "m", "split": "s", "parameter": 1.0, "samples": 2, "n_prompts": 40}
+    of_scores = Result(Estimate("c_mean", 0.5, 0.4, 0.6, 0.95, "Wilson", **c), "scores")
+    of_estimates = Result(Estimate("c_mean", 0.5, 0.4, 0.6, 0.95, "Wilson", n_clusters=31, **c), "estimates")
+    for pair in ([of_scores, of_estimates], [of_estimates, of_scores]):
+        assert collected(pair) == [of_estimates]
+
+
 def test_of_adjusted_p_values_the_largest_is_kept() -> None:
     pair = {"judge": "j", "model": "a", "split": "s", "parameter": "minus b"}
     found = [Result(Estimate("rate_difference_p_holm", p, **pair), f"{p}") for p in (0.02, 0.06, 0.04)]

@@ -31,7 +31,8 @@ def estimates_in(content: Mapping[str, Any]) -> list[Estimate]:
 
 
 def collected(results: Iterable[Result]) -> list[Result]:
-    """Return the results sorted by what they estimate, each once; of equal ones the one that has an interval.
+    """Return the results sorted by what they estimate, each once; of equal ones the one that has an interval, and
+    of two such the one that knows its clusters.
 
     Raises:
         UserError: if two files give different values for one number.
@@ -71,9 +72,14 @@ def _one_of(first: Result, second: Result) -> Result:
         raise UserError(
             f"two values of one number ({names}): {a.value} in {first.source} and {b.value} in {second.source}"
         )
-    better = second if a.low is None and b.low is not None else first
+    better = second if _told(b) > _told(a) else first
     flags = tuple(dict.fromkeys((*a.flags, *b.flags)))
     return better._replace(estimate=dataclasses.replace(better.estimate, flags=flags))
+
+
+def _told(estimate: Estimate) -> tuple[bool, bool]:
+    """How much an estimate says of itself: its interval first, then its clusters, which files of scores do not know."""
+    return estimate.low is not None, estimate.n_clusters is not None
 
 
 def _equal(a: float | None, b: float | None) -> bool:
