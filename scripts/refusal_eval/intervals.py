@@ -64,19 +64,33 @@ def cluster_wilson(
     if groups == 1:
         return Interval(0.0, 1.0, None, 1, "no information (one cluster)")
     p = math.fsum(rates) / n
-    if rates.max() == 0:
-        return Interval(0.0, 1 - (alpha / 2) ** (1 / groups), float(groups), groups, "Clopper-Pearson over clusters")
-    if rates.min() == 1:
-        return Interval((alpha / 2) ** (1 / groups), 1.0, float(groups), groups, "Clopper-Pearson over clusters")
-    sums = _cluster_sums(rates - p, codes) / n
-    variance = groups / (groups - 1) * math.fsum(sums**2)
-    n_eff = p * (1 - p) / variance if variance > _NO_VARIANCE else float(groups)
-    if draws is not None:
-        n_eff = min(n_eff, float(draws))
-    n_eff = _held_back(n_eff, sums, float(n))
-    freedom = _degrees_of_freedom(sums, p, n_eff, groups - 1)
-    low, high = _wilson(p, n_eff, float(special.stdtrit(freedom, 1 - alpha / 2)))
-    return Interval(low, high, n_eff, groups, "Wilson, cluster-robust effective size")
+    if rates.max() == 0 or rates.min() == 1:
+        return _all_alike(p, groups, alpha)
+    return _from_cluster_sums(p, _cluster_sums(rates - p, codes) / n, n, draws, alpha)
+
+
+def cluster_wilson_of_counts(hits: NDArray[np.float64], sizes: NDArray[np.float64], level: float = 0.95) -> Interval:
+    """Return `cluster_wilson` of yes-or-no answers, each a value and a draw, from the counts of each cluster.
+
+    Args:
+        hits: the number of answers in each cluster that are yes.
+        sizes: the number of answers in each cluster; clusters without any do not count.
+        level: of the interval.
+
+    Raises:
+        ValueError: without answers.
+    """
+    known = sizes > 0
+    hits, sizes = hits[known], sizes[known]
+    groups, n, alpha = len(sizes), int(sizes.sum()), 1 - level
+    if not n:
+        raise ValueError("no values")
+    if groups == 1:
+        return Interval(0.0, 1.0, None, 1, "no information (one cluster)")
+    p = float(hits.sum()) / n
+    if p in (0, 1):
+        return _all_alike(p, groups, alpha)
+    return _from_cluster_sums(p, (hits - p * sizes) / n, n, n, alpha)
 
 
 def cluster_wilson_between(
@@ -160,6 +174,26 @@ def pooled_wilson(
     return Interval(
         max(0.0, p - low), min(1.0, p + high), None, groups, "recovered from the Wilson intervals of the splits"
     )
+
+
+def _all_alike(p: float, groups: int, alpha: float) -> Interval:
+    """Interval where every value is 0, or every value is 1: Clopper-Pearson on the clusters."""
+    edge = (alpha / 2) ** (1 / groups)
+    low, high = (0.0, 1 - edge) if p == 0 else (edge, 1.0)
+    return Interval(low, high, float(groups), groups, "Clopper-Pearson over clusters")
+
+
+def _from_cluster_sums(p: float, sums: NDArray[np.float64], n: int, draws: int | None, alpha: float) -> Interval:
+    """Interval of `cluster_wilson` from the mean p of n values and the parts `sums` that clusters have in its error."""
+    groups = len(sums)
+    variance = groups / (groups - 1) * math.fsum(sums**2)
+    n_eff = p * (1 - p) / variance if variance > _NO_VARIANCE else float(groups)
+    if draws is not None:
+        n_eff = min(n_eff, float(draws))
+    n_eff = _held_back(n_eff, sums, float(n))
+    freedom = _degrees_of_freedom(sums, p, n_eff, groups - 1)
+    low, high = _wilson(p, n_eff, float(special.stdtrit(freedom, 1 - alpha / 2)))
+    return Interval(low, high, n_eff, groups, "Wilson, cluster-robust effective size")
 
 
 def _correlations(errors: NDArray[np.float64], sizes: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
-from refusal_eval.intervals import cluster_bootstrap_mean, cluster_wilson, cluster_wilson_between, seed_of
+from refusal_eval.intervals import (
+    cluster_bootstrap_mean,
+    cluster_wilson,
+    cluster_wilson_between,
+    cluster_wilson_of_counts,
+    seed_of,
+)
 
 
 def test_independent_prompts() -> None:
@@ -246,3 +252,19 @@ def test_with_a_hundred_clusters_the_interval_holds_the_truth_as_often_as_it_say
         assert found.low is not None and found.high is not None
         held += found.low <= rate <= found.high
     assert 0.91 < held / studies < 0.985  # 92 to 98 %, give or take the error of 1,000 studies
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.02, 0.5, 1.0])
+def test_counts_of_clusters_give_the_interval_of_their_answers(rate: float) -> None:
+    rng = np.random.default_rng(7)
+    sizes = np.array([0, 1, 5, 12, 3, 7, 30, 0, 2, 9])
+    hits = rng.binomial(sizes, rate)
+    hits[6] = max(hits[6], 1) if 0 < rate < 1 else hits[6]
+    values = [float(i < hit) for size, hit in zip(sizes, hits, strict=True) for i in range(size)]
+    names = [name for name, size in enumerate(sizes) for _ in range(size)]
+    wanted = cluster_wilson(values, names, draws=len(values))
+    found = cluster_wilson_of_counts(hits.astype(float), sizes.astype(float))
+    assert found[:4] == pytest.approx(wanted[:4]) and found.method == wanted.method
+    assert cluster_wilson_of_counts(np.array([3.0]), np.array([9.0]))[:2] == (0, 1)
+    with pytest.raises(ValueError, match="no values"):
+        cluster_wilson_of_counts(np.zeros(2), np.zeros(2))
