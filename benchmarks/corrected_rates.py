@@ -145,11 +145,8 @@ def _transfer_ends(case: Case, rng: np.random.Generator, resamples: int) -> tupl
     assert ends.low is not None and ends.high is not None
     observed = Observed(float(answers.rates.mean()), ends.low, ends.high, drawn, PROMPTS, PROMPTS)
     found = transferred(observed, errors, LEVEL)
-    if found.value is None:
+    if found.value is None or found.low is None or found.high is None:  # not identifiable, or at odds with gold
         return None
-    # An interval that lies outside [0, 1] altogether is not given: it misses.
-    if found.low is None or found.high is None:
-        return found.value, found.value, found.value
     return found.value, found.low, found.high
 
 
@@ -176,11 +173,11 @@ def transfer_table(outcomes: list[Outcome]) -> str:
 
 def _cell(outcome: Outcome, identified: bool = False) -> str:
     if not outcome.values:
-        return "not identifiable"
+        return "not given"
     cover, bias = 100 * np.mean(outcome.covered), 100 * (np.mean(outcome.values) - outcome.case.rate)
     text = f"{cover:.1f} ({bias:+.1f}; {100 * np.mean(outcome.widths):.0f})"
     share = len(outcome.values) / outcome.runs
-    return f"{text}, identified {100 * share:.0f} %" if identified and share < 0.995 else text
+    return f"{text}, given {100 * share:.0f} %" if identified and share < 0.995 else text
 
 
 def _markdown(head: list[str], rows: list[list[str]]) -> str:
@@ -220,7 +217,7 @@ def report(ppi: str, transfer: list[Outcome], runs: int) -> str:
             design,
             ppi,
             f"{TRANSFER}{runs:,} studies per cell, gold of {GOLD_MODELS} other models x {GOLD_PROMPTS} "
-            "prompts; over the studies whose rate is identifiable:",
+            "prompts; over the studies whose rate is given (identifiable, and not at odds with gold):",
             transfer_table(transfer),
             END,
         ]

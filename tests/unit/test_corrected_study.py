@@ -150,6 +150,25 @@ def test_a_poor_judge_is_not_identifiable_and_tables_say_so() -> None:
     assert text.count("not identifiable") >= 8 and "Gold &amp; co" in text
 
 
+def test_rates_that_gold_does_not_explain_have_a_state_of_their_own() -> None:
+    units = {("j", m, s): units_of([0] * 60) for m in STUDY["models"] for s in ("one", "two", "safe")}
+    result = study_corrected(units, STUDY, {("j", "g"): gold(0.9, 0.7)}, {})
+    assert all(entry["at_odds"] and entry["value"] is None for entry in result["transfer"])
+    assert all(row["flags"] == ["not_headline", "at_odds_with_gold"] for row in result["estimates"])
+    table = corrected_tables(result, [], STUDY)[0]
+    assert {row[-1] for row in table.rows} == {"at odds with gold"}
+    notes = " ".join(table.notes)
+    assert "At odds with gold: " in notes and "Not identifiable" not in notes
+    assert corrected_frame(result).query("method == 'rg_transfer'")["at_odds"].tolist() == [True] * 8
+
+
+def test_the_notes_tell_one_truth_of_the_spread_between_answering_models() -> None:
+    one, several = (" ".join(corrected_tables(made(models=n), [], STUDY)[0].notes) for n in (1, 2))
+    assert "has the uncertainty of both samples" in one and "has the uncertainty of both samples" in several
+    assert "their spread is not in the interval" in one and "which is in the interval" not in one
+    assert "which is in the interval" in several and "not in the interval" not in several
+
+
 def test_the_table_has_both_and_the_rate_under_each_answering_model() -> None:
     result = made()
     rates, by_model = corrected_tables(result, [], STUDY)

@@ -7,7 +7,7 @@ from rate_rows import rates_of
 
 from refusal_eval.corrected.error_rates import ErrorRates, error_rates
 from refusal_eval.corrected.gold_rows import GoldRows, as_arrays, judged_gold
-from refusal_eval.corrected.transfer import observed_rates, resampled_rates, rogan_gladen, transferred
+from refusal_eval.corrected.transfer import method_of, observed_rates, resampled_rates, rogan_gladen, transferred
 from refusal_eval.intervals import cluster_wilson
 
 
@@ -65,7 +65,7 @@ def test_the_correction_finds_the_true_rate_and_its_interval_holds_it() -> None:
     truth = 0.3
     rates = rng.binomial(5, truth * 0.8 + (1 - truth) * 0.1, size=400) / 5
     found = transferred(observed_rates([rates_of([rates.tolist()])], 0.95)[0], errors, 0.95)
-    assert found.identifiable and found.value == pytest.approx(truth, abs=0.04)
+    assert found.identifiable and not found.at_odds and found.value == pytest.approx(truth, abs=0.04)
     assert found.low is not None and found.high is not None and found.low < truth < found.high
     assert found.margin == pytest.approx(0.7)
 
@@ -77,12 +77,40 @@ def test_a_judge_that_hardly_tells_apart_identifies_nothing() -> None:
     assert not found.identifiable and found.value is None and found.margin_low < 0.3
 
 
-def test_what_no_rate_can_explain_is_shown_at_the_limit_and_told() -> None:
-    errors = error_rates(gold([0.9], [0.9]), 1)
+@pytest.mark.parametrize(("rate", "se", "sp"), [(0.0, 0.9, 0.8), (1.0, 0.8, 0.9)])
+def test_a_rate_that_no_rate_of_refusals_explains_is_at_odds_with_gold(rate: float, se: float, sp: float) -> None:
+    errors = error_rates(gold([se], [sp]), 1)
     assert errors is not None
-    found = transferred(observed_rates([rates_of([[0.0] * 40])], 0.95)[0], errors, 0.95)
-    assert found.value == 0.0 and found.unclipped is not None and found.unclipped < 0
-    assert found.low is None and found.high is None  # nothing of the interval is left, and a point would look certain
+    found = transferred(observed_rates([rates_of([[rate] * 40])], 0.95)[0], errors, 0.95)
+    assert found.at_odds and not found.identifiable
+    assert (found.value, found.low, found.high) == (None, None, None)
+    assert found.unclipped is not None and not 0 <= found.unclipped <= 1
+
+
+def test_a_judge_that_is_merely_poor_is_not_at_odds() -> None:
+    errors = error_rates(gold([0.65], [0.65]), 1)
+    assert errors is not None
+    assert not transferred(observed_rates([rates_of([[0.5] * 40])], 0.95)[0], errors, 0.95).at_odds
+
+
+@pytest.mark.parametrize("false_alarms", [0.0, 0.02, 0.04, 0.06, 0.08])
+def test_the_less_the_gold_explains_the_study_the_interval_stays_as_wide_as_the_judges_own(false_alarms: float) -> None:
+    # 1 refusal of 200, and gold with ever more false positives: the interval shrank from 7 points to less than 1.
+    rates = [[0.2] + [0.0] * 39]
+    observed = observed_rates([rates_of(rates, draws=5)], 0.95)[0]
+    errors = error_rates(gold([0.8], [1 - false_alarms], rows=50), 1)
+    assert errors is not None and observed is not None
+    found = transferred(observed, errors, 0.95)
+    own = observed.high - observed.rate
+    assert found.low == 0.0 and found.high is not None and found.value is not None
+    assert found.high - found.value >= min(own / found.margin, observed.high / 0.8 - found.value) - 1e-12
+    assert found.high > own
+
+
+def test_the_method_claims_a_spread_of_answering_models_only_where_gold_tells_them_apart() -> None:
+    one, several = error_rates(gold([0.9], [0.9]), 1), error_rates(gold([0.9] * 3, [0.9] * 3), 1)
+    assert one is not None and several is not None
+    assert "spread" not in method_of(one.spread) and "spread of answering models" in method_of(several.spread)
 
 
 def test_splits_are_pooled_with_the_same_weight_and_a_rate_of_nought_is_not_certain() -> None:

@@ -24,6 +24,7 @@ from refusal_eval.tradeoff.rows import SplitRates, counted_once, split_rates
 Study = Mapping[str, Any]
 NOT_HEADLINE = "not_headline"
 NOT_IDENTIFIABLE = "not_identifiable"
+AT_ODDS = "at_odds_with_gold"
 TOO_FEW = "too_few_labels"
 UNLABELLED = "unlabelled_splits"
 UNDRAWN = "undrawn_answers"
@@ -76,8 +77,8 @@ def study_corrected(
 
     errors      by judge, gold set and reading: what `error_rates.ErrorRates` says, without the draws
     transfer    by judge, model, scope, gold set: `transfer.Transferred`, the judge's own rate (`observed`) with its
-                interval, the share of blocked answers in it, and `by_model`: the rate under each answering model's
-                own sensitivity and specificity
+                interval, the share of blocked answers in it, how the interval was made (`method`), and `by_model`: the
+                rate under each answering model's own sensitivity and specificity
     ppi         by judge, model, scope with labels: `ppi.Corrected`; no value and `too_few` where there are less than
                 it takes; no value and the splits that are `unlabelled` where labels of some splits of a pool would
                 have to stand for the others; no value and by split the number of answers that are `undrawn`:
@@ -176,6 +177,8 @@ def _transfer(
                 "unclipped": rate.unclipped,
                 "margin": rate.margin,
                 "margin_low": rate.margin_low,
+                "at_odds": rate.at_odds,
+                "method": transfer.method_of(found.spread),
                 "by_model": [_under(observed, own) for own in found.by_model],
             }
 
@@ -247,12 +250,12 @@ def _undrawn(units: Units, own: Labelled | None) -> int:
 
 
 def _estimates(result: Mapping[str, Any], study: Study) -> Iterator[Estimate]:
-    for method, words in (("transfer", transfer.METHOD), ("ppi", ppi.METHOD)):
+    for method in ("transfer", "ppi"):
         estimand = "refusal_rate_rg_transfer" if method == "transfer" else "refusal_rate_ppi"
         for entry in result[method]:
             names = {name: entry[name] for name in ("judge", "model", "split", "pool", "reading", "n_prompts")}
             flags = [NOT_HEADLINE] if method == "transfer" else []
-            flags += [NOT_IDENTIFIABLE] if method == "transfer" and entry["value"] is None else []
+            flags += [_why(entry)] if method == "transfer" and entry["value"] is None else []
             flags += [TOO_FEW] if entry.get("too_few") else []
             flags += [UNLABELLED] if entry.get("unlabelled") else []
             flags += [UNDRAWN] if entry.get("undrawn") else []
@@ -263,10 +266,15 @@ def _estimates(result: Mapping[str, Any], study: Study) -> Iterator[Estimate]:
                 entry["low"],
                 entry["high"],
                 study["level"] if known else None,
-                words if known else None,
+                entry.get("method", ppi.METHOD) if known else None,
                 **names,
                 samples=study["samples"],
                 n_clusters=entry["n_clusters"],
                 parameter=entry.get("gold"),
                 flags=tuple(flags),
             )
+
+
+def _why(entry: Mapping[str, Any]) -> str:
+    """The mark of a rate that gold of other models does not give."""
+    return AT_ODDS if entry["at_odds"] else NOT_IDENTIFIABLE

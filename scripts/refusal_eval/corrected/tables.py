@@ -23,19 +23,20 @@ _UNCHECKED = (
 )
 COLUMNS = (
     *("judge", "model", "split", "pool", "reading", "method", "gold", "answering_model", "observed"),
-    *("value", "low", "high", "unclipped", "identifiable", "n_prompts", "n_labels"),
+    *("value", "low", "high", "unclipped", "identifiable", "at_odds", "n_prompts", "n_labels"),
 )
 
 
 def corrected_frame(result: Result) -> pd.DataFrame:
     """One row per judge, model, split or pool and method; of `rg_transfer` also one per answering model.
 
-    `observed` is the judge's own rate. `unclipped` is the value before it is brought into [0, 1].
+    `observed` is the judge's own rate. `unclipped` is the value before it is brought into [0, 1]. `identifiable` is
+    whether there is a value; `at_odds`, whether gold does not explain the judge's rate (`transfer.Transferred`).
     """
     rows: list[dict[str, Any]] = []
     for entry in result["transfer"]:
         row = _of(entry, "rg_transfer") | {"gold": entry["gold"], "unclipped": entry["unclipped"]}
-        rows.append(row | {"identifiable": entry["value"] is not None})
+        rows.append(row | {"identifiable": entry["value"] is not None, "at_odds": entry["at_odds"]})
         for own in entry["by_model"] if len(entry["by_model"]) > 1 else ():
             under = dict.fromkeys(("low", "high", "unclipped")) | own
             rows.append(row | under | {"method": "rg_transfer_by_model", "identifiable": own["value"] is not None})
@@ -80,7 +81,7 @@ def _rates_table(
             labelled = ppi.get(where)
             why = "not given" if labelled and (labelled["unlabelled"] or labelled["undrawn"]) else "too few"
             row += [_rate(labelled, why), NO_DATA if labelled is None else str(labelled["n_labels"])]
-        rows.append([*row, *(_rate(entry, "not identifiable") for entry in found)])
+        rows.append([*row, *(_rate(entry, _without(entry)) for entry in found)])
     judge = study["primary_judge"]
     level = f"{100 * result['level']:g} %"
     readings = {split["reading"] for split in study["splits"]}
@@ -162,12 +163,17 @@ def _came_later(later: Mapping[tuple[str, str], int], show: Labels) -> str:
 def _transfer_notes(errors: Sequence[Entry], entries: Sequence[Entry], golds: Sequence[str], show: Labels) -> list[str]:
     notes = [
         "Rogan-Gladen: assumes that the judge errs on these models' answers as on those of the gold set; "
-        "an indication, not a headline. Its interval has the uncertainty of both samples and the spread of the judge's "
-        "errors between answering models.",
+        "an indication, not a headline. Its interval has the uncertainty of both samples.",
     ]
-    if any(entry["value"] is None for entry in entries):
+    if any(entry["value"] is None and not entry["at_odds"] for entry in entries):
         notes.append(
             f"Not identifiable: the lower end of sensitivity + specificity \u2212 1 is under {LEAST_MARGIN:g}."
+        )
+    if any(entry["at_odds"] for entry in entries):
+        notes.append(
+            "At odds with gold: the judge's rate lies below 1 \u2212 specificity, its false refusals on the gold set, or "
+            "above its sensitivity, by more than the errors of both explain. No rate of refusals would give it, so the "
+            "judge errs otherwise here, and no rate is given."
         )
     used = {(entry["gold"], entry["reading"]) for entry in entries}
     for error in errors:
@@ -175,10 +181,11 @@ def _transfer_notes(errors: Sequence[Entry], entries: Sequence[Entry], golds: Se
             continue
         spread = error["spread"]
         told = (
-            "answering models not told apart, so their spread is not in the interval"
+            "less than two answering models with enough of its answers are told apart, so their spread is not in the "
+            "interval"
             if spread is None
             else f"between {len(error['by_model'])} answering models they differ by {percent(spread['sensitivity'])} "
-            f"and {percent(spread['specificity'])} (standard deviations)"
+            f"and {percent(spread['specificity'])} (standard deviations), which is in the interval"
         )
         notes.append(
             f"{show.gold(error['gold'])} ({error['reading']}): sensitivity {percent(error['sensitivity'])}, "
@@ -186,7 +193,8 @@ def _transfer_notes(errors: Sequence[Entry], entries: Sequence[Entry], golds: Se
         )
     if any(entry["blocked"] > 0 for entry in entries):
         notes.append("Rogan-Gladen corrects what the judge read; answers that a provider blocked stay refusals.")
-    beyond = [e for e in entries if e["unclipped"] is not None and abs(e["unclipped"] - e["value"]) > ROUNDING]
+    given = [entry for entry in entries if entry["value"] is not None]
+    beyond = [entry for entry in given if abs(entry["unclipped"] - entry["value"]) > ROUNDING]
     if beyond:
         notes.append(
             f"In {len(beyond)} {'row' if len(beyond) == 1 else 'rows'} the corrected rate of what the judge read lies "
@@ -220,6 +228,11 @@ def _observed(entry: Entry) -> str:
     """The judge's own rate; with its interval, where it is known."""
     ends = interval(entry["observed_low"], entry["observed_high"]) if "observed_low" in entry else ""
     return f"{percent(entry['observed'])} {ends}".strip()
+
+
+def _without(entry: Entry | None) -> str:
+    """What stands in place of a rate that gold of other models does not give."""
+    return "at odds with gold" if entry is not None and entry["at_odds"] else "not identifiable"
 
 
 def _rate(entry: Entry | None, otherwise: str) -> str:

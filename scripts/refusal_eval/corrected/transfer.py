@@ -24,10 +24,8 @@ from refusal_eval.tradeoff.rows import SplitRates
 
 Floats = NDArray[np.float64]
 LEAST_MARGIN = 0.3  # of Se + Sp - 1: below it the correction multiplies every error by more than three
-METHOD = (
-    "Rogan-Gladen; Bayesian bootstrap over clusters of the study and of the gold set and over answering models, with "
-    "the spread of answering models for a new one"
-)
+METHOD = "Rogan-Gladen; Bayesian bootstrap over clusters of the study and of the gold set"
+WITH_SPREAD = f"{METHOD} and over answering models, with the spread of answering models for a new one"
 _AT_ONCE = 4_000_000
 _JEFFREYS = 0.5
 _NOTHING_READ = 1e-12  # share of answers that the judge read in a resample: never divided by less
@@ -63,14 +61,15 @@ class Transferred:
     """A corrected rate.
 
     Attributes:
-        value: the rate, between 0 and 1; None where it is not identifiable.
-        low: lower end of its interval; None with the value, and where all of the interval of what the judge read lies
-            outside [0, 1].
+        value: the rate, between 0 and 1; None where it is not identifiable, or at odds with the gold set.
+        low: lower end of its interval; None with the value.
         high: upper end.
         unclipped: the value before it is brought between the share of blocked answers and 1. It lies outside by chance,
             or because the judge does not err on this model's answers as on the gold set.
         margin: Se + Sp - 1.
         margin_low: lower end of its interval for a new answering model.
+        at_odds: whether the judge's rate lies below 1 - Sp, or above Se, by more than the errors of both explain: no
+            rate of refusals would give it, so the judge does not err here as on the gold set.
     """
 
     value: float | None
@@ -79,11 +78,17 @@ class Transferred:
     unclipped: float | None
     margin: float
     margin_low: float
+    at_odds: bool = False
 
     @property
     def identifiable(self) -> bool:
-        """Whether the judge tells refusals from other answers well enough."""
+        """Whether there is a rate: the judge tells refusals from others well enough, and gold explains the study."""
         return self.value is not None
+
+
+def method_of(spread: object | None) -> str:
+    """Return how the interval was made, by the spread of answering models (`ErrorRates.spread`; None: not known)."""
+    return METHOD if spread is None else WITH_SPREAD
 
 
 def rogan_gladen(rate: Any, sensitivity: Any, specificity: Any) -> Any:
@@ -104,8 +109,11 @@ def corrected_value(observed: Observed, sensitivity: float, specificity: float) 
 def transferred(observed: Observed, errors: ErrorRates, level: float) -> Transferred:
     """Return a rate corrected by errors on other models' answers.
 
-    Its interval reaches at least as far as the judge's own does when its ends are corrected like the rate: what gold
-    leaves open comes to what the study leaves open, and never makes it less.
+    Where the interval of the corrected rate, before it is brought into [0, 1], has no point in common with it, no rate
+    of refusals explains what the judge read, and there is no rate (`at_odds`). A little before that the part within
+    [0, 1] would be narrower the less the gold set explains the study. So the interval reaches at least as far to either
+    side as the judge's own does (`_own_reach`): what gold leaves open comes to what the study leaves open, and never
+    makes it less.
 
     Args:
         observed: the judge's own rate.
@@ -121,30 +129,34 @@ def transferred(observed: Observed, errors: ErrorRates, level: float) -> Transfe
     # A few resamples lie below the lower end; what is far below it would be divided by next to nothing.
     divisor = np.maximum(se + sp - 1, LEAST_MARGIN / 3)
     read = np.maximum(1 - np.asarray(observed.drawn_blocked), _NOTHING_READ)
-    of_read = np.clip(((observed.drawn - observed.drawn_blocked) / read + sp - 1) / divisor, 0.0, 1.0)
+    of_read = ((observed.drawn - observed.drawn_blocked) / read + sp - 1) / divisor
     if observed.n_clusters < 2:
         return Transferred(value, 0.0, 1.0, unclipped, margin, margin_low)
     low, high = percentiles(of_read, observed.n_clusters, level)
-    if high <= 0 or low >= 1:  # what is left of it, a point, would look certain
-        return Transferred(value, None, None, unclipped, margin, margin_low)
-    low, high = percentiles(observed.drawn_blocked + read * of_read, observed.n_clusters, level)
-    least, most = _own_ends(observed, errors)
+    if high <= 0 or low >= 1:
+        return Transferred(None, None, None, unclipped, margin, margin_low, at_odds=True)
+    whole = observed.drawn_blocked + read * np.clip(of_read, 0.0, 1.0)
+    low, high = percentiles(whole, observed.n_clusters, level)
+    least, most = _own_reach(observed, errors, value)
     return Transferred(value, min(low, value, least), max(high, value, most), unclipped, margin, margin_low)
 
 
-def _own_ends(observed: Observed, errors: ErrorRates) -> tuple[float, float]:
-    """The ends of the judge's own interval, corrected.
+def _own_reach(observed: Observed, errors: ErrorRates, value: float) -> tuple[float, float]:
+    """How far an interval around the corrected rate must reach for the judge's own: [l, h] around its rate r.
 
-    Where the judge found no refusal in what it read, no false positive can explain a part of them away, so Sp counts
-    as 1: r is at least p * Se whatever Sp is. Where it found nothing else, Se does.
+    Of what the judge read: (h - r) / (Se + Sp - 1) above the rate and (r - l) / (Se + Sp - 1) below it, as the ends of
+    its own interval lie there when they are corrected like r. But not beyond h / Se, since r is at least p * Se for the
+    true rate p however few false positives there are, nor below 1 - (1 - l) / Sp.
     """
     if observed.blocked >= 1:
         return observed.low, observed.high
-    se = 1.0 if observed.rate >= 1 else errors.sensitivity
-    sp = 1.0 if observed.rate <= observed.blocked else errors.specificity
-    ends = [dataclasses.replace(observed, rate=end) for end in (observed.low, observed.high)]
-    low, high = (min(1.0, max(0.0, corrected_value(end, se, sp))) for end in ends)
-    return low, high
+    se, sp, read = errors.sensitivity, errors.specificity, 1 - observed.blocked
+    rate, low, high = ((end - observed.blocked) / read for end in (observed.rate, observed.low, observed.high))
+    corrected = (value - observed.blocked) / read
+    least = max(corrected - (rate - low) / (se + sp - 1), 1 - (1 - low) / sp)
+    most = min(corrected + (high - rate) / (se + sp - 1), high / se)
+    ends = (min(1.0, max(0.0, observed.blocked + read * end)) for end in (least, most))
+    return next(ends), next(ends)
 
 
 def observed_rates(

@@ -110,7 +110,8 @@ OF_ANALYSES = (
         "refusal_rate_rg_transfer",
         SHARE,
         "The per-sample refusal rate if the judge errs here as it does on answers of other models; never a headline. "
-        "Empty where sensitivity and specificity are too low. The parameter is the gold set.",
+        "Empty where sensitivity and specificity are too low, and where they do not explain the judge's rate (see the "
+        "flags). The parameter is the gold set.",
         "Rogan and Gladen: (rate + specificity \u2212 1) / (sensitivity + specificity \u2212 1), cut to 0 and 1.",
         "Rogan and Gladen 1978, American Journal of Epidemiology 107:71",
     ),
