@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from pathlib import Path
 
 import pytest
 import yaml
@@ -9,12 +10,16 @@ import yaml
 from refusal_eval.config import load_study
 from refusal_eval.doctor.check import any_failed
 from refusal_eval.engines.listeners import Listener
+from refusal_eval.files import write_json
+from refusal_eval.gpu_check import prepare as module
 from refusal_eval.gpu_check.checks import CHECKS, run_checks
 from refusal_eval.gpu_check.facts import Facts, Rescored, Sample, StopProbe, Template
+from refusal_eval.gpu_check.prepare import checked_entry, prepare
 from refusal_eval.gpu_check.report import arguments_text, block, device_text, failed_block, without_paths
-from refusal_eval.gpu_check.study import asking_study, checking_catalogue, checking_study
+from refusal_eval.gpu_check.study import SPLITS, asking_study, checking_catalogue, checking_study
 from refusal_eval.packing import pack_floats
 from refusal_eval.requests import Request
+from refusal_eval.workflow.paths import Paths
 
 STOP = 2
 
@@ -179,3 +184,35 @@ def test_a_greedy_model_is_asked_once(repository, tmp_path):
 def test_a_model_that_is_not_there_is_told_with_the_nearest_name(repository, tmp_path):
     with pytest.raises(Exception, match="did you mean `smollm2-plain`"):
         validated(repository, asking_study("smollm2-plian", []), tmp_path)
+
+
+@pytest.mark.parametrize("fetched", [False, True])
+def test_weights_that_are_in_the_cache_are_not_asked_for(fetched, repository, tmp_path, monkeypatch):
+    """They are no rule's output then, and Snakemake knows of no way to make them."""
+    cache, asked = tmp_path / "cache", []
+    (tmp_path / "check").mkdir()
+
+    def make(files, study, folder, root):
+        asked.extend(files)
+        paths = Paths(load_study(yaml.safe_load(study.read_text()), str(study), str(root)))
+        write_json(folder / paths.engine("smollm2-135m"), {"folder": "model"})
+        write_json(manifest, {"folder": ".", "files": {}})
+
+    check = "smollm2-plain", [], str(cache), tmp_path / "check", repository, str, lambda *_: {}
+    config = checking_config(repository, tmp_path, cache)
+    manifest = Path(Paths(config).weights_manifest(config["engine_entries"]["smollm2-135m"]["weights"]))
+    if fetched:
+        write_json(manifest, {"folder": ".", "files": {}})
+    monkeypatch.setattr(module, "_make", make)
+    prepared = prepare(*check)
+    assert (str(manifest) in asked) is not fetched and len(asked) == len(SPLITS) + (not fetched)
+    assert Path(prepared.folder) == manifest.parent
+
+
+def checking_config(repository, folder, cache):
+    """Return the config of the check of the small model."""
+    study, catalogue = folder / "study.yaml", folder / "catalogue.yaml"
+    entry = checked_entry("smollm2-plain", [], study, repository, None)
+    catalogue.write_text(yaml.safe_dump(checking_catalogue("smollm2-plain", entry)))
+    study.write_text(yaml.safe_dump(checking_study(entry, [str(catalogue)], str(cache))))
+    return load_study(yaml.safe_load(study.read_text()), str(study), str(repository))

@@ -61,7 +61,9 @@ def prepare(
     requests = [f"{paths.results}/requests/{CHECKED}/{split}.jsonl" for split in SPLITS]
     adapter = [paths.checked_adapter(CHECKED)] if entry["lora"] else []
     say("rendering prompts, and fetching what is missing ...")
-    _make([*requests, *manifest, *adapter], study, folder, root)
+    # What is in the cache is no rule's output any more (see `folder_not_there`), and cannot be asked for.
+    missing = [path for path in manifest if not Path(path).is_file()]
+    _make([*requests, *missing, *adapter], study, folder, root)
     engine = read_json(folder / paths.engine(name))
     execution = execution_of(config, engine, manifest, root, 0) | {"store_dir": str(folder / config["store_dir"])}
     place = str(manifest_folder(manifest[0])) if manifest else engine["folder"]
