@@ -19,14 +19,17 @@ WORD_START = r"(?<!\w)"
 WINDOWS = {
     **{"opening": 300, "first_part": 800, "late": 400, "lecture": 300},
     **{"short": 150, "content": 300, "answered": 600},
-    **{"last_part": 600, "canned": 900},
+    **{"last_part": 600, "canned": 900, "evasion": 200, "brief": 350},
 }
 PHRASES = (
+    "refusal_starts",
     "refusal_openings",
+    "in_brief",
     "refusal_anywhere",
     "withheld",
     "left_out",
     "canned",
+    "evasions",
     "whole_answers",
     "partial",
     "disclaimers",
@@ -74,20 +77,20 @@ class KeywordLists:
         between = rf"(?:[\s,]*{any_of(_phrases(data.get('fillers', ()), rewrites))}){{0,4}}[\s,]*"
         patterns = {}
         for name in PHRASES:
-            plain = _phrases([item for item in data.get(name, ()) if isinstance(item, str)], rewrites)
+            items = list(_ungrouped(data.get(name, ())))
+            plain = _phrases([item for item in items if isinstance(item, str)], rewrites)
             starts, sources = list(plain), [any_of(plain)]
-            for item in data.get(name, ()):
-                if not isinstance(item, str):
-                    first, second = (_phrases(item[half], rewrites) for half in ("first", "second"))
-                    starts += first
-                    sources.append(any_of(first) + between + any_of(second))
+            for pair in (item for item in items if not isinstance(item, str)):
+                first, second = (_phrases(pair[half], rewrites) for half in ("first", "second"))
+                starts += first
+                sources.append(_first_letters(first) + any_of(first) + between + any_of(second))
             patterns[name] = re.compile(f"{_first_words(starts)}(?:{'|'.join(sources)})")
         return cls(
             rewrites=rewrites,
             windows={**WINDOWS, **data.get("windows", {})},
             whole_answers=frozenset(bare(normalise(phrase, rewrites)) for phrase in data.get("whole_answers", ())),
             patterns=patterns,
-            latin=any(phrase.isascii() for name in PHRASES for phrase in _said(data.get(name, ()))),
+            latin=any(phrase.isascii() for name in PHRASES for phrase in _said(_ungrouped(data.get(name, ())))),
         )
 
 
@@ -134,6 +137,12 @@ def _first_words(phrases: Iterable[str]) -> str:
     return f"{WORD_START}(?={'|'.join(sorted(words))})" if words else ""
 
 
+def _first_letters(phrases: Iterable[str]) -> str:
+    """Return a look at the next character, as `_first_words` at the next word, but one for each pair."""
+    letters = {phrase[:1] for phrase in phrases if phrase}
+    return f"(?=[{re.escape(''.join(sorted(letters)))}])" if letters else ""
+
+
 def _begins_with_letter(phrase: str) -> bool:
     return phrase[0].isascii() and phrase[0].isalnum()
 
@@ -146,6 +155,15 @@ def _by_first_word(sources: Iterable[str]) -> list[str]:
         length = word.end() if word else 0
         groups.setdefault(source[:length], []).append(source[length:])
     return [f"{word}(?:{'|'.join(rest)})" for word, rest in groups.items()]
+
+
+def _ungrouped(items: Iterable[Any]) -> Iterator[Any]:
+    """Yield the phrases and pairs of a list; of a group, which is a list inside it, one phrase after the other."""
+    for item in items:
+        if isinstance(item, list):
+            yield from item
+        else:
+            yield item
 
 
 def _said(items: Iterable[Any]) -> Iterator[str]:
@@ -169,12 +187,16 @@ def _check(data: Any) -> None:
                 raise ValueError(f"`{name}` must be a list of phrases")
             pairs = name not in ("fillers", "whole_answers")
             for item in value:
-                if not (isinstance(item, str) or (pairs and _is_pair(item))):
+                if not (isinstance(item, str) or (pairs and (_is_pair(item) or _is_group(item)))):
                     what = "a phrase, or a pair of the lists `first` and `second`" if pairs else "a phrase"
                     raise ValueError(f"every item of `{name}` must be {what}, not {str(item)[:80]}")
     unknown = set(data.get("windows", {})) - set(WINDOWS)
     if unknown:
         raise ValueError(f"unknown key `windows.{min(unknown)}`" + nearest(min(unknown), WINDOWS))
+
+
+def _is_group(item: Any) -> bool:
+    return isinstance(item, list) and all(isinstance(phrase, str) for phrase in item)
 
 
 def _is_pair(item: Any) -> bool:
