@@ -135,7 +135,7 @@ def compared(design: Design, refusals: Floats) -> list[Paired]:
         exact=True,
     )
     names = ["made-up", *map(str, range(2 * runs))]
-    return paired_differences(panel, [(runs + run, run) for run in range(runs)], names, 1 - ALPHA)
+    return paired_differences(panel, [(runs + run, run) for run in range(runs)], names, 1 - ALPHA, resamples=2000)
 
 
 def unlike_refusals(design: Design, runs: int, seed: int) -> Floats:

@@ -308,6 +308,16 @@ def cluster_bootstrap_mean(
     return Interval(float(low), float(high), None, groups, "cluster bootstrap, expanded percentile")
 
 
+def resamples_for(clusters: int) -> int:
+    """Return how many resamples of so many clusters are drawn: 2,000 to 20,000, fewer of many clusters.
+
+    The error that drawing adds to the end of an interval goes with 1 / sqrt(clusters * resamples), so that their
+    product, and with it the time, is kept at two million: it is about .002 of the standard deviation of clusters'
+    values at any size (2.7 / sqrt(2,000,000) at a 2.5 % quantile).
+    """
+    return min(20_000, max(2_000, 2_000_000 // max(1, clusters)))
+
+
 def seed_of(*names: str) -> int:
     """Seed in [0, 2^63) that depends on the names only, so a cell draws the same numbers in every study."""
     digest = hashlib.sha256("\0".join(names).encode()).digest()

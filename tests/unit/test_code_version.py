@@ -175,6 +175,7 @@ REACHED = {
     "judges_agree.tables latex latex_columns latex_text markup paper_tables paper_tables.repeated "
     "scores states table_notes",
     "make_comparisons": "agreement comparisons comparisons.computed comparisons.decisions comparisons.families "
+    "comparisons.halves "
     "comparisons.paired comparisons.panel comparisons.resampling comparisons.sign_flips "
     "comparisons.tables compat compat.labels dialogues display estimands estimate estimates "
     "clusters estimates.near_duplicates frames "

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse, stats
 
+from refusal_eval.comparisons.halves import Ends, counted_ends, drawn_ends
 from refusal_eval.comparisons.panel import Floats, Panel
-from refusal_eval.comparisons.resampling import drawn_counts, drawn_halves
+from refusal_eval.comparisons.resampling import drawn_counts
 from refusal_eval.comparisons.sign_flips import sign_flip_p
-from refusal_eval.intervals import seed_of
+from refusal_eval.intervals import resamples_for, seed_of
 
-WIDER = "paired bootstrap over clusters (expanded percentile) or means over random halves of them, whichever is wider"
+WIDER = "paired bootstrap over clusters (expanded percentile) or means over halves of them, whichever is wider"
 ALL_EQUAL = "exact over clusters (all differences equal)"
 SOME_EQUAL = f"{WIDER}; for splits whose differences are all equal exact over clusters"
 ONE_CLUSTER = "none (a split has one cluster)"
@@ -62,7 +63,7 @@ class Paired:
 
 
 def paired_differences(
-    panel: Panel, pairs: Sequence[tuple[int, int]], names: Sequence[str], level: float, resamples: int = 2000
+    panel: Panel, pairs: Sequence[tuple[int, int]], names: Sequence[str], level: float, resamples: int | None = None
 ) -> list[Paired]:
     """Return the difference of each pair of columns of a panel; each split has the same weight.
 
@@ -75,7 +76,7 @@ def paired_differences(
         pairs: (first, second) numbers of columns.
         names: what the seeds depend on: the scope of the panel, then a name for each of its columns.
         level: of the intervals.
-        resamples: of the bootstrap.
+        resamples: of the bootstrap, and random halves; None: as many as `intervals.resamples_for` says.
     """
     scope, *columns = names
     if not len(panel.units):
@@ -86,8 +87,9 @@ def paired_differences(
     whole = np.rint(np.where(matched, differences, 0.0) * panel.unit)
     sums, sizes = _sums(panel, whole), _sums(panel, matched.astype(float))  # splits x clusters x pairs
     inside = _sums(panel, np.ones((len(whole), 1)))[:, :, 0] > 0
+    resamples = resamples_for(sums.shape[1]) if resamples is None else resamples
     drawn = _resampled(sums, sizes, inside, seed_of("paired bootstrap", scope), resamples) / panel.unit
-    halves = _halves(sums / panel.unit, sizes, seed_of("paired halves", scope), resamples)
+    halves = _halves(sums, sizes, panel, seed_of("paired halves", scope), resamples, 1 - level)
     found = []
     for i, (one, other) in enumerate(pairs):
         n_by_split = sizes[:, :, i].sum(axis=1)
@@ -106,7 +108,7 @@ def paired_differences(
         p, test = sign_flip_p(totals, seed_of("sign flips", scope, columns[one], columns[other]), slack)
         of_splits = sums[:, :, i].sum(axis=1) / n_by_split / panel.unit
         equal = np.array([np.ptp(whole[both & (panel.splits == s), i]) == 0 for s in range(len(n_by_split))])
-        low, high, method = _interval(of_splits, equal, drawn[:, i], halves[:, i], sizes[:, :, i], level)
+        low, high, method = _interval(of_splits, equal, drawn[:, i], halves[i], sizes[:, :, i], level)
         if low is not None and high is not None and p > 1 - level:
             low, high = min(low, 0.0), max(high, 0.0)  # what the exact test cannot tell from 0, the interval holds
         found.append(
@@ -156,27 +158,48 @@ def _resampled(sums: Floats, sizes: Floats, inside: NDArray[np.bool_], seed: int
     return np.concatenate(found)
 
 
-def _halves(sums: Floats, sizes: Floats, seed: int, resamples: int) -> Floats:
-    """The difference in random halves of the clusters: resamples x pairs, NaN for an empty half.
+def _halves(
+    sums: Floats, sizes: Floats, panel: Panel, seed: int, resamples: int, alpha: float
+) -> list[tuple[float, float] | None]:
+    """The differences that the test does not reject (`halves`) of each pair: counted where that is cheap, else drawn.
 
-    Their quantiles are the differences that the sign-flip test does not reject: it rejects one if its deviations from
-    the clusters, with signs flipped in a half, hardly ever have as large a total (Hartigan 1969, Journal of the
-    American Statistical Association 64:1303, typical values). The bootstrap is too narrow where few clusters differ.
+    None where a split has no rates.
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        weights = 1 / (len(sizes) * sizes.sum(axis=1, keepdims=True))
-        # Whole numbers have the same sum in any order, and so the same digits on every machine.
-        totals, shares = (np.rint((x * weights).sum(axis=0) * _NINE_DIGITS) for x in (sums, sizes))
-        return np.concatenate(
-            [(half @ totals) / (half @ shares) for half in drawn_halves(len(totals), seed, resamples)]
-        )
+    pairs = range(sums.shape[2])
+    found: list[Ends | None] = [_counted(sums[:, :, i], sizes[:, :, i], panel, alpha) for i in pairs]
+    left = [i for i in pairs if found[i] is None and sizes[:, :, i].sum(axis=1).all()]
+    if left:
+        weights = 1 / (len(sizes) * sizes[:, :, left].sum(axis=1, keepdims=True))
+        totals, shares = ((x[:, :, left] * weights).sum(axis=0) for x in (sums / panel.unit, sizes))
+        for i, ends in zip(left, drawn_ends(totals, shares, seed, resamples, alpha), strict=True):
+            found[i] = ends
+    return found
+
+
+def _counted(sums: Floats, sizes: Floats, panel: Panel, alpha: float) -> Ends | None:
+    """Ends over all halves; None where these are too many, for rounded rates, and where a split has no rates."""
+    n_by_split = sizes.sum(axis=1)
+    if not n_by_split.all():
+        return None
+    totals, slack = _cluster_totals(sums, n_by_split, panel)
+    if slack or len(sums) * math.lcm(*(int(n) for n in n_by_split)) * panel.unit > _MOST_EXACT:
+        return None
+    ends = counted_ends(totals, _in_common(sizes.astype(np.int64), n_by_split), alpha)
+    return None if ends is None else (ends[0] / panel.unit, ends[1] / panel.unit)
+
+
+def _in_common(values: NDArray[np.int64], n_by_split: Floats) -> NDArray[np.int64]:
+    """Sums over splits (splits x clusters), each with the weight of the split in the difference, as whole numbers."""
+    common = math.lcm(*(int(n) for n in n_by_split))
+    shares = np.array([common // int(n) for n in n_by_split])
+    return np.asarray((values * shares[:, None]).sum(axis=0))
 
 
 def _interval(
-    of_splits: Floats, equal: NDArray[np.bool_], drawn: Floats, halves: Floats, sizes: Floats, level: float
+    of_splits: Floats, equal: NDArray[np.bool_], drawn: Floats, halves: Ends | None, sizes: Floats, level: float
 ) -> tuple[float | None, float | None, str]:
     """The wider of two intervals: the bootstrap's, as `intervals.cluster_bootstrap_mean` describes it (with strata, G
-    less their number is free), and that of random halves.
+    less their number is free), and that of halves of the clusters.
 
     Where the differences of a split are all equal neither of them moves, though the split is not known exactly. It gets
     the interval that unseen clusters at -1 or 1 would allow, and its part is added to that of the other splits as
@@ -186,12 +209,12 @@ def _interval(
         of_splits: the difference on each split.
         equal: of each split, whether its differences are all equal.
         drawn: the pooled difference in each bootstrap sample.
-        halves: the same in random halves.
+        halves: the ends that `halves` gives; None where a split has no rates.
         sizes: splits x clusters, the number of prompts.
         level: of the interval.
     """
     by_split = (sizes > 0).sum(axis=1)
-    if by_split.min() < 2:
+    if by_split.min() < 2 or halves is None:
         return None, None, ONE_CLUSTER
     alpha, value, below, above = 1 - level, math.fsum(of_splits) / len(of_splits), 0.0, 0.0
     if not equal.all():
@@ -199,7 +222,7 @@ def _interval(
         strata = len(moving)
         free = max(1, int(moving.any(axis=0).sum()) - strata)
         tail = float(stats.norm.cdf(math.sqrt((free + strata) / free) * stats.t.ppf(alpha / 2, free)))
-        ends = np.array([np.nanquantile(drawn, [tail, 1 - tail]), np.nanquantile(halves, [alpha / 2, 1 - alpha / 2])])
+        ends = np.array([np.nanquantile(drawn, [tail, 1 - tail]), halves])
         below, above = max(0.0, value - float(ends[:, 0].min())), max(0.0, float(ends[:, 1].max()) - value)
     if equal.any():
         unseen = (1 - (alpha / 2) ** (1 / by_split[equal])) / len(of_splits)
@@ -215,10 +238,8 @@ def _interval(
 def _cluster_totals(sums: Floats, n_by_split: Floats, panel: Panel) -> tuple[NDArray[np.int64], int]:
     """What each cluster adds to the difference, in whole units, and how much rounding may have moved their total."""
     common = math.lcm(*(int(n) for n in n_by_split))
-    shares = np.array([common // int(n) for n in n_by_split])
     if len(n_by_split) * common * panel.unit <= _MOST_EXACT:
-        totals = (sums.astype(np.int64) * shares[:, None]).sum(axis=0)
-        return totals, 0 if panel.exact else int((n_by_split * shares).sum())
+        return _in_common(sums.astype(np.int64), n_by_split), 0 if panel.exact else len(n_by_split) * common
     totals = np.rint((sums / panel.unit / n_by_split[:, None]).sum(axis=0) * _NINE_DIGITS).astype(np.int64)
     return totals, len(totals)
 

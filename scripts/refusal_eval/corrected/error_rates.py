@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from refusal_eval.corrected.gold_rows import GoldRows
 
 Floats = NDArray[np.float64]
-RESAMPLES = 2000
+RESAMPLES = (2_000, 20_000)  # at least and at most
 MIN_ROWS = 10  # of each class, for an answering model's own sensitivity and specificity
 _AT_ONCE = 4_000_000
+_DRAWN = 10_000_000  # weights of rows that are drawn in all, where that is between the two
 _JEFFREYS = 0.5
 
 
@@ -42,7 +43,7 @@ class ErrorRates:
     n_clusters: int
 
 
-def error_rates(rows: GoldRows, seed: int, resamples: int = RESAMPLES) -> ErrorRates | None:
+def error_rates(rows: GoldRows, seed: int, resamples: int | None = None) -> ErrorRates | None:
     """Return sensitivity and specificity with their uncertainty; None where people labelled no row of a class.
 
     Three things make them uncertain for a new model. Prompts and answering models are resampled together (Bayesian
@@ -55,6 +56,8 @@ def error_rates(rows: GoldRows, seed: int, resamples: int = RESAMPLES) -> ErrorR
     """
     if not rows.people.any() or rows.people.all():
         return None
+    if resamples is None:
+        resamples = min(RESAMPLES[1], max(RESAMPLES[0], _DRAWN // len(rows.people)))
     by_model = _by_model(rows)
     covariance = _between(rows, by_model)
     rng = np.random.default_rng(seed)

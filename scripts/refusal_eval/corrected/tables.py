@@ -171,9 +171,9 @@ def _transfer_notes(errors: Sequence[Entry], entries: Sequence[Entry], golds: Se
         )
     if any(entry["at_odds"] for entry in entries):
         notes.append(
-            "At odds with gold: the judge's rate lies below 1 \u2212 specificity, its false refusals on the gold set, or "
-            "above its sensitivity, by more than the errors of both explain. No rate of refusals would give it, so the "
-            "judge errs otherwise here, and no rate is given."
+            "At odds with gold: the judge's rate lies below 1 \u2212 specificity, its false refusals on the gold set, "
+            "or above its sensitivity, by more than the errors of both explain. No rate of refusals would give it, so "
+            "the judge errs otherwise here, and no rate is given."
         )
     used = {(entry["gold"], entry["reading"]) for entry in entries}
     for error in errors:

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refusal_eval.corrected.error_rates import RESAMPLES, ErrorRates
-from refusal_eval.intervals import cluster_wilson, pooled_wilson, seed_of
+from refusal_eval.corrected.error_rates import ErrorRates
+from refusal_eval.intervals import cluster_wilson, pooled_wilson, resamples_for, seed_of
 from refusal_eval.judge_card.resampling import percentiles
 from refusal_eval.tradeoff.draws import by_cluster, numbered
 from refusal_eval.tradeoff.rows import SplitRates
@@ -117,25 +117,28 @@ def transferred(observed: Observed, errors: ErrorRates, level: float) -> Transfe
 
     Args:
         observed: the judge's own rate.
-        errors: of the judge, with as many resamples.
+        errors: of the judge; where one of the two has fewer resamples, they are gone through again.
         level: of the interval, and of that of Se + Sp - 1, whose lower end must reach 0.3.
     """
-    se, sp = errors.drawn
-    margin, margin_low = errors.sensitivity + errors.specificity - 1, float(np.quantile(se + sp - 1, (1 - level) / 2))
+    draws = max(len(observed.drawn), errors.drawn.shape[1])
+    se, sp = (np.resize(drawn, draws) for drawn in errors.drawn)
+    drawn_rate, drawn_blocked = (np.resize(part, draws) for part in (observed.drawn, observed.drawn_blocked))
+    margin = errors.sensitivity + errors.specificity - 1
+    margin_low = float(np.quantile(errors.drawn.sum(axis=0) - 1, (1 - level) / 2))
     if margin_low < LEAST_MARGIN:
         return Transferred(None, None, None, None, margin, margin_low)
     unclipped = corrected_value(observed, errors.sensitivity, errors.specificity)
     value = min(1.0, max(observed.blocked, unclipped))
     # A few resamples lie below the lower end; what is far below it would be divided by next to nothing.
     divisor = np.maximum(se + sp - 1, LEAST_MARGIN / 3)
-    read = np.maximum(1 - np.asarray(observed.drawn_blocked), _NOTHING_READ)
-    of_read = ((observed.drawn - observed.drawn_blocked) / read + sp - 1) / divisor
+    read = np.maximum(1 - drawn_blocked, _NOTHING_READ)
+    of_read = ((drawn_rate - drawn_blocked) / read + sp - 1) / divisor
     if observed.n_clusters < 2:
         return Transferred(value, 0.0, 1.0, unclipped, margin, margin_low)
     low, high = percentiles(of_read, observed.n_clusters, level)
     if high <= 0 or low >= 1:
         return Transferred(None, None, None, unclipped, margin, margin_low, at_odds=True)
-    whole = observed.drawn_blocked + read * np.clip(of_read, 0.0, 1.0)
+    whole = drawn_blocked + read * np.clip(of_read, 0.0, 1.0)
     low, high = percentiles(whole, observed.n_clusters, level)
     least, most = _own_reach(observed, errors, value)
     return Transferred(value, min(low, value, least), max(high, value, most), unclipped, margin, margin_low)
@@ -163,7 +166,6 @@ def observed_rates(
     splits: Sequence[SplitRates],
     level: float,
     blocked: Sequence[SplitRates] | None = None,
-    resamples: int = RESAMPLES,
 ) -> list[Observed | None]:
     """Return each model's own rate; None of a model that lacks a split.
 
@@ -171,11 +173,10 @@ def observed_rates(
         splits: the judge's rates.
         level: of the interval.
         blocked: shares of blocked answers in place of the rates, on the same prompts; None where there are none.
-        resamples: number of draws.
     """
-    drawn = resampled_rates(splits, resamples)
+    drawn = resampled_rates(splits)
     gone = any((part.rates > 0).any() for part in blocked or ())
-    drawn_blocked = resampled_rates(blocked, resamples, unseen=False) if blocked and gone else np.zeros_like(drawn)
+    drawn_blocked = resampled_rates(blocked, unseen=False) if blocked and gone else np.zeros_like(drawn)
     return [
         _observed(splits, blocked if gone else None, i, drawn[:, i], drawn_blocked[:, i], level)
         for i in range(len(splits[0].rates))
@@ -214,7 +215,7 @@ def _mean(values: Sequence[Floats]) -> float:
     return math.fsum(float(part.mean()) for part in values) / len(values)
 
 
-def resampled_rates(splits: Sequence[SplitRates], resamples: int = RESAMPLES, unseen: bool = True) -> Floats:
+def resampled_rates(splits: Sequence[SplitRates], unseen: bool = True) -> Floats:
     """Return the mean over splits of each model's rate in resamples of clusters: resamples x models.
 
     Clusters have exponential weights (Bayesian bootstrap), the same for all models, and half a cluster of refusals and
@@ -228,7 +229,7 @@ def resampled_rates(splits: Sequence[SplitRates], resamples: int = RESAMPLES, un
         columns += [by_cluster(np.where(known, rates.rates, 0.0), code, groups)]
         columns += [by_cluster(known.astype(float), code, groups)]
         sizes.append(len(code) / len(np.unique(code)))
-    models, names = splits[0].rates.shape[0], [rates.split for rates in splits]
+    models, names, resamples = splits[0].rates.shape[0], [rates.split for rates in splits], resamples_for(groups)
     rng = np.random.default_rng(seed_of("corrected", *names))
     return np.concatenate(
         list(_blocks(np.concatenate(columns, axis=1), np.array(sizes), models, rng, resamples, unseen))

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 from refusal_eval.estimates.units import Floats
+from refusal_eval.intervals import resamples_for
 
-RESAMPLES = 2000
 METHOD = "cluster bootstrap, expanded percentile"
 EXACT = "exact over clusters (all values equal)"
 _DRAWS_AT_ONCE = 4_000_000  # bounds the memory to some 100 MB for any number of clusters
@@ -58,15 +58,16 @@ def cluster_totals(codes: NDArray[np.intp], values: Floats) -> Floats:
     return np.stack(columns, axis=1) if columns else np.zeros((groups, 0))
 
 
-def draw(sums: Floats, seed: int, squared: Floats | None = None, resamples: int = RESAMPLES) -> Draws:
-    """Draw clusters `resamples` times.
+def draw(sums: Floats, seed: int, squared: Floats | None = None, resamples: int | None = None) -> Draws:
+    """Draw clusters many times.
 
     Args:
         sums: clusters x columns, of `cluster_totals`.
         seed: of the random numbers.
         squared: clusters x columns that count with the square of how often a cluster is drawn.
-        resamples: number of resamples.
+        resamples: number of resamples; None: as many as `intervals.resamples_for` says.
     """
+    resamples = resamples_for(len(sums)) if resamples is None else resamples
     other = np.zeros((len(sums), 0)) if squared is None else np.rint(squared)
     blocks = [(counts @ sums, counts**2 @ other) for counts in _drawn(len(sums), seed, resamples)]
     first, second = (np.concatenate(parts) / _WHOLE for parts in zip(*blocks, strict=True))
@@ -94,7 +95,7 @@ def mean_bounds(
     seed: int,
     level: float,
     limits: tuple[float, float],
-    resamples: int = RESAMPLES,
+    resamples: int | None = None,
 ) -> list[Bounds]:
     """Return the interval for the mean of each column; a column's NaN take no part.
 
@@ -106,7 +107,7 @@ def mean_bounds(
         seed: of the random numbers, common to all columns.
         level: of the intervals.
         limits: smallest and largest possible value.
-        resamples: number of resamples.
+        resamples: number of resamples; None: as many as `intervals.resamples_for` says.
     """
     if not len(clusters) or not columns:
         return [Bounds(None, None, None)] * len(columns)

@@ -98,7 +98,7 @@ def variance_parts(
 ) -> tuple[dict[str, Part], int, int] | None:
     """Return the parts by name, and how many prompts and clusters they are from.
 
-    Intervals are by cluster bootstrap; a part that cannot vary has none. For the shares parts below 0 are taken as 0, in
+    Intervals are by cluster bootstrap; a part that cannot vary has none. For the shares parts below 0 count as 0, in
     the numbers themselves and in every resample: a share is the part, or 0, divided by the sum of those above 0.
     Without a second judge there is no judge part. None without two clusters of prompts with at least two answers.
 

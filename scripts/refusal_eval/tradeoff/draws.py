@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from refusal_eval.intervals import seed_of
 
-RESAMPLES = 2000
 _AT_ONCE = 4_000_000  # weights at one time: bounds the memory to some 100 MB
 
 
@@ -42,7 +41,7 @@ def numbered(names: Sequence[Sequence[str]]) -> tuple[list[NDArray[np.intp]], in
     return [np.array([number[name] for name in part], dtype=np.intp) for part in names], len(number)
 
 
-def totals(sums: NDArray[np.float64], *names: str, resamples: int = RESAMPLES) -> NDArray[np.float64]:
+def totals(sums: NDArray[np.float64], *names: str, resamples: int) -> NDArray[np.float64]:
     """Return the total of `sums` (clusters x columns) in each resample of clusters: resamples x columns.
 
     Of G clusters G - 1 are drawn, each with the weight G / (G - 1), so that the variance over the resamples is that of

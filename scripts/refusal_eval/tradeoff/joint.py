@@ -15,6 +15,7 @@ REGION = (
     "in both, cut at 0 and 1"
 )
 _CORNERS = 72
+_PAIRS_AT_ONCE = 2_000_000  # of models, in all resamples: bounds the memory
 
 
 def region(over: Part, safe: Part, correlation: float, level: float) -> list[list[float]] | None:
@@ -56,6 +57,11 @@ def pareto(over: NDArray[np.float64], safe: NDArray[np.float64]) -> NDArray[np.b
     Returns:
         Truth, anything x models.
     """
+    models = over.shape[-1]
+    block = max(1, _PAIRS_AT_ONCE // models**2)
+    if over.ndim > 1 and len(over) > block:
+        starts = range(0, len(over), block)
+        return np.concatenate([pareto(over[i : i + block], safe[i : i + block]) for i in starts])
     # Axis -1 is the model that may be beaten, axis -2 the one that may beat it. Rates differ by 1e-12 from rounding.
     less = over[..., :, None] < over[..., None, :] - 1e-12
     more = safe[..., :, None] > safe[..., None, :] + 1e-12

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refusal_eval.intervals import cluster_bootstrap_mean, cluster_wilson, seed_of
+from refusal_eval.intervals import cluster_bootstrap_mean, cluster_wilson, resamples_for, seed_of
 from refusal_eval.tradeoff.pooled import Part, difference_part
 
 # Columns of a source that a split may keep (`columns.keep`) and that name a prompt's language.
@@ -128,7 +128,7 @@ def _difference(
         return found | {"paired": False, "difference": difference_part(parts[0], parts[1], 0.0)._asdict(), "p": None}
     gaps = np.array([means[0][twin] - means[1][twin] for twin in twins])
     seed = seed_of("languages", name, *pair)
-    ends = cluster_bootstrap_mean(gaps.tolist(), twins, level, seed=seed, limits=(-1.0, 1.0))
+    ends = cluster_bootstrap_mean(gaps.tolist(), twins, level, resamples_for(len(twins)), seed, (-1.0, 1.0))
     gap = Part(math.fsum(gaps) / len(gaps), ends.low, ends.high)
     return found | {"paired": True, "difference": gap._asdict(), "p": sign_flip_p(gaps, seed)}
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from refusal_eval.intervals import pooled_wilson
-from refusal_eval.tradeoff.draws import RESAMPLES, by_cluster, components, numbered, totals
+from refusal_eval.intervals import pooled_wilson, resamples_for
+from refusal_eval.tradeoff.draws import by_cluster, components, numbered, totals
 from refusal_eval.tradeoff.rows import SplitRates
 
 # Of a difference of two rates. Both have intervals of their own.
@@ -64,11 +64,12 @@ def difference_part(first: Part, second: Part, correlation: float) -> Part:
     return Part(value, max(-1.0, value - low), min(1.0, value + high))
 
 
-def resampled_rates(splits: Sequence[SplitRates], resamples: int = RESAMPLES) -> NDArray[np.float64]:
+def resampled_rates(splits: Sequence[SplitRates]) -> NDArray[np.float64]:
     """Return every model's rate on every split in each resample: splits x resamples x models.
 
     The draws depend on the clusters only, so all models and judges are resampled alike.
     """
+    resamples = resamples_for(numbered([rates.clusters.tolist() for rates in splits])[1])
     by_name = {rates.split: i for i, rates in enumerate(splits)}
     models = splits[0].rates.shape[0]
     result = np.empty((len(splits), resamples, models))
