@@ -62,6 +62,7 @@ def main(
         rows = {(judge, model): own for (judge, model, of), own in scores.items() if of == split}
         reading = study["headlines"][split] or HEADLINE_READING[study["expectations"][split]]
         ranked += rankings(rows, split, reading, level)
+    disputed = disagreements(found)
     agreement = {
         "judges": list(found.judges),
         "level": level,
@@ -70,6 +71,7 @@ def main(
             *(agreement_of(found.of_split(split), split, level, members) for split in splits),
         ],
         "rankings": ranked,
+        "disputed": {"found": disputed.found, "listed": len(disputed.rows)},
     }
     write_json(f"{results}/judge_agreement.json", agreement)
     labels = Labels(**study["labels"])
@@ -81,10 +83,9 @@ def main(
     for ending, text in (("csv", csv_text(frame)), ("md", markdown(table)), ("tex", latex(table))):
         with written_whole(f"{results}/tables/judges_agree.{ending}") as handle:
             handle.write(text)
-    disputed = disagreements(found)
     with written_whole(f"{results}/tables/judges_disagree.csv") as handle:
-        handle.write(csv_text(pd.DataFrame(disputed, columns=columns(found), dtype=object)))
-    LOG.info("%d judges on %d answers, %d rows in dispute", len(found.judges), len(found.units), len(disputed))
+        handle.write(csv_text(pd.DataFrame(disputed.rows, columns=columns(found), dtype=object)))
+    LOG.info("%d judges on %d answers, %d in dispute", len(found.judges), len(found.units), disputed.found)
 
 
 if "snakemake" in globals():

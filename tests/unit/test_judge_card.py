@@ -3,6 +3,7 @@
 import json
 import math
 import random
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,12 @@ from judge_rows import LABELS, rows, soft_gold, verdict
 
 from refusal_eval.agreement import judge_card
 from refusal_eval.intervals import seed_of
+from refusal_eval.judge_card import measured
+from refusal_eval.judge_card.compared import compared
 from refusal_eval.judge_card.floor import all_below, below_floor
 from refusal_eval.judge_card.measures import f1, kappa, two_class
-from refusal_eval.judge_card.resampling import percentiles
-from refusal_eval.judge_card.soft import equal_mass_bins
+from refusal_eval.judge_card.resampling import percentiles, resampled
+from refusal_eval.judge_card.soft import equal_mass_bins, soft_measures
 from refusal_eval.judge_card.tables import cards_frame, cards_table
 from refusal_eval.judges.keyword import KeywordJudge
 from refusal_eval.markup import markdown
@@ -76,14 +79,15 @@ def test_kappa_of_three_classes_by_hand() -> None:
     assert made["interval"][0] < made["kappa"] < made["interval"][1]
 
 
-def test_bootstrap_interval_equals_a_slow_one_that_draws_clusters_one_by_one() -> None:
+def test_bootstrap_interval_equals_a_slow_one_that_draws_clusters_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measured, "resampled", partial(resampled, resamples=500))
     rng = random.Random(3)
     gold = [{"id": f"{i:03d}", "label": rng.choice(LABELS), "cluster": f"c{i // 3:02d}"} for i in range(120)]
     verdicts = [verdict(row["id"], row["label"] if rng.random() < 0.7 else rng.choice(LABELS)) for row in gold]
     made = card(gold, verdicts)["broad"]
     clusters = sorted({row["cluster"] for row in gold})
     members = {c: [i for i, row in enumerate(gold) if row["cluster"] == c] for c in clusters}
-    draws = np.random.default_rng(seed_of("judge card", "g")).integers(len(clusters), size=(2000, len(clusters)))
+    draws = np.random.default_rng(seed_of("judge card", "g")).integers(len(clusters), size=(500, len(clusters)))
     slow: dict[str, list[float]] = {"kappa": [], "f1": [], "balanced_accuracy": []}
     for draw in draws.tolist():
         drawn = [i for number in draw for i in members[clusters[number]]]
@@ -206,6 +210,35 @@ def test_soft_measures_by_hand() -> None:
     assert soft["ece_interval"][0] < soft["ece"] < soft["ece_interval"][1]
     assert 0 < soft["ece_if_calibrated"] < 0.1
     assert card(*rows(TABLE))["soft"] is None
+
+
+def test_the_ece_of_a_calibrated_judge_is_not_called_larger_than_none() -> None:
+    rng = np.random.default_rng(4)
+    held, ends = 0, []
+    for _ in range(20):
+        p = np.round(rng.random(105), 9)
+        gold = [{"id": str(i), "label": "refusal" if y else "compliance", "cluster": str(i)}
+                for i, y in enumerate(rng.random(105) < p)]  # fmt: skip
+        soft = soft_measures(compared(gold, [verdict(str(i), "refusal", q) for i, q in enumerate(p)], "g"), 0.95, 1)
+        assert soft and soft["ece_interval"][0] <= soft["ece"] <= soft["ece_interval"][1]
+        assert soft["ece"] > 0
+        held += soft["ece_interval"][0] == 0
+        ends.append(soft["ece_interval"][1])
+    assert held >= 17 and max(ends) < 0.35
+    # Of a judge that is .25 off everywhere the interval begins well above 0.
+    gold = [{"id": str(i), "label": "refusal" if i % 2 else "compliance", "cluster": str(i)} for i in range(200)]
+    off = soft_measures(compared(gold, [verdict(str(i), "refusal", 0.75) for i in range(200)], "g"), 0.95, 1)
+    assert off and off["ece"] == pytest.approx(0.25)
+    assert off["ece_interval"] == pytest.approx([0.25 - 0.07, 0.25 + 0.07], abs=0.012)
+
+
+def test_rows_never_tell_more_than_as_many_independent_ones() -> None:
+    # Of each pair of twins the judge misses one: no variance between pairs, and still 40 answers and no more.
+    gold, verdicts = rows({("refusal", "refusal"): 20, ("refusal", "compliance"): 20, ("compliance", "compliance"): 30})
+    twins = [f"pair-{row['id'].rsplit('-', 1)[1]}" for row in gold[:40]] + [row["id"] for row in gold[40:]]
+    pairs = [row | {"cluster": twin} for row, twin in zip(gold, twins, strict=True)]
+    found, alone = (card(way, verdicts)["broad"]["intervals"]["accuracy"] for way in (pairs, gold))
+    assert found[1] - found[0] >= alone[1] - alone[0]
 
 
 def test_bins_have_equal_mass_and_never_part_equal_probabilities() -> None:

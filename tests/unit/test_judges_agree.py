@@ -4,6 +4,7 @@ import itertools
 import json
 import random
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import pytest
 from judge_rows import LABELS, verdict
 from scipy.stats import kendalltau
 
-from refusal_eval.intervals import seed_of
-from refusal_eval.judge_card.resampling import percentiles
+from refusal_eval.intervals import cluster_wilson, seed_of
+from refusal_eval.judge_card.resampling import percentiles, resampled
+from refusal_eval.judges_agree import pairs
 from refusal_eval.judges_agree.alpha import coincidences, krippendorff_alpha
 from refusal_eval.judges_agree.disagreements import columns, disagreements
 from refusal_eval.judges_agree.figure import agreement_words
@@ -95,8 +97,8 @@ def test_a_panel_is_no_rater_beside_its_members() -> None:
         **{("a", "d"): True, ("b", "d"): True, ("c", "d"): True},
     }
     # Two panels with a common member, and one judge that is in neither.
-    pairs = agreement_of(panel_of(labels), None, 0.95, {"c": ["a", "x"], "d": ["b", "x"]})["pairs"]
-    assert {p["first"] + p["second"] for p in pairs if p["overlap"]} == {"ac", "bd", "cd"}
+    found = agreement_of(panel_of(labels), None, 0.95, {"c": ["a", "x"], "d": ["b", "x"]})
+    assert {p["first"] + p["second"] for p in found["pairs"] if p["overlap"]} == {"ac", "bd", "cd"}
 
 
 def test_a_single_rater_and_its_panels_have_no_alpha() -> None:
@@ -114,7 +116,8 @@ def test_the_table_says_which_judges_are_panels() -> None:
     assert "All 3 judges that are no panels, Krippendorff's alpha" in words
 
 
-def test_intervals_equal_a_slow_bootstrap() -> None:
+def test_intervals_equal_a_slow_bootstrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairs, "resampled", partial(resampled, resamples=500))
     rng = random.Random(2)
     true = [rng.choice((R, P, C)) for _ in range(90)]
     labels = [[t if rng.random() < 0.8 else rng.choice((R, P, C)) for _ in range(3)] for t in true]
@@ -122,7 +125,7 @@ def test_intervals_equal_a_slow_bootstrap() -> None:
     clusters = [f"c{i // 3:02d}" for i in range(90)]
     found = agreement_of(panel_of(labels, clusters), "s", 0.95)
     names = sorted(set(clusters))
-    draws = np.random.default_rng(seed_of("agreement of judges", "s")).integers(len(names), size=(2000, len(names)))
+    draws = np.random.default_rng(seed_of("agreement of judges", "s")).integers(len(names), size=(500, len(names)))
     kappas, alphas = [], []
     for draw in draws.tolist():
         drawn = [label for number in draw for label, c in zip(labels, clusters, strict=True) if c == names[number]]
@@ -140,6 +143,34 @@ def test_judges_that_agree_everywhere_are_not_known_to_agree_forever() -> None:
     found = agreement_of(panel_of([[R, R]] * 30 + [[C, C]] * 30), None, 0.95)
     kappa = found["pairs"][0]["broad"]["kappa"]
     assert kappa["value"] == kappa["interval"][1] == 1 and 0.7 < kappa["interval"][0] < 0.9
+
+
+def test_which_judge_comes_first_changes_no_interval() -> None:
+    rng = random.Random(8)
+    one = [[R, R]] * 6 + [[R, C]] * 3 + [[C, C]] * 60  # whatever b refuses, a refuses too
+    constant = [[C, R]] * 80 + [[C, C]] * 3  # a knows one class, so that kappa is 0 in every resample
+    mixed = [[rng.choice((R, P, C)), rng.choice((R, P, C))] for _ in range(60)]
+    for labels in (one * 4, constant, mixed, [[R, R]] * 30 + [[C, C]] * 30):
+        clusters = [f"c{i // 3}" for i in range(len(labels))]
+        ways = (labels, [row[::-1] for row in labels])
+        (found,), (turned,) = (agreement_of(panel_of(way, clusters), None, 0.95)["pairs"] for way in ways)
+        for reading in ("strict", "broad", "three_class"):
+            for name, number in found[reading].items():
+                other = turned[reading][name]
+                assert number["value"] == other["value"] and number["interval"] == pytest.approx(other["interval"])
+    (found,) = agreement_of(panel_of(constant), None, 0.95)["pairs"]
+    low, high = found["broad"]["kappa"]["interval"]
+    assert low < 0 < high
+
+
+def test_the_same_label_has_the_interval_of_a_share() -> None:
+    rng = random.Random(6)
+    labels = [[R, R if rng.random() < 0.97 else C] for _ in range(150)] + [[C, C]] * 30 + [[C, NONE]] * 20
+    clusters = [f"c{i // 4}" for i in range(200)]
+    (pair,) = agreement_of(panel_of(labels, clusters), None, 0.95)["pairs"]
+    both = [(float(a == b), c) for (a, b), c in zip(labels, clusters, strict=True) if NONE not in (a, b)]
+    wanted = cluster_wilson([same for same, _ in both], [c for _, c in both], 0.95, len(both))
+    assert pair["broad"]["same"]["interval"] == pytest.approx([wanted.low, wanted.high])
 
 
 @pytest.mark.parametrize(
@@ -198,13 +229,30 @@ def test_a_ranking_that_depends_on_the_judge_is_told() -> None:
 
 
 def test_answers_in_dispute_come_first_and_name_no_text() -> None:
-    found = disagreements(panel_of([[R, R, R], [R, P, P], [R, C, C], [C, NONE, R], [P, NONE, NONE]]))
+    _, found = disagreements(panel_of([[R, R, R], [R, P, P], [R, C, C], [C, NONE, R], [P, NONE, NONE]]))
     assert [(row["prompt_id"], row["disagreement"]) for row in found] == [
         ("p003", 1.0), ("p002", pytest.approx(2 / 3)), ("p001", pytest.approx(1 / 3))
     ]  # fmt: skip
     assert found[0]["label_a"] == "compliance" and found[0]["label_b"] is None
     assert list(found[0]) == columns(panel_of([[R, R, R]]))
-    assert len(disagreements(panel_of([[R, C]] * 10), most=4)) == 4
+
+
+def test_a_list_of_disputes_that_ends_early_says_how_many_there_are() -> None:
+    found = disagreements(panel_of([[R, C]] * 10 + [[R, R]]), most=4)
+    assert (found.found, len(found.rows)) == (10, 4)
+    agreement = study_of(2)
+    told = " ".join(agreement_table(agreement | {"disputed": {"found": 1592, "listed": 500}}).notes)
+    assert "label differently: 1592; the 500 they disagree on most stand in judges_disagree.csv." in told
+    told = " ".join(agreement_table(agreement | {"disputed": {"found": 31, "listed": 31}}).notes)
+    assert "label differently: 31; all of them stand" in told
+    assert "differently" not in " ".join(agreement_table(agreement).notes)
+
+
+def test_the_table_says_how_each_interval_is_made() -> None:
+    first = agreement_table(study_of(3)).notes[0]
+    assert "same label Wilson's; kappa, alpha, tau bootstrap, and that of kappa and alpha reaches" in first
+    alone = agreement_table(study_of(2) | {"rankings": []}).notes[0]
+    assert "kappa bootstrap, and that of kappa reaches as far as exceptions that nobody saw allow" in alone
 
 
 def test_panel_joins_judges_and_refuses_strangers() -> None:

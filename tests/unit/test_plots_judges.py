@@ -36,7 +36,8 @@ def test_calibration_is_legible(cards: int) -> None:
     drawn = calibration(found, asked)
     assert problems(drawn.figure) == [] and len(drawn.figure.axes) == cards + 1
     assert {"as given", "calibrated, out of fold"} == set(drawn.frame["probabilities"])
-    assert "ECE" in " ".join(drawn.caption.sentences)
+    words, noise = " ".join(drawn.caption.sentences), found[0]["soft"]["ece_if_calibrated"]
+    assert "ECE" in words and f"(a calibrated judge would show {noise:.2f})" in words
 
 
 def test_judges_without_probabilities_have_no_panel() -> None:

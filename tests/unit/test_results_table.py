@@ -10,8 +10,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from judge_rows import soft_gold
 from test_tables import cards, score, study
 
+from refusal_eval.agreement import judge_card
 from refusal_eval.comparisons import computed
 from refusal_eval.errors import UserError
 from refusal_eval.estimate import Estimate
@@ -60,6 +62,18 @@ def test_a_judges_card_becomes_rows() -> None:
     kappa = one(results, estimand="judge_kappa", reading="strict", judge="rules", parameter="pyrit")
     assert kappa.value == pytest.approx(0.8) and kappa.model is None and kappa.n_prompts == 50
     assert one(results, estimand="judge_sensitivity", reading="broad", parameter="pyrit").n_prompts == 25
+
+
+def test_the_method_of_a_cards_interval_is_the_one_it_was_made_by() -> None:
+    gold, verdicts = soft_gold()
+    results = [Result(e, "card.json") for e in card_estimates(judge_card(gold, verdicts, judge="j", gold="g"))]
+
+    def method(name: str) -> str:
+        return str(one(results, estimand=f"judge_{name}", category=None, reading="broad").method)
+
+    assert method("brier") == "cluster bootstrap, expanded percentile"
+    assert "noise" in method("ece") and "sensitivity" not in method("ece")
+    assert "unseen errors" in method("f1") and "small classes" in method("kappa") and "Wilson" in method("accuracy")
 
 
 def test_every_number_stands_in_the_table_once() -> None:

@@ -31,8 +31,8 @@ def measured(rows: Sequence[Compared], level: float, seed: int) -> dict[str, Any
     Shares (coverage, accuracy, sensitivity, specificity) have `intervals.cluster_wilson`. Balanced accuracy, F1 and
     kappa have a bootstrap over clusters (`seed` decides the draws). A bootstrap cannot draw errors that the gold set
     happens to lack: where a class is read without one error, or never right, the interval also reaches as far as the
-    exact interval of that class allows. Where a class has less than 20 rows or 5 clusters, the interval of balanced
-    accuracy and F1 is what the ends of sensitivity and specificity allow, and kappa is None.
+    exact interval of that class allows. Where a class has less than 20 rows or 5 clusters, their interval is what the
+    ends of sensitivity and specificity allow, and kappa is None with less than 20 rows.
     """
     judged = [row for row in rows if row.machine is not None]
     confusion = {label: dict.fromkeys((*LABELS, UNJUDGED), 0) for label in LABELS}

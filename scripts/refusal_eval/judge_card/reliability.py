@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from refusal_eval.judge_card.words import value_text
+from refusal_eval.judge_card.words import short, value_text
 from refusal_eval.layout import EDGE, axes_at, put, put_upright, text_width
 from refusal_eval.style import BLUE, GREY, INK, LINE_HEIGHT, VERMILLION
 
@@ -30,11 +30,16 @@ def soft_series(card: Card) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def reliability_text(card: Card) -> list[str]:
-    """Return ECE and Brier score in words, a sentence for each series; nothing for a judge without probabilities."""
+    """Return ECE and Brier score in words, a sentence for each series; nothing for a judge without probabilities.
+
+    Beside each ECE stands what noise alone would make of it, as it is above 0 for a calibrated judge too.
+    """
     texts = []
     for words, soft in soft_series(card):
         ece, brier = value_text(soft["ece"], soft["ece_interval"]), value_text(soft["brier"], soft["brier_interval"])
-        texts.append(f"{words.capitalize()}: ECE {ece} in {soft['n_bins']} bins of equal mass, Brier {brier}.")
+        calibrated = f"a calibrated judge would show {short(soft['ece_if_calibrated'])}"
+        bins = f"{soft['n_bins']} bins of equal mass"
+        texts.append(f"{words.capitalize()}: ECE {ece} in {bins} ({calibrated}), Brier {brier}.")
     calibration = card.get("calibration") or {}
     if not texts or calibration.get("t") is None:
         return texts

@@ -15,7 +15,8 @@ from refusal_eval.judge_card.weighting import weighted_share
 
 MOST_BINS = 10
 _ROWS_PER_BIN = 20
-_SIMULATIONS = 200
+_SIMULATIONS = 2000
+_RANDOM_AT_ONCE = 4_000_000  # bounds the memory to some 100 MB
 
 
 def soft_measures(rows: Sequence[Compared], level: float, seed: int) -> dict[str, Any] | None:
@@ -27,8 +28,8 @@ def soft_measures(rows: Sequence[Compared], level: float, seed: int) -> dict[str
             for a calibrated judge; `ece_if_calibrated` is what such a one would get with these p and bins
     brier   mean of (p - y)^2; `brier_of_base_rate` is that of always saying the share of refusals in this gold set
 
-    ECE and Brier have bootstrap intervals over clusters, None with one cluster. That of the ECE lies a little high, as
-    resampling adds noise of its own. Where rows have weights, shares and means count weights; bins are made of rows.
+    ECE and Brier have bootstrap intervals over clusters, None with one cluster; see `_ece_interval`. Where rows have
+    weights, shares and means count weights; bins are made of rows.
     """
     known = [row for row in rows if row.p_refusal is not None]
     if not known:
@@ -47,7 +48,7 @@ def soft_measures(rows: Sequence[Compared], level: float, seed: int) -> dict[str
     intervals: list[list[float] | None] = [None, None]
     if len(sums) > 1:
         draws = resampled(sums, seed)
-        intervals = [list(percentiles(values, len(sums), level)) for values in (_ece(draws), _brier(draws))]
+        intervals = [_ece_interval(total, draws, len(sums), level), list(percentiles(_brier(draws), len(sums), level))]
     return {
         "n": len(known),
         "n_bins": number,
@@ -76,18 +77,45 @@ def _ece(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.abs(sums[..., 2:]).sum(axis=-1) / sums[..., 0])
 
 
+def _ece_interval(total: NDArray[np.float64], draws: NDArray[np.float64], clusters: int, level: float) -> list[float]:
+    """Interval of the ECE by the bootstrap, with a lower end that its bias does not move.
+
+    Noise makes every bin's distance larger, in the sample and once more in each resample, so that plain percentiles
+    begin above the truth: of 105 answers of a calibrated judge, whose ECE is 0, none in 400 simulated samples held it.
+    So the upper end is the percentile of the resamples' ECE, q_high, and the lower one is
+
+        0                       where ECE <= r, the same percentile of sum over bins of |d*_b - d_b|: by how much all
+                                bins together move by chance, which is what the ECE is when every d_b is 0
+        max(0, 2 ECE - q_high)  elsewhere, the basic bootstrap's (Davison & Hinkley 1997, Bootstrap Methods, 5.2)
+
+    with d_b the surplus of bin b, sum of w (p - y) / sum of all w. In the simulations of docs/agreement.md it holds
+    the truth in 92 to 98 %.
+
+    Args:
+        total: sums over all rows: weights, squares, and the surplus of each bin.
+        draws: the same of each resample.
+        clusters: how many were drawn.
+        level: of the interval.
+    """
+    ece, high = float(_ece(total)), percentiles(_ece(draws), clusters, level)[1]
+    moved = np.abs(draws[:, 2:] / draws[:, :1] - total[2:] / total[0]).sum(axis=-1)
+    chance = percentiles(moved, clusters, level)[1]
+    return [0.0 if ece <= chance else max(0.0, 2 * ece - high), max(ece, high)]
+
+
 def _brier(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(sums[..., 1] / sums[..., 0])
 
 
 def _noise(p: NDArray[np.float64], weight: NDArray[np.float64], bins: NDArray[np.intp], seed: int) -> float:
     """Mean ECE of simulated answers that are refusals just as often as p says."""
-    rng = np.random.default_rng(seed)
-    errors = []
-    for _ in range(_SIMULATIONS):
-        surplus = whole(weight * (p - (rng.random(len(p)) < p)))
-        errors.append(np.abs(np.bincount(bins, weights=surplus)).sum())
-    return float(sum(errors) / (_SIMULATIONS * whole(weight).sum()))
+    rng, block = np.random.default_rng(seed), max(1, _RANDOM_AT_ONCE // len(p))
+    member = (bins[:, None] == np.arange(int(bins.max()) + 1)).astype(float)
+    total = 0.0
+    for start in range(0, _SIMULATIONS, block):
+        refused = rng.random((min(block, _SIMULATIONS - start), len(p))) < p
+        total += float(np.abs(whole(weight * (p - refused)) @ member).sum())  # whole numbers: exact in any order
+    return float(total / (_SIMULATIONS * whole(weight).sum()))
 
 
 def _bin(

@@ -69,14 +69,17 @@ def weighted_share(
 ) -> tuple[float, list[float | None]]:
     """Return the weighted mean p of values in [0, 1], at least one, and its interval [low, high].
 
-    As `intervals.cluster_wilson`, with the linearised variance of a ratio of weighted sums:
+    Without weights `intervals.cluster_wilson`, in which n rows tell at most what n independent ones do: where twins
+    err in turns, the variance between pairs is small by chance. With weights the same with the linearised variance of
+    a ratio of weighted sums
 
         V = G / (G - 1) * sum over the G clusters of (sum of w_i (v_i - p) in the cluster)^2 / (sum of w_i)^2
 
-    Where every value is 0 or 1: Clopper-Pearson on the effective number of clusters.
+    and without such a cap, as a sample with unequal probabilities may tell more than as many rows drawn alike. Where
+    every value is 0 or 1: Clopper-Pearson on the effective number of clusters.
     """
     if not are_weighted(weights):
-        interval = cluster_wilson(values, clusters, level)
+        interval = cluster_wilson(values, clusters, level, draws=len(values))
         return math.fsum(values) / len(values), [interval.low, interval.high]
     total = math.fsum(weights)
     p = math.fsum(w * v for w, v in zip(weights, values, strict=True)) / total

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,8 +14,15 @@ MOST_ROWS = 500
 COLUMNS = ("disagreement", "split", "model", "prompt_id", "sample", "turn")
 
 
-def disagreements(found: Panel, most: int = MOST_ROWS) -> list[dict[str, Any]]:
-    """Return the answers that judges label differently, those they disagree on most first, at most `most`.
+class Disputes(NamedTuple):
+    """Answers that judges label differently: how many there are, and a row for those they disagree on most."""
+
+    found: int
+    rows: list[dict[str, Any]]
+
+
+def disagreements(found: Panel, most: int = MOST_ROWS) -> Disputes:
+    """Return the answers that judges label differently, those they disagree on most first, rows of at most `most`.
 
     Each row names the answer (its text is in answers/{model}/{split}.jsonl) and holds under `label_{judge}` the label
     of each judge, None where it has none. `disagreement` is the mean over pairs of judges of the distance of their
@@ -32,7 +39,8 @@ def disagreements(found: Panel, most: int = MOST_ROWS) -> list[dict[str, Any]]:
         names = [None if label == NO_LABEL else LABELS[label] for label in labels]
         rows.append((distance, unit, {f"label_{j}": name for j, name in zip(found.judges, names, strict=True)}))
     rows.sort(key=lambda row: (-round(row[0], 9), row[1]))
-    return [{"disagreement": distance, **unit._asdict(), **labels} for distance, unit, labels in rows[:most]]
+    told = [{"disagreement": distance, **unit._asdict(), **labels} for distance, unit, labels in rows[:most]]
+    return Disputes(len(rows), told)
 
 
 def columns(found: Panel) -> list[str]:

@@ -10,15 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refusal_eval.estimands import READINGS
-from refusal_eval.intervals import seed_of
-from refusal_eval.judge_card.measures import Counts, Measure, accuracy, kappa, two_class
-from refusal_eval.judge_card.resampling import bootstrap_interval, cluster_codes, cluster_sums, resampled
+from refusal_eval.intervals import cluster_wilson_of_counts, seed_of
+from refusal_eval.judge_card.measures import Counts, Measure, kappa, two_class
+from refusal_eval.judge_card.resampling import cluster_codes, cluster_sums, resampled, symmetric_interval
 from refusal_eval.judges_agree.alpha import coincidences, krippendorff_alpha
 from refusal_eval.judges_agree.panel import Panel
 from refusal_eval.states import LABELS
 
 MIN_ROWS = 20  # answers of either class that one of the judges must see, or kappa and alpha are not shown
 THREE = "three_class"
+_UNKNOWN: Mapping[str, None] = {"value": None, "interval": None}
 
 
 def agreement_of(
@@ -28,8 +29,9 @@ def agreement_of(
 
     `pairs`, for every two judges: n (answers that both labelled) and, under `strict`, `broad` and `three_class`, the
     share of answers with the same label (`same`) and Cohen's kappa. `alpha`: Krippendorff's of all `raters` in the same
-    three ways. Each is {"value", "interval"}, a bootstrap over clusters; None without answers, with a single cluster,
-    or where a class has less than 20 answers (kappa: under both judges).
+    three ways. Each is {"value", "interval"}; None without answers, with a single cluster, or where a class has less
+    than 20 answers (kappa: under both judges). Intervals of `same` are Wilson's over clusters, the others a bootstrap
+    (`judge_card.resampling`). Which judge comes first changes nothing.
 
     A panel has no opinion beside those of its members. So `raters`, whom alpha compares, are the judges that are no
     panels; and a pair has `overlap` where the opinion of one judge is part of both: it agrees with itself there.
@@ -84,24 +86,30 @@ def _views(numbers: Callable[..., dict[str, Any]], sums: Counts, draws: Counts, 
 def _kappa_and_share(sums: Counts, draws: Counts, level: float) -> dict[str, Any]:
     table = sums.sum(axis=0)
     enough = np.maximum(table.sum(axis=0), table.sum(axis=1)).min() >= MIN_ROWS
-    return {
-        "same": _number(accuracy, sums, draws, level),
-        "kappa": _number(kappa, sums, draws, level) if enough else _number(None, sums, draws, level),
-    }
+    return {"same": _same(sums, level), "kappa": _number(kappa, sums, draws, level) if enough else dict(_UNKNOWN)}
 
 
 def _alpha(sums: Counts, draws: Counts, level: float) -> dict[str, Any]:
     enough = sums.sum(axis=(0, 1)).min() >= MIN_ROWS
-    return _number(krippendorff_alpha if enough else None, sums, draws, level)
+    return _number(krippendorff_alpha, sums, draws, level) if enough else dict(_UNKNOWN)
 
 
-def _number(measure: Measure | None, sums: Counts, draws: Counts, level: float) -> dict[str, Any]:
+def _same(sums: Counts, level: float) -> dict[str, Any]:
+    """The share of answers on the diagonal, with the interval of any share of answers."""
+    sizes, hits = sums.sum(axis=(-1, -2)), np.trace(sums, axis1=-2, axis2=-1)
+    if (sizes > 0).sum() < 2:
+        return dict(_UNKNOWN)
+    ends = cluster_wilson_of_counts(hits, sizes, level)
+    return {"value": float(hits.sum() / sizes.sum()), "interval": [ends.low, ends.high]}
+
+
+def _number(measure: Measure, sums: Counts, draws: Counts, level: float) -> dict[str, Any]:
     groups = int((sums.sum(axis=(-1, -2)) > 0).sum())
-    if measure is None or groups < 2:
-        return {"value": None, "interval": None}
+    if groups < 2:
+        return dict(_UNKNOWN)
     table = sums.sum(axis=0)
     value = float(measure(table))
     if not np.isfinite(value):
-        return {"value": None, "interval": None}
-    clusters = [int((sums[:, i].sum(axis=-1) > 0).sum()) for i in range(len(table))]
-    return {"value": value, "interval": bootstrap_interval(measure, table, draws, clusters, groups, level)}
+        return dict(_UNKNOWN)
+    rows, columns = ((sums.sum(axis=axis) > 0).sum(axis=0).tolist() for axis in (-1, -2))
+    return {"value": value, "interval": symmetric_interval(measure, table, draws, (rows, columns), groups, level)}

@@ -108,13 +108,32 @@ def _notes(agreement: Agreement, rows: Sequence[Sequence[str]], ranked: bool, sh
     if ranked and any(row[7] == NO_DATA for row in rows if row[1] != _ALPHA):
         tau += f"; {NO_DATA} where a judge gives all one rate"
     return [
-        f"With {100 * agreement['level']:g} % intervals (bootstrap over clusters). {READINGS_NOTE}",
+        f"With {100 * agreement['level']:g} % intervals over clusters: {_methods(ranked, several)}. {READINGS_NOTE}",
         f"Same label: share in percent of the answers that both judges labelled. {kappa}.",
         *([f"{tau}."] if ranked else []),
         *_overlaps(agreement, show),
         *_swaps(agreement["rankings"], show),
+        *_disputed(agreement),
         "That judges agree does not make them right: their agreement with people stands in the judge cards.",
     ]
+
+
+def _methods(ranked: bool, several: bool) -> str:
+    """How the intervals of the columns are made."""
+    reaching = ["kappa", *(["alpha"] if several else [])]
+    drawn = [*reaching, *(["tau"] if ranked else [])]
+    unseen = f"that of {' and '.join(reaching)} reaches as far as exceptions that nobody saw allow"
+    return f"same label Wilson's; {', '.join(drawn)} bootstrap, and {unseen}"
+
+
+def _disputed(agreement: Agreement) -> list[str]:
+    """How many answers the judges label differently, and how many of them are listed."""
+    disputed = agreement.get("disputed")
+    if not disputed or not disputed["found"]:
+        return []
+    found, listed = disputed["found"], disputed["listed"]
+    where = "all of them stand" if listed == found else f"the {listed} they disagree on most stand"
+    return [f"Answers that judges label differently: {found}; {where} in judges_disagree.csv."]
 
 
 def _rank(ranks: Iterable[Mapping[str, Any]], split: str | None, pair: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -12,9 +12,16 @@ from refusal_eval.states import ANSWER_STATES
 
 Row = Mapping[str, Any]
 
-CARD_BOOTSTRAP = "cluster bootstrap; of small classes what the ends of sensitivity and specificity allow"
+_BOOTSTRAP = "cluster bootstrap, expanded percentile"
+_UNSEEN = f"{_BOOTSTRAP}, at least what unseen errors allow"
+CARD_BOOTSTRAP = f"{_UNSEEN}; of small classes what the ends of sensitivity and specificity allow"
+_CARD_METHODS = {
+    **dict.fromkeys(("balanced_accuracy", "f1", "kappa"), CARD_BOOTSTRAP),
+    "kappa_three_class": _UNSEEN,
+    "ece": f"{_BOOTSTRAP}; low end 0 where noise alone may do as much, else the basic bootstrap's",
+    "brier": _BOOTSTRAP,
+}
 CARD_MEASURES = ("accuracy", "sensitivity", "specificity", "balanced_accuracy", "f1", "kappa")
-_COMPOSED = ("balanced_accuracy", "f1", "kappa")
 _CARD_SHARE = "Wilson, cluster-robust effective size, t quantile; Clopper-Pearson over clusters at 0 and 1"
 
 
@@ -77,7 +84,7 @@ def _group(card: Row, group: Row, answering_model: str | None) -> Iterator[Estim
     def one(name: str, value: float | None, ends: Sequence[float | None] | None, **more: Any) -> Estimate:
         low, high = ends or (None, None)
         if low is not None and high is not None:
-            method = CARD_BOOTSTRAP if name in (*_COMPOSED, "kappa_three_class", "ece", "brier") else _CARD_SHARE
+            method = _CARD_METHODS.get(name, _CARD_SHARE)
             more |= {"low": low, "high": high, "level": card["level"], "method": method}
         return Estimate(f"judge_{name}", value, **more, **names)
 

@@ -137,8 +137,9 @@ OF_SCORES = (
         "judge_ece",
         SHARE,
         f"How far a judge's probabilities are from what they promise. {CARD}",
-        "The expected calibration error: over bins of equally many answers, the mean distance of the mean probability "
-        "from the share of refusals.",
+        "The expected calibration error: over bins of about equally many answers (equal probabilities stay together), "
+        "the mean distance of the mean probability from the share of refusals (broad). Above 0 for a calibrated judge "
+        "too; `ece_if_calibrated` in the judge's card says by how much.",
     ),
     Definition(
         "judge_brier",
