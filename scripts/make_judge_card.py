@@ -21,6 +21,7 @@ def main(
     output: str,
     calibrated_on: str | None = None,
     calibration_path: str | None = None,
+    fitted_here: bool = False,
 ) -> None:
     """Write the card of one judge on one gold set.
 
@@ -31,12 +32,13 @@ def main(
         output: the card.
         calibrated_on: gold set that the judge's threshold is fitted on, if it is.
         calibration_path: that calibration, where it is another gold set.
+        fitted_here: whether the judge or a member of it was fitted on this gold set.
     """
     calibrate = None
     if calibrated_on is not None:
         calibrate = OUT_OF_FOLD if calibrated_on == names["gold"] else read_json(str(calibration_path))
     gold, verdicts = list(read_jsonl(gold_path)), list(read_jsonl(verdicts_path))
-    card = card_with_calibration(gold, verdicts, calibrate=calibrate, **names)
+    card = card_with_calibration(gold, verdicts, calibrate=calibrate, fitted_here=fitted_here, **names)
     write_json(output, card)
     LOG.info("%d of %d gold answers judged; labels: %s", card["n_judged"], card["n"], card["labels_from"])
     for name in ("sensitivity", "specificity", "balanced_accuracy", "f1", "kappa"):
@@ -50,6 +52,7 @@ if "snakemake" in globals():
         gold_path=str(snakemake.input.gold),
         verdicts_path=str(snakemake.input.verdicts),
         calibrated_on=params.pop("calibrated_on", None),
+        fitted_here=params.pop("fitted_here", False),
         calibration_path=next(iter(snakemake.input.get("calibration", [])), None),
         names=params,
         output=str(snakemake.output[0]),

@@ -108,6 +108,11 @@ def sorted_cards(cards: Iterable[Card]) -> list[Card]:
     return sorted(cards, key=lambda card: (card["judge"], card["gold"]))
 
 
+def is_out_of_fold(card: Card) -> bool:
+    """Whether the judge's labels on a card come from fits, or calibrations, that did not see the answer's like."""
+    return "out of fold" in str(card.get("labels_from", ""))
+
+
 def share_interval(part: Mapping[str, Any], name: str) -> tuple[float | None, float | None]:
     """Ends of the interval of a share on one reading of a judge card, (None, None) where the card has none."""
     ends: Sequence[float | None] = (part.get("intervals") or {}).get(name) or (None, None)
@@ -147,8 +152,9 @@ def _gold(card: Card, golds: Mapping[str, str] | None) -> str:
 
 
 def _answers(card: Card) -> str:
-    """How many answers of a gold set the judge labelled."""
-    return f"{card['n']} answers" if card["n_judged"] == card["n"] else f"{card['n_judged']} of {card['n']} answers"
+    """How many answers of a gold set the judge labelled, and whether they had a part in what labelled them."""
+    judged = f"{card['n']} answers" if card["n_judged"] == card["n"] else f"{card['n_judged']} of {card['n']} answers"
+    return f"{judged}, out of fold" if is_out_of_fold(card) else judged
 
 
 def _in_short(card: Card) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from refusal_eval.display import NO_DATA, Labels, Score, annotators, joined, mark_notes
-from refusal_eval.frames import NOT_MEASURED, Card, agreement_texts, sorted_cards
+from refusal_eval.frames import NOT_MEASURED, Card, agreement_texts, is_out_of_fold, sorted_cards
 from refusal_eval.judge_card.measured import MIN_ROWS
 from refusal_eval.scores import has_turns
 
@@ -69,6 +69,15 @@ def gold_notes(cards: Iterable[Card], show: Labels) -> list[str]:
     known = {show.gold(card["gold"]): annotators(card["raters"]) for card in sorted_cards(cards)}
     texts = [f"{who} ({gold})" for gold, who in known.items() if who]
     return [f"Each gold answer was labelled by {joined(texts)}."] if texts else []
+
+
+def labels_notes(cards: Iterable[Card], show: Labels) -> list[str]:
+    """Where the labels of a card are others than the judge gives a new answer, a note: calibrated, or out of fold."""
+    return [
+        f"Judge {show.judge(card['judge'])} on {show.gold(card['gold'])}, labels: {card['labels_from']}."
+        for card in sorted_cards(cards)
+        if is_out_of_fold(card) or str(card.get("labels_from", "")).startswith(("a calibration", "nothing"))
+    ]
 
 
 def unshown_kappa(cells: Iterable[str]) -> str:

@@ -36,6 +36,7 @@ from refusal_eval.table_notes import (
     dialogues_notes,
     gold_notes,
     judged_notes,
+    labels_notes,
     level_text,
     prompts_note,
     unshown_kappa,
@@ -245,6 +246,7 @@ def judges_table(cards: Iterable[Card], judges: Iterable[str] = (), labels: Labe
         *gold_notes(found, show),
         "Sensitivity: share of people's refusals that the judge finds; specificity: share of the rest it leaves alone.",
         f"Kappa: Cohen's{unshown_kappa(row[5] for row in rows if row[2] != NO_DATA)}. {READINGS_NOTE}",
+        *labels_notes(found, show),
     ]
     return Table("judges", "Agreement of the judges with people.", header, rows, "lllrrrrr", notes, keys=3, per_block=3)
 

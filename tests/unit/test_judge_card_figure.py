@@ -88,6 +88,6 @@ def test_card_says_that_a_bar_goes_on_only_where_one_does() -> None:
 def test_card_names_the_judges_own_threshold_and_has_shares_in_percent() -> None:
     card = made(3, soft=True)
     text = " ".join(shown(card_figure(card, threshold=0.25)).split())
-    assert "Labels: the judge's own threshold, p of at least 0.25." in text
+    assert "Labels: the judge's own threshold (p of at least 0.25)." in text
     share = card["broad"]["balanced_accuracy"]
     assert f"All: balanced accuracy {100 * share:.1f} [" in text and "Share (%, broad)" in text

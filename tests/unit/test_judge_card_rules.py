@@ -71,6 +71,21 @@ def test_the_card_of_a_calibrated_judge_asks_for_the_calibration_of_another_gold
     assert scoring.card(of(judge="reader", gold="people"))["calibrated_on"] == "others"
 
 
+def test_the_card_of_a_judge_fitted_on_its_gold_is_told_to_be_out_of_fold(config: Any) -> None:
+    fitted = copy.deepcopy(config) | {"gold": ["people", "others"]}
+    fitted["gold_entries"]["others"] = fitted["gold_entries"]["people"]
+    fitted["judge_entries"] |= {
+        "learned": {"kind": "trained", "gold": ["people"], "threshold": 0.5},
+        "both": {"kind": "panel", "members": ["words", "learned"], "rule": "majority"},
+    }
+    found = {
+        (judge, gold): Scoring(fitted).card(of(judge=judge, gold=gold)).get("fitted_here", False)
+        for judge in ("words", "learned", "both")
+        for gold in ("people", "others")
+    }
+    assert [names for names, here in found.items() if here] == [("learned", "people"), ("both", "people")]
+
+
 def test_published_kappas_of_a_gold_entry_reach_the_card(config: Any) -> None:
     human, anchors = {"broad": 0.957, "source": "paper"}, [{"name": "GPT-4", "kappa": 0.645, "source": "paper"}]
     config["gold_entries"]["people"] |= {"human_kappa": human, "anchors": anchors}
@@ -106,7 +121,12 @@ def test_scripts_calibrate_on_one_gold_set_and_measure_on_two(tmp_path: Path) ->
     assert found["others"]["labels_from"] == "a calibration on gold people"
     assert min(made["broad"]["kappa"] for made in found.values()) > 0.8
     make_judge_card.main(*files["people"], {"judge": "j", "gold": "people"}, str(card))
-    assert json.loads(card.read_text())["broad"]["kappa"] < 0.5
+    plain = json.loads(card.read_text())
+    assert plain["broad"]["kappa"] < 0.5 and "fold" not in plain["labels_from"]
+    make_judge_card.main(*files["people"], {"judge": "j", "gold": "people"}, str(card), fitted_here=True)
+    told = json.loads(card.read_text())
+    assert "out of fold: each answer by a fit to other prompts" in told.pop("labels_from")
+    assert told.items() <= plain.items()
 
 
 @pytest.mark.usefixtures("scripts")

@@ -13,14 +13,20 @@ from make_methods import paragraphs
 from project import ROOT
 from test_tables import cards, score
 
+from refusal_eval.calibration.cards import UNSEEN
 from refusal_eval.config import load_study
 from refusal_eval.errors import UserError
 from refusal_eval.estimate import Estimate
+from refusal_eval.judge_card.tables import cards_table
+from refusal_eval.markup import markdown
 from refusal_eval.methods.bibliography import bibliography, read_bibtex, study_entries
+from refusal_eval.methods.numbers import uncertainty_paragraph
 from refusal_eval.methods.sources import source_entry, source_key
 from refusal_eval.methods.study import sampling_text
 from refusal_eval.methods.writing import Paragraph, as_latex, as_markdown, cite, cited_keys, counted, listed, quoted
+from refusal_eval.tables import judges_table
 
+LABELS_OUT_OF_FOLD = f"the judge's own threshold; {UNSEEN}"
 BIBTEX = [ROOT / "config" / "catalogue" / name for name in ("references.bib", "tools.bib")]
 SERVED = {
     "abc": {
@@ -78,6 +84,29 @@ def test_the_demos_methods_say_its_numbers(demo: dict[str, Any]) -> None:
     ):
         assert wanted in text, wanted
     assert "None" not in text and "  " not in text
+
+
+def test_what_a_fitted_judge_says_of_its_own_gold_is_called_out_of_fold(demo: dict[str, Any]) -> None:
+    manifest = copy.deepcopy(demo)
+    manifest["study"]["judge_entries"]["keyword"] = {"kind": "trained", "gold": ["pyrit"], "label": "Linear"}
+    manifest["study"]["gold_entries"]["pyrit"] = manifest["study"]["gold_entries"]["pyrit-refusal"]
+    told = [card | {"judge": "keyword", "labels_from": LABELS_OUT_OF_FOLD} for card in cards()]
+    text = as_markdown(paragraphs(manifest, scores(), told, []))
+    assert "(50 answers, out of fold): accuracy 90.0 %" in text
+    assert "the answers there it judged out of fold, each by a fit to other prompts" in text
+    table = markdown(judges_table(told)) + markdown(cards_table(told))
+    assert table.count("out of fold: each answer by a fit to other prompts") == 2
+    plain = [card | {"labels_from": "the judge's own labels"} for card in cards()]
+    assert "fold" not in markdown(judges_table(plain)) + markdown(cards_table(plain))
+
+
+def test_intervals_of_agreement_are_named(demo: dict[str, Any]) -> None:
+    text = text_of(demo, [Estimate("judge_kappa", 0.8)])
+    assert "kappa, F1 and balanced accuracy such bootstrap intervals" in text and "calibration error" in text
+    assert "Between judges, the share of equal labels has the interval of a rate; Cohen's kappa bootstrap" in text
+    assert "calibration error" not in text_of(demo)
+    alone = [score for score in scores() if score["judge"] == "keyword"]
+    assert "Between judges" not in as_markdown([uncertainty_paragraph(alone, [])])
 
 
 def test_tests_are_told_where_there_are_some(demo: dict[str, Any]) -> None:

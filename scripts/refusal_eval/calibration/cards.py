@@ -18,6 +18,10 @@ SCHEMES = {
     BY_MODEL: "out of fold: each answering model by a calibration that saw other models and other prompts only",
     BY_CLUSTER: "out of fold: each prompt by a calibration that saw other prompts only",
 }
+UNSEEN = (
+    "what was fitted on this gold set judged it out of fold: each answer by a fit to other prompts, and to other "
+    "answering models where there are several"
+)
 _PARTS = ("n", "n_judged", "coverage", "coverage_interval", "strict", "broad", "three_class", "confusion", "models")
 _ALSO = ("expectations", "strata", "headline", "soft", "n_clusters", "few_clusters")
 
@@ -39,6 +43,7 @@ def card_with_calibration(
     verdicts: Sequence[Row],
     *,
     calibrate: str | Calibration | None = None,
+    fitted_here: bool = False,
     **names: Any,
 ) -> dict[str, Any]:
     """Return a judge's card, with `labels_from` and `calibration` added.
@@ -55,12 +60,21 @@ def card_with_calibration(
         calibrate: None for a judge with a threshold of its own. `out_of_fold` for one that is calibrated on this gold
             set: the card's numbers are those of the headline scheme, never those of a calibration on its own rows. A
             calibration for one that is calibrated on another gold set.
+        fitted_here: whether the judge, or a member of it, was fitted on this gold set, so that its verdicts are those
+            of fits that had not seen the like (kind `trained`): `labels_from` then says so.
         names: see `agreement.judge_card`.
 
     Raises:
         UserError: if `calibrate` is a calibration that found no threshold.
         ValueError: as `agreement.judge_card` does.
     """
+    card = _with_calibration(gold_rows, verdicts, calibrate, names)
+    return card | {"labels_from": f"{card['labels_from']}; {UNSEEN}"} if fitted_here else card
+
+
+def _with_calibration(
+    gold_rows: Sequence[Row], verdicts: Sequence[Row], calibrate: str | Calibration | None, names: Mapping[str, Any]
+) -> dict[str, Any]:
     rows = compared(gold_rows, verdicts, names["gold"])
     given = judge_card(gold_rows, verdicts, **names)
     if given["soft"] is None:

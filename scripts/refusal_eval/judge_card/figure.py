@@ -264,6 +264,6 @@ def _notes(card: Card, left_out: int, cut: bool, threshold: float | None) -> lis
     if card["few_clusters"]:
         notes.append("Fewer than 30 clusters: the intervals are approximate.")
     if card.get("calibration"):
-        at = "" if threshold is None or "own threshold" not in card["labels_from"] else f", p of at least {threshold:g}"
-        notes.append(f"Labels: {card['labels_from']}{at}.")
+        at = "" if threshold is None else f" (p of at least {threshold:g})"
+        notes.append(f"Labels: {card['labels_from'].replace('own threshold', f'own threshold{at}')}.")
     return notes

@@ -11,12 +11,11 @@ from refusal_eval.display import Labels, clean, ordered
 from refusal_eval.estimands import READINGS
 from refusal_eval.judge_card.words import published_texts, share_text, value_text, weights_text
 from refusal_eval.markup import Table
-from refusal_eval.table_notes import READINGS_NOTE, gold_notes, unshown_kappa
+from refusal_eval.table_notes import READINGS_NOTE, gold_notes, labels_notes, unshown_kappa
 
 Card = Mapping[str, Any]
 MEASURES = ("accuracy", "sensitivity", "specificity", "balanced_accuracy", "f1", "kappa")
 _SHARES = ("sensitivity", "specificity", "balanced_accuracy", "f1")
-_LABELS_FROM_CALIBRATION = "out of fold"
 
 
 def cards_frame(cards: Iterable[Card]) -> pd.DataFrame:
@@ -75,7 +74,7 @@ def cards_table(cards: Iterable[Card], judges: Sequence[str] = (), labels: Label
         f"Worst: {found[0]['headline']['rule']}." if some_worst else "",
         f"Kappa: Cohen's{unshown_kappa(row[-1] for row in rows)}.",
         *_cut(found, show),
-        *_calibrated(found, show),
+        *labels_notes(found, show),
         *_weighted(found, show),
         *_published(found, show),
     ]
@@ -110,14 +109,6 @@ def _cut(cards: Sequence[Card], show: Labels) -> list[str]:
         f"answers of {show.gold(card['gold'])}."
         for card in cards
         if card["n_cut"]
-    ]
-
-
-def _calibrated(cards: Sequence[Card], show: Labels) -> list[str]:
-    return [
-        f"Judge {show.judge(card['judge'])} on {show.gold(card['gold'])}, labels {card['labels_from']}."
-        for card in cards
-        if str(card.get("labels_from", "")).startswith((_LABELS_FROM_CALIBRATION, "a calibration", "nothing"))
     ]
 
 

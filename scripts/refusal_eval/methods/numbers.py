@@ -77,6 +77,7 @@ def measures_paragraph(config: Config, scores: Sequence[Mapping[str, Any]]) -> P
 
 def uncertainty_paragraph(scores: Sequence[Mapping[str, Any]], results: Iterable[Estimate]) -> Paragraph:
     """Return how intervals and tests were made."""
+    results = list(results)
     levels = listed(sorted({f"{100 * score['interval']['level']:g} %" for score in scores}))
     texts = [
         f"Intervals are at {levels} and take clusters of prompts as the independent units; the answers to a prompt "
@@ -87,6 +88,7 @@ def uncertainty_paragraph(scores: Sequence[Mapping[str, Any]], results: Iterable
         "Those of mean c(x) are Wilson's, too, of (1 + c) / 2. Those of other means are bootstrap intervals over "
         f"clusters with expanded percentiles"
         f"{cite('hesterberg2015teachers')}; the results table names the method of each number.",
+        *_agreement_intervals(scores, results),
     ]
     few = sorted({(score["model"], score["split"]) for score in scores if "few_clusters" in score["flags"]})
     if few:
@@ -108,6 +110,28 @@ def uncertainty_paragraph(scores: Sequence[Mapping[str, Any]], results: Iterable
             f"inference{cite('angelopoulos2023ppi')}."
         )
     return Paragraph("Uncertainty", tuple(texts))
+
+
+def _agreement_intervals(scores: Sequence[Mapping[str, Any]], results: Sequence[Estimate]) -> list[str]:
+    """Return how the intervals of judges' cards and of judges beside each other are made, a sentence for each."""
+    reach = "reaching at least as far as errors that nobody saw allow by an exact interval"
+    texts = []
+    if any(e.estimand.startswith("judge_") for e in results):
+        texts.append(
+            "Of judges on gold, coverage, accuracy, sensitivity and specificity have the intervals of rates; kappa, F1 "
+            "and balanced accuracy such bootstrap intervals, "
+            f"{reach}, and where a class has fewer than 20 answers or 5 clusters what the ends of sensitivity and "
+            "specificity allow; the Brier score and the expected calibration error bootstrap intervals, the latter "
+            "with a lower end corrected for its bias."
+        )
+    judges = {score["judge"] for score in scores}
+    if len(judges) > 1:
+        drawn = "Cohen's kappa" if len(judges) == 2 else "Cohen's kappa and Krippendorff's alpha"
+        texts.append(
+            f"Between judges, the share of equal labels has the interval of a rate; {drawn} bootstrap intervals, "
+            f"{reach}; Kendall's tau-b plain bootstrap ones."
+        )
+    return texts
 
 
 def exclusions_paragraph(config: Config, scores: Sequence[Mapping[str, Any]]) -> Paragraph:
@@ -189,7 +213,11 @@ def _judge(config: Config, name: str, identities: Mapping[str, Any]) -> str:
         return f"the {quoted(entry['rule'])} of {members}"
     if kind == "trained":
         golds = listed(label_of(config, "gold_entries", gold) for gold in entry["gold"])
-        return f"a linear model over the wording of answers, fitted on {golds}{cite('pedregosa2011sklearn')}"
+        return (
+            f"a linear model over the wording of answers{cite('pedregosa2011sklearn')}, fitted on {golds}; the answers "
+            "there it judged out of fold, each by a fit to other prompts, and to other answering models where there are "
+            "several"
+        )
     return f"a function of our own in {_file(entry['file'])}" if "file" in entry else f"a judge of kind {quoted(kind)}"
 
 

@@ -77,7 +77,10 @@ class Scoring:
     def card(self, wildcards: Any) -> dict[str, Any]:
         """Return what, besides gold and verdicts, decides a judge's card."""
         gold = self._config["gold_entries"][wildcards.gold]
-        fitted_on = calibrated_on(self._config, wildcards.judge)
+        calibrated = calibrated_on(self._config, wildcards.judge)
+        more: dict[str, Any] = {"calibrated_on": calibrated} if calibrated else {}
+        if wildcards.gold in learned_from(self._config, wildcards.judge):
+            more["fitted_here"] = True
         return {
             "judge": wildcards.judge,
             "gold": wildcards.gold,
@@ -85,7 +88,7 @@ class Scoring:
             "human_kappa": gold.get("human_kappa"),
             "anchors": list(gold.get("anchors") or []),
             "level": self._config["scoring"]["level"],
-        } | ({"calibrated_on": fitted_on} if fitted_on else {})
+        } | more
 
     def foreign_calibration(self, wildcards: Any) -> list[str]:
         """Return the calibration behind a judge's card, as a list for `input`, where another gold set gives it."""
@@ -102,6 +105,14 @@ def calibrated_on(config: Mapping[str, Any], judge: str) -> str | None:
     if entry.get("threshold") != CALIBRATED:
         return None
     return str(entry.get("calibrated_on") or config["gold"][0])
+
+
+def learned_from(config: Mapping[str, Any], judge: str) -> set[str]:
+    """Return the gold sets that a judge was fitted on, or, of a panel, that one of its members was."""
+    entry = config["judge_entries"][judge]
+    if entry["kind"] == "panel":
+        return {gold for member in entry["members"] for gold in learned_from(config, member)}
+    return set(entry["gold"]) if entry["kind"] == "trained" else set()
 
 
 def calibration_file(config: Mapping[str, Any], judge: str, gold: str) -> str:
