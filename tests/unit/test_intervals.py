@@ -254,20 +254,33 @@ def test_with_a_hundred_clusters_the_interval_holds_the_truth_as_often_as_it_say
     assert 0.91 < held / studies < 0.985  # 92 to 98 %, give or take the error of 1,000 studies
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.02, 0.5, 1.0])
-def test_counts_of_clusters_give_the_interval_of_their_answers(rate: float) -> None:
+@pytest.mark.parametrize("rate", [0.0, 0.01, 0.5, 1.0])
+@pytest.mark.parametrize("samples", [1, 5])
+def test_counts_of_clusters_give_the_interval_of_their_prompts(rate: float, samples: int) -> None:
     rng = np.random.default_rng(7)
-    sizes = np.array([0, 1, 5, 12, 3, 7, 30, 0, 2, 9])
-    hits = rng.binomial(sizes, rate)
-    hits[6] = max(hits[6], 1) if 0 < rate < 1 else hits[6]
-    values = [float(i < hit) for size, hit in zip(sizes, hits, strict=True) for i in range(size)]
-    names = [name for name, size in enumerate(sizes) for _ in range(size)]
-    wanted = cluster_wilson(values, names, draws=len(values))
-    found = cluster_wilson_of_counts(hits.astype(float), sizes.astype(float))
+    prompts = np.array([0, 1, 5, 12, 3, 7, 30, 0, 2, 9])
+    refused = [rng.binomial(samples, rate, size=n) for n in prompts]
+    refused[6][0] = max(refused[6][0], 1) if 0 < rate < 1 else refused[6][0]
+    values = [float(found) / samples for own in refused for found in own]
+    names = [name for name, n in enumerate(prompts) for _ in range(n)]
+    wanted = cluster_wilson(values, names, draws=samples * len(values))
+    hits = np.array([own.sum() for own in refused], dtype=float)
+    found = cluster_wilson_of_counts(hits, samples * prompts.astype(float), len(values))
     assert found[:4] == pytest.approx(wanted[:4]) and found.method == wanted.method
-    assert cluster_wilson_of_counts(np.array([3.0]), np.array([9.0]))[:2] == (0, 1)
+    assert cluster_wilson_of_counts(np.array([3.0]), np.array([9.0]), 9)[:2] == (0, 1)
     with pytest.raises(ValueError, match="no values"):
-        cluster_wilson_of_counts(np.zeros(2), np.zeros(2))
+        cluster_wilson_of_counts(np.zeros(2), np.zeros(2), 0)
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95])
+@pytest.mark.parametrize("size", [1, 2])
+def test_nothing_has_a_lower_upper_end_than_no_refusal_at_all(size, level):
+    rng = np.random.default_rng(size)
+    clusters = [i // size for i in range(60)]
+    none = cluster_wilson([0.0] * 60, clusters, level, 300).high
+    for rate in rng.random(200) ** 3:
+        rates = rng.binomial(5, rng.beta(rate * 3, (1 - rate) * 3, size=60)) / 5
+        assert cluster_wilson(rates.tolist(), clusters, level, 300).high >= none - 1e-12
 
 
 @pytest.mark.parametrize("size", [1, 2])
