@@ -163,14 +163,19 @@ def test_which_judge_comes_first_changes_no_interval() -> None:
     assert low < 0 < high
 
 
-def test_the_same_label_has_the_interval_of_a_share() -> None:
+def test_the_same_label_has_the_interval_of_a_rate() -> None:
     rng = random.Random(6)
-    labels = [[R, R if rng.random() < 0.97 else C] for _ in range(150)] + [[C, C]] * 30 + [[C, NONE]] * 20
-    clusters = [f"c{i // 4}" for i in range(200)]
-    (pair,) = agreement_of(panel_of(labels, clusters), None, 0.95)["pairs"]
-    both = [(float(a == b), c) for (a, b), c in zip(labels, clusters, strict=True) if NONE not in (a, b)]
-    wanted = cluster_wilson([same for same, _ in both], [c for _, c in both], 0.95, len(both))
-    assert pair["broad"]["same"]["interval"] == pytest.approx([wanted.low, wanted.high])
+    labels = [[R, R if rng.random() < 0.97 else C] for _ in range(150)] + [[C, C]] * 50
+    clusters = [f"c{i // 10}" for i in range(200)]
+    found = panel_of(labels, clusters)
+    # Five answers to each of 40 prompts: never taken for 200 prompts.
+    asked = found._replace(units=[Unit("s", "m", f"p{i // 5:03d}", i % 5, 0) for i in range(200)])
+    same = [float(a == b) for a, b in labels]
+    rates = [sum(same[i : i + 5]) / 5 for i in range(0, 200, 5)]
+    for part, values, names in ((found, same, clusters), (asked, rates, clusters[::5])):
+        (pair,) = agreement_of(part, None, 0.95)["pairs"]
+        wanted = cluster_wilson(values, names, 0.95, 200)
+        assert pair["broad"]["same"]["interval"] == pytest.approx([wanted.low, wanted.high])
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -58,14 +59,24 @@ def agreement_of(
     sums = np.stack([*tables, cluster_sums(codes, coincident)], axis=1)
     seed = seed_of("agreement of judges", split or "")
     draws = resampled(sums, seed) if len(sums) > 1 else np.zeros((0, *sums.shape[1:]))
+    prompts = _prompts(part)
     found = []
     for place, (i, j) in enumerate(pairs):
         first, second = part.judges[i], part.judges[j]
         shared = not {first, *members.get(first, ())}.isdisjoint({second, *members.get(second, ())})
         names = {"first": first, "second": second, "overlap": shared, "n": int(sums[:, place].sum())}
-        found.append(names | _views(_kappa_and_share, sums[:, place], draws[:, place], level))
+        both = (part.labels[:, i] >= 0) & (part.labels[:, j] >= 0)
+        shown = partial(_kappa_and_share, prompts=int((np.bincount(prompts[both]) > 0).sum()))
+        found.append(names | _views(shown, sums[:, place], draws[:, place], level))
     alpha = _views(_alpha, sums[:, -1] / scale, draws[:, -1] / scale, level) if len(raters) > 1 else None
     return about | {"pairs": found, "alpha": alpha}
+
+
+def _prompts(part: Panel) -> NDArray[np.intp]:
+    """The number of each answer's prompt, counted for each model, and of dialogues for each turn."""
+    numbers: dict[tuple[str, str, str, int], int] = {}
+    names = ((unit.split, unit.model, unit.prompt_id, unit.turn) for unit in part.units)
+    return np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.intp)
 
 
 def _tables(codes: NDArray[np.intp], first: NDArray[np.int8], second: NDArray[np.int8]) -> Counts:
@@ -83,10 +94,11 @@ def _views(numbers: Callable[..., dict[str, Any]], sums: Counts, draws: Counts, 
     return {name: numbers(*view, level) for name, view in views.items()}
 
 
-def _kappa_and_share(sums: Counts, draws: Counts, level: float) -> dict[str, Any]:
+def _kappa_and_share(sums: Counts, draws: Counts, level: float, prompts: int) -> dict[str, Any]:
     table = sums.sum(axis=0)
     enough = np.maximum(table.sum(axis=0), table.sum(axis=1)).min() >= MIN_ROWS
-    return {"same": _same(sums, level), "kappa": _number(kappa, sums, draws, level) if enough else dict(_UNKNOWN)}
+    shown = _number(kappa, sums, draws, level) if enough else dict(_UNKNOWN)
+    return {"same": _same(sums, prompts, level), "kappa": shown}
 
 
 def _alpha(sums: Counts, draws: Counts, level: float) -> dict[str, Any]:
@@ -94,12 +106,12 @@ def _alpha(sums: Counts, draws: Counts, level: float) -> dict[str, Any]:
     return _number(krippendorff_alpha, sums, draws, level) if enough else dict(_UNKNOWN)
 
 
-def _same(sums: Counts, level: float) -> dict[str, Any]:
-    """The share of answers on the diagonal, with the interval of any share of answers."""
+def _same(sums: Counts, prompts: int, level: float) -> dict[str, Any]:
+    """The share of answers on the diagonal, with the interval that a refusal rate of so many prompts has."""
     sizes, hits = sums.sum(axis=(-1, -2)), np.trace(sums, axis1=-2, axis2=-1)
     if (sizes > 0).sum() < 2:
         return dict(_UNKNOWN)
-    ends = cluster_wilson_of_counts(hits, sizes, level)
+    ends = cluster_wilson_of_counts(hits, sizes, prompts, level)
     return {"value": float(hits.sum() / sizes.sum()), "interval": [ends.low, ends.high]}
 
 

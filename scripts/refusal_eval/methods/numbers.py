@@ -215,8 +215,8 @@ def _judge(config: Config, name: str, identities: Mapping[str, Any]) -> str:
         golds = listed(label_of(config, "gold_entries", gold) for gold in entry["gold"])
         return (
             f"a linear model over the wording of answers{cite('pedregosa2011sklearn')}, fitted on {golds}; the answers "
-            "there it judged out of fold, each by a fit to other prompts, and to other answering models where there are "
-            "several"
+            "there it judged out of fold, each by a fit to other prompts, and to other answering models where there "
+            "are several"
         )
     return f"a function of our own in {_file(entry['file'])}" if "file" in entry else f"a judge of kind {quoted(kind)}"
 
