@@ -109,6 +109,18 @@ def test_intervals_of_agreement_are_named(demo: dict[str, Any]) -> None:
     assert "Between judges" not in as_markdown([uncertainty_paragraph(alone, [])])
 
 
+def test_intervals_that_are_recovered_from_others_are_named(demo: dict[str, Any]) -> None:
+    pooled, j = Estimate("refusal_rate", 0.1, pool="comply"), Estimate("youden_j", 0.2)
+    text = text_of(demo, [pooled, j])
+    assert "Rates pooled over splits have intervals recovered from those of the splits [@zou2008construction]." in text
+    assert "Youden's J with the correlation that clusters in both bring [@newcombe1998interval; @zou2008" in text
+    assert "Those of other means are bootstrap" in text
+    assert "recovered" not in text_of(demo)
+    both = uncertainty_paragraph(scores(), [pooled, j])
+    known = {key for path in BIBTEX for key in read_bibtex(path.read_text(encoding="utf-8"))}
+    assert set(cited_keys([both])) <= known
+
+
 def test_tests_are_told_where_there_are_some(demo: dict[str, Any]) -> None:
     assert "permutation" not in text_of(demo)
     assert "sign-flip permutation tests" in text_of(demo, [Estimate("rate_difference", 0.1)])

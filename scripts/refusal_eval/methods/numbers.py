@@ -85,6 +85,7 @@ def uncertainty_paragraph(scores: Sequence[Mapping[str, Any]], results: Iterable
         f"Those of rates and other shares are Wilson's{cite('wilson1927probable')} with the effective sample size of "
         f"the clusters and quantiles of Student's t{cite('korn1998confidence')}; where all answers "
         f"agree they are exact ones over clusters{cite('clopper1934use')}.",
+        *_recovered_intervals(results),
         "Those of mean c(x) are Wilson's, too, of (1 + c) / 2. Those of other means are bootstrap intervals over "
         f"clusters with expanded percentiles"
         f"{cite('hesterberg2015teachers')}; the results table names the method of each number.",
@@ -110,6 +111,24 @@ def uncertainty_paragraph(scores: Sequence[Mapping[str, Any]], results: Iterable
             f"inference{cite('angelopoulos2023ppi')}."
         )
     return Paragraph("Uncertainty", tuple(texts))
+
+
+def _recovered_intervals(results: Sequence[Estimate]) -> list[str]:
+    """Return how intervals are made of those of other numbers (MOVER), a sentence for each kind."""
+    zou, texts = "zou2008construction", []
+    if any(e.estimand == "refusal_rate" and e.pool is not None for e in results):
+        texts.append(f"Rates pooled over splits have intervals recovered from those of the splits{cite(zou)}.")
+    names = {"youden_j": "Youden's J", "topic_difference": "topics", "language_difference": "languages, unless paired,"}
+    told = [words for name, words in names.items() if any(e.estimand == name for e in results)]
+    if told:
+        correlated = (
+            ", Youden's J with the correlation that clusters in both bring" if told[0] == names["youden_j"] else ""
+        )
+        texts.append(
+            f"Those of differences between two rates ({listed(told)}) are recovered from the intervals of both"
+            f"{correlated}{cite('newcombe1998interval', zou)}."
+        )
+    return texts
 
 
 def _agreement_intervals(scores: Sequence[Mapping[str, Any]], results: Sequence[Estimate]) -> list[str]:
