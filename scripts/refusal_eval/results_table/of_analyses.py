@@ -57,7 +57,8 @@ OF_ANALYSES = (
         "rate_difference",
         POINTS,
         f"The headline rate of one side minus that of another on the same prompts. {_SIDE}",
-        "The mean over prompts of the difference of their refusal rates; interval by a paired bootstrap over clusters.",
+        "The mean over prompts of the difference of their refusal rates; interval by a paired bootstrap over clusters, "
+        "or the differences that the sign-flip test would not reject, whichever reaches further.",
     ),
     Definition(
         "rate_bounds",
