@@ -123,7 +123,7 @@ OF_SCORES = (
         "judge_kappa",
         "\u22121 to 1",
         f"Agreement of a judge with people beyond chance. {CARD}",
-        "Cohen's kappa: observed minus chance agreement, divided by 1 minus chance agreement.",
+        "Cohen's kappa: observed minus chance agreement, divided by 1 minus chance agreement (docs/agreement.md).",
         COHEN,
     ),
     Definition(
@@ -139,7 +139,7 @@ OF_SCORES = (
         f"How far a judge's probabilities are from what they promise. {CARD}",
         "The expected calibration error: over bins of about equally many answers (equal probabilities stay together), "
         "the mean distance of the mean probability from the share of refusals (broad). Above 0 for a calibrated judge "
-        "too; `ece_if_calibrated` in the judge's card says by how much.",
+        "too; `ece_if_calibrated` in the judge's card says by how much (docs/agreement.md).",
     ),
     Definition(
         "judge_brier",
