@@ -205,6 +205,16 @@ def test_kappa_counts_rows_by_what_they_stand_for():
     assert found["agreed"] == pytest.approx(1 - 4 / 0.5 / (20 / 0.5 + 20 / 0.1))
 
 
+def test_which_rater_comes_first_changes_no_interval():
+    audit = audit_with(80, 40)
+    # One says refusal in 3 of 40 rows, the other in 20: their classes are of other sizes.
+    one = marks_of(audit, lambda rater, i: R if i < (3 if rater == "anna" else 20) else C)
+    other = marks_of(audit, lambda rater, i: R if i < (20 if rater == "anna" else 3) else C)
+    for measure in ("interval", "agreed_interval"):
+        first, second = (agreement(audit, marks)["broad"][measure] for marks in (one, other))
+        assert first == pytest.approx(second, abs=0.002)
+
+
 def test_few_rows_one_class_or_one_rater_give_no_kappa():
     few = audit_with(40, 5)
     assert agreement(few, marks_of(few, lambda rater, i: R))["broad"]["kappa"] is None

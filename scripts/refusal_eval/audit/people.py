@@ -13,7 +13,7 @@ from refusal_eval.estimands import READINGS
 from refusal_eval.estimate import Estimate
 from refusal_eval.intervals import seed_of
 from refusal_eval.judge_card.measures import Counts, accuracy, kappa, two_class
-from refusal_eval.judge_card.resampling import bootstrap_interval, cluster_codes, cluster_sums, resampled
+from refusal_eval.judge_card.resampling import cluster_codes, cluster_sums, resampled, symmetric_interval
 from refusal_eval.judge_card.weighting import effective, whole_weights
 from refusal_eval.states import LABELS
 
@@ -73,7 +73,7 @@ def agreement(audit: Audit, marks: Iterable[Mark], level: float = 0.95) -> dict[
     }
     for name in (*READINGS, THREE):
         parts = [t if name == THREE else two_class(t, name) for t in (table, draws, plain)]
-        result[name] = _measures(found, parts, name, level)
+        result[name] = _measures(found, parts, name, level, cohen)
     return result
 
 
@@ -89,36 +89,39 @@ def _tables(found: Sequence[Pair], weights: Sequence[float], cohen: bool) -> tup
     return sums.sum(axis=0), resampled(sums, seed_of("agreement of people"))
 
 
-def _measures(found: Sequence[Pair], tables: Sequence[Counts], name: str, level: float) -> dict[str, Any]:
+def _measures(found: Sequence[Pair], tables: Sequence[Counts], name: str, level: float, cohen: bool) -> dict[str, Any]:
     """Numbers of one reading; `tables` are the weighted one, its resamples and the one without weights."""
     table, draws, plain = tables
     empty: dict[str, Any] = dict.fromkeys(("kappa", "interval", "agreed", "agreed_interval", "kappa_of_sample"))
     groups = len({pair.cluster for pair in found})
     if len(found) < FEW_ROWS or groups < FEW_CLUSTERS:
         return empty
-    clusters = _class_clusters(found, len(table), name)
+    sides = (("first",), ("second",)) if cohen else (("first", "second"),) * 2
+    rows, columns = (_class_clusters(found, len(table), name, side) for side in sides)
     result = empty | {
         "agreed": float(accuracy(table)),
-        "agreed_interval": bootstrap_interval(accuracy, table, draws, clusters, groups, level),
+        "agreed_interval": symmetric_interval(accuracy, table, draws, (rows, columns), groups, level),
     }
     value = float(kappa(table))
     if not np.isfinite(value):
         return result
-    ends = bootstrap_interval(kappa, table, draws, clusters, groups, level)
+    ends = symmetric_interval(kappa, table, draws, (rows, columns), groups, level)
     if not np.isfinite(ends).all():
         return result
     return result | {"kappa": value, "interval": ends, "kappa_of_sample": float(kappa(plain))}
 
 
-def _class_clusters(found: Sequence[Pair], classes: int, name: str) -> list[float]:
-    """The effective number of clusters in each row of a table: where the first rater gave that class."""
+def _class_clusters(found: Sequence[Pair], classes: int, name: str, raters: Sequence[str]) -> list[float]:
+    """Return the effective number of clusters of each class: those where one of these raters gave it."""
     edge = {"strict": 1, "broad": 2}.get(name)
+
+    def place(label: str) -> int:
+        return LABELS.index(label) if edge is None else int(LABELS.index(label) >= edge)
+
     numbers = []
-    for place in range(classes):
-        own = [
-            p for p in found if (LABELS.index(p.first) if edge is None else int(LABELS.index(p.first) >= edge)) == place
-        ]
-        numbers.append(effective([p.weight for p in own], [p.cluster for p in own]))
+    for wanted in range(classes):
+        own = [pair for pair in found if any(place(getattr(pair, rater)) == wanted for rater in raters)]
+        numbers.append(effective([pair.weight for pair in own], [pair.cluster for pair in own]))
     return numbers
 
 
