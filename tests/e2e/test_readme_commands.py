@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SETUP_AND_DEMO_SECONDS = 60 * 60  # mostly downloads
 SECOND_RUN_SECONDS = 60
-# What this test run, its make (`make test-full ARGS=...`) or its environment would hand down; pip's configuration stays.
+# What this test run, its make (`make test-full ARGS=...`) or its environment would hand down; pip's settings stay.
 OURS = ("ARGS", "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME")
 
 
