@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
 GoldRow = Mapping[str, Any]
-FORMAT = 1  # of saved models; another number is refused
+FORMAT = 2  # of saved models (2: with the rules of the wider keyword lists); another number is refused
 KINDS = ("word", "char_wb")
 DIGITS = 6  # of probabilities; fits on other processors were seen to differ by 6e-12
 
