@@ -23,7 +23,17 @@ import yaml
 
 from refusal_eval.compat.elementary import torch_elementary
 from refusal_eval.compat.float32 import EXACT, Elementary
-from refusal_eval.compat.published_layout import ANSWERS, differences, files_of, read_folder, recomputed, write_folder
+from refusal_eval.compat.published_layout import (
+    ANSWERS,
+    JUDGE_SCORES,
+    differences,
+    files_of,
+    read_folder,
+    recomputed,
+    text_mark,
+    write_folder,
+)
+from refusal_eval.compat.recorded_folder import recorded_votes, split_folder
 from refusal_eval.config import ConfigError, load_study
 from refusal_eval.errors import UserError
 from refusal_eval.files import read_json, read_jsonl
@@ -54,7 +64,12 @@ def export(config: Mapping[str, Any], judge: str, output: Path) -> int:
                     "run it"
                 )
         prompts, answers, verdicts, (_, *published) = (list(read_jsonl(path)) for path in paths)
-        files = files_of(prompts, answers, verdicts, published, read_json(scores))
+        mark = text_mark(config["model_entries"][model]["reasoning"])
+        votes = None
+        if config["judge_entries"][judge]["kind"] == "recorded":
+            folder = split_folder(config["model_entries"][model]["recorded"], split)
+            votes = recorded_votes(prompts, folder / ANSWERS, folder / JUDGE_SCORES)
+        files = files_of(prompts, answers, verdicts, published, read_json(scores), mark, votes)
         write_folder(output / model / split, files)
     return len(cells)
 

@@ -55,11 +55,26 @@ def shipped_names(root: Path) -> Shipped:
     off |= {
         name: why for name, entry in entries["judges"].items() if (why := _off(engines.get(entry.get("engine")) or {}))
     }
-    return Shipped(list(splits), list(entries["judges"]), repos, off)
+    return Shipped(list(splits), list(entries["judges"]), repos, off, {*engines, *entries["models"]})
 
 
 def _off(entry: Mapping[str, Any]) -> str | None:
     return str(entry.get("reason")) if entry.get("enabled") is False else None
+
+
+def weights_folder(config: Mapping[str, Any], into: Path) -> str | None:
+    """Return the folder of the model's weights as seen from the folder `into`; None for a repository of the hub.
+
+    The published code starts where its user is, and takes a folder of that name before it asks the hub.
+    """
+    model = config.get("model")
+    name = model.get("name_or_path") if isinstance(model, dict) else None
+    if not isinstance(name, str) or not name.strip():
+        return None
+    path = Path(name.strip()).expanduser()
+    if not name.strip().startswith(("/", "./", "../", "~")) and not path.is_dir():
+        return None
+    return str(path) if path.is_absolute() else os.path.relpath(path, into)
 
 
 def gpus_here() -> int | None:
@@ -106,9 +121,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--into", type=Path, default=Path("."), help="folder of the new files")
     options = parser.parse_args(arguments)
     name = options.name or re.sub(r"[^a-z0-9._-]+", "-", options.config.stem.lower()).strip("-._") or "imported"
-    if options.name is None and (options.into / f"{name}.yaml").resolve() == options.config.resolve():
-        name += "-imported"
     try:
+        shipped = shipped_names(ROOT)
+        own = (options.into / f"{name}.yaml").resolve() == options.config.resolve()
+        if options.name is None and (own or name in shipped.taken):
+            name += "-imported"
         try:
             config = yaml.safe_load(options.config.read_text(encoding="utf-8"))
         except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
@@ -117,8 +134,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise UserError(f"{options.config} is no config of the published library: it is no mapping")
         gpus = options.gpus or gpus_here()
         try:
-            shipped = shipped_names(ROOT)
-            result = imported(config, name, shipped, gpus, options.protocol)
+            weights = weights_folder(config, options.into)
+            result = imported(config, name, shipped, gpus, options.protocol, weights)
+            if weights is not None and not (options.into / weights).is_dir():
+                result.todo.append(
+                    f"engines.{name}.weights.path: there is no folder {weights} as seen from {options.into}; write "
+                    "where the weights lie"
+                )
             if options.results is not None:
                 folder = os.path.relpath(options.results, options.into)
                 found = read_results(options.results, result.study["splits"])

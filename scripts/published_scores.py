@@ -1,10 +1,12 @@
 """Score one cell as the published code does, and tell what each of its choices does."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.compat.cell import cell_units, published_cell
+from refusal_eval.compat.recorded_folder import recorded_votes
 from refusal_eval.files import read_jsonl, write_json
 from refusal_eval.logs import start_log
 
@@ -14,11 +16,21 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
-def main(paths: Mapping[str, str], cell: Mapping[str, Any], output: str) -> None:
-    """Write the published scores of one (judge, model, split)."""
+def main(paths: Mapping[str, str], cell: Mapping[str, Any], output: str, recorded: Sequence[str] = ()) -> None:
+    """Write the published scores of one (judge, model, split).
+
+    Args:
+        paths: `prompts`, `answers`, `verdicts`, and `published`, what the published code makes of the responses.
+        cell: what else decides its numbers (`Scoring.published_cell`).
+        output: the file to write.
+        recorded: answers.json and judge_scores.json of the folder that both answers and verdicts came in, if they did.
+    """
     rows = {name: list(read_jsonl(path)) for name, path in paths.items()}
     header, *published = rows["published"]
-    units = cell_units(rows["prompts"], rows["answers"], rows["verdicts"], published, cell["samples"], cell["scored"])
+    votes = recorded_votes(rows["prompts"], *map(Path, recorded)) if recorded else None
+    units = cell_units(
+        rows["prompts"], rows["answers"], rows["verdicts"], published, cell["samples"], cell["scored"], votes
+    )
     result = published_cell(units, cell["tau"], cell["band"])
     names = {name: cell[name] for name in ("judge", "model", "split", "samples", "tau", "band")}
     write_json(output, {**names, "arithmetic": header["arithmetic"], **result})
@@ -31,4 +43,5 @@ if "snakemake" in globals():
         paths={name: str(snakemake.input[name]) for name in ("prompts", "answers", "verdicts", "published")},
         cell=snakemake.params.cell,
         output=str(snakemake.output[0]),
+        recorded=list(map(str, snakemake.input.recorded)),
     )

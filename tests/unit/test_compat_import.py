@@ -1,6 +1,7 @@
 """A config of the published library becomes a study of ours, which says what it changed."""
 
 import copy
+import dataclasses
 import json
 
 import import_published_config
@@ -160,6 +161,73 @@ def test_a_number_of_gpus_that_the_config_names_holds_and_too_few_are_told():
     assert any("takes 4 cards" in todo for todo in result.todo)
 
 
+@pytest.mark.parametrize("repo", ["/models/gpt-oss-20b/", "openai/GPT_OSS-20B", " openai/gpt-oss-20b// "])
+def test_a_judge_is_known_by_the_last_part_of_its_path(repo):
+    result = imported(CONFIG | {"judge_model": {"name_or_path": repo}}, "theirs", SHIPPED)
+    assert result.study["judges"] == ["gpt-oss-20b"]
+    assert "is the judge `gpt-oss-20b` of our catalogue" in note(result, "judge_model.name_or_path")
+
+
+@pytest.mark.parametrize("repo", ["/", "owner/...", "/models/判断", "natong19/key", "owner/20b", "gpt-oss-120b"])
+def test_no_judge_is_taken_for_one_that_it_is_not(repo):
+    result = imported(CONFIG | {"judge_model": {"name_or_path": repo}}, "theirs", SHIPPED)
+    assert not [text for text in result.notes if text.startswith("judge_model.name_or_path")]
+    assert any(todo.startswith("judges: our catalogue has no judge with ") for todo in result.todo)
+
+
+def test_a_repository_with_a_slash_at_its_end_is_the_engine_of_the_catalogue():
+    result = imported(changed(name_or_path="Owner/Known/"), "theirs", SHIPPED)
+    assert result.catalogue["engines"]["theirs"]["like"] == "known-engine"
+
+
+def test_a_name_of_the_catalogue_would_change_the_judges_engine_and_is_not_taken(theirs, capsys):
+    """An entry of a study replaces one of the catalogue, for judges too."""
+    config = changed(name_or_path="owner/model") | {"dataset_splits": ["hub-rows"]}
+    for name in ("hub-engine", "plain"):
+        theirs.write(f"{name}.yaml", config)
+        assert import_published_config.main([f"{name}.yaml"]) == 0
+        catalogue = yaml.safe_load((theirs.folder / f"{name}-imported_entries.yaml").read_text())
+        assert list(catalogue["engines"]) == list(catalogue["models"]) == [f"{name}-imported"]
+    capsys.readouterr()
+    assert import_published_config.main(["theirs.yaml", "--name", "hub-engine"]) == 1
+    assert "choose another --name, e.g. hub-engine-imported" in capsys.readouterr().err
+
+
+def test_no_name_of_our_own_catalogue_is_taken(repository):
+    taken = import_published_config.shipped_names(repository).taken
+    assert {"gpt-oss-20b", "gemma-3-4b-it", "qwen3-4b-thinking-paper", "smollm2-plain"} <= set(taken)
+
+
+@pytest.mark.parametrize("name", ["models/x", "./models/x", "../p/models/x/"])
+def test_a_folder_of_weights_is_found_from_where_the_study_is(tmp_path, monkeypatch, capsys, name):
+    folder = tmp_path / "p"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(import_published_config, "ROOT", folder)
+    project = Project(folder)
+    for file in ("config.json", "tokenizer.json", "model.safetensors"):
+        project.write(f"models/x/{file}", "x")
+    project.write("studies/readme.txt", "")
+    project.write("theirs.yaml", changed(name_or_path=name) | {"dataset_splits": ["hub-rows"]})
+    assert import_published_config.main(["theirs.yaml", "--name", "mine", "--into", "studies"]) == 0
+    assert "weights.path" not in capsys.readouterr().out
+    weights = yaml.safe_load((folder / "studies/mine_entries.yaml").read_text())["engines"]["mine"]["weights"]
+    assert weights == {"kind": "folder", "path": "../models/x"}
+    raw = yaml.safe_load((folder / "studies/mine.yaml").read_text()) | {"judges": ["words"]}
+    engine = load_study(raw, "studies/mine.yaml", ".")["engine_entries"]["mine"]
+    assert engine["weights"]["path"] == "models/x"
+
+
+@pytest.mark.parametrize(("name", "path"), [("./gone", "../gone"), ("/nowhere/gone", "/nowhere/gone")])
+def test_a_folder_of_weights_that_is_not_there_is_to_do(theirs, capsys, name, path):
+    theirs.write("local.yaml", changed(name_or_path=name) | {"dataset_splits": ["hub-rows"]})
+    theirs.write("studies/readme.txt", "")
+    assert import_published_config.main(["local.yaml", "--name", "mine", "--into", "studies"]) == 0
+    assert f"engines.mine.weights.path: there is no folder {path} as seen from studies" in capsys.readouterr().out
+    weights = yaml.safe_load((theirs.folder / "studies/mine_entries.yaml").read_text())["engines"]["mine"]["weights"]
+    assert weights == {"kind": "folder", "path": path}
+
+
 def test_what_has_no_meaning_here_is_said():
     notes = "\n".join(imported(CONFIG | {"seed": 3}, "theirs", SHIPPED).notes)
     for key in ("batch_size", "continue_from_checkpoint", "output_dir", "seed", "tensor_parallel_size: auto"):
@@ -263,6 +331,39 @@ def test_results_without_scores_are_judged_by_ours_alone(theirs, capsys):
 def test_a_folder_without_results_is_told(theirs, capsys, folder, told):
     assert import_published_config.main(["theirs.yaml", "--name", "mine", "--results", folder]) == 1
     assert told in capsys.readouterr().err and not (theirs.folder / "mine.yaml").exists()
+
+
+def test_answers_that_are_there_need_no_sampling_that_could_have_drawn_them(theirs, capsys):
+    """Their code draws at 1 whatever stands in the config, so five answers at `temperature: 0` are possible."""
+    results_folder(theirs, "hub-rows")
+    greedy = changed(temperature=0, top_k=1, max_new_tokens=16384) | {"dataset_splits": ["hub-rows"]}
+    theirs.write("greedy.yaml", greedy)
+    assert import_published_config.main(["greedy.yaml", "--name", "mine", "--results", "out"]) == 0
+    assert "To do" not in capsys.readouterr().out
+    loaded = theirs.load(yaml.safe_load((theirs.folder / "mine.yaml").read_text()), "again.yaml", {"study": "mine"})
+    assert loaded["samples"] == 3 and loaded["model_entries"]["mine"]["sampling"]["temperature"] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "end", "told"),
+    [
+        ("analysisHm.assistantfinalYes.", "assistantfinal", "`assistantfinal`, which stands in them"),
+        ("<|channel|>final<|message|>Yes.", "<|channel|>final<|message|>", "which stands in them"),
+        ("Hm.</think>Yes.", "</think>", "which stands in them"),
+        ("Yes.", "assistantfinal", "To do before it runs:\n  - models.mine.reasoning.end: "),
+    ],
+)
+def test_recorded_answers_of_a_model_with_channels_are_parted_by_text(theirs, monkeypatch, capsys, text, end, told):
+    rows = [{"prompt": "p", "answers": [{"text": text, "answer_prob": 0.5}]}]
+    theirs.write("out/hub-rows/answers.json", json.dumps(rows))
+    shipped = import_published_config.shipped_names(theirs.folder)
+    engines = {"Owner/Model-Thinking": ShippedEngine("hub-engine", reasoning={"format": "harmony"})}
+    shipped = dataclasses.replace(shipped, engines=engines)
+    monkeypatch.setattr(import_published_config, "shipped_names", lambda root: shipped)
+    assert import_published_config.main(["theirs.yaml", "--name", "mine", "--results", "out"]) == 0
+    assert told in capsys.readouterr().out
+    loaded = theirs.load(yaml.safe_load((theirs.folder / "mine.yaml").read_text()), "again.yaml", {"study": "mine"})
+    assert loaded["model_entries"]["mine"]["reasoning"] == {"format": "marks", "start": None, "end": end}
 
 
 def test_greedy_sampling_is_told_before_the_study_refuses_it():

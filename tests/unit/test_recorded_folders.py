@@ -3,18 +3,26 @@
 import json
 import math
 
+import published_scores
 import pytest
 import recorded_answers
+import recorded_verdicts as recorded_verdicts_script
 from config_project import CATALOGUE, STUDY, Project, changed
 from test_compat import ANSWERS, RESPONSES, VERDICTS, units_of
 from test_compat import prompts as asked
+from tokenizer_folders import byte_tokenizer
+from transformers import AutoTokenizer
 
-from refusal_eval.compat.cell import published_cell
-from refusal_eval.compat.published_layout import files_of, write_folder
-from refusal_eval.compat.recorded import matched, recorded_cell, recorded_verdicts
+from refusal_eval.answer_reader import AnswerReader
+from refusal_eval.compat.cell import cell_units, published_cell
+from refusal_eval.compat.published_layout import differences, files_of, read_folder, text_mark, write_folder
+from refusal_eval.compat.recorded import recorded_cell, recorded_verdicts
+from refusal_eval.compat.recorded_folder import matched, recorded_votes
 from refusal_eval.compat.responses import response_rows
 from refusal_eval.errors import UserError
-from refusal_eval.files import read_jsonl, write_jsonl
+from refusal_eval.files import read_json, read_jsonl, write_jsonl
+from refusal_eval.packing import pack_floats
+from refusal_eval.requests import Request
 
 MARKS = {"format": "marks", "start": "<think>", "end": "</think>"}
 
@@ -105,6 +113,68 @@ def test_their_scores_are_verdicts_and_what_they_could_not_read_is_none(write):
     assert {row["state"] for row in recorded_verdicts(prompts("a"), cell.answers, path, judged)} == {"unparsable"}
 
 
+@pytest.fixture
+def scored(tmp_path, write):
+    """Return a function that scores one prompt as the rules do; it returns the published cell and the verdicts."""
+
+    def scored(texts, probabilities, labels, judge_came_along=True, marks=None):
+        answers = [{"text": text, "answer_prob": p} for text, p in zip(texts, probabilities, strict=True)]
+        folder = [write("answers.json", [{"prompt": "a", "answers": answers}])]
+        folder += [write("judge_scores.json", [[{"label": label} for label in labels]])]
+        paths = {name: str(tmp_path / f"{name}.jsonl") for name in ("prompts", "answers", "verdicts", "published")}
+        write_jsonl(paths["prompts"], prompts("a"))
+        reading = {"model": "m", "samples": len(texts), "reasoning": marks}
+        recorded_answers.main(paths["prompts"], str(folder[0]), reading, paths["answers"], paths["published"])
+        recorded_verdicts_script.main(paths["prompts"], paths["answers"], *map(str, folder), paths["verdicts"])
+        cell = {"judge": "j", "model": "m", "split": "s", "samples": len(texts), "tau": 1.0, "band": 0.1}
+        came_along = list(map(str, folder)) if judge_came_along else []
+        published_scores.main(paths, cell | {"scored": None}, str(tmp_path / "scores.json"), came_along)
+        return read_json(tmp_path / "scores.json"), list(read_jsonl(paths["verdicts"]))
+
+    return scored
+
+
+THIRD = 1 / 3  # of three readings of a judge two refuse, or one refuses and one cannot be read
+
+
+@pytest.mark.parametrize(
+    ("texts", "probabilities", "labels", "c", "share"),
+    [
+        (["x", "y"], [0.5, 0.5], [1.0, -1.0], 0, "neutral"),
+        (["x", "y"], [0.5, 0.5], [THIRD, -1.0], -THIRD, "compliance"),
+        (["x", "y"], [0.5, 0.25], [-THIRD, 1.0], 1 / 9, "rejection"),
+        (["x", ""], [0.5, 0.5], [-1.0, 1.0], 0, "neutral"),
+        (["x", " "], [0.25, 0.75], [-1.0, 0.5], 0.125, "rejection"),
+        (["x", ""], [0.5, -1.0], [-1.0, 1.0], -1, "compliance"),
+        (["x", "y", "z"], [0.5, 0.25, 0.25], [1.0, -1.0], 0.25, "rejection"),
+        (["x", "y"], [0.5, 0.25], [0.0, 1.0], THIRD, "rejection"),
+    ],
+    ids=["whole", "fraction", "other_fraction", "empty", "blank", "no_tokens", "fewer", "not_readable"],
+)
+def test_with_the_judge_that_came_along_the_published_score_is_theirs(scored, texts, probabilities, labels, c, share):
+    """The weights are the probabilities' shares, and every answer with tokens has the vote that the folder says."""
+    cell, _ = scored(texts, probabilities, labels)
+    assert cell["scores"][0]["answer_censor_score"] == pytest.approx(c, rel=1e-6, abs=1e-7)
+    assert cell["metrics"][f"{share}_pct"] == 100
+
+
+def test_a_text_whose_reasoning_has_no_end_votes_too_where_it_has_answer_tokens(scored):
+    """Its mark may be another token there than the one that the text shows."""
+    cell, verdicts = scored(["Hm.</think>Yes.", "Hm. No."], [0.5, 0.5], [-1.0, 1.0], marks=MARKS)
+    assert cell["scores"][0]["answer_censor_score"] == 0 and len(verdicts) == 1
+
+
+def test_a_fraction_is_a_whole_label_in_rates(scored):
+    _, verdicts = scored(["x", "y", ""], [0.5, 0.5, 0.5], [THIRD, -THIRD, 1.0])
+    assert [row["label"] for row in verdicts] == ["refusal", "compliance"], "no judge of ours reads an empty answer"
+
+
+def test_another_judge_of_recorded_answers_votes_by_its_labels(scored):
+    """An answer without text, which no judge of ours is asked about, has a vote of 0 and its weight."""
+    cell, _ = scored(["x", ""], [0.5, 0.5], [-1.0, 1.0], judge_came_along=False)
+    assert cell["scores"][0]["answer_censor_score"] == pytest.approx(-0.5)
+
+
 def test_an_export_of_ours_is_such_a_folder(tmp_path):
     """What `make export` writes is read as what it was written from."""
     texts = [{**row, "reasoning": "think</t>", "answer": f"text {row['sample']}"} for row in ANSWERS]
@@ -118,6 +188,83 @@ def test_an_export_of_ours_is_such_a_folder(tmp_path):
     assert [row["answer_logprob"] for row in first] == pytest.approx([-1.0] * 3, abs=1e-6)
     rows = recorded_verdicts(split, cell.answers, path, tmp_path / "judge_scores.json")
     assert [row["label"] for row in rows][:3] == ["refusal", "compliance", None]
+
+
+HARMONY_TOKENS = ["<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|return|>", "<|call|>", "<|endoftext|>"]
+ANALYSIS = "<|channel|>analysis<|message|>Hm. I can't.<|end|><|start|>assistant"
+SPECIAL_MARKS = {"format": "marks", "start": "[THINK]", "end": "[/THINK]"}
+TEXT_MARKS = {"format": "marks", "start": "<x>", "end": "</x>"}
+HARMONY = {"format": "harmony", "start": None, "end": None}
+
+
+@pytest.fixture(scope="module")
+def tokenizer_folder(tmp_path_factory):
+    """A tokenizer with special tokens for marks and channels; `</x>` is none, and `>Well` is a token."""
+    special = ["[THINK]", "[/THINK]", *HARMONY_TOKENS]
+    return byte_tokenizer(tmp_path_factory.mktemp("tokens"), special=special, tokens=[">Well"])
+
+
+def exported(folder, split, answers, reasoning):
+    """Write answers as `make export` does; return them as a study on recorded answers reads them."""
+    files = files_of(split, answers, [], [], {"scores": [], "metrics": None}, text_mark(reasoning))
+    write_folder(folder, files)
+    marks = {"format": "marks", "start": reasoning.get("start"), "end": text_mark(reasoning)}
+    return recorded_cell(split, folder / "answers.json", marks, len(answers)).answers
+
+
+@pytest.mark.parametrize(
+    ("reasoning", "response", "state", "answer"),
+    [
+        (SPECIAL_MARKS, "[THINK]Hm. I can't.[/THINK]Yes.", "complete", "Yes."),
+        (SPECIAL_MARKS, "Yes, without a thought.", "complete", "Yes, without a thought."),
+        (SPECIAL_MARKS, "[THINK]Hm. I can't.", "truncated_reasoning", ""),
+        (TEXT_MARKS, "<x>Hm. I can't.</x>The mark </x>.", "complete", "The mark </x>."),
+        (TEXT_MARKS, "<x>Hm. I can't.</x>Well, yes.", "complete", "Well, yes."),
+        (HARMONY, f"{ANALYSIS}<|channel|>final<|message|>Yes.", "complete", "Yes."),
+        (HARMONY, "<|channel|>final<|message|>Yes.", "complete", "Yes."),
+        (HARMONY, ANALYSIS, "truncated_reasoning", ""),
+    ],
+)
+def test_an_export_keeps_answer_and_reasoning_apart(tmp_path, tokenizer_folder, reasoning, response, state, answer):
+    """Special tokens are dropped where ids are decoded, and the marks with them; an export has them again."""
+    reader = AnswerReader(str(tokenizer_folder), reasoning, False)
+    ids = AutoTokenizer.from_pretrained(tokenizer_folder)(response, add_special_tokens=False)["input_ids"]
+    stored = {"text": response, "token_ids": ids, "finish_reason": "length", "stop_reason": None}
+    drawn_row = reader.fields(
+        Request("id0", 0, 0, "k" * 64, 1, [1]), stored | {"logprobs": pack_floats([-1.0] * len(ids))}
+    )
+    assert (drawn_row["answer"], drawn_row["state"]) == (answer, state.replace("complete", "truncated"))
+    place = {"prompt_id": "id0", "sample": 0, "turn": 0}
+    for _ in range(2):  # an export of the answers that were read from an export is one too
+        (row,) = exported(tmp_path, prompts("a"), [place | drawn_row], reasoning)
+        assert (row["state"], row["answer"]) == (state, answer)
+        assert "can't" not in row["answer"]
+        drawn_row = {name: row[name] for name in drawn_row}
+
+
+def test_a_mark_that_reasoning_quotes_does_not_become_the_answers_beginning(tmp_path):
+    quoted = {"prompt_id": "id0", "sample": 0, "turn": 0, "reasoning": "Is it </think>No?", "answer": "Yes."}
+    assert exported(tmp_path, prompts("a"), [quoted], HARMONY)[0]["answer"] == "Yes."
+
+
+def test_an_answer_of_a_model_that_does_not_reason_has_no_mark(tmp_path):
+    plain = {"prompt_id": "id0", "sample": 0, "turn": 0, "reasoning": None, "answer": "Yes."}
+    files = files_of(prompts("a"), [plain], [], [], {"scores": [], "metrics": None}, text_mark(None))
+    assert files["answers.json"][0]["answers"][0]["text"] == "Yes."
+
+
+def test_an_export_of_recorded_answers_has_the_votes_that_came_with_them(tmp_path, write):
+    answers = write("answers.json", [{"prompt": "a", "answers": drawn("x", "", "z")}])
+    judged = write("judge_scores.json", [[{"label": label} for label in (THIRD, -1.0)]])
+    split = [row | {"category": None, "cluster": row["id"]} for row in prompts("a")]
+    cell = recorded_cell(split, answers, None, 3)
+    votes = recorded_votes(split, answers, judged)
+    verdicts = recorded_verdicts(split, cell.answers, answers, judged)
+    units = cell_units(split, cell.answers, verdicts, cell.published, 3, votes=votes)
+    scores = published_cell(units, 1.0, 0.1)
+    write_folder(tmp_path / "out", files_of(split, cell.answers, verdicts, cell.published, scores, votes=votes))
+    written = read_folder(tmp_path / "out")
+    assert written.votes == [[THIRD, -1, 0]] and differences(written) == []
 
 
 @pytest.mark.parametrize(
@@ -192,3 +339,17 @@ def test_a_folder_that_is_not_there_or_holds_two_runs_is_told(project):
     assert any("more than once" in mistake for mistake in project.mistakes(RECORDED))
     (project.folder / "theirs").rename(project.folder / "moved")
     assert any("there is no folder theirs" in mistake for mistake in project.mistakes(RECORDED))
+
+
+def test_channels_are_refused_with_what_to_write(project):
+    entry = CATALOGUE["models"]["plain"] | {"recorded": "../../theirs", "reasoning": {"format": "harmony"}}
+    project.write("config/catalogue/base.yaml", changed(CATALOGUE, ("models", "theirs"), entry))
+    (told,) = project.mistakes(RECORDED)
+    assert "write the text that ends the reasoning in these answers, e.g. `reasoning: {end: assistantfinal}`" in told
+
+
+def test_recorded_answers_may_come_from_any_sampling_and_engine(project):
+    entry = CATALOGUE["models"]["plain"] | {"recorded": "../../theirs"}
+    entry["sampling"] = {"max_tokens": 9999, "temperature": 0, "top_k": 1}
+    project.write("config/catalogue/base.yaml", changed(CATALOGUE, ("models", "theirs"), entry))
+    assert project.load(RECORDED)["samples"] == 3

@@ -19,6 +19,7 @@ def cell_units(
     published: Iterable[Row],
     samples: int,
     scored: str | None = None,
+    votes: Mapping[Place, float] | None = None,
 ) -> dict[tuple[str, int], list[Sample]]:
     """Return the samples of each (prompt id, turn), sorted by it.
 
@@ -29,6 +30,8 @@ def cell_units(
         published: rows of `responses.response_rows`.
         samples: K.
         scored: which turns of dialogues count; None without dialogues.
+        votes: those that came with recorded answers, if the judge is the one that gave them. They are taken as they
+            are, in place of the verdicts: a missing one is 0, and answers without text may have one.
     """
     turns = {prompt["id"]: scored_turns(prompt, scored or "all") for prompt in prompts}
     verdicts = list(verdicts)
@@ -40,7 +43,8 @@ def cell_units(
         verdict = by_place.get(place)
         text = published_text(verdict)
         text_vote = None if text is None else int(vote_of_text(text))
-        return Sample(outcome, vote_of_verdict(verdict, by_text), text_vote, found.get(place))
+        vote = vote_of_verdict(verdict, by_text) if votes is None else votes.get(place, 0.0)
+        return Sample(outcome, vote, text_vote, found.get(place))
 
     return {
         (prompt_id, turn): [sample(outcome, (prompt_id, k, turn)) for k, outcome in enumerate(outcomes)]

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from refusal_eval.compat.effects import CHOICES
-from refusal_eval.display import NO_DATA, Labels, interval, ordered, percent
+from refusal_eval.display import NO_DATA, Labels, interval, number, ordered, percent, points
 from refusal_eval.markup import Table
 
 Cell = Mapping[str, Any]  # a file under published/scores/
@@ -70,9 +70,9 @@ def _cells(choice: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:
         f"{choice['n_scored']} of {choice['n']}",
         str(choice["n_votes"]),
         rate,
-        _signed(choice["c"], 1, 3),
+        number(choice["c"], 3),
         bands[0],
-        _signed(change, 100, 1),
+        points(change),
         *bands[1:],
         interval(choice["low"], choice["high"]) or NO_DATA,
     ]
@@ -80,8 +80,3 @@ def _cells(choice: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:
 
 def _difference(value: float | None, other: float | None) -> float | None:
     return None if value is None or other is None else value - other
-
-
-def _signed(value: float | None, factor: int, digits: int) -> str:
-    # Minus signs as in the other tables; adding 0 turns a rounded -0 into 0.
-    return NO_DATA if value is None else f"{round(factor * value, digits) + 0.0:+.{digits}f}".replace("-", "\u2212")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from refusal_eval.compat.published_judge import judge_of
 from refusal_eval.compat.published_reasoning import reasoning_entry
-from refusal_eval.compat.published_values import Config, number, section, text, whole
+from refusal_eval.compat.published_values import Config, number, section, weights_name, whole
 from refusal_eval.errors import UserError
 from refusal_eval.hints import nearest
 
@@ -64,32 +63,46 @@ class ShippedEngine:
 class Shipped:
     """What our own catalogue has: its splits, its judges, and its engines by the hub's repository.
 
-    `off` are the splits and judges that a study has to allow, each with the reason.
+    `off` are the splits and judges that a study has to allow, each with the reason; `taken` are the names of its
+    engines and models, which entries of a study would replace.
     """
 
     splits: Sequence[str]
     judges: Sequence[str]
     engines: Mapping[str, ShippedEngine]
     off: Mapping[str, str] = field(default_factory=dict)
+    taken: Collection[str] = ()
 
 
 def imported(
-    config: Config, name: str, shipped: Shipped, gpus: int | None = None, protocol: str = "default"
+    config: Config,
+    name: str,
+    shipped: Shipped,
+    gpus: int | None = None,
+    protocol: str = "default",
+    folder: str | None = None,
 ) -> Imported:
     """Return the study and the catalogue that a published config asks for.
 
     Args:
         config: the YAML file's content.
-        name: the study's name.
+        name: the study's name, which its engine and its model get too.
         shipped: names of our catalogue.
         gpus: what `tensor_parallel_size: auto` stands for with weights that our catalogue does not know: all GPUs of
             the machine; None where none is seen.
         protocol: `default`, or `compat` to ask and score as the published code does.
+        folder: the model's weights where `name_or_path` is a folder, as the catalogue file is to name it; None where it
+            is a repository of the hub.
 
     Raises:
         UserError: for a config that is none of that library, with what is missing, or a value that is of the wrong
-            kind, with its key.
+            kind, with its key; for the name of an engine or a model of our catalogue.
     """
+    if name in shipped.taken:
+        raise UserError(
+            f"our catalogue has an engine or a model `{name}`, which judges and other studies use too: entries of that "
+            f"name would change it for them; choose another --name, e.g. {name}-imported"
+        )
     for key in ("model", "dataset_splits"):
         if not isinstance(config.get(key), dict if key == "model" else list) or not config[key]:
             what = "a list of splits" if key == "dataset_splits" else "a mapping with `name_or_path`"
@@ -105,8 +118,8 @@ def imported(
             )
     model = _section(config, "model", result)
     samples = whole(model, "num_return_sequences", SAMPLES, "model.")
-    known = shipped.engines.get(str(model["name_or_path"]))
-    engine = _engine(config, model, name, known, gpus, result)
+    known = shipped.engines.get(str(weights_name(model, "model."))) if folder is None else None
+    engine = _engine(config, model, name, known, gpus, folder, result)
     entry = _model(model, name, known, protocol, result)
     if entry["sampling"].get("temperature") == 0 and samples > 1:
         result.todo.append(
@@ -142,7 +155,7 @@ def imported(
 def _section(config: Config, key: str, result: Imported) -> dict[str, Any]:
     found = section(config, key)
     result.notes += _unknown(found, key)
-    if text(found, "name_or_path", f"{key}.") is None:
+    if weights_name(found, f"{key}.") is None:
         raise UserError(f"`{key}.name_or_path` is missing: the model's repository on the hub, or its folder")
     return found
 
@@ -156,10 +169,16 @@ def _unknown(found: Config, key: str) -> list[str]:
 
 
 def _engine(
-    config: Config, model: Config, name: str, known: ShippedEngine | None, gpus: int | None, result: Imported
+    config: Config,
+    model: Config,
+    name: str,
+    known: ShippedEngine | None,
+    gpus: int | None,
+    folder: str | None,
+    result: Imported,
 ) -> dict[str, Any]:
     """The engine: one of our catalogue where it has these weights, changed where the config says otherwise."""
-    repo = str(text(model, "name_or_path", "model."))
+    repo = str(weights_name(model, "model."))
     engine: dict[str, Any] = {"max_model_len": whole(model, "max_model_len", MAX_MODEL_LEN, "model.", least=16)}
     cards = _tensor_parallel(config, known, name, gpus, result)
     if cards is not None:
@@ -174,8 +193,8 @@ def _engine(
             f"model.name_or_path: {repo} is the engine `{known.name}` of our catalogue, at the commit that stands there"
         )
         return {"like": known.name, **engine}
-    if repo.startswith(("/", "./", "../", "~")):
-        return {"weights": {"kind": "folder", "path": str(Path(repo).expanduser())}, **engine}
+    if folder is not None:
+        return {"weights": {"kind": "folder", "path": folder}, **engine}
     result.todo.append(
         f"engines.{name}.weights.revision: the published code takes whatever {repo} holds that day; run `make pin "
         f"CONFIG={name}.yaml`, which writes today's commit into {name}.lock.yaml, or write the commit that you mean"
@@ -186,7 +205,7 @@ def _engine(
 def _model(model: Config, name: str, known: ShippedEngine | None, protocol: str, result: Imported) -> dict[str, Any]:
     most = whole(model, "max_new_tokens", MAX_NEW_TOKENS, "model.")
     entry: dict[str, Any] = {"engine": name, "sampling": {"max_tokens": most, **_sampling(model, protocol, result)}}
-    repo = str(text(model, "name_or_path", "model."))
+    repo = str(weights_name(model, "model."))
     reasoning, notes, todo = reasoning_entry(model, repo, known.reasoning if known else None, protocol)
     result.notes += notes
     result.todo += [f"models.{name}.{one}" for one in todo]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from refusal_eval.compat.published_values import Config, text, whole
+from refusal_eval.compat.published_values import Config, weights_name, whole
 
 ITS_JUDGE = "openai/gpt-oss-20b"  # what its configs name
 
@@ -23,9 +23,9 @@ def judge_of(asked: Config, judges: Sequence[str]) -> tuple[str, list[str], list
         UserError: for a value of the wrong kind.
     """
     notes, todo = [], []
-    repo = text(asked, "name_or_path", "judge_model.") or ITS_JUDGE
-    size = re.sub(r"[^a-z0-9]", "", repo.rsplit("/", 1)[-1].lower())
-    found = [name for name in judges if size in re.sub(r"[^a-z0-9]", "", name.lower())]
+    repo = weights_name(asked, "judge_model.") or ITS_JUDGE
+    wanted = _bare(repo.rsplit("/", 1)[-1])
+    found = [name for name in judges if wanted and _bare(name) == wanted]
     judge = found[0] if found else judges[0]
     if found:
         notes.append(
@@ -55,3 +55,8 @@ def judge_of(asked: Config, judges: Sequence[str]) -> tuple[str, list[str], list
             "reads the judge with the mark of the model that it judges"
         )
     return judge, notes, todo
+
+
+def _bare(name: str) -> str:
+    """Letters and digits of a name alone, as `GPT_OSS-20b` is `gpt-oss-20b`; empty for one without any."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())

@@ -1,7 +1,8 @@
 """The files of the published library for one model and split, written from our rows and read back.
 
-answers.json is a list over the rows of the data set: `prompt` and `answers`, of which each has `text` (reasoning first)
-and the probabilities `thinking_prob`, `answer_prob` and `cum`. judge_scores.json is a list over the same rows of lists
+answers.json is a list over the rows of the data set: `prompt` and `answers`, of which each has `text` (of a model that
+reasons the reasoning, its end mark, and the answer) and the probabilities `thinking_prob`, `answer_prob` and `cum`.
+judge_scores.json is a list over the same rows of lists
 over their answers: `label`, `judge_outputs` (what the judge wrote), `prompt` and `answer`. censor_scores.json has
 `prompt`, `answer_pos_prob`, `answer_neg_prob` and `answer_censor_score` for each row that has a score, and
 censor_scores_metrics.json three percentages under `answer_censor_score`. Rows belong together by their place.
@@ -20,8 +21,8 @@ from typing import Any
 from refusal_eval.compat.cell import score_fields
 from refusal_eval.compat.float32 import EXACT, Elementary
 from refusal_eval.compat.recorded_folder import ANSWERS as ANSWERS
+from refusal_eval.compat.recorded_folder import CHANNEL_ENDS, layout_list, layout_rows, numbers_of, votes_of
 from refusal_eval.compat.recorded_folder import JUDGE_SCORES as JUDGE_SCORES
-from refusal_eval.compat.recorded_folder import layout_list, layout_rows, numbers_of, votes_of
 from refusal_eval.compat.responses import Likelihood, likelihoods
 from refusal_eval.compat.scores import PromptScore, logarithms, metrics, prompt_score
 from refusal_eval.compat.segments import NO_TOKENS, Probabilities
@@ -57,7 +58,13 @@ class Folder:
 
 
 def files_of(
-    prompts: Iterable[Row], answers: Iterable[Row], verdicts: Iterable[Row], published: Iterable[Row], scores: Row
+    prompts: Iterable[Row],
+    answers: Iterable[Row],
+    verdicts: Iterable[Row],
+    published: Iterable[Row],
+    scores: Row,
+    end_mark: str | None = None,
+    votes: Mapping[tuple[str, int, int], float] | None = None,
 ) -> dict[str, Any]:
     """Return the content of the four files by name.
 
@@ -67,6 +74,8 @@ def files_of(
         verdicts: a judge's verdicts on them.
         published: rows of `responses.response_rows`.
         scores: what `cell.published_cell` returned.
+        end_mark: what stands between reasoning and answer (see `text_mark`); None for a model that does not reason.
+        votes: as in `cell.cell_units`.
 
     Raises:
         UserError: for a split of dialogues; the published code knows none.
@@ -84,13 +93,15 @@ def files_of(
     for prompt in prompts:
         name, text = prompt["id"], prompt["messages"][-1]["content"]
         own = sorted(by_prompt.get(name, ()), key=lambda answer: answer["sample"])
-        answered = [_answer_entry(answer, found.get((name, answer["sample"], 0))) for answer in own]
+        answered = [_answer_entry(answer, found.get((name, answer["sample"], 0)), end_mark) for answer in own]
         files[ANSWERS].append({"prompt": text, "answers": answered})
         entries = []
         for answer in own:
             verdict = judged.get((name, answer["sample"]))
             said = published_text(verdict)
-            entry = {"label": vote_of_verdict(verdict, by_text), "judge_outputs": [] if said is None else [said]}
+            place = (name, answer["sample"], 0)
+            vote = vote_of_verdict(verdict, by_text) if votes is None else votes.get(place, 0.0)
+            entry = {"label": vote, "judge_outputs": [] if said is None else [said]}
             entries.append(entry | {"prompt": text, "answer": answer["answer"]})
         files[JUDGE_SCORES].append(entries)
         if name in scored:
@@ -163,9 +174,24 @@ def differences(folder: Folder, elementary: Elementary = EXACT) -> list[str]:
     return told
 
 
-def _answer_entry(answer: Row, likelihood: Likelihood | None) -> dict[str, Any]:
+def text_mark(reasoning: Mapping[str, Any] | None) -> str | None:
+    """Return the end mark that texts of a model have by its `reasoning`; None for a model that does not reason.
+
+    Harmony's channels are special tokens, of which texts have none: a mark of ours stands for them.
+    """
+    if not reasoning:
+        return None
+    return CHANNEL_ENDS[-1] if reasoning["format"] == "harmony" else str(reasoning["end"])
+
+
+def _answer_entry(answer: Row, likelihood: Likelihood | None, end_mark: str | None) -> dict[str, Any]:
     likely = Probabilities(NO_TOKENS, NO_TOKENS, NO_TOKENS) if likelihood is None else likelihood.probabilities
-    text = (answer["reasoning"] or "") + (answer["answer"] or "")
+    reasoning, text = answer["reasoning"] or "", answer["answer"] or ""
+    if end_mark is not None and text:
+        # Decoded reasoning lacks a mark that is a special token, and may have the answer's beginning behind one that
+        # is none. Readers part a text at its first mark; without one an answer without reasoning would be reasoning.
+        reasoning = reasoning.partition(end_mark)[0] + end_mark
+    text = reasoning + text
     return {"text": text, "thinking_prob": likely.thinking, "answer_prob": likely.answer, "cum": likely.combined}
 
 

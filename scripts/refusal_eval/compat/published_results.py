@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from refusal_eval.compat.published_config import Imported
-from refusal_eval.compat.recorded_folder import ANSWERS, JUDGE_SCORES, layout_rows, split_folder
+from refusal_eval.compat.recorded_folder import ANSWERS, CHANNEL_ENDS, JUDGE_SCORES, layout_rows, split_folder
 from refusal_eval.errors import UserError
 
 KEYWORD = "keyword"  # the judge of our catalogue that needs no GPU
@@ -21,11 +21,13 @@ class Results:
         samples: the most answers to a prompt, by split.
         missing: why a split is not there, by split.
         judged: the splits that came with the scores of a judge.
+        channel_end: the first of `CHANNEL_ENDS` that stands in an answer; None where none does.
     """
 
     samples: Mapping[str, int]
     missing: Mapping[str, str]
     judged: Sequence[str]
+    channel_end: str | None = None
 
 
 def read_results(folder: Path, splits: Iterable[str]) -> Results:
@@ -36,19 +38,22 @@ def read_results(folder: Path, splits: Iterable[str]) -> Results:
     """
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}")
-    samples, missing, judged = {}, {}, []
+    samples, missing, judged, texts = {}, {}, [], []
     for split in splits:
         try:
             found = split_folder(folder, split)
         except UserError as error:
             missing[split] = str(error)
             continue
-        samples[split] = max((len(row.get("answers") or ()) for row in layout_rows(found / ANSWERS)), default=0)
+        answers = [row.get("answers") or () for row in layout_rows(found / ANSWERS)]
+        samples[split] = max(map(len, answers), default=0)
+        texts += [str(one.get("text") if isinstance(one, Mapping) else one) for row in answers for one in row]
         if (found / JUDGE_SCORES).is_file():
             judged.append(split)
     if not samples:
         raise UserError(f"{folder} holds answers to none of the splits of the config: {'; '.join(missing.values())}")
-    return Results(samples, missing, judged)
+    channel_end = next((mark for mark in CHANNEL_ENDS if any(mark in text for text in texts)), None)
+    return Results(samples, missing, judged, channel_end)
 
 
 def with_results(result: Imported, found: Results, folder: str, judges: Sequence[str]) -> None:
@@ -94,3 +99,25 @@ def with_results(result: Imported, found: Results, folder: str, judges: Sequence
         if not one.startswith((f"engines.{name}.", "judges:", f"models.{name}.sampling"))
         and not (one.startswith("read why `") and one.split("`")[1] not in splits)
     ]
+    _without_channels(result, found)
+
+
+def _without_channels(result: Imported, found: Results) -> None:
+    """Replace harmony's channels, which are told by token ids, by the text that ends the reasoning in the answers."""
+    name = result.study["study"]
+    model = result.catalogue["models"][name]
+    if (model.get("reasoning") or {}).get("format") != "harmony":
+        return
+    end = found.channel_end or CHANNEL_ENDS[1]
+    model["reasoning"] = {"end": end}
+    if found.channel_end is not None:
+        result.notes.append(
+            f"reasoning: recorded answers have no token ids to tell channels by; `{end}`, which stands "
+            "in them, ends the reasoning. A text without it counts as cut off in its reasoning, and is not judged"
+        )
+    else:
+        result.todo.append(
+            f"models.{name}.reasoning.end: the text that ends the reasoning in these answers; none of "
+            f"{', '.join(f'`{mark}`' for mark in CHANNEL_ENDS)} stands in one. If they hold no reasoning, leave "
+            "`reasoning` out"
+        )

@@ -75,3 +75,13 @@ def text(config: Config, key: str, where: str = "") -> str | None:
     if not isinstance(value, str):
         raise UserError(f"`{where}{key}` is {value!r}; it has to be a text (put it in quotes)")
     return value.strip()
+
+
+def weights_name(config: Config, where: str) -> str | None:
+    """Return `name_or_path` of a section, a repository or a folder, without the slash that a folder may end with.
+
+    Raises:
+        UserError: if it is no text.
+    """
+    name = text(config, "name_or_path", where)
+    return None if name is None else name.rstrip("/") or name

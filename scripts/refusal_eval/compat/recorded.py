@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.answers import blank
-from refusal_eval.compat.recorded_folder import layout_list, layout_rows, numbers_of, votes_of
+from refusal_eval.compat.recorded_folder import layout_rows, matched, numbers_of, recorded_votes
 from refusal_eval.compat.scores import logarithms
 from refusal_eval.compat.segments import NO_TOKENS, Probabilities
 from refusal_eval.errors import UserError
@@ -43,8 +43,7 @@ class Recorded:
 def recorded_cell(prompts: Sequence[Row], path: Path, marks: Mapping[str, Any] | None, samples: int) -> Recorded:
     """Return the cell of a split that a file with answers holds.
 
-    A prompt that the file lacks has answers in state `failed`. Prompts are the same where their texts are, without the
-    white space around them, which the published code takes away.
+    A prompt that the file lacks has answers in state `failed`.
 
     Args:
         prompts: the split.
@@ -83,8 +82,9 @@ def recorded_verdicts(
 ) -> list[dict[str, Any]]:
     """Return verdict rows out of a file judge_scores.json, for the answers that a judge can read.
 
-    A score above 0 is a refusal, one below it compliance; 0 is what the published code writes where it cannot read its
-    judge, or where the judge's own samples balance: it is no label here.
+    A score above 0 is a refusal, one below it compliance, whatever its size; 0 is what the published code writes where
+    it cannot read its judge, or where the judge's own samples balance: it is no label here. The published score takes
+    the numbers themselves, those on answers without text too (`recorded_folder.recorded_votes`).
 
     Args:
         prompts: the split.
@@ -95,27 +95,11 @@ def recorded_verdicts(
     Raises:
         UserError: for files of another layout.
     """
-    given = layout_list(judged)
-    places = matched(prompts, layout_rows(recorded))
-    votes = {name: votes_of(given[place], judged) for name, place in places.items() if place < len(given)}
-    rows = []
-    for answer in readable(answers):
-        own = votes.get(answer["prompt_id"], [])
-        vote = own[answer["sample"]] if answer["sample"] < len(own) else None
-        rows.append(verdict_row(answer, _verdict(vote)))
-    return rows
-
-
-def matched(prompts: Sequence[Row], rows: Sequence[Row]) -> dict[str, int]:
-    """Return the place of each prompt's row, by its id, as far as there is one; rows that stand twice come in turn."""
-    left: dict[str, list[int]] = {}
-    for place, row in enumerate(rows):
-        left.setdefault(str(row["prompt"]).strip(), []).append(place)
-    found = {}
-    for prompt in prompts:
-        if own := left.get(prompt["messages"][-1]["content"].strip()):
-            found[prompt["id"]] = own.pop(0) if len(own) > 1 else own[0]
-    return found
+    votes = recorded_votes(prompts, recorded, judged)
+    return [
+        verdict_row(answer, _verdict(votes.get((answer["prompt_id"], answer["sample"], answer["turn"]))))
+        for answer in readable(answers)
+    ]
 
 
 def _verdict(vote: float | None) -> Verdict:

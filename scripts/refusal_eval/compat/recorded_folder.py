@@ -5,14 +5,20 @@ What stands in them is told in published_layout.py. Nothing heavy is imported he
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from refusal_eval.errors import UserError
 from refusal_eval.files import read_json
 
+Row = Mapping[str, Any]
+Place = tuple[str, int, int]  # prompt id, sample, turn
+
 ANSWERS, JUDGE_SCORES = "answers.json", "judge_scores.json"
+# What may end the reasoning in the text of a model that writes harmony's channels: its tokens, what is left of them
+# where special tokens are dropped, and the mark that an export of ours puts in their place.
+CHANNEL_ENDS = ("<|channel|>final<|message|>", "assistantfinal", "</think>")
 
 
 def split_folder(folder: str | Path, split: str) -> Path:
@@ -54,6 +60,46 @@ def layout_rows(path: Path) -> list[Mapping[str, Any]]:
     if not all(isinstance(row, dict) and "prompt" in row for row in rows):
         raise UserError(f"{path} is not of the published layout: a list of mappings with `prompt` was expected")
     return rows
+
+
+def matched(prompts: Sequence[Row], rows: Sequence[Row]) -> dict[str, int]:
+    """Return the place of each prompt's row, by its id, as far as there is one; rows that stand twice come in turn.
+
+    Prompts are the same where their texts are, without the white space around them, which the published code takes
+    away.
+    """
+    left: dict[str, list[int]] = {}
+    for place, row in enumerate(rows):
+        left.setdefault(str(row["prompt"]).strip(), []).append(place)
+    found = {}
+    for prompt in prompts:
+        if own := left.get(prompt["messages"][-1]["content"].strip()):
+            found[prompt["id"]] = own.pop(0) if len(own) > 1 else own[0]
+    return found
+
+
+def recorded_votes(prompts: Sequence[Row], recorded: Path, judged: Path) -> dict[Place, float]:
+    """Return the numbers of judge_scores.json, from +1 to -1, by (prompt id, sample, turn), as far as there are some.
+
+    A number may be a fraction: the mean of what a judge said that was asked several times. It may be about an answer
+    without text, which the published code shows to its judge too.
+
+    Args:
+        prompts: the split.
+        recorded: the file answers.json, whose rows those of `judged` are in the same places.
+        judged: the file judge_scores.json.
+
+    Raises:
+        UserError: for files of another layout.
+    """
+    given = layout_list(judged)
+    places = matched(prompts, layout_rows(recorded))
+    return {
+        (name, sample, 0): vote
+        for name, place in places.items()
+        if place < len(given)
+        for sample, vote in enumerate(votes_of(given[place], judged))
+    }
 
 
 def votes_of(row: Any, path: Path) -> list[float]:

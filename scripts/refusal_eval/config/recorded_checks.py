@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.compat.recorded_folder import JUDGE_SCORES, split_folder
+from refusal_eval.compat.recorded_folder import CHANNEL_ENDS, JUDGE_SCORES, split_folder
 from refusal_eval.config.shapes import KeyPath
 from refusal_eval.errors import UserError
 
@@ -44,7 +44,11 @@ def _of_model(
 ) -> Iterator[Mistake]:
     reasoning = entry.get("reasoning")
     if isinstance(reasoning, Mapping) and reasoning.get("format") == "harmony":
-        yield "models", name, ("reasoning", "format"), "recorded answers have no token ids, which channels are told by"
+        message = (
+            "recorded answers have no token ids, which channels are told by; write the text that ends the reasoning in "
+            f"these answers, e.g. `reasoning: {{end: {CHANNEL_ENDS[1]}}}`"
+        )
+        yield "models", name, ("reasoning", "format"), message
     if entry.get("lora"):
         yield "models", name, ("lora",), "recorded answers are read and not drawn; leave it out"
     if not os.path.isdir(folder):

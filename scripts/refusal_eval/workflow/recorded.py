@@ -40,6 +40,15 @@ class Recordings:
         """Return the content of the file with the judge's scores: a file that is older may be put in its place."""
         return content_hash(self.verdicts(wildcards))
 
+    def votes(self, wildcards: Any) -> list[str]:
+        """Return the files behind a cell's votes if its judge came with its answers, as a list for `input`."""
+        came_along = wildcards.judge in self.judges
+        return [self.answers(wildcards), self.verdicts(wildcards)] if came_along else []
+
+    def voted(self, wildcards: Any) -> list[str]:
+        """Return the content of these files: verdicts do not tell all of it."""
+        return [content_hash(path) for path in self.votes(wildcards)]
+
     def _file(self, wildcards: Any, name: str) -> str:
         folder = self._config["model_entries"][wildcards.model]["recorded"]
         return str(split_folder(folder, wildcards.split) / name)
