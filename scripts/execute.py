@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.engines.environment import engine_device, engine_python, gpus_needed
+from refusal_eval.engines.feeding import requests_in_flight
 from refusal_eval.engines.process import end_with_parent
 from refusal_eval.errors import UserError
 from refusal_eval.files import read_json, sha256_of, sha256_of_file, write_json
 from refusal_eval.logs import start_log
 from refusal_eval.pending import Pending, pending_requests, shard_keys
+from refusal_eval.plan import shard_of
 from refusal_eval.requests import Request, RequestFile, read_requests
 from refusal_eval.running_jobs import only_job
 from refusal_eval.slurm import job_end
@@ -186,6 +188,7 @@ def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, execu
         most = most_failures(execution["failure_limit"], requests)
         with only_job(receipt, request_paths, shard, shards) as look_again:
             # Again, because a job of an earlier run may have ended meanwhile.
+            del pending  # a large batch fills gigabytes
             store.refresh()
             pending = pending_requests(files, store, execution["tokenizer_folder"], shard, shards)
             if pending:
@@ -241,7 +244,7 @@ def execution_of(
         "device": device,
         "gpus": gpus_needed(entry, device),
         "determinism": config["determinism"],
-        "in_flight": 1 if one_by_one else config["requests_in_flight"],
+        "in_flight": 1 if one_by_one else requests_in_flight(config, entry, device),
         "failure_limit": config["failure_limit"],
         "store_dir": config["store_dir"],
         "shard": shard,
@@ -281,7 +284,7 @@ if "snakemake" in globals():
         engine=read_json(snakemake.input.engine),
         weights=[str(path) for path in snakemake.input.weights],
         root=Path(snakemake.scriptdir).parent,
-        shard=int(snakemake.wildcards.shard),
+        shard=shard_of(snakemake.wildcards.load),
         adapters=[read_json(path) for path in snakemake.input.get("adapters", [])],
         reasoning=reasoning_models(snakemake.config) if snakemake.rule == "generate" else None,
     )

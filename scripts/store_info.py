@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
     asks = {study.path: read_asks(study.config) for study in studies if study.config and uses(study, store)}
     asked = all_keys(asks.values())
     usage = store_usage(Path(store), asked)
-    unknown: set[str] = set().union(*(one.dialogues for one in asks.values()))
+    unknown: set[str] = set().union(*(one.unknown for one in asks.values()))
     unseen = unseen_studies(studies, store)
     gaps = what_is_not_known(studies, asks, unseen)
     show_engines(store, usage, described_engines(studies, asks.values()))
@@ -156,7 +156,7 @@ def show_unasked(usage: Sequence[EngineUsage], unknown: Collection[str], complet
     print("\nResponses that none of these studies asks for" + ("" if complete else ", as far as that is known"))
     for one in usage:
         if one.engine_id in unknown:
-            print(f"  {one.engine_id:16} cannot tell: dialogues, whose later turns follow from the answers")
+            print(f"  {one.engine_id:16} cannot tell: it was asked turn by turn, and its tokenizer is not there")
         else:
             print(f"  {one.engine_id:16} {one.unasked:>11,} of {one.responses:,}, {one.unasked_bytes:,} bytes")
 

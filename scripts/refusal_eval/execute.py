@@ -24,6 +24,7 @@ SECONDS_BETWEEN_CHECKS = 1.0
 CHECKS_BETWEEN_HEALTH = 5
 CHECKS_BETWEEN_COUNTERS = 10
 CHECKS_BETWEEN_REFRESHES = 30
+COUNTERS_SECONDS = 5.0
 
 Response = Mapping[str, Any]
 
@@ -227,8 +228,10 @@ class Execution:
             if checks % CHECKS_BETWEEN_HEALTH == 0:
                 await self._engine.look_alive()
             if checks % CHECKS_BETWEEN_COUNTERS == 0:
-                with contextlib.suppress(ConnectionError):
-                    self._progress.engine_counters(await self._engine.metrics())
+                # A server that does not tell must not keep the time limit from being seen.
+                with contextlib.suppress(ConnectionError, TimeoutError):
+                    self._progress.engine_counters(await asyncio.wait_for(self._engine.metrics(), COUNTERS_SECONDS))
+            self._progress.say_now_and_then()
             if checks % CHECKS_BETWEEN_REFRESHES == 0:
                 self._take_in()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,9 +33,20 @@ class Ask:
 
 @dataclass(frozen=True)
 class Request:
-    """One request of a request file. `key` is None when the prompt does not fit the engine.
+    """One request of a request file.
 
-    `cut` is the number of characters that a judge does not see of an answer which is too long for it.
+    A batch of verdicts holds a million of these: token ids are kept as an array, and those that all prompts of a file
+    share once. A list of them takes ten times the room.
+
+    Attributes:
+        prompt_id: what is asked.
+        sample: which of the samples.
+        turn: which turn of a dialogue.
+        key: None when the prompt does not fit the engine.
+        seed: None where nothing is drawn.
+        own_ids: the token ids behind those that all prompts of the file share.
+        cut: the number of characters that a judge does not see of an answer which is too long for it.
+        shared_ids: the token ids with which all prompts of the file begin.
     """
 
     prompt_id: str
@@ -42,8 +54,14 @@ class Request:
     turn: int
     key: str | None
     seed: int | None
-    token_ids: list[int]
+    own_ids: Sequence[int]
     cut: int = 0
+    shared_ids: Sequence[int] = ()
+
+    @property
+    def token_ids(self) -> list[int]:
+        """The token ids of the whole prompt."""
+        return [*self.shared_ids, *self.own_ids]
 
 
 @dataclass(frozen=True)
@@ -72,12 +90,12 @@ class RequestFile:
     def requests(self) -> Iterator[Request]:
         """Yield the requests in the file's order; of a dialogue only the first."""
         rows = read_jsonl(self.path)
-        prefix = list(next(rows)["prefix"])
+        shared = array("q", next(rows)["prefix"])
         for row in rows:
-            token_ids = prefix + row["token_ids"]
+            own = array("q", row["token_ids"])
             place, cut = (row["prompt_id"], row["turn"]), row.get("cut", 0)
             for sample in row["samples"]:
-                yield Request(place[0], sample["sample"], place[1], sample["key"], sample["seed"], token_ids, cut)
+                yield Request(place[0], sample["sample"], place[1], sample["key"], sample["seed"], own, cut, shared)
 
     def scripts(self) -> dict[str, Mapping[str, Any]]:
         """Return the prompts of the dialogues by id."""

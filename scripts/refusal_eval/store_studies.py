@@ -17,10 +17,11 @@ import yaml
 from refusal_eval.config import ConfigError, load_study
 from refusal_eval.errors import UserError
 from refusal_eval.files import BadFile, read_json
-from refusal_eval.requests import read_requests
+from refusal_eval.requests import RequestFile, read_requests
 from refusal_eval.study_folder import RECORD
 from refusal_eval.workflow.generation import Generation
 from refusal_eval.workflow.judging import Judging
+from refusal_eval.workflow.paths import Paths
 
 RENDERING = ("requests", "judge_requests")  # the rules that write request files
 
@@ -47,14 +48,14 @@ class Asks:
         cells: number of its cells: (model, split), and with a language model as judge (judge, model, split).
         rendered: number of those whose request file is there.
         keys: the keys by engine id.
-        dialogues: the engines that are asked turn by turn: keys of later turns are not in the files.
+        unknown: the engines that are asked turn by turn, where the keys of later turns could not be told.
         identities: what identifies the engines, by engine id.
     """
 
     cells: int = 0
     rendered: int = 0
     keys: dict[str, set[str]] = field(default_factory=dict)
-    dialogues: set[str] = field(default_factory=set)
+    unknown: set[str] = field(default_factory=set)
     identities: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
@@ -126,8 +127,34 @@ def read_asks(config: Mapping[str, Any]) -> Asks:
         asks.keys.setdefault(engine_id, set()).update(keys)
         asks.identities[engine_id] = dict(file.header["identity"])
         if file.dialogue or file.retries:
-            asks.dialogues.add(engine_id)
+            try:
+                asks.keys[engine_id].update(later_keys(config, file, engine_id))
+            except (OSError, UserError, ValueError, StopIteration):
+                asks.unknown.add(engine_id)
     return asks
+
+
+def later_keys(config: Mapping[str, Any], file: RequestFile, engine_id: str) -> set[str]:
+    """Return the keys of all turns of a cell's dialogues, or tries of its votes, that follow from what is stored.
+
+    Raises:
+        StopIteration: if the study's results do not hold the engine.
+        OSError: if its tokenizer is not there.
+        ValueError: if it cannot be read.
+        UserError: if the chat template refuses a conversation.
+    """
+    # Here, because rendering is heavy and most studies need none of it.
+    from refusal_eval.following import following
+    from refusal_eval.store import StoreReader
+    from refusal_eval.turns import walk
+
+    described = map(read_json, sorted(Path(Paths(config).results, "engines").glob("*.json")))
+    tokenizer = next(engine["tokenizer_folder"] for engine in described if engine["engine_id"] == engine_id)
+    chains = walk(following(file, tokenizer), StoreReader(config["store_dir"], engine_id))
+    asked = ([*(request for request, _ in chain.answered), chain.next] for chain in chains)
+    return {
+        request.key for requests in asked for request in requests if request is not None and request.key is not None
+    }
 
 
 def engine_names(studies: Iterable[StudyFile]) -> dict[str, tuple[set[str], dict[str, Any]]]:

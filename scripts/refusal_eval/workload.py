@@ -63,6 +63,7 @@ class CellWork:
         most_tokens: the most tokens of an answer.
         known: how the number of requests is known: MISSING, COUNTED or ASSUMED.
         stored: responses that the store has already (only where MISSING says that it was looked into).
+        outdated: whether an earlier run left requests of this cell that no longer hold, and so do not count.
     """
 
     requests: int
@@ -72,6 +73,7 @@ class CellWork:
     most_tokens: int
     known: str = COUNTED
     stored: int = 0
+    outdated: bool = False
 
     @property
     def read_tokens(self) -> float:

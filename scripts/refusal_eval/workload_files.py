@@ -1,6 +1,7 @@
 """How much there is to do: the requests of every cell and the sizes of engines, as far as config and files tell.
 
-Before a first run prompts may not be fetched and requests not rendered; then they are estimated, and it is said so.
+Before a first run prompts may not be fetched and requests not rendered; then they are estimated, and it is said so. So
+are those that an earlier run made and that no longer hold (see `refusal_eval.workflow.last_run`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from refusal_eval.plan import GOLD, Cell, llm_judges
 from refusal_eval.requests import read_requests
 from refusal_eval.weights.manifest import WEIGHTS_MANIFEST
 from refusal_eval.workflow.data import Data
+from refusal_eval.workflow.last_run import LastRun
 from refusal_eval.workflow.paths import Paths
 from refusal_eval.workflow.weights import Weights
 from refusal_eval.workload import (
@@ -74,12 +76,12 @@ def cell_work(config: Mapping[str, Any], root: Path, in_store: bool) -> dict[Cel
     Args:
         config: the validated study.
         root: the repository's folder.
-        in_store: count what the store lacks wherever request files are there; else every request counts.
+        in_store: count what the store lacks wherever request files are there that hold; else every request counts.
     """
-    paths, data = Paths(config), Data(config, root)
+    paths, data, last = Paths(config), Data(config, root), LastRun(config, root)
     splits, gold = config["split_entries"], config["gold_entries"]
-    texts = {name: _texts(paths, data, config, name, splits[name]) for name in config["splits"]}
-    texts_of_gold = {name: _texts_of_gold(paths, data, name, gold[name]) for name in config["gold"]}
+    texts = {name: _texts(paths, data, last, config, name, splits[name]) for name in config["splits"]}
+    texts_of_gold = {name: _texts_of_gold(paths, data, last, name, gold[name]) for name in config["gold"]}
     work: dict[Cell, CellWork] = {}
     for model in config["models"]:
         entry = config["model_entries"][model]
@@ -91,8 +93,10 @@ def cell_work(config: Mapping[str, Any], root: Path, in_store: bool) -> dict[Cel
                 generated = dataclasses.replace(generated, requests=0, prompts=0)
             file = Path(paths.results, "requests", model, f"{split}.jsonl")
             samples = config["samples"]
-            counted = in_store and file.is_file()
-            work[Cell(model, split)] = _missing(file, paths.store, generated, samples) if counted else generated
+            if in_store and file.is_file():
+                holds = last.requests(model, split)
+                generated = _missing(file, paths.store, generated, samples) if holds else _outdated(generated)
+            work[Cell(model, split)] = generated
             scored = _scored(of_split, config["samples"], splits[split].get("dialogue"))
             for judge in llm_judges(config):
                 read, asked = answer_tokens(most), config["judge_entries"][judge]
@@ -103,9 +107,13 @@ def cell_work(config: Mapping[str, Any], root: Path, in_store: bool) -> dict[Cel
             work[Cell(GOLD, name, judge)] = judged
     for cell, estimate in work.items():
         file = Path(paths.results, "judge_requests", str(cell.judge), cell.model, f"{cell.split}.jsonl")
+        if not in_store or cell.judge is None or not file.is_file():
+            continue
         # Answers that are still to come will be judged, and no file knows of them yet.
         answered = cell.model == GOLD or work[Cell(cell.model, cell.split)].requests == 0
-        if in_store and cell.judge is not None and answered and file.is_file():
+        if not last.judge_requests(cell.judge, cell.model, cell.split):
+            work[cell] = _outdated(estimate)
+        elif answered:
             work[cell] = _missing(file, paths.store, estimate)
     return work
 
@@ -197,6 +205,10 @@ def _judging(texts: Texts, answers: int, answer: float, judge: Mapping[str, Any]
     return CellWork(answers * int(judge["votes"]), answers, read, mean, most, texts.known)
 
 
+def _outdated(estimate: CellWork) -> CellWork:
+    return dataclasses.replace(estimate, outdated=True)
+
+
 def _missing(file: Path, store_dir: str, estimate: CellWork, samples: int | None = None) -> CellWork:
     """Return what the store lacks of a request file. Of a dialogue the first turn tells whether it is to be executed.
 
@@ -237,22 +249,35 @@ def _missing(file: Path, store_dir: str, estimate: CellWork, samples: int | None
     )
 
 
-def _texts(paths: Paths, data: Data, config: Mapping[str, Any], name: str, entry: Mapping[str, Any]) -> Texts:
+def _texts(
+    paths: Paths, data: Data, last: LastRun, config: Mapping[str, Any], name: str, entry: Mapping[str, Any]
+) -> Texts:
     file = Path(paths.results, "prompts", f"{name}.jsonl")
-    if file.is_file():
+    if file.is_file() and last.prompts(name):
         return _read_texts(read_jsonl(file))
-    columns = entry["columns"].get("turns")
-    turns = (float(len(columns)) if columns else ASSUMED_TURNS) if entry.get("dialogue") else 0.0
-    tokens = ASSUMED_PROMPT_TOKENS * (turns or 1.0)
-    count, known = _rows(entry, data.split_rows(SimpleNamespace(split=name)))
+    texts = _estimated(entry, *_rows(entry, data.split_rows(SimpleNamespace(split=name))))
+    count = texts.count
     for sample in (entry["sample"], config["prompts_per_split"]):
         count = min(count, sample["size"]) if sample else count
-    return Texts(count, tokens, turns, known)
+    return dataclasses.replace(texts, count=count)
 
 
-def _texts_of_gold(paths: Paths, data: Data, name: str, entry: Mapping[str, Any]) -> Texts:
+def _estimated(entry: Mapping[str, Any], rows: int, known: str) -> Texts:
+    """Return the prompts that rows of a split give, before any sample is taken of them (see `data.prompts`)."""
+    if not entry.get("dialogue"):
+        return Texts(rows, ASSUMED_PROMPT_TOKENS, 0.0, known)
+    columns = entry["columns"].get("turns")
+    turns = float(len(columns)) if columns else ASSUMED_TURNS
+    known = known if columns else ASSUMED
+    if entry["dialogue"]["mode"] == "independent" and turns > 1:
+        # Each turn after the first is a prompt of its own, asked after the first one and its reply.
+        rows, turns = round(rows * (turns - 1)), 2.0
+    return Texts(rows, ASSUMED_PROMPT_TOKENS * turns, turns, known)
+
+
+def _texts_of_gold(paths: Paths, data: Data, last: LastRun, name: str, entry: Mapping[str, Any]) -> Texts:
     file = Path(paths.results, "gold", f"{name}.jsonl")
-    if file.is_file():
+    if file.is_file() and last.gold(name):
         return _read_texts(read_jsonl(file))
     count, known = _rows(entry, data.gold_rows(SimpleNamespace(gold=name)))
     return Texts(count, ASSUMED_PROMPT_TOKENS, 0.0, known)

@@ -133,15 +133,17 @@ def on_one_only(status: int) -> Handler:
     return handle
 
 
-def test_a_request_that_the_server_fails_on_at_each_try_is_rejected_where_others_are_answered(tmp_path: Path) -> None:
-    async def both(client: CompletionClient) -> Any:
-        others = [one(client, number) for number in range(2, 40)]
-        found = await asyncio.gather(one(client, 1), *others, return_exceptions=True)
-        return found[:2]
+@pytest.mark.parametrize("others", [0, 39])
+def test_a_request_that_the_server_fails_on_at_each_try_is_rejected_also_where_it_is_the_only_one(
+    others: int, tmp_path: Path
+) -> None:
+    async def all_together(client: CompletionClient) -> Any:
+        numbers = range(1, 2 + others)
+        return await asyncio.gather(*(one(client, number) for number in numbers), return_exceptions=True)
 
-    first, second = against(on_one_only(500), tmp_path, both)
+    first, *rest = against(on_one_only(500), tmp_path, all_together)
     assert isinstance(first, Rejected) and "6 tries: grammar" in first.message
-    assert second["text"] == "a"
+    assert [reply["text"] for reply in rest] == ["a"] * others
 
 
 def test_what_was_answered_before_a_server_broke_down_rejects_nothing(tmp_path: Path) -> None:

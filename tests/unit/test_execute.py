@@ -62,7 +62,7 @@ class ScriptedEngine:
             raise EngineDied("not well")
 
     async def metrics(self) -> dict[str, float]:
-        return {"prefix_cache_queries": 10.0, "prefix_cache_hits": 4.0}
+        return {"generated_tokens": 0.0, "prefix_cache_queries": 10.0, "prefix_cache_hits": 4.0}
 
 
 def run(folder: Path, pending: int | list[Pending], engine: ScriptedEngine, in_flight: int = 3, **how: Any) -> Outcome:
@@ -203,6 +203,22 @@ def test_at_the_time_limit_what_is_in_flight_is_given_up(tmp_path: Path) -> None
     outcome = run(tmp_path, 10, engine, in_flight=2, limit=limit)
     assert time.monotonic() - started < 10
     assert (outcome.executed, outcome.left) == (0, 10)
+
+
+def test_the_time_limit_is_kept_although_the_engine_does_not_tell_its_counters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Silent(ScriptedEngine):
+        async def metrics(self) -> dict[str, float]:
+            await asyncio.sleep(60)
+            raise ConnectionError
+
+    for name, value in (("SECONDS_BETWEEN_CHECKS", 0.01), ("CHECKS_BETWEEN_COUNTERS", 1), ("COUNTERS_SECONDS", 0.05)):
+        monkeypatch.setattr(module, name, value)
+    limit = TimeLimit(take=time.monotonic() + 60, stop=time.monotonic() + 1)
+    started = time.monotonic()
+    assert run(tmp_path, 10, Silent(seconds=60), in_flight=2, limit=limit).left == 10
+    assert time.monotonic() - started < 20
 
 
 def test_what_another_run_answers_meanwhile_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -317,12 +317,12 @@ def test_a_store_of_none_of_the_studies_is_not_emptied(project, told, tmp_path):
     assert len(load_index(path).entries) == 100
 
 
-def test_nothing_is_removed_of_an_engine_that_is_asked_in_dialogues(project, told):
+def test_nothing_is_removed_of_an_engine_whose_dialogues_cannot_be_followed(project, told):
     store(project.store, KEYS)
     store(project.store, KEYS, engine=OTHER)
     render(files_of(project)[0], KEYS[:2], engine=OTHER, dialogue={"seed": 0})
     code, text = told("--prune", "--yes")
-    assert code == 0 and f"{OTHER} cannot tell: dialogues" in text
+    assert code == 0 and f"{OTHER} cannot tell: it was asked turn by turn" in text
     assert len(StoreReader(project.store, OTHER).lookup(KEYS)) == 100
     assert len(StoreReader(project.store, TINY).lookup(KEYS)) == 16
 

@@ -41,11 +41,11 @@ rule generate:
         weights=execution.weights,
         adapters=generation.adapters,
     output:
-        f"{RESULTS}/receipts/generate/{{batch}}/{{shard}}.json",
+        f"{RESULTS}/receipts/generate/{{batch}}/{{load}}.json",
     log:
-        f"{LOGS}/generate/{{batch}}/{{shard}}.log",
+        f"{LOGS}/generate/{{batch}}/{{load}}.log",
     benchmark:
-        f"{RESULTS}/benchmarks/generate/{{batch}}/{{shard}}.tsv"
+        f"{RESULTS}/benchmarks/generate/{{batch}}/{{load}}.tsv"
     wildcard_constraints:
         batch=any_of(generation.batches),
     priority: order.generate
@@ -57,7 +57,7 @@ rule generate:
         slurm_partition=placement.partition,
         slurm_extra=placement.options,
     message:
-        "Generating answers: {wildcards.batch}, shard {wildcards.shard}"
+        "Generating answers: {wildcards.batch}, load {wildcards.load}"
     script:
         "../../scripts/execute.py"
 

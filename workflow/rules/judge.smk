@@ -67,11 +67,11 @@ rule judge:
         engine=execution.engine,
         weights=execution.weights,
     output:
-        f"{RESULTS}/receipts/judge/{{batch}}/{{shard}}.json",
+        f"{RESULTS}/receipts/judge/{{batch}}/{{load}}.json",
     log:
-        f"{LOGS}/judge/{{batch}}/{{shard}}.log",
+        f"{LOGS}/judge/{{batch}}/{{load}}.log",
     benchmark:
-        f"{RESULTS}/benchmarks/judge/{{batch}}/{{shard}}.tsv"
+        f"{RESULTS}/benchmarks/judge/{{batch}}/{{load}}.tsv"
     wildcard_constraints:
         batch=any_of(judging.batches),
     priority: order.judge
@@ -83,7 +83,7 @@ rule judge:
         slurm_partition=placement.partition,
         slurm_extra=placement.options,
     message:
-        "Judging answers: {wildcards.batch}, shard {wildcards.shard}"
+        "Judging answers: {wildcards.batch}, load {wildcards.load}"
     script:
         "../../scripts/execute.py"
 

@@ -1,4 +1,4 @@
-"""Judges that earn trust: calibration on gold, the cards' table and figures, agreement between judges, floors.
+"""Judges that earn trust: calibration on gold, the cards' table and figures, agreement between judges.
 
 Reads gold, the judges' verdicts on it and judge_cards/ (rule judge_card, score.smk); writes calibration/{judge}/{gold}.json,
 judge_agreement.json, tables/judge_cards.*, tables/judges_*, figures/judge_cards/{judge}/{gold}.*.
@@ -107,24 +107,3 @@ rule judge_agreement:
         "Comparing the judges"
     script:
         "../../scripts/compare_judges.py"
-
-
-rule judge_floor:
-    """Fail if a judge agrees less with people than its floor asks, after everything else is made."""
-    input:
-        cards=judge_cards.cards,
-        results=reporting.targets,
-        figures=drawing.targets,
-        judges=judge_cards.results,
-    output:
-        f"{RESULTS}/judge_cards/floors.json",
-    log:
-        f"{LOGS}/judge_floor.log",
-    localrule: True
-    params:
-        floors=judge_cards.floors,
-        code=code_version(ROOT / "scripts" / "check_judge_floor.py"),
-    message:
-        "Checking that the judges reach their floors"
-    script:
-        "../../scripts/check_judge_floor.py"

@@ -38,6 +38,7 @@ KEEP_ALIVE_SECONDS = 2.0
 # What a whole answer ends with. vLLM that is told to stop answers what is in flight with "abort", HTTP 200, and the
 # tokens so far.
 WHOLE = ("stop", "length")
+SMALLEST_SECONDS = 600.0  # for the smallest request, behind a long queue
 DEATH_SECONDS = 10.0  # what a server that breaks off requests is given to be gone
 TRANSPORT_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
 COUNTERS = {
@@ -71,7 +72,6 @@ class EngineClient(abc.ABC):
 
     def __init__(self, socket: str, exit_code: Callable[[], int | None]) -> None:
         self._exit_code = exit_code
-        self._answered = 0
         # As many connections as there are requests at one time: whoever asks decides how many that are.
         connector = aiohttp.UnixConnector(socket, limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS)
         # No read time-out: a long answer behind a long queue is not an error; a dead server is noticed by its exit.
@@ -109,10 +109,9 @@ class EngineClient(abc.ABC):
     async def _reply(self, path: str, body: Mapping[str, Any]) -> Any:
         """Return the JSON reply to a request; transport errors and busy servers are tried again with back-off.
 
-        A request that the server fails on (HTTP 500) at each try, while it answers others, is rejected: it would fail
-        in every later run too, and with it the batch.
+        A request that the server fails on (HTTP 500) at each try, while it answers the smallest one there is, is
+        rejected: it would fail in every later run too, and with it the batch.
         """
-        before: int | None = None  # how many others were answered when this one failed first
         status = 0
         for attempt in range(TRIES):
             status = 0
@@ -122,9 +121,7 @@ class EngineClient(abc.ABC):
                 problem = f"{type(error).__name__}: {error}"
             else:
                 if status == 200:
-                    self._answered += 1
                     return json.loads(content)
-                before = self._answered if before is None else before
                 problem = f"HTTP {status}: {_shown(content, 500)}"
                 if 400 <= status < 500 and status not in (408, 429):
                     raise Rejected(status, _shown(content, 500))
@@ -133,9 +130,19 @@ class EngineClient(abc.ABC):
             await asyncio.sleep(min(0.2 * 2**attempt, 5.0))
             if self._exit_code() is not None:
                 raise EngineDied(problem)
-        if status == 500 and before is not None and self._answered > before:
+        if status == 500 and await self._answers_anything(path):
             raise Rejected(status, f"{TRIES} tries: {_shown(content, 450)}")
         raise ConnectionError(f"no answer after {TRIES} tries: {problem}")
+
+    async def _answers_anything(self, path: str) -> bool:
+        try:
+            return (await asyncio.wait_for(self._post(path, self._smallest()), SMALLEST_SECONDS))[0] == 200
+        except TRANSPORT_ERRORS:
+            return False
+
+    @abc.abstractmethod
+    def _smallest(self) -> dict[str, Any]:
+        """Return the body of the smallest request there is."""
 
     async def _await_death(self, problem: str) -> None:
         """Raise `EngineDied` if the server is gone within some seconds."""
@@ -203,6 +210,9 @@ class CompletionClient(EngineClient):
             await self._await_death(str(error))
             raise
 
+    def _smallest(self) -> dict[str, Any]:
+        return request_body([0], {"max_tokens": 1}, None)
+
 
 class ClassificationClient(EngineClient):
     """Client of a classifier's server."""
@@ -212,6 +222,9 @@ class ClassificationClient(EngineClient):
     ) -> dict[str, Any]:
         """Return the response to one request (see `classification_of`, and `EngineClient.complete`)."""
         return classification_of(await self._reply("/classify", {"token_ids": list(token_ids)}))
+
+    def _smallest(self) -> dict[str, Any]:
+        return {"token_ids": [0]}
 
 
 def classification_of(reply: Mapping[str, Any]) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def server_command(
         # Prefixes are cached in whole blocks: with the CPU engine's own 128 tokens short prompts would never be found.
         options["block-size"] = 32
     options |= adapter_options(adapters)
-    options |= dict(_one_spelling(name, value) for name, value in entry["args"].items())
+    options |= dict(one_spelling(name, value) for name, value in entry["args"].items())
     if determinism == "strict" and device == "cpu":
         options["max-num-seqs"] = 1  # batch sizes change rounding; one request at a time has none to change
     return [python, *SERVER, *as_arguments(options)]
@@ -134,7 +134,8 @@ def as_arguments(options: Mapping[str, Any]) -> list[str]:
     return arguments
 
 
-def _one_spelling(given: str, value: Any) -> tuple[str, Any]:
+def one_spelling(given: str, value: Any) -> tuple[str, Any]:
+    """Return an argument of an engine's entry with the name that options have here: `max-num-seqs`."""
     name = given.replace("_", "-").lstrip("-")
     # `no-x: false` says what `x: true` says; as it stands it would become `--no-no-x`.
     if name.startswith("no-") and isinstance(value, bool):

@@ -168,23 +168,28 @@ def record_folders() -> list[Path]:
     return folders
 
 
-def checked_folder(folder: Path) -> Path:
+def checked_folder(folder: Path, purpose: str = "running engines are recorded", variable: str = "TMPDIR") -> Path:
     """Return the folder, made if need be, after a check that nobody else can have put anything there.
+
+    Args:
+        folder: the folder; the one above it must be there.
+        purpose: what is done in it, in words, for messages.
+        variable: the environment variable that says where it lies, for messages.
 
     Raises:
         UserError: for a link, a folder of another user, and one that is open to others.
     """
+    what, advice = f"{folder}, where {purpose},", f"set {variable} to a folder of your own"
     try:
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=0o700)
         found = folder.lstat()
     except OSError as error:
-        raise UserError(f"running engines cannot be recorded in {folder}: {error}") from error
-    what = f"{folder}, where running engines are recorded,"
+        raise UserError(f"{what} cannot be used: {error}; {advice}") from error
     if not stat.S_ISDIR(found.st_mode):
-        raise UserError(f"{what} is a link or a file instead of a folder: remove it")
+        raise UserError(f"{what} is a link or a file instead of a folder: remove it, or {advice}")
     if found.st_uid != os.getuid():
-        raise UserError(f"{what} belongs to another user (number {found.st_uid}): set TMPDIR to a folder of your own")
+        raise UserError(f"{what} belongs to another user (number {found.st_uid}): {advice}")
     if found.st_mode & 0o077:
         mode = stat.S_IMODE(found.st_mode)
         raise UserError(f"{what} is open to others (mode {mode:o}): look at what is in it, then `chmod 700 {folder}`")

@@ -1,15 +1,18 @@
-"""A correction of Snakemake 9.27: a job behind an `ancient` input has reasons of its own to run.
+"""A correction of Snakemake 9.27: an `ancient` input is no reason to run, and hides no other one.
 
 `DAG.update_needrun` first asks every job whether it has a reason to run, but leaves out all jobs downstream of one that
-has: those are to be found later, by following the files that change. Files marked `ancient` are not followed then. A
-job that depends on the first only through an `ancient` file is so never asked: here, a cell whose requests changed in a
-run that was interrupted would keep its old answers while the rest of its batch is executed, and the run would succeed.
-With this correction only jobs are left out that the later step does find.
+has: those are to be found later, by following the files that change. There two things go wrong with `ancient` files:
+
+- They are not followed later, so that a job which depends on the first only through such a file is never asked: a cell
+  whose requests changed in a run that was interrupted would keep its old answers while the rest of its batch is
+  executed, and the run would succeed. Here only jobs are left out that the later step does find.
+- They are followed if they are not there yet: a receipt of a batch with one cell more has another name, and all answers
+  of the batch would be collected again. Here they are never followed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, ItemsView, Iterator
 from typing import Any
 
 PLANNED_BY = "update_needrun"
@@ -32,17 +35,46 @@ def ask_jobs_behind_ancient_inputs(dag_class: type) -> None:
         def changed_downstream(direction: Any, *jobs: Any, stop: Callable[[Any], bool] = lambda job: False) -> Any:
             return _behind(direction, jobs, stop)
 
+        whole = dag.depending
         dag.bfs = changed_downstream  # what the method asks for the jobs that it leaves out
+        dag.depending = _Depending(whole)
         try:
             await plan(dag, *arguments, **named)
         finally:
+            dag.depending = whole
             del dag.bfs
 
     update_needrun.asks_behind_ancient_inputs = True  # type: ignore[attr-defined]
     setattr(dag_class, PLANNED_BY, update_needrun)
 
 
-def _behind(direction: Any, jobs: tuple[Any, ...], stop: Callable[[Any], bool]) -> Iterator[Any]:
+class _Depending(dict[Any, "_Following"]):
+    """The jobs that depend on each job, as `DAG.depending` has them, with `_Following` for the files between them."""
+
+    def __init__(self, whole: Any) -> None:
+        super().__init__()
+        self._whole = whole
+
+    def __missing__(self, job: Any) -> _Following:
+        self[job] = found = _Following(self._whole[job])
+        return found
+
+
+class _Following(dict[Any, set[Any]]):
+    """The jobs that depend on a job, and through which files; `items` are those that follow when these change.
+
+    The method goes through `items` where it looks who is to run, and through keys and values elsewhere.
+    """
+
+    def __init__(self, depending: Any) -> None:
+        super().__init__(depending)
+        self._followed = {job: files for job, files in depending.items() if not all(f.is_ancient for f in files)}
+
+    def items(self) -> ItemsView[Any, set[Any]]:  # type: ignore[override]
+        return self._followed.items()
+
+
+def _behind(direction: _Depending, jobs: tuple[Any, ...], stop: Callable[[Any], bool]) -> Iterator[Any]:
     """Yield these jobs and all that depend on them through files of which at least one is not `ancient`."""
     todo, seen = list(jobs), set(jobs)
     while todo:
@@ -50,7 +82,7 @@ def _behind(direction: Any, jobs: tuple[Any, ...], stop: Callable[[Any], bool]) 
         if stop(job):
             continue
         yield job
-        for following, files in direction[job].items():
-            if following not in seen and not all(file.is_ancient for file in files):
+        for following, _ in direction[job].items():
+            if following not in seen:
                 seen.add(following)
                 todo.append(following)
