@@ -31,7 +31,7 @@ from simulated_time import Clock, keep_time
 
 from refusal_eval.config import load_study
 from refusal_eval.files import read_json
-from refusal_eval.plan import Cell
+from refusal_eval.plan import Cell, shard_of
 from refusal_eval.schedule import Option, list_schedule, lower_bound, option, options, proposed
 from refusal_eval.workload import CellWork, Load, Pace, loads_of
 from refusal_eval.workload_files import cell_work, engine_paces
@@ -159,7 +159,7 @@ def written_study(folder: Path, seconds: float) -> Study:
     for number, count in enumerate(PROMPTS):
         rows = [{"prompt": f"split {number}, question {row}: " + "why? " * 40} for row in range(count)]
         (folder / f"s{number}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (folder / "rubric.md").write_text("Judge.\n{{ nonce }} {{ prompt }}\n{{ answer }}\nLabel:")
+    (folder / "rubric.md").write_text("Judge.\n<a-{{ nonce }}>{{ prompt }}\n{{ answer }}</a-{{ nonce }}>\nLabel:")
     (folder / "catalogue.yaml").write_text(yaml.safe_dump(catalogue()))
     splits = [f"s{number}" for number in range(len(PROMPTS))]
     values = {"study": "order", "models": [*MODELS], "splits": splits, "judges": [*JUDGES], "samples": SAMPLES}
@@ -239,8 +239,8 @@ def write_pace(study: Study, engine: str) -> None:
 
 
 def command(folder: Path, *targets: str) -> list[str]:
-    """Return the command that runs the study up to a rule; eight GPU jobs and two others may run at one time."""
-    options = ["--cores", str(GPUS + 2), "--set-threads", "generate=1", "judge=1", "--resources", f"gpu={GPUS}"]
+    """Return the command that runs the study up to a rule; loads on all GPUs and two other jobs may run at one time."""
+    options = ["--cores", str(GPUS + 2), "--resources", f"gpu={GPUS}"]
     place = ["-s", str(ROOT / "Snakefile"), "--directory", str(folder), "--configfile", str(folder / "study.yaml")]
     return snakemake(*place, *options, "--workflow-profile", str(ROOT / "profiles/default"), "--until", *targets)
 
@@ -330,13 +330,17 @@ def bound_of(study: Study, folder: Path, records: Sequence[dict[str, Any]], chos
             )
     shared: float = sum((r["start_seconds"] + r["work_seconds"]) * gpus[r["engine"]] for r in records) / GPUS
     requests = {
-        (stage, str(path.relative_to(folder / "results/order/receipts" / stage).with_suffix(""))): read_json(path)
+        (
+            stage,
+            str(path.parent.relative_to(folder / "results/order/receipts" / stage)),
+            shard_of(path.stem),
+        ): read_json(path)
         for stage in ("generate", "judge")
         for path in (folder / "results/order/receipts" / stage).rglob("*.json")
     }
     loads = []
     for load in study.loads(chosen.batch, chosen.shards):
-        share = requests[load.stage, f"{load.batch}/{load.shard}"]["executed"] / max(load.requests, 1)
+        share = requests[load.stage, load.batch, load.shard]["executed"] / max(load.requests, 1)
         scaled = (load.start_seconds * study.scale, load.work_seconds * study.scale * min(share, 1.0))
         loads.append(replace(load, start_seconds=scaled[0], work_seconds=scaled[1]))
     longest: float = max(record["start_seconds"] + record["work_seconds"] for record in records)

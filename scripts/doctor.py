@@ -1,7 +1,8 @@
-"""Check this machine before a run, and say what to fix. Nothing is changed.
+"""Check this machine before a run, and say what to fix. Nothing is changed, but that the folder of leases is made.
 
 Environments and their locks, GPUs and driver, memory, disk, temporary folder, clock, hub and Slurm. With --configfile
-the study's engines count: how many GPUs they need, whether their weights fit, what is still to be fetched.
+the study's engines count: how many GPUs they need, whether their weights fit (estimated before they are fetched), what
+is still to be fetched, and whether disk and token are enough for it.
 
 Exit code: 0 nothing failed (warnings apart); 1 something will not work, or the study is not valid.
 """

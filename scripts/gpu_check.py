@@ -3,7 +3,7 @@
 Eight bundled prompts are rendered, executed on the model's engine into a store in a temporary folder, and read back as
 answers. Then the engine is asked what tells whether its answers can be trusted: token ids of the template,
 log-probabilities, seeds, stop tokens, prefix cache, and who can reach it. The block holds no prompts, answers, paths or
-secrets. Weights that are missing are fetched into the cache.
+secrets. Weights that are missing are fetched into the cache. Where something fails, the folder is kept, with the logs.
 
 Exit code: 0 everything is as it should be (warnings apart); 1 something is not.
 """
@@ -40,16 +40,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger("refusal_eval.devices").setLevel(logging.INFO)  # who waits for a GPU is to know it
     allow_many_connections()
     folder = Path(tempfile.mkdtemp(prefix="gpu-check-"))
+    code = 1  # also for whatever nobody expected
     try:
-        return run(options.model, options.configfile, folder)
+        code = run(options.model, options.configfile, folder)
     except (ConfigError, UserError) as error:
         print(f"gpu-check: {error}", file=sys.stderr)
-        return 1
     finally:
-        if options.keep:
+        if options.keep or (code and any(folder.rglob("*.log"))):
             print(f"gpu-check: everything is kept in {folder}", file=sys.stderr)
         else:
             shutil.rmtree(folder, ignore_errors=True)
+    return code
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -62,7 +63,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         metavar="STUDY.yaml",
         help="a study whose catalogue files, cache_dir and lock file count",
     )
-    parser.add_argument("--keep", action="store_true", help="keep the temporary folder, with the engine's log")
+    parser.add_argument("--keep", action="store_true", help="keep the temporary folder also where nothing fails")
     return parser.parse_args(arguments)
 
 
@@ -75,18 +76,21 @@ def run(model: str, study_file: Path | None, folder: Path) -> int:
     """
     from refusal_eval.doctor.check import any_failed
     from refusal_eval.gpu_check.checks import run_checks
+    from refusal_eval.gpu_check.facts import Facts
     from refusal_eval.gpu_check.prepare import prepare
     from refusal_eval.gpu_check.probes import find_out
     from refusal_eval.gpu_check.report import block, failed_block
+    from refusal_eval.status.log_text import tail
 
     catalogues, cache = places(study_file)
     prepared = prepare(model, catalogues, cache, folder, ROOT, say, execution_of, study_file)
     day = datetime.date.today().isoformat()
+    facts = Facts()
     try:
-        facts = asyncio.run(find_out(prepared, say))
+        asyncio.run(find_out(prepared, say, facts))
     except UserError as error:
         print(f"gpu-check: {error}", file=sys.stderr)
-        print(failed_block(model, {}, str(error), day))
+        print(failed_block(model, facts, str(error), tail(prepared.log), day), flush=True)
         return 1
     checks = run_checks(facts)
     print(block(model, prepared.files()[0].header["identity"], facts, checks, day), flush=True)

@@ -29,8 +29,9 @@ def finished(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> tupl
 def test_two_engine_loads_are_two_jobs_and_nothing_else_is_submitted(finished: tuple[Study, list[str]]) -> None:
     study, numbers = finished
     assert len(numbers) == 2
-    comments = {study.cluster.job(number)["Comment"] for number in numbers}
-    assert comments == {f"rule_{rule}_wildcards_engine_{ENGINE}_0" for rule in ("generate", "judge")}
+    comments = sorted(study.cluster.job(number)["Comment"] for number in numbers)
+    for comment, rule in zip(comments, ("generate", "judge"), strict=True):
+        assert comment.startswith(f"rule_{rule}_wildcards_engine_{ENGINE}_0"), "shard 0 of the engine's batch"
 
 
 def test_a_job_gets_exactly_its_gpus_of_the_model_on_one_node_as_one_task(finished: tuple[Study, list[str]]) -> None:
@@ -55,18 +56,21 @@ def test_the_engine_sees_its_two_gpus_and_a_folder_on_the_nodes_disk(finished: t
         assert arguments[arguments.index("--tensor-parallel-size") + 1] == "2"
 
 
-def test_a_job_that_has_nothing_to_execute_asks_for_no_gpu(finished: tuple[Study, list[str]], tmp_path: Path) -> None:
+def test_jobs_that_have_nothing_to_execute_ask_for_no_gpu(finished: tuple[Study, list[str]], tmp_path: Path) -> None:
     study, _ = finished
     copy = Study(copy_of(study.project, tmp_path / "project"), study.cluster, study.profile)
     for made in ("receipts", "answers/plain", "verdicts", "scores", "tables"):
         shutil.rmtree(copy.project.results / made)
     engines = len(starts(copy.engine))
-    (number,) = submitted(copy.succeed())
-    job = copy.cluster.job(number)
-    assert "TresPerJob" not in job and "gres" not in job["TRES"]
-    assert job["Partition"] == "other"
+    numbers = submitted(copy.succeed("all"))
+    jobs = [copy.cluster.job(number) for number in numbers]
+    assert sorted(job["Comment"].partition("_wildcards_")[0] for job in jobs) == ["rule_generate", "rule_judge"]
+    for job in jobs:
+        assert "TresPerJob" not in job and "gres" not in job["TRES"]
+        assert job["Partition"] == "other"
     assert len(starts(copy.engine)) == engines
-    assert {receipt["executed"] for receipt in receipts(copy.project).values()} == {0}
+    made_anew = receipts(copy.project)
+    assert len(made_anew) == 2 and {receipt["executed"] for receipt in made_anew.values()} == {0}
     assert answers(copy.project) == answers(study.project)
 
 

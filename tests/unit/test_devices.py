@@ -30,6 +30,7 @@ case "$1" in
   -L) cat "$SMI/list" ;;
   --query-gpu=uuid,memory.used) cat "$SMI/memory" ;;
   --query-compute-apps=*) cat "$SMI/apps" ;;
+  --id=*) cat "$SMI/names" ;;
 esac
 """
 
@@ -50,11 +51,12 @@ class Machine(dict):
         program = self.folder / "nvidia-smi"
         program.write_text(FAKE_SMI)
         program.chmod(0o755)
-        self.pop("CUDA_VISIBLE_DEVICES", None)
+        for name in [name for name in self if name.startswith(("CUDA_", "SLURM_"))]:
+            del self[name]
         self["REFUSAL_EVAL_LOCKS"] = str(folder / "locks")
         monkeypatch.setenv("PATH", f"{self.folder}:{os.environ['PATH']}")
         monkeypatch.setenv("SMI", str(self.folder))
-        self.set(list="", memory="", apps="")
+        self.set(list="", memory="", apps="", names="")
 
     def set(self, **answers):
         for name, text in answers.items():
@@ -95,6 +97,10 @@ def test_gpus_and_their_parts_are_read():
         ({"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "0,2", "SLURM_STEP_GPUS": "2"}, ["2"]),
         ({"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "0,2", "CUDA_VISIBLE_DEVICES": "2"}, ["2"]),
         ({"SLURM_JOB_GPUS": "0"}, ["0", "MIG-31111111-cccc", "MIG-32222222-dddd", "2"]),
+        ({"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "4,5,6,7"}, ["0", "MIG-31111111-cccc", "MIG-32222222-dddd", "2"]),
+        ({"SLURM_JOB_ID": "7"}, []),
+        ({"SLURM_JOB_ID": "7", "SLURM_GPUS_ON_NODE": "0"}, []),
+        ({"SLURM_JOB_ID": "7", "SLURM_GPUS_ON_NODE": "4"}, ["0", "MIG-31111111-cccc", "MIG-32222222-dddd", "2"]),
     ],
 )
 def test_the_pool_is_what_the_user_slurm_or_the_machine_leaves(environment, expected):
@@ -115,6 +121,9 @@ def test_a_device_has_one_lock_however_it_is_spelled():
         ({"CUDA_VISIBLE_DEVICES": "0,3"}, "names the device 3"),
         ({"CUDA_VISIBLE_DEVICES": "GPU-9"}, "names the device GPU-9"),
         ({"CUDA_VISIBLE_DEVICES": "0,GPU-0000"}, "twice"),
+        ({"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "4"}, "^SLURM_JOB_GPUS names the device 4, and nvidia-smi sees 0 "),
+        ({"SLURM_JOB_ID": "7", "SLURM_STEP_GPUS": "2,2"}, "^SLURM_STEP_GPUS=2,2 names a device twice"),
+        ({"SLURM_JOB_ID": "7", "SLURM_GPUS_ON_NODE": "2"}, "nothing tells which.*set CUDA_VISIBLE_DEVICES"),
         ({"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "FASTEST_FIRST"}, "UUID"),
     ],
 )
@@ -183,6 +192,14 @@ def test_more_devices_than_there_are_is_an_error_at_once(machine):
         lease_devices(2, machine)
 
 
+def test_a_slurm_job_without_gpus_takes_none_of_the_nodes_and_says_how_to_ask_for_them(machine):
+    machine.gpus(8)["SLURM_JOB_ID"] = "7"
+    with pytest.raises(UserError, match=r"needs 1 GPUs, and the job has none: Slurm gave it no GPU.*--gpus=N"):
+        lease_devices(1, machine)
+    machine["SLURM_JOB_GPUS"] = "5"
+    assert names(lease_devices(1, machine)) == ["5"]
+
+
 def test_a_device_with_foreign_processes_is_left_alone_and_told(machine, caplog):
     machine.gpus(3).set(apps="GPU-0000, 99, 800\n", memory="GPU-0000, 900\nGPU-1000, 5000\nGPU-2000, 10\n")
     lease = lease_devices(1, machine)
@@ -192,6 +209,57 @@ def test_a_device_with_foreign_processes_is_left_alone_and_told(machine, caplog)
     with pytest.raises(UserError, match="left alone"):
         lease_devices(1, machine, time.monotonic())
     lease.release()
+
+
+def waits(machine, count, seconds=60.0):
+    """Wait for a lease in another thread, until it has had the turn; return the thread and the list for the lease."""
+    found = []
+    thread = threading.Thread(target=lambda: found.append(lease_devices(count, machine, time.monotonic() + seconds)))
+    thread.start()
+    while not any(path.read_text() for path in (machine.folder.parent / "locks").glob("turn-*")):
+        time.sleep(0.02)
+    return thread, found
+
+
+def is_behind(machine, what):
+    """Tell whether a job that needs one device comes after another one."""
+    try:
+        lease_devices(1, machine, time.monotonic()).release()
+    except UserError as error:
+        return what in str(error)
+    return False
+
+
+def test_who_waits_for_what_strangers_use_does_not_keep_others_from_the_rest(machine, monkeypatch):
+    """Somebody computes on GPU 3 for days: a job that needs all waits, and one that needs one does not wait behind."""
+    monkeypatch.setattr(module, "STRANGER_SECONDS", 0.0)
+    monkeypatch.setattr(module, "SMI_SECONDS", 0.0)
+    machine.gpus(4).set(apps="GPU-3000, 99, 800\n")
+    large, got_large = waits(machine, 4)
+    small = lease_devices(1, machine, time.monotonic() + 30)
+    assert names(small) == ["0"] and not got_large
+    machine.set(apps="")
+    # Now only jobs of this user are in the way, and whoever waits for all keeps the turn again.
+    behind, deadline = 0, time.monotonic() + 30
+    while behind < 5 and time.monotonic() < deadline:
+        behind = behind + 1 if is_behind(machine, f"process {os.getpid()} waits for 4 of 4 before this one") else 0
+        time.sleep(0.3)
+    assert behind == 5
+    small.release()
+    large.join()
+    assert names(got_large[0]) == ["0", "1", "2", "3"]
+    got_large[0].release()
+
+
+def test_a_device_that_was_just_given_back_is_no_strangers_for_those_who_wait(machine):
+    """Its memory is given back after its lease, and nvidia-smi tells it late; the turn is kept meanwhile."""
+    machine.gpus(2).set(memory="GPU-1000, 5000\n")
+    large, got_large = waits(machine, 2)
+    assert is_behind(machine, "waits for 2 of 2 before this one")
+    machine.set(memory="")
+    large.join()
+    assert len(got_large[0].devices) == 2
+    got_large[0].release()
 
 
 def test_processes_of_a_server_that_did_not_inherit_the_lock_still_hold_the_device(machine):

@@ -12,9 +12,11 @@ import yaml
 from hub_server import HubServer
 
 from refusal_eval.config import load_study
+from refusal_eval.devices import smi as devices_smi
 from refusal_eval.doctor import environments, gpus, machine, places
 from refusal_eval.doctor.check import any_failed, counted, fail, lines_of, ok, warn
-from refusal_eval.doctor.run import study_needs
+from refusal_eval.doctor.missing import Missing
+from refusal_eval.doctor.run import lease_locks_check, study_needs
 from refusal_eval.doctor.study import EngineNeeds, Needs
 
 GIB = 2**30
@@ -23,6 +25,8 @@ SMALL = EngineNeeds("small", "cpu", 0, 1, "bfloat16", 0.25, GIB, None)
 NEEDS = Needs((LARGE,), ("weights org/m",), 1, "results", ".cache", 10**9, 1024)
 FETCHED = dataclasses.replace(NEEDS, from_hub=())
 NO_HUB = dataclasses.replace(NEEDS, from_hub=(), in_hub=0)
+
+FOUR = [devices_smi.Gpu(place, "NVIDIA H100 80GB HBM3", f"GPU-{place}") for place in range(4)]
 
 HEADING = "index, name, memory.total [MiB], memory.used [MiB], driver_version, compute_cap"
 
@@ -155,7 +159,31 @@ def test_too_few_gpus(found, words):
 )
 def test_gpus_that_are_hidden_from_jobs_do_not_count(visible, state):
     words = ["CUDA_VISIBLE_DEVICES"] if state == "fail" else []
-    told(gpus.count_check(seen(), [LARGE], "cuda", False, visible), state, *words)
+    variables = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    told(gpus.count_check(seen(), [LARGE], "cuda", False, gpus.leasable(variables, FOUR)), state, *words)
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "-1"}, ["a job may lease 0 (CUDA_VISIBLE_DEVICES=-1)"]),
+        ({"CUDA_VISIBLE_DEVICES": "NoDevFiles"}, ["a job may lease 0"]),
+        ({"CUDA_VISIBLE_DEVICES": "9"}, ["names the device 9", "that are there"]),
+        ({"CUDA_VISIBLE_DEVICES": "0,0"}, ["names a device twice"]),
+        ({"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "1,2"}, ["a job may lease 2 (SLURM_JOB_GPUS=1,2); 4 needed"]),
+        ({"SLURM_JOB_ID": "7"}, ["Slurm gave it no GPU", "in a Slurm job ask for them"]),
+    ],
+)
+def test_devices_that_a_job_cannot_lease_do_not_count(variables, words):
+    told(gpus.count_check(seen(), [LARGE], "cuda", False, gpus.leasable(variables, FOUR)), "fail", *words)
+
+
+def test_of_an_engine_on_several_nodes_this_machine_needs_its_part():
+    wide = dataclasses.replace(LARGE, gpus=8, sharing=8, nodes=2)
+    told(gpus.count_check(seen(), [wide], "cuda", False), "ok", "4 needed at a time")
+    told(gpus.count_check(seen(count=2), [wide], "cuda", False), "fail", "large needs 4")
+    told(gpus.memory_check(seen(), wide), "ok", "21.0 GiB of 71.7 GiB")
+    told(machine.shared_memory_check(2 * GIB, [wide]), "ok", "2.0 GiB for 4 GPUs")
 
 
 def test_no_gpu_where_none_is_needed_or_on_a_login_node():
@@ -212,6 +240,15 @@ def test_memory_of_the_gpus():
     told(gpus.memory_check(seen(used=70000), LARGE), "warn", "in use", "CUDA_VISIBLE_DEVICES")
     told(gpus.memory_check(seen(), dataclasses.replace(LARGE, weights_bytes=None)), "ok", "not known")
     told(gpus.memory_check(seen(), SMALL), "not applicable")
+
+
+def test_memory_of_the_gpus_for_weights_that_are_not_fetched_yet():
+    """An estimate fails only where the weights alone are too large."""
+    large = dataclasses.replace(LARGE, gpus=1, sharing=1, weights_bytes=145 * 10**9, estimated=True)
+    told(gpus.memory_check(seen(), large), "fail", "(estimated) of 71.7 GiB", "tensor_parallel")
+    told(gpus.memory_check(seen(), dataclasses.replace(large, quantized=True)), "warn", "(estimated)")
+    told(gpus.memory_check(seen(), dataclasses.replace(large, weights_bytes=66 * 10**9)), "warn", "(estimated)")
+    told(gpus.memory_check(seen(), dataclasses.replace(large, weights_bytes=16 * 10**9)), "ok", "(estimated)")
 
 
 def fake_smi(folder, monkeypatch, script):
@@ -280,6 +317,20 @@ def test_file_locks(tmp_path):
     assert "No such file" in machine.read_locks(str(tmp_path / "missing"))
 
 
+def test_the_folder_of_the_leases_is_the_one_that_is_looked_at(tmp_path):
+    told(lease_locks_check({"REFUSAL_EVAL_LOCKS": str(tmp_path / "locks")}), "ok", str(tmp_path / "locks"))
+    (tmp_path / "locks").chmod(0o777)
+    told(
+        lease_locks_check({"REFUSAL_EVAL_LOCKS": str(tmp_path / "locks")}),
+        "fail",
+        "where leases of GPUs are noted",
+        "chmod 700",
+    )
+    nowhere = {"REFUSAL_EVAL_LOCKS": str(tmp_path / "not" / "there")}
+    told(lease_locks_check(nowhere), "fail", "cannot be used", "set REFUSAL_EVAL_LOCKS")
+    assert "TMPDIR" not in lease_locks_check(nowhere).seen + lease_locks_check(nowhere).todo
+
+
 def test_the_clock(tmp_path):
     told(machine.clock_check("results", 0.3), "ok")
     told(machine.clock_check("results", 90.0), "fail", "90 s ahead of", "timedatectl")
@@ -305,6 +356,17 @@ def test_disk():
     told(places.cache_disk_check(".cache", 10**8, NEEDS), "fail", "weights org/m", "cache_dir")
     told(places.cache_disk_check(".cache", 10**8, FETCHED), "warn")
     told(places.cache_disk_check(".cache", 80 * 10**9, NEEDS), "ok")
+
+
+def test_disk_for_weights_that_are_still_to_be_fetched():
+    large = Missing("weights org/m", 145 * 10**9)
+    needs = dataclasses.replace(NEEDS, missing=(large, Missing("weights org/unknown")))
+    words = ["weights org/m (145 GB, estimated)", "weights org/unknown (size not known)", "cache_dir"]
+    told(places.cache_disk_check(".cache", 6 * 10**9, needs), "fail", *words)
+    told(places.cache_disk_check(".cache", 150 * 10**9, needs), "fail", *words)  # 5 % more than the files
+    told(places.cache_disk_check(".cache", 160 * 10**9, needs), "ok", *words[:2])
+    exact = dataclasses.replace(NEEDS, missing=(dataclasses.replace(large, estimated=False),))
+    told(places.cache_disk_check(".cache", 160 * 10**9, exact), "ok", "weights org/m (145 GB)")
 
 
 def test_the_hub():
@@ -336,6 +398,14 @@ def test_the_token_is_never_told(tmp_path):
     told(places.token_check(NEEDS, True), "ok", "set")
     told(places.token_check(NEEDS, False), "warn", "gated")
     told(places.token_check(FETCHED, False), "not applicable")
+
+
+def test_without_a_token_what_is_gated_cannot_be_fetched():
+    gated = Missing("weights org/m", gated=True, terms="https://hub/org/m")
+    needs = dataclasses.replace(NEEDS, missing=(gated, Missing("weights org/open", gated=None)))
+    told(places.token_check(needs, False), "fail", "gated: weights org/m", "https://hub/org/m", "HF_TOKEN")
+    told(places.token_check(needs, True), "ok")
+    told(places.token_check(dataclasses.replace(NEEDS, missing=needs.missing[1:]), False), "warn")
 
 
 NODES = frozenset({"gpu01", "gpu02"})
@@ -398,6 +468,40 @@ def test_what_a_study_needs(repository, tmp_path):
     assert study_needs(load_study(study, study_file, str(repository), open_pins=True), repository).open_pins == (
         "model org/model",
     )
+
+
+@pytest.mark.parametrize(
+    ("entry", "size", "gated"),
+    [
+        ({"weights_gb": 12.5}, 12_500_000_000, False),
+        ({"parameters": 70}, 140_000_000_000, False),
+        ({"parameters": 70, "quantization": "fp8"}, 70_000_000_000, False),
+        ({"gated": True, "terms": "https://example.org/terms"}, None, True),
+        ({"gated": None}, None, None),
+    ],
+)
+def test_what_the_catalogue_knows_of_weights_that_are_not_here(entry, size, gated, repository, tmp_path):
+    needs = study_with_an_engine(repository, tmp_path, entry)
+    assert (needs.engines[0].weights_bytes, needs.engines[0].estimated) == (size, size is not None)
+    (missing,) = needs.missing
+    assert (missing.what, missing.size, missing.gated) == ("weights org/model", size, gated)
+    blobs = tmp_path / "cache" / "hub" / "models--org--model" / "blobs"
+    blobs.mkdir(parents=True)
+    (blobs / "abc.partial").write_bytes(b"x" * 1_000_000)
+    (left,) = study_with_an_engine(repository, tmp_path, entry).missing
+    assert left.size is None if size is None else 900_000 < size - left.size < 1_100_000, "what is here is not fetched"
+
+
+def study_with_an_engine(repository, folder, entry):
+    """Return what a study needs whose model runs on an engine with weights on the hub."""
+    weights = {"kind": "hub", "repo": "org/model", "revision": "b" * 40}
+    engine = {"weights": weights, "max_model_len": 4096, "device": "cuda", **entry}
+    models = {"m": {"engine": "big", "sampling": {"max_tokens": 100}}}
+    (folder / "c.yaml").write_text(yaml.safe_dump({"engines": {"big": engine}, "models": models}))
+    study = {"study": "x", "models": ["m"], "splits": ["sensitive"], "samples": 2, "judges": ["keyword"]}
+    study |= {"catalogue": ["c.yaml"], "cache_dir": str(folder / "cache")}
+    (folder / "x.yaml").write_text(yaml.safe_dump(study))
+    return study_needs(load_study(study, str(folder / "x.yaml"), str(repository)), repository)
 
 
 def test_an_open_pin_is_told_with_the_command():

@@ -2,10 +2,16 @@
 
 import dataclasses
 import math
+import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import gpu_check
 import pytest
 import yaml
+from test_devices import Machine
+from test_server_engine import ENTRY
 
 from refusal_eval.config import load_study
 from refusal_eval.doctor.check import any_failed
@@ -15,6 +21,7 @@ from refusal_eval.gpu_check import prepare as module
 from refusal_eval.gpu_check.checks import CHECKS, run_checks
 from refusal_eval.gpu_check.facts import Facts, Rescored, Sample, StopProbe, Template
 from refusal_eval.gpu_check.prepare import checked_entry, prepare
+from refusal_eval.gpu_check.probes import Prepared
 from refusal_eval.gpu_check.report import arguments_text, block, device_text, failed_block, without_paths
 from refusal_eval.gpu_check.study import SPLITS, asking_study, checking_catalogue, checking_study
 from refusal_eval.packing import pack_floats
@@ -136,9 +143,83 @@ def test_paths_are_hidden_wherever_they_stand():
 
 
 def test_an_engine_that_did_not_start_gives_a_block_with_the_first_line_only():
-    text = failed_block("m", {}, "the engine died (exit code 1). From /home/me/log:\n    secret line", "2026-01-02")
+    message = "the engine died (exit code 1). From /home/me/log:\n    secret line"
+    text = failed_block("m", Facts(), message, "", "2026-01-02")
     assert "the engine died (exit code 1). From PATH:" in text
     assert "secret" not in text and "/home" not in text and "FAILED: 1 failed" in text
+
+
+LOG = """\
+(APIServer pid=1) INFO 11-22 01:00:24 [utils.py:1] args: {'model': '/home/me/m'}
+(EngineCore pid=2) ERROR 11-22 01:00:26 [core.py:718] Traceback (most recent call last):
+(EngineCore pid=2) ERROR 11-22 01:00:26 [core.py:718]     secret = "code"
+(EngineCore pid=2) ERROR 11-22 01:00:26 [core.py:718] ValueError: no memory for /home/me/m with hf_PLANTEDTOKEN1
+""" + "".join(f"(APIServer pid=1) RuntimeError: Engine core initialization failed, {n}\n" for n in range(9))
+
+
+def test_the_block_of_an_engine_that_failed_has_its_versions_gpus_arguments_and_the_cause_in_its_log():
+    text = failed_block("m", GOOD, "the engine died (exit code 1). Its last lines, from /x:\n  y", LOG, "2026-01-02")
+    for part in ("vllm 0.32.0", "2 x NVIDIA H100 80GB HBM3, 580.65.06", "--dtype bfloat16", "start         40 s"):
+        assert part in text
+    assert "its log       ValueError: no memory for PATH with ***" in text
+    assert "initialization failed, 8" in text and "initialization failed, 0" not in text, "of the rest the last few"
+    for hidden in ("/home", "PLANTED", "Traceback", "secret", "args", "last lines"):
+        assert hidden not in text
+    assert "FAILED: 1 failed" in text and "which is kept" in text
+
+
+def ready(folder, monkeypatch):
+    """Return a check whose engine dies while it starts, on a machine with four simulated GPUs of which it takes two."""
+    machine = Machine(folder, monkeypatch).gpus(4)
+    machine.set(names="Simulated, 580.1\n" * 4)
+    for name in [name for name in os.environ if name.startswith(("CUDA_", "SLURM_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("REFUSAL_EVAL_LOCKS", machine["REFUSAL_EVAL_LOCKS"])
+    execution = {"entry": ENTRY, "device": "cuda", "determinism": "seeded", "gpus": 2}
+    died = (
+        "import sys\nif sys.argv[1] != '-c':\n    sys.exit('ValueError: No memory')\nprint('{\"vllm\": \"0.32.0\"}')\n"
+    )
+    (folder / "server.py").write_text(died)
+    (folder / "python").write_text(f'#!/bin/sh\nexec {sys.executable} -S {folder}/server.py "$@"\n')
+    (folder / "python").chmod(0o755)
+    prepared = Prepared(folder, {}, execution | {"python": str(folder / "python")}, "m", folder / "engine.server.log")
+    sampling = {"temperature": 0, "top_k": 0}
+    monkeypatch.setattr(Prepared, "model", {"sampling": sampling, "reasoning": None})
+    header = SimpleNamespace(header={"sampling": {"stop_token_ids": [2]}})
+    monkeypatch.setattr(Prepared, "files", lambda self: [header])
+    return prepared
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """Return the folder for temporary files of the program, which is run inside of this process."""
+    folder = tmp_path / "t"
+    folder.mkdir()
+    monkeypatch.setattr(gpu_check.tempfile, "tempdir", str(folder))
+    for name in ("end_with_parent", "allow_many_connections"):
+        monkeypatch.setattr(gpu_check, name, lambda: None)
+    monkeypatch.setattr(gpu_check.signal, "signal", lambda *_: None)
+    return folder
+
+
+def test_what_is_known_before_the_start_is_told_and_the_log_is_kept_when_the_engine_dies(
+    temporary, tmp_path, monkeypatch, capsys
+):
+    prepared = ready(tmp_path, monkeypatch)
+    monkeypatch.setattr(module, "prepare", lambda *given: dataclasses.replace(prepared, log=given[3] / "engine.log"))
+    assert gpu_check.main(["smollm2-plain"]) == 1
+    told = capsys.readouterr()
+    assert "engine        vllm 0.32.0" in told.out and "--tensor-parallel-size 2" in told.out
+    assert "device        cuda: 4 x Simulated, 580.1" in told.out
+    assert "its log       ValueError: No memory" in told.out and str(tmp_path) not in told.out
+    (kept,) = temporary.glob("gpu-check-*")
+    assert f"gpu-check: everything is kept in {kept}" in told.err
+    assert "No memory" in (kept / "engine.log").read_text()
+
+
+def test_a_mistake_before_anything_ran_leaves_nothing(temporary, capsys):
+    assert gpu_check.main(["smollm2-plian"]) == 1
+    assert "did you mean" in capsys.readouterr().err and not list(temporary.iterdir())
 
 
 def test_a_cpu_is_named_with_its_cores():

@@ -21,8 +21,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.devices.pool import ORDER, VISIBLE, Device, device_pool
-from refusal_eval.devices.smi import Gpu, foreign_use, list_gpus
+from refusal_eval.devices.pool import ORDER, VISIBLE, Device, device_pool, pool_in_words
+from refusal_eval.devices.smi import foreign_use, list_gpus
 from refusal_eval.engines.process import process_start, session_members
 from refusal_eval.engines.records import checked_folder, this_place
 from refusal_eval.errors import UserError
@@ -34,6 +34,9 @@ LOCKS_VARIABLE = "REFUSAL_EVAL_LOCKS"
 POLL_SECONDS = 0.5
 SMI_SECONDS = 5.0  # between two questions to nvidia-smi while waiting
 SAY_SECONDS = 60.0
+# From when on a stranger's use of a device is taken to last. Memory of a lease that was just given back looks the same
+# for some seconds, and then the job whose turn it is must not lose it.
+STRANGER_SECONDS = 30.0
 
 
 class Lease:
@@ -85,10 +88,11 @@ def lease_devices(count: int, environment: Mapping[str, str], deadline: float | 
     gpus = list_gpus()
     pool = device_pool(environment, gpus)
     if len(pool) < count:
-        raise UserError(f"this engine needs {count} GPUs, and the job has {_told(pool, environment, gpus)}")
+        raise UserError(f"this engine needs {count} GPUs, and the job has {pool_in_words(pool, environment, gpus)}")
     folder = lock_folder(environment)
-    with _turn(folder, pool, deadline):
-        lease = _wait_for(folder, pool, count, deadline)
+    waiting = _Waiting(deadline)
+    while (lease := _lease_in_turn(folder, pool, count, waiting)) is None:
+        pass
     LOG.info("leased %s", ", ".join(device.name for device in lease.devices))
     return lease
 
@@ -99,38 +103,55 @@ def lock_folder(environment: Mapping[str, str]) -> Path:
     Raises:
         UserError: if somebody else can have put something there.
     """
-    return checked_folder(Path(environment.get(LOCKS_VARIABLE) or f"/tmp/refusal-eval-{os.getuid()}"))
+    folder = Path(environment.get(LOCKS_VARIABLE) or f"/tmp/refusal-eval-{os.getuid()}")
+    return checked_folder(folder, "leases of GPUs are noted", LOCKS_VARIABLE)
 
 
 # ---------------------------------------------------------------- waiting
 
 
+def _lease_in_turn(folder: Path, pool: Sequence[Device], count: int, waiting: _Waiting) -> Lease | None:
+    """Return a lease at this job's turn; None where strangers leave too few devices, after others could have a turn."""
+    with _turn(folder, pool, count, waiting):
+        while True:
+            taken, refused = _take(folder, pool, count, waiting)
+            if len(taken) == count:
+                return Lease(list(taken), list(taken.values()))
+            for file in taken.values():
+                os.close(file)
+            what = f"{count} of {len(pool)} devices: " + "; ".join(refused)
+            if len(pool) - waiting.strangers() < count:
+                break
+            waiting.go_on(what)
+    waiting.go_on(f"{what}. Until then jobs that need fewer go before")
+    return None
+
+
 @contextlib.contextmanager
-def _turn(folder: Path, pool: Sequence[Device], deadline: float | None) -> Iterator[None]:
+def _turn(folder: Path, pool: Sequence[Device], count: int, waiting: _Waiting) -> Iterator[None]:
     """Wait for one's turn among the jobs with the same pool.
 
     Only one of them takes devices at a time. So nobody holds some while waiting for others, and a job that needs many
     is not overtaken for ever by jobs that need few.
     """
     name = hashlib.sha256(" ".join(sorted(device.key for device in pool)).encode()).hexdigest()[:16]
-    waiting = _Waiting(deadline)
-    while (file := _try_lock(folder / f"turn-{name}.lock")) is None:
-        waiting.go_on("the devices: another job is waiting for them before this one")
+    path = folder / f"turn-{name}.lock"
+    while (file := _try_lock(path)) is None:
+        waiting.go_on(f"the devices: {_first(path)} before this one")
     try:
+        _write(file, {"job": os.getpid(), "count": count, "of": len(pool)})
         yield
     finally:
         os.close(file)
 
 
-def _wait_for(folder: Path, pool: Sequence[Device], count: int, deadline: float | None) -> Lease:
-    waiting = _Waiting(deadline)
-    while True:
-        taken, refused = _take(folder, pool, count, waiting)
-        if len(taken) == count:
-            return Lease(list(taken), list(taken.values()))
-        for file in taken.values():
-            os.close(file)
-        waiting.go_on(f"{count} of {len(pool)} devices: " + "; ".join(refused))
+def _first(turn: Path) -> str:
+    """Return who has the turn, in words."""
+    try:
+        mark = json.loads(turn.read_text(encoding="utf-8"))
+        return f"process {mark['job']} waits for {mark['count']} of {mark['of']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another job waits for them"
 
 
 def _take(folder: Path, pool: Sequence[Device], count: int, waiting: _Waiting) -> tuple[dict[Device, int], list[str]]:
@@ -142,12 +163,15 @@ def _take(folder: Path, pool: Sequence[Device], count: int, waiting: _Waiting) -
             break
         file = _try_lock(_lock_file(folder, device))
         if file is None:
+            waiting.free_of_strangers(device)
             refused.append(f"{device.name} is leased")
         elif (reason := _left_behind(file)) or (reason := waiting.foreign_use().get(device.gpu or "")):
             os.close(file)
             refused.append(f"{device.name} is left alone: {reason}")
             waiting.say_once(refused[-1])
+            waiting.in_use_by_strangers(device)
         else:
+            waiting.free_of_strangers(device)
             _write(file, _mark(None))
             taken[device] = file
     return taken, refused
@@ -160,6 +184,7 @@ class _Waiting:
         self._deadline, self._said, self._asked = deadline, time.monotonic(), 0.0
         self._use: dict[str, str] = {}
         self._once: set[str] = set()
+        self._strangers: dict[Device, float] = {}
 
     def go_on(self, what: str) -> None:
         """Sleep a little.
@@ -181,19 +206,23 @@ class _Waiting:
             self._use, self._asked = foreign_use(), time.monotonic()
         return self._use
 
+    def in_use_by_strangers(self, device: Device) -> None:
+        """Note that a device was left alone though nobody leases it."""
+        self._strangers.setdefault(device, time.monotonic())
+
+    def free_of_strangers(self, device: Device) -> None:
+        """Note that a device is leased, or free."""
+        self._strangers.pop(device, None)
+
+    def strangers(self) -> int:
+        """Return how many devices strangers have used for some time."""
+        return sum(time.monotonic() - since >= STRANGER_SECONDS for since in self._strangers.values())
+
     def say_once(self, what: str) -> None:
         """Log something that may hold for long."""
         if what not in self._once:
             self._once.add(what)
             LOG.warning("%s", what)
-
-
-def _told(pool: Sequence[Device], environment: Mapping[str, str], gpus: Sequence[Gpu]) -> str:
-    if VISIBLE in environment:
-        return f"{len(pool)} ({VISIBLE}={environment[VISIBLE]})"
-    if not gpus and not pool:
-        return f"none: nvidia-smi finds no GPU, and {VISIBLE} is not set"
-    return str(len(pool))
 
 
 # ---------------------------------------------------------------- locks

@@ -9,8 +9,11 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from refusal_eval.devices import smi
+from refusal_eval.devices.pool import VISIBLE, device_pool, pool_in_words
 from refusal_eval.doctor.check import Check, fail, not_applicable, ok, warn
 from refusal_eval.doctor.study import EngineNeeds
+from refusal_eval.errors import UserError
 
 QUERY = ("index", "name", "memory.total", "memory.used", "driver_version", "compute_cap")
 ASK_SECONDS = 60
@@ -79,15 +82,42 @@ def cuda_version(lock: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def count_check(
-    seen: Seen, engines: Sequence[EngineNeeds], engine_kind: str, login_node: bool, visible: str | None = None
-) -> Check:
-    """Return whether there are as many GPUs as the largest engine takes; without a study a CUDA build takes one.
+@dataclass(frozen=True)
+class Leasable:
+    """The devices that a job may lease: how many, in words why no more, and what is wrong with their names."""
 
-    `visible` is CUDA_VISIBLE_DEVICES, which says what of them a job may lease; None where it is not set.
+    count: int
+    told: str
+    error: str = ""
+
+
+def leasable(variables: Mapping[str, str], gpus: Sequence[smi.Gpu]) -> Leasable:
+    """Return what a job may lease of these GPUs: what CUDA_VISIBLE_DEVICES, Slurm or the machine leaves it.
+
+    Args:
+        variables: environment variables, of which those of this check stand for those of a job.
+        gpus: what nvidia-smi lists.
+    """
+    try:
+        pool = device_pool(variables, gpus)
+    except UserError as error:
+        return Leasable(0, "none", str(error))
+    return Leasable(len(pool), pool_in_words(pool, variables, gpus))
+
+
+def count_check(
+    seen: Seen,
+    engines: Sequence[EngineNeeds],
+    engine_kind: str,
+    login_node: bool,
+    allowed: Leasable | None = None,
+) -> Check:
+    """Return whether there are as many GPUs as the largest engine takes here; without a study a CUDA build takes one.
+
+    `allowed` is what of them a job may lease; None where nobody asked.
     """
     name = "GPUs"
-    needed = max((engine.gpus for engine in engines), default=1 if engine_kind == "cuda" else 0)
+    needed = max((engine.gpus_here for engine in engines), default=1 if engine_kind == "cuda" else 0)
     if not needed:
         return not_applicable(name, "no engine here needs one")
     if login_node and not seen.gpus:
@@ -100,13 +130,14 @@ def count_check(
     names = [f"{gpu.name}, {gpu.memory / 1024:.0f} GiB" for gpu in seen.gpus]
     what = "; ".join(f"{names.count(one)} x {one}" for one in dict.fromkeys(names))
     if len(seen.gpus) < needed:
-        largest = max(engines, key=lambda engine: engine.gpus)  # there is one: without engines one GPU is enough
+        largest = max(engines, key=lambda engine: engine.gpus_here)  # there is one: without engines one GPU is enough
         todo = "lower its `tensor_parallel`, `pipeline_parallel` or `data_parallel`, or take a smaller model"
         return fail(name, f"{what}; engine {largest.name} needs {needed}", todo)
-    allowed = None if visible is None else len([device for device in visible.split(",") if device.strip()])
-    if allowed is not None and allowed < needed:
-        told = f"CUDA_VISIBLE_DEVICES={visible} leaves {allowed} of {len(seen.gpus)}; {needed} needed"
-        return fail(name, told, "unset CUDA_VISIBLE_DEVICES, or name as many devices as are needed")
+    if allowed is not None and allowed.error:
+        return fail(name, f"{what}; {allowed.error}", f"unset {VISIBLE}, or name devices that are there, each once")
+    if allowed is not None and allowed.count < needed:
+        told = f"of {what} a job may lease {allowed.told}; {needed} needed"
+        return fail(name, told, f"unset {VISIBLE}, or name as many devices as are needed; in a Slurm job ask for them")
     return ok(name, f"{what}; {needed} needed at a time")
 
 
@@ -149,18 +180,24 @@ def memory_check(seen: Seen, engine: EngineNeeds) -> Check:
     name = f"GPU memory for {engine.name}"
     if not seen.gpus or not engine.gpus:
         return not_applicable(name, "no GPU")
-    free = sorted((gpu.memory - gpu.used for gpu in seen.gpus), reverse=True)[: engine.gpus]
+    free = sorted((gpu.memory - gpu.used for gpu in seen.gpus), reverse=True)[: engine.gpus_here]
     busy = [gpu.index for gpu in seen.gpus if gpu.used > USED_MIB]
     taken = f"; GPUs {', '.join(busy)} are in use by others" if busy else ""
+    room = min(gpu.memory for gpu in seen.gpus) * engine.memory_share
     if engine.weights_bytes is not None:
-        need = engine.weights_bytes / 2**20 * ROOM_FACTOR / engine.sharing
-        room = min(gpu.memory for gpu in seen.gpus) * engine.memory_share
-        seen_text = f"weights take {need / 1024:.1f} GiB of {room / 1024:.1f} GiB per GPU{taken}"
+        alone = engine.weights_bytes / 2**20 / engine.sharing
+        need = alone * ROOM_FACTOR
+        about = " (estimated)" if engine.estimated else ""
+        seen_text = f"weights take {need / 1024:.1f} GiB{about} of {room / 1024:.1f} GiB per GPU{taken}"
+        todo = "raise `tensor_parallel`, or take a smaller or quantized model"
+        # An estimate fails only where the weights alone are too large, and files of weights to be quantized never do.
+        if need > room and engine.estimated and (alone <= room or engine.quantized):
+            return warn(name, seen_text, f"{todo}, if that is so; it is known when they are fetched")
         if need > room:
-            return fail(name, seen_text, "raise `tensor_parallel`, or take a smaller or quantized model")
+            return fail(name, seen_text, todo)
     else:
         seen_text = f"weights are not here yet: their size is not known{taken}"
-    if busy and (len(free) < engine.gpus or free[-1] < min(gpu.memory for gpu in seen.gpus) * engine.memory_share):
+    if busy and (len(free) < engine.gpus_here or free[-1] < room):
         return warn(name, seen_text, "wait for them, or name other GPUs in CUDA_VISIBLE_DEVICES")
     return ok(name, seen_text)
 

@@ -30,7 +30,8 @@ def memory_check(total: int, available: int, engine: EngineNeeds) -> Check:
     need = max(engine.memory_share * total, (engine.weights_bytes or 0) * 1.2) if engine.device == "cpu" else 0
     if engine.device != "cpu":
         need = max(LEAST_MEMORY, (engine.weights_bytes or 0) / 10)  # weights pass through it, file by file
-    seen = f"{need / GIB:.1f} GiB needed, {available / GIB:.1f} of {total / GIB:.1f} GiB free"
+    about = " (estimated)" if engine.estimated else ""
+    seen = f"{need / GIB:.1f} GiB needed{about}, {available / GIB:.1f} of {total / GIB:.1f} GiB free"
     if need <= available:
         return ok(name, seen)
     if engine.device != "cpu":
@@ -41,9 +42,9 @@ def memory_check(total: int, available: int, engine: EngineNeeds) -> Check:
 def shared_memory_check(size: int | None, engines: Sequence[EngineNeeds]) -> Check:
     """Return whether shared memory (`/dev/shm`, bytes) is enough for engines of several processes."""
     name = "shared memory"
-    largest = max((engine.gpus for engine in engines), default=0)
+    largest = max((engine.gpus_here for engine in engines), default=0)
     if largest < 2:
-        return not_applicable(name, "no engine takes several GPUs")
+        return not_applicable(name, "no engine takes several GPUs of one machine")
     need = largest * SHARED_BYTES_PER_GPU
     if size is None:
         return fail(name, "there is no /dev/shm", "in a container: `--shm-size`, or `--ipc=host`")
@@ -98,10 +99,14 @@ def sockets_check(reasons: Sequence[tuple[str, str | None]]) -> Check:
 
 
 def locks_check(folder: str, error: str | None) -> Check:
-    """Return whether file locks work in the folder of the leases."""
+    """Return whether file locks work in the folder of the leases; an empty one if there is no such folder."""
     if error is None:
         return ok("file locks", f"they work in {folder}")
-    return fail("file locks", f"{folder}: {error}", "set REFUSAL_EVAL_LOCKS to a folder of yours on a local disk")
+    return fail(
+        "file locks",
+        f"{folder}: {error}" if folder else error,
+        "set REFUSAL_EVAL_LOCKS to a folder of yours on a local disk",
+    )
 
 
 def clock_check(folder: str, skew: float | None) -> Check:

@@ -12,11 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from refusal_eval.data.hub import size_text
 from refusal_eval.doctor.check import Check, fail, not_applicable, ok, warn
+from refusal_eval.doctor.missing import Missing
 from refusal_eval.doctor.study import Needs
 
 GB = 10**9
 LOW_RESULTS, LOW_CACHE = GB, 5 * GB
+SPARE = 1.05  # what a download needs beside the files themselves
 HUB_SECONDS = 10.0
 SLURM_PLUGIN = "snakemake-executor-plugin-slurm"
 SLURM_SECONDS = 20
@@ -40,16 +43,26 @@ def results_disk_check(folder: str, free: int, needs: Needs | None) -> Check:
 
 
 def cache_disk_check(folder: str, free: int, needs: Needs | None) -> Check:
-    """Return whether there is room for what is still to be fetched (bytes); its size is known only when it is."""
+    """Return whether there is room for what is still to be fetched (bytes), as far as anything tells its size."""
     name = "disk for downloads"
-    seen = f"{free / GB:.1f} GB free in {folder}"
-    missing = [what for what in (needs.from_hub if needs else ()) if what.startswith("weights")]
-    if missing:
-        seen += f"; to be fetched: {', '.join(missing)}"
+    seen, todo = f"{free / GB:.1f} GB free in {folder}", "make room, or set `cache_dir` to a larger disk"
+    sizes: dict[str, Missing | None] = {what: None for what in (needs.from_hub if needs else ())}
+    sizes |= {one.what: one for one in (needs.missing if needs else ())}
+    weights = {what: one for what, one in sizes.items() if what.startswith("weights")}
+    if weights:
+        seen += "; to be fetched: " + ", ".join(f"{what} ({_size(one)})" for what, one in weights.items())
+    total = sum(one.size or 0 for one in weights.values() if one)
+    if total * SPARE > free:
+        return fail(name, f"{seen}; {size_text(total)} in all", todo)
     if free < LOW_CACHE:
-        todo = "make room, or set `cache_dir` to a larger disk"
-        return fail(name, seen, todo) if missing and free < LOW_RESULTS else warn(name, seen, todo)
+        return fail(name, seen, todo) if weights and free < LOW_RESULTS else warn(name, seen, todo)
     return ok(name, seen)
+
+
+def _size(one: Missing | None) -> str:
+    if one is None or one.size is None:
+        return "size not known"
+    return size_text(one.size) + (", estimated" if one.estimated else "")
 
 
 def read_free(folder: str) -> int:
@@ -115,6 +128,11 @@ def token_check(needs: Needs | None, present: bool) -> Check:
         return ok(name, "set")
     if needs is not None and not needs.from_hub:
         return not_applicable(name, "not set, and nothing has to be fetched from the hub")
+    if gated := [one for one in (needs.missing if needs else ()) if one.gated]:
+        pages = dict.fromkeys(one.terms for one in gated if one.terms)
+        where = f"at {', '.join(pages)}" if pages else "on their pages"
+        todo = f"ask for access {where}, then set HF_TOKEN to a token that may read them"
+        return fail(name, f"not set, and gated: {', '.join(one.what for one in gated)}", todo)
     return warn(name, "not set", "gated repositories need one: set HF_TOKEN to a token that may read them")
 
 

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.config.lock import read_lock
-from refusal_eval.devices.lease import LOCKS_VARIABLE
+from refusal_eval.devices.lease import lock_folder
+from refusal_eval.devices.smi import list_gpus
 from refusal_eval.doctor import addresses, environments, gpus, leftovers, machine, places
 from refusal_eval.doctor.check import Check
+from refusal_eval.doctor.missing import estimated_bytes, missing_parts
 from refusal_eval.doctor.study import (
     EngineNeeds,
     Needs,
@@ -21,6 +23,7 @@ from refusal_eval.doctor.study import (
     split_rows,
 )
 from refusal_eval.engines.environment import ENGINE_FOLDER, engine_device
+from refusal_eval.engines.feeding import requests_in_flight
 from refusal_eval.errors import UserError
 from refusal_eval.pins.locking import not_taken
 from refusal_eval.pins.needs import needs_of
@@ -43,10 +46,9 @@ def check_machine(needs: Needs | None, root: Path, variables: Mapping[str, str])
     slurm = places.read_slurm(variables)
     kind = _engine_kind(root)
     yield from _environments(engines, needs is None, kind, root)
-    yield from _gpus(engines, kind, slurm.on_login_node, root)
+    yield from _gpus(engines, kind, slurm.on_login_node, root, variables)
     yield from _machine(engines, kind, needs.in_flight if needs else IN_FLIGHT)
-    locks = variables.get(LOCKS_VARIABLE) or "/tmp"
-    yield machine.locks_check(locks, machine.read_locks(locks))
+    yield lease_locks_check(variables)
     results, cache = (needs.results, needs.cache) if needs else (RESULTS, CACHE)
     yield places.results_disk_check(places.working_folder(results), places.read_free(results), needs)
     yield places.cache_disk_check(places.working_folder(cache), places.read_free(cache), needs)
@@ -68,7 +70,9 @@ def study_needs(config: Mapping[str, Any], root: Path) -> Needs:
     pins = needs_of(config)
     lock = read_lock(config["lock"], []) if "lock" in config else None
     engines = [
-        engine_needs(name, entry, engine_device(entry, root), _weights_bytes(config, entry))
+        engine_needs(
+            name, entry, engine_device(entry, root), _weights_bytes(config, entry), estimated_bytes(entry, root)
+        )
         for name, entry in config["engine_entries"].items()
     ]
     rows = split_rows(config, str(root / "config" / "prompts"))
@@ -79,12 +83,19 @@ def study_needs(config: Mapping[str, Any], root: Path) -> Needs:
         results=str(config["results_dir"]),
         cache=str(config["cache_dir"]),
         response_bytes=response_bytes(config, rows),
-        in_flight=int(config["requests_in_flight"]),
+        in_flight=max(
+            (
+                requests_in_flight(config, entry, engine_device(entry, root))
+                for entry in config["engine_entries"].values()
+            ),
+            default=IN_FLIGHT,
+        ),
         open_pins=tuple(str(need) for need in pins if need.pin is None),
         at_addresses=tuple(address for address, files in urls.items() if not _all_here(files)),
         in_addresses=len(urls),
         lock=lock.path if lock is not None else "",
         locked_unused=tuple(not_taken(lock.content, pins)) if lock is not None else (),
+        missing=tuple(missing_parts(config, lock, root)),
     )
 
 
@@ -102,15 +113,26 @@ def _environments(engines: Sequence[EngineNeeds], always: bool, kind: str, root:
             yield environments.own_python_check(engine.name, engine.own_python, installed)
 
 
-def _gpus(engines: Sequence[EngineNeeds], kind: str, login_node: bool, root: Path) -> Iterator[Check]:
+def _gpus(
+    engines: Sequence[EngineNeeds], kind: str, login_node: bool, root: Path, variables: Mapping[str, str]
+) -> Iterator[Check]:
     seen = gpus.read_gpus()
     cuda = gpus.cuda_version((root / "envs" / "engine-cuda.txt").read_text(encoding="utf-8"))
-    yield gpus.count_check(seen, engines, kind, login_node, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    yield gpus.count_check(seen, engines, kind, login_node, gpus.leasable(variables, list_gpus()))
     yield gpus.driver_check(seen, kind, cuda)
     yield gpus.capability_check(seen, kind, cuda, engines)
     for engine in engines:
         if engine.gpus:
             yield gpus.memory_check(seen, engine)
+
+
+def lease_locks_check(variables: Mapping[str, str]) -> Check:
+    """Return whether leases of GPUs can be noted where jobs will; the folder is made if need be."""
+    try:
+        folder = str(lock_folder(variables))
+    except UserError as error:
+        return machine.locks_check("", str(error))
+    return machine.locks_check(folder, machine.read_locks(folder))
 
 
 def _machine(engines: Sequence[EngineNeeds], kind: str, in_flight: int) -> Iterator[Check]:

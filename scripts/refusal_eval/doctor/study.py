@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from refusal_eval.data.sources import fetched_path
+from refusal_eval.doctor.missing import Missing
 from refusal_eval.engines.environment import gpus_needed
 from refusal_eval.workflow.paths import Paths
 
@@ -25,8 +26,11 @@ class EngineNeeds:
         sharing: GPUs that share one copy of the weights (tensor x pipeline parallel).
         dtype: number format.
         memory_share: share of a GPU's memory, or of main memory on a CPU engine.
-        weights_bytes: size of its weights, None if they are not here.
+        weights_bytes: size of its weights, estimated if they are not here; None if nothing tells.
         own_python: Python of the user's own engine environment, if it has one.
+        nodes: machines that share the load, each with an equal part of its GPUs.
+        estimated: whether the size of the weights is an estimate.
+        quantized: whether weights may take less memory than their files take disk.
     """
 
     name: str
@@ -37,6 +41,14 @@ class EngineNeeds:
     memory_share: float
     weights_bytes: int | None
     own_python: str | None
+    nodes: int = 1
+    estimated: bool = False
+    quantized: bool = False
+
+    @property
+    def gpus_here(self) -> int:
+        """How many GPUs it takes on each machine."""
+        return self.gpus // self.nodes
 
 
 @dataclass(frozen=True)
@@ -64,6 +76,7 @@ class Needs:
         in_addresses: how many of its sources are files at addresses.
         lock: its lock file; empty if there is none.
         locked_unused: what the lock file has and the study does not take.
+        missing: weights and gated rows that are still to be fetched.
     """
 
     engines: tuple[EngineNeeds, ...]
@@ -78,10 +91,21 @@ class Needs:
     in_addresses: int = 0
     lock: str = ""
     locked_unused: tuple[str, ...] = ()
+    missing: tuple[Missing, ...] = ()
 
 
-def engine_needs(name: str, entry: Mapping[str, Any], device: str, weights_bytes: int | None) -> EngineNeeds:
-    """Return what one load of an engine takes."""
+def engine_needs(
+    name: str, entry: Mapping[str, Any], device: str, weights_bytes: int | None, estimate: int | None = None
+) -> EngineNeeds:
+    """Return what one load of an engine takes.
+
+    Args:
+        name: its name in the catalogue.
+        entry: its entry.
+        device: cpu or cuda.
+        weights_bytes: size of its weights; None if they are not here.
+        estimate: the size that they are estimated to have, for these; None if nothing tells.
+    """
     return EngineNeeds(
         name=name,
         device=device,
@@ -89,8 +113,11 @@ def engine_needs(name: str, entry: Mapping[str, Any], device: str, weights_bytes
         sharing=int(entry["tensor_parallel"]) * int(entry["pipeline_parallel"]),
         dtype=str(entry["dtype"]),
         memory_share=float(entry["memory_share"]),
-        weights_bytes=weights_bytes,
+        weights_bytes=estimate if weights_bytes is None else weights_bytes,
         own_python=entry.get("python"),
+        nodes=int(entry["nodes"]),
+        estimated=weights_bytes is None and estimate is not None,
+        quantized=bool(entry["quantization"]),
     )
 
 

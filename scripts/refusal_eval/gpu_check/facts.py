@@ -50,7 +50,7 @@ class Facts:
     """All that was found out.
 
     Attributes:
-        serving: what served: versions, device, arguments.
+        serving: what served: versions, device, arguments; before the engine is healthy, what is to serve.
         stop_token_ids: the ids that were sent as stop tokens.
         greedy: whether nothing is drawn.
         reasoning: whether the model has reasoning marks.

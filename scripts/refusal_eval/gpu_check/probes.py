@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,10 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.answer_reader import AnswerReader
+from refusal_eval.devices.pool import device_pool
+from refusal_eval.devices.smi import list_gpus
 from refusal_eval.engines.base import EngineDied, Rejected
 from refusal_eval.engines.command import Adapter
 from refusal_eval.engines.listeners import listeners_of
+from refusal_eval.engines.server import ask_versions, gpu_names, told_versions
 from refusal_eval.engines.vllm import VllmEngine
+from refusal_eval.errors import UserError
 from refusal_eval.execute import Execution
 from refusal_eval.files import read_jsonl
 from refusal_eval.gpu_check.facts import Facts, Rescored, Sample, StopProbe, Template
@@ -75,14 +81,25 @@ def engine_of(prepared: Prepared) -> VllmEngine:
     )
 
 
-async def find_out(prepared: Prepared, say: Callable[[str], None]) -> Facts:
-    """Start the engine, ask it everything, stop it; return what was found out.
+def before_start(prepared: Prepared) -> dict[str, Any]:
+    """Return what is known before the start, as a serving record: versions, arguments, the GPUs that it may take."""
+    execution = prepared.execution
+    versions = told_versions(ask_versions(execution["python"])) if Path(execution["python"]).is_file() else {}
+    names = []
+    with contextlib.suppress(UserError):  # the start will say it
+        names = [device.name for device in device_pool(os.environ, list_gpus())]
+    return {**versions, **engine_of(prepared).serving_record(), "gpus": gpu_names(execution["device"], names)}
+
+
+async def find_out(prepared: Prepared, say: Callable[[str], None], facts: Facts) -> None:
+    """Start the engine, ask it everything, stop it; what was found out is put into `facts`, also before an error.
 
     Raises:
         UserError: if the engine does not start, or dies.
     """
     model, trust = prepared.model, bool(prepared.execution["entry"]["trust_remote_code"])
-    facts = Facts(greedy=is_greedy(model), reasoning=bool(model["reasoning"]))
+    facts.greedy, facts.reasoning = is_greedy(model), bool(model["reasoning"])
+    facts.serving = before_start(prepared)
     facts.stop_token_ids = prepared.files()[0].header["sampling"]["stop_token_ids"]
     started = time.monotonic()
     say("starting the engine ...")
@@ -109,7 +126,6 @@ async def find_out(prepared: Prepared, say: Callable[[str], None]) -> Facts:
             facts.counters = await engine.metrics()
         except ConnectionError as error:
             facts.errors["counters"] = str(error)[:200]
-    return facts
 
 
 async def _answers(prepared: Prepared, engine: VllmEngine, facts: Facts, trust: bool) -> None:

