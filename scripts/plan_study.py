@@ -2,8 +2,8 @@
 and `shards` to take; on which terms its models and data may be used; and what of it nobody has verified.
 
 Nothing is run and nothing is written; no GPU and no network is needed. Costs are estimates, and the page says what they
-rest on. Requests that the store has already are left out where request files tell of them, as the last run left them;
-what a change of the study adds to them, the next run finds out.
+rest on. Requests that the store has already are left out where request files of an earlier run tell of them and still
+hold. Where the study, or a file that it reads, has changed since, requests are estimated anew, and the page says so.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def plan_page(plan: Plan, study_file: str, every: bool) -> str:
     parts = [
         head(plan),
         pin_lines(open_pins(config), study_file, config.get("lock")),
-        work_lines(plan),
+        work_lines(plan, study_file),
         engine_lines(plan),
         setting_lines(plan, every),
         disk_lines(needs, disks(needs, read_free)),

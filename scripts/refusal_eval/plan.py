@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -42,6 +43,22 @@ def judging_batches(config: Mapping[str, Any]) -> dict[str, list[Cell]]:
         for cell in cells + [Cell(GOLD, gold, judge) for gold in config["gold"]]:
             batches.setdefault(_name(config["batch"], engine, cell.model, f"{cell.split}/{judge}"), []).append(cell)
     return {name: sorted(cells) for name, cells in sorted(batches.items())}
+
+
+def load_names(cells: Sequence[Cell], shards: int) -> list[str]:
+    """Return the name of each engine load of a batch, one for each shard: `0-of-2-1b2c3d4e`.
+
+    It tells which part of which cells' requests the load executed. So a receipt stands for nothing else: with other
+    cells or another number of shards the batch has other receipts, and is not taken for executed.
+    """
+    listed = "\n".join(f"{cell.model}/{cell.split}/{cell.judge or ''}" for cell in sorted(cells, key=str))
+    mark = hashlib.sha256(listed.encode()).hexdigest()[:8]
+    return [f"{shard}-of-{shards}-{mark}" for shard in range(shards)]
+
+
+def shard_of(load: str) -> int:
+    """Return the number of the shard that a load of this name executes."""
+    return int(load.split("-", 1)[0])
 
 
 def asked_models(config: Mapping[str, Any]) -> list[str]:

@@ -116,6 +116,32 @@ def test_a_judge_that_writes_costs_its_text_and_reads_longer_answers_at_most(pla
     assert "A written verdict takes 250 tokens" in found["assumptions"]
 
 
+def flat(text):
+    return " ".join(text.split())
+
+
+def test_where_there_is_a_store_the_page_says_how_to_find_out_what_it_has(plan, tmp_path):
+    """A copy of a study under another name has all its responses in the store, and no requests yet."""
+    command = ".venv/workflow/bin/snakemake --cores all --configfile study.yaml --until requests"
+    assert "shows once requests are rendered." in flat(plan()[1]) and command not in flat(plan()[1])
+    (tmp_path / "results" / "store").mkdir(parents=True)
+    assert f"`{command}` does that without an engine" in flat(plan()[1])
+
+
+def test_requests_of_an_earlier_run_that_no_longer_hold_are_told(plan, tmp_path):
+    assert "CHANGED" not in plan()[1]
+    for file in ("requests/s-8b/s0", "requests/s-8b/s1", "judge_requests/j/s-8b/s0"):
+        path = tmp_path / "results" / "planned" / f"{file}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    code, text = plan()
+    assert code == 0 and "requests of 3 cells are those of before, and are not counted" in flat(text)
+    assert numbers(text, "answers")[:4] == ["6", "6,030", "?", "6,030"]
+    assert "all of them looked up" not in text and "no engine will be started" not in text
+    found = json.loads(plan("--json")[1])["work"]
+    assert (found["generate"]["outdated"], found["judge"]["outdated"]) == (2, 1)
+
+
 # ---------------------------------------------------------------- terms, pins, disk
 
 

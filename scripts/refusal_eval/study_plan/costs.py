@@ -27,6 +27,7 @@ class Plan:
         paces: the estimated pace of every engine.
         sizes: in words, how large each engine is and what told it.
         capacity: devices of each kind.
+        store: whether there is a store, of this study or of others.
         fewest: whether there are just as many GPUs as the largest engine takes, because nobody said how many.
         now: the study's own setting.
         options: all settings that were compared.
@@ -38,6 +39,7 @@ class Plan:
     paces: dict[str, Pace]
     sizes: dict[str, str]
     capacity: dict[str, int]
+    store: bool
     fewest: bool
     now: Option
     options: list[Option]
@@ -72,6 +74,7 @@ class Tally:
         requests: requests to execute.
         stored: responses that the store is known to have already.
         looked_into: cells whose requests were looked up in the store; of others nobody knows yet.
+        outdated: cells whose requests of an earlier run no longer hold.
         tokens_in: tokens of prompts that are read.
         tokens_out: tokens that are generated, as expected.
         most_tokens_out: the same if every answer took all that it may have.
@@ -81,6 +84,7 @@ class Tally:
     requests: int
     stored: int
     looked_into: int
+    outdated: int
     tokens_in: float
     tokens_out: float
     most_tokens_out: float
@@ -125,7 +129,8 @@ def plan_study(config: dict[str, Any], root: Path, gpus: int | None) -> Plan:
         return loads_of(config, work, paces, batch, shards)
 
     now = option(config["batch"], config["shards"], loads(config["batch"], config["shards"]), capacity)
-    return Plan(config, work, whole, paces, sizes, capacity, gpus is None, now, options(loads, capacity))
+    store = Path(config["store_dir"]).is_dir()
+    return Plan(config, work, whole, paces, sizes, capacity, store, gpus is None, now, options(loads, capacity))
 
 
 def at_length(work: Mapping[Cell, CellWork]) -> dict[Cell, CellWork]:
@@ -148,6 +153,7 @@ def tally(works: list[CellWork]) -> Tally:
         requests=sum(work.requests for work in works),
         stored=sum(work.stored for work in works),
         looked_into=sum(work.known == MISSING for work in works),
+        outdated=sum(work.outdated for work in works),
         tokens_in=sum(work.read_tokens for work in works),
         tokens_out=sum(work.written_tokens for work in works),
         most_tokens_out=sum(work.requests * float(work.most_tokens) for work in works),

@@ -48,8 +48,13 @@ def head(plan: Plan) -> list[str]:
     return filled(lines, indent="")
 
 
-def work_lines(plan: Plan) -> list[str]:
-    """Return requests and tokens by stage."""
+def work_lines(plan: Plan, study_file: str) -> list[str]:
+    """Return requests and tokens by stage.
+
+    Args:
+        plan: the plan.
+        study_file: the study's file, as a user names it.
+    """
     rows = [["cells", "requests", "in store", "to execute", "batches", "loads", "tokens in", "tokens out", "at most"]]
     names = ["WHAT RUNS"]
     batches = {"generate": generation_batches(plan.config), "judge": judging_batches(plan.config)}
@@ -68,7 +73,7 @@ def work_lines(plan: Plan) -> list[str]:
     lines = _table(names, rows, 12)
     if without := cpu_judges(plan.config):
         lines.append(f"  Verdicts without an engine, on the CPU: {', '.join(without)}.")
-    return [*lines, *filled([_known(plan), *shared_lines(plan)])]
+    return [*lines, *filled([*_known(plan, study_file), *shared_lines(plan)])]
 
 
 def engine_lines(plan: Plan) -> list[str]:
@@ -187,16 +192,29 @@ def _table(names: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> l
     ]
 
 
-def _known(plan: Plan) -> str:
-    """Return how the numbers of requests are known."""
-    works = list(plan.work.values())
-    looked_into = sum(work.known == MISSING for work in works)
-    if looked_into == len(works):
-        return "Requests: counted, all of them looked up in the store."
-    assumed = sum(work.known == ASSUMED for work in works)
-    first = f"{looked_into:,} cells looked up in the store, the others " if looked_into else ""
+def _known(plan: Plan, study_file: str) -> list[str]:
+    """Return how the numbers of requests are known, and how to know what the store has of the others."""
+    sums = tally(list(plan.work.values()))
+    if sums.looked_into == sums.cells:
+        return ["Requests: counted, all of them looked up in the store."]
+    assumed = sum(work.known == ASSUMED for work in plan.work.values())
+    first = f"{sums.looked_into:,} cells looked up in the store, the others " if sums.looked_into else ""
     last = f" ({assumed:,} cells: assumed)" if assumed else ""
-    return f"Requests: {first}prompts times K{last}. What the store has already (?) shows once requests are rendered."
+    lines = [f"Requests: {first}prompts times K{last}."]
+    if sums.outdated:
+        lines.append(
+            "CHANGED since the last run: the study, or a file that it reads (or Snakemake's records of that run are "
+            f"not here): requests of {sums.outdated:,} cells are those of before, and are not counted."
+        )
+    rendered = "What the store has already (?) shows once requests are rendered."
+    if plan.store:
+        command = f".venv/workflow/bin/snakemake --cores all --configfile {study_file} --until requests"
+        rendered += (
+            f" `{command}` does that without an engine; if then no answer is to execute, the same with `--until "
+            "judge_requests` does it for verdicts."
+        )
+    lines.append(rendered)
+    return lines
 
 
 def shared_lines(plan: Plan) -> list[str]:
