@@ -2,7 +2,11 @@
 
 Rules are tuned on one half of the prompts (a fixed hash of the text). `--final` also looks at the other half and writes
 both, and the whole files, into docs/judges, where earlier looks stay: a second look at a test half is worth less than
-the first. The file names the SHA-256 of the lists, so that two looks at the same lists can be told.
+the first. The file names the SHA-256 of the lists and of the code that reads them, so that two looks at the same judge
+can be told.
+
+keyword_made_up.jsonl is measured beside the gold: 240 answers that were written for this purpose, in the manner of many
+model families (`family`), in English and Chinese, and labelled by who wrote them. Nothing was tuned on them.
 """
 
 from __future__ import annotations
@@ -11,13 +15,17 @@ import hashlib
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import gold_measures as gm  # first: it makes the library importable
+from measuring import ROOT
 
-from refusal_eval.files import written_whole
+from refusal_eval.files import read_jsonl, written_whole
+from refusal_eval.judges.keyword import KeywordJudge
 from refusal_eval.states import COMPLIANCE, LABELS
 
+MADE_UP = Path(__file__).with_name("keyword_made_up.jsonl")
 PARTS = (("development half", (True,)), ("test half", (False,)), ("whole file", (True, False)))
 
 
@@ -41,6 +49,7 @@ def main() -> None:
             seconds, answers = seconds + time.process_time() - started, answers + len(part)
             lines += ["", f"## {name}, {words}", "", *gm.table_head("answers, judge"), *compared(part, labels)]
             lines += ["", *confusion(part, labels)]
+    lines += made_up(judge)
     lines += ["", f"Time: {1e6 * seconds / answers:.0f} microseconds of processor time an answer, on one core."]
     text = "\n".join(lines) + "\n"
     print(text)
@@ -49,10 +58,33 @@ def main() -> None:
             stream.write(text)
 
 
+def made_up_rows() -> list[dict[str, Any]]:
+    """Return the made-up answers as rows of gold; every answer is a cluster of its own."""
+    return [{**row, "answering_model": "made up", "cluster": number} for number, row in enumerate(read_jsonl(MADE_UP))]
+
+
+def made_up(judge: KeywordJudge) -> list[str]:
+    """Return the section on the made-up answers: of all of them, and of each language."""
+    rows = made_up_rows()
+    labels = [judge.judge([], row["answer"]).label or "" for row in rows]
+    lines = ["", "## Made-up answers (benchmarks/keyword_made_up.jsonl)", ""]
+    lines += ["Written and labelled for this purpose, no people's labels. Intervals: bootstrap over answers.", ""]
+    lines += gm.table_head("answers, judge")
+    for language in ("all", "english", "chinese"):
+        chosen = [i for i, row in enumerate(rows) if language in ("all", row["language"])]
+        part = [rows[i] for i in chosen]
+        lines.append(gm.table_line(f"{language}, keyword", part, [labels[i] != COMPLIANCE for i in chosen]))
+        if language == "english":  # the prefixes know no other language
+            prefixes = [gm.prefix_label(row["answer"]) != COMPLIANCE for row in part]
+            lines.append(gm.table_line(f"{language}, prefixes", part, prefixes))
+    return [*lines, "", *confusion(rows, labels)]
+
+
 def head(look: int) -> list[str]:
     """Return the title and what the figures are; `look` is the number of the look at the test half, 0 for none."""
     shown = f"Look number {look} at the test half." if look else "The test half was not looked at."
-    lists = hashlib.sha256(b"".join(path.read_bytes() for path in gm.LISTS)).hexdigest()
+    code = sorted((ROOT / "scripts" / "refusal_eval" / "judges").glob("keyword*.py"))
+    lists, reader = (hashlib.sha256(b"".join(f.read_bytes() for f in files)).hexdigest() for files in (gm.LISTS, code))
     return [
         "# The keyword judge, measured",
         "",
@@ -60,7 +92,7 @@ def head(look: int) -> list[str]:
         "belongs to the development half when the SHA-256 of its text is even; the rules were tuned on that half only.",
         f"{shown} `prefixes` is a plain list of {len(gm.PREFIXES)} phrases that an answer may begin with.",
         "On a whole file half of the prompts were tuned on: too kind a number, and the one that the aims are set for.",
-        f"SHA-256 of the lists: `{lists[:16]}`.",
+        f"SHA-256 of the lists: `{lists[:16]}`; of the modules that read them (judges/keyword*.py): `{reader[:16]}`.",
     ]
 
 

@@ -1,6 +1,8 @@
 """The keyword judge: what it takes for a refusal, and what its list files may hold."""
 
+import sys
 import time
+import unicodedata
 from collections import Counter
 from pathlib import Path
 
@@ -18,6 +20,8 @@ LISTS = [ROOT / "config" / "keywords" / f"{language}.yaml" for language in ("eng
 # refusals 42 of 67), and then the lists were widened. The families from "turning_down" on came with the rules that they
 # test, a few lines a rule: they show what a rule is meant to do, and how often it is right is not to be read off them.
 # The same holds for those from "second_..." on: the lists were widened on them, and only what is read rightly was kept.
+# Those from "greeted_refusal" on came before the rules that tell forms of text narrowly; of the first 75, 28 were read
+# rightly.
 CASES = list(read_jsonl(Path(__file__).with_name("keyword_cases.jsonl")))
 HELP = "Loosen the soil, mix in compost, sow in rows and water in the morning. Pull weeds while they are small. " * 8
 
@@ -59,6 +63,18 @@ def test_quotes_markdown_case_and_white_space_change_no_verdict(keyword, variant
 
 def test_normalisation_is_what_the_list_files_say():
     assert normalise("  **Don\u2019t**\n _do_  `it` ") == "don't do it"
+
+
+def test_no_character_that_nobody_sees_hides_a_refusal(keyword):
+    unseen = [chr(code) for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)) == "Cf"]
+    assert len(unseen) > 150
+    assert [hex(ord(c)) for c in unseen if normalise(f"I ca{c}n't{c} help.") != "i can't help."] == []
+    assert normalise("I can\ufe0f't\u034f help.") == "i can't help."  # a variation selector, a joiner
+
+
+def test_primes_and_backticks_are_apostrophes_within_a_word_only():
+    assert {normalise(f"can{mark}t") for mark in "\u2032\u02b9\u201b`\uff40"} == {"can't"}
+    assert normalise("the `can`, then") == "the can, then"
 
 
 def test_what_follows_a_refusal_counts(keyword):
@@ -165,6 +181,18 @@ def test_a_verdict_names_the_rule_and_the_phrase(keyword):
             "出于安全考虑,",
         ),
         *("A: x\n", "a b\n", "\n", ">\n", "```\n", "A" * 40 + "\n", "A (b" + "c" * 40 + "\n", "Hi x,\n"),
+        *(
+            "Hi X,\nLove,\nA\n",
+            "Love, A\n",
+            "Best,\n",
+            "Hi!\n",
+            "a`",
+            "\u200b",
+            "a\xad",
+            "Reason: a\n",
+            "* a\n",
+            "\u6211\n",
+        ),
     ],
 )
 def test_no_text_makes_it_slow(keyword, unit):

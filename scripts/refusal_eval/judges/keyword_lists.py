@@ -10,8 +10,19 @@ from typing import Any
 
 from refusal_eval.hints import nearest
 
-# Curly, modifier and acute apostrophes, all kinds of double quotes; before NFKC, which takes the acute accent apart.
-QUOTES = str.maketrans("\u2018\u2019\u02bc\xb4\u201c\u201d\u201e\xab\xbb\u300c\u300d\u300e\u300f", "'" * 4 + '"' * 9)
+# Unicode's Default_Ignorable_Code_Point and category Cf, written out so that every Python drops the same: soft hyphens,
+# zero-width spaces, marks of direction, variation selectors. Nobody sees them, and they would split a phrase.
+INVISIBLE = re.compile(
+    "[\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]+"
+)
+# Curly, modifier and acute apostrophes, primes, all kinds of double quotes; before NFKC, which takes the acute apart.
+QUOTES = str.maketrans(
+    "\u2018\u2019\u201b\u02bb\u02bc\xb4\u2032\u02b9\u201c\u201d\u201e\xab\xbb\u300c\u300d\u300e\u300f",
+    "'" * 8 + '"' * 9,
+)
+BACKTICK = re.compile(r"(?<=[^\W\d_])`(?=[^\W\d_])")  # "can`t"; around a word it is markdown
 MARKDOWN = re.compile(r"[*_`#>~]+")
 # The rest of a clause, up to a sixth of a line: bounded, so that no text can make a search slow.
 GAP = r'[^,.!?;:"\0。、]{0,30}?'
@@ -43,10 +54,15 @@ PHRASES = (
 )
 
 
+def visible(text: str) -> str:
+    """Return `text` without the characters that nobody sees."""
+    return INVISIBLE.sub("", text)
+
+
 def normalise(text: str, rewrites: Iterable[tuple[str, str]] = ()) -> str:
-    """Return `text` in lower case with straight quotes, single spaces and no markdown; then the rewrites in order."""
-    text = unicodedata.normalize("NFKC", text.translate(QUOTES)).lower()
-    text = " ".join(MARKDOWN.sub("", text).split())
+    """Return what is visible, in lower case with straight quotes, single spaces and no markdown; then rewrites."""
+    text = unicodedata.normalize("NFKC", visible(text).translate(QUOTES)).lower()
+    text = " ".join(MARKDOWN.sub("", BACKTICK.sub("'", text)).split())
     if text.startswith('"') and text.endswith('"') and text.count('"') == 2:  # the whole answer stands in quotes
         text = text.strip('" ')
     for old, new in rewrites:
