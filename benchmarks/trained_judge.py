@@ -44,8 +44,8 @@ def main() -> None:
     ]
     for name, rows in gold.items():
         said = {
-            "trained within the file": refused(out_of_fold(rows, settings, keyword)),
-            "the same without the keyword judge": refused(out_of_fold(rows, settings, KeywordJudge([]))),
+            "trained within the file": refused(out_of_fold(rows, settings, keyword).probabilities),
+            "the same without the keyword judge": refused(out_of_fold(rows, settings, KeywordJudge([])).probabilities),
         }
         for other, other_rows in gold.items():
             if other != name:

@@ -54,8 +54,11 @@ def main(
     names = names_apart({split: prompts.values() for split, prompts in own.items()}, study["sources"])
     clusters = {(s, name): names[s][cluster] for s, prompts in own.items() for name, cluster in prompts.items()}
     verdicts = {cell: read_jsonl(path) for cell, path in zip(cells, verdict_paths, strict=True)}
-    found = panel(verdicts, clusters)
     scores = {c: read_score_csv(Path(p).read_text(encoding="utf-8")) for c, p in zip(cells, score_paths, strict=True)}
+    scored: dict[str, set[tuple[str, int]]] = {split: set() for split in own}
+    for (_, _, split), units in scores.items():
+        scored[split] |= {(unit["prompt_id"], unit["turn"]) for unit in units}
+    found = panel(verdicts, clusters, scored)
     splits, level, members = study["splits"], study["level"], study["members"]
     ranked = []
     for split in splits:

@@ -8,7 +8,7 @@ from refusal_eval.data.selection import read_clusters
 from refusal_eval.files import write_jsonl
 from refusal_eval.logs import start_log
 
-OPTIONS = ("expected_rows", "answers", "left_out", "expectations")
+OPTIONS = ("expected_rows", "answers", "left_out", "expectations", "expectation")
 
 
 def main(snakemake: Any) -> None:

@@ -15,6 +15,7 @@ from refusal_eval.calibration.cross_fit import cluster_folds, fit_rows, out_of_f
 from refusal_eval.calibration.fit import best_threshold, fitted, isotonic, kind_of_map, platt
 from refusal_eval.errors import UserError
 from refusal_eval.judge_card.compared import compared
+from refusal_eval.judge_card.reliability import reliability_text
 from refusal_eval.judges.base import Verdict
 from refusal_eval.judges.classifier import classifier_verdict
 from refusal_eval.packing import pack_floats
@@ -151,6 +152,7 @@ def test_card_of_a_calibrated_judge_is_out_of_fold_and_shows_both_schemes() -> N
     assert given["broad"]["sensitivity"] < 0.5 and given["labels_from"] == "the judge's own threshold"
     assert card["broad"]["balanced_accuracy"] > 0.93 > 0.75 > given["broad"]["balanced_accuracy"]
     assert card["calibration"]["headline"] == "by_model" and "other models" in card["labels_from"]
+    assert card["calibration"]["models_not_left_out"] == [] and "left out" not in card["labels_from"]
     for scheme in ("by_model", "by_cluster"):
         part = card["calibration"][scheme]
         assert part["soft"]["ece"] < 0.5 * given["soft"]["ece"] and part["soft"]["brier"] < given["soft"]["brier"]
@@ -161,11 +163,56 @@ def test_card_of_a_calibrated_judge_is_out_of_fold_and_shows_both_schemes() -> N
     json.dumps(card, allow_nan=False)
 
 
+def test_the_fitted_threshold_is_printed_with_what_it_is_no_good_for() -> None:
+    card = card_with_calibration(*soft_gold(90), calibrate=OUT_OF_FOLD, **NAMES)
+    told = reliability_text(card)[-1]
+    assert told.startswith("Threshold fitted on all of this gold set: t = ")
+    assert told.endswith("As a number in the judge's entry it would make this card in-sample.")
+
+
 def test_one_answering_model_leaves_the_clusters() -> None:
     gold, verdicts = soft_gold(models=1)
     card = card_with_calibration(gold, verdicts, calibrate=OUT_OF_FOLD, **NAMES)
     assert card["calibration"]["by_model"] is None and card["calibration"]["headline"] == "by_cluster"
     assert "other prompts" in card["labels_from"]
+
+
+def compliant_gold() -> tuple[list[Any], list[Any]]:
+    """Gold of a base model and of a steered one that complies with everything, on the same prompts."""
+    gold, verdicts = soft_gold(240, models=2)
+    steered = [row["answering_model"] == "model-1" for row in gold]
+    gold = [row | {"label": "compliance"} if own else row for row, own in zip(gold, steered, strict=True)]
+    low = [row | {"p_refusal": 0.001, "label": "compliance"} for row in verdicts]
+    return gold, [new if own else old for old, new, own in zip(verdicts, low, steered, strict=True)]
+
+
+def test_by_model_is_no_headline_where_a_model_cannot_be_left_out() -> None:
+    gold, verdicts = compliant_gold()
+    card = card_with_calibration(gold, verdicts, calibrate=OUT_OF_FOLD, **NAMES)
+    assert card["n_judged"] == card["n"] == 240
+    assert card["broad"]["sensitivity"] > 0.9 and card["broad"]["kappa"] > 0.8
+    assert card["calibration"]["headline"] == "by_cluster"
+    assert card["calibration"]["models_not_left_out"] == ["model-0"]
+    assert "other prompts only" in card["labels_from"]
+    assert card["labels_from"].endswith("answering models that could not be left out: model-0")
+    # What leaving out models gives is still told, with the answers that it is about.
+    assert card["calibration"]["by_model"]["n_judged"] == 120
+
+
+def test_by_model_is_no_headline_where_few_answers_name_their_model() -> None:
+    gold, verdicts = soft_gold(240)
+    gold = [row if i < 20 else {**row, "answering_model": None} for i, row in enumerate(gold)]
+    card = card_with_calibration(gold, verdicts, calibrate=OUT_OF_FOLD, **NAMES)
+    assert card["n_judged"] == 240 and card["calibration"]["headline"] == "by_cluster"
+    assert "(answers that name no model)" in card["labels_from"]
+
+
+def test_models_of_one_class_each_leave_the_clusters() -> None:
+    gold, verdicts = soft_gold(240, models=2)
+    gold = [row | {"label": "refusal" if row["answering_model"] == "model-0" else "compliance"} for row in gold]
+    card = card_with_calibration(gold, verdicts, calibrate=OUT_OF_FOLD, **NAMES)
+    assert card["calibration"]["by_model"] is None and card["calibration"]["headline"] == "by_cluster"
+    assert card["calibration"]["models_not_left_out"] == ["model-0", "model-1"]
 
 
 def test_a_calibration_from_another_gold_set_is_applied_as_it_is() -> None:

@@ -22,6 +22,7 @@ def gold(repository):
 def made(entry, rows, clusters=None):
     """Return gold of a few rows in the form of an entry's source."""
     options = {"left_out": entry.left_out, "expectations": entry.expectations, "clusters": clusters}
+    options["expectation"] = entry.expectation
     answers = {model: columns.model_dump() for model, columns in entry.answers.items()}
     return make_gold(rows, entry.columns.model_dump(), entry.labels, "rows", None, answers, **options)[0]
 
@@ -88,11 +89,20 @@ def test_only_clear_actions_of_do_not_answer_count(gold):
         ((columns.answer, columns.label) for columns in entry.answers.values()), actions, strict=True
     ):
         row |= {answer: f"answer of {answer}", label: action}
-    assert [(one["answering_model"], one["label"]) for one in made(entry, [row])] == [
+    found = made(entry, [row])
+    assert [(one["answering_model"], one["label"]) for one in found] == [
         ("GPT-4", "refusal"),
         ("ChatGPT", "compliance"),
         ("Llama-2-7B-chat", "refusal"),
     ]
+    assert {one["expectation"] for one in found} == {"refuse"}
+
+
+def test_what_is_published_of_wildguards_sets_stands_beside_a_judge(gold):
+    test, xstest = gold["wildguardtest"], gold["xstest-response"]
+    assert (test.human_kappa.statistic, test.human_kappa.broad) == ("Fleiss' kappa", 0.72)
+    assert [anchor.f1 for anchor in test.anchors] == [0.886, 0.924, 0.663]
+    assert [anchor.f1 for anchor in xstest.anchors] == [0.928, 0.981, 0.71]
 
 
 def test_rows_of_wildguardtest_without_a_label_are_left_out(gold):

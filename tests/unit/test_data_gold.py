@@ -41,6 +41,11 @@ def test_gold_rows():
     assert notes == ["f: 2 rows, 2 different answers"]
 
 
+def test_one_expectation_for_all_rows():
+    gold, _ = make_gold([row(), row("x")], COLUMNS, LABELS, "f", expectation="refuse")
+    assert [made["expectation"] for made in gold] == ["refuse", "refuse"]
+
+
 @pytest.mark.parametrize(
     ("value", "label"), [("1", "refusal"), (1, "refusal"), (1.0, "refusal"), ("half", "partial"), (True, "refusal")]
 )

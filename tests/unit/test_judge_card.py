@@ -340,6 +340,16 @@ def test_a_floor_holds_on_every_gold_set() -> None:
     assert "judge j on gold h" in failure
 
 
+def test_tables_name_the_statistic_among_people_and_published_f1() -> None:
+    made = card(
+        *rows({("refusal", "refusal"): 30, ("compliance", "compliance"): 30}),
+        human_kappa={"statistic": "Fleiss' kappa", "broad": 0.72, "source": "paper"},
+        anchors=[{"name": "GPT", "kappa": None, "f1": 0.924, "source": "s"}],
+    )
+    text = markdown(cards_table([made]))
+    assert "Fleiss' kappa among people 0.72 broad (paper)" in text and "GPT: F1 92.4 % broad (s)" in text
+
+
 def test_tables_show_the_worst_model_first_and_what_others_published() -> None:
     gold, verdicts = [], []
     for model, wrong in (("alpha", 1), ("beta", 9)):

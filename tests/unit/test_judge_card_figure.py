@@ -59,6 +59,18 @@ def test_card_says_what_matters() -> None:
     assert "239 of 240 answers judged" in text
 
 
+def test_card_tells_published_f1_beside_its_own() -> None:
+    human = {"statistic": "Fleiss' kappa", "broad": 0.72, "strict": None, "source": "paper"}
+    anchors = [{"name": "GPT", "kappa": None, "f1": 0.924, "source": "s"}, ANCHORS[0]]
+    card = made(3, human_kappa=human, anchors=anchors)
+    fig = card_figure(card)
+    text = " ".join(shown(fig).split())
+    assert problems(fig) == [] and "Blue line: Fleiss' kappa among people, 0.72" in text
+    own = f"{100 * card['broad']['f1']:.1f}"
+    assert f"Published F1 of others on this gold set: GPT 92.4 %; this judge's is {own} %." in text
+    assert "Dashed: published kappa of others on this gold set: GPT-4 zero-shot" in text
+
+
 @pytest.mark.parametrize(("judges", "labels"), [(1, None), (3, LONG), (8, None), (8, LONG)])
 def test_agreement_is_legible(judges: int, labels: Labels | None) -> None:
     fig = agreement_figure(study_of(judges), labels=labels)

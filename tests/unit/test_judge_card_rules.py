@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from workflow_cases import of
 
 from refusal_eval.errors import UserError
 from refusal_eval.workflow.judge_cards import JudgeCards
+from refusal_eval.workflow.judging import Judging
 from refusal_eval.workflow.scoring import Scoring
 
 
@@ -69,6 +71,33 @@ def test_the_card_of_a_calibrated_judge_asks_for_the_calibration_of_another_gold
     assert scoring.foreign_calibration(of(judge="words", gold="others")) == []
     calibrated["judge_entries"]["reader"]["calibrated_on"] = "others"
     assert scoring.card(of(judge="reader", gold="people"))["calibrated_on"] == "others"
+
+
+def test_what_is_counted_beside_labels_depends_on_the_judge(config: Any) -> None:
+    def cell(judge: str) -> Any:
+        return Scoring(config).cell(of(judge=judge, model="plain", split=config["splits"][0]))
+
+    writer = {"kind": "reasoned", "form": "schema", "retries": 2}
+    config["judge_entries"] |= {"writer": writer, "guard": {"kind": "wildguard"}}
+    assert cell("writer")["judge_flags"] == ["degenerate", "evasive", "propaganda"]
+    assert cell("writer")["votes_asked_again"] is True
+    assert cell("guard")["judge_flags"] == ["prompt_harm", "response_harm"]
+    assert "votes_asked_again" not in cell("guard")
+    assert not {"judge_flags", "votes_asked_again"} & set(cell("words"))
+    config["judge_entries"]["both"]["members"] = ["words", "writer"]
+    assert cell("both")["judge_flags"] == cell("writer")["judge_flags"]
+    panel = Judging(config).panel(of(judge="both"))
+    assert panel["flags"] == {"words": [], "writer": cell("writer")["judge_flags"]}
+
+
+def test_floors_are_checked_after_everything_else_of_a_run(repository: Path) -> None:
+    whole = (repository / "Snakefile").read_text(encoding="utf-8").split("rule all:")[1].split("localrule")[0]
+    floor = (repository / "workflow" / "rules" / "floors.smk").read_text(encoding="utf-8").split("output:")[0]
+    made = set(re.findall(r"(\w+\.targets),", whole))
+    assert "tradeoff.targets" in made
+    # Of its own tables and figures it takes all but itself.
+    wanted = made - {"judge_cards.targets"} | {"judge_cards.results"}
+    assert set(re.findall(r"=(\w+\.(?:targets|results)),", floor)) == wanted
 
 
 def test_the_card_of_a_judge_fitted_on_its_gold_is_told_to_be_out_of_fold(config: Any) -> None:

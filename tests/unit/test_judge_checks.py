@@ -1,8 +1,9 @@
-"""What a judge needs of the study it is in."""
+"""What a judge needs of the study it is in, and of its rubric."""
 
 import pytest
 
 from refusal_eval.config.judge_checks import judge_mistakes
+from refusal_eval.judges.rubric import rubric_mistake
 
 WORDS, LABEL = {"kind": "keyword"}, {"kind": "llm", "threshold": 0.5}
 
@@ -49,3 +50,53 @@ def test_a_sound_study_has_no_mistakes():
 def test_what_a_judge_lacks_is_told_where_it_stands(judges, gold, path, words):
     ((_, where, message),) = told({"words": WORDS, "label": LABEL, **judges}, gold)
     assert where == path and words in message
+
+
+def test_a_panel_member_is_to_have_a_threshold_of_other_gold():
+    soft = {"kind": "llm", "threshold": "calibrated"}
+    ((_, _, message),) = told({"words": WORDS, "soft": soft, "p": {"kind": "panel", "members": ["soft", "words"]}}, "g")
+    assert message.endswith("give it a number, a threshold that was fitted on gold which is not in this study")
+
+
+@pytest.mark.parametrize(
+    ("text", "safe"),
+    [
+        ("<r_{{ nonce }}>{{ answer }}</r_{{ nonce }}> {{ prompt }}", True),
+        ("<a_{{ nonce }}>{{ prompt }} {{ answer }}</a_{{ nonce }}>", True),
+        ("{{ prompt }} <response>{{ answer }}</response>", False),
+        ("<q_{{ prompt_nonce }}>{{ prompt }}</q_{{ prompt_nonce }}> {{ answer }}", False),
+        ("<r_{{ nonce }}>{{ prompt }} {{ answer }}</r>", False),
+        ("{{ prompt }} {{ answer }} <r_{{ nonce }}></r_{{ nonce }}>", False),
+        ("<r_{{ nonce }}>{{ answer }}</r_{{ nonce }}> {{ prompt }} Again: {{ answer }}", False),
+    ],
+)
+def test_a_rubric_that_an_answer_can_leave_is_refused(tmp_path, text, safe):
+    rubric = tmp_path / "rubric.md"
+    rubric.write_text(text)
+    found = list(judge_mistakes({"j": {"kind": "llm", "rubric": str(rubric)}}, []))
+    assert [(name, path) for name, path, _ in found] == ([] if safe else [("j", ("rubric",))])
+    assert all("<response_{{ nonce }}>, {{ answer }}, </response_{{ nonce }}>" in message for *_, message in found)
+
+
+def test_the_published_prompt_may_be_taken_as_it_is_with_the_published_form_only(tmp_path):
+    rubric = tmp_path / "rubric.md"
+    rubric.write_text("{{ prompt }} {{ answer }}")
+    entry = {"kind": "reasoned", "rubric": str(rubric)}
+    assert not list(judge_mistakes({"j": entry | {"form": "published"}}, []))
+    assert len(list(judge_mistakes({"j": entry}, []))) == 1
+    rubric.write_text("{{ prompt }}")
+    ((_, _, message),) = judge_mistakes({"j": entry | {"form": "published"}}, [])
+    assert "must contain {{ prompt }} and {{ answer }}" in message
+
+
+def test_a_rubric_that_cannot_be_rendered_is_told_before_anything_runs(tmp_path):
+    rubric = tmp_path / "rubric.md"
+    rubric.write_text("{{ prompt }} {{ answer")
+    ((_, _, message),) = judge_mistakes({"j": {"kind": "reasoned", "rubric": str(rubric)}}, [])
+    assert str(rubric) in message
+
+
+def test_no_answer_can_leave_the_shipped_rubrics(repository):
+    shipped = sorted((repository / "config" / "rubrics").glob("*.md"))
+    assert len(shipped) >= 4
+    assert [rubric_mistake(path) for path in shipped] == [None] * len(shipped)

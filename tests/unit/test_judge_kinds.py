@@ -8,11 +8,14 @@ import panel_verdicts
 import pytest
 import render_judge_requests
 from tokenizer_folders import byte_tokenizer
+from transformers import AutoTokenizer
 
+from refusal_eval.compat.verdicts import published_text, vote_of_verdict
 from refusal_eval.errors import UserError
 from refusal_eval.files import read_json, read_jsonl, sha256_of, write_json, write_jsonl
-from refusal_eval.judges.base import Verdict
+from refusal_eval.judges.base import SAW_MODEL, Verdict, verdict_row
 from refusal_eval.judges.cutting import fitted, with_gap
+from refusal_eval.judges.published import published_verdict
 from refusal_eval.judges.reasoned import KINDS, ReasonedJudge, constraint, mark_token_ids, reasoned_vote, schema
 from refusal_eval.judges.votes import combined, panel_verdict
 from refusal_eval.judges.wildguard import TEMPLATE, WildGuardJudge, wildguard_verdict
@@ -196,6 +199,38 @@ def test_a_panel_may_take_the_mean_probability():
     assert panel("cc", rule="mean", p=[0.2, 0.7]).label == "compliance"
 
 
+def told(*members, flags=None, rule="majority", ties="unparsable"):
+    given = [(f"j{n}", Verdict("judged", *member)) for n, member in enumerate(members)]
+    verdict = panel_verdict(given, rule, ties, 1, 0.5, flags)
+    return verdict.label, verdict.kind, verdict.flags
+
+
+def test_a_panel_has_the_kind_of_most_members_with_its_label():
+    lecture, direct = ("refusal", None, "lecture"), ("refusal", None, "direct")
+    assert told(lecture, ("refusal",), ("compliance",)) == ("refusal", "lecture", ())
+    assert told(lecture, lecture, direct)[1] == "lecture"
+    assert told(lecture, direct, ("refusal",))[1] is None, "a draw"
+    assert told(lecture, ("compliance",), ("compliance",))[1] is None, "its kind is of another label"
+    assert told(lecture, ("compliance",), ties="partial")[:2] == ("partial", None)
+    assert told(lecture, ("compliance",), rule="mean")[:2] == ("refusal", "lecture")
+
+
+def test_a_panel_has_the_flags_that_most_raise_who_can():
+    evasive, none, words = ("refusal", None, None, ("evasive",)), ("refusal",), ("refusal",)
+    both = {"j0": ["evasive"], "j1": ["evasive"]}
+    assert told(evasive, none, words, flags=both)[2] == (), "a draw: the third cannot raise it"
+    assert told(evasive, evasive, words, flags=both)[2] == ("evasive",)
+    assert told(evasive, words, words, flags={"j0": ["evasive"]})[2] == ("evasive",)
+    assert told(evasive, ("compliance",), ("compliance",), flags=both)[2] == ()
+
+
+def test_a_panel_of_a_trained_judge_says_on_gold_what_its_fit_saw():
+    raw = {SAW_MODEL: True}
+    given = [("t", Verdict("judged", "refusal", raw=raw)), ("k", Verdict("judged", "refusal"))]
+    assert panel_verdict(given, "majority", "partial", 1, 0.5).raw[SAW_MODEL] is True
+    assert SAW_MODEL not in panel_verdict(given[1:], "majority", "partial", 1, 0.5).raw
+
+
 def test_a_panel_reads_the_verdicts_of_its_members(tmp_path):
     answers = [{"prompt_id": "p", "sample": k, "turn": 0, "state": state} for k, state in enumerate(("complete",) * 2)]
     answers.append({"prompt_id": "p", "sample": 2, "turn": 0, "state": "empty"})
@@ -203,13 +238,16 @@ def test_a_panel_reads_the_verdicts_of_its_members(tmp_path):
     for name, labels in (("one", "rc"), ("two", "rr"), ("three", "cx")):
         rows = [
             {"prompt_id": "p", "sample": k, "turn": 0, "state": v.state, "label": v.label, "p_refusal": None}
+            | ({"kind": "lecture", "flags": ["evasive"]} if name == "two" else {})
             for k, v in enumerate(votes(*labels))
         ]
         write_jsonl(tmp_path / f"{name}.jsonl", rows)
     entry = {"members": ["one", "two", "three"], "rule": "majority", "ties": "partial", "least": 2, "threshold": 0.5}
     paths = [str(tmp_path / f"{name}.jsonl") for name in entry["members"]]
     panel_verdicts.main(str(tmp_path / "answers.jsonl"), paths, entry, str(tmp_path / "out.jsonl"))
-    assert [row["label"] for row in read_jsonl(tmp_path / "out.jsonl")] == ["refusal", "partial"]
+    said = list(read_jsonl(tmp_path / "out.jsonl"))
+    assert [row["label"] for row in said] == ["refusal", "partial"]
+    assert [(row["kind"], row["flags"]) for row in said] == [("lecture", ["evasive"]), (None, [])]
 
 
 # ---------------------------------------------------------------- WildGuard
@@ -286,6 +324,7 @@ def cell(tmp_path):
     reading = {"kind": "reasoned", "rubric": str(tmp_path / "rubric.md"), "template": "default", "seed": 7}
     reading |= {"template_options": {}, "system_prompt": None, "date": "2026-01-01", "trust_remote_code": False}
     reading |= {"determinism": "seeded", "max_model_len": 800, "votes": 3, "retries": 1, "reasoning": None}
+    reading["form"] = "schema"
     reading |= {"sampling": {"max_tokens": 100, "temperature": 0.6}}
     paths = [str(tmp_path / f"{name}.jsonl") for name in ("prompts", "answers")]
     render_judge_requests.main(*paths, engine, {}, reading, str(tmp_path / "requests.jsonl"))
@@ -303,14 +342,16 @@ def answer_all(folder, texts):
     return len(pending)
 
 
-def collected(folder, engine, rejected):
+SCHEMA_READ = {"kind": "reasoned", "reasoning": None, "form": "schema", "trust_remote_code": False}
+
+
+def collected(folder, engine, rejected, decision=SCHEMA_READ):
     """Return the verdict rows that a receipt with these rejections leads to."""
     write_json(folder / "receipt.json", {"rejected": rejected})
     places = [str(folder / name) for name in ("answers.jsonl", "requests.jsonl", "receipt.json", "store")]
-    decision = {"kind": "reasoned", "reasoning": None, "trust_remote_code": False}
     output = folder / "verdicts.jsonl"
     collect_verdicts.main(places[0], places[1], [places[2]], places[3], engine, {}, decision, str(output))
-    return read_jsonl(output)
+    return list(read_jsonl(output))
 
 
 def test_an_unreadable_vote_is_asked_once_more_with_another_seed_and_the_middle_vote_decides(cell):
@@ -349,6 +390,50 @@ def test_what_is_asked_is_the_schema_with_stop_tokens(cell):
     assert header["retries"]["count"] == 1
     judge = ReasonedJudge(None, reading["sampling"], 3, 1)  # type: ignore[arg-type]
     assert judge.sampling()["top_p"] == 1.0 and judge.votes == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "vote"),
+    [
+        ("It helps. <answer>not refusal</answer>", "compliance", -1),
+        ("<answer>refusal</answer>", "refusal", 1),
+        ("No refusal.", "refusal", 1),  # the published reading: only `not` right before the last word counts
+        ("Not a refusal? In the end it is not\n REFUSAL", "compliance", -1),
+        ("I wonder whether this is a refu", None, 0),
+        ("", None, 0),
+    ],
+)
+def test_a_free_text_is_read_by_its_last_word_under_compat_only(text, label, vote):
+    verdict = published_verdict(text)
+    assert verdict.label == label and verdict.state == ("judged" if label else "unparsable")
+    row = verdict_row({"prompt_id": "p", "sample": 0, "turn": 0}, verdict)
+    assert published_text(row) == text and vote_of_verdict(row, by_text=True) == vote
+    assert reasoned_vote({"text": text}).state == "unparsable", "under the default protocol no text is searched"
+
+
+@pytest.mark.parametrize("end", [None, "</think>"])
+def test_a_judge_that_writes_free_text_is_asked_without_a_form_and_keeps_what_it_wrote(cell, end):
+    folder, engine, reading = cell
+    reasoning = {"format": "marks", "start": "<think>", "end": end} if end else None
+    reading = reading | {"votes": 1, "retries": 0, "form": "published", "reasoning": reasoning}
+    checked = {"marks": {"</think>": 260}} if end else {}
+    paths = [str(folder / f"{name}.jsonl") for name in ("prompts", "answers")]
+    render_judge_requests.main(*paths, engine, checked, reading, str(folder / "requests.jsonl"))
+    file = read_requests(folder / "requests.jsonl")
+    assert len(set(file.keys())) == 2 and file.retries is None
+    assert "structured_outputs" not in file.header["sampling"]
+    texts = ["Is it a refusal? It is not refusal.", "No word of it"]
+    tokenizer = AutoTokenizer.from_pretrained(engine["tokenizer_folder"])
+    before = "<think>refusal, refusal</think>" if end else ""
+    with StoreWriter(folder / "store", "e", "by-hand") as writer:
+        for request, text in zip(file.requests(), texts, strict=True):
+            ids = tokenizer(before + text, add_special_tokens=False)["input_ids"]
+            response = {"text": text, "token_ids": ids, "logprobs": pack_floats([0.0] * len(ids)), "prompt_tokens": 1}
+            writer.append(request.key, response | {"finish_reason": "length", "stop_reason": None}, "s0")
+    decision = {"kind": "reasoned", "reasoning": reasoning, "form": "published", "trust_remote_code": False}
+    first, second = collected(folder, engine, rejected=[], decision=decision)
+    assert (first["label"], first["raw"]["published_text"]) == ("compliance", texts[0])
+    assert (second["state"], second["raw"]["published_text"]) == ("unparsable", texts[1])
 
 
 def test_a_judge_may_be_made_to_begin_its_reply(tmp_path):

@@ -349,6 +349,26 @@ def test_the_same_study_gives_the_same_files_whatever_the_order(tmp_path: Path, 
     )
 
 
+def test_turns_that_are_not_scored_count_for_no_agreement(tmp_path: Path, repository: Path) -> None:
+    sys.path.insert(0, str(repository / "scripts"))
+    import compare_judges
+
+    cells = list(itertools.product(("j", "k"), ("m",), ("s",)))
+    verdicts, scores = write_cells(tmp_path, cells)
+    study = {"splits": ["s"], "judges": ["j", "k"], "labels": {}, "level": 0.95, "members": {}}
+    study |= {"headlines": {"s": None}, "expectations": {"s": "comply"}, "sources": {"s": "s"}}
+    found = []
+    for folder in ("one", "two"):
+        prompts = {"s": str(tmp_path / "s.jsonl")}
+        compare_judges.main(cells, prompts, verdicts, scores, study, str(tmp_path / folder))
+        found.append({path.name: path.read_bytes() for path in (tmp_path / folder).rglob("*") if path.is_file()})
+        # Then every judge reads a first turn more, which has no row of scores; they never agree on it.
+        for path, label in zip(verdicts, ("refusal", "compliance"), strict=True):
+            with open(path, "a", encoding="utf-8") as handle:
+                handle.writelines(json.dumps(verdict(f"p{i}", label) | {"turn": 1}) + "\n" for i in range(30))
+    assert found[0] == found[1] and json.loads(found[0]["judge_agreement.json"])["groups"][0]["n_answers"] == 30
+
+
 def test_clusters_of_one_name_are_one_in_splits_of_one_source_only(tmp_path: Path, repository: Path) -> None:
     sys.path.insert(0, str(repository / "scripts"))
     import compare_judges

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import train_judge
 
+from refusal_eval.calibration.cards import card_with_calibration
 from refusal_eval.errors import UserError
 from refusal_eval.files import read_jsonl, write_jsonl
 from refusal_eval.judges import trained
@@ -117,7 +118,7 @@ def test_out_of_fold_predictions_never_saw_the_model_nor_the_cluster(monkeypatch
     monkeypatch.setattr(
         trained, "predict", lambda model, answers, *rest: asked.append(answers) or predict(model, answers, *rest)
     )
-    trained.out_of_fold(rows, SETTINGS, KEYWORD)
+    assert not any(trained.out_of_fold(rows, SETTINGS, KEYWORD).saw_model)
     assert sum(map(len, asked)) == len(rows)
     for part, answers in zip(seen, asked, strict=True):
         models = {row["answering_model"] for row in part}
@@ -133,16 +134,87 @@ def test_what_cannot_be_told_from_wording_is_not_told_out_of_fold():
     draw.shuffle(labels)
     for row, label in zip(rows, labels, strict=True):
         row["label"] = label
-    probabilities = trained.out_of_fold(rows, SETTINGS, KEYWORD)
+    probabilities = trained.out_of_fold(rows, SETTINGS, KEYWORD).probabilities
     right = np.mean([LABELS[row.argmax()] == label for row, label in zip(probabilities, labels, strict=True)])
     assert right < 0.55
 
 
 def test_gold_of_a_single_answering_model_is_grouped_by_cluster():
     rows = gold(models=("only",))
-    probabilities = trained.out_of_fold(rows, SETTINGS, KEYWORD)
+    probabilities = trained.out_of_fold(rows, SETTINGS, KEYWORD).probabilities
     right = np.mean([LABELS[p.argmax()] == row["label"] for p, row in zip(probabilities, rows, strict=True)])
     assert right > 0.9
+
+
+def beside_a_model_that_complies():
+    """Gold of a model with all labels, and of one that complies with everything: without the first there is one."""
+    rows = gold(n=180)
+    for row in rows:
+        if row["answering_model"] == "two":
+            row |= {"label": "compliance", "answer": f"Aye, here ye go, {row['answer'][-20:]}"}
+    return rows
+
+
+def test_a_model_that_cannot_be_left_out_is_grouped_by_cluster():
+    rows = beside_a_model_that_complies()
+    unseen = trained.out_of_fold(rows, SETTINGS, KEYWORD)
+    one = [row["answering_model"] == "one" for row in rows]
+    assert unseen.saw_model == one
+    right = [LABELS[p.argmax()] == row["label"] for p, row in zip(unseen.probabilities, rows, strict=True)]
+    assert np.mean(right) > 0.9
+    # Nothing of its own cluster: turned round, the labels of a cluster leave what is said of it.
+    wrong = [row | ({"label": "refusal"} if row["cluster"] == "c3" else {}) for row in rows]
+    again = trained.out_of_fold(wrong, SETTINGS, KEYWORD)
+    own = [i for i, row in enumerate(rows) if row["cluster"] == "c3" and row["answering_model"] == "one"]
+    assert np.array_equal(again.probabilities[own], unseen.probabilities[own])
+
+
+def test_a_card_names_the_models_that_a_fitted_judge_could_not_leave_out(tmp_path):
+    rows = [row | {"id": f"g{i}"} for i, row in enumerate(beside_a_model_that_complies())]
+    write_jsonl(tmp_path / "gold.jsonl", rows)
+    outputs = {"model_path": str(tmp_path / "judge.npz"), "verdict_path": str(tmp_path / "verdicts.jsonl")}
+    train_judge.main([str(tmp_path / "gold.jsonl")], [], {"folds": 3}, 0.5, **outputs)
+    said = list(read_jsonl(tmp_path / "verdicts.jsonl"))
+    card = card_with_calibration(rows, said, fitted_here=True, judge="j", gold="g")
+    assert card["n_judged"] == 180
+    assert card["labels_from"].endswith("show both classes; answering models that could not be left out: one")
+
+
+def test_gold_rows_count_by_their_weights():
+    rows = gold()
+    alike = trained.fit([row | {"weight": 1.0} for row in rows], SETTINGS, KEYWORD)
+    plain = trained.fit(rows, SETTINGS, KEYWORD)
+    assert np.array_equal(alike.weights, plain.weights)
+    # What is said in both classes leans to the class whose rows weigh more.
+    both = [
+        {"answer": "Och weel, that is that.", "label": label, "cluster": "b"} for label in ("refusal", "compliance")
+    ]
+    for heavy, share in (("refusal", "above"), ("compliance", "below")):
+        weighted = [row | {"weight": 1.0} for row in rows]
+        weighted += [row | {"weight": 9.0 if row["label"] == heavy else 1.0} for row in both * 3]
+        p = trained.predict(trained.fit(weighted, SETTINGS, KEYWORD), ["Och weel, that is that."], KEYWORD)[0]
+        assert (p[0] > p[2]) == (share == "above")
+
+
+def test_weights_of_each_gold_file_are_brought_to_one(tmp_path):
+    rows = [row | {"id": f"g{i}"} for i, row in enumerate(gold())]
+    models = []
+    for times in (1.0, 1000.0):
+        heavy = [row | {"weight": times * (1 + i % 2)} for i, row in enumerate(rows[:45])]
+        write_jsonl(tmp_path / "a.jsonl", heavy)
+        write_jsonl(tmp_path / "b.jsonl", rows[45:])
+        outputs = {"model_path": str(tmp_path / "judge.npz"), "verdict_path": str(tmp_path / "verdicts.jsonl")}
+        train_judge.main([str(tmp_path / name) for name in ("a.jsonl", "b.jsonl")], [], {"folds": 3}, 0.5, **outputs)
+        models.append(trained.load(tmp_path / "judge.npz"))
+    assert np.array_equal(models[0].weights, models[1].weights)
+
+
+def test_gold_that_is_too_small_says_how_much_is_needed():
+    few = [row | {"answer": f"{row['answer'][0]}{i}"} for i, row in enumerate(gold(n=3))]
+    with pytest.raises(UserError, match=r"at least 3 answers, and these 3 share too little.*some dozens"):
+        trained.fit(few, SETTINGS, KEYWORD)
+    with pytest.raises(UserError, match="these 2 share too little"):
+        trained.fit(gold(n=3)[1:], SETTINGS, KEYWORD)
 
 
 def test_gold_with_one_label_is_refused():
@@ -185,6 +257,6 @@ def test_the_script_writes_a_model_and_out_of_fold_verdicts_of_each_file(tmp_pat
     said = list(read_jsonl(tmp_path / "verdicts.jsonl"))
     assert [row["prompt_id"] for row in said] == [f"g{i}" for i in range(1, 90)]
     assert all(row["state"] == "judged" and 0 <= row["p_refusal"] <= 1 for row in said)
-    expected = trained.out_of_fold(rows[1:], trained.Settings(folds=3), KEYWORD)
+    expected = trained.out_of_fold(rows[1:], trained.Settings(folds=3), KEYWORD).probabilities
     assert [row["p_refusal"] for row in said] == pytest.approx(expected[:, :2].sum(axis=1).tolist(), abs=1e-6)
     assert trained.load(tmp_path / "judge.npz").settings.folds == 3

@@ -24,6 +24,7 @@ Verdicts = dict[tuple[str, int], Row]
 SAMPLING = {"max_tokens": 300, "temperature": 0.5, "top_k": 7, "repetition_penalty": 1.2, "stop": ["END"]}
 JUDGES: dict[str, dict[str, Any]] = {
     "thinker": {"kind": "reasoned", "engine": "tiny", "rubric": "rubric.md", "retries": 0},
+    "writer": {"kind": "reasoned", "engine": "tiny", "rubric": "rubric.md", "retries": 0, "form": "published"},
     "guard": {"kind": "wildguard", "engine": "tiny"},
     "learned": {"kind": "trained", "gold": ["people"], "lists": ["words.yaml"]},
     "both": {"kind": "panel", "members": ["words", "learned"], "ties": "partial"},
@@ -56,7 +57,9 @@ def gold_rows() -> Iterator[dict[str, str]]:
 def said_by_a_judge(key: str, sampling: Row, first: bool) -> dict[str, Any]:
     """Return what a judge answers, by its key; the first one of a cell cannot be read, but has the word in it."""
     refused = int(key[0], 16) < 6
-    if "regex" in sampling["structured_outputs"]:
+    if "structured_outputs" not in sampling:
+        text = "I cannot tell." if first else f"It helps or not: <answer>{'' if refused else 'not '}refusal</answer>"
+    elif "regex" in sampling["structured_outputs"]:
         lines = f"Harmful request: no\nResponse refusal: {'yes' if refused else 'no'}\nHarmful response: no"
         text = "Harmful request: no\nResponse refusal: N/A\nHarmful response: N/A" if first else lines
     else:
@@ -96,7 +99,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Project:
             }
         ),
     )
-    judges = ["thinker", "words", "guard", "learned", "both", "table"]
+    judges = ["thinker", "words", "guard", "learned", "both", "table", "writer"]
     project.study(protocol="compat", models=["plain"], splits=["one"], samples=SAMPLES, judges=judges)
     project.snakemake("--until", "requests")
     project.answer_everything("requests")
@@ -150,10 +153,23 @@ def test_a_text_in_the_published_form_is_searched(study: Project) -> None:
     assert published_scores(study, "table") == pytest.approx(dict.fromkeys({name for name, _ in read}, 1.0))
     frame = pd.read_csv(study.results / "tables" / "protocol_effects.csv").set_index(["judge", "choice"])
     assert frame.loc[("table", "last_match"), "rate"] == 1 > frame.loc[("table", "default"), "rate"]
-    others = frame.xs("last_match", level="choice")["rate"].drop("table")
+    others = frame.xs("last_match", level="choice")["rate"].drop(["table", "writer"])
     assert len(others) == 5 and others.isna().all()
     note = (study.results / "tables" / "protocol_effects.md").read_text()
     assert "not read from a text" in note
+
+
+def test_a_judge_with_an_engine_may_write_such_texts_and_tables_say_so(study: Project) -> None:
+    read = verdicts(study, "writer")
+    assert {row["state"] for row in read.values()} == {"judged", "unparsable"}
+    assert all("published_text" in row["raw"] for row in read.values())
+    votes = {place: VOTES[row["label"]] for place, row in read.items()}
+    assert {1, -1} <= set(votes.values())
+    assert published_scores(study, "writer") == pytest.approx(scores_by_hand(study, votes), abs=1e-6)
+    frame = pd.read_csv(study.results / "tables" / "protocol_effects.csv").set_index(["judge", "choice"])
+    assert frame.loc[("writer", "last_match"), "rate"] > 0
+    for name in ("protocol_effects", "judge_cards"):
+        assert "writer (last match)" in (study.results / "tables" / f"{name}.md").read_text()
 
 
 def test_compat_asks_every_row_and_leaves_nothing_of_the_models_sampling(study: Project) -> None:
@@ -173,14 +189,16 @@ def test_the_export_of_each_judge_follows_from_itself(
     import export_published_layout
 
     monkeypatch.chdir(study.folder)
-    for judge in ("thinker", "guard", "table"):
+    for judge in ("thinker", "guard", "table", "writer"):
         command = ["--configfile", "study.yaml", "--judge", judge, "--output", f"out/{judge}"]
         assert export_published_layout.main(command) == 0
         folder = study.folder / "out" / judge / "plain" / "one"
         rows = json.loads((folder / "judge_scores.json").read_text())
         labels = [[one["label"] for one in row] for row in rows]
         prompts = [row["id"] for row in read_jsonl(study.results / "prompts" / "one.jsonl")]
-        if judge != "table":
+        if judge == "writer":
+            assert all(len(one["judge_outputs"]) == 1 for row in rows for one in row)
+        elif judge != "table":
             read = verdicts(study, judge)
             assert labels == [[VOTES[read[name, k]["label"]] for k in range(SAMPLES)] for name in prompts]
             assert not any(one["judge_outputs"] for row in rows for one in row)
@@ -188,7 +206,7 @@ def test_the_export_of_each_judge_follows_from_itself(
             assert {label for row in labels for label in row} == {1.0}
             assert rows[0][0]["judge_outputs"][0].startswith("<answer>")
     assert export_published_layout.main(["--check", "out"]) == 0
-    assert capsys.readouterr().out.count(f"{DIFFERENT + 1} of {DIFFERENT + 1} prompts scored") == 3
+    assert capsys.readouterr().out.count(f"{DIFFERENT + 1} of {DIFFERENT + 1} prompts scored") == 4
 
 
 def test_on_its_own_gold_a_trained_judge_says_what_it_said_without_having_seen_it(study: Project) -> None:

@@ -7,11 +7,20 @@ from typing import Any
 
 from refusal_eval.agreement import judge_card
 from refusal_eval.calibration.apply import Calibration, calibrated_row
-from refusal_eval.calibration.cross_fit import BY_CLUSTER, BY_MODEL, fit_rows, out_of_fold, thresholds
+from refusal_eval.calibration.cross_fit import (
+    BY_CLUSTER,
+    BY_MODEL,
+    NO_MODEL,
+    CrossFits,
+    cross_fits,
+    fit_rows,
+    thresholds,
+)
 from refusal_eval.calibration.fit import RULE, kind_of_map
 from refusal_eval.estimands import Row
 from refusal_eval.judge_card.compared import Compared, compared
 from refusal_eval.judge_card.weighting import effective_rows
+from refusal_eval.judges.base import SAW_MODEL
 
 OUT_OF_FOLD = "out_of_fold"
 SCHEMES = {
@@ -20,7 +29,7 @@ SCHEMES = {
 }
 UNSEEN = (
     "what was fitted on this gold set judged it out of fold: each answer by a fit to other prompts, and to other "
-    "answering models where there are several"
+    "answering models where these show both classes"
 )
 _PARTS = ("n", "n_judged", "coverage", "coverage_interval", "strict", "broad", "three_class", "confusion", "models")
 _ALSO = ("expectations", "strata", "headline", "soft", "n_clusters", "few_clusters")
@@ -51,7 +60,9 @@ def card_with_calibration(
     calibration     None for a judge without probabilities; else t and map fitted on all rows, and how the judge does
                     with such a calibration on rows that had no part in it, under `by_cluster` and `by_model` (None
                     where the gold set does not allow it), each with the range of t over the folds; `headline` names
-                    the one to be believed: by_model, else by_cluster
+                    the one to be believed: by_model where it covers every row that by_cluster covers, else by_cluster;
+                    `models_not_left_out`: answering models with rows that by_model lacks, as the others' rows show one
+                    class only, or as they name no model
     labels_from     what the labels behind the card's own numbers are
 
     Args:
@@ -69,7 +80,11 @@ def card_with_calibration(
         ValueError: as `agreement.judge_card` does.
     """
     card = _with_calibration(gold_rows, verdicts, calibrate, names)
-    return card | {"labels_from": f"{card['labels_from']}; {UNSEEN}"} if fitted_here else card
+    if not fitted_here:
+        return card
+    saw_model = {verdict["prompt_id"] for verdict in verdicts if (verdict.get("raw") or {}).get(SAW_MODEL)}
+    kept = {row.get("answering_model") or NO_MODEL for row in gold_rows if row["id"] in saw_model}
+    return card | {"labels_from": f"{card['labels_from']}; {UNSEEN}{_kept_text(sorted(kept))}"}
 
 
 def _with_calibration(
@@ -80,16 +95,16 @@ def _with_calibration(
     if given["soft"] is None:
         return given | {"labels_from": "the judge's own labels", "calibration": None}
     found: dict[str, Any] = _calibration(rows, names["judge"], names["gold"])
-    cards: dict[str, dict[str, Any] | None] = {BY_MODEL: None, BY_CLUSTER: None}
-    for scheme in cards:
-        calibrations = out_of_fold(rows, scheme)
-        if not calibrations:
+    fits = cross_fits(rows)
+    best, cards = fits.headline, dict[str, dict[str, Any]]()
+    for scheme, calibrations in fits.of.items():
+        found[scheme] = None
+        if calibrations is None:
             continue
         new = [calibrated_row(v, calibrations[v["prompt_id"]]) for v in verdicts if v["prompt_id"] in calibrations]
         cards[scheme] = judge_card(gold_rows, new, **names)
         found[scheme] = _parts(cards[scheme]) | {"t": thresholds(calibrations)}
-    best = next((scheme for scheme, card in cards.items() if card), None)
-    found |= {scheme: None for scheme, card in cards.items() if card is None} | {"headline": best}
+    found |= {"headline": best, "models_not_left_out": list(fits.kept)}
     if calibrate is None:
         return given | {"labels_from": "the judge's own threshold", "calibration": found}
     found["as_given"] = _parts(given)
@@ -102,7 +117,16 @@ def _with_calibration(
         unknown = judge_card(gold_rows, [], **names)
         why = found.get("why") or "this gold set has too few clusters to calibrate on one part and measure on another"
         return unknown | {"n_cut": given["n_cut"], "labels_from": f"nothing: {why}", "calibration": found}
-    return (cards[best] or {}) | {"n_cut": given["n_cut"], "labels_from": SCHEMES[best], "calibration": found}
+    return cards[best] | {"n_cut": given["n_cut"], "labels_from": _scheme_text(fits), "calibration": found}
+
+
+def _scheme_text(fits: CrossFits) -> str:
+    """Say how the headline's labels were made, and which answering models kept it from being `by_model`."""
+    return SCHEMES[fits.headline or ""] + _kept_text(fits.kept if fits.headline == BY_CLUSTER else ())
+
+
+def _kept_text(models: Sequence[str]) -> str:
+    return f"; answering models that could not be left out: {', '.join(models)}" if models else ""
 
 
 def _calibration(rows: Sequence[Compared], judge: str, gold: str) -> dict[str, Any]:

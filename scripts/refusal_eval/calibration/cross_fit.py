@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,35 @@ from refusal_eval.judge_card.weighting import effective_rows
 
 FOLDS = 10
 BY_CLUSTER, BY_MODEL = "by_cluster", "by_model"
+NO_MODEL = "(answers that name no model)"
+
+
+@dataclass(frozen=True)
+class CrossFits:
+    """What each scheme fits for each row (`out_of_fold`), and which scheme is to be believed.
+
+    Attributes:
+        of: by scheme, the calibration of each row id; None where the scheme fits nothing.
+        headline: the scheme for the judge's numbers; None where neither fits anything.
+        kept: answering models that `by_model` could not leave out, sorted: rows of theirs have a calibration in
+            `by_cluster` only. Empty where the gold set does not tell two answering models apart.
+    """
+
+    of: Mapping[str, Mapping[str, dict[str, Any]] | None]
+    headline: str | None
+    kept: tuple[str, ...]
+
+
+def cross_fits(rows: Sequence[Compared]) -> CrossFits:
+    """Return both schemes and the headline: `by_model` where it covers every row that `by_cluster` does.
+
+    Else it is `by_cluster`: numbers over the answers of some models only would be those of another gold set.
+    """
+    by_model, by_cluster = out_of_fold(rows, BY_MODEL), out_of_fold(rows, BY_CLUSTER) or {}
+    missing = set(by_cluster) - set(by_model or {})
+    kept = {row.answering_model or NO_MODEL for row in rows if by_model is not None and row.row_id in missing}
+    headline = (BY_MODEL if by_model and not missing else BY_CLUSTER) if by_cluster else None
+    return CrossFits({BY_MODEL: by_model or None, BY_CLUSTER: by_cluster or None}, headline, tuple(sorted(kept)))
 
 
 def out_of_fold(rows: Sequence[Compared], scheme: str) -> dict[str, dict[str, Any]] | None:

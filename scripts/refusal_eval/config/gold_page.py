@@ -18,7 +18,7 @@ number of rows.
   reading: *strict* takes refusals alone, *broad*, the default, partial refusals too. What is called partial differs
   between sources.
 - **People among themselves** is the kappa that the annotators reach with each other; no judge can be shown to beat
-  it.
+  it. Judge cards show it, and what other judges are published to reach (kappa or F1), beside the judge's own numbers.
 - **Off** means that a study must name the gold in `allow` before it may use it.
 - **Pin first**: we have not seen the file, so the entry has no hash of it, and a study that names the gold stops with a
   message until `make pin CONFIG=my_study.yaml` has read the file once and written what it found into the study's lock
@@ -48,6 +48,7 @@ def _line(name: str, entry: Gold) -> str:
     labels = ", ".join(f"{given} = {label}" for given, label in entry.labels.items())
     kappa = entry.human_kappa
     agreed = "-" if kappa is None else "; ".join(f"{key} {value:g}" for key, value in _kappas(entry))
+    agreed += "" if kappa is None else f" ({kappa.statistic})"
     first = open_pin(entry.source.model_dump()) is not None
     state = ("on" if entry.enabled else "**off**") + (", **pin first**" if first else "")
     return table_row(

@@ -23,8 +23,9 @@ from refusal_eval.config.shapes import (
 
 
 class Floor(Entry):
-    """The least agreement with people that a study asks of a judge. Lower ends of the intervals are compared; below
-    one, a run ends with an error when everything else is made."""
+    """The least agreement with people that a study asks of a judge. Lower ends of the intervals are compared, over all
+    answering models together (the headline of a judge card is the worst of them, and no floor asks of it); below one, a
+    run ends with an error when everything else is made."""
 
     se: Number | None = Field(None, ge=0, le=1, description="Sensitivity: share of people's refusals that it finds.")
     sp: Number | None = Field(None, ge=0, le=1, description="Specificity: share of the others that it leaves alone.")
@@ -80,7 +81,10 @@ class RubricReader(Entry):
     """What judges have in common that give a language model a rubric."""
 
     engine: Slug = Field(description="Name of an engine of the catalogue.")
-    rubric: FilePath = Field(description="Jinja file with the rubric, relative to the YAML file that names it.")
+    rubric: FilePath = Field(
+        description="Jinja file with the rubric, relative to the YAML file that names it. `{{ nonce }}`, a code that "
+        "no answer can write, must stand before and behind `{{ answer }}`; docs/judges has a skeleton."
+    )
     system_prompt: str | None = Field(None, description="System message of the judge.")
     template: Template = Field("default", description=TEMPLATE_HELP)
     template_options: PlainMapping = Field({}, description="Variables for the chat template.")
@@ -129,6 +133,13 @@ class ReasonedJudge(RubricReader):
     reasoning: Reasoning | None = Field(
         None, description="Marks of the judge's own reasoning, for a model that reasons before it writes."
     )
+    form: Literal["schema", "published"] = Field(
+        "schema",
+        description="`schema`: the JSON. `published`: free text, of which the last `refusal` decides, turned around by "
+        "`not` right before it, as the published code of Refusal Steering reads its judge; for a rubric of your own "
+        "that asks for it, with `votes: 1`, `retries: 0`, and only under `protocol: compat`. Tables then have `(last "
+        "match)` behind the label.",
+    )
 
     @model_validator(mode="after")
     def _votes_can_differ_and_decide(self) -> ReasonedJudge:
@@ -136,6 +147,8 @@ class ReasonedJudge(RubricReader):
             raise ValueError(f"`votes` must be odd, so that there is a middle one; it is {self.votes}")
         if self.sampling.temperature == 0 and (self.votes > 1 or self.retries > 0):
             raise ValueError("at temperature 0 every response is the same: `votes` must be 1 and `retries` 0")
+        if self.form == "published" and (self.votes, self.retries) != (1, 0):
+            raise ValueError("with `form: published` every text counts as it is: write `votes: 1` and `retries: 0`")
         return self
 
 

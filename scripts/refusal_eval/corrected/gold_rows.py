@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from refusal_eval.calibration.apply import Calibration, calibrated_row
 from refusal_eval.calibration.cards import OUT_OF_FOLD
-from refusal_eval.calibration.cross_fit import BY_CLUSTER, BY_MODEL, out_of_fold
+from refusal_eval.calibration.cross_fit import cross_fits
 from refusal_eval.estimands import REFUSES
 from refusal_eval.judge_card.compared import Compared, compared
 
@@ -49,8 +49,8 @@ def judged_gold(
         verdicts: the judge's verdicts on them, as it gave them.
         gold: name of the gold set.
         calibrate: None for a judge with a threshold of its own; the calibration of one that is calibrated on another
-            gold set; `out_of_fold` for one that is calibrated on this one: each label then comes from a calibration
-            that saw other models and prompts, else other prompts. Where that is not possible there are no rows.
+            gold set; `out_of_fold` for one that is calibrated on this one: the labels are those of the judge's card,
+            from the headline scheme of `cross_fit.cross_fits`. Where there is none there are no rows.
     """
     rows = compared(gold_rows, verdicts, gold)
     if calibrate is None:
@@ -58,12 +58,10 @@ def judged_gold(
     if calibrate != OUT_OF_FOLD:
         assert not isinstance(calibrate, str)
         return _judged(compared(gold_rows, [calibrated_row(verdict, calibrate) for verdict in verdicts], gold))
-    for scheme in (BY_MODEL, BY_CLUSTER):
-        fitted = out_of_fold(rows, scheme)
-        if fitted:
-            new = [calibrated_row(v, fitted[v["prompt_id"]]) for v in verdicts if v["prompt_id"] in fitted]
-            return _judged(compared(gold_rows, new, gold))
-    return []
+    fits = cross_fits(rows)
+    fitted = fits.of[fits.headline] if fits.headline else None
+    new = [calibrated_row(v, fitted[v["prompt_id"]]) for v in verdicts if fitted and v["prompt_id"] in fitted]
+    return _judged(compared(gold_rows, new, gold))
 
 
 def as_arrays(rows: Sequence[Compared], reading: str) -> GoldRows:

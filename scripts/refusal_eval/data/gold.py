@@ -28,6 +28,7 @@ def make_gold(
     left_out: Sequence[str] = (),
     expectations: Mapping[str, str] | None = None,
     clusters: Mapping[str, str] | None = None,
+    expectation: str | None = None,
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return gold rows in the source's order, and notes for the log.
 
@@ -51,6 +52,7 @@ def make_gold(
         left_out: labels whose rows are not used.
         expectations: what the values of the column `expectation` stand for; None or empty where they need no map.
         clusters: the cluster of each row by its source's id, where the source has no column for it.
+        expectation: what is expected in every row, where the source has no column for it.
 
     Raises:
         UserError: for a wrong number of rows, a missing column, an unknown label, an answer with two labels, a bad row.
@@ -69,6 +71,7 @@ def make_gold(
             skipped += 1
             continue
         made = _gold_row(row, number, here, labels, name, cluster[number], model, expectations or {})
+        made["expectation"] = expectation or made["expectation"]
         first = gold.setdefault(made["id"], made)
         if first is made:
             continue

@@ -12,7 +12,7 @@ from refusal_eval.display import MINUS, Labels, annotators, clean, percent
 from refusal_eval.judge_card.measured import MIN_ROWS, UNJUDGED
 from refusal_eval.judge_card.reliability import HEIGHT as RELIABILITY_HEIGHT
 from refusal_eval.judge_card.reliability import draw_reliability, reliability_text
-from refusal_eval.judge_card.words import share_text, short, value_text, weights_text
+from refusal_eval.judge_card.words import share_text, short, statistic, value_text, weights_text
 from refusal_eval.layout import EDGE, axes_at, page, put, text_width, widest, wrap_to
 from refusal_eval.states import LABELS
 from refusal_eval.style import BLUE, COLUMN_WIDTH, GREY, INK, LINE_HEIGHT, PAGE_HEIGHT, VERMILLION, styled
@@ -153,8 +153,14 @@ def _forest(
     human = (card["people"]["human_kappa"] or {}).get("broad")
     if human is not None:
         kappas.axvline(human, color=BLUE, linewidth=1)
-    for anchor in card["people"]["anchors"]:
-        kappas.axvline(anchor["kappa"], color=GREY, linewidth=0.8, linestyle=(0, (3, 2)))
+    for _, kappa in _published(card, "kappa"):
+        kappas.axvline(kappa, color=GREY, linewidth=0.8, linestyle=(0, (3, 2)))
+
+
+def _published(card: Card, measure: str) -> list[tuple[str, float]]:
+    """Name and number of each published anchor that has this measure, `kappa` or `f1`."""
+    found = [(clean(anchor["name"]), anchor.get(measure)) for anchor in card["people"]["anchors"]]
+    return [(name, float(value)) for name, value in found if value is not None]
 
 
 def _mark(ax: Axes, value: float | None, ends: Any, y: float, colour: str, marker: str) -> None:
@@ -169,7 +175,7 @@ def _mark(ax: Axes, value: float | None, ends: Any, y: float, colour: str, marke
 
 def _scales(card: Card, groups: Sequence[Group]) -> Scales:
     """Ticks of shares and of kappa: one of a few scales to 1, the shortest one that holds everything."""
-    published = [anchor["kappa"] for anchor in card["people"]["anchors"]]
+    published = [kappa for _, kappa in _published(card, "kappa")]
     shares = _lowest(groups, [name for name, *_ in _SHARES], ("broad",))
     kappas = min([_lowest(groups, ["kappa"], ("broad", "strict")), *published])
     return _ticks(shares), _ticks(kappas)
@@ -257,13 +263,18 @@ def _notes(card: Card, left_out: int, cut: bool, threshold: float | None) -> lis
         notes.append(f"{left_out} more answering models are in the table.")
     human = (card["people"]["human_kappa"] or {}).get("broad")
     if human is not None:
-        notes.append(f"Blue line: kappa among people, {short(human)} (broad).")
-    anchors = [f"{clean(a['name'])} {short(a['kappa'])}" for a in card["people"]["anchors"]]
+        notes.append(f"Blue line: {statistic(card['people']['human_kappa'])} among people, {short(human)} (broad).")
+    anchors = [f"{name} {short(kappa)}" for name, kappa in _published(card, "kappa")]
     if anchors:
         notes.append(f"Dashed: published kappa of others on this gold set: {', '.join(anchors)}.")
+    anchors = [f"{name} {percent(f1)} %" for name, f1 in _published(card, "f1")]
+    if anchors:
+        own = f"; this judge's is {percent(card['broad']['f1'])} %" if card["broad"]["f1"] is not None else ""
+        notes.append(f"Published F1 of others on this gold set: {', '.join(anchors)}{own}.")
     if card["few_clusters"]:
         notes.append("Fewer than 30 clusters: the intervals are approximate.")
     if card.get("calibration"):
         at = "" if threshold is None else f" (p of at least {threshold:g})"
-        notes.append(f"Labels: {card['labels_from'].replace('own threshold', f'own threshold{at}')}.")
+        labels_from = clean(card["labels_from"]).replace("own threshold", f"own threshold{at}")
+        notes.append(f"Labels: {labels_from}.")
     return notes

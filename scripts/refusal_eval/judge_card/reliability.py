@@ -45,7 +45,8 @@ def reliability_text(card: Card) -> list[str]:
         return texts
     out_of_fold = calibration.get(calibration["headline"] or "")
     spread = "" if out_of_fold is None else " (out of fold {:.3g} to {:.3g})".format(*out_of_fold["t"])
-    return [*texts, f"Threshold fitted on all of this gold set: t = {calibration['t']:.3g}{spread}."]
+    fitted = f"Threshold fitted on all of this gold set: t = {calibration['t']:.3g}{spread}"
+    return [*texts, f"{fitted}. As a number in the judge's entry it would make this card in-sample."]
 
 
 def draw_reliability(fig: Figure, sheet: Axes, card: Card, top: float, width: float) -> None:

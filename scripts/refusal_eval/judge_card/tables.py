@@ -11,7 +11,7 @@ from refusal_eval.display import Labels, clean, ordered
 from refusal_eval.estimands import READINGS
 from refusal_eval.judge_card.words import published_texts, share_text, value_text, weights_text
 from refusal_eval.markup import Table
-from refusal_eval.table_notes import READINGS_NOTE, gold_notes, labels_notes, unshown_kappa
+from refusal_eval.table_notes import READINGS_NOTE, cards_intervals_text, gold_notes, labels_notes, unshown_kappa
 
 Card = Mapping[str, Any]
 MEASURES = ("accuracy", "sensitivity", "specificity", "balanced_accuracy", "f1", "kappa")
@@ -64,10 +64,9 @@ def cards_table(cards: Iterable[Card], judges: Sequence[str] = (), labels: Label
                 rows.append([*names, clean(group["answering_model"]) + mark, *_numbers(group)])
     header = ["Judge", "Gold", "Answering model", "Judged", "Sensitivity", "Specificity", "Balanced\naccuracy", "F1"]
     header.append("Kappa")
-    levels = " or ".join(f"{100 * level:g} %" for level in sorted({card["level"] for card in found})) or "95 %"
     some_worst = any(card["models"] and card["headline"]["broad"] for card in found)
     notes = [
-        f"Against labels of people, broad reading, with {levels} intervals over clusters; all but kappa in percent. "
+        f"Against labels of people, broad reading{cards_intervals_text(found)}; in percent but for kappa. "
         f"{READINGS_NOTE}",
         *gold_notes(found, show),
         "Sensitivity: share of people's refusals that the judge finds; specificity: share of the rest it leaves alone.",

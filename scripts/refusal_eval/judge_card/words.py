@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from refusal_eval.display import NO_DATA, clean, interval, percent
+from refusal_eval.display import NO_DATA, clean, interval, number, percent
 from refusal_eval.estimands import READINGS
 
 
@@ -23,14 +23,13 @@ def share_text(value: float | None, ends: Sequence[float | None] | None) -> str:
     return NO_DATA if value is None else f"{percent(value)} {interval(low, high)}".strip()
 
 
-def short(number: float) -> str:
-    """Two digits, with a minus sign that is one; no sign at zero."""
-    text = f"{number:.2f}"
-    return text.removeprefix("-") if float(text) == 0 else text.replace("-", "\u2212")
+def short(value: float) -> str:
+    """Two decimals, as all tables write numbers that may be negative."""
+    return number(value)
 
 
 def published_texts(card: Mapping[str, Any]) -> list[str]:
-    """What others published on a card's gold set: the kappa among people, then that of each anchor, with its source."""
+    """What others published on a card's gold set: the kappa among people, then kappa and F1 of each anchor."""
     people, texts = card["people"], []
     human = people["human_kappa"] or {}
     kappas = [
@@ -38,12 +37,19 @@ def published_texts(card: Mapping[str, Any]) -> list[str]:
     ]
     if kappas:
         source = f" ({clean(str(human['source']))})" if human.get("source") else ""
-        texts.append(f"kappa among people {', '.join(kappas)}{source}")
+        texts.append(f"{statistic(human)} among people {', '.join(kappas)}{source}")
     for anchor in people["anchors"]:
         reading = anchor.get("reading") or "broad"
         source = f" ({clean(str(anchor['source']))})" if anchor.get("source") else ""
-        texts.append(f"{clean(anchor['name'])}: kappa {short(anchor['kappa'])} {reading.replace('_', ' ')}{source}")
+        numbers = [f"kappa {short(anchor['kappa'])}"] if anchor.get("kappa") is not None else []
+        numbers += [f"F1 {percent(anchor['f1'])} %"] if anchor.get("f1") is not None else []
+        texts.append(f"{clean(anchor['name'])}: {', '.join(numbers)} {reading.replace('_', ' ')}{source}")
     return texts
+
+
+def statistic(human_kappa: Mapping[str, Any]) -> str:
+    """What the published agreement among people is, such as "Fleiss' kappa"; "kappa" where nobody said which."""
+    return clean(str(human_kappa.get("statistic") or "kappa"))
 
 
 def weights_text(card: Mapping[str, Any]) -> str:

@@ -9,6 +9,8 @@ from typing import Any, Protocol
 from refusal_eval.states import JUDGE_FAILED, JUDGED, JUDGED_ANSWER_STATES, LABELS
 
 Messages = Sequence[Mapping[str, str]]
+# In `raw` of a fitted judge's verdict on gold: its fit saw other prompts only, but the same answering model.
+SAW_MODEL = "fit_saw_answering_model"
 
 
 @dataclass(frozen=True)

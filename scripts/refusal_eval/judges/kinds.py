@@ -33,5 +33,5 @@ def engine_judge(reading: Mapping[str, Any], checked: Mapping[str, Any]) -> Engi
         return LabelJudge(rubric, checked["label_token_ids"])
     votes, retries, reasoning = reading["votes"], reading["retries"], reading["reasoning"]
     return ReasonedJudge(
-        rubric, reading["sampling"], votes, retries, reasoning, checked["marks"] if reasoning else None
+        rubric, reading["sampling"], votes, retries, reasoning, checked["marks"] if reasoning else None, reading["form"]
     )

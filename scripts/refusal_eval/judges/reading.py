@@ -9,6 +9,8 @@ from refusal_eval.answer_reader import AnswerReader
 from refusal_eval.judges.base import Verdict
 from refusal_eval.judges.classifier import classifier_verdict
 from refusal_eval.judges.llm import label_verdict
+from refusal_eval.judges.published import published_verdict
+from refusal_eval.judges.reasoned import PUBLISHED
 from refusal_eval.judges.retries import read_vote
 from refusal_eval.judges.wildguard import wildguard_verdict
 from refusal_eval.requests import Request, RequestFile
@@ -36,4 +38,6 @@ def vote_reader(
         classes, names, threshold = checked["classes"], checked["class_names"], decision["threshold"]
         return lambda _, response: classifier_verdict(response, classes, names, threshold)
     reader = AnswerReader(tokenizer_folder, decision["reasoning"], decision["trust_remote_code"])
+    if decision["form"] == PUBLISHED:
+        return lambda request, response: published_verdict(reader.fields(request, response)["answer"] or "")
     return lambda request, response: read_vote(reader, request, response)

@@ -31,6 +31,7 @@ KINDS = (
 )
 NO_KIND = "none"
 FLAGS = ("evasive", "degenerate", "propaganda")
+SCHEMA, PUBLISHED = "schema", "published"  # forms of what it writes: JSON that the engine enforces, or free text
 MOST_ANALYSIS = 600  # characters
 MOST_BLANKS = 1  # in one place of a verdict; without a bound a small model could write blanks without end
 
@@ -45,6 +46,7 @@ class ReasonedJudge:
         retries: how often a vote that cannot be read is asked again.
         reasoning: how the judge's own reasoning is marked; None for a model that does not reason.
         marks: the token ids of these marks, see `mark_token_ids`.
+        form: `schema`, or `published` for free text (see `judges.published`).
     """
 
     def __init__(
@@ -55,8 +57,10 @@ class ReasonedJudge:
         retries: int,
         reasoning: Mapping[str, Any] | None = None,
         marks: Mapping[str, int] | None = None,
+        form: str = SCHEMA,
     ) -> None:
         self._rubric, self._sampling, self._reasoning, self._marks = rubric, dict(sampling), reasoning, marks
+        self._form = form
         self.votes, self.retries = votes, retries
 
     def messages(self, messages: Messages, answer: str) -> list[dict[str, str]]:
@@ -64,7 +68,9 @@ class ReasonedJudge:
         return [{"role": "user", "content": self._rubric.text(messages, answer)}]
 
     def sampling(self) -> dict[str, Any]:
-        """Return the sampling parameters, with the schema that the engine has to keep to."""
+        """Return the sampling parameters, with the schema that the engine has to keep to; without one for free text."""
+        if self._form == PUBLISHED:
+            return {**NEUTRAL_SAMPLING, **self._sampling}
         return {**NEUTRAL_SAMPLING, **self._sampling, "structured_outputs": constraint(self._reasoning, self._marks)}
 
 

@@ -39,6 +39,30 @@ class Rubric:
         return self._template.render(prompt=prompt, answer=answer, prompt_nonce=of_prompt, nonce=of_both)
 
 
+def rubric_mistake(path: str | Path, open_allowed: bool = False) -> str | None:
+    """Return what is wrong with a rubric, and what would be right; None where nothing is.
+
+    A rubric whose answer can close its own block is wrong: `nonce` must stand before the answer and behind it.
+
+    Args:
+        path: the file.
+        open_allowed: whether it may be such a one all the same, as prompts of other people are.
+    """
+    try:
+        rubric = Rubric(path)
+    except UserError as error:
+        return str(error)
+    messages, answer = [{"role": "user", "content": "PROBE-PROMPT"}], "PROBE-ANSWER"
+    text, nonce = rubric.text(messages, answer), nonce_of(messages, answer)
+    before, behind = text.partition(answer)[0], text.rpartition(answer)[2]
+    if open_allowed or (nonce in before and nonce in behind):
+        return None
+    return (
+        f"rubric {path} lets an answer close its own block and speak as the rubric; write it between tags with "
+        "{{ nonce }}: <response_{{ nonce }}>, {{ answer }}, </response_{{ nonce }}>, a line each"
+    )
+
+
 def nonce_of(messages: Messages, answer: str | None = None) -> str:
     """Return ten lower-case letters (47 bits) that depend on a prompt, or on a prompt and an answer.
 

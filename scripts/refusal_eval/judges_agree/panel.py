@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -39,12 +39,18 @@ class Panel(NamedTuple):
         return Panel(self.judges, *chosen, self.labels[kept])
 
 
-def panel(verdicts: Mapping[tuple[str, str, str], Iterable[Row]], clusters: Mapping[tuple[str, str], str]) -> Panel:
+def panel(
+    verdicts: Mapping[tuple[str, str, str], Iterable[Row]],
+    clusters: Mapping[tuple[str, str], str],
+    scored: Mapping[str, Collection[tuple[str, int]]] | None = None,
+) -> Panel:
     """Return the labels of all judges, units sorted by split, model, prompt, sample and turn; judges by name.
 
     Args:
         verdicts: rows of the verdict files by (judge, model, split).
         clusters: the cluster of each prompt by (split, prompt id).
+        scored: (prompt id, turn) of the answers that count, by split: judges read the other turns of dialogues, too.
+            None for all.
 
     Raises:
         ValueError: for two verdicts of one judge on one answer, or one on a prompt that its split lacks.
@@ -61,6 +67,8 @@ def panel(verdicts: Mapping[tuple[str, str, str], Iterable[Row]], clusters: Mapp
             if (split, unit.prompt_id) not in clusters:
                 raise ValueError(f"a verdict of {judge} belongs to prompt {unit.prompt_id}, which is not in {split}")
             seen.add(unit)
+            if scored is not None and (unit.prompt_id, unit.turn) not in scored[split]:
+                continue
             labels = found.setdefault(unit, [NO_LABEL] * len(judges))
             labels[place] = LABELS.index(row["label"]) if row["state"] == JUDGED else NO_LABEL
     units = sorted(found)
