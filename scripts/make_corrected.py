@@ -48,7 +48,8 @@ def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], output: s
         rows = judged_gold(list(read_jsonl(people)), list(read_jsonl(verdicts)), entry["gold"], calibrate)
         gold[entry["judge"], entry["gold"]] = rows
     away = {Place(**place) for path in paths["duplicates"] for place in read_json(path)["left_out"]}
-    result = study_corrected(units, study, gold, _labels(paths, study, cells), away)
+    labels, elsewhere = _labels(paths, study, cells)
+    result = study_corrected(units, study, gold, labels, away, elsewhere)
     write_json(output, result)
     cards = [read_json(path) for path in paths["cards"]]
     made = corrected_tables(result, cards, study)
@@ -58,12 +59,19 @@ def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], output: s
 
 def _labels(
     paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], cells: Sequence[Cell]
-) -> dict[Cell, Labelled]:
-    """Labels of people and of the judge by cell; nothing for a study that names no labels."""
+) -> tuple[dict[Cell, Labelled], dict[tuple[str, str], int]]:
+    """Labels of people and of the judge by cell, and how many are of which (model, split) that the study lacks.
+
+    Nothing of both for a study that names no labels.
+    """
     found: dict[Cell, Labelled] = {}
+    elsewhere: dict[tuple[str, str], int] = {}
     for path in paths["labels"]:
         by_cell = list(itertools.product(study["models"], [split["name"] for split in study["splits"]]))
-        people, frame = read_labels(read_jsonl(path), path, by_cell)
+        people, frame, elsewhere = read_labels(read_jsonl(path), path, by_cell)
+        if elsewhere:
+            told = ", ".join(f"{model} on {split}: {n}" for (model, split), n in elsewhere.items())
+            LOG.warning("labels of models or splits that this study does not have, left out: %s", told)
         answers = dict(zip(by_cell, paths["answers"], strict=True))
         changed = {cell: changed_answers(read_jsonl(answers[cell]), own) for cell, own in people.items()}
         for cell, file in zip(cells, paths["verdicts"], strict=True):
@@ -72,7 +80,7 @@ def _labels(
                 drawn_from = None if frame is None else frame.get(cell[1], {}).get(cell[2], {})
                 said = judge_labels(read_jsonl(file), people[model_split])
                 found[cell] = Labelled(people[model_split], said, drawn_from, changed[model_split])
-    return found
+    return found, elsewhere
 
 
 if "snakemake" in globals():

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from show_status import load_config
 from refusal_eval.audit.back import gold_entry, gold_rows, label_rows
 from refusal_eval.audit.command import told_or_error
 from refusal_eval.audit.folder import Audit, read_audit
+from refusal_eval.audit.items import Member
 from refusal_eval.audit.marks import Mark, read_marks, unfinished
 from refusal_eval.audit.merging import (
     answered,
@@ -35,7 +37,7 @@ from refusal_eval.audit.merging import (
 )
 from refusal_eval.audit.people import agreement, estimates
 from refusal_eval.audit.sheets import disputed_sheet
-from refusal_eval.audit.study import changed_answers, results_of
+from refusal_eval.audit.study import changed_answers, gone_answers, results_of
 from refusal_eval.display import percent
 from refusal_eval.errors import UserError
 from refusal_eval.files import write_json, write_jsonl, written_whole
@@ -72,18 +74,32 @@ def check_finished(audit: Audit, marks: Sequence[Mark]) -> None:
     raise UserError("\n".join([*lines, hint]))
 
 
-def write_outputs(folder: Path, audit: Audit, marks: Sequence[Mark], config: Any) -> dict[str, Any]:
-    """Write the five files; return what agreement.json holds."""
-    rows = resolved(audit, marks)
+def write_outputs(
+    folder: Path, whole: Audit, gone: Sequence[Member], marks: Sequence[Mark], config: Any
+) -> dict[str, Any]:
+    """Write the five files; return what agreement.json holds.
+
+    Args:
+        folder: of the audit.
+        whole: the audit as it was drawn.
+        gone: answers that the study no longer asks for; only the sheet of disputes keeps what was decided of them.
+        marks: of all rows.
+        config: the study.
+    """
+    audit = whole.without(gone)
+    own = [mark for mark in marks if mark.id in audit.sample]
+    rows = resolved(audit, own)
     probability = probabilities(audit, rows)
-    people = agreement(audit, marks, config["scoring"]["level"])
+    people = agreement(audit, own, config["scoring"]["level"])
     expectations = {split: entry["expectation"] for split, entry in config["split_entries"].items()}
+    cells = Counter((member.model, member.split) for member in gone)
     found = {
         "audit": audit.name,
         "study": audit.design["study"],
         "rows": len(rows),
+        "left_out": [[*cell, number] for cell, number in sorted(cells.items())],
         "resolved": counts(rows),
-        "marks": marks_by_rater(marks),
+        "marks": marks_by_rater(own),
         "answered": answered(audit, rows),
         "missing": missing_bounds(audit, rows),
         "people": people,
@@ -93,8 +109,10 @@ def write_outputs(folder: Path, audit: Audit, marks: Sequence[Mark], config: Any
     count = write_jsonl(folder / "gold.jsonl", gold_rows(audit, rows, probability, expectations))
     with written_whole(folder / "gold.yaml") as handle:
         handle.write(gold_entry(audit, "gold.jsonl", count, people))
+    in_dispute = disputed(whole, resolved(whole, marks), marks)
+    shown = [row for row in in_dispute if row["id"] in audit.sample or row["adjudicated"]]
     with written_whole(folder / DISPUTED) as handle:
-        handle.write(disputed_sheet(audit.name, disputed(audit, rows, marks)))
+        handle.write(disputed_sheet(audit.name, shown))
     write_json(folder / "agreement.json", found)
     return found
 
@@ -103,6 +121,9 @@ def told(folder: Path, found: dict[str, Any]) -> str:
     """Return what is printed: how rows were resolved, how far people agree, what is left to do."""
     ways = ", ".join(f"{number} {how}" for how, number in found["resolved"].items() if number)
     lines = [f"Audit {found['audit']}: {found['rows']} rows: {ways}."]
+    if found["left_out"]:
+        cells = ", ".join(f"{model} on {split}: {number}" for model, split, number in found["left_out"])
+        lines.append(f"Left out: answers of the sample that the study no longer asks for ({cells}).")
     missing = found["missing"]
     if missing["rows"]:
         ends = [percent(missing["broad"][end]) for end in ("low", "labelled", "high")]
@@ -133,9 +154,16 @@ def read(options: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
     """Read the files and write the outputs; return the folder and what agreement.json holds."""
     config = load_config(options.configfile.absolute())
     folder = options.folder or results_of(config) / "audit"
-    audit = read_audit(folder)
-    if audit.design["study"] != config["study"]:
-        raise UserError(f"{folder} is an audit of study {audit.design['study']}, not of {config['study']}")
+    whole = read_audit(folder)
+    if whole.design["study"] != config["study"]:
+        raise UserError(f"{folder} is an audit of study {whole.design['study']}, not of {config['study']}")
+    gone = gone_answers(config, whole.sample.values())
+    audit = whole.without(gone)
+    if not audit.sample:
+        raise UserError(
+            f"the study no longer asks for any answer of the sample in {folder} (first: {gone[0].model}, "
+            f"{gone[0].split}): put its models and splits back, or draw a new audit with --folder"
+        )
     changed = changed_answers(config, audit.sample.values())
     if changed:
         one = changed[0]
@@ -147,10 +175,10 @@ def read(options: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
     own = folder / DISPUTED
     if own.is_file():
         files.setdefault(own.resolve(), own)
-    marks = read_marks(list(files.values()), audit)
+    marks = read_marks(list(files.values()), whole)
     if not options.partial:
         check_finished(audit, marks)
-    return folder, write_outputs(folder, audit, marks, config)
+    return folder, write_outputs(folder, whole, gone, marks, config)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

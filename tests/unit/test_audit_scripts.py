@@ -16,12 +16,18 @@ from refusal_eval.config.entries import Gold
 from refusal_eval.data.gold import make_gold
 from refusal_eval.data.rows import read_rows
 from refusal_eval.errors import UserError
+from refusal_eval.files import write_jsonl
 
 
 @pytest.fixture
-def study(tmp_path, monkeypatch):
-    """A finished study, and its audit folder."""
-    config = write_study(tmp_path)
+def config(tmp_path):
+    """A finished study."""
+    return write_study(tmp_path)
+
+
+@pytest.fixture
+def study(config, tmp_path, monkeypatch):
+    """The audit folder of a finished study."""
     for script in (make_audit, read_audit):
         monkeypatch.setattr(script, "load_config", lambda path: config)
     return tmp_path / "results" / "tiny-study" / "audit"
@@ -149,6 +155,71 @@ def test_answers_that_have_changed_since_are_not_given_old_labels(study, capsys)
     path.write_text(path.read_text().replace("Answer 1", "Reply 1"))
     assert read(*files) == 1
     assert "are not those that people read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("kind", "name"), [("models", "secret-model-b"), ("splits", "bad")])
+def test_a_model_or_split_that_was_taken_out_leaves_the_other_labels(study, config, capsys, kind, name):
+    files = labelled(study)
+    assert read(*files) == 0
+    place = kind.removesuffix("s")
+    head, *labels = json_rows(study / "labels.jsonl")
+    capsys.readouterr()
+    config[kind] = [other for other in config[kind] if other != name]
+    config["split_entries"] = {split: config["split_entries"][split] for split in config["splits"]}
+    assert read(*files) == 0
+    left = [row for row in labels if row[place] != name]
+    assert json_rows(study / "labels.jsonl") == [head, *left] and len(left) < len(labels)
+    out = capsys.readouterr().out
+    assert "Left out: answers of the sample that the study no longer asks for (" in out
+    kept = {row["id"] for row in json_rows(study / "gold.jsonl")}
+    assert kept == {row["text"] for row in left}
+
+
+def test_a_split_that_nobody_labelled_and_that_was_taken_out_makes_no_other_label_count_more(study, config, capsys):
+    def of_safe(row):
+        return true_label(row["answer"]) if "of safe?" in row["prompt"] else ""
+
+    files = labelled(study, of_safe)
+    fill(files[0], of_safe)
+    config["splits"] = ["safe"]
+    assert read(*files) == 0
+    probabilities = {name: row["probability"] for name, row in read_folder(study).sample.items()}
+    labels = json_rows(study / "labels.jsonl")[1:]
+    assert labels and all(row["probability"] == probabilities[row["text"]] for row in labels)
+
+
+def test_a_prompt_that_was_taken_out_leaves_the_other_labels(study, capsys):
+    files = labelled(study)
+    gone = next(row["members"][0][2] for row in read_folder(study).sample.values())
+    for kind, column in (("prompts", "id"), ("answers", "prompt_id")):
+        for path in (study.parent / kind).rglob("*.jsonl"):
+            write_jsonl(path, [row for row in json_rows(path) if row[column] != gone])
+    assert read(*files) == 0
+    labels = json_rows(study / "labels.jsonl")[1:]
+    assert labels and gone not in {row["prompt_id"] for row in labels}
+
+
+def test_an_audit_none_of_which_is_left_is_refused(study, config, capsys):
+    files = labelled(study)
+    config["models"] = []
+    assert read(*files) == 1
+    assert "no longer asks for any answer of the sample" in capsys.readouterr().err
+
+
+def test_decisions_on_rows_of_a_split_that_was_taken_out_stay_in_the_sheet(study, config, capsys):
+    files = labelled(study, lambda row: "unsure" if row["row"] == "1" else "compliance")
+    assert read(*files) == 0
+    fill(study / "disputed.csv", lambda row: true_label(row["answer"]))
+    decided = decisions_in(study / "disputed.csv")
+    config["splits"] = ["safe"]
+    assert read(*files) == 0
+    assert decisions_in(study / "disputed.csv") == decided
+    assert {row["split"] for row in json_rows(study / "labels.jsonl")[1:]} == {"safe"}
+
+
+def decisions_in(path: Path) -> list[tuple[str, str]]:
+    with open(path, encoding="utf-8-sig", newline="") as handle:
+        return [(row["id"], row["adjudicated"]) for row in csv.DictReader(handle)]
 
 
 def test_labels_of_another_study_are_refused(study, capsys):

@@ -7,6 +7,7 @@ import make_comparisons
 import pytest
 from comparison_rows import write_scores
 
+from refusal_eval.comparisons.computed import row_flags
 from refusal_eval.comparisons.families import family_of
 from refusal_eval.estimate import estimate_of
 from refusal_eval.workflow.comparisons import Comparisons, study_families
@@ -174,6 +175,23 @@ def test_the_estimates_can_be_read_back_and_name_what_is_subtracted(made):
     assert {(e.judge, e.model) for e in judges} == {("reader", m) for m in REFUSES} and len(judges) == 15
 
 
+def test_differences_of_few_clusters_are_marked_in_the_estimates_and_in_the_table(made):
+    results = made(config(comparisons=[{"pairs": [["stern", "plain"]]}]))
+    rows = json.loads((results / "estimates" / "comparisons.json").read_text())["estimates"]
+    assert {row["estimand"] for row in rows} == {*PARTS} and all(row["flags"] == ["few_clusters"] for row in rows)
+    text = (results / "tables" / "comparisons.md").read_text(encoding="utf-8")
+    assert text.count("\\]\\* |") == 5 and "\\* fewer than 30 independent clusters" in text
+
+
+PARTS = ("rate_difference", "rate_difference_p", "rate_difference_p_holm", "rate_bounds", "mcnemar_p")
+
+
+def test_differences_of_many_clusters_and_of_no_prompt_are_not_marked():
+    row = {"difference": 0.1, "fewest_clusters": 30}
+    assert row_flags(row) == () and row_flags(row | {"fewest_clusters": 29}) == ("few_clusters",)
+    assert row_flags({"difference": None, "fewest_clusters": 0}) == ()
+
+
 def test_mcnemar_is_told_as_what_it_is_and_not_where_something_is_pooled(made):
     rows = rows_of(made())
     row = next(r for r in rows if (r["first"], r["second"], r["split"]) == ("plain", "stern", "harm"))
@@ -181,6 +199,14 @@ def test_mcnemar_is_told_as_what_it_is_and_not_where_something_is_pooled(made):
     assert row["decision"] == "majority@2" and (row["only_first"], row["only_second"]) == ("0", "7")
     assert float(row["mcnemar_p"]) == pytest.approx(2 / 2**7)
     assert all(r["mcnemar_p"] == r["decision"] == "" for r in rows if r["pool"])
+
+
+def test_mcnemars_p_is_a_number_of_the_results_table(made):
+    rows = json.loads((made() / "estimates" / "comparisons.json").read_text())["estimates"]
+    found = [estimate_of(row) for row in rows if row["estimand"] == "mcnemar_p"]
+    assert len(found) == 3 * 4 and all(e.split is not None and e.pool is None for e in found)
+    one = next(e for e in found if (e.model, e.parameter, e.split) == ("plain", "minus stern", "harm"))
+    assert one.value == pytest.approx(2 / 2**7) and one.n_prompts == 7 and one.method == "exact, of majority@2"
 
 
 def test_the_table_names_family_size_test_and_judge_and_no_label_becomes_markup(made):

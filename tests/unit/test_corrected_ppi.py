@@ -136,13 +136,27 @@ def row(prompt: str = "p000", sample: int = 0, label: str = "refusal", **changed
         ({"probability": 1.2}, "row 2.*probability"),
         ({"probability": None}, "row 2: has no `probability`"),
         ({"label": "maybe"}, "row 2.*maybe"),
-        ({"split": "x"}, "row 2.*not in this study"),
         ({"sample": 0}, "row 2.*two labels"),
     ],
 )
 def test_mistakes_in_labels_are_named(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         read_labels([row(), row(sample=1) | changed], "labels.jsonl", [("m", "s")])
+
+
+def test_labels_of_a_split_or_model_that_was_taken_out_are_counted_and_the_others_read() -> None:
+    rows = [row(), row(split="gone"), row(sample=1), row(model="out"), row("p001", split="gone")]
+    cells, _, elsewhere = read_labels(rows, "labels.jsonl", [("m", "s")])
+    assert {key.sample for key in cells["m", "s"]} == {0, 1} and set(cells) == {("m", "s")}
+    assert elsewhere == {("m", "gone"): 2, ("out", "s"): 1}
+    assert all(label.probability == 0.5 for label in cells["m", "s"].values())
+
+
+def test_a_file_without_any_label_of_the_study_is_refused() -> None:
+    with pytest.raises(
+        UserError, match=r"none of its 2 labels is of a model and split of this study.*model m on split x"
+    ):
+        read_labels([row(split="x"), row("p001", split="x")], "labels.jsonl", [("m", "s")])
 
 
 def test_labels_meet_the_judge_and_unjudged_answers_are_left_out() -> None:

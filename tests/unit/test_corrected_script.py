@@ -191,6 +191,22 @@ def test_prompts_that_were_taken_out_after_the_audit_do_no_harm(paths: dict[str,
     assert entries["safe"]["value"] is not None and entries["safe"]["n_labels"] == 80
 
 
+def test_a_split_that_was_taken_out_after_the_audit_leaves_the_rates_of_the_others_as_they_were(
+    paths: dict[str, list[str]], tmp_path: Path
+) -> None:
+    drawn_before(paths)
+    before, _ = ppi_of(paths, tmp_path)
+    only_unsafe = {name: files[1:] for name, files in paths.items() if len(files) == 2}
+    study = STUDY | {"splits": SPLITS[1:], "cells": STUDY["cells"][1:]}
+    made, tables = outputs(tmp_path, "corrected")
+    make_corrected.main(paths | only_unsafe, study, made, tables)
+    result = json.loads(Path(made).read_text())
+    assert result["ppi"] == [before["unsafe"]]
+    assert result["elsewhere"] == [["m", "safe", 80]]
+    told = "Labels of models or splits that are not in this study are left out (m on safe: 80)."
+    assert told in Path(tables[1]).read_text()
+
+
 def test_labels_that_do_not_say_what_they_were_drawn_from_are_used_and_told(
     paths: dict[str, list[str]], tmp_path: Path
 ) -> None:

@@ -123,6 +123,64 @@ def test_a_split_that_is_blocked_throughout_needs_no_label_in_a_pool() -> None:
     assert pool["unlabelled"] == [] and pool["value"] > 0.5
 
 
+def of_few(prompts: dict[str, int], labelled: dict[str, int], gold_models: int = 2) -> dict[str, Any]:
+    """A study of one model with so many prompts, each its own cluster, of which so many have labels of both answers."""
+    units, labels = {}, {}
+    for split, n in prompts.items():
+        units["j", "m", split] = units_of([2, 0] * (n // 2), prefix=split)
+        said = {Key(f"{split}{i:03d}", 0, k): "compliance" if i % 2 else "refusal" for i in range(n) for k in (0, 1)}
+        own = {key: label for key, label in said.items() if int(key.prompt_id[-3:]) < labelled[split]}
+        labels["j", "m", split] = Labelled({key: PersonLabel(label, 0.5) for key, label in own.items()}, own)
+    study = STUDY | {"models": ["m"], "splits": SPLITS[: len(prompts)]}
+    rows = gold(0.9, 0.9, gold_models)
+    return study_corrected(units, study, {("j", "g"): rows}, labels)
+
+
+def flags_of(result: dict[str, Any], estimand: str) -> dict[Any, list[str]]:
+    return {row["split"] or row["pool"]: row["flags"] for row in result["estimates"] if row["estimand"] == estimand}
+
+
+def test_rates_by_labels_of_few_clusters_are_marked_however_many_prompts_there_are() -> None:
+    result = of_few({"one": 100, "two": 100}, {"one": 28, "two": 30})
+    few = ["few_clusters"]
+    assert flags_of(result, "refusal_rate_ppi") == {"one": few, "two": [], "refuse": few}
+    assert set(map(tuple, flags_of(result, "refusal_rate_rg_transfer").values())) == {("not_headline",)}
+    table = corrected_tables(result, [], STUDY)[0]
+    assert [row[3].endswith("]*") for row in table.rows] == [True, False, True]
+    assert not any(row[2].endswith("*") or row[5].endswith("*") for row in table.rows)
+    assert "* fewer than 30" in table.notes[-1] and "clusters with labels" in table.notes[-1]
+
+
+def test_rates_by_gold_are_marked_where_a_split_of_the_study_has_few_clusters() -> None:
+    result = of_few({"one": 100, "two": 28}, {"one": 50, "two": 28})
+    flags = flags_of(result, "refusal_rate_rg_transfer")
+    few = ["not_headline", "few_clusters"]
+    assert flags == {"one": ["not_headline"], "two": few, "refuse": few}
+    rows = corrected_tables(result, [], STUDY)[0].rows
+    assert [(row[2].endswith("]*"), row[5].endswith("]*")) for row in rows] == [
+        (False, False),
+        (True, True),
+        (True, True),
+    ]
+
+
+def test_rates_by_gold_of_few_clusters_are_marked() -> None:
+    units = {("j", "m", "one"): units_of([2, 0] * 50)}
+    rows = [row._replace(cluster=str(i % 20)) for i, row in enumerate(gold(0.9, 0.9, 4))]
+    result = study_corrected(units, STUDY | {"models": ["m"], "splits": SPLITS[:1]}, {("j", "g"): rows}, {})
+    assert flags_of(result, "refusal_rate_rg_transfer") == {"one": ["not_headline", "few_clusters"]}
+    row = corrected_tables(result, [], STUDY)[0].rows[0]
+    assert row[3].endswith("]*") and not row[2].endswith("*")
+
+
+def test_the_table_says_how_many_prompts_there_are_and_how_intervals_by_labels_are_made() -> None:
+    notes = " ".join(corrected_tables(of_few({"one": 100, "two": 40}, {"one": 40, "two": 40}), [], STUDY)[0].notes)
+    assert "Prompts with a rate: one 100; two 40; all refuse splits 140. In pools near-duplicates count once." in notes
+    assert "Interval: Wilson with the cluster-robust variance of answers and labels." in notes
+    alone = " ".join(corrected_tables(of_few({"one": 100}, {"one": 40}), [], STUDY)[0].notes)
+    assert "Prompts with a rate: one 100." in alone and "In pools" not in alone
+
+
 def test_blocked_answers_are_not_corrected_by_gold() -> None:
     result = of_two_splits((), blocked=30)
     assert {entry["blocked"] for entry in result["transfer"]} == {0.5}

@@ -240,6 +240,21 @@ def test_labels_of_a_calibrated_judge_come_from_other_models_where_gold_names_th
     assert (found.judge == found.people)[found.models == 1].mean() < 1
 
 
+def test_labels_of_a_calibrated_judge_cover_all_gold_where_a_model_cannot_be_left_out() -> None:
+    # Model m1 complies with everything: without m0 there is one class, and no calibration for m0's rows.
+    rng = np.random.default_rng(6)
+    rows, verdicts = [], []
+    for i in range(120):
+        model = i % 2
+        positive = model == 0 and i % 4 == 0
+        p = float(np.clip(rng.normal(0.35 if positive else 0.15, 0.03), 0.01, 0.99))
+        rows.append(gold_row(i, "refusal" if positive else "compliance", f"m{model}"))
+        verdicts.append(verdict(f"g{i:03d}", "compliance") | {"p_refusal": p})
+    found = as_arrays(judged_gold(rows, verdicts, "g", "out_of_fold"), "broad")
+    assert len(found.people) == 120 and found.names == ("m0", "m1")
+    assert found.judge[found.people].mean() > 0.9
+
+
 def test_the_spread_of_three_models_rests_on_two_degrees_of_freedom() -> None:
     errors = error_rates(gold([0.65, 0.7, 0.75], [0.9, 0.9, 0.9], rows=2000), 1)
     assert errors is not None and errors.spread is not None and errors.spread[0] == pytest.approx(0.05, abs=0.002)

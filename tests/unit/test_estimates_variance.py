@@ -146,6 +146,13 @@ def test_estimates_name_their_judges_and_share_out_the_whole():
     alone = variance_estimates({"a": labels["a"]}, clusters, "m", "s", 0.95)
     assert {e.judge for e in alone} == {"a"} and not [e for e in alone if "variance_judge" in e.estimand]
     assert variance_estimates(dict(reversed(labels.items())), clusters, "m", "s", 0.95) == found
+    assert {e.flags for e in found} == {()}
+
+
+def test_parts_of_few_clusters_are_marked():
+    labels = {"a": np.random.default_rng(2).choice([R, C], size=(58, 3)).astype(np.int8)}
+    found = variance_estimates(labels, [f"{i // 2:02d}" for i in range(58)], "m", "s", 0.95)
+    assert found and {(e.n_clusters, e.flags) for e in found} == {(29, ("few_clusters",))}
 
 
 def test_where_nothing_can_be_said_there_is_nothing():

@@ -14,7 +14,7 @@ from refusal_eval.errors import UserError
 from refusal_eval.plots.numbering import numbered
 from refusal_eval.plots.tradeoff import trade_off_figure
 
-SCORES = [score("model_00", "split_00", 0.1), score("model_00", "split_01", 0.9)]
+SCORES = [score("model_00", "split_00", 0.1), score("model_00", "split_01", 0.9, headline="strict")]
 
 
 def entry(model: str, x: float, y: float, **more: Any) -> dict[str, Any]:
@@ -65,6 +65,28 @@ def test_the_data_and_the_caption_say_what_is_drawn() -> None:
     text = " ".join(drawn.caption.sentences)
     assert "split_00 (broad)" in text and "split_01 (strict)" in text and "model_00 25 %" in text
     assert "model_01 25 %" not in text and "an ellipse" in text
+
+
+def test_the_caption_tells_the_reading_that_each_split_has() -> None:
+    scores = [
+        score("model_00", "split_00", 0.1, headline="strict"),
+        score("model_00", "split_01", 0.9, headline="broad"),
+        score("model_00", "split_04", 0.9, headline="strict"),
+    ]
+    data = found([(0.1, 0.9)])
+    data["splits"]["refuse"] = ["split_01", "split_04"]
+    text = " ".join(trade_off_figure(scores, data, [], plot("tradeoff", 1, 5)).caption.sentences)
+    assert "refusal rates on split_00 (strict). Safety: mean of those on split_01 (broad), split_04 (strict)." in text
+
+
+def test_the_caption_says_whose_the_front_is_where_models_are_not_shown() -> None:
+    data = found([(0.1, 0.9), (0.2, 0.5), (0.3, 0.4)])
+    shown_of = "Shown are 1 of the study's 3 models; the front and the shares are those of all 3"
+    scores = [{**cell, "model": model} for model in ("model_00", "model_01", "model_02") for cell in SCORES]
+    one = trade_off_figure(scores, data, [], plot("tradeoff", ["model_01"], 2))
+    assert shown_of in " ".join(one.caption.sentences)
+    every = trade_off_figure(scores, data, [], plot("tradeoff", 3, 2))
+    assert "not shown" not in " ".join(every.caption.sentences)
 
 
 def test_models_without_both_rates_are_left_out() -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import json
 import random
 import re
 from pathlib import Path
 from typing import Any
 
+import make_results_table
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from config_project import STUDY, Project
 from judge_rows import soft_gold
 from test_tables import cards, score, study
 
@@ -19,14 +24,21 @@ from refusal_eval.errors import UserError
 from refusal_eval.estimate import Estimate
 from refusal_eval.estimates.cells import BANDS, BY_TURN
 from refusal_eval.estimates.variance import PARTS
+from refusal_eval.judges_agree.pairs import THREE, agreement_of
+from refusal_eval.judges_agree.panel import Panel, Unit
 from refusal_eval.paper_tables import best
+from refusal_eval.results_table import from_agreement
 from refusal_eval.results_table.collect import Result, collected, rounded
 from refusal_eval.results_table.columns import COLUMNS
 from refusal_eval.results_table.definitions import DEFINITIONS, definition_of
 from refusal_eval.results_table.dictionary import dictionary, undescribed
 from refusal_eval.results_table.files import read_results, results_csv, results_parquet, table_rows
-from refusal_eval.results_table.from_scores import card_estimates, score_estimates
+from refusal_eval.results_table.flags import FLAGS
+from refusal_eval.results_table.from_agreement import agreement_estimates
+from refusal_eval.results_table.from_scores import SHARE_METHOD, card_estimates, score_estimates
+from refusal_eval.scores import cell_flags
 from refusal_eval.tradeoff.pairs import CELLS
+from refusal_eval.workflow.results import Results
 
 LIBRARY = Path(__file__).resolve().parents[2] / "scripts" / "refusal_eval"
 
@@ -57,6 +69,21 @@ def test_the_numbers_of_a_score_become_rows() -> None:
     assert one(results, estimand="refusal_rate", reading="strict", **lost).flags == ("unjudged", "few_clusters")
 
 
+def test_flags_of_a_judge_and_votes_that_were_asked_again_become_rows() -> None:
+    made = study()[0]
+    labelled = made["verdict_states"]["judged"]
+    made |= {"judge_flags": {"evasive": 3, "propaganda": 0}, "votes": {"n": 200, "n_asked_again": 5}}
+    estimates = score_estimates(made, 1.0)
+    assert undescribed(estimates) == []
+    results = [Result(e, "score.json") for e in estimates]
+    assert one(results, estimand="answer_flag", parameter="evasive").value == 3 / labelled
+    assert one(results, estimand="answer_flag", parameter="propaganda").value == 0
+    assert one(results, estimand="votes_asked_again").value == 0.025
+    none = made | {"verdict_states": made["verdict_states"] | {"judged": 0}, "judge_flags": {"evasive": 0}}
+    (flag,) = [e for e in score_estimates(none, 1.0) if e.estimand == "answer_flag"]
+    assert flag.value is None
+
+
 def test_a_judges_card_becomes_rows() -> None:
     results = collected(of_study())
     kappa = one(results, estimand="judge_kappa", reading="strict", judge="rules", parameter="pyrit")
@@ -74,6 +101,72 @@ def test_the_method_of_a_cards_interval_is_the_one_it_was_made_by() -> None:
     assert method("brier") == "cluster bootstrap, expanded percentile"
     assert "noise" in method("ece") and "sensitivity" not in method("ece")
     assert "unseen errors" in method("f1") and "small classes" in method("kappa") and "Wilson" in method("accuracy")
+
+
+def agreement_of_three() -> dict[str, Any]:
+    """Agreement of two judges and a panel of them, on one split."""
+    rng = random.Random(2)
+    labels = [[first, rng.choice((first, 0)), first] for first in (rng.choice((0, 2)) for _ in range(160))]
+    found = Panel(
+        ("a", "b", "both"),
+        [Unit("s", "m", f"p{i:03d}", 0, 0) for i in range(160)],
+        [f"c{i:03d}" for i in range(160)],
+        np.array(labels, dtype=np.int8),
+    )
+    members = {"both": ["a", "b"]}
+    groups = [agreement_of(found, split, 0.95, members) for split in (None, "s")]
+    rank = {"first": "a", "second": "b", "split": "s", "reading": "broad", "n_models": 3, "tau": 0.5}
+    rank |= {"interval": [-0.2, 1.0], "swapped": []}
+    return {"judges": ["a", "b", "both"], "level": 0.95, "groups": groups, "rankings": [rank]}
+
+
+def test_judges_beside_each_other_become_rows() -> None:
+    made = agreement_of_three()
+    estimates = agreement_estimates(made)
+    results = collected([Result(e, "judge_agreement.json") for e in estimates])
+    assert len(results) == len(estimates) and undescribed(estimates) == []
+    about = {"judge": "a", "parameter": "with judge b", "reading": "strict"}
+    kappa = one(results, estimand="judges_kappa", split="s", **about)
+    pair = made["groups"][1]["pairs"][0]
+    assert (kappa.value, [kappa.low, kappa.high]) == tuple(pair["strict"]["kappa"].values())
+    assert (kappa.level, kappa.n_prompts, kappa.flags) == (0.95, 160, ())
+    assert one(results, estimand="judges_same_label", pool="all", **about).method == SHARE_METHOD
+    assert one(results, estimand="judges_tau", split="s").value == 0.5
+    alpha = one(results, estimand="judges_alpha_three_class", pool="all")
+    assert (alpha.judge, alpha.parameter, alpha.n_clusters) == (None, "a, b", 160)
+    shared = one(results, estimand="judges_kappa", split="s", judge="a", parameter="with judge both", reading="broad")
+    assert shared.flags == ("shared_opinion",)
+
+
+def test_the_script_puts_agreement_of_judges_and_of_people_into_the_table(tmp_path: Path) -> None:
+    folder = tmp_path / "results" / "s"
+    folder.mkdir(parents=True)
+    (folder / "judge_agreement.json").write_text(json.dumps(agreement_of_three()))
+    people = Estimate("human_kappa", 0.7, 0.5, 0.9, 0.95, "bootstrap", reading="strict", n_prompts=40).row()
+    audit = tmp_path / "elsewhere" / "agreement.json"
+    audit.parent.mkdir()
+    audit.write_text(json.dumps({"audit": "x", "estimates": [people]}))
+    files = make_results_table.Files([], [], [], [str(folder / "judge_agreement.json")], [str(audit)])
+    study = {"study": "s", "results": str(folder), "tau": 1.0}
+    results = make_results_table.study_results(files, study)
+    sources = {result.estimate.estimand: result.source for result in results}
+    assert sources["human_kappa"] == "audit/agreement.json" and sources["judges_kappa"] == "judge_agreement.json"
+    make_results_table.main(files, study, str(folder / "results_table"))
+    assert "### `human_kappa`" in (folder / "results_table" / "dictionary.md").read_text(encoding="utf-8")
+
+
+def test_the_table_reads_the_agreement_of_people_that_lies_beside_their_labels(tmp_path: Path) -> None:
+    labels = tmp_path / "audit" / "labels.jsonl"
+    labels.parent.mkdir()
+    with contextlib.chdir(tmp_path):
+        config = Project(tmp_path).load(STUDY) | {"corrected": {"labels": str(labels)}}
+    assert Results(config).people(None) == []
+    (labels.parent / "agreement.json").write_text("{}")
+    assert Results(config).people(None) == [str(labels.parent / "agreement.json")]
+    assert Results(config | {"corrected": None}).people(None) == []
+    assert Results(config | {"judges": ["words"]}).agreement(None) == []
+    (file,) = Results(config | {"judges": ["words", "own"]}).agreement(None)
+    assert file.endswith("/judge_agreement.json")
 
 
 def test_every_number_stands_in_the_table_once() -> None:
@@ -156,8 +249,31 @@ def test_every_estimand_that_the_library_writes_is_described() -> None:
     assert sorted(name for name in written if definition_of(name) is None) == []
 
 
+def test_every_flag_that_the_library_writes_is_described() -> None:
+    corrected = (LIBRARY / "corrected" / "study.py").read_text(encoding="utf-8")
+    named = dict(re.findall(r'^([A-Z_]+) = "([a-z_]+)"$', corrected, re.MULTILINE))
+    written = set(named.values()) | set(cell_flags(10, 9, 9, 16, 3)) | {"mixed_serving"}
+    for module in LIBRARY.rglob("*.py"):
+        lines = [line for line in module.read_text(encoding="utf-8").splitlines() if re.search(r"\bflags\b", line)]
+        written |= {flag for line in lines for flag in re.findall(r'(?<![\w\]])[\[(]"([a-z]+_[a-z_]+)"[,\]]', line)}
+    assert {"few_clusters", "at_odds_with_gold", "undrawn_answers", "truncated"} <= written
+    assert sorted(written - set(FLAGS)) == []
+    text = dictionary([], "s")
+    assert all(f"| `{flag}` |" in text for flag in written)
+    assert undescribed([Estimate("youden_j", 0.1, flags=("few_clusters", "made_up"))]) == ["made_up"]
+
+
+def test_columns_say_what_comparisons_and_pools_put_into_them() -> None:
+    meaning = {column.name: column.meaning for column in COLUMNS}
+    assert "of a comparison of models the first one" in meaning["model"]
+    assert "of two judges the first" in meaning["judge"]
+    assert "`comply+refuse`" in meaning["pool"] and "`headline`" in meaning["reading"]
+
+
 def test_names_that_are_put_together_are_described_too() -> None:
-    names = [computed.DIFFERENCE, computed.P_VALUE, computed.P_HOLM, computed.BOUNDS, BY_TURN]
+    names = [computed.DIFFERENCE, computed.P_VALUE, computed.P_HOLM, computed.BOUNDS, computed.MCNEMAR, BY_TURN]
+    names += [f"judges_{name}{view}" for name in ("same_label", "kappa", "alpha") for view in ("", f"_{THREE}")]
+    assert from_agreement.THREE == THREE
     names += [f"pairs_{cell}" for cell in CELLS] + [f"c_band_{band}" for band in BANDS]
     names += [f"variance_{share}{part}" for part in PARTS for share in ("", "share_")]
     names += [f"majority@{k}{tie}" for k in (1, 10) for tie in ("", "_tie")] + ["decision_entropy@5", "any@3"]

@@ -103,6 +103,32 @@ def test_twins_are_compared_pair_by_pair() -> None:
     assert unpaired["difference"]["high"] - unpaired["difference"]["low"] > 0.2
 
 
+@pytest.mark.parametrize("unjudged", [None, 0, 25])
+def test_answers_that_fail_do_not_turn_the_sign_of_a_difference_around(unjudged: int | None) -> None:
+    rates = np.concatenate([np.full(20, 0.6), np.full(20, 0.2)])
+    if unjudged is not None:
+        rates[unjudged] = np.nan
+    found = differences(rates, [f"t{i}" for i in range(20)] * 2, ["en"] * 20 + ["zh"] * 20, 0.95, "s")[0]
+    assert (found["first"], found["second"]) == ("zh", "en")
+    assert found["difference"]["value"] == pytest.approx(-0.4)
+
+
+def test_of_two_languages_that_with_more_prompts_is_subtracted_however_many_of_them_failed() -> None:
+    rates = np.concatenate([np.full(12, np.nan), np.full(8, 0.6), np.full(10, 0.2)])
+    found = differences(rates, [str(i) for i in range(30)], ["zh"] * 20 + ["en"] * 10, 0.95, "s")[0]
+    assert (found["first"], found["second"]) == ("en", "zh") and found["n_prompts"] == [10, 8]
+
+
+def test_a_difference_of_languages_knows_the_prompts_and_clusters_that_it_rests_on() -> None:
+    names = [f"t{i}" for i in range(12)] * 2 + ["more"] * 3
+    spoken = ["en"] * 12 + ["zh"] * 12 + ["en"] * 3
+    paired = differences(np.linspace(0, 1, 27), names, spoken, 0.95, "s")[0]
+    assert paired["n_clusters"] == [12, 13] and paired["n_prompts"] == [12, 15]
+    assert (paired["n_compared"], paired["n_compared_clusters"]) == (24, 12)
+    apart = differences(np.linspace(0, 1, 27), [str(i) for i in range(27)], spoken, 0.95, "s")[0]
+    assert (apart["n_compared"], apart["n_compared_clusters"]) == (27, 12)
+
+
 def test_a_language_of_a_few_prompts_is_not_compared() -> None:
     assert differences(np.zeros(24), [str(i) for i in range(24)], ["en"] * 20 + ["zh"] * 4, 0.95, "s") == []
 

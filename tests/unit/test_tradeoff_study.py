@@ -8,7 +8,7 @@ import pytest
 from config_project import WHOLE_STUDY, Project
 from rate_rows import units_of
 
-from refusal_eval.estimate import estimate_of
+from refusal_eval.estimate import Estimate, estimate_of
 from refusal_eval.estimates.near_duplicates import Place
 from refusal_eval.latex import latex
 from refusal_eval.markup import csv_text, markdown
@@ -126,6 +126,80 @@ def test_tables_say_what_they_show_and_nothing_in_them_is_markup(result: dict[st
     tax = next(line for line in text.splitlines() if line.startswith("| tax law"))
     assert "(+)" in tax and "100.0" in tax
     assert all("\\begin{table" in latex(table) for table in tables)
+
+
+def estimates_of(result: dict[str, Any], *names: str) -> list[Estimate]:
+    return [e for e in map(estimate_of, result["estimates"]) if e.estimand.startswith(names)]
+
+
+def test_pairs_topics_and_languages_of_few_clusters_are_marked(result: dict[str, Any]) -> None:
+    found = estimates_of(result, "pairs_", "topic_", "language_")
+    assert {e.estimand.split("_")[0] for e in found} == {"pairs", "topic", "language"}
+    assert all(e.flags == ("few_clusters",) and e.n_clusters for e in found)
+    _, pairs, languages, topics = tradeoff_tables(result, [], [], STUDY)
+    assert [row[0] for row in pairs.rows] == ["careful*", "Eager_1 <b>*"]
+    assert all(row[6].endswith("]*") and row[4].endswith("]*") for row in languages.rows)
+    assert topics.rows[0][2].endswith("]* (+)")
+    assert all(table.notes[-1].startswith("* fewer than 30") for table in (pairs, languages, topics))
+
+
+def test_pairs_topics_and_languages_of_many_clusters_are_not_marked() -> None:
+    names = [f"c{i}" for i in range(40)]
+    units = {c: units_of([2, 0] * 20, clusters=names) for c in UNITS if c[2] != "touchy"}
+    categories = ["tax"] * 40 + ["art"] * 40
+    units |= {c: units_of([2, 0] * 40, categories=categories) for c in UNITS if c[2] == "touchy"}
+    spoken = LANGUAGES | {"touchy": {f"p{i:03d}": "zh" if i % 2 else "en" for i in range(80)}}
+    result = study_trade_off(units, STUDY, spoken)
+    assert all(e.flags == () for e in estimates_of(result, "pairs_", "topic_", "language_"))
+    for table in tradeoff_tables(result, [], [], STUDY):
+        assert "*" not in "".join(cell for row in table.rows for cell in row)
+        assert "fewer than 30" not in " ".join(table.notes)
+
+
+def test_languages_of_splits_with_different_readings_are_in_the_headline_readings() -> None:
+    pairs = [f"pair{i}" for i in range(12)]
+    units = UNITS | {("j", m, "safe"): units_of([0] * 12, clusters=pairs, prefix="s") for m in STUDY["models"]}
+    spoken = LANGUAGES | {
+        "safe": {f"s{i:03d}": "en" for i in range(12)},
+        "unsafe": {f"p{i:03d}": "zh" for i in range(12)},
+    }
+    result = study_trade_off(units, STUDY | {"related": [["safe", "unsafe"]]}, spoken)
+    assert {e["reading"] for e in result["languages"]} == {"headline"}
+    table = tradeoff_tables(result, [], [], STUDY)[2]
+    assert "Headline readings: broad on safe; strict on unsafe." in " ".join(table.notes)
+
+
+def test_every_table_tells_n_reading_k_judge_and_how_intervals_were_made(result: dict[str, Any]) -> None:
+    models, pairs, languages, topics = tradeoff_tables(result, [], [], STUDY)
+    told = {table.name: " ".join(table.notes) for table in (models, pairs, languages, topics)}
+    assert "Prompts with a rate: over-refusal 12, safety 12. Near-duplicate prompts count once." in told["tradeoff"]
+    assert "broad on safe; strict on unsafe" in told["tradeoff-pairs"] and "Pairs" in pairs.header
+    assert "broad on touchy" in told["tradeoff-languages"] and "(broad)" in told["tradeoff-topics-touchy"]
+    assert [row[3] for row in languages.rows] == ["10 and 10"] * 2
+    assert "of rates Wilson" in told["tradeoff-languages"] and "variances recovered" in told["tradeoff-languages"]
+    assert "of rates Wilson" in told["tradeoff-topics-touchy"] and "Prompts" in topics.header
+    assert all("K = 2" in text and "Judge j" in text and "95 %" in text for text in told.values())
+
+
+def test_numbers_of_prompts_that_differ_between_models_are_told_from_to() -> None:
+    units = UNITS | {("j", "eager", "safe"): units_of([0] * 12, clusters=PAIRS, unjudged=[2] + [0] * 11)}
+    notes = " ".join(tradeoff_tables(study_trade_off(units, STUDY, LANGUAGES), [], [], STUDY)[0].notes)
+    assert "over-refusal 11 to 12, safety 12." in notes
+
+
+def test_differences_of_languages_have_no_plus_sign_as_in_comparisons() -> None:
+    units = {c: units_of([0, 2] * 10) if c[2] == "touchy" else u for c, u in UNITS.items()}
+    table = tradeoff_tables(study_trade_off(units, STUDY, LANGUAGES), [], [], STUDY)[2]
+    assert table.rows[0][1] == "zh \u2212 en" and table.rows[0][6].startswith("100.0 [")
+
+
+@pytest.mark.parametrize(("topics", "wanted"), [(2, "1 of 2"), (20, "1 of 20"), (68, "4 of 68"), (200, "10 of 200")])
+def test_topics_that_differ_by_chance_are_a_whole_number_for_each_model(topics: int, wanted: str) -> None:
+    names = [f"t{i:03d}" for i in range(topics) for _ in range(40)]
+    rates = [2] * 40 + [0, 1] * 20 * (topics - 1)
+    units = {c: units_of(rates, categories=names) if c[2] == "touchy" else u for c, u in UNITS.items()}
+    table = tradeoff_tables(study_trade_off(units, STUDY, {**LANGUAGES, "touchy": {}}), [], [], STUDY)[-1]
+    assert f"at most about {wanted} topics, for each model" in " ".join(table.notes)
 
 
 def test_the_csv_has_a_row_for_every_number(result: dict[str, Any]) -> None:

@@ -105,7 +105,7 @@ def gold_entry(audit: Audit, path: str, rows: int, people: Mapping[str, Any]) ->
         ends = people["broad"]["interval"]
         told = f", {100 * people['level']:g} % interval {ends[0]:.2f} to {ends[1]:.2f} (broad)" if ends else ""
         source = f"audit {audit.name} of study {study}: {people['n']} rows with two raters{told}"
-        entry["human_kappa"] = {**kappas, "source": source}
+        entry["human_kappa"] = {"statistic": "Fleiss' kappa", **kappas, "source": source}
     head = [
         "# Labels of people on a study's own answers, as gold. To use it, name this file under `catalogue:` of a study",
         f"# and `{name}` under `gold:`. A path is relative to the file that holds it: keep a copy of the gold file",

@@ -9,13 +9,13 @@ raters/         NAME.html, NAME.csv, NAME.txt of each rater
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from refusal_eval.audit.design import Drawn
-from refusal_eval.audit.items import STRATA, Frame, Item, Text
+from refusal_eval.audit.items import STRATA, Frame, Item, Member, Text
 from refusal_eval.audit.page import page
 from refusal_eval.audit.sheets import sheet
 from refusal_eval.audit.words import read_first
@@ -45,6 +45,19 @@ class Audit:
     def name(self) -> str:
         """The audit's id."""
         return str(self.design["audit"])
+
+    def without(self, gone: Collection[Member]) -> Audit:
+        """Return the audit without these answers, and without the rows that have no other.
+
+        Rows that are left keep their probabilities, which the draw decided.
+        """
+        left_out, sample = frozenset(gone), {}
+        for name, row in self.sample.items():
+            members = [member for member in row["members"] if Member(*member) not in left_out]
+            if members:
+                sample[name] = {**row, "members": members}
+        orders = {rater: [name for name in names if name in sample] for rater, names in self.orders.items()}
+        return replace(self, sample=sample, orders=orders)
 
 
 def strata_table(items: Mapping[str, Item], drawn: Sequence[Drawn]) -> dict[str, dict[str, Any]]:

@@ -9,10 +9,10 @@ from typing import Any
 
 from refusal_eval.audit.items import Item, Member, Text, add_cell, item_id, labels_by_key, readable
 from refusal_eval.clusters import names_apart
+from refusal_eval.config.datasets import SCORED_BY_DEFAULT
 from refusal_eval.errors import UserError
 from refusal_eval.files import read_jsonl
 from refusal_eval.hints import nearest
-from refusal_eval.workflow.scoring import SCORED_BY_DEFAULT
 from refusal_eval.workflow.whole_study import sources_of
 
 Config = Mapping[str, Any]
@@ -66,7 +66,7 @@ def cell_texts(config: Config, model: str, split: str) -> Iterator[tuple[tuple[s
     results, dialogue = results_of(config), config["split_entries"][split].get("dialogue")
     scored = (dialogue["scored"] or SCORED_BY_DEFAULT[dialogue["mode"]]) if dialogue else "all"
     prompts = _rows(results / "prompts" / f"{split}.jsonl")
-    return readable(prompts, _rows(results / "answers" / model / f"{split}.jsonl"), scored)
+    return readable(prompts, _rows(_answers(config, model, split)), scored)
 
 
 def texts_of(config: Config, wanted: Iterable[Item]) -> dict[str, Text]:
@@ -81,18 +81,47 @@ def texts_of(config: Config, wanted: Iterable[Item]) -> dict[str, Text]:
     return found
 
 
+def gone_answers(config: Config, sample: Iterable[Mapping[str, Any]]) -> list[Member]:
+    """Return the answers behind a sample that the study no longer asks for, sorted.
+
+    Their model, split, prompt or sample was taken out since the sample was drawn.
+    """
+    gone = []
+    for (model, split), own in _by_cell(sample).items():
+        if model in config["models"] and split in config["splits"]:
+            rows = _rows(_answers(config, model, split))
+            there = {(row["prompt_id"], row["sample"], row["turn"]) for row in rows}
+            own = {member: name for member, name in own.items() if member[2:] not in there}
+        gone += sorted(own)
+    return gone
+
+
 def changed_answers(config: Config, sample: Iterable[Mapping[str, Any]]) -> list[Member]:
-    """Return the answers behind a sample that are not, or no longer, those that were drawn."""
-    expected = {Member(*member): row["id"] for row in sample for member in row["members"]}
+    """Return the answers behind a sample that are not those that were drawn, sorted.
+
+    Args:
+        config: the study.
+        sample: rows of an audit without what is gone (`gone_answers`).
+    """
     changed = []
-    for model, split in sorted({(member.model, member.split) for member in expected}):
-        own = {member for member in expected if (member.model, member.split) == (model, split)}
-        if model not in config["models"] or split not in config["splits"]:
-            changed += sorted(own)
-            continue
+    for (model, split), own in _by_cell(sample).items():
         now = {Member(model, split, *key): text for key, text, _ in cell_texts(config, model, split)}
-        changed += [m for m in sorted(own) if m not in now or item_id(now[m]) != expected[m]]
+        changed += [m for m in sorted(own) if m not in now or item_id(now[m]) != own[m]]
     return changed
+
+
+def _by_cell(sample: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], dict[Member, str]]:
+    """The answers behind a sample with the ids of their texts, by model and split, sorted."""
+    found: dict[tuple[str, str], dict[Member, str]] = {}
+    for row in sample:
+        for names in row["members"]:
+            member = Member(*names)
+            found.setdefault((member.model, member.split), {})[member] = row["id"]
+    return dict(sorted(found.items()))
+
+
+def _answers(config: Config, model: str, split: str) -> Path:
+    return results_of(config) / "answers" / model / f"{split}.jsonl"
 
 
 def _rows(path: Path) -> list[Any]:

@@ -14,12 +14,14 @@ from refusal_eval.comparisons.families import MODELS, Cell, Family, Scope
 from refusal_eval.comparisons.paired import paired_differences
 from refusal_eval.comparisons.panel import Panel, panel_of, repeated
 from refusal_eval.estimate import Estimate
+from refusal_eval.scores import few_flags
 
-DIFFERENCE, P_VALUE, P_HOLM, BOUNDS = (
+DIFFERENCE, P_VALUE, P_HOLM, BOUNDS, MCNEMAR = (
     "rate_difference",
     "rate_difference_p",
     "rate_difference_p_holm",
     "rate_bounds",
+    "mcnemar_p",
 )
 
 
@@ -68,11 +70,11 @@ def compared(families: Sequence[Family], scored: Scored) -> list[dict[str, Any]]
 def estimates(
     rows: Iterable[Mapping[str, Any]], pools: Mapping[str, Sequence[str]], samples: int, level: float
 ) -> list[Estimate]:
-    """Return the rows of the results table: of each comparison the difference, its bounds and both p values.
+    """Return the rows of the results table: of each comparison the difference, its bounds, p values and McNemar's p.
 
     `parameter` names the side that is subtracted, and the splits where a family pools other ones than `pools`, all of
     an expectation; of a comparison of judges, `judge` is the first one. What two families compare alike is there once,
-    with a corrected p value for each.
+    with a corrected p value for each. `few_clusters` is flagged where one of the splits has few.
     """
     found: list[Estimate] = []
     for row in rows:
@@ -87,6 +89,7 @@ def estimates(
             "n_prompts": row["n"],
             "n_clusters": row["n_clusters"],
             "parameter": _subtracted(row, pools),
+            "flags": row_flags(row),
         }
         ends = {"low": row["low"], "high": row["high"], "method": row["method"]}
         ends |= {"level": None if row["low"] is None else level}
@@ -96,7 +99,15 @@ def estimates(
         test = None if row["p"] is None else f"sign flips over clusters, {row['test']}"
         found.append(Estimate(P_VALUE, row["p"], method=test, **about))
         found.append(Estimate(P_HOLM, row["p_holm"], method=test, **about))
+        if row["mcnemar_p"] is not None:
+            own = about | {"n_prompts": row["only_first"] + row["only_second"]}
+            found.append(Estimate(MCNEMAR, row["mcnemar_p"], method=f"exact, of {row['decision']}", **own))
     return list(dict.fromkeys(found))
+
+
+def row_flags(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the marks of a comparison; none where there is no difference."""
+    return () if row["difference"] is None else few_flags(row["fewest_clusters"])
 
 
 def _rows(family: Family, scope: Scope, held: str, scored: Scored) -> list[dict[str, Any]]:

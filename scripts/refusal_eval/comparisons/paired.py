@@ -43,6 +43,7 @@ class Paired:
         n: prompts with both rates.
         n_all: all prompts.
         n_clusters: clusters of those with both rates.
+        fewest_clusters: the same of the split that has the fewest.
         n_differ: clusters in which the two differ.
     """
 
@@ -59,6 +60,7 @@ class Paired:
     n: int
     n_all: int
     n_clusters: int
+    fewest_clusters: int
     n_differ: int
 
 
@@ -126,6 +128,7 @@ def paired_differences(
                 n=int(both.sum()),
                 n_all=len(panel.units),
                 n_clusters=int((sizes[:, :, i].sum(axis=0) > 0).sum()),
+                fewest_clusters=int((sizes[:, :, i] > 0).sum(axis=1).min()),
                 n_differ=int((totals != 0).sum()),
             )
         )
@@ -134,7 +137,7 @@ def paired_differences(
 
 def _without_rates(bound_low: float | None, bound_high: float | None, n: int, n_all: int) -> Paired:
     """What can be told where a split has no prompt with both rates."""
-    return Paired(None, None, None, None, None, None, None, None, bound_low, bound_high, n, n_all, 0, 0)
+    return Paired(None, None, None, None, None, None, None, None, bound_low, bound_high, n, n_all, 0, 0, 0)
 
 
 def _sums(panel: Panel, values: Floats) -> Floats:

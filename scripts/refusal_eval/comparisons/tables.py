@@ -7,8 +7,9 @@ from typing import Any
 
 import pandas as pd
 
+from refusal_eval.comparisons.computed import row_flags
 from refusal_eval.comparisons.families import JUDGES, Family
-from refusal_eval.display import NO_DATA, Labels, joined, percent
+from refusal_eval.display import NO_DATA, Labels, joined, mark_of, notes_of, p_text, percent, points, points_interval
 from refusal_eval.frames import NOT_MEASURED, Card, agreement_texts
 from refusal_eval.markup import Table
 from refusal_eval.table_notes import READINGS_NOTE
@@ -19,7 +20,6 @@ COLUMNS = (
     *("method", "p", "p_holm", "test", "bound_low", "bound_high"),
     *("decision", "only_first", "only_second", "mcnemar_p"),
 )
-MINUS = "\u2212"
 Row = Mapping[str, Any]
 
 
@@ -83,33 +83,16 @@ def comparisons_table(
         )
         if some_missing:
             of = str(row["n"]) if row["n"] == row["n_all"] else f"{row['n']} of {row['n_all']}"
-            body[-1] += [of, _ends(row["bound_low"], row["bound_high"]) or NO_DATA]
+            body[-1] += [of, points_interval(row["bound_low"], row["bound_high"]) or NO_DATA]
     align = "l" * len(keys) + "r" * (len(header) - len(keys))
     caption = "Differences of refusal rates on the same prompts."
     return Table("comparisons", caption, header, body, align, _notes(rows, families, study, cards), len(keys), 6)
 
 
-def p_text(p: float | None) -> str:
-    """A p value with three decimals, `<0.001` below; a dash for None."""
-    if p is None:
-        return NO_DATA
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def points(share: float) -> str:
-    """A difference of shares in percentage points with one decimal and a real minus sign; zero has no sign."""
-    text = f"{100 * share:.1f}"
-    return text.lstrip("-") if float(text) == 0 else text.replace("-", MINUS)
-
-
 def _difference(row: Row) -> str:
     if row["difference"] is None:
         return NO_DATA
-    return f"{points(row['difference'])} {_ends(row['low'], row['high'])}".strip()
-
-
-def _ends(low: float | None, high: float | None) -> str:
-    return "" if low is None or high is None else f"[{points(low)}, {points(high)}]"
+    return f"{points(row['difference'])} {points_interval(row['low'], row['high'])}".strip() + mark_of(row_flags(row))
 
 
 def _notes(
@@ -136,8 +119,7 @@ def _notes(
         notes.append(f"all: {pool}: {names}, each with the same weight; a prompt in several of them counts once.")
     if any(row["n"] < row["n_all"] for row in rows):
         notes.append("Rates of prompts for which one side has none are left out here; they are in the table of rates.")
-    if any(0 < row["n_clusters"] < 10 for row in rows):
-        notes.append("With fewer than 10 clusters an interval is a rough guide.")
+    notes += [f"{note}." for note in notes_of(flag for row in rows for flag in row_flags(row))]
     measured = list(cards)
     judges = {row["held"] for row in rows if row["kind"] != JUDGES}
     judges |= {row[side] for row in rows if row["kind"] == JUDGES for side in ("first", "second")}

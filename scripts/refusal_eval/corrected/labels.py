@@ -40,8 +40,25 @@ Cells = dict[tuple[str, str], Cell]  # by model and split
 Frame = Mapping[str, Mapping[str, Mapping[str, int]]]  # number of answers by model, split and prompt id
 
 
-def read_labels(rows: Iterable[Row], path: str, cells: Iterable[tuple[str, str]]) -> tuple[Cells, Frame | None]:
-    """Return the labels of each (model, split), and from which answers they were drawn; None where no row tells.
+class LabelFile(NamedTuple):
+    """What a file of labels says of a study.
+
+    Attributes:
+        cells: the labels of each (model, split) of the study.
+        frame: from which answers they were drawn; None where no row tells.
+        elsewhere: how many labels are of a (model, split) that the study does not have, sorted by name.
+    """
+
+    cells: Cells
+    frame: Frame | None
+    elsewhere: dict[tuple[str, str], int]
+
+
+def read_labels(rows: Iterable[Row], path: str, cells: Iterable[tuple[str, str]]) -> LabelFile:
+    """Return the labels of a study's cells, from which answers they were drawn, and how many are of other cells.
+
+    A model or split may have been taken out after the labels were drawn. The labels that are left keep their
+    probabilities: that of an answer was decided by the draw, and each rate is over its own answers.
 
     Args:
         rows: of the file of labels.
@@ -49,11 +66,12 @@ def read_labels(rows: Iterable[Row], path: str, cells: Iterable[tuple[str, str]]
         cells: the study's (model, split).
 
     Raises:
-        UserError: for a row that lacks a field, of an unknown model or split, with an unknown label or a probability
-            outside (0, 1], or for an answer that has two labels; with the row's number.
+        UserError: for a row that lacks a field, with an unknown label or a probability outside (0, 1], or for an answer
+            that has two labels; with the row's number. For a file with labels none of which is of the study's cells.
     """
     known, found = set(cells), Cells()
     frame: Frame | None = None
+    elsewhere: Counter[tuple[str, str]] = Counter()
     for number, row in enumerate(rows, 1):
         place = f"{path}, row {number}"
         if "drawn_from" in row:
@@ -62,19 +80,26 @@ def read_labels(rows: Iterable[Row], path: str, cells: Iterable[tuple[str, str]]
         missing = [field for field in FIELDS if row.get(field) is None]
         if missing:
             raise UserError(f"{place}: has no `{missing[0]}`; a label has {', '.join(FIELDS)}")
-        cell = (row["model"], row["split"])
-        if cell not in known:
-            raise UserError(f"{place}: model {cell[0]} on split {cell[1]} is not in this study")
         if row["label"] not in LABELS:
             raise UserError(f"{place}: the label {row['label']!r} is none of {', '.join(LABELS)}")
         probability = row["probability"]
         if not isinstance(probability, int | float) or not 0 < probability <= 1:
             raise UserError(f"{place}: the probability {probability!r} must be above 0 and at most 1")
+        cell = (row["model"], row["split"])
+        if cell not in known:
+            elsewhere[cell] += 1
+            continue
         key = Key(row["prompt_id"], row["turn"], row["sample"])
         if key in found.setdefault(cell, {}):
             raise UserError(f"{place}: answer {key.sample} to prompt {key.prompt_id}, turn {key.turn} has two labels")
         found[cell][key] = PersonLabel(row["label"], float(probability), row.get("answer_id"))
-    return found, frame
+    if elsewhere and not found:
+        model, split = min(elsewhere)
+        raise UserError(
+            f"{path}: none of its {elsewhere.total()} labels is of a model and split of this study (they are of model "
+            f"{model} on split {split} and the like); name the labels of an audit of this study"
+        )
+    return LabelFile(found, frame, dict(sorted(elsewhere.items())))
 
 
 def answer_id(text: str) -> str:

@@ -18,7 +18,7 @@ from refusal_eval.estimates.near_duplicates import Place
 from refusal_eval.estimates.units import Units, clusters_apart
 from refusal_eval.intervals import seed_of
 from refusal_eval.judge_card.compared import Compared
-from refusal_eval.scores import HEADLINE_READING
+from refusal_eval.scores import HEADLINE_READING, MIXED, few_flags
 from refusal_eval.tradeoff.rows import SplitRates, counted_once, split_rates
 
 Study = Mapping[str, Any]
@@ -28,7 +28,6 @@ AT_ODDS = "at_odds_with_gold"
 TOO_FEW = "too_few_labels"
 UNLABELLED = "unlabelled_splits"
 UNDRAWN = "undrawn_answers"
-MIXED = "headline"
 
 
 class Scope(NamedTuple):
@@ -72,17 +71,21 @@ def study_corrected(
     gold: Mapping[tuple[str, str], Sequence[Compared]],
     labels: Mapping[tuple[str, str, str], Labelled],
     left_out: Collection[Place] = (),
+    elsewhere: Mapping[tuple[str, str], int] | None = None,
 ) -> dict[str, Any]:
     """Return all of a study's corrected rates as JSON: `estimates` (see `estimate.Estimate`), `level`, and
 
     errors      by judge, gold set and reading: what `error_rates.ErrorRates` says, without the draws
     transfer    by judge, model, scope, gold set: `transfer.Transferred`, the judge's own rate (`observed`) with its
                 interval, the share of blocked answers in it, how the interval was made (`method`), and `by_model`: the
-                rate under each answering model's own sensitivity and specificity
+                rate under each answering model's own sensitivity and specificity. `flags` has `few_clusters` where the
+                study (a split of a pool) or the gold set has few, `observed_flags` where the study has
     ppi         by judge, model, scope with labels: `ppi.Corrected`; no value and `too_few` where there are less than
                 it takes; no value and the splits that are `unlabelled` where labels of some splits of a pool would
                 have to stand for the others; no value and by split the number of answers that are `undrawn`:
-                that came or changed after the sample was drawn. `checked` is whether that could be told
+                that came or changed after the sample was drawn. `checked` is whether that could be told; `flags` has
+                `few_clusters` where few clusters (of a split of a pool) have labels
+    elsewhere   [model, split, number of labels] of what people labelled and the study does not have
 
     Args:
         units: the scored prompts of each (judge, model, split).
@@ -90,9 +93,11 @@ def study_corrected(
         gold: the judged gold rows of each (judge, gold set).
         labels: labels of people on this study's answers, by (judge, model, split).
         left_out: near-duplicates of prompts that count, not to be counted where splits are pooled.
+        elsewhere: number of labels of each (model, split) that the study does not have.
     """
     level = study["level"]
     result: dict[str, Any] = {"level": level, "errors": [], "transfer": [], "ppi": []}
+    result["elsewhere"] = [[model, split, number] for (model, split), number in (elsewhere or {}).items()]
     readings = {split["name"]: split["reading"] for split in study["splits"]}
     expected = {split["name"]: split["expectation"] for split in study["splits"]}
     units = clusters_apart(units, {split["name"]: split["source"] for split in study["splits"]})
@@ -156,9 +161,11 @@ def _transfer(
 ) -> Iterator[dict[str, Any]]:
     if not errors or not splits:
         return
-    for model, observed in zip(study["models"], transfer.observed_rates(splits, study["level"], blocked), strict=True):
+    observed_rates = transfer.observed_rates(splits, study["level"], blocked)
+    for i, (model, observed) in enumerate(zip(study["models"], observed_rates, strict=True)):
         if observed is None:
             continue
+        fewest = min(len(set(part.clusters[~np.isnan(part.rates[i])])) for part in splits)
         for gold, found in errors.items():
             rate = transfer.transferred(observed, found, study["level"])
             yield {
@@ -171,6 +178,8 @@ def _transfer(
                 "blocked": observed.blocked,
                 "n_prompts": observed.n_prompts,
                 "n_clusters": observed.n_clusters,
+                "observed_flags": list(few_flags(fewest)),
+                "flags": [] if rate.value is None else list(few_flags(min(fewest, found.n_clusters))),
                 "value": rate.value,
                 "low": rate.low,
                 "high": rate.high,
@@ -228,7 +237,7 @@ def _ppi(
         entry["checked"] = all(own.drawn_from is not None for own in found if own)
         empty = dict.fromkeys(("value", "low", "high", "weight", "observed", "n_label_clusters", "n_clusters"))
         if rate is None:
-            yield entry | empty | {"too_few": not (unlabelled or undrawn)}
+            yield entry | empty | {"flags": [], "too_few": not (unlabelled or undrawn)}
             continue
         yield entry | {
             "value": rate.value,
@@ -238,8 +247,16 @@ def _ppi(
             "observed": rate.uncorrected,
             "n_label_clusters": rate.n_label_clusters,
             "n_clusters": rate.n_clusters,
+            "flags": list(few_flags(_fewest_labelled(*answers))),
             "too_few": False,
         }
+
+
+def _fewest_labelled(answers: ppi.Answers, labels: ppi.Labels) -> int:
+    """How many clusters have labels, in the split with the fewest; one that was blocked throughout needs none."""
+    read = set(answers.splits[answers.counting > answers.blocked].tolist())
+    rows = [labels.rows[answers.splits[labels.rows] == split] for split in read]
+    return min(len(np.unique(answers.clusters[own])) for own in rows)
 
 
 def _undrawn(units: Units, own: Labelled | None) -> int:
@@ -259,6 +276,7 @@ def _estimates(result: Mapping[str, Any], study: Study) -> Iterator[Estimate]:
             flags += [TOO_FEW] if entry.get("too_few") else []
             flags += [UNLABELLED] if entry.get("unlabelled") else []
             flags += [UNDRAWN] if entry.get("undrawn") else []
+            flags += entry["flags"]
             known = entry["low"] is not None
             yield Estimate(
                 estimand,

@@ -9,7 +9,7 @@ import pandas as pd
 
 from refusal_eval.corrected.ppi import MIN_LABELS
 from refusal_eval.corrected.transfer import LEAST_MARGIN
-from refusal_eval.display import NO_DATA, Labels, clean, interval, percent
+from refusal_eval.display import NO_DATA, Labels, clean, interval, mark_of, notes_of, percent
 from refusal_eval.frames import Card
 from refusal_eval.markup import Table
 from refusal_eval.table_notes import READINGS_NOTE
@@ -88,9 +88,12 @@ def _rates_table(
     notes = [
         f"Rates per answer in percent with {level} intervals, in the headline reading of each split"
         f"{' (' + readings.pop() + ')' if len(readings) == 1 else ''}. {READINGS_NOTE}",
+        _prompts_note([*own["transfer"], *own["ppi"]], study, show),
         *(_ppi_notes(own["ppi"], show) if ppi else []),
+        *_elsewhere_notes(result["elsewhere"], show),
         *(_transfer_notes(own["errors"], own["transfer"], golds, show) if golds else []),
         *judge_notes(judge, cards, show, study["samples"]),
+        *_marked([*own["transfer"], *own["ppi"]]),
     ]
     return _table("corrected", "Refusal rates corrected for the judge's errors.", header, rows, notes)
 
@@ -132,17 +135,44 @@ def _by_model_note(error: Entry) -> str:
     return f"Sensitivity, specificity in percent ({error['reading']}): {'; '.join(parts)}."
 
 
+def _prompts_note(entries: Sequence[Entry], study: Mapping[str, Any], show: Labels) -> str:
+    """How many prompts with a rate each split and pool has, such as "safe 250; bad 198 to 200"."""
+    sizes: dict[str, set[int]] = {}
+    for place in _places(entries, study):
+        own = {entry["n_prompts"] for entry in entries if _place(entry) == place}
+        sizes.setdefault(_where(place, show), set()).update(own)
+    texts = [f"{where} {min(n)}" + (f" to {max(n)}" if len(n) > 1 else "") for where, n in sizes.items()]
+    once = " In pools near-duplicates count once." if any(entry["pool"] for entry in entries) else ""
+    return f"Prompts with a rate: {'; '.join(texts) or 'none'}.{once}"
+
+
+def _marked(entries: Sequence[Entry]) -> list[str]:
+    """The note for the mark of few clusters, and of what they are."""
+    flags = [flag for entry in entries for flag in (*entry["flags"], *entry.get("observed_flags", ()))]
+    of = "Of ppi they are clusters with labels, of Rogan-Gladen those of the study or of the gold set."
+    return [f"{note}. {of}" for note in notes_of(flags)]
+
+
 def _ppi_notes(entries: Sequence[Entry], show: Labels) -> list[str]:
     without = list(dict.fromkeys(split for entry in entries for split in entry["unlabelled"]))
     later = {(entry["model"], split): number for entry in entries for split, number in entry["undrawn"].items()}
     return [
         "ppi: labels of people on this study's own answers, weighted by their sampling probabilities, with the judge's "
-        "reading of all answers as far as it helps (PPI++). Assumes nothing of the judge. Labels: answers that people "
-        f"labelled, at least {MIN_LABELS}.",
+        "reading of all answers as far as it helps (PPI++). Assumes nothing of the judge. Interval: Wilson with the "
+        "cluster-robust variance of answers and labels. Labels: answers that people labelled, at least "
+        f"{MIN_LABELS}.",
         *([_not_given(without, show)] if without else []),
         *([_came_later(later, show)] if later else []),
         *([] if all(entry["checked"] for entry in entries) else [_UNCHECKED]),
     ]
+
+
+def _elsewhere_notes(labels: Sequence[tuple[str, str, int]], show: Labels) -> list[str]:
+    """What people labelled and the study no longer has."""
+    if not labels:
+        return []
+    told = "; ".join(f"{show.model(model)} on {show.split(split)}: {n}" for model, split, n in labels)
+    return [f"Labels of models or splits that are not in this study are left out ({told})."]
 
 
 def _not_given(splits: Sequence[str], show: Labels) -> str:
@@ -227,7 +257,7 @@ def _where(place: tuple[str, str | None, str | None], show: Labels) -> str:
 def _observed(entry: Entry) -> str:
     """The judge's own rate; with its interval, where it is known."""
     ends = interval(entry["observed_low"], entry["observed_high"]) if "observed_low" in entry else ""
-    return f"{percent(entry['observed'])} {ends}".strip()
+    return f"{percent(entry['observed'])} {ends}".strip() + mark_of(entry.get("observed_flags", ()))
 
 
 def _without(entry: Entry | None) -> str:
@@ -240,4 +270,4 @@ def _rate(entry: Entry | None, otherwise: str) -> str:
         return NO_DATA
     if entry["value"] is None:
         return otherwise
-    return f"{percent(entry['value'])} {interval(entry['low'], entry['high'])}".strip()
+    return f"{percent(entry['value'])} {interval(entry['low'], entry['high'])}".strip() + mark_of(entry["flags"])

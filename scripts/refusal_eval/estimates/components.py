@@ -13,6 +13,7 @@ from refusal_eval.estimate import Estimate
 from refusal_eval.estimates.variance import decisions, moments, variance_parts
 from refusal_eval.intervals import seed_of
 from refusal_eval.samples import Labels
+from refusal_eval.scores import few_flags
 
 
 def variance_estimates(
@@ -42,6 +43,7 @@ def variance_estimates(
             continue
         by_name, prompts, groups = parts
         size: dict[str, Any] = {"samples": stacked.shape[1], "n_prompts": prompts, "n_clusters": groups}
+        size["flags"] = few_flags(groups)
         for part, value in by_name.items():
             both = [(f"variance_{part}", value.value, value.bounds)]
             both += [(f"variance_share_{part}", value.share, value.share_bounds)] if value.share is not None else []

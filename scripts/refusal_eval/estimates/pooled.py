@@ -13,10 +13,9 @@ from refusal_eval.estimate import Estimate
 from refusal_eval.estimates.near_duplicates import Place
 from refusal_eval.estimates.units import Units, clusters_apart
 from refusal_eval.intervals import pooled_wilson
-from refusal_eval.scores import HEADLINE_READING, MIN_CLUSTERS
+from refusal_eval.scores import HEADLINE_READING, MIN_CLUSTERS, MIXED
 
 EXPECTATIONS = tuple(HEADLINE_READING)
-MIXED = "headline"  # the reading of a pool whose splits have different headline readings
 
 
 def pooled_rates(

@@ -206,7 +206,11 @@ def _caption(
     plot: Plot,
 ) -> Caption:
     show = plot.labels
-    comply, refuse = (joined(show.split(split) for split in found["splits"][kind]) for kind in ("comply", "refuse"))
+    readings = {score["split"]: score["headline"] for score in scores}
+    comply, refuse = (
+        joined(f"{show.split(split)} ({readings[split]})" for split in found["splits"][kind])
+        for kind in ("comply", "refuse")
+    )
     sizes = " or ".join(str(k) for k in sorted({score["samples"] for score in scores}))
     shares = [
         f"{show.model(entry['model'])} {percent(entry['front_share'], digits=0)} %"
@@ -215,13 +219,30 @@ def _caption(
     ]
     whose = "" if len(entries) <= _MOST_REGIONS else " (of models on the front)"
     words = [
-        f"Over-refusal: mean of the refusal rates on {comply} (broad). Safety: mean of those on {refuse} (strict). "
-        f"K = {sizes} answers per prompt. Each split counts alike, near-duplicate prompts once.",
+        f"Over-refusal: mean of the refusal rates on {comply}. Safety: mean of those on {refuse}. In brackets "
+        f"the reading of each split. K = {sizes} answers per prompt. Each split counts alike, near-duplicate prompts "
+        "once.",
         f"Regions{whose}: {100 * found['level']:g} %, {found['region']}. Intervals of the two rates: "
         f"{found['method']}.",
         "Dashed line and filled dots: the Pareto front, models that no other one beats in both"
         + (f"; share of resamples in which a model is on it: {joined(shares)}." if shares else "."),
+        *_not_shown(entries, found),
         *judge_words(scores, cards, show),
         *cell_words(scores, [s for s in plot.splits if any(x["split"] == s for x in scores)], show),
     ]
     return Caption(plot.title or "Safety against over-refusal.", words)
+
+
+def _not_shown(entries: Sequence[Mapping[str, Any]], found: Mapping[str, Any]) -> list[str]:
+    """Where the study has models that are not shown: whose front it is."""
+    both = [
+        entry
+        for entry in found["models"]
+        if entry["judge"] == entries[0]["judge"] and entry["over_refusal"] and entry["safety"]
+    ]
+    if len(both) == len(entries):
+        return []
+    return [
+        f"Shown are {len(entries)} of the study's {len(both)} models; the front and the shares are those of all "
+        f"{len(both)}, so that a dot can be hollow since a model that is not shown beats it."
+    ]

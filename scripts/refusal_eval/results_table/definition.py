@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SHARE = "share, 0 to 1"
+COHEN = "Cohen 1960, Educational and Psychological Measurement 20:37"
 
 
 @dataclass(frozen=True)

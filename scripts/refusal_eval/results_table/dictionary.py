@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from refusal_eval.display import MARKS
 from refusal_eval.estimate import Estimate
 from refusal_eval.markup import markdown_escaped
 from refusal_eval.results_table.columns import COLUMNS, KEY
 from refusal_eval.results_table.definitions import definition_of, pattern_of
+from refusal_eval.results_table.flags import FLAGS
 
 _KINDS = {"text": "text", "number": "number", "count": "whole number"}
 UNKNOWN = "not described"
@@ -32,16 +32,19 @@ def dictionary(estimates: Iterable[Estimate], study: str) -> str:
         "`@K` stands for the number of answers per prompt.",
         *(_estimand(name, counts[name]) for name in sorted(counts)),
         "## Marks",
+        "Tables and figures show those with a symbol at a rate; of the others tables say in words what they mean.",
         _table(
-            ["Flag", "Symbol", "Meaning"], [[f"`{flag}`", symbol, meaning] for flag, (symbol, meaning) in MARKS.items()]
+            ["Flag", "Symbol", "Meaning"], [[f"`{flag}`", symbol, meaning] for flag, (symbol, meaning) in FLAGS.items()]
         ),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def undescribed(estimates: Iterable[Estimate]) -> list[str]:
-    """Return the estimands that nobody has written down, sorted."""
-    return sorted({pattern_of(e.estimand) for e in estimates if definition_of(e.estimand) is None})
+    """Return the estimands and flags that nobody has written down, sorted."""
+    found = list(estimates)
+    names = {pattern_of(estimate.estimand) for estimate in found if definition_of(estimate.estimand) is None}
+    return sorted(names | {flag for estimate in found for flag in estimate.flags if flag not in FLAGS})
 
 
 def _estimand(name: str, rows: int) -> str:

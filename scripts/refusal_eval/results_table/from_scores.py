@@ -8,21 +8,21 @@ from typing import Any
 from refusal_eval.estimands import READINGS
 from refusal_eval.estimate import Estimate
 from refusal_eval.scores import C_METHOD, state_shares
-from refusal_eval.states import ANSWER_STATES
+from refusal_eval.states import ANSWER_STATES, JUDGED
 
 Row = Mapping[str, Any]
 
-_BOOTSTRAP = "cluster bootstrap, expanded percentile"
-_UNSEEN = f"{_BOOTSTRAP}, at least what unseen errors allow"
-CARD_BOOTSTRAP = f"{_UNSEEN}; of small classes what the ends of sensitivity and specificity allow"
+BOOTSTRAP = "cluster bootstrap, expanded percentile"
+UNSEEN = f"{BOOTSTRAP}, at least what unseen errors allow"
+CARD_BOOTSTRAP = f"{UNSEEN}; of small classes what the ends of sensitivity and specificity allow"
 _CARD_METHODS = {
     **dict.fromkeys(("balanced_accuracy", "f1", "kappa"), CARD_BOOTSTRAP),
-    "kappa_three_class": _UNSEEN,
-    "ece": f"{_BOOTSTRAP}; low end 0 where noise alone may do as much, else the basic bootstrap's",
-    "brier": _BOOTSTRAP,
+    "kappa_three_class": UNSEEN,
+    "ece": f"{BOOTSTRAP}; low end 0 where noise alone may do as much, else the basic bootstrap's",
+    "brier": BOOTSTRAP,
 }
 CARD_MEASURES = ("accuracy", "sensitivity", "specificity", "balanced_accuracy", "f1", "kappa")
-_CARD_SHARE = "Wilson, cluster-robust effective size, t quantile; Clopper-Pearson over clusters at 0 and 1"
+SHARE_METHOD = "Wilson, cluster-robust effective size, t quantile; Clopper-Pearson over clusters at 0 and 1"
 
 
 def score_flags(score: Row) -> tuple[str, ...]:
@@ -59,6 +59,12 @@ def score_estimates(score: Row, tau: float) -> list[Estimate]:
         kind = "unjudged" if state == "unjudged" else "answer_state" if state in ANSWER_STATES else "verdict_state"
         parameter = None if kind == "unjudged" else state.removeprefix("verdict_")
         found.append(Estimate(kind, share, parameter=parameter, **names, **every))
+    labelled, votes = score["verdict_states"][JUDGED], score.get("votes")
+    for flag, n in score.get("judge_flags", {}).items():
+        found.append(Estimate("answer_flag", n / labelled if labelled else None, parameter=flag, **names, **every))
+    if votes:
+        value = votes["n_asked_again"] / votes["n"] if votes["n"] else None
+        found.append(Estimate("votes_asked_again", value, **names, **every))
     return found
 
 
@@ -84,7 +90,7 @@ def _group(card: Row, group: Row, answering_model: str | None) -> Iterator[Estim
     def one(name: str, value: float | None, ends: Sequence[float | None] | None, **more: Any) -> Estimate:
         low, high = ends or (None, None)
         if low is not None and high is not None:
-            method = _CARD_METHODS.get(name, _CARD_SHARE)
+            method = _CARD_METHODS.get(name, SHARE_METHOD)
             more |= {"low": low, "high": high, "level": card["level"], "method": method}
         return Estimate(f"judge_{name}", value, **more, **names)
 

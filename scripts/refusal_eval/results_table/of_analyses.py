@@ -2,10 +2,35 @@
 
 from __future__ import annotations
 
-from refusal_eval.results_table.definition import SHARE, Definition
+from refusal_eval.results_table.definition import COHEN, SHARE, Definition
 
 POINTS = "difference of shares, \u22121 to 1"
 _SIDE = "The parameter names the side that is subtracted: a model, or a judge."
+
+_PAIR = "The judge is the first, the parameter names the other; n_prompts are the answers that both labelled."
+_OF_JUDGES = (
+    (
+        "judges_same_label",
+        SHARE,
+        f"How many answers two judges label alike. {_PAIR}",
+        "Answers with the same label under both, of those that both labelled.",
+        "refusal-eval",
+    ),
+    (
+        "judges_kappa",
+        "\u22121 to 1",
+        f"Agreement of two judges beyond chance. {_PAIR}",
+        "Cohen's kappa. Empty where both judges call fewer than 20 answers one class (docs/agreement.md).",
+        COHEN,
+    ),
+    (
+        "judges_alpha",
+        "1 at most; 0 is chance",
+        "Agreement beyond chance of all judges that are no panels; the parameter names them, n_prompts are answers.",
+        "Krippendorff's alpha for labels without an order. Empty where a class has fewer than 20 labels.",
+        "Krippendorff 2011, Computing Krippendorff's Alpha-Reliability, University of Pennsylvania",
+    ),
+)
 
 OF_ANALYSES = (
     Definition(
@@ -80,6 +105,36 @@ OF_ANALYSES = (
         "Holm 1979, Scandinavian Journal of Statistics 6:65",
     ),
     Definition(
+        "mcnemar_p",
+        "p-value",
+        "How surprising it is which side alone refuses a prompt, if both refuse alike; n_prompts are these prompts. "
+        f"{_SIDE}",
+        "McNemar's exact two-sided test (binomial) of one decision per prompt, which the method names: the majority of "
+        "the K answers, or the answer where K is 1; ties are none. Not corrected for other comparisons, and only for a "
+        "split whose prompts share no clusters.",
+        "McNemar 1947, Psychometrika 12:153",
+    ),
+    *(
+        Definition(
+            f"{name}{view}",
+            unit,
+            f"{meaning}{' Of the labels refusal, partial and compliance.' if view else ''}",
+            formula,
+            source,
+        )
+        for name, unit, meaning, formula, source in _OF_JUDGES
+        for view in ("", "_three_class")
+    ),
+    Definition(
+        "judges_tau",
+        "\u22121 (reversed) to 1 (the same order)",
+        "Whether two judges put the study's models into the same order on a split. The judge is the first, the "
+        "parameter names the other.",
+        "Kendall's tau-b between the models' headline refusal rates under both judges. Empty where a judge gives all "
+        "models one rate, or with one model.",
+        "Kendall 1945, Biometrika 33:239",
+    ),
+    Definition(
         "youden_j",
         "\u22121 to 1",
         "How well a model tells what it should refuse from what it should answer.",
@@ -129,8 +184,9 @@ OF_ANALYSES = (
         "human_kappa",
         "\u22121 to 1",
         "Agreement between people on this study's own answers; the parameter is `three_class` for the three labels.",
-        "Cohen's kappa over answers that two people labelled, weighted by how rarely such an answer was drawn.",
-        "Cohen 1960, Educational and Psychological Measurement 20:37",
+        "Cohen's kappa over answers that two people labelled, weighted by how rarely such an answer was drawn; with "
+        "more than two people chance agreement is that of their labels together (Scott's pi). n_prompts are answers.",
+        COHEN,
     ),
     Definition(
         "topic_difference",

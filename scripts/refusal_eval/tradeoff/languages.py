@@ -69,6 +69,15 @@ def differences(
     that of the twins: the mean over them of the difference of their rates, a bootstrap interval over them, and `p` of a
     sign-flip test. Else it is that of all prompts, which may differ in more than their language, without a test.
 
+    Of two languages the one with more prompts is subtracted, of equally many the one that sorts first, whatever the
+    rates are: so the sign means the same for all models and judges of a study.
+
+    Returns:
+        For each pair of languages `first` and `second`, which is subtracted; of both in this order `n_prompts` with a
+        rate, their `n_clusters` and `rates`; `n_twins`, `paired`, `difference`, `p`; `n_compared` prompts behind the
+        difference, and `n_compared_clusters`, the number that its interval rests on: of the twins, or of the language
+        that has fewer.
+
     Args:
         rates: of each prompt, NaN where unknown.
         clusters: of each prompt.
@@ -78,8 +87,9 @@ def differences(
         draws: answers behind each rate; without them intervals may be narrower than so many answers allow.
     """
     known = ~np.isnan(rates)
-    counts = Counter(lang for lang, there in zip(languages, known, strict=True) if there and lang is not None)
-    common = sorted((lang for lang, n in counts.items() if n >= MIN_PROMPTS), key=lambda lang: (-counts[lang], lang))
+    asked = Counter(lang for lang in languages if lang is not None)
+    rated = Counter(lang for lang, there in zip(languages, known, strict=True) if there and lang is not None)
+    common = sorted((lang for lang, n in rated.items() if n >= MIN_PROMPTS), key=lambda lang: (-asked[lang], lang))
     return [
         _difference(rates, clusters, languages, known, (first, second), level, name, draws)
         for second, first in itertools.combinations(common, 2)
@@ -121,15 +131,19 @@ def _difference(
         "first": pair[0],
         "second": pair[1],
         "n_prompts": [int(side.sum()) for side in sides],
+        "n_clusters": [len(own) for own in means],
         "rates": [part._asdict() for part in parts],
         "n_twins": len(twins),
     }
     if len(twins) < MIN_TWINS:
+        found |= {"n_compared": sum(found["n_prompts"]), "n_compared_clusters": min(found["n_clusters"])}
         return found | {"paired": False, "difference": difference_part(parts[0], parts[1], 0.0)._asdict(), "p": None}
     gaps = np.array([means[0][twin] - means[1][twin] for twin in twins])
     seed = seed_of("languages", name, *pair)
     ends = cluster_bootstrap_mean(gaps.tolist(), twins, level, resamples_for(len(twins)), seed, (-1.0, 1.0))
     gap = Part(math.fsum(gaps) / len(gaps), ends.low, ends.high)
+    inside = np.isin(group, twins) & (sides[0] | sides[1])
+    found |= {"n_compared": int(inside.sum()), "n_compared_clusters": len(twins)}
     return found | {"paired": True, "difference": gap._asdict(), "p": sign_flip_p(gaps, seed)}
 
 

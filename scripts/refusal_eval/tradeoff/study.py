@@ -10,7 +10,7 @@ import numpy as np
 from refusal_eval.estimate import Estimate
 from refusal_eval.estimates.near_duplicates import Place
 from refusal_eval.estimates.units import Units, clusters_apart
-from refusal_eval.scores import MIN_CLUSTERS
+from refusal_eval.scores import MIXED, few_flags
 from refusal_eval.tradeoff.draws import components
 from refusal_eval.tradeoff.joint import REGION
 from refusal_eval.tradeoff.languages import differences
@@ -117,7 +117,9 @@ def _languages(
             values = np.concatenate([r.rates[model] for r in own])
             draws = np.concatenate([r.draws[model] for r in own])
             entries = differences(values, clusters, spoken, study["level"], "+".join(group), draws)
-            found += [{**names, "splits": list(group), "reading": own[0].reading, **entry} for entry in entries]
+            readings = {r.reading for r in own}
+            about = {"splits": list(group), "reading": readings.pop() if len(readings) == 1 else MIXED}
+            found += [{**names, **about, **entry} for entry in entries]
     return found
 
 
@@ -131,7 +133,7 @@ def _estimates(result: Mapping[str, Any], study: Study) -> list[Estimate]:
             continue
         names = {"judge": entry["judge"], "model": entry["model"], "pool": "comply+refuse"}
         names |= {"n_prompts": entry["n_prompts"], "n_clusters": entry["n_clusters"]}
-        flags = ("few_clusters",) if entry["fewest_clusters"] < MIN_CLUSTERS else ()
+        flags = few_flags(entry["fewest_clusters"])
         j = entry["youden_j"]
         ends = _ends(j["low"], j["high"], study, DIFFERENCE_METHOD)
         made.append(Estimate("youden_j", j["value"], **ends, **names, **common, flags=flags))
@@ -143,23 +145,26 @@ def _estimates(result: Mapping[str, Any], study: Study) -> list[Estimate]:
     for entry in result["pairs"]:
         names = {"judge": entry["judge"], "model": entry["model"], "split": entry["safe"], "parameter": entry["unsafe"]}
         names |= {"n_prompts": 2 * entry["n_pairs"], "n_clusters": entry["n_pairs"]}
+        flags = few_flags(entry["n_pairs"])
         for name in CELLS:
             cell = entry[name]
             ends = _ends(cell["low"], cell["high"], study, PAIR_METHOD)
-            made.append(Estimate(f"pairs_{name}", cell["share"], **ends, **names, **common))
+            made.append(Estimate(f"pairs_{name}", cell["share"], **ends, **names, **common, flags=flags))
     for entry in result["topics"]:
-        names = {name: entry[name] for name in ("judge", "model", "split", "n_prompts")}
+        names = {name: entry[name] for name in ("judge", "model", "split", "n_prompts", "n_clusters")}
         names |= {"category": entry["topic"], "reading": readings[entry["split"]]}
-        gap = entry["difference"]
+        gap, flags = entry["difference"], few_flags(entry["fewest_clusters"])
         ends = _ends(gap["low"], gap["high"], study, GAP_METHOD)
-        made.append(Estimate("topic_difference", gap["value"], **ends, **names, **common))
+        made.append(Estimate("topic_difference", gap["value"], **ends, **names, **common, flags=flags))
     for entry in result["languages"]:
         names = {"judge": entry["judge"], "model": entry["model"], "split": "+".join(entry["splits"])}
-        names |= {"reading": entry["reading"], "n_prompts": sum(entry["n_prompts"])}
+        names |= {"reading": entry["reading"], "n_prompts": entry["n_compared"]}
+        names["n_clusters"] = entry["n_twins"] if entry["paired"] else sum(entry["n_clusters"]) - entry["n_twins"]
         names |= {"parameter": f"{entry['first']} - {entry['second']}"}
         gap, method = entry["difference"], TWIN_METHOD if entry["paired"] else GAP_METHOD
         ends = _ends(gap["low"], gap["high"], study, method)
-        made.append(Estimate("language_difference", gap["value"], **ends, **names, **common))
+        flags = few_flags(entry["n_compared_clusters"])
+        made.append(Estimate("language_difference", gap["value"], **ends, **names, **common, flags=flags))
     return made
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -14,14 +14,21 @@ from refusal_eval.display import (
     Score,
     clean,
     interval,
+    joined,
     mark_notes,
+    mark_of,
     marks,
+    notes_of,
     ordered,
+    p_text,
     percent,
+    points,
+    points_interval,
 )
 from refusal_eval.frames import NOT_MEASURED, Card, agreement_texts
 from refusal_eval.judge_card.words import value_text
 from refusal_eval.markup import Table
+from refusal_eval.scores import few_flags
 from refusal_eval.table_notes import READINGS_NOTE
 from refusal_eval.tradeoff.pairs import CELLS
 
@@ -33,6 +40,17 @@ _PAIRS = {
     "both_wrong": "Refuses safe,\nanswers unsafe",
 }
 _LEAST_PROMPTS = 5  # of a topic in a table; smaller ones stand in the CSV
+_WILSON = "Wilson with cluster-robust effective size"
+_RECOVERED = "variances recovered from those of both rates"
+_OVER_TWINS = "of twins cluster bootstrap over twins (expanded percentile)"
+_TWINS_NOTE = (
+    "Twins: clusters with prompts in both; the difference is over them, p of a sign-flip test over them, not corrected "
+    "for several tests."
+)
+_UNPAIRED_NOTE = (
+    "With two numbers of prompts, of the first and the second language, the difference is that of all prompts, which "
+    "may differ in more than their language."
+)
 _HIGHER, _LOWER = " (+)", " (\u2212)"
 
 
@@ -116,6 +134,7 @@ def _models_table(
     text = [
         f"Over-refusal: share of refusals in percent, lower is better, on {where['comply']}. Safety: share of refusals "
         f"in percent, higher is better, on {where['refuse']}. Each split has the same weight. {READINGS_NOTE}",
+        f"Prompts with a rate: {_sizes(by_model.values())}. Near-duplicate prompts count once.",
         f"J: safety minus over-refusal as shares; 0 for a model that refuses both kinds alike. Intervals: {level}, "
         f"Wilson with cluster-robust effective size for rates, recovered variances for J.",
         *([_front_note(by_model.values())] if rivals else []),
@@ -123,6 +142,16 @@ def _models_table(
         *(f"{note}." for note in mark_notes(used)),
     ]
     return Table("tradeoff", "Over-refusal against safety.", header, rows, "lrrrcr"[: len(header)], text)
+
+
+def _sizes(entries: Iterable[Mapping[str, Any]]) -> str:
+    """How many prompts are behind over-refusal and safety, such as "over-refusal 250, safety 198 to 200"."""
+    texts = []
+    for name, words in (("over_refusal", "over-refusal"), ("safety", "safety")):
+        sizes = sorted({entry[name]["n_prompts"] for entry in entries if entry[name] is not None})
+        if sizes:
+            texts.append(f"{words} {sizes[0]}" + (f" to {sizes[-1]}" if len(sizes) > 1 else ""))
+    return ", ".join(texts) or "none"
 
 
 def _front_note(entries: Iterable[Mapping[str, Any]]) -> str:
@@ -149,14 +178,17 @@ def _pairs_table(
     for entry in found:
         where = [f"{show.split(entry['safe'])}, {show.split(entry['unsafe'])}"] if several else []
         cells = [_percent({"value": entry[c]["share"], **entry[c]}) for c in CELLS]
-        rows.append([*where, show.model(entry["model"]), str(entry["n_pairs"]), *cells])
+        mark = _mark(entry["n_pairs"])
+        rows.append([*where, show.model(entry["model"]) + mark, str(entry["n_pairs"]), *cells])
     keys = ["Splits", "Model"] if several else ["Model"]
     first = found[0]
     text = [
         *([] if several else [f"Safe prompts: {show.split(first['safe'])}; unsafe: {show.split(first['unsafe'])}."]),
         "Share of pairs in percent: the probability that an answer to the safe prompt and one to its unsafe twin, "
-        f"drawn independently, fall so. Wilson intervals over pairs ({100 * result['level']:g} %). {READINGS_NOTE}",
+        f"drawn independently, fall so. Wilson intervals over pairs ({100 * result['level']:g} %).",
+        _readings((split for entry in found for split in (entry["safe"], entry["unsafe"])), study, show),
         *notes,
+        *_marked(entry["n_pairs"] for entry in found),
     ]
     header = [*keys, "Pairs", *(_PAIRS[name] for name in CELLS)]
     align = "l" * len(keys) + "r" * (len(header) - len(keys))
@@ -171,26 +203,31 @@ def _languages_table(
     tested = any(entry["paired"] for entry in found)
     rows = []
     for entry in sorted(found, key=lambda e: (e["splits"], e["first"], e["second"], order[e["model"]])):
-        twins = f"{entry['n_twins']} twins" if entry["paired"] else "unpaired"
+        n = f"{entry['n_twins']} twins" if entry["paired"] else " and ".join(map(str, entry["n_prompts"]))
+        difference = _points(entry["difference"]) + _mark(entry["n_compared_clusters"])
+        sides = zip(entry["rates"], entry["n_clusters"], strict=True)
         rows.append(
             [
                 ", ".join(show.split(split) for split in entry["splits"]),
                 clean(f"{entry['first']} \u2212 {entry['second']}"),
                 show.model(entry["model"]),
-                twins,
-                *(_percent(rate) for rate in entry["rates"]),
-                _points(entry["difference"]),
-                *([NO_DATA if entry["p"] is None else p_text(entry["p"])] if tested else []),
+                n,
+                *(_percent(rate) + _mark(clusters) for rate, clusters in sides),
+                difference,
+                *([p_text(entry["p"])] if tested else []),
             ]
         )
     header = ["Split", "Languages", "Model", "Prompts", "First", "Second", "Difference", *(["p"] if tested else [])]
+    paired = {entry["paired"] for entry in found}
     text = [
-        "Refusal rate in percent in the first and in the second language, and their difference in percentage points, "
-        f"with {100 * result['level']:g} % intervals. {READINGS_NOTE}",
-        "Twins: clusters with prompts in both; the difference is over them, p of a sign-flip test over them, not "
-        "corrected for several tests. Unpaired: all prompts, which may differ in more than their language.",
+        "Refusal rate in percent in the first and in the second language, and first minus second in percentage points.",
+        _readings((split for entry in found for split in entry["splits"]), study, show),
+        *([_TWINS_NOTE] if True in paired else []),
+        *([_UNPAIRED_NOTE] if False in paired else []),
+        f"Intervals ({100 * result['level']:g} %): of rates {_WILSON}; of differences {_gap_methods(paired)}.",
         "Languages are those of the data set, or the script of most of a prompt's letters.",
         *notes,
+        *_marked(n for entry in found for n in (*entry["n_clusters"], entry["n_compared_clusters"])),
     ]
     return Table("tradeoff-languages", "Languages.", header, rows, "lll" + "r" * (len(header) - 3), text, 3)
 
@@ -219,19 +256,53 @@ def _topics_table(
     reading = next(s["reading"] for s in study["splits"] if s["name"] == split)
     marked = any(cell.endswith((_HIGHER, _LOWER)) for row in rows for cell in row)
     text = [
-        f"Refusal rate in percent ({reading}) by topic of {show.split(split)}, with {100 * result['level']:g} % "
-        f"intervals; topics of at least {_LEAST_PROMPTS} prompts, by their mean rate. {READINGS_NOTE}",
+        f"Refusal rate in percent ({reading}) by topic of {show.split(split)}; topics of at least {_LEAST_PROMPTS} "
+        f"prompts, by their mean rate. {READINGS_NOTE}",
+        f"Intervals ({100 * result['level']:g} %): of rates {_WILSON}; of differences {_RECOVERED}.",
         f"{_HIGHER.strip()}, {_LOWER.strip()}: refused more or less often than the other topics, by an interval of the "
-        f"difference that leaves out 0. Of {len(names)} topics at most about "
-        f"{(1 - result['level']) * len(names):.1g} would be by chance."
+        f"difference that leaves out 0. By chance that would be so for at most about "
+        f"{_by_chance(len(names), result['level'])} of {len(names)} topics, for each model."
         if marked
         else "No topic is refused more or less often than the others: all intervals of the difference hold 0.",
         *notes,
+        *_marked(entry["fewest_clusters"] for entry in entries),
     ]
     header = ["Topic", "Prompts", *(show.model(model) for model in models)]
     caption = f"Refusals by topic: {show.split(split)}."
     name = f"tradeoff-topics-{split}"
     return Table(name, caption, header, rows, "l" + "r" * (len(header) - 1), text, per_block=5)
+
+
+def _readings(splits: Iterable[str], study: Mapping[str, Any], show: Labels) -> str:
+    """Which reading counts on which of these splits, and what the readings are."""
+    used = set(splits)
+    where: dict[str, list[str]] = {}
+    for split in study["splits"]:
+        if split["name"] in used:
+            where.setdefault(split["reading"], []).append(show.split(split["name"]))
+    told = "; ".join(f"{reading} on {joined(where[reading])}" for reading in sorted(where))
+    return f"Headline readings: {told}. {READINGS_NOTE}"
+
+
+def _mark(clusters: int) -> str:
+    """The mark of a number that rests on so many clusters."""
+    return mark_of(few_flags(clusters))
+
+
+def _marked(clusters: Iterable[int]) -> list[str]:
+    """The note for that mark, where one of these numbers has it."""
+    return [f"{note}." for note in notes_of(flag for n in clusters for flag in few_flags(n))]
+
+
+def _gap_methods(paired: Collection[bool]) -> str:
+    """How the intervals of differences between languages are made."""
+    methods = [*([_OVER_TWINS] if True in paired else []), *([_RECOVERED] if False in paired else [])]
+    return "; of others ".join(methods)
+
+
+def _by_chance(topics: int, level: float) -> int:
+    """How many of so many independent intervals leave out the truth, rounded up."""
+    return math.ceil(round((1 - level) * topics, 9))
 
 
 def judge_notes(judge: str, cards: Iterable[Card], show: Labels, samples: int) -> list[str]:
@@ -253,18 +324,7 @@ def _number(part: Mapping[str, Any]) -> str:
 
 def _points(part: Mapping[str, Any]) -> str:
     """A difference of shares in percentage points."""
-    ends = "" if part["low"] is None else f" [{_signed(part['low'])}, {_signed(part['high'])}]"
-    return _signed(part["value"]) + ends
-
-
-def _signed(share: float) -> str:
-    text = f"{100 * share:+.1f}".replace("-", "\u2212")
-    return "0.0" if text[1:] == "0.0" else text
-
-
-def p_text(p: float) -> str:
-    """Return a p-value in words, never as 0."""
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
+    return f"{points(part['value'])} {points_interval(part['low'], part['high'])}".strip()
 
 
 def _on_front(entry: Mapping[str, Any]) -> tuple[str, str]:
@@ -281,4 +341,4 @@ def _topic(entry: Mapping[str, Any] | None) -> str:
     sign = ""
     if gap["low"] is not None:
         sign = _HIGHER if gap["low"] > 0 else _LOWER if gap["high"] < 0 else ""
-    return _percent(entry["rate"]) + sign
+    return _percent(entry["rate"]) + _mark(entry["fewest_clusters"]) + sign

@@ -19,8 +19,9 @@ MIN_PROMPTS = 2  # of a topic, and of the rest
 def topics(rates: SplitRates, model: int, level: float) -> list[dict[str, Any]]:
     """Return each topic of a split (a category of it) for one model, sorted by name; none for a split without several.
 
-    `topic`, `n_prompts`, `rate` with its interval, `rest` (the rate on the other topics), and `difference` from it with
-    its interval (variances recovered from both intervals).
+    `topic`, `n_prompts`, `n_clusters`, `rate` with its interval, `rest` (the rate on the other topics), `difference`
+    from it with its interval (variances recovered from both intervals), and `fewest_clusters`, of the topic or of the
+    rest.
 
     Where all prompts of a topic are one cluster, they are taken as independent, as for the rate of a category
     (`estimates.units.independent_within`).
@@ -38,11 +39,14 @@ def topics(rates: SplitRates, model: int, level: float) -> list[dict[str, Any]]:
         units = independent_within(rates.clusters[mine].tolist(), rates.prompts[mine].tolist())
         topic = _part(values[mine], units, level, int(draws[mine].sum()))
         others = _part(values[rest], rates.clusters[rest].tolist(), level, int(draws[rest].sum()))
+        n_clusters, n_others = len(set(units)), len(set(rates.clusters[rest].tolist()))
         gap = difference_part(topic, others, 0.0)
         found.append(
             {
                 "topic": name,
                 "n_prompts": int(mine.sum()),
+                "n_clusters": n_clusters,
+                "fewest_clusters": min(n_clusters, n_others),
                 "rate": {"value": topic.value, "low": topic.low, "high": topic.high},
                 "rest": others.value,
                 "difference": {"value": gap.value, "low": gap.low, "high": gap.high},
