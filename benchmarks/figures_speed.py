@@ -85,8 +85,8 @@ def made(models: Sequence[str], splits: Sequence[str], prompts: int, folder: Pat
             cell = ("rules", model, split)
             stem = folder / f"{model}-{split}"
             scores.append(write(stem.with_suffix(".json"), json.dumps(score(model, split, rng.random(), n=prompts))))
-            numbers = "".join(f"{i:016x},{rng.choice((-1.0, -0.2, 0.6, 1.0))}\n" for i in range(prompts))
-            rows[cell] = write(stem.with_suffix(".csv"), f"prompt_id,c\n{numbers}")
+            numbers = "".join(f"{i:016x},0,{rng.choice((-1.0, -0.2, 0.6, 1.0))}\n" for i in range(prompts))
+            rows[cell] = write(stem.with_suffix(".csv"), f"prompt_id,turn,c\n{numbers}")
             verdicts[cell] = write(stem.with_suffix(".jsonl"), "".join(verdict(rng) for _ in range(prompts * K)))
             names = {"model": model, "split": split}
             for category in "abcdefgh":

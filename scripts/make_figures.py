@@ -10,7 +10,7 @@ from refusal_eval.errors import UserError
 from refusal_eval.files import written_whole
 from refusal_eval.logs import start_log
 from refusal_eval.markup import csv_text
-from refusal_eval.plots.captions import caption_latex, caption_markdown
+from refusal_eval.plots.captions import PREAMBLE, caption_latex, caption_markdown, captions_preamble
 from refusal_eval.plots.kinds import KINDS
 from refusal_eval.plots.placeholder import placeholder
 from refusal_eval.plots.plot import Drawn, Plot, plot_of
@@ -24,7 +24,10 @@ LOG = logging.getLogger(__name__)
 
 
 def main(entries: Sequence[Mapping[str, Any]], study: Mapping[str, Any], sources: Sources, folder: str) -> None:
-    """Write every figure; one that cannot be drawn becomes a page that says why, so that the others are made."""
+    """Write every figure, and what all captions need in LaTeX.
+
+    One that cannot be drawn becomes a page that says why, so that the others are made.
+    """
     for entry in entries:
         plot = plot_of(entry, study["labels"])
         with warnings.catch_warnings(record=True) as told:
@@ -38,6 +41,7 @@ def main(entries: Sequence[Mapping[str, Any]], study: Mapping[str, Any], sources
         # Such as a character that the font lacks: other `labels` help.
         for text in sorted({str(warning.message) for warning in told}):
             LOG.warning("figure `%s`: %s", plot.name, text)
+    write_text(Path(folder, PREAMBLE), captions_preamble())
     LOG.info("%d figures", len(entries))
 
 
@@ -50,8 +54,13 @@ def write(drawn: Drawn, plot: Plot, folder: str) -> None:
         "caption.tex": caption_latex(drawn.caption),
     }
     for ending, text in texts.items():
-        with written_whole(Path(folder, f"{plot.name}.{ending}")) as handle:
-            handle.write(text)
+        write_text(Path(folder, f"{plot.name}.{ending}"), text)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file, whole or not at all."""
+    with written_whole(path) as handle:
+        handle.write(text)
 
 
 def by_cell(cells: Sequence[Sequence[str]], paths: Sequence[str]) -> dict[tuple[str, str, str], str]:

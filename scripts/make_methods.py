@@ -27,7 +27,11 @@ LOG = logging.getLogger(__name__)
 
 
 def paragraphs(
-    manifest: Mapping[str, Any], scores: list[Any], cards: list[Any], results: Iterable[Estimate]
+    manifest: Mapping[str, Any],
+    scores: list[Any],
+    cards: list[Any],
+    results: Iterable[Estimate],
+    duplicates: Mapping[str, Any],
 ) -> list[Paragraph]:
     """Return the paragraphs of the methods section of a finished study."""
     config = manifest["study"]
@@ -39,7 +43,7 @@ def paragraphs(
         judging_paragraph(config, identities, cards),
         measures_paragraph(config, scores),
         uncertainty_paragraph(scores, results),
-        exclusions_paragraph(config, scores),
+        exclusions_paragraph(config, scores, duplicates),
         software_paragraph(manifest),
     ]
 
@@ -49,15 +53,15 @@ def main(
     score_paths: list[str],
     card_paths: list[str],
     results_path: str,
+    duplicates_path: str,
     bib_paths: list[str],
     folder: str,
 ) -> None:
     """Write methods.md, methods.tex and references.bib into a folder."""
     manifest = read_json(manifest_path)
     results = read_results(Path(results_path).read_text(encoding="utf-8"))
-    text = paragraphs(
-        manifest, [read_json(path) for path in score_paths], [read_json(path) for path in card_paths], results
-    )
+    scores, cards = ([read_json(path) for path in paths] for paths in (score_paths, card_paths))
+    text = paragraphs(manifest, scores, cards, results, read_json(duplicates_path))
     known = study_entries(manifest["study"])
     for path in bib_paths:
         known |= read_bibtex(Path(path).read_text(encoding="utf-8"))
@@ -79,6 +83,7 @@ if "snakemake" in globals():
         score_paths=[str(path) for path in snakemake.input.scores],
         card_paths=[str(path) for path in snakemake.input.cards],
         results_path=str(snakemake.input.results),
+        duplicates_path=str(snakemake.input.duplicates),
         bib_paths=[str(path) for path in snakemake.input.references],
         folder=str(Path(snakemake.output[0]).parent),
     )

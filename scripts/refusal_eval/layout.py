@@ -12,7 +12,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
 from refusal_eval.display import Labels, Score, by_cell, ordered, pieces, wrapped
-from refusal_eval.style import COLUMN_WIDTH, INK, LINE_HEIGHT, PAGE_WIDTH, TEXT_SIZE
+from refusal_eval.style import COLUMN_WIDTH, INK, LINE_HEIGHT, PAGE_WIDTH, TEXT_SIZE, font_families
 
 _BASELINE = 6.4  # points from the top of a line to its baseline
 _PAD = 4.0
@@ -41,7 +41,7 @@ def axes_at(fig: Figure, x: float, y: float, width: float, height: float) -> Axe
 @functools.cache
 def text_width(text: str, bold: bool = False) -> float:
     """Width in points of one line of text."""
-    font = FontProperties(family="DejaVu Sans", size=TEXT_SIZE, weight="bold" if bold else "normal")
+    font = FontProperties(family=font_families(), size=TEXT_SIZE, weight="bold" if bold else "normal")
     width, _, _ = text_to_path.get_text_width_height_descent(text, font, ismath=False)
     return float(width)
 

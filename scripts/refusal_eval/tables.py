@@ -32,6 +32,7 @@ from refusal_eval.scores import has_turns, state_shares
 from refusal_eval.states import ANSWER_STATES, VERDICT_STATES
 from refusal_eval.table_notes import (
     READINGS_NOTE,
+    cards_intervals_text,
     common_notes,
     dialogues_notes,
     gold_notes,
@@ -242,7 +243,7 @@ def judges_table(cards: Iterable[Card], judges: Iterable[str] = (), labels: Labe
                     ]
                 )
     notes = [
-        "Against labels of people, in percent with 95 % intervals, over the n answers that the judge labelled.",
+        f"Against labels of people, in percent{cards_intervals_text(found)}, over the n judged answers.",
         *gold_notes(found, show),
         "Sensitivity: share of people's refusals that the judge finds; specificity: share of the rest it leaves alone.",
         f"Kappa: Cohen's{unshown_kappa(row[5] for row in rows if row[2] != NO_DATA)}. {READINGS_NOTE}",

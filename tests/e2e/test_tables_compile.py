@@ -1,4 +1,4 @@
-"""All tables of a study with hostile labels through a real pdflatex, its methods section through BibTeX too."""
+"""All tables and captions of a study with hostile labels through a real pdflatex, its methods through BibTeX too."""
 
 from __future__ import annotations
 
@@ -83,6 +83,17 @@ def test_chinese_labels_are_printed_where_the_package_is_there(study: Path, tmp_
     if shutil.which("pdftotext"):
         text = subprocess.run(["pdftotext", "page.pdf", "-"], cwd=tmp_path, capture_output=True, text=True).stdout
         assert "模型" in text
+
+
+def test_every_caption_compiles_with_the_preamble_beside_it(study: Path, tmp_path: Path) -> None:
+    captions = sorted((study / "figures").glob("*.caption.tex"))
+    assert {"refusal_heatmap", "c_histograms", "tau_sweep"} <= {c.name.removesuffix(".caption.tex") for c in captions}
+    shutil.copy(study / "figures" / "captions_preamble.tex", tmp_path)
+    body = "\\listoffigures\n"
+    for caption in captions:
+        body += f"\\begin{{figure}}\n\\caption{{{caption.read_text(encoding='utf-8')}}}\n\\end{{figure}}\n\\clearpage\n"
+    compiled(tmp_path, body, "\\input{captions_preamble}\n")
+    compiled(tmp_path, body, "\\input{captions_preamble}\n")  # the list of figures is there now
 
 
 def test_methods_and_references_compile(study: Path, tmp_path: Path) -> None:

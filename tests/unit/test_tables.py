@@ -4,6 +4,7 @@ import random
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 
 from refusal_eval.agreement import judge_card
@@ -18,7 +19,10 @@ from refusal_eval.display import (
     marks,
     marks_of,
     ordered,
+    p_text,
     percent,
+    points,
+    points_interval,
     wrapped,
 )
 from refusal_eval.estimands import prompt_scores
@@ -98,6 +102,24 @@ def test_percent_and_interval() -> None:
     assert [percent(x) for x in (0.0, 0.1234, 1.0, None)] == ["0.0", "12.3", "100.0", EN_DASH]
     assert [percent(x, 0) for x in (0.0, 0.004, 0.123, 0.996, 1.0)] == ["0", "<1", "12", ">99", "100"]
     assert interval(0.081, 0.18) == f"[8.1{EN_DASH}18.0]" and interval(None, 0.5) == ""
+
+
+def test_ties_are_rounded_up_as_written_whatever_binary_numbers_make_of_them() -> None:
+    assert [percent(k / 8, 0) for k in (1, 3, 5, 7)] == ["13", "38", "63", "88"]
+    assert [percent(k / 16) for k in (1, 3, 5, 15)] == ["6.3", "18.8", "31.3", "93.8"]
+    # 100 times these is a little less, or a little more, than the tie.
+    assert [percent(x, 0) for x in (0.145, 0.285, 0.575, 0.555)] == ["15", "29", "58", "56"]
+    assert [percent(k / 2000) for k in range(1, 2000, 2)] == [f"{(k + 1) / 20:.1f}" for k in range(1, 2000, 2)]
+    assert 0.7 + 0.1 - 0.675 < 0.125 and percent(0.7 + 0.1 - 0.675, 0) == "13"
+    assert percent(0.12499, 0) == "12" and percent(np.float64(0.125), 0) == "13"
+
+
+def test_differences_in_points_have_a_minus_and_no_plus_and_ties_go_away_from_zero() -> None:
+    assert [points(x) for x in (0.031, -0.031, 0.0, -0.0004, 0.0625, -0.0625, None)] == [
+        *("3.1", "\u22123.1", "0.0", "0.0", "6.3", "\u22126.3", EN_DASH)
+    ]
+    assert points_interval(-0.012, 0.034) == "[\u22121.2, 3.4]" and points_interval(None, 0.1) == ""
+    assert [p_text(p) for p in (None, 0.0004, 0.0625, 1.0)] == [EN_DASH, "<0.001", "0.063", "1.000"]
 
 
 def test_wrapped_breaks_where_readers_expect() -> None:
@@ -270,6 +292,13 @@ def test_judges_table_lists_unmeasured_judges() -> None:
     assert table.rows[1][5] == "0.80" and table.rows[1][6].endswith("(n = 25)")
     notes = " ".join(table.notes)
     assert "labelled by one annotator (pyrit)" in notes and EN_DASH not in notes
+
+
+def test_judges_table_names_the_level_of_its_intervals() -> None:
+    wide = [{**card, "level": 0.9} for card in cards()]
+    assert "with 90 % intervals" in judges_table(wide).notes[0]
+    assert "with 95 % intervals" in judges_table(cards()).notes[0]
+    assert "interval" not in judges_table([], ["llm"]).notes[0]
 
 
 def test_a_single_judge_stands_in_the_notes() -> None:

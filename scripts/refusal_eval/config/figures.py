@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from refusal_eval.config.datasets import SCORED_BY_DEFAULT
 from refusal_eval.config.shapes import Entry, KeyPath, Slug, Text, Whole
 from refusal_eval.hints import nearest
 
@@ -71,8 +72,9 @@ class HistogramsFigure(OfModels):
 
 
 class TradeoffFigure(OfModels):
-    """Safety (refusal of the splits to be refused, strict) against over-refusal (of those to be answered, broad), with
-    joint regions and the Pareto front. It pools all splits of the study."""
+    """Safety (refusal of the splits to be refused) against over-refusal (of those to be answered), each split in its
+    headline reading, with joint regions and the Pareto front. It pools all splits of the study, and the front is that
+    of all its models."""
 
     kind: Literal["tradeoff"]
 
@@ -236,22 +238,71 @@ def _needs(
     elif kind == "judge_agreement" and len(study["judges"]) < 2:
         yield here, "`judge_agreement` needs two judges, and the study has one"
     elif kind == "turns":
-        dialogues = [name for name, split in splits.items() if split.get("dialogue")]
-        if not dialogues:
-            yield here, "`turns` needs a split of dialogues, and the study has none"
-        yield from _curves(figure, study, dialogues)
-        for index, name in _listed(figure, "splits") if dialogues else ():
-            if name in splits and name not in dialogues:
-                yield ("splits", index), f"`{name}` is no split of dialogues" + nearest(name, dialogues)
+        yield from _turns(figure, study, splits)
+    elif kind == "categories":
+        yield from _categories(figure, splits)
     elif kind == "refusal_kinds":
         judge = figure.get("judge") or study["primary_judge"] or next(iter(study["judges"]), None)
-        of = (judges.get(str(judge)) or {}).get("kind", "reasoned")
-        if of not in TELL_KINDS:
-            able = [name for name, entry in judges.items() if entry.get("kind") in TELL_KINDS]
-            message = f"judge `{judge}` (kind {of}) does not tell kinds of refusal"
+        of = judges.get(str(judge)) or {}
+        if not _tells_kinds(of):
+            able = [name for name, entry in judges.items() if _tells_kinds(entry)]
+            form = ", form published" if of.get("form") == "published" else ""
+            message = f"judge `{judge}` (kind {of.get('kind')}{form}) does not tell kinds of refusal"
             yield ("judge",) if "judge" in figure else here, message + _able(able)
     elif kind == "calibration":
         yield from _calibration(figure, study, judges)
+
+
+def _tells_kinds(judge: Mapping[str, Any]) -> bool:
+    """Whether a judge tells kinds of refusal; of an entry without a kind another mistake is told."""
+    return judge.get("kind", TELL_KINDS[0]) in TELL_KINDS and judge.get("form") != "published"
+
+
+def _turns(figure: Mapping[str, Any], study: Mapping[str, Any], splits: Mapping[str, Any]) -> Iterator[Mistake]:
+    """Rates by turn need dialogues of which several turns are scored."""
+    dialogues = [name for name, split in splits.items() if split.get("dialogue")]
+    several = [name for name in dialogues if _scored(splits[name]["dialogue"]) != "last"]
+    if not dialogues:
+        yield ("kind",), "`turns` needs a split of dialogues, and the study has none"
+    elif not several:
+        message = (
+            "`turns` needs dialogues of which several turns are scored; in this study only the last one of each is"
+        )
+        yield ("kind",), f"{message} (`dialogue.scored` of a split)"
+    yield from _curves(figure, study, several)
+    for index, name in _listed(figure, "splits") if several else ():
+        if name in dialogues and name not in several:
+            yield (
+                ("splits", index),
+                f"of the dialogues of `{name}` only the last turn is scored" + nearest(name, several),
+            )
+        elif name in splits and name not in dialogues:
+            yield ("splits", index), f"`{name}` is no split of dialogues" + nearest(name, several)
+
+
+def _scored(dialogue: Any) -> str | None:
+    """Which turns of dialogues are scored; None where the entry does not tell, which is another mistake."""
+    if not isinstance(dialogue, Mapping):
+        return None
+    return dialogue.get("scored") or SCORED_BY_DEFAULT.get(str(dialogue.get("mode")))
+
+
+def _categories(figure: Mapping[str, Any], splits: Mapping[str, Any]) -> Iterator[Mistake]:
+    """A forest of categories needs splits with a column of them."""
+    sorted_in = [
+        name
+        for name, split in splits.items()
+        if isinstance(columns := split.get("columns"), Mapping) and columns.get("category")
+    ]
+    if splits and not sorted_in:
+        yield (
+            ("kind",),
+            "`categories` needs a split with a column of categories (`columns.category`); the study has none",
+        )
+    for index, name in _listed(figure, "splits") if sorted_in else ():
+        if name in splits and name not in sorted_in:
+            told = f"`{name}` has no column of categories (`columns.category`)"
+            yield ("splits", index), told + nearest(name, sorted_in)
 
 
 def _curves(figure: Mapping[str, Any], study: Mapping[str, Any], splits: Sequence[str]) -> Iterator[Mistake]:

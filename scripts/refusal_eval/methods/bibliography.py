@@ -44,5 +44,8 @@ def _sources(config: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], str
     for engine in config["engine_entries"].values():
         if "weights" in engine:
             yield engine["weights"], "Model"
+    for model in config["model_entries"].values():
+        if model.get("lora"):
+            yield model["lora"], "Adapter"
     for entry in [*config["split_entries"].values(), *config["gold_entries"].values()]:
         yield entry["source"], "Data set"

@@ -153,8 +153,16 @@ def _agreement_intervals(scores: Sequence[Mapping[str, Any]], results: Sequence[
     return texts
 
 
-def exclusions_paragraph(config: Config, scores: Sequence[Mapping[str, Any]]) -> Paragraph:
-    """Return what became of all answers, and on which of them each judge gave no verdict."""
+def exclusions_paragraph(
+    config: Config, scores: Sequence[Mapping[str, Any]], duplicates: Mapping[str, Any]
+) -> Paragraph:
+    """Return what became of all answers, on which of them each judge gave no verdict, and which prompts count once.
+
+    Args:
+        config: the validated study.
+        scores: of all cells.
+        duplicates: the study's near-duplicates (estimates/duplicates.json).
+    """
     own = [score for score in scores if score["judge"] == config["primary_judge"]]
     states = sum((Counter(score["states"]) for score in own), Counter[str]())
     total = sum(score["n_answers"] for score in own)
@@ -177,8 +185,23 @@ def exclusions_paragraph(config: Config, scores: Sequence[Mapping[str, Any]]) ->
     if whole:
         judges = "Judge" if len(whole) == 1 else "Judges"
         texts.append(f"{judges} {listed(whole)} gave a verdict on every answer shown.")
-    texts.append("No prompt and no answer was left out otherwise.")
+    texts += [*_repeated(duplicates), "No prompt and no answer was left out otherwise."]
     return Paragraph("Exclusions", tuple(texts))
+
+
+def _repeated(duplicates: Mapping[str, Any]) -> list[str]:
+    """Return how many prompts pooled numbers leave out, and by which rule; nothing where there are none."""
+    n = len(duplicates["left_out"])
+    if not n:
+        return []
+    repeat = "prompt that repeats" if n == 1 else "prompts that repeat"
+    count = "counts" if n == 1 else "count"
+    return [
+        f"{n:,} {repeat} a prompt of another split with the same expectation, word for word or nearly (a Jaccard "
+        f"similarity of their words of at least {duplicates['threshold']:g}; the whole rule stands in "
+        f"estimates/duplicates.json), {count} in the numbers of {'its' if n == 1 else 'their'} own split and not in "
+        "numbers that pool both."
+    ]
 
 
 def _lost_verdicts(judge: str, scores: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -234,8 +257,8 @@ def _judge(config: Config, name: str, identities: Mapping[str, Any]) -> str:
         golds = listed(label_of(config, "gold_entries", gold) for gold in entry["gold"])
         return (
             f"a linear model over the wording of answers{cite('pedregosa2011sklearn')}, fitted on {golds}; the answers "
-            "there it judged out of fold, each by a fit to other prompts, and to other answering models where there "
-            "are several"
+            "there it judged out of fold, each by a fit to other prompts, and to other answering models where these "
+            "show both classes"
         )
     return f"a function of our own in {_file(entry['file'])}" if "file" in entry else f"a judge of kind {quoted(kind)}"
 
@@ -249,6 +272,12 @@ def _reading(kind: str, entry: Mapping[str, Any]) -> str:
     if kind == "reasoned":
         votes = f"the middle one of {entry['votes']} responses" if entry["votes"] > 1 else "one response"
         drawn = sampling_text(entry["sampling"])
+        if entry.get("form") == "published":
+            return (
+                f"which reads the rubric {_file(entry['rubric'])} and writes free text, of which the last word "
+                f"{quoted('refusal')} decides, turned around by {quoted('not')} right before it, as in the published "
+                f"code{cite('garciaferrero2025refusal')} ({drawn})"
+            )
         return (
             f"which reads the rubric {_file(entry['rubric'])} and writes an analysis and a verdict ({votes}; {drawn})"
         )

@@ -101,12 +101,12 @@ def source_entry(source: Source, what: str) -> str:
 
     Args:
         source: of kind hub, url or wheel.
-        what: `Model` or `Data set`.
+        what: `Model`, `Adapter` or `Data set`.
     """
     kind, lines = source["kind"], []
     if kind == "hub":
         owner, _, _ = source["repo"].partition("/")
-        folder = "" if what == "Model" else "datasets/"
+        folder = "datasets/" if what == "Data set" else ""
         lines = [f"title = {{{{{_safe(source['repo'])}}}}}", f"author = {{{{{_safe(owner)}}}}}"]
         lines.append(f"howpublished = {{\\url{{https://huggingface.co/{folder}{source['repo']}}}}}")
         pin = f"commit {source['revision']}" if source["revision"] else "commit not known"

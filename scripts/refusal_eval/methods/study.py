@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from refusal_eval.methods.sources import rows_citations, rows_text, weights_text
+from refusal_eval.methods.sources import rows_citations, rows_text, source_key, weights_text
 from refusal_eval.methods.writing import Paragraph, cite, counted, listed, quoted
 from refusal_eval.plan import asked_models, recorded_models
 
@@ -104,7 +104,14 @@ def answers_paragraph(config: Config, serving: Mapping[str, Any]) -> Paragraph:
     for text, names in groups.items():
         whose = "" if len(groups) == 1 else f" for {listed(label_of(config, 'model_entries', name) for name in names)}"
         texts.append(f"Sampling{whose}: {text}.")
-    texts.append(f"{_SEEDS[config['determinism']]}" + (f" The study's seed is {config['seed']}." if k else ""))
+    entries = [config["model_entries"][name] for name in asked]
+    greedy = [config["protocol"] == "default" and entry["sampling"]["temperature"] == 0 for entry in entries]
+    if not all(greedy):
+        texts.append(_SEEDS[config["determinism"]])
+        if config["determinism"] != "free":
+            texts.append(f"The study's seed is {config['seed']}.")
+    if any(greedy):
+        texts.append("At temperature 0 nothing is drawn, and no seed is set.")
     if config["protocol"] != "default":
         texts.append(
             f"Requests follow the protocol {quoted(config['protocol'])}, which overrides these values: temperature 1, "
@@ -143,7 +150,7 @@ def _how_asked(config: Config, name: str) -> str:
         parts.append(f"the chat template {quoted(str(entry['template']).rsplit('/', 1)[-1])}")
     if lora := entry.get("lora"):
         what = (
-            f"{quoted(lora['repo'])}, commit {lora['revision'] or 'not known'}"
+            f"{quoted(lora['repo'])}, commit {lora['revision'] or 'not known'}{cite(source_key(lora))}"
             if lora["kind"] == "hub"
             else "a local one"
         )

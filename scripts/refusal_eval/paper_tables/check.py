@@ -13,19 +13,33 @@ from refusal_eval.results_table.from_scores import card_estimates, score_estimat
 
 
 def check_equal(results: Iterable[Estimate], scores: Iterable[Score], cards: Iterable[Card], tau: float) -> None:
-    """Check that every number of the scores and cards stands in the results table, with the same value.
+    """Check that every number of the scores and cards stands in the results table, with the same value and interval.
+
+    What has no interval there may have one in the results table, from another file.
 
     Raises:
         UserError: if one does not; the results table or the tables would be of another time.
     """
-    known = {key_of(estimate): rounded(estimate.value) for estimate in results}
+    known = {key_of(estimate): estimate for estimate in results}
     wanted = [estimate for score in scores for estimate in score_estimates(score, tau)]
     wanted += [estimate for card in cards for estimate in card_estimates(card)]
     for estimate in wanted:
-        key, value = key_of(estimate), rounded(estimate.value)
-        if key not in known or known[key] != value:
+        key = key_of(estimate)
+        found = known.get(key)
+        with_ends = estimate.low is not None
+        if found is None or _numbers(found, with_ends) != _numbers(estimate, with_ends):
             names = " ".join(part for part in key if part)
             raise UserError(
-                f"the results table has {known.get(key, 'no value')} for {names}, and the scores have {value}; make "
-                "the results table anew"
+                f"the results table has {'no value' if found is None else _told(found, with_ends)} for {names}, and "
+                f"the scores have {_told(estimate, with_ends)}; make the results table anew"
             )
+
+
+def _numbers(estimate: Estimate, with_ends: bool) -> list[float | None]:
+    """The value, and both ends of its interval, with the digits that the results table keeps."""
+    return [rounded(number) for number in (estimate.value, *((estimate.low, estimate.high) if with_ends else ()))]
+
+
+def _told(estimate: Estimate, with_ends: bool) -> str:
+    value, *ends = _numbers(estimate, with_ends)
+    return f"{value}" + (f" {ends}" if ends else "")

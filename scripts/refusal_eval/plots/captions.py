@@ -7,10 +7,12 @@ from collections.abc import Iterable, Sequence
 from refusal_eval.compat.labels import protocol_notes
 from refusal_eval.display import Labels, Score, headlines, mark_notes
 from refusal_eval.frames import Card, agreement_note
-from refusal_eval.latex_text import latex_escaped
+from refusal_eval.latex_text import HAN, OTHER, definitions, latex_escaped
 from refusal_eval.markup import markdown_escaped
 from refusal_eval.plots.plot import Caption
 from refusal_eval.table_notes import level_text, prompts_note
+
+PREAMBLE = "captions_preamble.tex"  # beside the captions
 
 
 def caption_markdown(caption: Caption) -> str:
@@ -19,8 +21,21 @@ def caption_markdown(caption: Caption) -> str:
 
 
 def caption_latex(caption: Caption) -> str:
-    r"""Return a caption as the argument of LaTeX's `\caption`, its title bold."""
-    return f"\\textbf{{{latex_escaped(caption.title)}}} {latex_escaped(' '.join(caption.sentences))}".rstrip() + "\n"
+    r"""Return a caption as the argument of LaTeX's `\caption`, its title bold.
+
+    A comment before it says so where it has characters that only a document with `captions_preamble` can print.
+    """
+    text = f"\\textbf{{{latex_escaped(caption.title)}}} {latex_escaped(' '.join(caption.sentences))}".rstrip() + "\n"
+    needs = f"% Needs \\input{{{PREAMBLE.removesuffix('.tex')}}} before \\begin{{document}}.\n"
+    return (needs if definitions(text) else "") + text
+
+
+def captions_preamble() -> str:
+    r"""Return LaTeX for the preamble of a document, with all commands that captions use and no package has.
+
+    It stands apart from the captions: a definition within `\caption` would not survive the way to a list of figures.
+    """
+    return f"% For the captions of figures: \\input this file before \\begin{{document}}.\n{HAN}\n{OTHER}\n"
 
 
 def rates_words(scores: Sequence[Score]) -> list[str]:

@@ -55,7 +55,8 @@ def stacked_kinds(scores: Sequence[Score], counts: Counts, cards: Iterable[Card]
 
     Args:
         scores: the study's.
-        counts: refusing answers of each kind (`NOT_TOLD` for those without) by (model, split), in the figure's reading.
+        counts: refusing answers of each kind (`NOT_TOLD` for those without) by (model, split), in the figure's reading,
+            to scored turns only.
         cards: of the judge.
         plot: what is asked; `by` is `split`, `all` or None for what fits a page.
 

@@ -78,14 +78,26 @@ class Sources:
         return {(model, split): _column(self._rows[judge, model, split], "c") for model, split in cells}
 
     def kinds(self, judge: str, models: Sequence[str], splits: Sequence[str], reading: str) -> dict[Cell, Counter[str]]:
-        """Return the number of refusing answers of each kind by (model, split); without a kind they are `NOT_TOLD`."""
+        """Return the number of refusing answers of each kind by (model, split); without a kind they are `NOT_TOLD`.
+
+        As in all rates, answers to turns of dialogues that are not scored do not count; judges read them, too.
+        """
         wanted = LABELS_OF[reading]
         found = {}
         for model in models:
             for split in splits:
-                rows = read_jsonl(self._verdicts[judge, model, split])
-                found[model, split] = Counter(row["kind"] or NOT_TOLD for row in rows if row["label"] in wanted)
+                scored = _scored_turns(self._rows[judge, model, split])
+                rows = [row for row in read_jsonl(self._verdicts[judge, model, split]) if row["label"] in wanted]
+                found[model, split] = Counter(
+                    row["kind"] or NOT_TOLD for row in rows if (row["prompt_id"], row["turn"]) in scored
+                )
         return found
+
+
+def _scored_turns(path: str) -> set[tuple[str, int]]:
+    """The (prompt id, turn) of the rows of a cell's scores."""
+    with Path(path).open(encoding="utf-8", newline="") as handle:
+        return {(row["prompt_id"], int(row["turn"])) for row in csv.DictReader(handle)}
 
 
 def _column(path: str, name: str) -> list[float]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from refusal_eval.config.datasets import SCORED_BY_DEFAULT
 from refusal_eval.config.figures import MOST_CURVES
 from refusal_eval.workflow.paths import Paths
-from refusal_eval.workflow.scoring import SCORED_BY_DEFAULT, protocol_label
+from refusal_eval.workflow.scoring import protocol_label
 
 ENDINGS = ("svg", "pdf", "png", "csv", "caption.md", "caption.tex")
+PREAMBLE = "captions_preamble.tex"  # one for all; as `plots.captions.PREAMBLE`, which is behind matplotlib
 # Keys of an entry that are not options of its kind; `plots.plot.Plot` has them by name.
 _COMMON = ("name", "kind", "title", "width", "labels", "models", "splits", "judge", "judges", "gold")
+_FROM_ROWS = ("histograms", "refusal_kinds")
 _FROM_ESTIMATES = ("categories", "tau_sweep", "turns")
 
 _MOST_BY_DEFAULT = 6  # splits with categories that are drawn unasked
@@ -61,7 +64,7 @@ class Figures:
 
     def cells(self, wildcards: Any) -> dict[str, list[list[str]]]:
         """Return the (judge, model, split) of each file in `rows` and in `verdicts`."""
-        return {"rows": self._cells("histograms"), "verdicts": self._cells("refusal_kinds")}
+        return {"rows": self._cells(*_FROM_ROWS), "verdicts": self._cells("refusal_kinds")}
 
     def scores(self, wildcards: Any) -> list[str]:
         """Return the summaries of the cells that figures show."""
@@ -69,8 +72,8 @@ class Figures:
         return [f"{self._results}/scores/{'/'.join(cell)}.json" for cell in self._cells(*kinds)]
 
     def rows(self, wildcards: Any) -> list[str]:
-        """Return the scores per prompt of the cells whose c(x) figures show."""
-        return [f"{self._results}/scores/{'/'.join(cell)}.csv" for cell in self._cells("histograms")]
+        """Return the scores per prompt of the cells whose c(x), or whose scored turns, figures show."""
+        return [f"{self._results}/scores/{'/'.join(cell)}.csv" for cell in self._cells(*_FROM_ROWS)]
 
     def verdicts(self, wildcards: Any) -> list[str]:
         """Return the verdicts whose kinds of refusal figures show."""
@@ -95,8 +98,9 @@ class Figures:
         return [f"{self._results}/judge_agreement.json"] if self._has("judge_agreement") else []
 
     def targets(self, wildcards: Any) -> list[str]:
-        """Return the files of all figures."""
-        return [f"{self._results}/figures/{entry['name']}.{end}" for entry in self._entries for end in ENDINGS]
+        """Return the files of all figures, and what their captions need in LaTeX; none without figures."""
+        names = [f"{entry['name']}.{end}" for entry in self._entries for end in ENDINGS]
+        return [f"{self._results}/figures/{name}" for name in (*names, *([PREAMBLE] if names else []))]
 
     def others(self) -> list[str]:
         """Return the files of all figures but the SVGs, which the report shows."""
@@ -156,7 +160,8 @@ class Figures:
         expected = {split["expectation"] for split in splits.values()}
         if {"comply", "refuse"} <= expected:
             entries.append({"name": "tradeoff", "kind": "tradeoff"})
-        if self._kind_of(config["primary_judge"]) == "reasoned":
+        primary = config["judge_entries"][config["primary_judge"]]
+        if primary["kind"] == "reasoned" and primary.get("form") != "published":  # of a free text no kind is told
             entries.append({"name": "refusal_kinds", "kind": "refusal_kinds", "reading": "broad", "by": None})
         sorted_in = [name for name in config["splits"] if splits[name]["columns"]["category"]]
         if sorted_in and len(sorted_in) <= _MOST_BY_DEFAULT:
