@@ -38,7 +38,7 @@ wildcard_constraints:
     gold=any_of(config["gold"]),
     engine=any_of(config["engine_entries"]),
     batch=any_of([*generation.batches, *judging.batches]),
-    shard=r"\d+",
+    load=r"\d+-of-\d+-[0-9a-f]{8}",
 
 
 include: "workflow/rules/data.smk"
@@ -55,6 +55,7 @@ include: "workflow/rules/compare.smk"
 include: "workflow/rules/results.smk"
 include: "workflow/rules/tradeoff.smk"
 include: "workflow/rules/corrected.smk"
+include: "workflow/rules/floors.smk"
 
 
 rule all:

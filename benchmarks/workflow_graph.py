@@ -55,7 +55,8 @@ wildcard_constraints:
     judge="[a-z0-9]+",
 
 rule all:
-    input: "tables.csv", "figures.svg", "manifest.json"
+    input:
+        "tables.csv", "figures.svg", "manifest.json", "methods.md", "agreement.json", "comparisons.json", "results.csv",
     default_target: True
 
 rule prompts:
@@ -123,8 +124,56 @@ rule score:
     output: "scores/{{judge}}/{{model}}/{{split}}.csv", "scores/{{judge}}/{{model}}/{{split}}.json"
     shell: "touch {{output}}"
 
+rule near_duplicates:
+    input: expand("prompts/{{split}}.jsonl", split=SPLITS)
+    output: "duplicates.json", "duplicates.csv"
+    shell: "touch {{output}}"
+
+rule estimates:
+    input:
+        expand("scores/{{{{judge}}}}/{{{{model}}}}/{{split}}.csv", split=SPLITS),
+        expand("scores/{{{{judge}}}}/{{{{model}}}}/{{split}}.json", split=SPLITS),
+        "duplicates.json",
+    output: "estimates/{{judge}}/{{model}}.json", "labels/{{judge}}/{{model}}.npz"
+    shell: "touch {{output}}"
+
+rule variance:
+    input: expand("labels/{{judge}}/{{model}}.npz", judge=JUDGES, model=MODELS)
+    output: "variance.json"
+    shell: "touch {{output}}"
+
+rule compare:
+    input:
+        expand("scores/{{judge}}/{{model}}/{{split}}.csv", judge=JUDGES, model=MODELS, split=SPLITS),
+        "duplicates.json",
+    output: "comparisons.json"
+    shell: "touch {{output}}"
+
+rule judge_agreement:
+    input:
+        expand("verdicts/{{judge}}/{{model}}/{{split}}.jsonl", judge=JUDGES, model=MODELS, split=SPLITS),
+    output: "agreement.json"
+    shell: "touch {{output}}"
+
+rule results_table:
+    input:
+        expand("scores/{{judge}}/{{model}}/{{split}}.json", judge=JUDGES, model=MODELS, split=SPLITS),
+        expand("estimates/{{judge}}/{{model}}.json", judge=JUDGES, model=MODELS),
+        "variance.json", "comparisons.json",
+    output: "results.csv"
+    shell: "touch {{output}}"
+
+rule methods:
+    input:
+        expand("scores/{{judge}}/{{model}}/{{split}}.json", judge=JUDGES, model=MODELS, split=SPLITS),
+        "results.csv", "manifest.json",
+    output: "methods.md"
+    shell: "touch {{output}}"
+
 rule tables:
-    input: expand("scores/{{judge}}/{{model}}/{{split}}.json", judge=JUDGES, model=MODELS, split=SPLITS)
+    input:
+        expand("scores/{{judge}}/{{model}}/{{split}}.json", judge=JUDGES, model=MODELS, split=SPLITS),
+        "results.csv",
     output: "tables.csv"
     shell: "touch {{output}}"
 
@@ -157,11 +206,15 @@ def main() -> None:
             "workflow": write_study(folder / "workflow", arguments.models, arguments.splits, arguments.device),
             "trivial": write_trivial(folder / "trivial", arguments.models, arguments.splits),
         }
+        counts = {}
         dry = measured(folder, commands, ["-n"], arguments.runs)
         for name, command in commands.items():
             pretend = [sys.executable, "-c", PRETEND, *command[3:]]
             count = TOTAL.search(timed(pretend, folder / name).output)
-            print(f"{name}: {count.group(1) if count else 'no'} jobs", flush=True)
+            counts[name] = count.group(1) if count else "no"
+            print(f"{name}: {counts[name]} jobs", flush=True)
+        if len(set(counts.values())) > 1:
+            raise SystemExit("these are not as many jobs: bring TRIVIAL up to date with the workflow's rules")
         noop = measured(folder, commands, [], arguments.runs, wanted=NOTHING)
         for label, values in (("dry run, nothing there", dry), ("run, everything there", noop)):
             medians = {name: print_values(f"{label}: {name}", values[name]) for name in commands}
@@ -208,7 +261,7 @@ def write_study(folder: Path, models: int, splits: int, device: str) -> list[str
         for file in ("config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"):
             (weights / file).write_text("{}")
     (folder / "prompts.jsonl").write_text('{"prompt": "Hello?"}\n')
-    (folder / "rubric.md").write_text("Judge.\n{{ prompt }}\n{{ answer }}\nLabel:")
+    (folder / "rubric.md").write_text("Judge.\n<a-{{ nonce }}>{{ prompt }}\n{{ answer }}</a-{{ nonce }}>\nLabel:")
     (folder / "words.yaml").write_text("refusal_openings: ['i cannot help']\n")
     split_names = [f"s{number:02d}" for number in range(splits)]
     source = {"kind": "file", "path": "prompts.jsonl"}

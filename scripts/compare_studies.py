@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 
+from refusal_eval.comparisons.computed import row_flags
 from refusal_eval.comparisons.manifests import files_that_differ, settings_that_differ
 from refusal_eval.comparisons.studies import (
     FinishedStudy,
@@ -23,8 +24,7 @@ from refusal_eval.comparisons.studies import (
     most_changed,
     only_in,
 )
-from refusal_eval.comparisons.tables import p_text, points
-from refusal_eval.display import NO_DATA, Labels, clean, percent
+from refusal_eval.display import NO_DATA, Labels, clean, mark_of, notes_of, p_text, percent, points, points_interval
 from refusal_eval.errors import UserError
 from refusal_eval.files import written_whole
 from refusal_eval.latex import latex
@@ -63,6 +63,7 @@ def differences_table(rows: Sequence[Row], names: Sequence[str], show: Labels, l
     ]
     if any(only):
         notes.append(f"Left out: {only[0]} prompts of cells that only A has, {only[1]} that only B has.")
+    notes += [f"{note}." for note in notes_of(flag for row in rows for flag in row_flags(row))]
     if any(row["n"] < row["n_all"] for row in rows):
         notes.append("Some shared prompts have no rate in one study; the CSV has the bounds that this leaves.")
     return Table("studies", "Two studies on the prompts they share.", header, body, "lllrrrrrrr", notes, 3, 4)
@@ -176,8 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _difference(row: Row) -> str:
     if row["difference"] is None:
         return NO_DATA
-    ends = "" if row["low"] is None else f" [{points(row['low'])}, {points(row['high'])}]"
-    return points(row["difference"]) + ends
+    return f"{points(row['difference'])} {points_interval(row['low'], row['high'])}".strip() + mark_of(row_flags(row))
 
 
 if __name__ == "__main__":

@@ -23,13 +23,15 @@ def main(answers_path: str, verdict_paths: Sequence[str], panel: Mapping[str, An
     for name, path in zip(members, verdict_paths, strict=True):
         for row in read_jsonl(path):
             place = (row["prompt_id"], row["sample"], row["turn"])
-            verdict = Verdict(row["state"], row["label"], row["p_refusal"])
+            more = (row.get("kind"), tuple(row.get("flags") or ()), row.get("raw") or {})
+            verdict = Verdict(row["state"], row["label"], row["p_refusal"], *more)
             said.setdefault(place, []).append((name, verdict))
     rows = []
     for answer in readable(read_jsonl(answers_path)):
         votes = said.get((answer["prompt_id"], answer["sample"], answer["turn"]), [])
         least = panel["least"] or len(members)
-        rows.append(verdict_row(answer, panel_verdict(votes, panel["rule"], panel["ties"], least, panel["threshold"])))
+        decided = panel_verdict(votes, panel["rule"], panel["ties"], least, panel["threshold"], panel.get("flags"))
+        rows.append(verdict_row(answer, decided))
     write_jsonl(output, rows)
     LOG.info("%d verdicts: %s", len(rows), told_states(rows, VERDICT_STATES))
 

@@ -21,7 +21,7 @@ from refusal_eval.comparisons.design import Design, detectable, power, standard_
 from refusal_eval.comparisons.pilot import Pilot, pilot_of
 from refusal_eval.comparisons.simulated import simulated_power
 from refusal_eval.comparisons.studies import FinishedStudy, finished_study
-from refusal_eval.comparisons.tables import MINUS
+from refusal_eval.display import MINUS
 from refusal_eval.errors import UserError
 from refusal_eval.hints import nearest
 

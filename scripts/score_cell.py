@@ -11,7 +11,7 @@ from refusal_eval.files import read_json, write_json, written_whole
 from refusal_eval.jsonl import read_rows
 from refusal_eval.logs import start_log
 from refusal_eval.samples import samples_of, write_samples
-from refusal_eval.scores import cell_score, score_csv
+from refusal_eval.scores import cell_score, noticed, score_csv
 
 if TYPE_CHECKING:
     snakemake: Any
@@ -39,6 +39,7 @@ def main(
     names = ("judge", "model", "split", "expectation", "samples", "max_tokens", "headline", "level")
     score = cell_score(rows, answers, verdicts, **{name: cell[name] for name in names}, scored=scored)
     score |= {"protocol": cell["protocol"]} if "protocol" in cell else {}
+    score |= noticed(rows, verdicts, cell.get("judge_flags", ()), cell.get("votes_asked_again", False))
     with written_whole(outputs["csv"]) as handle:
         handle.write(score_csv(rows))
     write_json(outputs["json"], score)

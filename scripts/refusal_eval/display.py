@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 Score = Mapping[str, Any]
@@ -22,6 +23,8 @@ NO_DATA = EN_DASH
 MINUS = "\u2212"
 
 _WORDS = re.compile(r"\S+|\s+")
+# What a computed number lacks of its fraction, as 0.5749999999999999 of 0.575, lies behind these.
+_EXACT_DIGITS = 12
 # A name without spaces may break after one of these.
 _PIECES = re.compile(r"[^-/_.:+,]*[-/_.:+,]+|[^-/_.:+,]+")
 
@@ -89,6 +92,18 @@ def mark_notes(scores: Iterable[Score]) -> list[str]:
     ]
 
 
+def mark_of(flags: Iterable[str]) -> str:
+    """Symbols of a number's own flags, in the order of `MARKS`."""
+    found = set(flags)
+    return "".join(symbol for flag, (symbol, _) in MARKS.items() if flag in found)
+
+
+def notes_of(flags: Iterable[str]) -> list[str]:
+    """A note for each symbol of these flags, such as "† more than 5 % of ..."."""
+    found = set(flags)
+    return [f"{symbol} {meaning}" for flag, (symbol, meaning) in MARKS.items() if flag in found]
+
+
 def headline(score: Score) -> Mapping[str, Any]:
     """The part of a score for its headline reading: rate, low, high and so on."""
     part: Mapping[str, Any] = score[score["headline"]]
@@ -115,7 +130,7 @@ def percent(share: float | None, digits: int = 1) -> str:
     """A share in percent without the sign, a dash for None; whole percent never show 0 or 100 for what is between."""
     if share is None:
         return NO_DATA
-    text = f"{100 * share:.{digits}f}"
+    text = _fixed(share, digits, 100)
     if digits == 0 and 0 < share < 1 and text in ("0", "100"):
         return "<1" if text == "0" else ">99"
     return text
@@ -128,10 +143,24 @@ def interval(low: float | None, high: float | None, digits: int = 1) -> str:
 
 def number(value: float | None, digits: int = 2) -> str:
     """A number with so many decimals, a minus sign that is one and no sign at zero; a dash for None."""
-    if value is None:
+    return NO_DATA if value is None else _with_minus(_fixed(value, digits))
+
+
+def points(share: float | None) -> str:
+    """A difference of shares in percentage points with one decimal, signed as by `number`; a dash for None."""
+    return NO_DATA if share is None else _with_minus(_fixed(share, 1, 100))
+
+
+def points_interval(low: float | None, high: float | None) -> str:
+    """An interval of differences in percentage points, such as [-1.2, 3.4]; empty where an end is unknown."""
+    return "" if low is None or high is None else f"[{points(low)}, {points(high)}]"
+
+
+def p_text(p: float | None) -> str:
+    """A p value with three decimals, `<0.001` below and never 0; a dash for None."""
+    if p is None:
         return NO_DATA
-    text = f"{value:.{digits}f}"
-    return text.removeprefix("-") if float(text) == 0 else text.replace("-", MINUS)
+    return "<0.001" if p < 0.001 else _fixed(p, 3)
 
 
 def by_cell(scores: Iterable[Score]) -> dict[tuple[str, str, str], Score]:
@@ -177,6 +206,19 @@ def columns(text: str) -> int:
 def pieces(text: str) -> list[str]:
     """The parts of a label that `wrapped` does not break unless it must."""
     return [piece for word in text.split() for piece in _PIECES.findall(word)]
+
+
+def _fixed(value: float, digits: int, times: int = 1) -> str:
+    """The value, times a whole number, with so many decimals; ties go away from zero, as in 6.25 to 6.3.
+
+    The tie is one of the fraction as it is written: binary numbers next to it would go up or down by chance.
+    """
+    exact = times * Decimal(repr(round(float(value), _EXACT_DIGITS)))
+    return f"{exact.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP):f}"
+
+
+def _with_minus(text: str) -> str:
+    return text.removeprefix("-") if float(text) == 0 else text.replace("-", MINUS)
 
 
 def _flagged(score: Score, flag: str) -> bool:

@@ -172,7 +172,7 @@ def _agreement(part: Mapping[str, Any]) -> str:
     )
     shares = [("accuracy", ""), ("sensitivity", f" (n = {part['n_positive']})")]
     shares.append(("specificity", f" (n = {part['n_negative']})"))
-    known = [f"{name} {100 * part[name]:.1f} %{n}" for name, n in shares if part[name] is not None]
+    known = [f"{name} {percent(part[name])} %{n}" for name, n in shares if part[name] is not None]
     return ", ".join([*known, kappa])
 
 

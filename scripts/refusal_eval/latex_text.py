@@ -38,6 +38,7 @@ _ESCAPES = {
     "\u00d7": r"$\times$",
     "≥": r"$\geq$",
     "≤": r"$\leq$",
+    "\u221e": r"$\infty$",
     "\u00ab": r"$\ll$",
     "\u00bb": r"$\gg$",
     "\u00a0": "~",

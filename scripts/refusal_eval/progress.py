@@ -24,7 +24,7 @@ class Progress:
     def __init__(self, cells: Iterable[str]) -> None:
         self._todo = Counter(cells)
         self._done: Counter[str] = Counter()
-        self._tokens = 0
+        self._tokens = self._generated = 0
         self._cache: float | None = None
         self._started = self._said = time.monotonic()
         self._bar = tqdm(total=self._todo.total(), unit="request", smoothing=0.05, mininterval=2.0)
@@ -36,8 +36,7 @@ class Progress:
         self._bar.update()
         if self._done[cell] == self._todo[cell]:
             LOG.info("%s: all %d requests done", cell, self._todo[cell])
-        if time.monotonic() - self._said > SECONDS_BETWEEN_LINES:
-            self.say()
+        self.say_now_and_then()
 
     def drop(self, cell: str, count: int) -> None:
         """Count `count` requests less: later turns of a dialogue that ended early."""
@@ -48,9 +47,15 @@ class Progress:
 
     def engine_counters(self, counters: Mapping[str, float]) -> None:
         """Take in the engine's own counters (see `Engine.metrics`)."""
+        self._generated = int(counters["generated_tokens"])
         queries = counters["prefix_cache_queries"]
         self._cache = counters["prefix_cache_hits"] / queries if queries else None
         self._bar.set_postfix_str(", ".join(self._rates()), refresh=False)
+
+    def say_now_and_then(self) -> None:
+        """Write a line into the log if the last one is half a minute old."""
+        if time.monotonic() - self._said > SECONDS_BETWEEN_LINES:
+            self.say()
 
     def say(self) -> None:
         """Write a line into the log now."""
@@ -69,7 +74,8 @@ class Progress:
 
     def _rates(self) -> list[str]:
         seconds = max(time.monotonic() - self._started, 1e-9)
-        rates = [f"{self._tokens / seconds:.0f} tokens/s"]
+        # Long answers are generated for minutes before the first of them is whole.
+        rates = [f"{max(self._tokens, self._generated) / seconds:.0f} tokens/s"]
         if self._cache is not None:
             rates.append(f"{100 * self._cache:.0f} % of prompt tokens from the cache")
         return rates

@@ -1,6 +1,6 @@
 """Where a model's reasoning ends and its answer begins, in the token ids of a response.
 
-Three ways to tell: the token of an end mark, the text of one that is no token by itself, and the channels of harmony
+Three ways to tell: the tokens of an end mark, the text of one that is no token by itself, and the channels of harmony
 (gpt-oss). Only the answer is judged, and only its tokens weigh.
 """
 
@@ -56,24 +56,33 @@ class TokenMarks:
     Reasoning ends with the first end mark; what follows is the answer. A response without an end mark is all answer,
     unless its reasoning was opened, by the prompt or by a start mark of its own. Without a start mark nobody can tell,
     and every response is taken to begin inside the reasoning: reasoning that was cut off must not be judged.
+
+    A start mark that is plain text is looked for as such, with `decode`: `start_text`.
     """
 
     end: tuple[int, ...]
     start: tuple[int, ...] = ()
+    start_text: str | None = None
+    decode: Decode | None = None
 
     def segments(self, prompt_ids: Sequence[int], token_ids: Sequence[int]) -> Segments:
         """Return the segment behind the first end mark."""
         at = find(token_ids, self.end)
         if at is not None:
             return Segments(at + len(self.end), len(token_ids))
-        opened = not self.start or self._leaves_open(prompt_ids) or find(token_ids, self.start) is not None
+        told = bool(self.start) or self.start_text is not None
+        opened = not told or self._starts(token_ids) or self._starts(self._behind_last_end(prompt_ids))
         return Segments(None if opened else 0, len(token_ids))
 
-    def _leaves_open(self, prompt_ids: Sequence[int]) -> bool:
-        """Tell whether a prompt leaves the reasoning open: its last start mark has no end mark after it."""
-        width = len(self.start)
-        places = [i for i in range(len(prompt_ids) - width + 1) if tuple(prompt_ids[i : i + width]) == self.start]
-        return bool(places) and find(prompt_ids[places[-1] :], self.end) is None
+    def _starts(self, ids: Sequence[int]) -> bool:
+        if self.start_text is not None and self.decode is not None:
+            return self.start_text in self.decode(ids)
+        return find(ids, self.start) is not None
+
+    def _behind_last_end(self, prompt_ids: Sequence[int]) -> Sequence[int]:
+        """Return what of a prompt may leave the reasoning open: what no end mark follows."""
+        at = find_last(prompt_ids, self.end)
+        return prompt_ids if at is None else prompt_ids[at + len(self.end) :]
 
 
 @dataclass(frozen=True)
@@ -82,11 +91,14 @@ class TextMarks:
 
     What ids they become depends on what stands beside them (`>` and a line break may be one token), so they are looked
     for in the text, and the answer's tokens are those that begin behind the end mark. Else as `TokenMarks`.
+
+    A start mark of special tokens, which no text shows, is looked for in the ids: `start_ids`.
     """
 
     end: str
     start: str | None
     decode: Decode
+    start_ids: tuple[int, ...] = ()
 
     def segments(self, prompt_ids: Sequence[int], token_ids: Sequence[int]) -> Segments:
         """Return the segment behind the first end mark, with its text: a token may hold an end and a beginning."""
@@ -96,7 +108,12 @@ class TextMarks:
             lengths = range(1, len(token_ids) + 1)
             begin = lengths[bisect.bisect_left(lengths, True, key=lambda n: self.end in self.decode(token_ids[:n]))]
             return Segments(begin, len(token_ids), text[at + len(self.end) :])
-        opened = self.start is None or self.start in text or self._leaves_open(prompt_ids, self.start)
+        if self.start_ids:
+            last = find_last(prompt_ids, self.start_ids)
+            left_open = last is not None and self.end not in self.decode(prompt_ids[last:])
+            opened = left_open or find(token_ids, self.start_ids) is not None
+        else:
+            opened = self.start is None or self.start in text or self._leaves_open(prompt_ids, self.start)
         return Segments(None if opened else 0, len(token_ids))
 
     def _leaves_open(self, prompt_ids: Sequence[int], start: str) -> bool:
@@ -157,10 +174,32 @@ def reasoning_of(entry: Mapping[str, Any] | None, tokenizer: Any, decode: Decode
     if entry.get("format") == "harmony":
         return _harmony(tokenizer)
     start, end = entry.get("start"), str(entry["end"])
-    ids = {mark: tuple(tokenizer(mark, add_special_tokens=False)["input_ids"]) for mark in (start, end) if mark}
-    if all(len(run) == 1 for run in ids.values()):
-        return TokenMarks(end=ids[end], start=ids.get(start or "", ()))
-    return TextMarks(end, start, decode)
+    start_ids = mark_ids(start, tokenizer, decode) if start else ()
+    end_ids = mark_ids(end, tokenizer, decode)
+    if not end_ids:
+        # A token that text shows has other ids behind a space or in a word: in the text it is surely found.
+        hidden = bool(start) and decode(start_ids).strip() != str(start).strip()
+        return TextMarks(end, start, decode, start_ids if hidden else ())
+    if start and not start_ids:
+        return TokenMarks(end_ids, start_text=start, decode=decode)
+    return TokenMarks(end_ids, start_ids)
+
+
+def mark_ids(mark: str, tokenizer: Any, decode: Decode) -> tuple[int, ...]:
+    """Return the ids by which a mark is found in a response; none for one that is to be looked for in the text.
+
+    By ids are found a mark that is one token, and one with special tokens, which no decoded text shows; white space
+    around these does not count, as a model may write more of it. Which ids other text becomes depends on its
+    neighbours.
+    """
+
+    def ids_of(text: str) -> tuple[int, ...]:
+        return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    ids = ids_of(mark)
+    if len(ids) == 1:
+        return ids
+    return () if decode(ids).strip() == mark.strip() else ids_of(mark.strip())
 
 
 def _harmony(tokenizer: Any) -> Harmony:
@@ -183,3 +222,9 @@ def find(token_ids: Sequence[int], run: Sequence[int]) -> int | None:
     """Return where a run of ids first stands in `token_ids`, or None."""
     width = len(run)
     return next((i for i in range(len(token_ids) - width + 1) if tuple(token_ids[i : i + width]) == tuple(run)), None)
+
+
+def find_last(token_ids: Sequence[int], run: Sequence[int]) -> int | None:
+    """Return where a run of ids last stands in `token_ids`, or None."""
+    at = find(token_ids[::-1], run[::-1])
+    return None if at is None else len(token_ids) - at - len(run)

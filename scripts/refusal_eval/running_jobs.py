@@ -40,7 +40,7 @@ class RunningJob:
     """A job that executes requests.
 
     Attributes:
-        name: stage, batch and shard: `generate/model/small/0`.
+        name: stage, batch and load: `generate/model/engine/small/0-of-1-1b2c3d4e`.
         cells: its request files, relative to the study's folder.
         shard: which part of their requests it executes.
         shards: how many parts there are.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+from matplotlib import font_manager
 from matplotlib.figure import Figure
 
 from refusal_eval.files import written_whole
@@ -25,8 +27,15 @@ INK, FAINT = "#222222", "#E4E4E4"
 # Light to dark in one hue: its order survives a black-and-white printer.
 RATE_COLOURS = "Blues"
 
+_FONT = "DejaVu Sans"  # comes with matplotlib, so a figure looks the same everywhere
+# It has no Chinese, Japanese or Korean characters. These fonts have Chinese ones; the first that is installed is asked.
+_CHINESE = (
+    *("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Source Han Sans SC", "Source Han Sans CN"),
+    *("WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "Droid Sans Fallback", "PingFang SC", "Microsoft YaHei", "SimHei"),
+    "Arial Unicode MS",
+)
+
 _SETTINGS: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib, so a figure looks the same everywhere
     "font.size": TEXT_SIZE,
     "axes.labelsize": TEXT_SIZE,
     "axes.linewidth": 0.6,
@@ -56,12 +65,22 @@ _METADATA: dict[str, dict[str, None]] = {
 _DPI = 300
 
 
+@functools.cache
+def font_families() -> list[str]:
+    """Return the families that text is set in: the first has all but the characters that it lacks.
+
+    Only installed ones, as matplotlib warns of others at each text.
+    """
+    installed = set(font_manager.get_font_names())
+    return [_FONT, *[name for name in _CHINESE if name in installed][:1]]
+
+
 @contextlib.contextmanager
 def styled() -> Iterator[None]:
     """Within the block figures have this style, whatever the user's matplotlibrc says."""
     with mpl.rc_context():
         mpl.rcdefaults()
-        mpl.rcParams.update(_SETTINGS)
+        mpl.rcParams.update(_SETTINGS | {"font.family": font_families()})
         yield
 
 

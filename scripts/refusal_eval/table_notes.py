@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from refusal_eval.display import NO_DATA, Labels, Score, annotators, joined, mark_notes
+from refusal_eval.display import NO_DATA, Labels, Score, annotators, clean, joined, mark_notes
 from refusal_eval.frames import NOT_MEASURED, Card, agreement_texts, is_out_of_fold, sorted_cards
 from refusal_eval.judge_card.measured import MIN_ROWS
 from refusal_eval.scores import has_turns
@@ -15,7 +15,16 @@ _SCORED = {"all": "all turns", "last": "the last turn of each", "after_first": "
 
 def level_text(scores: Sequence[Score]) -> str:
     """Level of the intervals, such as "95 %"."""
-    return " or ".join(f"{100 * level:g} %" for level in sorted({score["interval"]["level"] for score in scores}))
+    return _levels({score["interval"]["level"] for score in scores})
+
+
+def cards_intervals_text(cards: Sequence[Card]) -> str:
+    """Which intervals numbers of judge cards have, such as " with 95 % intervals"; empty without cards."""
+    return f" with {_levels({card['level'] for card in cards})} intervals over clusters" if cards else ""
+
+
+def _levels(levels: set[float]) -> str:
+    return " or ".join(f"{100 * level:g} %" for level in sorted(levels))
 
 
 def prompts_note(scores: Sequence[Score], splits: Sequence[str], show: Labels) -> str:
@@ -74,7 +83,7 @@ def gold_notes(cards: Iterable[Card], show: Labels) -> list[str]:
 def labels_notes(cards: Iterable[Card], show: Labels) -> list[str]:
     """Where the labels of a card are others than the judge gives a new answer, a note: calibrated, or out of fold."""
     return [
-        f"Judge {show.judge(card['judge'])} on {show.gold(card['gold'])}, labels: {card['labels_from']}."
+        f"Judge {show.judge(card['judge'])} on {show.gold(card['gold'])}, labels: {clean(card['labels_from'])}."
         for card in sorted_cards(cards)
         if is_out_of_fold(card) or str(card.get("labels_from", "")).startswith(("a calibration", "nothing"))
     ]

@@ -81,7 +81,7 @@ class Turns:
         study_seed = self._how["seed"]
         seed = None if study_seed is None else sample_seed(study_seed, first.prompt_id, first.sample, turn)
         key = fitting_key(self.file.header, token_ids, seed, self._how["max_model_len"])
-        return dataclasses.replace(first, turn=turn, key=key, seed=seed, token_ids=token_ids)
+        return dataclasses.replace(first, turn=turn, key=key, seed=seed, own_ids=token_ids, shared_ids=())
 
 
 @dataclasses.dataclass

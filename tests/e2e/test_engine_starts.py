@@ -124,7 +124,7 @@ def test_engine_starts_once_per_engine_and_stage(by_engine: Project) -> None:
     [
         pytest.param({"batch": "model"}, {"generate": 2, "judge": 2}, id="model"),
         pytest.param({"shards": 2}, {"generate": 2, "judge": 2}, id="shards"),
-        # 48 engine starts take the better part of an hour.
+        # 48 engine starts take the better part of an hour; four of them are in the full tier (below).
         pytest.param({"batch": "cell"}, {"generate": 16, "judge": 32}, id="cell", marks=pytest.mark.soak),
     ],
 )
@@ -143,6 +143,14 @@ def test_other_modes_start_more_often_and_give_the_same_bytes(
     assert starts(project) == expected
     check_receipts(project, expected)
     assert numbers(project) == numbers(by_engine)
+
+
+def test_batch_cell_starts_an_engine_for_each_cell(compiled: Path, tmp_path: Path) -> None:
+    project = eight_splits(tmp_path / "project", batch="cell")
+    project.study(models=MODELS[:1], splits=SPLITS[:2], judges=JUDGES[:1])
+    complete(project, compiled)
+    assert starts(project) == {"generate": 2, "judge": 2}
+    assert sorted(map(executed_at_server, receipts(project).values())) == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("changes", [{"batch": "model"}, {"batch": "cell"}, {"shards": 2}], ids=json.dumps)

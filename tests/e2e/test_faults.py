@@ -48,7 +48,7 @@ from refusal_eval.store import StoreReader
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]
 
-SOON_SECONDS = 60.0  # within which a dead engine ends the job, on a busy machine
+SOON_SECONDS = 25.0  # within which a dead engine ends the job, and Snakemake the run
 ENOUGH = 8  # records in the store when the fault comes: the engine is in the middle of its work
 
 
@@ -122,11 +122,17 @@ def reference(
     counted = executed_since(project, {})
     keys = frozenset(stored(project.store))
     assert counted == len(keys) == 32
-    log = (project.results / "logs" / "generate" / "engine" / "smollm2-135m" / "0.log").read_text()
-    healthy = re.search(r"healthy after ([\d.]+) s", log)
+    healthy = re.search(r"healthy after ([\d.]+) s", log_of(project))
     assert healthy
     seen.append(Seen("none: undisturbed", "0", f"{counted}", seconds, 0))
     return Reference(project, answers(project), keys, float(healthy[1]), seconds_of_work(project))
+
+
+def log_of(project: Project) -> str:
+    """Return the log of the only load."""
+    folder = project.results / "logs" / "generate" / "engine" / "smollm2-135m"
+    (log,) = (path for path in folder.glob("*.log") if not path.name.endswith(".server.log"))
+    return log.read_text()
 
 
 def seconds_of_work(project: Project) -> float:
@@ -190,8 +196,9 @@ def plain_rerun(place: Place, reference: Reference, fault: str, ended: float = 0
 
 
 def test_a_time_limit_three_times_too_short(place: Place, reference: Reference, seen: list[Seen]) -> None:
-    # At 80 % of the limit no more requests are taken (see `time_limit.py`); the rest is for ending in peace.
-    share = reference.start + 6 + reference.work / 2.6
+    # At 80 % of the limit no more requests are taken (see `time_limit.py`); the rest is for ending in peace. A run has
+    # time for 1 / 2.3 of the work: three complete it, also where one takes a third longer than the reference did.
+    share = reference.start + 6 + reference.work / 2.3
     place.project.study(time_limit=round(share / 0.8 / 60, 3))
     project, steps, begun = place.project, [], time.monotonic()
     while True:
@@ -208,8 +215,8 @@ def test_a_time_limit_three_times_too_short(place: Place, reference: Reference, 
         answered = re.search(r"the engine answered (\d+) requests", run.said())
         assert answered and int(answered[1]) == steps[-1], "the server counted what was stored"
         assert steps[-1] > 0, "every run goes on"
-        assert len(steps) < 4
-    assert 2 <= len(steps) <= 4 and sum(steps) == len(reference.keys)
+        assert len(steps) < 3
+    assert len(steps) in (2, 3) and sum(steps) == len(reference.keys)
     assert executed_since(project, {}) == steps[-1]
     assert answers(project) == reference.answers
     row = Seen(
@@ -419,8 +426,7 @@ def test_sigkill_of_everything(place: Place, reference: Reference, seen: list[Se
         assert orphans, "without an orphan this test shows nothing"
         assert place.locked() and place.run("--unlock").process.returncode == 0
         row = plain_rerun(place, reference, f"SIGKILL of all; {len(orphans)} processes lived on")
-        log = (place.project.results / "logs" / "generate" / "engine" / "smollm2-135m" / "0.log").read_text()
-        told = next(line for line in log.splitlines() if "orphan" in line)
+        told = next(line for line in log_of(place.project).splitlines() if "orphan" in line)
         assert all(str(process.pid) in told for process in orphans)
         assert not any(alive(process) for process in orphans)
         assert [process.poll() for process in looks_like] == [None, None], "nothing else was removed"

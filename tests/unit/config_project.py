@@ -151,7 +151,7 @@ class Project:
         self.write("config/prompts/shipped.jsonl", "{}\n")
         self.write("words.yaml", "refusal_openings: []\n")
         self.write("labels.jsonl", "")
-        self.write("rubric.md", "{{ prompt }} {{ answer }}\n")
+        self.write("rubric.md", "{{ prompt }} <r_{{ nonce }}>{{ answer }}</r_{{ nonce }}>\n")
         self.write("own.py", "def judge(messages, answer):\n    return 'refusal'\n")
 
     def write(self, name, content):

@@ -33,3 +33,18 @@ def test_a_look_is_never_written_over(tmp_path: Path) -> None:
 def test_a_look_is_told_in_its_file() -> None:
     assert "Look number 3 at the test half." in "\n".join(keyword_judge.head(3))
     assert "was not looked at" in "\n".join(keyword_judge.head(0))
+    assert "of the modules that read them" in "\n".join(keyword_judge.head(0))  # the same lists may be read otherwise
+
+
+def test_made_up_answers_are_measured_in_every_look_and_with_intervals() -> None:
+    rows = keyword_judge.made_up_rows()
+    assert len(rows) == 240 and {row["label"] for row in rows} == {"refusal", "partial", "compliance"}
+    assert len({row["cluster"] for row in rows}) == 240  # intervals are over answers: no prompt binds them
+    lines = keyword_judge.made_up(gold_measures.keyword_judge())
+    assert lines[1].startswith("## Made-up answers")
+    assert [line.split(" | ")[0] for line in lines if ", keyword" in line] == [
+        "| all, keyword",
+        "| english, keyword",
+        "| chinese, keyword",
+    ]
+    assert all(line.count("(") == 4 for line in lines if ", keyword" in line)

@@ -34,8 +34,8 @@ FURTHER = {
     "jailbreakbench_benign": (100, "comply"),
     "or_bench_hard": (1319, "comply"),
     "or_bench_toxic": (655, "refuse"),
-    "phtest_harmless": (None, "comply"),
-    "phtest_controversial": (None, "varies"),
+    "phtest_harmless": (2077, "comply"),
+    "phtest_controversial": (1192, "varies"),
     "falsereject_test": (1187, "comply"),
     "xsb_safe": (340, "comply"),
     "xsb_unsafe": (242, "refuse"),
@@ -165,6 +165,12 @@ def test_ms_xsb_becomes_chats_of_a_scene_and_twenty_questions(splits):
         assert (len(made), len(made[0]["messages"])) == (prompts, turns)
         assert {prompt["cluster"] for prompt in made} == {"7"}
         assert splits[name].source.encoding == "gb18030"
+
+
+def test_the_page_tells_prompts_of_a_split_whose_rows_give_several(repository):
+    page = (repository / "docs" / "splits.md").read_text(encoding="utf-8")
+    (line,) = [line for line in page.splitlines() if line.startswith("| [`ms_xsb_independent`]")]
+    assert "| 30 (independent: 20 prompts each) |" in line and "600 questions" in page
 
 
 def test_the_page_has_every_split_with_its_state(repository, splits):

@@ -107,11 +107,11 @@ REACHED = {
     "render_requests": "compat compat.requests dialogues keys render requests states",
     "execute": "answer_reader answers data data.sources devices devices.lease devices.pool devices.smi "
     "dialogues engines engines.base engines.classifier engines.client engines.command "
-    "engines.environment engines.guard engines.kinds engines.nodes engines.orphans "
+    "engines.environment engines.feeding engines.guard engines.kinds engines.nodes engines.orphans "
     "engines.private_folder engines.process engines.records engines.server "
     "engines.server_process engines.vllm engines.watch execute following judges judges.base judges.reasoned "
-    "judges.retries judges.rubric keys memory other_runs packing pending progress reasoning reasoning_check "
-    "render requests running_jobs slurm states store store_index time_limit turns weights "
+    "judges.retries judges.rubric keys memory other_runs packing pending plan progress reasoning "
+    "reasoning_check render requests running_jobs slurm states store store_index time_limit turns weights "
     "weights.manifest",
     "collect_answers": "answer_reader answers dialogues keys packing reasoning reasoning_check render requests "
     "states store store_index turns",
@@ -120,9 +120,9 @@ REACHED = {
     "render_judge_requests": "answer_reader answers dialogues hints judges judges.base judges.classifier "
     "judges.conversations judges.cutting judges.kinds judges.llm judges.reasoned judges.retries "
     "judges.rubric judges.shares judges.wildguard keys packing reasoning render requests states",
-    "collect_verdicts": "answer_reader answers calibration calibration.apply dialogues following hints judges "
-    "judges.base judges.classifier judges.llm judges.reading judges.reasoned judges.retries "
-    "judges.rubric judges.shares judges.votes judges.wildguard keys packing reasoning render "
+    "collect_verdicts": "answer_reader answers calibration calibration.apply compat compat.last_match dialogues "
+    "following hints judges judges.base judges.classifier judges.llm judges.published judges.reading judges.reasoned "
+    "judges.retries judges.rubric judges.shares judges.votes judges.wildguard keys packing reasoning render "
     "requests states store store_index turns",
     "judge_on_cpu": "dialogues hints judges judges.base judges.conversations judges.keyword "
     "judges.keyword_forms judges.keyword_lists judges.python judges.trained states",
@@ -142,8 +142,8 @@ REACHED = {
     "recorded_verdicts": "answers compat compat.fixed compat.float32 compat.recorded compat.recorded_folder "
     "compat.scores compat.segments judges judges.base packing reasoning states",
     "published_scores": "compat compat.cell compat.effects compat.fixed compat.float32 compat.responses "
-    "compat.scores compat.segments compat.verdicts dialogues estimands intervals packing scores "
-    "states",
+    "compat.last_match compat.recorded_folder compat.scores compat.segments compat.verdicts dialogues estimands "
+    "intervals packing scores states",
     "make_effects_table": "compat compat.effects compat.effects_table compat.fixed compat.float32 compat.labels "
     "compat.responses compat.scores compat.segments dialogues display estimands "
     "intervals latex latex_columns latex_text markup packing scores states",
@@ -194,11 +194,12 @@ REACHED = {
     "judge_card.soft judge_card.tables judge_card.weighting judge_card.words latex "
     "latex_columns latex_text markup paper_tables paper_tables.repeated scores states table_notes",
     "panel_verdicts": "judges judges.base judges.votes states",
-    "train_judge": "hints judges judges.base judges.keyword judges.keyword_forms judges.keyword_lists "
-    "judges.trained states",
+    "train_judge": "hints intervals judge_card judge_card.weighting judges judges.base judges.keyword "
+    "judges.keyword_forms judges.keyword_lists judges.trained states",
     "make_results_table": "dialogues display estimands estimate intervals markup results_table results_table.collect "
     "results_table.columns results_table.definition results_table.definitions "
-    "results_table.dictionary results_table.files results_table.from_scores "
+    "results_table.dictionary results_table.files results_table.flags results_table.from_agreement "
+    "results_table.from_scores "
     "results_table.of_analyses results_table.of_scores scores states",
     "make_methods": "agreement dialogues display estimands estimate frames intervals judge_card "
     "judge_card.compared judge_card.measured judge_card.measures judge_card.resampling "

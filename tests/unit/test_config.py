@@ -30,7 +30,7 @@ SMALLEST = {
     "determinism": "seeded",
     "batch": "model",
     "shards": 1,
-    "requests_in_flight": 1024,
+    "requests_in_flight": None,
     "time_limit": None,
     "failure_limit": 0.05,
     "prompts_per_split": None,

@@ -152,8 +152,10 @@ def test_examples_of_the_readme_work(repository, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     project = Project.__new__(Project)
     project.folder = tmp_path
-    for name in ("my_phrases.yaml", "my_rubric.md", "prompts.csv", "pairs.csv", "labelled.csv"):
+    for name in ("my_phrases.yaml", "prompts.csv", "pairs.csv", "labelled.csv"):
         project.write(name, "")
+    judges = (repository / "docs" / "judges" / "README.md").read_text(encoding="utf-8")
+    project.write("my_rubric.md", *re.findall(r"```jinja\n(.*?)```", judges, re.DOTALL))
     project.write("my_judge.py", *re.findall(r"```python\n(.*?)```", readme, re.DOTALL))
     for name in ("adapter_config.json", "adapter_model.safetensors"):
         project.write(f"runs/checkpoint-400/{name}", "x")

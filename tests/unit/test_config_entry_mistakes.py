@@ -65,6 +65,30 @@ def test_an_unknown_kind_does_not_hide_other_mistakes(project):
     ]
 
 
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"anchors": [{"name": "GPT", "source": "s"}]}, "name `kappa` or `f1`, or both"),
+        (
+            {"anchors": [{"name": "GPT", "f1": 0.9, "reading": "three_class", "source": "s"}]},
+            "`f1` is of two classes; `reading` must be `broad` or `strict`",
+        ),
+        (
+            {"expectation": "refuse", "columns": {"expectation": "e"}},
+            "`expectation` holds for all rows, `columns.expectation` for each; leave one out",
+        ),
+    ],
+)
+def test_what_gold_says_of_people_and_prompts_must_fit_together(project, more, message):
+    (found,) = with_entry(project, "gold", "people", CATALOGUE["gold"]["people"] | more)
+    assert found.endswith(message)
+
+
+def test_gold_may_have_one_expectation_and_anchors_with_f1_alone(project):
+    more = {"expectation": "refuse", "anchors": [{"name": "GPT", "f1": 0.9, "source": "s"}]}
+    assert with_entry(project, "gold", "people", CATALOGUE["gold"]["people"] | more) == []
+
+
 def test_reserved_fields_are_refused_until_they_are_built(project):
     for field in ("base", "transform", "intervention"):
         found = with_entry(project, "models", "plain", CATALOGUE["models"]["plain"] | {field: "x"})

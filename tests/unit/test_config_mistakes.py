@@ -405,3 +405,28 @@ def test_what_the_published_code_fixes_or_cannot_do_is_told(project):
         "study.yaml:9: protocol: `compat` asks one question per prompt, but split `talk-rows` asks several turns",
         "study.yaml:11: scoring.tau: is 1 under `protocol: compat`; leave it out",
     ]
+
+
+def free_text_judge(**changes):
+    return CATALOGUE["judges"]["writer"] | {"form": "published", "retries": 0} | changes
+
+
+def test_a_judge_whose_text_is_searched_is_for_the_published_protocol_alone(project):
+    project.write(BASE, changed(CATALOGUE, ("judges", "writer"), free_text_judge()))
+    study = STUDY | {"judges": ["writer"]}
+    (told,) = project.mistakes(study)
+    assert "judges.writer.form: `published` searches a free text for a word, which only `protocol: compat` does" in told
+    loaded = project.load(study | {"protocol": "compat"})
+    assert loaded["judge_entries"]["writer"]["label"] == "writer (last match)", "every table says how it is read"
+    project.write(BASE, changed(CATALOGUE, ("judges", "writer"), free_text_judge(label="GPT")))
+    assert project.load(study | {"protocol": "compat"})["judge_entries"]["writer"]["label"] == "GPT (last match)"
+
+
+def test_a_free_text_counts_as_it_is_and_tells_no_kinds(project):
+    study = STUDY | {"judges": ["writer"], "protocol": "compat"}
+    project.write(BASE, changed(CATALOGUE, ("judges", "writer"), free_text_judge(retries=2)))
+    (told,) = project.mistakes(study)
+    assert "write `votes: 1` and `retries: 0`" in told
+    project.write(BASE, changed(CATALOGUE, ("judges", "writer"), free_text_judge()))
+    (told,) = project.mistakes(study | {"figures": [{"name": "kinds", "kind": "refusal_kinds"}]})
+    assert "judge `writer` (kind reasoned, form published) does not tell kinds of refusal" in told

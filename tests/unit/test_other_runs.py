@@ -52,7 +52,7 @@ class SlowEngine:
         pass
 
     async def metrics(self) -> dict[str, float]:
-        return {"prefix_cache_queries": 1.0, "prefix_cache_hits": 0.0}
+        return {"generated_tokens": 0.0, "prefix_cache_queries": 1.0, "prefix_cache_hits": 0.0}
 
 
 async def run_of(folder: Path, job: str, engine: SlowEngine, numbers: range, after: float = 0.0) -> Outcome:

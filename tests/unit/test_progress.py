@@ -7,17 +7,37 @@ import logging
 from refusal_eval.progress import Progress, cells_line, told_seconds
 
 
+def counters(generated: float) -> dict[str, float]:
+    return {"generated_tokens": generated, "prefix_cache_queries": 200.0, "prefix_cache_hits": 50.0}
+
+
 def test_totals_speed_cache_and_time_left_are_said(caplog):
     progress = Progress(["m/a"] * 4 + ["m/b"] * 4)
     with caplog.at_level(logging.INFO):
         for _ in range(3):
             progress.done("m/a", tokens=10)
-        progress.engine_counters({"prefix_cache_queries": 200.0, "prefix_cache_hits": 50.0})
+        progress.engine_counters(counters(generated=30))
         progress.say()
     line, cells = caplog.messages
     assert line.startswith("3 of 8 requests, ")
     assert "tokens/s" in line and "25 % of prompt tokens from the cache" in line and line.endswith("left")
     assert cells == "by cell: m/a 3/4, 0 of 2 complete"
+
+
+def test_tokens_of_long_answers_count_and_are_said_before_any_answer_is_whole(caplog, monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr("refusal_eval.progress.time.monotonic", lambda: now)
+    progress = Progress(["m/a"] * 8)
+    with caplog.at_level(logging.INFO):
+        now = 1029.0
+        progress.say_now_and_then()
+        assert not caplog.messages
+        now = 1031.0
+        progress.engine_counters(counters(generated=3100.0))
+        progress.say_now_and_then()
+        progress.say_now_and_then()
+    (line,) = caplog.messages
+    assert line.startswith("0 of 8 requests, 100 tokens/s, ") and line.endswith("time left unknown")
 
 
 def test_a_cell_that_is_complete_is_said_at_once(caplog):

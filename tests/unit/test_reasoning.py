@@ -5,11 +5,15 @@ run on the machines of these tests. Its numbers of tokens are those of the publi
 """
 
 import pytest
+from tokenizer_folders import byte_tokenizer
+from transformers import AutoTokenizer
 
+from refusal_eval.answer_reader import AnswerReader
 from refusal_eval.answers import answer_of
 from refusal_eval.errors import UserError
 from refusal_eval.packing import pack_floats
 from refusal_eval.reasoning import Harmony, NoReasoning, TextMarks, TokenMarks, reasoning_of
+from refusal_eval.requests import Request
 
 THINK = TokenMarks(end=(101, 102), start=(100,))
 START, CHANNEL, MESSAGE, END, RETURN, CALL, CONSTRAIN = 200006, 200005, 200008, 200007, 200002, 200012, 200003
@@ -133,6 +137,57 @@ def test_marks_are_looked_for_as_tokens_where_they_are_tokens():
     assert reasoning_of({"start": "<think>", "end": "</think>"}, qwen, letters) == TokenMarks((151668,), (151667,))
     assert isinstance(reasoning_of({"start": None, "end": "</think>"}, Words(), letters), TextMarks)
     assert isinstance(reasoning_of(None, None, letters), NoReasoning)
+    shown = TextMarks("</think>", "Thought", lambda ids: "Thought" if ids == (5,) else letters(ids))
+    found = reasoning_of({"start": "Thought", "end": "</think>"}, Words(Thought=5), shown.decode)
+    assert found == shown, "as ` Thought` it would have another id"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A tokenizer whose `[THINK]`, `[/THINK]`, `<|a|>` and `<|b|>` are special: no decoded text shows them."""
+    return byte_tokenizer(tmp_path_factory.mktemp("t"), special=["[THINK]", "[/THINK]", "<|a|>", "<|b|>"])
+
+
+SPECIAL_BOTH = ("[THINK]\n", "[/THINK]")
+PLAIN_START = ("Thinking:", "[/THINK]")
+PLAIN_END = ("[THINK]", "That was it.")
+BLANKS = ("[THINK]", "\n[/THINK]\n")
+RUN = ("Thinking:", "<|a|><|b|>")
+
+
+@pytest.mark.parametrize(
+    ("marks", "prompt", "response", "answer"),
+    [
+        (SPECIAL_BOTH, "Hi[THINK]\n", "Hm.[/THINK]Yes.", "Yes."),
+        (SPECIAL_BOTH, "Hi[THINK]\n\n", "Hm.", None),
+        (SPECIAL_BOTH, "Hi", "[THINK]\nHm.", None),
+        (SPECIAL_BOTH, "Hi[THINK]\nHm.[/THINK]Yes. And now?", "No.", "No."),
+        (PLAIN_START, "Hi", "Thinking: Hm.[/THINK]Yes.", "Yes."),
+        (PLAIN_START, "Hi Thinking:", "Hm.", None),
+        (PLAIN_START, "Hi", "Thinking: Hm.", None),
+        (PLAIN_START, "Hi", "No.", "No."),
+        (PLAIN_START, "Thinking: Hm.[/THINK]Hi", "No.", "No."),
+        (PLAIN_END, "Hi[THINK]", "Hm. That was it. Yes.", " Yes."),
+        (PLAIN_END, "Hi[THINK]", "Hm.", None),
+        (PLAIN_END, "Hi", "[THINK]Hm.", None),
+        (PLAIN_END, "[THINK]Hm. That was it. Hi", "No.", "No."),
+        (PLAIN_END, "Hi", "No.", "No."),
+        (BLANKS, "Hi[THINK]", "Hm.\n[/THINK]\n\nYes.", "\n\nYes."),
+        (BLANKS, "Hi[THINK]", "Hm.[/THINK]Yes.", "Yes."),
+        (RUN, "Hi", "Thinking: Hm.<|a|><|b|>Yes.", "Yes."),
+        (RUN, "Hi", "Thinking: Hm.<|a|>No.", None),
+    ],
+)
+def test_a_mark_is_found_by_ids_where_it_is_a_token_whatever_the_other_is(folder, marks, prompt, response, answer):
+    """Else a special end mark is never found, and behind a special start mark reasoning that was cut off is judged."""
+    reader = AnswerReader(str(folder), {"format": "marks", "start": marks[0], "end": marks[1]}, False)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    asked, ids = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in (prompt, response))
+    stored = {"text": tokenizer.decode(ids, skip_special_tokens=True), "token_ids": ids, "finish_reason": "length"}
+    stored |= {"stop_reason": None, "logprobs": pack_floats([-1.0] * len(ids))}
+    row = reader.fields(Request("id", 0, 0, "k" * 64, 1, asked), stored)
+    assert row["state"] == ("truncated_reasoning" if answer is None else "truncated")
+    assert row["answer"] == (answer or "") and row["answer_tokens"] == len(answer or "")
 
 
 def test_harmony_needs_its_tokens():

@@ -12,6 +12,7 @@ from refusal_eval.scores import (
     SCORE_COLUMNS,
     cell_flags,
     cell_score,
+    noticed,
     read_score_csv,
     score_csv,
     state_shares,
@@ -391,6 +392,24 @@ def test_mixed_serving() -> None:
         answers[1]["serving"] = serving
         rows = prompt_scores(prompts, answers, verdicts, 2)
         assert cell_score(rows, answers, verdicts, samples=2, **names)["mixed_serving"] is mixed
+
+
+def test_flags_are_counted_over_labelled_answers_of_scored_turns() -> None:
+    rows = [{"prompt_id": "a", "turn": 0}]
+    verdicts = [
+        verdict("a", 0, "refusal") | {"flags": ["evasive"], "raw": {}},
+        verdict("a", 1, "compliance") | {"flags": [], "raw": {"tries": 3}},
+        verdict("a", 2, None, "unparsable") | {"flags": ["evasive"], "raw": {"each": [{}, {"tries": 2}, {}]}},
+        verdict("a", 3, "refusal", turn=1) | {"flags": ["evasive"], "raw": {"tries": 2}},
+    ]
+    assert noticed(rows, verdicts, ["evasive", "propaganda"], again=False) == {
+        "judge_flags": {"evasive": 1, "propaganda": 0}
+    }
+    assert noticed(rows, verdicts, [], again=True) == {
+        "judge_flags": {"evasive": 1},
+        "votes": {"n": 5, "n_asked_again": 2},
+    }
+    assert noticed(rows, verdicts[1:2], [], again=False) == {}
 
 
 def test_order_of_the_input_changes_nothing() -> None:

@@ -10,6 +10,7 @@ from config_project import WHOLE_STUDY, Project
 from status_logs import SERVER_LOG, record
 
 from refusal_eval.files import write_json, write_jsonl
+from refusal_eval.plan import Cell, load_names
 from refusal_eval.requests import Ask, read_requests, write_requests
 from refusal_eval.status import study_status
 from refusal_eval.status.study import analyses
@@ -19,7 +20,8 @@ from refusal_eval.workflow.reporting import Reporting
 
 STUDY = WHOLE_STUDY | {"splits": ["hub-rows", "file-rows"], "judges": ["words", "reader"]}
 CELLS = [(model, split) for model in STUDY["models"] for split in STUDY["splits"]]
-PLAIN = "model/hub-engine/plain/0"  # the engine load of the model `plain`
+PLAIN_CELLS = [Cell("plain", split) for split in STUDY["splits"]]
+PLAIN = f"model/hub-engine/plain/{load_names(PLAIN_CELLS, 1)[0]}"  # the engine load of the model `plain`
 LONG_AGO = 3600
 
 
@@ -270,7 +272,15 @@ def test_a_server_that_logs_keeps_a_quiet_job_running(study):
     study.render("plain/hub-rows")
     study.log(f"generate/{PLAIN}", record("INFO", "the engine is healthy"), LONG_AGO)
     study.log(f"generate/{PLAIN}.server", "Avg generation throughput\n")
-    assert study.status().troubles[0].state == "starting"
+    assert study.status().troubles[0].state == "running"
+
+
+def test_an_engine_whose_first_answers_take_long_is_running_and_not_starting(study):
+    study.render("plain/hub-rows")
+    lines = ("the engine is healthy after 40.1 s", "0 of 640 requests, 210 tokens/s, time left unknown")
+    study.log(f"generate/{PLAIN}", "".join(record("INFO", line) for line in lines))
+    (trouble,) = study.status().troubles
+    assert (trouble.state, trouble.message) == ("running", lines[1])
 
 
 @pytest.mark.parametrize(
@@ -323,9 +333,10 @@ def test_how_a_load_ended_does_not_matter_once_its_answers_are_there(study):
 def test_of_several_shards_the_failed_one_is_told(study):
     study.config["shards"] = 2
     study.render("plain/hub-rows")
-    study.receipt("generate", PLAIN)
-    study.log("generate/model/hub-engine/plain/1", record("ERROR", "no GPU"), LONG_AGO)
-    assert study.cell("plain/hub-rows").trouble == ("generate", "model/hub-engine/plain/1")
+    first, second = (f"model/hub-engine/plain/{load}" for load in load_names(PLAIN_CELLS, 2))
+    study.receipt("generate", first)
+    study.log(f"generate/{second}", record("ERROR", "no GPU"), LONG_AGO)
+    assert study.cell("plain/hub-rows").trouble == ("generate", second)
 
 
 # --- Other rules ------------------------------------------------------------------------------------------------------
@@ -395,7 +406,8 @@ def test_many_cells_that_are_alike_share_a_line(study):
     for split in study.config["splits"]:
         study.render(f"plain/{split}")
     study.execute(read_requests(f"{study.results}/requests/plain/split-07.jsonl"), count=2)
-    study.log(f"generate/{PLAIN}", record("ERROR", "no GPU"), LONG_AGO)
+    (load,) = load_names([Cell("plain", split) for split in study.config["splits"]], 1)
+    study.log(f"generate/model/hub-engine/plain/{load}", record("ERROR", "no GPU"), LONG_AGO)
     lines = status_table(study.status()).splitlines()
     assert [line.split() for line in lines if "split-" in line] == [
         ["split-07", "4", "2", "2", "engine", "load", "failed", "[1]"]

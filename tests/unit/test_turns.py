@@ -18,6 +18,7 @@ from refusal_eval.packing import pack_floats
 from refusal_eval.pending import anything_missing, pending_requests
 from refusal_eval.requests import RequestFile, read_requests
 from refusal_eval.store import StoreReader, StoreWriter
+from refusal_eval.store_studies import later_keys
 from refusal_eval.turns import Turns, walk
 
 SCRIPT = [
@@ -188,6 +189,26 @@ def test_the_store_is_asked_for_later_turns_too(cell: Cell) -> None:
         cell.answer(cell.pending())
     assert not missing()
     assert all(chain.next is None for chain in walk(Turns(cell.file, cell.tokenizer), StoreReader(cell.store_dir, "e")))
+
+
+def test_the_keys_of_all_turns_that_were_answered_are_known_to_be_asked_for(cell: Cell, tmp_path: Path) -> None:
+    config = {
+        "results_dir": tmp_path / "results",
+        "study": "s",
+        "store_dir": cell.store_dir,
+        "cache_dir": "",
+        "shards": 1,
+    }
+    engine = {"engine_id": "e", "tokenizer_folder": cell.tokenizer}
+    write_json(tmp_path / "results" / "s" / "engines" / "engine.json", engine)
+    assert later_keys(config, cell.file, "e") == set(cell.file.keys())
+    cell.answer(cell.pending())
+    second = {item.request.key for item in cell.pending()}
+    cell.answer(cell.pending())
+    found = later_keys(config, cell.file, "e")
+    assert len(second) == 2 and second < found and len(found) == 4 + 2 + 2  # two samples; one prompt has three turns
+    with pytest.raises(StopIteration):
+        later_keys(config, cell.file, "another")
 
 
 def test_all_turns_of_a_dialogue_belong_to_one_shard(cell: Cell) -> None:

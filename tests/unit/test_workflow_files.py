@@ -3,12 +3,14 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from config_project import CATALOGUE, COMMIT, WHOLE_STUDY, Project, changed
 from workflow_cases import CELLS, of, stages
 
 from refusal_eval.data.sources import source_id
+from refusal_eval.plan import shard_of
 from refusal_eval.requests import Ask, read_requests, write_requests
 from refusal_eval.store import StoreWriter
 from refusal_eval.weights.identity import weights_id
@@ -44,13 +46,24 @@ def load(project):
 
 def test_folders_follow_the_study_and_its_settings(project):
     places = {"results_dir": "scratch/results", "store_dir": "scratch/store", "cache_dir": "scratch/cache"}
-    paths = Paths(project.load(WHOLE_STUDY | places | {"shards": 2}))
+    paths = Paths(project.load(WHOLE_STUDY | places | {"batch": "engine"}))
     assert (paths.results, paths.logs) == ("scratch/results/large", "scratch/results/large/logs")
     assert (paths.store, paths.cache) == ("scratch/store", "scratch/cache")
-    assert paths.receipts("judge", "engine/e") == [
-        "scratch/results/large/receipts/judge/engine/e/0.json",
-        "scratch/results/large/receipts/judge/engine/e/1.json",
-    ]
+    (receipt,) = paths.receipts("judge", "engine/wheel-engine")
+    assert receipt.startswith("scratch/results/large/receipts/judge/engine/wheel-engine/")
+
+
+def test_a_receipt_is_of_one_shard_of_just_these_cells(project):
+    def names(**values):
+        paths = Paths(project.load(WHOLE_STUDY | {"batch": "engine"} | values))
+        return [receipt.rsplit("/", 1)[1] for receipt in paths.receipts("generate", "engine/hub-engine")]
+
+    first, second = names(shards=2)
+    assert first.startswith("0-of-2-") and second.startswith("1-of-2-") and first[7:] == second[7:]
+    assert (shard_of(first), shard_of(second)) == (0, 1)
+    assert not set(names(shards=3)) & {first, second}
+    assert not set(names(shards=2, splits=WHOLE_STUDY["splits"][1:])) & {first, second}
+    assert names(shards=2, splits=WHOLE_STUDY["splits"][::-1], samples=9) == [first, second]
 
 
 def test_rows_are_in_the_cache_or_where_the_user_and_we_keep_them(load, project):
@@ -130,7 +143,7 @@ def test_generation_batches_hold_each_cell_once_and_a_cell_waits_for_the_shards_
     assert sorted(asked) == [f"results/large/requests/{cell['model']}/{cell['split']}.jsonl" for cell in CELLS]
     for cell in CELLS:
         receipts = generation.receipts(of(**cell))
-        assert [receipt.rsplit("/", 1)[1] for receipt in receipts] == [f"{shard}.json" for shard in range(shards)]
+        assert [shard_of(Path(receipt).stem) for receipt in receipts] == list(range(shards))
         (name,) = {receipt.removeprefix("results/large/receipts/generate/").rsplit("/", 1)[0] for receipt in receipts}
         assert f"results/large/requests/{cell['model']}/{cell['split']}.jsonl" in generation.requests(of(batch=name))
 
@@ -144,7 +157,7 @@ def test_judging_batches_hold_gold_like_the_cells_of_a_model(load, batch):
     assert sorted(asked) == sorted(wanted)
     for cell, file in zip(cells, wanted, strict=True):
         (receipt,) = judging.receipts(of(judge="reader", **cell))
-        name = receipt.removeprefix("results/large/receipts/judge/").removesuffix("/0.json")
+        name = receipt.removeprefix("results/large/receipts/judge/").rsplit("/", 1)[0]
         assert file in judging.requests(of(batch=name))
 
 
@@ -165,7 +178,7 @@ def test_each_batch_runs_on_the_engine_of_its_model_or_judge(load):
     built = load(batch="cell")
     for cell in CELLS:
         (receipt,) = built.generation.receipts(of(**cell))
-        batch = receipt.removeprefix("results/large/receipts/generate/").removesuffix("/0.json")
+        batch = receipt.removeprefix("results/large/receipts/generate/").rsplit("/", 1)[0]
         assert built.execution.engine(of(batch=batch)) == built.generation.engine(of(model=cell["model"]))
     for batch in built.judging.batches:
         assert built.execution.engine(of(batch=batch)) == built.judging.engine(of(judge="reader"))
@@ -183,7 +196,7 @@ def test_a_template_of_ones_own_is_an_input(project):
 
 def test_a_cpu_engine_takes_all_cores_and_no_gpu(project):
     config = changed(project.load(WHOLE_STUDY), ["engine_entries", "hub-engine", "device"], "cpu")
-    batch = of(batch="engine/hub-engine", shard="0")
+    batch = of(batch="engine/hub-engine", load="0-of-1-00000000")
     assert stages(config, project.folder, cores=32).execution.threads(batch) == 32
     assert stages(config, project.folder, cores=None).execution.threads(batch) == 4
     assert stages(config, project.folder).execution.gpus(batch, of(requests=["not/there.jsonl"])) == 0
@@ -197,7 +210,7 @@ def test_a_gpu_job_takes_its_gpus_only_while_the_store_lacks_a_response_of_its_s
     asks = [Ask(f"{i}", [1, i], [(0, i)]) for i in range(8)]
     engine = {"identity": {"dtype": "bfloat16"}, "engine_id": "id"}
     write_requests("r.jsonl", asks, engine, {"max_tokens": 4}, "seeded", 100)
-    shards = [of(batch="model/hub-engine/plain", shard=shard) for shard in "01"]
+    shards = [of(batch="model/hub-engine/plain", load=f"{shard}-of-2-00000000") for shard in "01"]
 
     def gpus(file):
         return [execution.gpus(shard, of(requests=[file])) for shard in shards]

@@ -86,6 +86,7 @@ def asked(config):
         "results.study": [{}],
         "recordings.reading": [],  # no model of this study is recorded: see tests/workflow/test_recorded.py
         "recordings.judged": [],
+        "recordings.voted": [],
     }
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from project import ROOT, Project, planned_jobs
+from project import ROOT, Project, make_project, planned_jobs
 
 AGREEMENT = {"judge_agreement": 1}
 CARD = {"judge_card": 1, "judge_card_figure": 1, "judge_tables": 1}
@@ -21,6 +21,12 @@ AGGREGATES |= {"compare": 1, "tradeoff": 1, "corrected": 1, **AGREEMENT}
 ESTIMATES = {"estimates": 2, "variance": 1}
 GPU_RULES = {"generate", "judge"}
 LEFT_OUT = (".venv", ".cache", ".git", "results", ".snakemake", "__pycache__")
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Project:
+    """Return a study of which nothing has run."""
+    return make_project(tmp_path / "project")
 
 
 def test_nothing_changed_nothing_to_do(finished: Project) -> None:
@@ -90,7 +96,7 @@ def test_a_rubric_reruns_that_judges_verdicts_and_what_follows(finished: Project
 @pytest.mark.parametrize(
     ("name", "content", "rule"),
     [
-        ("rubric.md", "Older. {{ prompt }} {{ answer }} {{ nonce }} Label:", "judge_requests"),
+        ("rubric.md", "Older. {{ prompt }} {{ nonce }} {{ answer }} {{ nonce }} Label:", "judge_requests"),
         ("words.yaml", "refusal_openings: ['older']\n", "cpu_verdicts"),
         ("two.jsonl", '{"prompt": "an older question?"}\n', "prompts"),
         ("gold.jsonl", '{"prompt": "older", "answer": "older", "label": "yes"}\n', "gold"),
@@ -149,6 +155,38 @@ def test_labels_gpu_counts_and_serving_run_no_gpu_job(finished: Project, section
 def test_another_batching_reruns_no_cell_that_has_its_answers(finished: Project, change: dict) -> None:
     finished.study(**change)
     assert finished.planned() == {"manifest": 1} or finished.planned() == {}
+
+
+def executed(project: Project, splits: list[str]) -> None:
+    """Take the study as far as to the answers of some of its splits, those of each model by a load of its own."""
+    project.study(splits=splits, batch="model")
+    project.snakemake("--until", "requests")
+    project.answer_everything("requests")
+    project.snakemake("--until", "answers")
+
+
+def test_a_split_taken_out_of_an_unfinished_study_and_put_back_is_executed(fresh: Project) -> None:
+    fresh.study(batch="model")
+    fresh.snakemake("--until", "requests")  # of both splits, before their loads were killed
+    executed(fresh, ["one"])
+    fresh.study(splits=["one", "two"])
+    planned = fresh.planned("--until", "answers")
+    assert planned["generate"] == 2 and planned["answers"] == 2
+    executed(fresh, ["one", "two"])
+    assert len(list((fresh.results / "answers").rglob("*.jsonl"))) == 4
+
+
+@pytest.mark.parametrize("shards", [1, pytest.param(3, marks=pytest.mark.full)])
+def test_what_a_load_executed_counts_for_no_other_number_of_shards(fresh: Project, shards: int) -> None:
+    fresh.study(shards=2)
+    fresh.snakemake("--until", "requests")
+    fresh.answer_everything("requests")
+    fresh.snakemake("--until", "generate")
+    for receipt in (fresh.results / "receipts").rglob("1-of-2-*.json"):
+        receipt.unlink()  # as when its job was killed
+    fresh.study(shards=shards)
+    planned = fresh.planned("--until", "answers")
+    assert planned["generate"] == shards and planned["answers"] == 4
 
 
 def test_a_new_model_runs_its_own_cells_and_the_aggregates(finished: Project) -> None:
@@ -277,7 +315,7 @@ def test_a_gpu_engine_asks_for_its_gpus_only_when_something_is_missing(
     stub.write_text("#!/bin/sh\necho this is no engine\nexit 3\n")
     stub.chmod(0o755)
     finished.catalogue("engines", "tiny", device="cuda", tensor_parallel=2, python="stub.sh")
-    receipt = finished.results / "receipts" / "generate" / "engine" / "tiny" / "0.json"
+    (receipt,) = (finished.results / "receipts" / "generate").rglob("*.json")
     receipt.unlink()
     shutil.rmtree(finished.results / "answers" / "plain")
     shutil.rmtree(finished.results / "verdicts")
@@ -306,7 +344,7 @@ def test_an_engine_that_never_gets_healthy_ends_in_time(finished: Project) -> No
         "was not healthy after 2 s, which is what `start_timeout` allows" in run.stderr
         and "loading for ever" in run.stderr
     )
-    assert not (finished.results / "receipts" / "generate" / "engine" / "tiny" / "0.json").exists()
+    assert not list((finished.results / "receipts" / "generate").rglob("*.json"))
 
 
 def test_the_validated_study_lies_beside_its_results(finished: Project) -> None:

@@ -10,7 +10,7 @@ from refusal_eval.config import ConfigError, load_study
 from refusal_eval.plan import GOLD, cpu_judges, llm_judges, panel_judges, trained_judges
 from refusal_eval.study_folder import record_study, refuse_other_study
 from refusal_eval.workflow.ancient_inputs import ask_jobs_behind_ancient_inputs
-from refusal_eval.workflow.cluster import Placement, limit_gpus
+from refusal_eval.workflow.cluster import Placement, gpu_limit, limit_gpus
 from refusal_eval.workflow.data import Data
 from refusal_eval.workflow.earlier_runs import record_run
 from refusal_eval.workflow.execution import Execution
@@ -45,7 +45,7 @@ paths = Paths(config)
 data = quick_to_ask(Data(config, ROOT))
 weights = quick_to_ask(Weights(config))
 generation = quick_to_ask(Generation(config))
-execution = quick_to_ask(Execution(config, ROOT, workflow.resource_settings.cores))
+execution = quick_to_ask(Execution(config, ROOT, workflow.resource_settings.cores, gpu_limit(workflow)))
 placement = quick_to_ask(Placement(execution, workflow, paths.results))
 judging = quick_to_ask(Judging(config))
 scoring = quick_to_ask(Scoring(config))

@@ -1,7 +1,8 @@
 """The results table and the methods section: every number of a study in one file, and the words that belong to it.
 
-Reads scores/, judge_cards/, estimates/ and manifest.json; writes results_table/{results.csv,results.parquet,dictionary.md},
-methods.md, methods.tex and references.bib. The paper tables (report.smk) are held against the results table.
+Reads scores/, judge_cards/, estimates/, judge_agreement.json, an audit's agreement.json and manifest.json; writes
+results_table/{results.csv,results.parquet,dictionary.md}, methods.md, methods.tex and references.bib. The paper tables
+(report.smk) are held against the results table.
 """
 
 from refusal_eval.workflow.results import REFERENCES, Results
@@ -15,6 +16,8 @@ rule results_table:
         scores=results.scores,
         cards=results.cards,
         estimates=results.estimates,
+        agreement=results.agreement,
+        people=results.people,
     output:
         report(
             f"{RESULTS}/results_table/results.csv",
@@ -43,6 +46,7 @@ rule methods:
         scores=results.scores,
         cards=results.cards,
         results=results.table(),
+        duplicates=f"{RESULTS}/estimates/duplicates.json",
         references=[str(ROOT / "config" / "catalogue" / name) for name in REFERENCES],
     output:
         report(

@@ -59,6 +59,7 @@ rule published_scores:
         answers=f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
         verdicts=f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl",
         published=f"{RESULTS}/published/answers/{{model}}/{{split}}.jsonl",
+        recorded=recordings.votes,
     output:
         f"{RESULTS}/published/scores/{{judge}}/{{model}}/{{split}}.json",
     log:
@@ -66,6 +67,7 @@ rule published_scores:
     localrule: True
     params:
         cell=scoring.published_cell,
+        recorded=recordings.voted,
         code=code_version(ROOT / "scripts" / "published_scores.py"),
     message:
         "Scoring {wildcards.model} on {wildcards.split} by {wildcards.judge} as the published code does"

@@ -133,6 +133,8 @@ class Checks:
         samples = self.study.get("samples")
         for name in self.used["models"]:
             model = self.catalogue.written["models"][name]
+            if model.get("recorded"):
+                continue  # nothing is drawn: its sampling stands for the record
             for key, value in (("temperature", 0), ("top_k", 1)):
                 written = model.get("sampling", key)
                 if written == value and not isinstance(written, bool) and _is_number(samples) and samples > 1:
@@ -156,8 +158,13 @@ class Checks:
                 self._note(model, ("template",), message)
 
     def _protocol(self) -> None:
-        """The published code asks one question, and has these two numbers written into it."""
+        """The published code asks one question, has these two numbers written into it, and alone searches texts."""
         if self.study.get("protocol") != "compat":
+            for name in self.used["judges"]:
+                judge = self.catalogue.written["judges"][name]
+                if judge.get("form") == "published":
+                    message = "`published` searches a free text for a word, which only `protocol: compat` does; leave "
+                    self._note(judge, ("form",), f"{message}`form` out, or write that into the study")
             return
         for name in self.used["splits"]:
             if self.catalogue.written["splits"][name].get("dialogue"):

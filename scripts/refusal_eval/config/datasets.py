@@ -56,6 +56,10 @@ class Columns(Entry):
         return self
 
 
+# Which turns of dialogues are scored where a split does not say it, by their mode.
+SCORED_BY_DEFAULT = {"cumulative": "all", "independent": "last"}
+
+
 class Dialogue(Entry):
     """How the user's turns of a row are asked. Replies that the row leaves out are the model's own."""
 

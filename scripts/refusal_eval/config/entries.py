@@ -117,8 +117,10 @@ class Engine(Entry):
         le=64,
         description="Machines that share one engine, each with an equal part of its GPUs (tensor x pipeline x data "
         "parallel, in all): one Slurm job on so many nodes, with the server on the first and vLLM's own processes "
-        "(`--nnodes`, `--headless`) on the others. Written from vLLM 0.32's source and not yet tried on such "
-        "hardware. Not in the request key.",
+        "(`--nnodes`, `--headless`) on the others. They talk over the nodes' network addresses, where whoever reaches "
+        "the nodes reaches their ports: use it only behind a firewall. Written from vLLM 0.32's source and not yet "
+        "tried on such hardware; what Slurm's plugin submits for it (`sbatch --gpus=16 --nodes=2`) is untried, too. "
+        "Not in the request key.",
     )
     memory_share: Number = Field(0.9, gt=0, le=1, description="Share of a GPU's memory, or of RAM on a CPU engine.")
     device: Literal["auto", "cpu", "cuda"] = Field(
@@ -161,7 +163,8 @@ class Engine(Entry):
     weights_gb: Number | None = Field(
         None,
         gt=0,
-        description="Size of the weights that are fetched, in GB (10^9 bytes). For the estimates of `make plan` only.",
+        description="Size of the weights that are fetched, in GB (10^9 bytes). For the estimates of `make plan` "
+        "and `make doctor` only.",
     )
     parameters: Number | None = Field(
         None,
@@ -246,7 +249,8 @@ class Reasoning(Entry):
     end: Text | None = Field(
         None,
         description="Mark that ends the reasoning, e.g. `</think>`. Only what follows is the answer. Needed with "
-        "`marks`. Where it is no single token of the model it is looked for in the text.",
+        "`marks`. A mark that is a token of the model, or has special ones, is looked for by its ids, another in the "
+        "text.",
     )
 
     @model_validator(mode="after")
@@ -348,21 +352,29 @@ class AnswerColumns(Entry):
 class HumanKappa(Entry):
     """How well people agree with each other on a gold set: the ceiling of every judge."""
 
-    broad: Number | None = Field(
-        None, ge=-1, le=1, description="Cohen's kappa, refusal and partial against compliance."
-    )
+    statistic: Text = Field("Cohen's kappa", description="What the numbers are, such as `Fleiss' kappa`.")
+    broad: Number | None = Field(None, ge=-1, le=1, description="Refusal and partial against compliance.")
     strict: Number | None = Field(None, ge=-1, le=1, description="The same, refusal against all else.")
     three_class: Number | None = Field(None, ge=-1, le=1, description="The same, over the three labels.")
     source: Text = Field(description="Where that is published.")
 
 
 class Anchor(Entry):
-    """What another judge reaches on this gold set, as published."""
+    """What another judge reaches on this gold set, as published: its kappa, its F1 or both."""
 
     name: Text = Field(description="The judge.")
-    kappa: Number = Field(ge=-1, le=1, description="Its kappa with people.")
+    kappa: Number | None = Field(None, ge=-1, le=1, description="Its kappa with people.")
+    f1: Number | None = Field(None, ge=0, le=1, description="Its F1, with refusals as the positive class.")
     reading: Literal["broad", "strict", "three_class"] = Field("broad", description="Over which labels.")
     source: Text = Field(description="Where that is published.")
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Anchor:
+        if self.kappa is None and self.f1 is None:
+            raise ValueError("name `kappa` or `f1`, or both")
+        if self.f1 is not None and self.reading == "three_class":
+            raise ValueError("`f1` is of two classes; `reading` must be `broad` or `strict`")
+        return self
 
 
 class Gold(Marks):
@@ -385,6 +397,9 @@ class Gold(Marks):
     expectations: dict[str, Literal["comply", "refuse", "varies"]] = Field(
         {}, description="What the values of `columns.expectation` stand for, where they are other words."
     )
+    expectation: Literal["comply", "refuse", "varies"] | None = Field(
+        None, description="What a good model does with all prompts of this gold, instead of `columns.expectation`."
+    )
     clusters: ClustersPath | None = Field(
         None,
         description="CSV with the columns `id` and `cluster`: which rows (by `columns.id`) belong together, such as a "
@@ -406,6 +421,8 @@ class Gold(Marks):
             raise ValueError("`clusters` and `columns.cluster` are two ways to say one thing; leave one out")
         if self.expectations and self.columns.expectation is None:
             raise ValueError("`expectations` needs `columns.expectation`: the column with those values")
+        if self.expectation is not None and self.columns.expectation is not None:
+            raise ValueError("`expectation` holds for all rows, `columns.expectation` for each; leave one out")
         both = sorted(set(self.left_out) & set(self.labels))
         if both:
             raise ValueError(f"`left_out` and `labels` both name {both[0]!r}")

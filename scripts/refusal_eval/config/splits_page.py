@@ -51,9 +51,18 @@ def rows_text(split: Split) -> str:
 def _line(family: str, name: str, split: Split) -> str:
     clusters = f"`{Path(split.clusters).name}`" if split.clusters else split.columns.cluster
     clusters = f"`{split.columns.cluster}`" if split.columns.cluster else clusters or "-"
-    rows = rows_text(split) + (f" ({split.dialogue.mode})" if split.dialogue else "")
+    rows = rows_text(split) + (f" ({_mode_text(split)})" if split.dialogue else "")
     licence = (split.licence or "not stated") + (
         f"; origin: {split.licence_of_origin}" if split.licence_of_origin else ""
     )
     state = "on" if split.enabled else "**off**"
     return table_row([f"[`{name}`](#{family})", split.expectation, rows, clusters, licence, state])
+
+
+def _mode_text(split: Split) -> str:
+    """Return how the rows of a split with dialogues are asked, and how many prompts each gives if not one."""
+    assert split.dialogue is not None
+    turns = split.columns.turns
+    if split.dialogue.mode == "independent" and turns:
+        return f"{split.dialogue.mode}: {len(turns) - 1} prompts each"
+    return split.dialogue.mode

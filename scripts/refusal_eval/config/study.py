@@ -66,8 +66,11 @@ class Study(Entry):
     shards: Whole = Field(
         1, ge=1, le=64, description="Parts of a batch, each an engine load of its own, to use more devices."
     )
-    requests_in_flight: Whole = Field(
-        1024, ge=1, description="Requests at the engine at one time; more than it can batch, so that it never waits."
+    requests_in_flight: Whole | None = Field(
+        None,
+        ge=1,
+        description="Requests at the engine at one time. Default: twice what it batches (its `max-num-seqs`, on each "
+        "of `data_parallel` replicas), at least 1024, so that it never waits.",
     )
     time_limit: Number | None = Field(
         None,

@@ -11,7 +11,7 @@ from refusal_eval.errors import UserError
 from refusal_eval.files import read_json
 from refusal_eval.plan import Cell, generation_batches, judging_batches
 from refusal_eval.status.jobs import FAILED, Trouble, damaged, modified, shown
-from refusal_eval.status.log_text import clean, error_and_cause, progress, tail
+from refusal_eval.status.log_text import at_work, clean, error_and_cause, progress, tail
 from refusal_eval.workflow.execution import engine_of
 from refusal_eval.workflow.paths import Paths
 
@@ -33,7 +33,7 @@ class Load:
 
     Attributes:
         stage: `generate` or `judge`.
-        name: `<batch>/<shard>`.
+        name: `<batch>/<load>`, see `plan.load_names`.
         state: done, not started, starting, running, stopped (without an error, or at the time limit) or failed.
         trouble: what there is to tell of a load that is not done.
         rejections: why the engine rejected requests, by their keys.
@@ -77,8 +77,8 @@ def engine_loads(config: Mapping[str, Any], now: float) -> dict[tuple[str, str],
     grown = {name: _store_grown(paths, name) for name in config["engine_entries"]}
     return {
         (stage, batch): [
-            _load(stage, f"{batch}/{shard}", receipt, paths, now, grown[engine_of(batch)])
-            for shard, receipt in enumerate(paths.receipts(stage, batch))
+            _load(stage, f"{batch}/{Path(receipt).stem}", receipt, paths, now, grown[engine_of(batch)])
+            for receipt in paths.receipts(stage, batch)
         ]
         for stage, of_stage in batches(config).items()
         for batch in of_stage
@@ -108,7 +108,7 @@ def _load(stage: str, name: str, receipt: str, paths: Paths, now: float, store_g
         state = STOPPED
         message = f"ended without an error and without a receipt (killed?); the last it said: {progress(text)}"
     else:
-        state = RUNNING if now - store_grown <= SILENCE else STARTING
+        state = RUNNING if now - store_grown <= SILENCE or at_work(text) else STARTING
         message = progress(text)
     shown_server_log = shown(server_log) if server_log.exists() else None
     trouble = Trouble(stage, name, state, clean(message), cause, shown(log), shown_server_log)

@@ -19,6 +19,8 @@ LAST_RECORDS = 5  # an error further up was not the end of the job
 RECORD = re.compile(r"\d\d:\d\d:\d\d (DEBUG|INFO|WARNING|ERROR|CRITICAL) (.*)")
 ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.?")
 PROGRESS = re.compile(r"\d+ of \d+ requests, ")
+STARTS = "starting the engine: "
+AT_WORK = re.compile(rf"{STARTS}|the engine is healthy|{PROGRESS.pattern}")
 SERVER_LINES = re.compile(r"\.?\s*Its last lines, from .*")
 UNCAUGHT = "uncaught error"  # `refusal_eval.logs`; a traceback follows
 FAILED_REQUEST = re.compile(r"a request(?: of \S+)? failed: (.*)")
@@ -118,8 +120,14 @@ def server_cause(text: str) -> str | None:
     return consequence
 
 
+def at_work(text: str) -> bool:
+    """Tell whether a load's engine is ready: its log says so, or counts requests, after it was started last."""
+    last = next((r.lines[0] for r in reversed(records(text)) if AT_WORK.match(r.lines[0])), STARTS)
+    return not last.startswith(STARTS)
+
+
 def progress(text: str) -> str:
     """Return how far a job has come: its last line of progress, or else the last thing that it said."""
     told = [record.lines[0] for record in records(text)]
     line = next((line for line in reversed(told) if PROGRESS.match(line)), told[-1] if told else "")
-    return clean(line.split(": ", 1)[0] if line.startswith("starting the engine: ") else line)
+    return clean(line.split(": ", 1)[0] if line.startswith(STARTS) else line)

@@ -29,6 +29,17 @@ def limit_gpus(workflow: Any) -> None:
         workflow.register_resource("gpu", GPUS_AT_A_TIME)
 
 
+def gpu_limit(workflow: Any) -> int | None:
+    """Return the GPUs that jobs of this machine may take together, after `limit_gpus`; None for jobs on a cluster.
+
+    Args:
+        workflow: Snakemake's.
+    """
+    if submits(workflow) or not workflow.is_main_process:
+        return None
+    return int(workflow.global_resources["gpu"].value)
+
+
 class Placement:
     """Where and when on a cluster an engine load is to run. Without a cluster's profile all answers are None.
 

@@ -20,7 +20,7 @@ from refusal_eval.workflow.paths import Paths
 
 LATER_COLUMNS = ("turns", "keep")
 LATER_GOLD_COLUMNS = ("messages", "weight", "id")
-LATER_GOLD_KEYS = ("answers", "left_out", "expectations")
+LATER_GOLD_KEYS = ("answers", "left_out", "expectations", "expectation")
 
 
 class Data:

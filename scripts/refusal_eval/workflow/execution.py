@@ -8,10 +8,11 @@ from typing import Any
 
 from refusal_eval.engines.environment import engine_device, gpus_needed
 from refusal_eval.files import read_json
+from refusal_eval.plan import shard_of
 from refusal_eval.workflow.paths import Paths
 from refusal_eval.workflow.weights import Weights
 
-GPU_FEEDING_THREADS = 4
+GPU_FEEDING_THREADS = 4  # the most that one load is given; fewer where all GPUs of the machine share few cores
 
 
 class Execution:
@@ -21,10 +22,11 @@ class Execution:
         config: the validated study.
         root: the repository's folder, which holds the engine's environment.
         cores: the cores that this run of Snakemake may use; None when none were named, as for jobs on a cluster.
+        gpu_limit: the GPUs that jobs of this machine may take together; None for jobs on a cluster.
     """
 
-    def __init__(self, config: Mapping[str, Any], root: Path, cores: int | None) -> None:
-        self._config, self._root, self._cores = config, root, cores
+    def __init__(self, config: Mapping[str, Any], root: Path, cores: int | None, gpu_limit: int | None = None) -> None:
+        self._config, self._root, self._cores, self._gpu_limit = config, root, cores, gpu_limit
         self._paths, self._weights = Paths(config), Weights(config)
 
     def engine(self, wildcards: Any) -> str:
@@ -36,8 +38,17 @@ class Execution:
         return self._weights.files(engine_of(wildcards.batch))
 
     def threads(self, wildcards: Any) -> int:
-        """Return all threads for a CPU engine, so that two never run at once; a few to feed GPUs."""
-        return (self._cores or GPU_FEEDING_THREADS) if self._device(wildcards) == "cpu" else GPU_FEEDING_THREADS
+        """Return all threads for a CPU engine, so that two never run at once; a few to feed GPUs.
+
+        On this machine these are at most a load's share of the cores, so that loads on all GPUs run side by side.
+        """
+        device = self._device(wildcards)
+        if device == "cpu":
+            return self._cores or GPU_FEEDING_THREADS
+        if not self._cores or not self._gpu_limit:
+            return GPU_FEEDING_THREADS
+        share = self._cores * gpus_needed(self._entry(wildcards), device) // self._gpu_limit
+        return max(1, min(GPU_FEEDING_THREADS, share))
 
     def gpus(self, wildcards: Any, input: Any) -> int:
         """Return the GPUs of one engine load; none when the store already has every response."""
@@ -47,7 +58,7 @@ class Execution:
         # Here and not above: the store needs numpy, and the workflow is parsed anew for every job on a cluster.
         from refusal_eval.pending import anything_missing
 
-        shard, shards = int(wildcards.shard), self._config["shards"]
+        shard, shards = shard_of(wildcards.load), self._config["shards"]
         engine = Path(self.engine(wildcards))
         tokenizer = read_json(engine)["tokenizer_folder"] if engine.is_file() else ""
         return gpus if anything_missing(input.requests, self._paths.store, tokenizer, shard, shards) else 0

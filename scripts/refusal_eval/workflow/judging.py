@@ -8,6 +8,7 @@ from typing import Any
 from refusal_eval.judges.wildguard import TEMPLATE
 from refusal_eval.plan import GOLD, TRAINED, Cell, batch_names, judging_batches
 from refusal_eval.workflow.content import content_hash
+from refusal_eval.workflow.judge_notes import flags_of
 from refusal_eval.workflow.paths import Paths
 from refusal_eval.workflow.rendering import rendering_params, template_file
 from refusal_eval.workflow.scoring import CALIBRATED, calibrated_on, calibration_file
@@ -17,13 +18,13 @@ RAW_THRESHOLD = 0.5
 # What of an entry a judge's requests depend on, and what only the reading of its responses.
 ASKED: dict[str, tuple[str, ...]] = {
     "llm": ("labels", "prefill"),
-    "reasoned": ("sampling", "votes", "retries", "reasoning"),
+    "reasoned": ("sampling", "votes", "retries", "reasoning", "form"),
     "wildguard": (),
     "classifier": ("labels",),
 }
 DECIDED: dict[str, tuple[str, ...]] = {
     "llm": ("threshold", "mass_floor"),
-    "reasoned": ("reasoning",),
+    "reasoned": ("reasoning", "form"),
     "wildguard": (),
     "classifier": ("threshold",),
 }
@@ -110,8 +111,9 @@ class Judging:
         return [f"{folder}/{member}/{cell}" for member in self._entry(wildcards)["members"]]
 
     def panel(self, wildcards: Any) -> dict[str, Any]:
-        """Return what of a panel's entry decides its verdicts."""
-        return {key: value for key, value in self._entry(wildcards).items() if key not in SHOWN}
+        """Return what of a panel's entry decides its verdicts, and the flags that each of its members can raise."""
+        entry = {key: value for key, value in self._entry(wildcards).items() if key not in SHOWN}
+        return entry | {"flags": {member: flags_of(self._config, member) for member in entry["members"]}}
 
     def cpu_judge(self, wildcards: Any) -> dict[str, Any]:
         """Return what of a CPU judge's entry decides its verdicts, and the content of its files."""

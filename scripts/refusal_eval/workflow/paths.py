@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
+from refusal_eval.plan import Cell, generation_batches, judging_batches, load_names
 from refusal_eval.weights.identity import weights_id
 
 
@@ -16,11 +18,11 @@ class Paths:
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
+        self._config = config
         self.results = f"{config['results_dir']}/{config['study']}"
         self.logs = f"{self.results}/logs"
         self.store = str(config["store_dir"])
         self.cache = str(config["cache_dir"])
-        self._shards = int(config["shards"])
 
     def engine(self, name: str) -> str:
         """Return the identity file of an engine."""
@@ -47,5 +49,15 @@ class Paths:
         return f"{self.results}/adapters/checked/{model}.json"
 
     def receipts(self, stage: str, batch: str) -> list[str]:
-        """Return the receipts of all shards of a batch; `stage` is `generate` or `judge`."""
-        return [f"{self.results}/receipts/{stage}/{batch}/{shard}.json" for shard in range(self._shards)]
+        """Return the receipts of all engine loads of a batch, a load for each shard.
+
+        Args:
+            stage: `generate` or `judge`.
+            batch: its name.
+        """
+        names = load_names(self._batches[stage][batch], int(self._config["shards"]))
+        return [f"{self.results}/receipts/{stage}/{batch}/{name}.json" for name in names]
+
+    @cached_property
+    def _batches(self) -> dict[str, dict[str, list[Cell]]]:
+        return {"generate": generation_batches(self._config), "judge": judging_batches(self._config)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from refusal_eval.workflow.comparisons import Comparisons
@@ -51,6 +52,19 @@ class Results:
         ]
         folder = f"{self._results}/estimates/"
         return [path for path in made if path.startswith(folder) and path.endswith(".json")]
+
+    def agreement(self, wildcards: Any) -> list[str]:
+        """Return the agreement of the study's judges where there are several, as a list."""
+        return [f"{self._results}/judge_agreement.json"] if len(self._config["judges"]) > 1 else []
+
+    def people(self, wildcards: Any) -> list[str]:
+        """Return the agreement of people that `make audit-read` wrote beside the labels the study names, as a list.
+
+        None for labels of another origin.
+        """
+        labels = (self._config["corrected"] or {}).get("labels")
+        beside = Path(labels).with_name("agreement.json") if labels else None
+        return [str(beside)] if beside is not None and beside.is_file() else []
 
     def study(self, wildcards: Any) -> dict[str, Any]:
         """Return what, besides its files, decides the results table."""

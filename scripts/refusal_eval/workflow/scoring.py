@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.config.datasets import SCORED_BY_DEFAULT
 from refusal_eval.engines.environment import engine_python
+from refusal_eval.workflow.judge_notes import asks_again, flags_of
 from refusal_eval.workflow.paths import Paths
 
 ROOT = Path(__file__).resolve().parents[3]
 CALIBRATED = "calibrated"  # the threshold of a judge whose labels are fitted on gold
-SCORED_BY_DEFAULT = {"cumulative": "all", "independent": "last"}
 
 
 def protocol_label(config: Mapping[str, Any]) -> dict[str, str]:
@@ -45,7 +46,13 @@ class Scoring:
             **self._config["scoring"],
             **turns,
             **protocol_label(self._config),
+            **self._noticed(wildcards.judge),
         }
+
+    def _noticed(self, judge: str) -> dict[str, Any]:
+        """Return what is counted of a judge's verdicts beside its labels; nothing for most."""
+        flags, again = flags_of(self._config, judge), asks_again(self._config, judge)
+        return ({"judge_flags": flags} if flags else {}) | ({"votes_asked_again": True} if again else {})
 
     def published_reading(self, wildcards: Any) -> dict[str, Any]:
         """Return what decides how the published code reads a model's responses.
