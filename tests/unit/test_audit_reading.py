@@ -262,6 +262,18 @@ def test_the_entry_is_a_catalogue_file(tmp_path):
     assert json.dumps(entry)
 
 
+@pytest.mark.parametrize(
+    ("raters", "statistic"), [(("anna", "ben"), "Cohen's kappa"), (("anna", "ben", "cleo"), "Fleiss' kappa")]
+)
+def test_the_entry_calls_the_kappa_of_people_what_it_is(raters, statistic):
+    import yaml
+
+    audit = audit_with(80, 40, raters)
+    people = agreement(audit, marks_of(audit, lambda rater, i: R if i % 2 else C))
+    entry = yaml.safe_load(gold_entry(audit, "gold.jsonl", 80, people))["gold"]["st-audit"]
+    assert entry["human_kappa"]["statistic"] == statistic
+
+
 def test_chance_between_two_raters_at_random_is_that_of_both_together():
     audit = audit_with(80, 40, ("anna", "ben", "cleo"))
     # 15 both refuse, 15 both comply, in 10 only one does: agreement .75, and half of all labels are refusals.

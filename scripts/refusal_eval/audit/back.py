@@ -14,6 +14,8 @@ from refusal_eval.corrected.labels import answer_id
 from refusal_eval.estimands import READINGS
 from refusal_eval.states import LABELS
 
+# The kappa by the kind of chance in it, see `people.agreement`.
+STATISTICS = {"cohen": "Cohen's kappa", "two raters at random": "Fleiss' kappa"}
 GOLD_COLUMNS = ("messages", "answer", "label", "cluster", "answering_model", "expectation", "weight", "id")
 
 
@@ -105,7 +107,7 @@ def gold_entry(audit: Audit, path: str, rows: int, people: Mapping[str, Any]) ->
         ends = people["broad"]["interval"]
         told = f", {100 * people['level']:g} % interval {ends[0]:.2f} to {ends[1]:.2f} (broad)" if ends else ""
         source = f"audit {audit.name} of study {study}: {people['n']} rows with two raters{told}"
-        entry["human_kappa"] = {"statistic": "Fleiss' kappa", **kappas, "source": source}
+        entry["human_kappa"] = {"statistic": STATISTICS[people["kind"]], **kappas, "source": source}
     head = [
         "# Labels of people on a study's own answers, as gold. To use it, name this file under `catalogue:` of a study",
         f"# and `{name}` under `gold:`. A path is relative to the file that holds it: keep a copy of the gold file",
