@@ -204,9 +204,17 @@ def test_mcnemar_is_told_as_what_it_is_and_not_where_something_is_pooled(made):
 def test_mcnemars_p_is_a_number_of_the_results_table(made):
     rows = json.loads((made() / "estimates" / "comparisons.json").read_text())["estimates"]
     found = [estimate_of(row) for row in rows if row["estimand"] == "mcnemar_p"]
-    assert len(found) == 3 * 4 and all(e.split is not None and e.pool is None for e in found)
+    # Of mild-mannered all answers are ties: it has no decision, and nothing to test.
+    assert len(found) == 4 and all(e.split is not None and e.pool is None for e in found)
     one = next(e for e in found if (e.model, e.parameter, e.split) == ("plain", "minus stern", "harm"))
     assert one.value == pytest.approx(2 / 2**7) and one.n_prompts == 7 and one.method == "exact, of majority@2"
+
+
+@pytest.mark.parametrize(("letters", "p"), [("??", ""), ("cc", "1")])
+def test_mcnemar_tests_nothing_without_a_decision_and_is_one_where_none_differ(made, letters, p):
+    rows = rows_of(made(letters=REFUSES | {"plain": "cc", "stern": letters}))
+    row = next(r for r in rows if (r["first"], r["second"], r["split"]) == ("plain", "stern", "harm"))
+    assert row["mcnemar_p"] == p and (row["decision"] != "") == (p != "")
 
 
 def test_the_table_names_family_size_test_and_judge_and_no_label_becomes_markup(made):

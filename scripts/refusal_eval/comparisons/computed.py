@@ -52,7 +52,7 @@ def compared(families: Sequence[Family], scored: Scored) -> list[dict[str, Any]]
     A row has `family` (its number from 0 on), `kind`, `held`, `first`, `second`, `split` or `pool`, `splits`, `reading`
     (None where the splits have different ones), what `paired.Paired` has, `p_holm`, and McNemar's test of one decision
     per prompt (`decision`: what it is, `only_first`, `only_second`, `mcnemar_p`), None where prompts share clusters,
-    or are pooled.
+    or are pooled, or both sides have a decision on none.
     """
     rows: list[dict[str, Any]] = []
     for number, family in enumerate(families):
@@ -141,6 +141,9 @@ def _decisions(panel: Panel, one: int, other: int, scope: Scope, samples: int) -
     names: dict[str, Any] = dict.fromkeys(("decision", "only_first", "only_second", "mcnemar_p"))
     if scope.pool or len(np.unique(panel.clusters)) < len(panel.units):
         return names
-    test = mcnemar(panel.votes[:, one], panel.votes[:, other])
+    first, second = panel.votes[:, one], panel.votes[:, other]
+    if np.isnan(first + second).all():  # a p of 1 would say that the sides were seen to agree
+        return names
+    test = mcnemar(first, second)
     names["decision"] = "the answer" if samples == 1 else f"majority@{samples}"
     return names | {"only_first": test.only_first, "only_second": test.only_second, "mcnemar_p": test.p}

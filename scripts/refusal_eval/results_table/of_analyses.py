@@ -111,7 +111,7 @@ OF_ANALYSES = (
         f"{_SIDE}",
         "McNemar's exact two-sided test (binomial) of one decision per prompt, which the method names: the majority of "
         "the K answers, or the answer where K is 1; ties are none. Not corrected for other comparisons, and only for a "
-        "split whose prompts share no clusters.",
+        "split whose prompts share no clusters and on some of which both sides have a decision.",
         "McNemar 1947, Psychometrika 12:153",
     ),
     *(
