@@ -10,15 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from figure_checks import shown
 from judge_rows import LABELS, verdict
 from scipy.stats import kendalltau
 
+from refusal_eval.display import NO_DATA
 from refusal_eval.intervals import cluster_wilson, seed_of
 from refusal_eval.judge_card.resampling import percentiles, resampled
 from refusal_eval.judges_agree import pairs
 from refusal_eval.judges_agree.alpha import coincidences, krippendorff_alpha
 from refusal_eval.judges_agree.disagreements import columns, disagreements
-from refusal_eval.judges_agree.figure import agreement_words
+from refusal_eval.judges_agree.figure import agreement_figure, agreement_words
 from refusal_eval.judges_agree.pairs import agreement_of
 from refusal_eval.judges_agree.panel import Panel, Unit, panel
 from refusal_eval.judges_agree.ranking import kendall_tau_b, rankings
@@ -258,6 +260,37 @@ def test_the_table_says_how_each_interval_is_made() -> None:
     assert "same label Wilson's; kappa, alpha, tau bootstrap, and that of kappa and alpha reaches" in first
     alone = agreement_table(study_of(2) | {"rankings": []}).notes[0]
     assert "kappa bootstrap, and that of kappa reaches as far as exceptions that nobody saw allow" in alone
+
+
+def agreement_on(clusters: int) -> dict[str, Any]:
+    """Agreement of three judges, c without a label on the first quarter of 160 answers, and their order of models."""
+    rng = random.Random(9)
+    labels = [[rng.choice((R, C)), rng.choice((R, C)), NONE if i < 40 else rng.choice((R, C))] for i in range(160)]
+    part = panel_of(labels, [f"c{i % clusters:03d}" for i in range(160)])
+    rows = {(j, m): scored([rng.random() for _ in range(clusters)]) for j in "abc" for m in ("m1", "m2", "m3")}
+    found = {"judges": ["a", "b", "c"], "level": 0.95, "rankings": rankings(rows, "s", "broad", 0.95)}
+    return found | {"groups": [agreement_of(part, "s", 0.95)]}
+
+
+def test_numbers_of_few_clusters_are_marked_in_the_table_and_in_the_figure() -> None:
+    few, many = agreement_on(25), agreement_on(160)
+    table = agreement_table(few)
+    assert all(cell.endswith("]*") or cell == NO_DATA for row in table.rows for cell in row[3:])
+    assert [note for note in table.notes if note.startswith("* fewer than 30 independent clusters")]
+    assert "*" in shown(agreement_figure(few, split="s"))
+    assert "* fewer than 30" in " ".join(agreement_words(few, list("abc"), "s"))
+    texts = [*(cell for row in agreement_table(many).rows for cell in row), *agreement_table(many).notes]
+    texts += [shown(agreement_figure(many, split="s")), *agreement_words(many, list("abc"), "s")]
+    assert "*" not in "".join(texts)
+
+
+def test_alpha_stands_beside_the_number_of_answers_that_are_in_it() -> None:
+    labels = [[R, R, NONE], [C, C, NONE]] * 30 + [[R, NONE, NONE]] * 15
+    agreement = {"judges": ["a", "b", "c"], "level": 0.95, "rankings": []}
+    agreement |= {"groups": [agreement_of(panel_of(labels), "s", 0.95)]}
+    frame = agreement_frame(agreement)
+    assert set(frame[frame.measure == "alpha"].n) == {60}
+    assert [row[2] for row in agreement_table(agreement).rows if row[1] == "all: alpha"] == ["60"]
 
 
 def test_panel_joins_judges_and_refuses_strangers() -> None:

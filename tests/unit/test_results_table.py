@@ -103,20 +103,20 @@ def test_the_method_of_a_cards_interval_is_the_one_it_was_made_by() -> None:
     assert "unseen errors" in method("f1") and "small classes" in method("kappa") and "Wilson" in method("accuracy")
 
 
-def agreement_of_three() -> dict[str, Any]:
-    """Agreement of two judges and a panel of them, on one split."""
+def agreement_of_three(clusters: int = 160) -> dict[str, Any]:
+    """Agreement of two judges and a panel of them, on 160 answers of one split in so many clusters."""
     rng = random.Random(2)
     labels = [[first, rng.choice((first, 0)), first] for first in (rng.choice((0, 2)) for _ in range(160))]
     found = Panel(
         ("a", "b", "both"),
         [Unit("s", "m", f"p{i:03d}", 0, 0) for i in range(160)],
-        [f"c{i:03d}" for i in range(160)],
+        [f"c{i % clusters:03d}" for i in range(160)],
         np.array(labels, dtype=np.int8),
     )
     members = {"both": ["a", "b"]}
     groups = [agreement_of(found, split, 0.95, members) for split in (None, "s")]
     rank = {"first": "a", "second": "b", "split": "s", "reading": "broad", "n_models": 3, "tau": 0.5}
-    rank |= {"interval": [-0.2, 1.0], "swapped": []}
+    rank |= {"interval": [-0.2, 1.0], "swapped": [], "n_clusters": clusters}
     return {"judges": ["a", "b", "both"], "level": 0.95, "groups": groups, "rankings": [rank]}
 
 
@@ -136,6 +136,29 @@ def test_judges_beside_each_other_become_rows() -> None:
     assert (alpha.judge, alpha.parameter, alpha.n_clusters) == (None, "a, b", 160)
     shared = one(results, estimand="judges_kappa", split="s", judge="a", parameter="with judge both", reading="broad")
     assert shared.flags == ("shared_opinion",)
+
+
+def test_alpha_counts_the_answers_and_clusters_that_are_in_it() -> None:
+    rng = random.Random(4)
+    labels = [[rng.choice((0, 2)), -1 if i < 40 else rng.choice((0, 2))] for i in range(100)]
+    units = [Unit("s", "m", f"p{i:03d}", 0, 0) for i in range(100)]
+    found = Panel(("a", "b"), units, [f"c{i // 4:02d}" for i in range(100)], np.array(labels, dtype=np.int8))
+    made = {"judges": ["a", "b"], "level": 0.95, "groups": [agreement_of(found, "s", 0.95)], "rankings": []}
+    results = [Result(e, "judge_agreement.json") for e in agreement_estimates(made)]
+    alpha = one(results, estimand="judges_alpha", reading="broad")
+    assert (alpha.n_prompts, alpha.n_clusters) == (60, 15)
+    kappa = one(results, estimand="judges_kappa", reading="broad")
+    assert (kappa.n_prompts, kappa.n_clusters) == (60, 15)
+
+
+@pytest.mark.parametrize(("clusters", "flagged"), [(25, True), (160, False)])
+def test_agreement_of_judges_on_few_clusters_is_flagged(clusters: int, flagged: bool) -> None:
+    found = agreement_estimates(agreement_of_three(clusters))
+    assert {e.estimand for e in found} >= {"judges_kappa", "judges_same_label", "judges_alpha", "judges_tau"}
+    assert {e.n_clusters for e in found} == {clusters}
+    assert {"few_clusters" in e.flags for e in found} == {flagged}
+    shared = [e for e in found if e.estimand == "judges_kappa" and e.parameter == "with judge both"]
+    assert shared and all("shared_opinion" in e.flags for e in shared)
 
 
 def test_the_script_puts_agreement_of_judges_and_of_people_into_the_table(tmp_path: Path) -> None:

@@ -7,8 +7,10 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from refusal_eval.display import NO_DATA, Labels, pieces
+from refusal_eval.display import NO_DATA, Labels, notes_of, pieces
+from refusal_eval.estimands import READINGS
 from refusal_eval.judge_card.words import short, value_text
+from refusal_eval.judges_agree.tables import marked
 from refusal_eval.layout import (
     EDGE,
     figure_width,
@@ -20,6 +22,7 @@ from refusal_eval.layout import (
     wrap_into,
     wrap_to,
 )
+from refusal_eval.scores import few_flags
 from refusal_eval.style import LINE_HEIGHT, styled
 from refusal_eval.tiles import tile
 
@@ -94,14 +97,15 @@ def _lines(
 ) -> list[str]:
     pair = pairs.get(frozenset((row, column)))
     kappa = pair["broad" if broad else "strict"]["kappa"] if pair else None
-    if kappa is None or kappa["value"] is None:
+    if pair is None or kappa is None or kappa["value"] is None:
         return [NO_DATA]
+    value = marked(short(kappa["value"]), pair["n_clusters"])
     ends = [short(end) for end in kappa["interval"] or ()]
     if not ends:
-        return [short(kappa["value"])]
+        return [value]
     one = f"[{', '.join(ends)}]"
     return [
-        short(kappa["value"]),
+        value,
         *([one] if text_width(one) <= step - 3 else [f"{ends[0]},", ends[1]]),
     ]
 
@@ -116,7 +120,8 @@ def agreement_words(agreement: Mapping[str, Any], judges: Sequence[str], split: 
     ]
     alpha = group["alpha"]
     if alpha and len(group["raters"]) > 2:
-        texts = [f"{value_text(alpha[r]['value'], alpha[r]['interval'])} {r}" for r in ("broad", "strict")]
+        numbers = {r: value_text(alpha[r]["value"], alpha[r]["interval"]) for r in ("broad", "strict")}
+        texts = [f"{marked(text, group['n_alpha_clusters'])} {reading}" for reading, text in numbers.items()]
         panels = " that are no panels" if len(group["raters"]) < len(agreement["judges"]) else ""
         notes.append(f"All {len(group['raters'])} judges{panels}, Krippendorff's alpha: {', '.join(texts)}.")
     known = [
@@ -130,4 +135,14 @@ def agreement_words(agreement: Mapping[str, Any], judges: Sequence[str], split: 
         notes.append(
             f"The order of the models changes in {swapped} of {len(known)} comparisons of two judges on a split."
         )
-    return notes
+    return [*notes, *_few_notes(group, judges)]
+
+
+def _few_notes(group: Mapping[str, Any], judges: Sequence[str]) -> list[str]:
+    """The note for the mark of few clusters, where a number that is shown or told has it."""
+    shown = [pair for pair in group["pairs"] if {pair["first"], pair["second"]} <= set(judges)]
+    found = [(pair[reading]["kappa"], pair["n_clusters"]) for pair in shown for reading in READINGS]
+    if group["alpha"] and len(group["raters"]) > 2:
+        found += [(group["alpha"][reading], group["n_alpha_clusters"]) for reading in READINGS]
+    flags = {flag for number, clusters in found if number["value"] is not None for flag in few_flags(clusters)}
+    return [f"{note}." for note in notes_of(flags)]

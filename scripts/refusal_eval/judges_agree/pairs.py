@@ -28,10 +28,11 @@ def agreement_of(
 ) -> dict[str, Any]:
     """Return how far the judges agree on a part of the answers.
 
-    `pairs`, for every two judges: n (answers that both labelled) and, under `strict`, `broad` and `three_class`, the
-    share of answers with the same label (`same`) and Cohen's kappa. `alpha`: Krippendorff's of all `raters` in the same
-    three ways. Each is {"value", "interval"}; None without answers, with a single cluster, or where a class has less
-    than 20 answers (kappa: under both judges). Intervals of `same` are Wilson's over clusters, the others a bootstrap
+    `pairs`, for every two judges: n (answers that both labelled), n_clusters (of these) and, under `strict`, `broad`
+    and `three_class`, the share of answers with the same label (`same`) and Cohen's kappa. `alpha`: Krippendorff's of
+    all `raters` in the same three ways, over n_alpha answers with at least two labels of theirs in n_alpha_clusters.
+    Each is {"value", "interval"}; None without answers, with a single cluster, or where a class has less than 20
+    answers (kappa: under both judges). Intervals of `same` are Wilson's over clusters, the others a bootstrap
     (`judge_card.resampling`). Which judge comes first changes nothing.
 
     A panel has no opinion beside those of its members. So `raters`, whom alpha compares, are the judges that are no
@@ -51,7 +52,7 @@ def agreement_of(
         **{"judges": list(part.judges), "raters": raters},
     }
     if not part.units or not pairs:
-        return about | {"pairs": [], "alpha": None}
+        return about | {"pairs": [], "alpha": None, "n_alpha": 0, "n_alpha_clusters": 0}
     codes = cluster_codes(part.clusters)
     own = [place for place, judge in enumerate(part.judges) if judge in raters]
     coincident, scale = coincidences(part.labels[:, own], len(LABELS))
@@ -65,10 +66,12 @@ def agreement_of(
         first, second = part.judges[i], part.judges[j]
         shared = not {first, *members.get(first, ())}.isdisjoint({second, *members.get(second, ())})
         names = {"first": first, "second": second, "overlap": shared, "n": int(sums[:, place].sum())}
+        names["n_clusters"] = _filled(sums[:, place])
         both = (part.labels[:, i] >= 0) & (part.labels[:, j] >= 0)
         shown = partial(_kappa_and_share, prompts=int((np.bincount(prompts[both]) > 0).sum()))
         found.append(names | _views(shown, sums[:, place], draws[:, place], level))
     alpha = _views(_alpha, sums[:, -1] / scale, draws[:, -1] / scale, level) if len(raters) > 1 else None
+    about |= {"n_alpha": _filled(coincident), "n_alpha_clusters": _filled(sums[:, -1])}
     return about | {"pairs": found, "alpha": alpha}
 
 
@@ -85,6 +88,11 @@ def _tables(codes: NDArray[np.intp], first: NDArray[np.int8], second: NDArray[np
     size, groups = len(LABELS), int(codes.max()) + 1
     places = (codes[both] * size + first[both]) * size + second[both]
     return np.bincount(places, minlength=groups * size * size).reshape(groups, size, size).astype(float)
+
+
+def _filled(tables: Counts) -> int:
+    """How many tables are not empty."""
+    return int((tables.sum(axis=(-1, -2)) > 0).sum())
 
 
 def _views(numbers: Callable[..., dict[str, Any]], sums: Counts, draws: Counts, level: float) -> dict[str, Any]:
@@ -116,7 +124,7 @@ def _same(sums: Counts, prompts: int, level: float) -> dict[str, Any]:
 
 
 def _number(measure: Measure, sums: Counts, draws: Counts, level: float) -> dict[str, Any]:
-    groups = int((sums.sum(axis=(-1, -2)) > 0).sum())
+    groups = _filled(sums)
     if groups < 2:
         return dict(_UNKNOWN)
     table = sums.sum(axis=0)

@@ -19,10 +19,10 @@ def rankings(
 ) -> list[dict[str, Any]]:
     """Return, for every two judges, Kendall's tau-b between their orders of the models by refusal rate on one split.
 
-    first, second, split, reading, n_models; `tau` from -1 (reversed) to 1 (the same order), None with one model or
-    where a judge gives all models the same rate; `interval`, a bootstrap over clusters of prompts, the same prompts
-    for all models and judges, None with one cluster; `swapped`: pairs of models that the two judges order differently,
-    each [higher under the first, higher under the second].
+    first, second, split, reading, n_models, n_clusters (with a rate); `tau` from -1 (reversed) to 1 (the same order),
+    None with one model or where a judge gives all models the same rate; `interval`, a bootstrap over clusters of
+    prompts, the same prompts for all models and judges, None with one cluster; `swapped`: pairs of models that the two
+    judges order differently, each [higher under the first, higher under the second].
 
     Args:
         rows: the score rows of the split's cells by (judge, model).
@@ -53,6 +53,7 @@ def rankings(
             {
                 **{"first": judges[i], "second": judges[j], "split": split, "reading": reading},
                 "n_models": len(models),
+                "n_clusters": int((sums[..., 1] > 0).any(axis=(1, 2)).sum()),
                 "tau": tau if known else None,
                 "interval": interval,
                 "swapped": _swapped(rates[i], rates[j], models),

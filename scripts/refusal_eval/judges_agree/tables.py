@@ -7,11 +7,12 @@ from typing import Any
 
 import pandas as pd
 
-from refusal_eval.display import NO_DATA, Labels, ordered
+from refusal_eval.display import MARKS, NO_DATA, Labels, mark_of, ordered
 from refusal_eval.estimands import READINGS
 from refusal_eval.judge_card.words import share_text, value_text
 from refusal_eval.judges_agree.pairs import MIN_ROWS, THREE
 from refusal_eval.markup import Table
+from refusal_eval.scores import FEW_CLUSTERS, few_flags
 from refusal_eval.table_notes import READINGS_NOTE
 
 ALL = "all"
@@ -42,7 +43,7 @@ def agreement_frame(agreement: Agreement) -> pd.DataFrame:
                 for measure in ("same", "kappa"):
                     add(group["split"], judges, reading, measure, pair[reading][measure], pair["n"])
         for reading, alpha in (group["alpha"] or {}).items():
-            add(group["split"], (ALL, None), reading, "alpha", alpha, group["n_answers"])
+            add(group["split"], (ALL, None), reading, "alpha", alpha, group["n_alpha"])
     for rank in sorted(agreement["rankings"], key=lambda rank: rank["split"]):
         tau = {"value": rank["tau"], "interval": rank["interval"]}
         add(rank["split"], (rank["first"], rank["second"]), rank["reading"], "tau", tau, rank["n_models"])
@@ -66,20 +67,20 @@ def agreement_table(agreement: Agreement, judges: Sequence[str] = (), labels: La
         for pair in sorted(shown, key=lambda p: sorted(places[p[side]] for side in ("first", "second"))):
             names = sorted((pair["first"], pair["second"]), key=places.__getitem__)
             rank = _rank(agreement["rankings"], group["split"], pair)
-            tau = NO_DATA if rank is None else value_text(rank["tau"], rank["interval"])
-            shares = [pair[reading]["same"] for reading in READINGS]
+            tau = NO_DATA if rank is None else marked(value_text(rank["tau"], rank["interval"]), rank["n_clusters"])
+            shares = [share_text(share["value"], share["interval"]) for share in (pair[r]["same"] for r in READINGS)]
+            kappas = [_text(pair[reading]["kappa"]) for reading in READINGS]
             rows.append(
                 [
                     *(where, " and ".join(show.judge(name) for name in names), str(pair["n"])),
-                    *(share_text(share["value"], share["interval"]) for share in shares),
-                    *(_text(pair[reading]["kappa"]) for reading in READINGS),
+                    *(marked(text, pair["n_clusters"]) for text in (*shares, *kappas)),
                     *([tau] if ranked else []),
                 ]
             )
         if group["alpha"] and len(group["raters"]) > 2:
-            alphas = [_text(group["alpha"][reading]) for reading in READINGS]
+            alphas = [marked(_text(group["alpha"][reading]), group["n_alpha_clusters"]) for reading in READINGS]
             none = [NO_DATA] if ranked else []
-            rows.append([where, _ALPHA, str(group["n_answers"]), NO_DATA, NO_DATA, *alphas, *none])
+            rows.append([where, _ALPHA, str(group["n_alpha"]), NO_DATA, NO_DATA, *alphas, *none])
     header = ["Split", "Judges", "Answers", "Same label\nstrict", "Same label\nbroad", "Kappa\nstrict", "Kappa\nbroad"]
     header += ["Order of\nmodels (tau)"] if ranked else []
     return Table(
@@ -114,8 +115,20 @@ def _notes(agreement: Agreement, rows: Sequence[Sequence[str]], ranked: bool, sh
         *_overlaps(agreement, show),
         *_swaps(agreement["rankings"], show),
         *_disputed(agreement),
+        *_few(rows),
         "That judges agree does not make them right: their agreement with people stands in the judge cards.",
     ]
+
+
+def marked(text: str, clusters: int) -> str:
+    """Return a number with the mark of so many clusters; where there is none, nothing is marked."""
+    return text if text == NO_DATA else text + mark_of(few_flags(clusters))
+
+
+def _few(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The note for that mark, where one of the numbers has it."""
+    symbol, meaning = MARKS[FEW_CLUSTERS]
+    return [f"{symbol} {meaning}."] if any(cell.endswith(symbol) for row in rows for cell in row[3:]) else []
 
 
 def _methods(ranked: bool, several: bool) -> str:

@@ -9,6 +9,7 @@ from refusal_eval.estimands import READINGS
 from refusal_eval.estimate import Estimate
 from refusal_eval.results_table.flags import SHARED_OPINION
 from refusal_eval.results_table.from_scores import BOOTSTRAP, SHARE_METHOD, UNSEEN
+from refusal_eval.scores import few_flags
 
 Part = Mapping[str, Any]
 
@@ -20,12 +21,14 @@ def agreement_estimates(agreement: Part) -> list[Estimate]:
     """Return how far the judges agree: every two of them, all of them, and their orders of the models.
 
     Of two judges `judge` is the first and the parameter names the other; of all of them the parameter names all. All
-    splits together are the pool `all`. A pair with a common opinion, such as a panel and its member, is flagged.
+    splits together are the pool `all`. A pair with a common opinion, such as a panel and its member, is flagged, and
+    so is what rests on few clusters.
     """
     level = agreement["level"]
     found = [estimate for group in agreement["groups"] for estimate in _group(group, level)]
     for rank in agreement["rankings"]:
         about = {"judge": rank["first"], "parameter": _other(rank["second"]), "split": rank["split"]}
+        about |= _clusters(rank["n_clusters"])
         ends = _ends(rank["interval"], level, BOOTSTRAP)
         found.append(Estimate("judges_tau", rank["tau"], **ends, **about, reading=rank["reading"]))
     return found
@@ -35,15 +38,21 @@ def _group(group: Part, level: float) -> Iterator[Estimate]:
     where = {"split": group["split"], "pool": ALL if group["split"] is None else None}
     for pair in group["pairs"]:
         about: dict[str, Any] = where | {"judge": pair["first"], "parameter": _other(pair["second"])}
-        about |= {"n_prompts": pair["n"], "flags": (SHARED_OPINION,) if pair["overlap"] else ()}
+        about |= {"n_prompts": pair["n"]} | _clusters(pair["n_clusters"])
+        about["flags"] += (SHARED_OPINION,) if pair["overlap"] else ()
         for view in (*READINGS, THREE):
             yield _number("judges_same_label", pair[view]["same"], view, level, SHARE_METHOD, about)
             yield _number("judges_kappa", pair[view]["kappa"], view, level, UNSEEN, about)
     if group["alpha"]:
         about = where | {"parameter": ", ".join(group["raters"])}
-        about |= {"n_prompts": group["n_answers"], "n_clusters": group["n_clusters"]}
+        about |= {"n_prompts": group["n_alpha"]} | _clusters(group["n_alpha_clusters"])
         for view, alpha in group["alpha"].items():
             yield _number("judges_alpha", alpha, view, level, UNSEEN, about)
+
+
+def _clusters(number: int) -> dict[str, Any]:
+    """What an estimate says of the clusters that it rests on."""
+    return {"n_clusters": number, "flags": few_flags(number)}
 
 
 def _number(name: str, part: Part, view: str, level: float, method: str, about: Mapping[str, Any]) -> Estimate:

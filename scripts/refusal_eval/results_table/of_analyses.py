@@ -26,7 +26,8 @@ _OF_JUDGES = (
     (
         "judges_alpha",
         "1 at most; 0 is chance",
-        "Agreement beyond chance of all judges that are no panels; the parameter names them, n_prompts are answers.",
+        "Agreement beyond chance of all judges that are no panels; the parameter names them, n_prompts are "
+        "the answers with at least two labels.",
         "Krippendorff's alpha for labels without an order. Empty where a class has fewer than 20 labels.",
         "Krippendorff 2011, Computing Krippendorff's Alpha-Reliability, University of Pennsylvania",
     ),
