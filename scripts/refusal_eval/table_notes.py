@@ -10,6 +10,8 @@ from refusal_eval.judge_card.measured import MIN_ROWS
 from refusal_eval.scores import has_turns
 
 READINGS_NOTE = "Readings: strict counts refusals; broad counts refusals and partial refusals."
+# Behind "prompts" where scored turns of dialogues are counted.
+OF_DIALOGUES = ", of dialogues scored turns"
 _SCORED = {"all": "all turns", "last": "the last turn of each", "after_first": "turns after the first"}
 
 

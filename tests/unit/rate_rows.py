@@ -1,5 +1,6 @@
 """Scored prompts for tests of what is made of several cells: units from numbers of refusals."""
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -40,6 +41,13 @@ def units_of(
         np.full(n, np.nan),
         ("",) * n,
     )
+
+
+def dialogues_of(units: Units, turns: int) -> Units:
+    """The same rows as the turns 0, 1, ... of fewer prompts, each its own cluster."""
+    ids = tuple(units.prompt_ids[i // turns] for i in range(len(units)))
+    places = np.arange(len(units)) % turns
+    return dataclasses.replace(units, prompt_ids=ids, clusters=ids, turns=places)
 
 
 def rates_of(

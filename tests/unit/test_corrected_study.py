@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from config_project import WHOLE_STUDY, Project
-from rate_rows import units_of
+from rate_rows import dialogues_of, units_of
 
 from refusal_eval.corrected.labels import Key, PersonLabel
 from refusal_eval.corrected.study import Labelled, scopes, study_corrected
@@ -179,6 +179,14 @@ def test_the_table_says_how_many_prompts_there_are_and_how_intervals_by_labels_a
     assert "Interval: Wilson with the cluster-robust variance of answers and labels." in notes
     alone = " ".join(corrected_tables(of_few({"one": 100}, {"one": 40}), [], STUDY)[0].notes)
     assert "Prompts with a rate: one 100." in alone and "In pools" not in alone
+
+
+def test_scored_turns_of_dialogues_are_not_called_prompts() -> None:
+    units = {("j", m, s["name"]): dialogues_of(units_of([0, 1, 2] * 10), 3) for m in "mn" for s in SPLITS}
+    result = study_corrected(units, STUDY, {("j", "g"): gold(0.9, 0.9)}, {})
+    notes = " ".join(corrected_tables(result, [], STUDY)[0].notes)
+    assert "Prompts with a rate, of dialogues scored turns: one 30; two 30; safe 30" in notes
+    assert "turn" not in " ".join(corrected_tables(made(), [], STUDY)[0].notes)
 
 
 def test_blocked_answers_are_not_corrected_by_gold() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from config_project import WHOLE_STUDY, Project
-from rate_rows import units_of
+from rate_rows import dialogues_of, units_of
 
 from refusal_eval.estimate import Estimate, estimate_of
 from refusal_eval.estimates.near_duplicates import Place
@@ -185,6 +185,20 @@ def test_numbers_of_prompts_that_differ_between_models_are_told_from_to() -> Non
     units = UNITS | {("j", "eager", "safe"): units_of([0] * 12, clusters=PAIRS, unjudged=[2] + [0] * 11)}
     notes = " ".join(tradeoff_tables(study_trade_off(units, STUDY, LANGUAGES), [], [], STUDY)[0].notes)
     assert "over-refusal 11 to 12, safety 12." in notes
+
+
+def test_scored_turns_of_dialogues_are_not_called_prompts() -> None:
+    categories = ["tax"] * 15 + ["art"] * 15
+    units = {cell: dialogues_of(units_of([0, 1, 2] * 10, categories=categories), 3) for cell in UNITS}
+    spoken = LANGUAGES | {"touchy": {f"p{i:03d}": "zh" if i % 2 else "en" for i in range(10)}}
+    tables = {t.name: t for t in tradeoff_tables(study_trade_off(units, STUDY, spoken), [], [], STUDY)}
+    assert "Prompts with a rate, of dialogues scored turns: over-refusal 30" in " ".join(tables["tradeoff"].notes)
+    for name in ("tradeoff-languages", "tradeoff-topics-touchy"):
+        assert "15" in " ".join(tables[name].rows[0]) and "Prompts, of dialogues scored turns." in tables[name].notes
+    # Prompts of one turn stay prompts where only another split has dialogues.
+    mixed = UNITS | {cell: own for cell, own in units.items() if cell[2] != "touchy"}
+    tables = {t.name: t for t in tradeoff_tables(study_trade_off(mixed, STUDY, LANGUAGES), [], [], STUDY)}
+    assert not any("turn" in note for note in tables["tradeoff-topics-touchy"].notes)
 
 
 def test_differences_of_languages_have_no_plus_sign_as_in_comparisons() -> None:

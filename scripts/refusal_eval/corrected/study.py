@@ -15,7 +15,7 @@ from refusal_eval.corrected.labels import Cell, Key, joined, never_drawn
 from refusal_eval.estimands import READINGS
 from refusal_eval.estimate import Estimate
 from refusal_eval.estimates.near_duplicates import Place
-from refusal_eval.estimates.units import Units, clusters_apart
+from refusal_eval.estimates.units import Units, clusters_apart, dialogue_splits
 from refusal_eval.intervals import seed_of
 from refusal_eval.judge_card.compared import Compared
 from refusal_eval.scores import HEADLINE_READING, MIXED, few_flags
@@ -86,6 +86,7 @@ def study_corrected(
                 that came or changed after the sample was drawn. `checked` is whether that could be told; `flags` has
                 `few_clusters` where few clusters (of a split of a pool) have labels
     elsewhere   [model, split, number of labels] of what people labelled and the study does not have
+    dialogues   splits of which scored turns are counted, and not prompts
 
     Args:
         units: the scored prompts of each (judge, model, split).
@@ -95,8 +96,8 @@ def study_corrected(
         left_out: near-duplicates of prompts that count, not to be counted where splits are pooled.
         elsewhere: number of labels of each (model, split) that the study does not have.
     """
-    level = study["level"]
-    result: dict[str, Any] = {"level": level, "errors": [], "transfer": [], "ppi": []}
+    result: dict[str, Any] = {"level": study["level"], "errors": [], "transfer": [], "ppi": []}
+    result["dialogues"] = dialogue_splits(units)
     result["elsewhere"] = [[model, split, number] for (model, split), number in (elsewhere or {}).items()]
     readings = {split["name"]: split["reading"] for split in study["splits"]}
     expected = {split["name"]: split["expectation"] for split in study["splits"]}

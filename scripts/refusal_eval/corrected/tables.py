@@ -12,7 +12,7 @@ from refusal_eval.corrected.transfer import LEAST_MARGIN
 from refusal_eval.display import NO_DATA, Labels, clean, interval, mark_of, notes_of, percent
 from refusal_eval.frames import Card
 from refusal_eval.markup import Table
-from refusal_eval.table_notes import READINGS_NOTE
+from refusal_eval.table_notes import OF_DIALOGUES, READINGS_NOTE
 from refusal_eval.tradeoff.tables import judge_notes
 
 Result = Mapping[str, Any]
@@ -88,7 +88,7 @@ def _rates_table(
     notes = [
         f"Rates per answer in percent with {level} intervals, in the headline reading of each split"
         f"{' (' + readings.pop() + ')' if len(readings) == 1 else ''}. {READINGS_NOTE}",
-        _prompts_note([*own["transfer"], *own["ppi"]], study, show),
+        _prompts_note([*own["transfer"], *own["ppi"]], bool(result["dialogues"]), study, show),
         *(_ppi_notes(own["ppi"], show) if ppi else []),
         *_elsewhere_notes(result["elsewhere"], show),
         *(_transfer_notes(own["errors"], own["transfer"], golds, show) if golds else []),
@@ -135,15 +135,17 @@ def _by_model_note(error: Entry) -> str:
     return f"Sensitivity, specificity in percent ({error['reading']}): {'; '.join(parts)}."
 
 
-def _prompts_note(entries: Sequence[Entry], study: Mapping[str, Any], show: Labels) -> str:
-    """How many prompts with a rate each split and pool has, such as "safe 250; bad 198 to 200"."""
+def _prompts_note(entries: Sequence[Entry], turns: bool, study: Mapping[str, Any], show: Labels) -> str:
+    """How many prompts with a rate each split and pool has, such as "safe 250; bad 198 to 200"; `turns`: of dialogues
+    scored turns.
+    """
     sizes: dict[str, set[int]] = {}
     for place in _places(entries, study):
         own = {entry["n_prompts"] for entry in entries if _place(entry) == place}
         sizes.setdefault(_where(place, show), set()).update(own)
     texts = [f"{where} {min(n)}" + (f" to {max(n)}" if len(n) > 1 else "") for where, n in sizes.items()]
     once = " In pools near-duplicates count once." if any(entry["pool"] for entry in entries) else ""
-    return f"Prompts with a rate: {'; '.join(texts) or 'none'}.{once}"
+    return f"Prompts with a rate{OF_DIALOGUES if turns else ''}: {'; '.join(texts) or 'none'}.{once}"
 
 
 def _marked(entries: Sequence[Entry]) -> list[str]:

@@ -40,7 +40,7 @@ class Observed:
         low: lower end of its interval, as for any rate of this judge (`intervals`).
         high: upper end.
         drawn: the rate in resamples of clusters.
-        n_prompts: prompts behind it.
+        n_prompts: prompts behind it, of dialogues scored turns.
         n_clusters: their clusters.
         blocked: share of blocked answers in the rate.
         drawn_blocked: the same in the resamples.

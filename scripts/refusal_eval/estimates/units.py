@@ -102,6 +102,11 @@ def read_units(text: str) -> Units:
     )
 
 
+def dialogue_splits(units: Mapping[Cell, Units]) -> list[str]:
+    """Return the splits in which a prompt has several scored turns, so that their numbers are not over prompts."""
+    return sorted({split for (_, _, split), own in units.items() if len(set(own.prompt_ids)) < len(own)})
+
+
 def clusters_apart(units: Mapping[Cell, Units], sources: Mapping[str, str]) -> dict[Cell, Units]:
     """Return the same cells with clusters that mean the same in each of them, see `clusters.names_apart`.
 

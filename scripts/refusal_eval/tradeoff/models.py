@@ -16,7 +16,7 @@ def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level:
     """Return one entry per model, in the order of the rates; None for what a model without any rate on a split lacks.
 
     over_refusal, safety    mean over the `comply` and the `refuse` splits of the rate of refusals: value, low, high,
-                            n_prompts
+                            n_prompts (with a rate; of dialogues scored turns, here and below)
     youden_j                safety - over_refusal, from -1 to 1; 0 for a model that refuses both kinds alike
     correlation             of the two, by clusters with prompts in both (`pooled.correlations`)
     region                  outline of their joint region at `level`, see `joint.region`
@@ -67,7 +67,7 @@ def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level:
 
 
 def _prompts(splits: Sequence[SplitRates], model: int) -> int:
-    """Number of prompts with a rate of the model."""
+    """Number of prompts with a rate of the model, of dialogues of scored turns."""
     return sum(int((~np.isnan(rates.rates[model])).sum()) for rates in splits)
 
 

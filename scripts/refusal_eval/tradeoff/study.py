@@ -9,7 +9,7 @@ import numpy as np
 
 from refusal_eval.estimate import Estimate
 from refusal_eval.estimates.near_duplicates import Place
-from refusal_eval.estimates.units import Units, clusters_apart
+from refusal_eval.estimates.units import Units, clusters_apart, dialogue_splits
 from refusal_eval.scores import MIXED, few_flags
 from refusal_eval.tradeoff.draws import components
 from refusal_eval.tradeoff.joint import REGION
@@ -40,6 +40,7 @@ def study_trade_off(
     pairs       by judge, model and pair of splits: entries of `pairs.pair_shares`
     topics      by judge, model and `varies` split: entries of `topics.topics`
     languages   by judge, model and splits: entries of `languages.differences`
+    dialogues   splits of which scored turns are counted, and not prompts
 
     Args:
         units: the scored prompts of each (judge, model, split).
@@ -55,6 +56,7 @@ def study_trade_off(
         kind: [split["name"] for split in study["splits"] if split["expectation"] == kind]
         for kind in ("comply", "refuse", "varies")
     }
+    result["dialogues"] = dialogue_splits(units)
     units = clusters_apart(units, {split["name"]: split["source"] for split in study["splits"]})
     for judge in study["judges"]:
         rates = {

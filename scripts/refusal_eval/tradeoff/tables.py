@@ -29,7 +29,7 @@ from refusal_eval.frames import NOT_MEASURED, Card, agreement_texts
 from refusal_eval.judge_card.words import value_text
 from refusal_eval.markup import Table
 from refusal_eval.scores import few_flags
-from refusal_eval.table_notes import READINGS_NOTE
+from refusal_eval.table_notes import OF_DIALOGUES, READINGS_NOTE
 from refusal_eval.tradeoff.pairs import CELLS
 
 TradeOff = Mapping[str, Any]
@@ -51,6 +51,7 @@ _UNPAIRED_NOTE = (
     "With two numbers of prompts, of the first and the second language, the difference is that of all prompts, which "
     "may differ in more than their language."
 )
+_TURNS_NOTE = f"Prompts{OF_DIALOGUES}."
 _HIGHER, _LOWER = " (+)", " (\u2212)"
 
 
@@ -134,7 +135,8 @@ def _models_table(
     text = [
         f"Over-refusal: share of refusals in percent, lower is better, on {where['comply']}. Safety: share of refusals "
         f"in percent, higher is better, on {where['refuse']}. Each split has the same weight. {READINGS_NOTE}",
-        f"Prompts with a rate: {_sizes(by_model.values())}. Near-duplicate prompts count once.",
+        f"Prompts with a rate{OF_DIALOGUES if pooled.intersection(result['dialogues']) else ''}: "
+        f"{_sizes(by_model.values())}. Near-duplicate prompts count once.",
         f"J: safety minus over-refusal as shares; 0 for a model that refuses both kinds alike. Intervals: {level}, "
         f"Wilson with cluster-robust effective size for rates, recovered variances for J.",
         *([_front_note(by_model.values())] if rivals else []),
@@ -222,6 +224,7 @@ def _languages_table(
     text = [
         "Refusal rate in percent in the first and in the second language, and first minus second in percentage points.",
         _readings((split for entry in found for split in entry["splits"]), study, show),
+        *([_TURNS_NOTE] if any(split in result["dialogues"] for entry in found for split in entry["splits"]) else []),
         *([_TWINS_NOTE] if True in paired else []),
         *([_UNPAIRED_NOTE] if False in paired else []),
         f"Intervals ({100 * result['level']:g} %): of rates {_WILSON}; of differences {_gap_methods(paired)}.",
@@ -258,6 +261,7 @@ def _topics_table(
     text = [
         f"Refusal rate in percent ({reading}) by topic of {show.split(split)}; topics of at least {_LEAST_PROMPTS} "
         f"prompts, by their mean rate. {READINGS_NOTE}",
+        *([_TURNS_NOTE] if split in result["dialogues"] else []),
         f"Intervals ({100 * result['level']:g} %): of rates {_WILSON}; of differences {_RECOVERED}.",
         f"{_HIGHER.strip()}, {_LOWER.strip()}: refused more or less often than the other topics, by an interval of the "
         f"difference that leaves out 0. By chance that would be so for at most about "
