@@ -13,7 +13,7 @@ from refusal_eval.logs import start_log
 from refusal_eval.reasoning_check import refuse_no_answers
 from refusal_eval.requests import Request, read_requests
 from refusal_eval.states import ANSWER_STATES, FAILED, TOO_LONG, told_states
-from refusal_eval.store import StoreReader
+from refusal_eval.store import BRING_BACK, StoreReader
 from refusal_eval.turns import Chain, Turns, walk
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def main(
     if lost:
         raise UserError(
             f"{len(lost)} of {len(chains)} responses are not in the store, although they were executed "
-            "(was the store moved or pruned?). Delete the receipts folder of this study and run again."
+            f"(was the store moved or pruned?). {BRING_BACK}"
         )
     reader = AnswerReader(tokenizer_folder, reasoning, trust)
     rows: list[dict[str, Any]] = []

@@ -15,7 +15,7 @@ from refusal_eval.judges.votes import combined
 from refusal_eval.logs import start_log
 from refusal_eval.requests import read_requests
 from refusal_eval.states import CUT, JUDGE_FAILED, VERDICT_STATES, told_states
-from refusal_eval.store import StoreReader
+from refusal_eval.store import BRING_BACK, StoreReader
 from refusal_eval.turns import Chain, walk
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def vote_of(chain: Chain, read: Any, rejected: Mapping[str, str]) -> Verdict:
             return Verdict(JUDGE_FAILED, raw={"error": rejected[waiting.key]})
         raise UserError(
             "a verdict's response is not in the store, although it was executed (was the store moved or pruned?). "
-            "Delete the receipts folder of this study and run again."
+            f"{BRING_BACK}"
         )
     request, record = chain.answered[-1]
     verdict: Verdict = read(request, record["response"])

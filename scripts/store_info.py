@@ -27,7 +27,7 @@ from refusal_eval.store_studies import (
     same_folder,
     study_files,
 )
-from refusal_eval.store_usage import EngineUsage, FileUsage, bytes_on_disk, links, prune_file, store_usage
+from refusal_eval.store_usage import EngineUsage, FileUsage, bytes_on_disk, links, prune_file, store_indexes, store_usage
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDTH = 120
@@ -68,9 +68,10 @@ def run(options: argparse.Namespace) -> int:
             raise UserError(f"there is no folder {store}")
         say(f"There is no store at {store} yet: nothing was generated.")
         return 0
+    indexes = store_indexes(Path(store))  # first: see there
     asks = {study.path: read_asks(study.config) for study in studies if study.config and uses(study, store)}
     asked = all_keys(asks.values())
-    usage = store_usage(Path(store), asked)
+    usage = store_usage(indexes, asked)
     unknown: set[str] = set().union(*(one.unknown for one in asks.values()))
     unseen = unseen_studies(studies, store)
     gaps = what_is_not_known(studies, asks, unseen)

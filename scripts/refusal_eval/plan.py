@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 ENGINE_KINDS = ("llm", "reasoned", "wildguard", "classifier")  # kinds of judge that ask an engine
 PANEL, TRAINED, RECORDED = "panel", "trained", "recorded"
+LOAD_NAME = re.compile(r"\d+-of-\d+-[0-9a-f]{8}")  # what `load_names` makes
 GOLD = "gold"  # gold answers pass through the judging rules as the answers of a model of this name
 
 
@@ -51,7 +53,7 @@ def load_names(cells: Sequence[Cell], shards: int) -> list[str]:
     It tells which part of which cells' requests the load executed. So a receipt stands for nothing else: with other
     cells or another number of shards the batch has other receipts, and is not taken for executed.
     """
-    listed = "\n".join(f"{cell.model}/{cell.split}/{cell.judge or ''}" for cell in sorted(cells, key=str))
+    listed = "\n".join(sorted(f"{cell.model}/{cell.split}/{cell.judge or ''}" for cell in cells))
     mark = hashlib.sha256(listed.encode()).hexdigest()[:8]
     return [f"{shard}-of-{shards}-{mark}" for shard in range(shards)]
 
@@ -59,6 +61,11 @@ def load_names(cells: Sequence[Cell], shards: int) -> list[str]:
 def shard_of(load: str) -> int:
     """Return the number of the shard that a load of this name executes."""
     return int(load.split("-", 1)[0])
+
+
+def shards_of(load: str) -> int:
+    """Return the number of shards of the batch that a load of this name belongs to."""
+    return int(load.split("-")[2])
 
 
 def asked_models(config: Mapping[str, Any]) -> list[str]:

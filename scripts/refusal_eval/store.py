@@ -33,6 +33,12 @@ from refusal_eval.store_index import (
     save_index,
 )
 
+# What to do where a receipt tells of responses that are gone. All answers of a batch have to be read anew then: what is
+# executed in the place of the lost ones need not be the same.
+BRING_BACK = (
+    "Bring the store back, or delete the folders receipts, answers, verdicts and published of this study and run "
+    "again: what the store lacks is then executed anew."
+)
 DATA_LOST = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # what a disk answers when it does not keep what was written
 
 

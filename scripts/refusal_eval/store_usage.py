@@ -98,15 +98,24 @@ class EngineUsage:
         return sum(file.unasked_bytes for file in self.files)
 
 
-def store_usage(store: Path, asked: Mapping[str, Collection[str]]) -> list[EngineUsage]:
-    """Return what the store holds, an entry per engine. Links are not followed. Nothing is written.
+def store_indexes(store: Path) -> dict[str, list[FileIndex]]:
+    """Return the indexes of the store's files as they are now, by engine id. Links are not followed. Nothing is written.
 
-    Args:
-        store: folder of the store.
-        asked: the keys that are asked for, by engine id.
+    To be asked before what the studies ask for is: later turns of dialogues are known from the responses so far, so
+    that a response which comes after that would look as if nobody asked for it.
     """
     folders = sorted(entry.name for entry in os.scandir(store) if entry.is_dir(follow_symlinks=False))
-    return [_engine_usage(store / name, sorted(asked.get(name, ()))) for name in folders]
+    return {name: _indexes(store / name) for name in folders}
+
+
+def store_usage(indexes: Mapping[str, Sequence[FileIndex]], asked: Mapping[str, Collection[str]]) -> list[EngineUsage]:
+    """Return what the store holds, an entry per engine.
+
+    Args:
+        indexes: of the store's files, by engine id.
+        asked: the keys that are asked for, by engine id.
+    """
+    return [_engine_usage(name, files, sorted(asked.get(name, ()))) for name, files in indexes.items()]
 
 
 def links(store: Path) -> list[Path]:
@@ -120,14 +129,22 @@ def bytes_on_disk(store: Path) -> int:
     return sum(path.lstat().st_size for path in paths)
 
 
-def _engine_usage(folder: Path, asked: Sequence[str]) -> EngineUsage:
-    usage, numbers, now = EngineUsage(folder.name), key_numbers(asked), time.time()
+def _indexes(folder: Path) -> list[FileIndex]:
+    found = []
     for path in sorted(folder.glob("*.jsonl")):
         if path.is_symlink():
             continue
         with contextlib.suppress(FileNotFoundError):  # a writer without responses removes its file
-            usage.files.append(_file_usage(load_index(path, save=False), numbers, now))
-    usage.distinct = _distinct([file.index for file in usage.files])
+            found.append(load_index(path, save=False))
+    return found
+
+
+def _engine_usage(engine_id: str, indexes: Sequence[FileIndex], asked: Sequence[str]) -> EngineUsage:
+    usage, numbers, now = EngineUsage(engine_id), key_numbers(asked), time.time()
+    for index in indexes:
+        with contextlib.suppress(FileNotFoundError):  # pruned meanwhile
+            usage.files.append(_file_usage(index, numbers, now))
+    usage.distinct = _distinct(indexes)
     return usage
 
 

@@ -93,7 +93,7 @@ def cell_work(config: Mapping[str, Any], root: Path, in_store: bool) -> dict[Cel
                 generated = dataclasses.replace(generated, requests=0, prompts=0)
             file = Path(paths.results, "requests", model, f"{split}.jsonl")
             samples = config["samples"]
-            if in_store and file.is_file():
+            if in_store and file.is_file() and not entry.get("recorded"):
                 holds = last.requests(model, split)
                 generated = _missing(file, paths.store, generated, samples) if holds else _outdated(generated)
             work[Cell(model, split)] = generated

@@ -48,6 +48,17 @@ def test_every_row_is_reproduced(repository):
     assert [row for row in found if row[1] > 1e-9] == []
 
 
+def test_the_last_digit_of_a_logarithm_is_not_the_processors(repository, monkeypatch):
+    python = repository / ".venv" / "engine" / "bin" / "python"
+    if not python.exists():
+        pytest.skip("there is no engine environment")
+    values, found = np.random.default_rng(0).uniform(0, 1, 20_000).astype(np.float32), set()
+    for code in ("AVX512", "AVX2", "SSE4_2"):  # as MKL takes it on processors that have no more
+        monkeypatch.setenv("MKL_CBWR", code)
+        found.add(torch_elementary(str(python)).log(values).tobytes())
+    assert len(found) == 1
+
+
 @pytest.mark.skipif(not CASES, reason="REFUSAL_EVAL_COMPAT_CASES names no file")
 def test_without_torch_only_logarithms_differ_and_by_one_digit_of_float32():
     found = worst_errors(CASES)

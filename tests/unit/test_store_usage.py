@@ -17,7 +17,7 @@ from refusal_eval.keys import KEY_VERSION
 from refusal_eval.store import StoreReader, StoreWriter
 from refusal_eval.store_index import index_path, load_index
 from refusal_eval.store_studies import read_asks, read_study, request_files, study_files
-from refusal_eval.store_usage import DAY, HOUR, prune_file, still_written, store_usage
+from refusal_eval.store_usage import DAY, HOUR, prune_file, still_written, store_indexes, store_usage
 
 TINY, OTHER = "1111222233334444", "aaaabbbbccccdddd"  # engine ids
 IDENTITY = {"weights": {"repo": "people/tiny", "commit": "0123456789abcdef"}, "dtype": "bfloat16"}
@@ -108,7 +108,7 @@ def told(capsys):
 def test_the_numbers_are_those_of_the_files(tmp_path):
     first, second = store(tmp_path, KEYS[:10]), store(tmp_path, KEYS[5:12], text="a longer answer")
     store(tmp_path, KEYS[:1], engine=OTHER)
-    tiny, other = store_usage(tmp_path, {TINY: set(KEYS[:8]), "another": set(KEYS)})
+    tiny, other = store_usage(store_indexes(tmp_path), {TINY: set(KEYS[:8]), "another": set(KEYS)})
     assert (tiny.engine_id, tiny.responses, tiny.distinct, len(tiny.files)) == (TINY, 17, 12, 2)
     assert tiny.bytes == first.stat().st_size + second.stat().st_size
     assert tiny.unasked == 2 + 4
@@ -325,6 +325,26 @@ def test_nothing_is_removed_of_an_engine_whose_dialogues_cannot_be_followed(proj
     assert code == 0 and f"{OTHER} cannot tell: it was asked turn by turn" in text
     assert len(StoreReader(project.store, OTHER).lookup(KEYS)) == 100
     assert len(StoreReader(project.store, TINY).lookup(KEYS)) == 16
+
+
+def test_responses_that_come_while_the_studies_are_read_are_kept(project, told, monkeypatch):
+    """Later turns of dialogues are asked for by what is stored: those of a job that goes on meanwhile are not known."""
+    writer = StoreWriter(project.store, TINY, "job")
+    writer.describe("s1", {"vllm": "x"})
+    for key in KEYS[:18]:
+        writer.append(key, {"text": "an answer"}, "s1")
+
+    def while_a_job_ends(config):
+        asks = read_asks(config)
+        for key in KEYS[60:65]:
+            writer.append(key, {"text": "a later turn"}, "s1")
+        writer.close()
+        store(project.store, KEYS[65:70])
+        return asks
+
+    monkeypatch.setattr(store_info, "read_asks", while_a_job_ends)
+    told("--prune", "--yes")
+    assert len(StoreReader(project.store, TINY).lookup(KEYS)) == 18 + 10
 
 
 @pytest.mark.parametrize(

@@ -258,6 +258,13 @@ def test_verdicts_of_fewer_samples_than_there_are_now_do_not_count(project, ran)
     assert left(project, more) == [(5, True, False), (15, False, True)]
 
 
+def test_a_model_whose_answers_are_recorded_by_now_has_nothing_to_execute(project, ran):
+    project.write("answers_of_others/file-rows/answers.json", json.dumps([{"prompt": "q", "answers": ["a"]}]))
+    ran["model_entries"]["plain"]["recorded"] = "answers_of_others"
+    ran["engine_entries"] = {"reader-engine": ran["engine_entries"]["wheel-engine"]}
+    assert cell_work(ran, project.folder, in_store=True)[ANSWER].requests == 0
+
+
 def test_without_records_nothing_that_is_there_counts(project, ran):
     shutil.rmtree(".snakemake")
     assert left(project, ran) == [UNKNOWN, UNKNOWN]

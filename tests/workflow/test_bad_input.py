@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -175,4 +176,11 @@ def test_a_lost_store_is_noticed(fresh: Project) -> None:
     shutil.rmtree(fresh.results / "tables")
     shutil.rmtree(fresh.results / "verdicts")
     shutil.rmtree(fresh.store)
-    assert "not in the store" in refused(fresh)
+    message = " ".join(refused(fresh).split())
+    assert "not in the store" in message
+    listed = re.search(r"delete the folders ([\w, ]+) of this study", message)
+    assert listed
+    for folder in re.split(", | and ", listed.group(1)):
+        shutil.rmtree(fresh.results / folder, ignore_errors=True)
+    # All answers of the batch, as all of it is executed again: the two models share the engine's load.
+    assert fresh.planned("--until", "answers")["answers"] == 4

@@ -219,6 +219,18 @@ def test_a_model_taken_away_leaves_the_tables(finished: Project) -> None:
     assert "terse" not in (finished.results / "tables" / "scores.csv").read_text()
 
 
+def test_what_is_taken_away_leaves_the_results_table_also_where_nothing_else_reruns(fresh: Project) -> None:
+    fresh.study(splits=["one"], gold=[])  # no cards, no trade-off: each judge's files stay as they are
+    fresh.complete()
+    table = fresh.results / "results_table" / "results.csv"
+    assert "label" in table.read_text() and "terse" in table.read_text()
+    fresh.study(judges=["words"])
+    assert fresh.planned()["results_table"] == 1
+    fresh.study(models=["plain"])
+    fresh.snakemake()
+    assert "label" not in table.read_text() and "terse" not in table.read_text()
+
+
 def test_the_order_of_models_and_splits_changes_no_number(finished: Project) -> None:
     def numbers() -> dict[str, bytes]:
         patterns = ("*.jsonl", "*.csv", "scores/**/*.json")

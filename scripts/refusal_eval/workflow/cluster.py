@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from refusal_eval.slurm import SlurmJob
-from refusal_eval.workflow.earlier_runs import RULES, comment_of, jobs_of_earlier_runs
+from refusal_eval.workflow.earlier_runs import jobs_of_earlier_runs, shares_requests
 from refusal_eval.workflow.execution import Execution
 
 GPUS_AT_A_TIME = 1  # on this machine, where nobody said how many
@@ -74,9 +74,11 @@ class Placement:
         return self._default("slurm_partition")
 
     def options(self, wildcards: Any) -> str | None:
-        """Return the profile's `slurm_extra`, and that a job comes after those of earlier runs for the same batch."""
-        comments = [comment_of(rule, wildcards) for rule in RULES]
-        earlier = [job.number for job in self.earlier_jobs() if job.comment in comments]
+        """Return the profile's `slurm_extra`, and that a job comes after those of earlier runs for the same batch.
+
+        The same also where the batch had other cells by then: both may hold the same requests.
+        """
+        earlier = [job.number for job in self.earlier_jobs() if shares_requests(job.comment, wildcards)]
         dependency = f"--dependency=afterany:{':'.join(earlier)}" if earlier else None
         return " ".join(filter(None, (self._default("slurm_extra"), dependency))) or None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from refusal_eval.workflow.content import content_hash
 from refusal_eval.workflow.scoring import calibrated_on, calibration_file
 from refusal_eval.workflow.whole_study import WholeStudy
 
@@ -60,7 +61,8 @@ class Correcting(WholeStudy):
 
     def study(self, wildcards: Any) -> dict[str, Any]:
         """Return what, besides files, decides the corrected rates and how they are shown."""
-        return self._presented() | {"measured": self._measured}
+        labels = [content_hash(path) for path in self.labels(wildcards)]
+        return self._presented() | {"measured": self._measured, "labels_sha256": labels}
 
     def targets(self, wildcards: Any) -> list[str]:
         """Return what a run makes; nothing for a study with neither gold nor labels."""

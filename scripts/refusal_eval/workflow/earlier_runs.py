@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from refusal_eval.errors import UserError
 from refusal_eval.files import read_json, write_json
+from refusal_eval.plan import LOAD_NAME, shard_of, shards_of
 from refusal_eval.slurm import NoAnswer, SlurmJob, jobs_named
 
 FOLDER = "running/runs"
@@ -63,6 +65,19 @@ def told(jobs: list[SlurmJob]) -> str:
     )
 
 
-def comment_of(rule: str, wildcards: Any) -> str:
+def shares_requests(comment: str, wildcards: Iterable[Any]) -> bool:
+    """Tell whether the job with this comment may execute requests of the load that these wildcards name.
+
+    That is a load of the same batch and the same shard, or of another number of shards; its cells may have changed.
+    """
+    *batch, load = map(str, wildcards)
+    heads = [comment_of(rule, [*batch, ""]) for rule in RULES]
+    other = next((comment.removeprefix(head) for head in heads if comment.startswith(head)), "")
+    if LOAD_NAME.fullmatch(other) is None:  # another batch, whose name begins like this one's
+        return False
+    return shards_of(other) != shards_of(load) or shard_of(other) == shard_of(load)
+
+
+def comment_of(rule: str, wildcards: Iterable[Any]) -> str:
     """Return the comment that Snakemake's Slurm plugin gives a job."""
     return f"rule_{rule}_wildcards_{'_'.join(str(value) for value in wildcards).replace('/', '_')}"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from refusal_eval.plan import Cell, generation_batches, judging_batches, load_names
+from refusal_eval.plan import generation_batches, judging_batches, load_names
 from refusal_eval.weights.identity import weights_id
 
 
@@ -55,9 +55,14 @@ class Paths:
             stage: `generate` or `judge`.
             batch: its name.
         """
-        names = load_names(self._batches[stage][batch], int(self._config["shards"]))
-        return [f"{self.results}/receipts/{stage}/{batch}/{name}.json" for name in names]
+        return [f"{self.results}/receipts/{stage}/{batch}/{name}.json" for name in self._loads[stage][batch]]
 
     @cached_property
-    def _batches(self) -> dict[str, dict[str, list[Cell]]]:
-        return {"generate": generation_batches(self._config), "judge": judging_batches(self._config)}
+    def _loads(self) -> dict[str, dict[str, list[str]]]:
+        """The names of the engine loads of each batch: every cell of a batch asks for them, so they are made once."""
+        stages = {"generate": generation_batches(self._config), "judge": judging_batches(self._config)}
+        shards = int(self._config["shards"])
+        return {
+            stage: {name: load_names(cells, shards) for name, cells in batches.items()}
+            for stage, batches in stages.items()
+        }

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.workflow.comparisons import Comparisons
+from refusal_eval.workflow.content import content_hash
 from refusal_eval.workflow.correcting import Correcting
 from refusal_eval.workflow.estimating import Estimating
 from refusal_eval.workflow.paths import Paths
@@ -67,8 +68,19 @@ class Results:
         return [str(beside)] if beside is not None and beside.is_file() else []
 
     def study(self, wildcards: Any) -> dict[str, Any]:
-        """Return what, besides its files, decides the results table."""
-        return {"study": self._config["study"], "results": self._results, "tau": self._config["scoring"]["tau"]}
+        """Return what, besides the content of its files, decides the results table.
+
+        The files' names are part of it, so that one which is not asked for any more is noticed; those of people can
+        be replaced by older ones.
+        """
+        inputs = (self.scores, self.cards, self.estimates, self.agreement)
+        return {
+            "study": self._config["study"],
+            "results": self._results,
+            "tau": self._config["scoring"]["tau"],
+            "files": [path.removeprefix(f"{self._results}/") for paths in inputs for path in paths(wildcards)],
+            "people_sha256": [content_hash(path) for path in self.people(wildcards)],
+        }
 
     def table(self) -> str:
         """Return the results table as CSV."""
