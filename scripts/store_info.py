@@ -27,7 +27,15 @@ from refusal_eval.store_studies import (
     same_folder,
     study_files,
 )
-from refusal_eval.store_usage import EngineUsage, FileUsage, bytes_on_disk, links, prune_file, store_indexes, store_usage
+from refusal_eval.store_usage import (
+    EngineUsage,
+    FileUsage,
+    bytes_on_disk,
+    links,
+    prune_file,
+    store_indexes,
+    store_usage,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDTH = 120

@@ -99,7 +99,7 @@ class EngineUsage:
 
 
 def store_indexes(store: Path) -> dict[str, list[FileIndex]]:
-    """Return the indexes of the store's files as they are now, by engine id. Links are not followed. Nothing is written.
+    """Return the indexes of the store's files as they are now, by engine id. Nothing is written, no link followed.
 
     To be asked before what the studies ask for is: later turns of dialogues are known from the responses so far, so
     that a response which comes after that would look as if nobody asked for it.

@@ -154,7 +154,7 @@ def test_a_job_comes_after_the_jobs_of_earlier_runs_for_its_batch(squeue, tmp_pa
         ("model/a/b", "0-of-2-aaaaaaaa", False),
     ],
 )
-def test_a_job_waits_for_a_batch_that_had_other_cells(squeue, tmp_path: Path, batch: str, load: str, waits: bool) -> None:
+def test_a_job_waits_for_a_batch_of_other_cells(squeue, tmp_path: Path, batch: str, load: str, waits: bool) -> None:
     record_run(run_named("run-1"), str(tmp_path), [])
     squeue("7|RUNNING|rule_judge_wildcards_model_a_0-of-2-aaaaaaaa\\n")
     options = Placement(Execution(1), workflow(100), str(tmp_path)).options([batch, load])
