@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 from config_project import WHOLE_STUDY, Project
+from estimate_rows import cell_of, single
 from rate_rows import dialogues_of, units_of
 
 from refusal_eval.estimate import Estimate, estimate_of
+from refusal_eval.estimates.cells import cell_estimates
 from refusal_eval.estimates.near_duplicates import Place
 from refusal_eval.latex import latex
-from refusal_eval.markup import csv_text, markdown
+from refusal_eval.markup import Table, csv_text, markdown
+from refusal_eval.paper_tables.categories import categories_table, category_rows
 from refusal_eval.scores import HEADLINE_READING
 from refusal_eval.tradeoff.study import study_trade_off
 from refusal_eval.tradeoff.tables import tradeoff_frame, tradeoff_tables
@@ -139,8 +142,29 @@ def test_pairs_topics_and_languages_of_few_clusters_are_marked(result: dict[str,
     _, pairs, languages, topics = tradeoff_tables(result, [], [], STUDY)
     assert [row[0] for row in pairs.rows] == ["careful*", "Eager_1 <b>*"]
     assert all(row[6].endswith("]*") and row[4].endswith("]*") for row in languages.rows)
-    assert topics.rows[0][2].endswith("]* (+)")
+    assert topics.rows[0][2].endswith("]* (+)*")
     assert all(table.notes[-1].startswith("* fewer than 30") for table in (pairs, languages, topics))
+
+
+def test_the_rate_of_a_topic_is_marked_as_that_of_its_category_and_a_difference_for_itself() -> None:
+    names = {f"p{i:03d}": "a" if i < 60 else "b" for i in range(80)}
+
+    def topics_of(*letters: str) -> tuple[Table, Table]:
+        score, units, answers, verdicts = cell_of(single(*letters), split="touchy", model="eager", categories=names)
+        found = cell_estimates(score, units, None, None, 1.0, 0.1)
+        rates = category_rows(found, "j", {"touchy": "broad"})
+        study = STUDY | {"models": ["eager"], "splits": STUDY["splits"][2:], "twins": [], "related": []}
+        result = study_trade_off({("j", "eager", "touchy"): units}, study, {"touchy": {}})
+        (table,) = tradeoff_tables(result, [], [], study)
+        return table, categories_table(rates, "j", [score], [])
+
+    topics, categories = topics_of(*["RR", "CC"] * 40)
+    assert [row[-1] for row in topics.rows] == [row[-1] for row in categories.rows]
+    assert [row[-1].endswith("]*") for row in topics.rows] == [False, True]
+    # The difference of either topic rests on both, of which b has few.
+    topics, categories = topics_of(*["RR"] * 60, *["CC"] * 20)
+    assert [row[-1].split("]")[1] for row in topics.rows] == [" (+)*", "* (\u2212)*"]
+    assert "behind a sign of the topic or of the others" in topics.notes[-1]
 
 
 def test_pairs_topics_and_languages_of_many_clusters_are_not_marked() -> None:

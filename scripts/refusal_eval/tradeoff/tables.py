@@ -52,6 +52,7 @@ _UNPAIRED_NOTE = (
     "may differ in more than their language."
 )
 _TURNS_NOTE = f"Prompts{OF_DIALOGUES}."
+_OF_TOPICS = "Behind a rate it is of the clusters of the topic, behind a sign of the topic or of the others."
 _HIGHER, _LOWER = " (+)", " (\u2212)"
 
 
@@ -257,7 +258,6 @@ def _topics_table(
         n = max(entry["n_prompts"] for entry in found if entry is not None)
         rows.append([clean(topic).replace("_", " "), str(n), *(_topic(entry) for entry in found)])
     reading = next(s["reading"] for s in study["splits"] if s["name"] == split)
-    marked = any(cell.endswith((_HIGHER, _LOWER)) for row in rows for cell in row)
     text = [
         f"Refusal rate in percent ({reading}) by topic of {show.split(split)}; topics of at least {_LEAST_PROMPTS} "
         f"prompts, by their mean rate. {READINGS_NOTE}",
@@ -266,10 +266,10 @@ def _topics_table(
         f"{_HIGHER.strip()}, {_LOWER.strip()}: refused more or less often than the other topics, by an interval of the "
         f"difference that leaves out 0. By chance that would be so for at most about "
         f"{_by_chance(len(names), result['level'])} of {len(names)} topics, for each model."
-        if marked
+        if any(_sign(entry) for entry in entries)
         else "No topic is refused more or less often than the others: all intervals of the difference hold 0.",
         *notes,
-        *_marked(entry["fewest_clusters"] for entry in entries),
+        *(f"{note} {_OF_TOPICS}" for note in _marked(_shown_clusters(entry) for entry in entries)),
     ]
     header = ["Topic", "Prompts", *(show.model(model) for model in models)]
     caption = f"Refusals by topic: {show.split(split)}."
@@ -341,8 +341,19 @@ def _on_front(entry: Mapping[str, Any]) -> tuple[str, str]:
 def _topic(entry: Mapping[str, Any] | None) -> str:
     if entry is None:
         return NO_DATA
-    gap = entry["difference"]
-    sign = ""
-    if gap["low"] is not None:
-        sign = _HIGHER if gap["low"] > 0 else _LOWER if gap["high"] < 0 else ""
-    return _percent(entry["rate"]) + _mark(entry["fewest_clusters"]) + sign
+    sign = _sign(entry)
+    return _percent(entry["rate"]) + _mark(entry["n_clusters"]) + (sign + _mark(entry["fewest_clusters"]) if sign else "")
+
+
+def _sign(entry: Mapping[str, Any]) -> str:
+    """Whether a topic is refused more or less often than the others; empty where that cannot be told."""
+    low, high = entry["difference"]["low"], entry["difference"]["high"]
+    if low is None:
+        return ""
+    return _HIGHER if low > 0 else _LOWER if high < 0 else ""
+
+
+def _shown_clusters(entry: Mapping[str, Any]) -> int:
+    """The clusters that a cell of a topic rests on: its own, and where a sign shows the difference, the others'."""
+    clusters: int = entry["fewest_clusters"] if _sign(entry) else entry["n_clusters"]
+    return clusters

@@ -24,7 +24,7 @@ def topics(rates: SplitRates, model: int, level: float) -> list[dict[str, Any]]:
     rest.
 
     Where all prompts of a topic are one cluster, they are taken as independent, as for the rate of a category
-    (`estimates.units.independent_within`).
+    (`estimates.units.independent_within`), and counted as the one cluster that they are.
     """
     names = sorted({name for name in rates.categories if name})
     if len(names) < 2:
@@ -39,7 +39,7 @@ def topics(rates: SplitRates, model: int, level: float) -> list[dict[str, Any]]:
         units = independent_within(rates.clusters[mine].tolist(), rates.prompts[mine].tolist())
         topic = _part(values[mine], units, level, int(draws[mine].sum()))
         others = _part(values[rest], rates.clusters[rest].tolist(), level, int(draws[rest].sum()))
-        n_clusters, n_others = len(set(units)), len(set(rates.clusters[rest].tolist()))
+        n_clusters, n_others = (len(set(rates.clusters[side].tolist())) for side in (mine, rest))
         gap = difference_part(topic, others, 0.0)
         found.append(
             {
