@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
@@ -77,18 +77,18 @@ def marks(score: Score) -> str:
     return marks_of([score])
 
 
-def marks_of(scores: Iterable[Score]) -> str:
-    """Symbols of the flags that any of the scores has, in the order of `MARKS`."""
-    return "".join(note[0] for note in mark_notes(scores))
+def marks_of(scores: Iterable[Score], flags: Collection[str] = ()) -> str:
+    """Symbols of the flags that any of the scores has, and of these flags, in the order of `MARKS`."""
+    return "".join(note[0] for note in mark_notes(scores, flags))
 
 
-def mark_notes(scores: Iterable[Score]) -> list[str]:
-    """A note for each symbol that occurs among the scores, such as "† more than 5 % of ..."."""
+def mark_notes(scores: Iterable[Score], flags: Collection[str] = ()) -> list[str]:
+    """A note for each symbol of the scores and of these flags, such as "† more than 5 % of ..."."""
     found = list(scores)
     return [
         f"{symbol} {meaning}"
         for flag, (symbol, meaning) in MARKS.items()
-        if any(_flagged(score, flag) for score in found)
+        if flag in flags or any(_flagged(score, flag) for score in found)
     ]
 
 

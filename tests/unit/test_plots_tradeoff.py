@@ -30,8 +30,9 @@ def entry(model: str, x: float, y: float, **more: Any) -> dict[str, Any]:
         "region": outline,
         "on_front": False,
         "front_share": 0.25,
-        "n_prompts": 9,
-        "n_clusters": 9,
+        "n_prompts": 90,
+        "n_clusters": 90,
+        "fewest_clusters": 40,
     }
     return {"judge": "rules", "model": model, **parts, "youden_j": j, **rest} | more
 
@@ -137,6 +138,15 @@ def test_names_have_the_marks_of_their_cells_and_lists_are_unambiguous() -> None
     text = " ".join(drawn.caption.sentences)
     assert "One, told to decline‡" in shown(drawn.figure) and "‡ more than 20 %" in text and "†" not in text
     assert "One, told to decline 25 %; model_01 25 %." in text and "Prompts: split_00 60, split_01 60." in text
+
+
+def test_a_model_whose_pools_have_few_clusters_is_marked_though_its_cells_are_not() -> None:
+    data = found([(0.1, 0.9), (0.2, 0.95)])
+    data["models"][1]["fewest_clusters"] = 28
+    scores = [*SCORES, *({**cell, "model": "model_01", "mixed_serving": True} for cell in SCORES)]
+    drawn = trade_off_figure(scores, data, [], plot("tradeoff", 2, 2))
+    assert {"model_00", "model_01*\u00a7"} <= set(shown(drawn.figure).split("\n"))
+    assert "* fewer than 30 independent clusters" in " ".join(drawn.caption.sentences)
 
 
 def test_of_many_models_only_those_on_the_front_have_a_region() -> None:

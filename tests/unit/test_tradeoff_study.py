@@ -150,7 +150,7 @@ def test_the_rate_of_a_topic_is_marked_as_that_of_its_category_and_a_difference_
     names = {f"p{i:03d}": "a" if i < 60 else "b" for i in range(80)}
 
     def topics_of(*letters: str) -> tuple[Table, Table]:
-        score, units, answers, verdicts = cell_of(single(*letters), split="touchy", model="eager", categories=names)
+        score, units, *_ = cell_of(single(*letters), split="touchy", model="eager", categories=names)
         found = cell_estimates(score, units, None, None, 1.0, 0.1)
         rates = category_rows(found, "j", {"touchy": "broad"})
         study = STUDY | {"models": ["eager"], "splits": STUDY["splits"][2:], "twins": [], "related": []}
@@ -315,3 +315,18 @@ def test_one_split_of_few_clusters_marks_what_is_made_of_both_kinds() -> None:
     assert found["models"][0]["n_clusters"] == 52
     flags = [row["flags"] for row in found["estimates"] if row["estimand"] in ("youden_j", "pareto_front_share")]
     assert flags == [["few_clusters"]] * 4
+
+
+def test_a_split_that_has_few_clusters_without_its_copies_marks_the_row_of_its_models() -> None:
+    more = {"name": "more", "expectation": "refuse", "reading": "strict", "source": "more"}
+    study = STUDY | {"splits": [*STUDY["splits"][:2], more], "related": []}
+    units = {("j", m, s): units_of([2, 0] * 20, prefix=s) for m in STUDY["models"] for s in ("safe", "unsafe")}
+    units |= {("j", m, "more"): units_of([2, 0] * 16, prefix="more") for m in STUDY["models"]}
+    scores = [score(m, s) for _, m, s in units]
+    copies = [Place("more", f"more{i:03d}") for i in range(4)]
+    for left_out, mark in ((copies, "*"), ([], "")):
+        result = study_trade_off(units, study, {name: {} for name in ("safe", "unsafe", "more")}, left_out)
+        assert {e.flags for e in estimates_of(result, "youden_j")} == {("few_clusters",) if mark else ()}
+        table = next(t for t in tradeoff_tables(result, scores, [], study) if t.name == "tradeoff")
+        assert [row[0] for row in table.rows] == [f"careful{mark}", f"Eager_1 <b>{mark}"]
+        assert any("fewer than 30" in note for note in table.notes) == bool(mark)

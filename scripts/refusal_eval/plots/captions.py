@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from refusal_eval.compat.labels import protocol_notes
 from refusal_eval.display import Labels, Score, headlines, mark_notes
@@ -55,7 +55,17 @@ def judge_words(scores: Sequence[Score], cards: Iterable[Card], show: Labels) ->
     return [f"Judge: {show.judge(judge)}.", agreement_note(judge, cards, show.golds)]
 
 
-def cell_words(scores: Sequence[Score], splits: Sequence[str], show: Labels, marked: bool = True) -> list[str]:
-    """How many prompts there are, what the marks in the figure mean, and under which protocol it was asked."""
-    notes = [f"{note}." for note in mark_notes(scores)] if marked else []
+def cell_words(
+    scores: Sequence[Score], splits: Sequence[str], show: Labels, marked: bool = True, flags: Collection[str] = ()
+) -> list[str]:
+    """How many prompts there are, what the marks in the figure mean, and under which protocol it was asked.
+
+    Args:
+        scores: of the cells that are shown.
+        splits: of these.
+        show: labels.
+        marked: whether the figure has marks.
+        flags: that it marks beside those of the scores.
+    """
+    notes = [f"{note}." for note in mark_notes(scores, flags)] if marked else []
     return [prompts_note(scores, splits, show), *notes, *protocol_notes(scores)]

@@ -20,6 +20,7 @@ from refusal_eval.plots.numbering import Box, numbered
 from refusal_eval.plots.plot import Caption, Drawn, Plot, chosen_scores
 from refusal_eval.plots.tags import protocol_tag
 from refusal_eval.style import BLUE, COLUMN_WIDTH, FAINT, GREY, INK, LINE_HEIGHT, styled
+from refusal_eval.tradeoff.models import model_flags
 
 _PANEL = 170.0  # points, height of the panel
 _MOST_REGIONS = 8  # models that all have their region drawn
@@ -50,14 +51,15 @@ def trade_off_figure(scores: Sequence[Score], found: Mapping[str, Any], cards: I
     if not entries:
         raise UserError(f"figure `{plot.name}`: no model has both an over-refusal and a safety rate")
     with styled():
-        names = [_name(entry["model"], chosen, plot) for entry in entries]
+        names = [_name(entry, chosen, plot) for entry in entries]
         fig = _draw(entries, names, plot, protocol_tag(chosen))
     return Drawn(fig, _frame(entries), _caption(chosen, entries, found, cards, plot))
 
 
-def _name(model: str, scores: Sequence[Score], plot: Plot) -> str:
-    """Label of a model with the marks of its cells."""
-    return plot.labels.model(model) + marks_of(score for score in scores if score["model"] == model)
+def _name(entry: Mapping[str, Any], scores: Sequence[Score], plot: Plot) -> str:
+    """Label of a model with the marks of its cells and its own."""
+    own = (score for score in scores if score["model"] == entry["model"])
+    return plot.labels.model(entry["model"]) + marks_of(own, model_flags(entry))
 
 
 def _draw(entries: Sequence[Mapping[str, Any]], names: Sequence[str], plot: Plot, tag: Sequence[str]) -> Figure:
@@ -218,6 +220,8 @@ def _caption(
         if entry["on_front"] and entry["front_share"] is not None
     ]
     whose = "" if len(entries) <= _MOST_REGIONS else " (of models on the front)"
+    splits = [split for split in plot.splits if split in readings]
+    flags = {flag for entry in entries for flag in model_flags(entry)}
     words = [
         f"Over-refusal: mean of the refusal rates on {comply}. Safety: mean of those on {refuse}. In brackets "
         f"the reading of each split. K = {sizes} answers per prompt. Each split counts alike, near-duplicate prompts "
@@ -228,7 +232,7 @@ def _caption(
         + (f"; share of resamples in which a model is on it: {joined(shares)}." if shares else "."),
         *_not_shown(entries, found),
         *judge_words(scores, cards, show),
-        *cell_words(scores, [s for s in plot.splits if any(x["split"] == s for x in scores)], show),
+        *cell_words(scores, splits, show, flags=flags),
     ]
     return Caption(plot.title or "Safety against over-refusal.", words)
 

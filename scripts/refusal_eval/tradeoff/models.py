@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from refusal_eval.scores import few_flags
 from refusal_eval.tradeoff.joint import pareto, region
 from refusal_eval.tradeoff.pooled import correlations, difference_part, pooled_part, resampled_rates
 from refusal_eval.tradeoff.rows import SplitRates
@@ -64,6 +65,14 @@ def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level:
         entry["on_front"] = bool(front[model]) if known_here else None
         entry["front_share"] = float(fronts[:, model].mean()) if known_here and tells else None
     return entries
+
+
+def model_flags(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the flags of an entry of `trade_off`, none without a J.
+
+    Without the near-duplicates that count elsewhere, a split may have few clusters though none of its cells has.
+    """
+    return () if entry["youden_j"] is None else few_flags(entry["fewest_clusters"])
 
 
 def _prompts(splits: Sequence[SplitRates], model: int) -> int:

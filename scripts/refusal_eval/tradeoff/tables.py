@@ -17,7 +17,7 @@ from refusal_eval.display import (
     joined,
     mark_notes,
     mark_of,
-    marks,
+    marks_of,
     notes_of,
     ordered,
     p_text,
@@ -30,6 +30,7 @@ from refusal_eval.judge_card.words import value_text
 from refusal_eval.markup import Table
 from refusal_eval.scores import few_flags
 from refusal_eval.table_notes import OF_DIALOGUES, READINGS_NOTE
+from refusal_eval.tradeoff.models import model_flags
 from refusal_eval.tradeoff.pairs import CELLS
 
 TradeOff = Mapping[str, Any]
@@ -112,10 +113,11 @@ def _models_table(
     pooled = {split for kind in ("comply", "refuse") for split in result["splits"][kind]}
     used = [score for score in scores if score["split"] in pooled]
     rivals = sum(entry["youden_j"] is not None for entry in by_model.values()) > 1
+    flags = {flag for entry in by_model.values() for flag in model_flags(entry)}
     rows = []
     for model in study["models"]:
         entry = by_model[model]
-        mark = "".join(dict.fromkeys("".join(marks(score) for score in used if score["model"] == model)))
+        mark = marks_of((score for score in used if score["model"] == model), model_flags(entry))
         rows.append(
             [
                 show.model(model) + mark,
@@ -142,7 +144,7 @@ def _models_table(
         f"Wilson with cluster-robust effective size for rates, recovered variances for J.",
         *([_front_note(by_model.values())] if rivals else []),
         *notes,
-        *(f"{note}." for note in mark_notes(used)),
+        *(f"{note}." for note in mark_notes(used, flags)),
     ]
     return Table("tradeoff", "Over-refusal against safety.", header, rows, "lrrrcr"[: len(header)], text)
 
@@ -341,8 +343,8 @@ def _on_front(entry: Mapping[str, Any]) -> tuple[str, str]:
 def _topic(entry: Mapping[str, Any] | None) -> str:
     if entry is None:
         return NO_DATA
-    sign = _sign(entry)
-    return _percent(entry["rate"]) + _mark(entry["n_clusters"]) + (sign + _mark(entry["fewest_clusters"]) if sign else "")
+    sign, rate = _sign(entry), _percent(entry["rate"]) + _mark(entry["n_clusters"])
+    return rate + (sign + _mark(entry["fewest_clusters"]) if sign else "")
 
 
 def _sign(entry: Mapping[str, Any]) -> str:
