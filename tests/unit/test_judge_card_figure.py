@@ -67,8 +67,23 @@ def test_card_tells_published_f1_beside_its_own() -> None:
     text = " ".join(shown(fig).split())
     assert problems(fig) == [] and "Blue line: Fleiss' kappa among people, 0.72" in text
     own = f"{100 * card['broad']['f1']:.1f}"
-    assert f"Published F1 of others on this gold set: GPT 92.4 %; this judge's is {own} %." in text
-    assert "Dashed: published kappa of others on this gold set: GPT-4 zero-shot" in text
+    assert f"Published F1 of others on this gold set (broad): GPT 92.4 %; this judge's is {own} %." in text
+    assert "Dashed: published kappa of others on this gold set (broad): GPT-4 zero-shot" in text
+
+
+def test_card_holds_published_numbers_against_its_own_of_the_same_reading() -> None:
+    anchors = [
+        {"name": "GPT", "f1": 0.924, "reading": "broad"},
+        {"name": "Old", "f1": 0.71, "reading": "strict"},
+        {"name": "Plain", "kappa": 0.6, "reading": "three_class"},
+    ]
+    card = made(3, anchors=anchors)
+    fig = card_figure(card)
+    text, own = " ".join(shown(fig).split()), {r: f"{100 * card[r]['f1']:.1f}" for r in ("broad", "strict")}
+    assert problems(fig) == [] and own["broad"] != own["strict"]
+    for reading, told in (("broad", "GPT 92.4 %"), ("strict", "Old 71.0 %")):
+        assert f"on this gold set ({reading}): {told}; this judge's is {own[reading]} %." in text
+    assert "Dashed: published kappa of others on this gold set (three class): Plain 0.60." in text
 
 
 @pytest.mark.parametrize(("judges", "labels"), [(1, None), (3, LONG), (8, None), (8, LONG)])

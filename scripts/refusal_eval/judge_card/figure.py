@@ -153,14 +153,23 @@ def _forest(
     human = (card["people"]["human_kappa"] or {}).get("broad")
     if human is not None:
         kappas.axvline(human, color=BLUE, linewidth=1)
-    for _, kappa in _published(card, "kappa"):
+    for kappa in _published_kappas(card):
         kappas.axvline(kappa, color=GREY, linewidth=0.8, linestyle=(0, (3, 2)))
 
 
-def _published(card: Card, measure: str) -> list[tuple[str, float]]:
-    """Name and number of each published anchor that has this measure, `kappa` or `f1`."""
-    found = [(clean(anchor["name"]), anchor.get(measure)) for anchor in card["people"]["anchors"]]
-    return [(name, float(value)) for name, value in found if value is not None]
+def _published(card: Card, measure: str) -> dict[str, list[tuple[str, float]]]:
+    """Name and number of each published anchor that has this measure, `kappa` or `f1`, by reading."""
+    found: dict[str, list[tuple[str, float]]] = {}
+    for anchor in card["people"]["anchors"]:
+        if anchor.get(measure) is not None:
+            own = found.setdefault(anchor.get("reading") or "broad", [])
+            own.append((clean(anchor["name"]), float(anchor[measure])))
+    return found
+
+
+def _published_kappas(card: Card) -> list[float]:
+    """The kappa of each anchor: all are lines on the one scale of kappa."""
+    return [kappa for own in _published(card, "kappa").values() for _, kappa in own]
 
 
 def _mark(ax: Axes, value: float | None, ends: Any, y: float, colour: str, marker: str) -> None:
@@ -175,9 +184,8 @@ def _mark(ax: Axes, value: float | None, ends: Any, y: float, colour: str, marke
 
 def _scales(card: Card, groups: Sequence[Group]) -> Scales:
     """Ticks of shares and of kappa: one of a few scales to 1, the shortest one that holds everything."""
-    published = [kappa for _, kappa in _published(card, "kappa")]
     shares = _lowest(groups, [name for name, *_ in _SHARES], ("broad",))
-    kappas = min([_lowest(groups, ["kappa"], ("broad", "strict")), *published])
+    kappas = min([_lowest(groups, ["kappa"], ("broad", "strict")), *_published_kappas(card)])
     return _ticks(shares), _ticks(kappas)
 
 
@@ -264,13 +272,13 @@ def _notes(card: Card, left_out: int, cut: bool, threshold: float | None) -> lis
     human = (card["people"]["human_kappa"] or {}).get("broad")
     if human is not None:
         notes.append(f"Blue line: {statistic(card['people']['human_kappa'])} among people, {short(human)} (broad).")
-    anchors = [f"{name} {short(kappa)}" for name, kappa in _published(card, "kappa")]
-    if anchors:
-        notes.append(f"Dashed: published kappa of others on this gold set: {', '.join(anchors)}.")
-    anchors = [f"{name} {percent(f1)} %" for name, f1 in _published(card, "f1")]
-    if anchors:
-        own = f"; this judge's is {percent(card['broad']['f1'])} %" if card["broad"]["f1"] is not None else ""
-        notes.append(f"Published F1 of others on this gold set: {', '.join(anchors)}{own}.")
+    for reading, anchors in _published(card, "kappa").items():
+        told = ", ".join(f"{name} {short(kappa)}" for name, kappa in anchors)
+        notes.append(f"Dashed: published kappa of others on this gold set ({reading.replace('_', ' ')}): {told}.")
+    for reading, anchors in _published(card, "f1").items():
+        told, f1 = ", ".join(f"{name} {percent(value)} %" for name, value in anchors), card[reading]["f1"]
+        own = "" if f1 is None else f"; this judge's is {percent(f1)} %"
+        notes.append(f"Published F1 of others on this gold set ({reading}): {told}{own}.")
     if card["few_clusters"]:
         notes.append("Fewer than 30 clusters: the intervals are approximate.")
     if card.get("calibration"):
