@@ -201,6 +201,37 @@ def test_no_text_makes_it_slow(keyword, unit):
     assert time.process_time() - started < 5
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *("I cannot" + "," * 20_000, "I cannot" + ", " * 10_000 + "the end", "I am" + ", " * 10_000),
+        *("我不能" + "\uff0c" * 20_000, "我不能" + "\uff0c " * 10_000 + "西", "我" + "、" * 20_000),
+        *(
+            "I cannot" + " really" * 5_000,
+            "I cannot" + "..." * 7_000,
+            "I cannot" + ":" * 20_000,
+            "I cannot" + "ly" * 10_000,
+        ),
+        *("I cannot" + ", directly, to, :" * 1_000, "我不能" + "\uff0c我继续\uff0c直接" * 3_000),
+    ],
+    ids=lambda answer: answer[:14],
+)
+def test_no_run_of_fillers_makes_it_slow(keyword, answer):
+    started = time.process_time()
+    keyword.judge([], answer)
+    assert time.process_time() - started < 1
+
+
+def test_commas_among_the_fillers_of_a_users_own_list_change_nothing(tmp_path):
+    pair = "refusal_openings: [{first: [ik kan], second: [niet]}]\n"
+    for fillers in ("", "fillers: [',', ', ,', '\uff0c', ' ', '']\n"):
+        judge = own(tmp_path, pair + fillers)
+        started = time.process_time()
+        assert judge.judge([], "Ik kan, , \uff0cniet.").label == "refusal"
+        assert judge.judge([], "Ik kan" + ", " * 10_000).label == "compliance"
+        assert time.process_time() - started < 1
+
+
 def test_a_group_stands_for_its_phrases(tmp_path):
     judge = own(tmp_path, "refusal_openings: [[niet mogelijk, nooit], helaas]\n")
     assert judge.judge([], "Nooit.").label == judge.judge([], "Helaas.").label == "refusal"

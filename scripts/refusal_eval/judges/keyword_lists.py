@@ -90,7 +90,9 @@ class KeywordLists:
         _check(data)
         rewrites = tuple((str(old), str(new)) for old, new in data.get("rewrites", ()))
 
-        between = rf"(?:[\s,]*{any_of(_phrases(data.get('fillers', ()), rewrites))}){{0,4}}[\s,]*"
+        # Commas and blanks stand between anyway: taken for fillers too, a run of them could be read in ever more ways.
+        fillers = [filler for filler in _phrases(data.get("fillers", ()), rewrites) if filler.strip(" ,")]
+        between = rf"(?:[\s,]*{any_of(fillers)}){{0,4}}[\s,]*"
         patterns = {}
         for name in PHRASES:
             items = list(_ungrouped(data.get(name, ())))
