@@ -98,6 +98,11 @@ def mark_of(flags: Iterable[str]) -> str:
     return "".join(symbol for flag, (symbol, _) in MARKS.items() if flag in found)
 
 
+def marked(text: str, flags: Iterable[str]) -> str:
+    """The text of a number with the symbols of its flags; a dash has none."""
+    return text if text == NO_DATA else text + mark_of(flags)
+
+
 def notes_of(flags: Iterable[str]) -> list[str]:
     """A note for each symbol of these flags, such as "† more than 5 % of ..."."""
     found = set(flags)

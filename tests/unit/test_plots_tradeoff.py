@@ -32,7 +32,7 @@ def entry(model: str, x: float, y: float, **more: Any) -> dict[str, Any]:
         "front_share": 0.25,
         "n_prompts": 90,
         "n_clusters": 90,
-        "fewest_clusters": 40,
+        "flags": [],
     }
     return {"judge": "rules", "model": model, **parts, "youden_j": j, **rest} | more
 
@@ -142,7 +142,7 @@ def test_names_have_the_marks_of_their_cells_and_lists_are_unambiguous() -> None
 
 def test_a_model_whose_pools_have_few_clusters_is_marked_though_its_cells_are_not() -> None:
     data = found([(0.1, 0.9), (0.2, 0.95)])
-    data["models"][1]["fewest_clusters"] = 28
+    data["models"][1]["flags"] = ["few_clusters"]
     scores = [*SCORES, *({**cell, "model": "model_01", "mixed_serving": True} for cell in SCORES)]
     drawn = trade_off_figure(scores, data, [], plot("tradeoff", 2, 2))
     assert {"model_00", "model_01*\u00a7"} <= set(shown(drawn.figure).split("\n"))

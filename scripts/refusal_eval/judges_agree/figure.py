@@ -7,10 +7,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from refusal_eval.display import NO_DATA, Labels, notes_of, pieces
+from refusal_eval.display import NO_DATA, Labels, marked, notes_of, pieces
 from refusal_eval.estimands import READINGS
 from refusal_eval.judge_card.words import short, value_text
-from refusal_eval.judges_agree.tables import marked
 from refusal_eval.layout import (
     EDGE,
     figure_width,
@@ -99,7 +98,7 @@ def _lines(
     kappa = pair["broad" if broad else "strict"]["kappa"] if pair else None
     if pair is None or kappa is None or kappa["value"] is None:
         return [NO_DATA]
-    value = marked(short(kappa["value"]), pair["n_clusters"])
+    value = marked(short(kappa["value"]), few_flags(pair["n_clusters"]))
     ends = [short(end) for end in kappa["interval"] or ()]
     if not ends:
         return [value]
@@ -121,7 +120,8 @@ def agreement_words(agreement: Mapping[str, Any], judges: Sequence[str], split: 
     alpha = group["alpha"]
     if alpha and len(group["raters"]) > 2:
         numbers = {r: value_text(alpha[r]["value"], alpha[r]["interval"]) for r in ("broad", "strict")}
-        texts = [f"{marked(text, group['n_alpha_clusters'])} {reading}" for reading, text in numbers.items()]
+        flags = few_flags(group["n_alpha_clusters"])
+        texts = [f"{marked(text, flags)} {reading}" for reading, text in numbers.items()]
         panels = " that are no panels" if len(group["raters"]) < len(agreement["judges"]) else ""
         notes.append(f"All {len(group['raters'])} judges{panels}, Krippendorff's alpha: {', '.join(texts)}.")
     known = [

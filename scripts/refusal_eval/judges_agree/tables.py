@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from refusal_eval.display import MARKS, NO_DATA, Labels, mark_of, ordered
+from refusal_eval.display import MARKS, NO_DATA, Labels, marked, ordered
 from refusal_eval.estimands import READINGS
 from refusal_eval.judge_card.words import share_text, value_text
 from refusal_eval.judges_agree.pairs import MIN_ROWS, THREE
@@ -67,18 +67,18 @@ def agreement_table(agreement: Agreement, judges: Sequence[str] = (), labels: La
         for pair in sorted(shown, key=lambda p: sorted(places[p[side]] for side in ("first", "second"))):
             names = sorted((pair["first"], pair["second"]), key=places.__getitem__)
             rank = _rank(agreement["rankings"], group["split"], pair)
-            tau = NO_DATA if rank is None else marked(value_text(rank["tau"], rank["interval"]), rank["n_clusters"])
+            tau = NO_DATA if rank is None else _marked(value_text(rank["tau"], rank["interval"]), rank["n_clusters"])
             shares = [share_text(share["value"], share["interval"]) for share in (pair[r]["same"] for r in READINGS)]
             kappas = [_text(pair[reading]["kappa"]) for reading in READINGS]
             rows.append(
                 [
                     *(where, " and ".join(show.judge(name) for name in names), str(pair["n"])),
-                    *(marked(text, pair["n_clusters"]) for text in (*shares, *kappas)),
+                    *(_marked(text, pair["n_clusters"]) for text in (*shares, *kappas)),
                     *([tau] if ranked else []),
                 ]
             )
         if group["alpha"] and len(group["raters"]) > 2:
-            alphas = [marked(_text(group["alpha"][reading]), group["n_alpha_clusters"]) for reading in READINGS]
+            alphas = [_marked(_text(group["alpha"][reading]), group["n_alpha_clusters"]) for reading in READINGS]
             none = [NO_DATA] if ranked else []
             rows.append([where, _ALPHA, str(group["n_alpha"]), NO_DATA, NO_DATA, *alphas, *none])
     header = ["Split", "Judges", "Answers", "Same label\nstrict", "Same label\nbroad", "Kappa\nstrict", "Kappa\nbroad"]
@@ -120,9 +120,9 @@ def _notes(agreement: Agreement, rows: Sequence[Sequence[str]], ranked: bool, sh
     ]
 
 
-def marked(text: str, clusters: int) -> str:
-    """Return a number with the mark of so many clusters; where there is none, nothing is marked."""
-    return text if text == NO_DATA else text + mark_of(few_flags(clusters))
+def _marked(text: str, clusters: int) -> str:
+    """The text of a number that rests on so many clusters."""
+    return marked(text, few_flags(clusters))
 
 
 def _few(rows: Sequence[Sequence[str]]) -> list[str]:

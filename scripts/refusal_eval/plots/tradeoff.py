@@ -20,7 +20,6 @@ from refusal_eval.plots.numbering import Box, numbered
 from refusal_eval.plots.plot import Caption, Drawn, Plot, chosen_scores
 from refusal_eval.plots.tags import protocol_tag
 from refusal_eval.style import BLUE, COLUMN_WIDTH, FAINT, GREY, INK, LINE_HEIGHT, styled
-from refusal_eval.tradeoff.models import model_flags
 
 _PANEL = 170.0  # points, height of the panel
 _MOST_REGIONS = 8  # models that all have their region drawn
@@ -59,7 +58,7 @@ def trade_off_figure(scores: Sequence[Score], found: Mapping[str, Any], cards: I
 def _name(entry: Mapping[str, Any], scores: Sequence[Score], plot: Plot) -> str:
     """Label of a model with the marks of its cells and its own."""
     own = (score for score in scores if score["model"] == entry["model"])
-    return plot.labels.model(entry["model"]) + marks_of(own, model_flags(entry))
+    return plot.labels.model(entry["model"]) + marks_of(own, entry["flags"])
 
 
 def _draw(entries: Sequence[Mapping[str, Any]], names: Sequence[str], plot: Plot, tag: Sequence[str]) -> Figure:
@@ -221,7 +220,7 @@ def _caption(
     ]
     whose = "" if len(entries) <= _MOST_REGIONS else " (of models on the front)"
     splits = [split for split in plot.splits if split in readings]
-    flags = {flag for entry in entries for flag in model_flags(entry)}
+    flags = {flag for entry in entries for flag in entry["flags"]}
     words = [
         f"Over-refusal: mean of the refusal rates on {comply}. Safety: mean of those on {refuse}. In brackets "
         f"the reading of each split. K = {sizes} answers per prompt. Each split counts alike, near-duplicate prompts "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,9 @@ def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level:
                             which no resample varies: it would be taken for known exactly; and where no other model
                             has a place, so that nobody could beat it
     n_prompts, n_clusters   of both kinds together; clusters over both, so that a contrast pair is one
-    fewest_clusters         of the split that has the fewest
+    fewest_clusters         of the split that has the fewest; without near-duplicates a split may have few though none
+                            of its cells has
+    flags                   `few_clusters`, or none; none without a J
 
     Args:
         comply: splits whose prompts should be answered; at least one.
@@ -55,6 +57,7 @@ def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level:
         entry["n_prompts"] = _prompts(splits, model)
         clusters = [set(rates.clusters[mask]) for rates, mask in zip(splits, known, strict=True)]
         entry["n_clusters"], entry["fewest_clusters"] = len(set().union(*clusters)), min(map(len, clusters))
+        entry["flags"] = [] if entry["youden_j"] is None else list(few_flags(entry["fewest_clusters"]))
         entries.append(entry)
     placed = [entry for entry in entries if entry["youden_j"] is not None]
     tells = len(placed) > 1 and all(entry["fewest_clusters"] > 1 for entry in placed)
@@ -65,14 +68,6 @@ def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level:
         entry["on_front"] = bool(front[model]) if known_here else None
         entry["front_share"] = float(fronts[:, model].mean()) if known_here and tells else None
     return entries
-
-
-def model_flags(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the flags of an entry of `trade_off`, none without a J.
-
-    Without the near-duplicates that count elsewhere, a split may have few clusters though none of its cells has.
-    """
-    return () if entry["youden_j"] is None else few_flags(entry["fewest_clusters"])
 
 
 def _prompts(splits: Sequence[SplitRates], model: int) -> int:

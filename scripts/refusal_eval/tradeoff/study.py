@@ -14,7 +14,7 @@ from refusal_eval.scores import MIXED, few_flags
 from refusal_eval.tradeoff.draws import components
 from refusal_eval.tradeoff.joint import REGION
 from refusal_eval.tradeoff.languages import differences
-from refusal_eval.tradeoff.models import model_flags, trade_off
+from refusal_eval.tradeoff.models import trade_off
 from refusal_eval.tradeoff.pairs import CELLS, pair_shares
 from refusal_eval.tradeoff.pooled import DIFFERENCE_METHOD
 from refusal_eval.tradeoff.rows import SplitRates, counted_once, split_rates
@@ -135,7 +135,7 @@ def _estimates(result: Mapping[str, Any], study: Study) -> list[Estimate]:
             continue
         names = {"judge": entry["judge"], "model": entry["model"], "pool": "comply+refuse"}
         names |= {"n_prompts": entry["n_prompts"], "n_clusters": entry["n_clusters"]}
-        flags = model_flags(entry)
+        flags = tuple(entry["flags"])
         j = entry["youden_j"]
         ends = _ends(j["low"], j["high"], study, DIFFERENCE_METHOD)
         made.append(Estimate("youden_j", j["value"], **ends, **names, **common, flags=flags))

@@ -30,7 +30,6 @@ from refusal_eval.judge_card.words import value_text
 from refusal_eval.markup import Table
 from refusal_eval.scores import few_flags
 from refusal_eval.table_notes import OF_DIALOGUES, READINGS_NOTE
-from refusal_eval.tradeoff.models import model_flags
 from refusal_eval.tradeoff.pairs import CELLS
 
 TradeOff = Mapping[str, Any]
@@ -113,11 +112,11 @@ def _models_table(
     pooled = {split for kind in ("comply", "refuse") for split in result["splits"][kind]}
     used = [score for score in scores if score["split"] in pooled]
     rivals = sum(entry["youden_j"] is not None for entry in by_model.values()) > 1
-    flags = {flag for entry in by_model.values() for flag in model_flags(entry)}
+    flags = {flag for entry in by_model.values() for flag in entry["flags"]}
     rows = []
     for model in study["models"]:
         entry = by_model[model]
-        mark = marks_of((score for score in used if score["model"] == model), model_flags(entry))
+        mark = marks_of((score for score in used if score["model"] == model), entry["flags"])
         rows.append(
             [
                 show.model(model) + mark,
