@@ -180,6 +180,8 @@ def reasoning_of(entry: Mapping[str, Any] | None, tokenizer: Any, decode: Decode
         # A token that text shows has other ids behind a space or in a word: in the text it is surely found.
         hidden = bool(start) and decode(start_ids).strip() != str(start).strip()
         return TextMarks(end, start, decode, start_ids if hidden else ())
+    if start and len(start_ids) != 1 and decode(end_ids).strip() == end.strip():
+        return TextMarks(end, start, decode, start_ids)  # likewise: ` ###` is another token than `###`
     if start and not start_ids:
         return TokenMarks(end_ids, start_text=start, decode=decode)
     return TokenMarks(end_ids, start_ids)

@@ -6,7 +6,8 @@ run on the machines of these tests. Its numbers of tokens are those of the publi
 
 import pytest
 from tokenizer_folders import byte_tokenizer
-from transformers import AutoTokenizer
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from refusal_eval.answer_reader import AnswerReader
 from refusal_eval.answers import answer_of
@@ -188,6 +189,44 @@ def test_a_mark_is_found_by_ids_where_it_is_a_token_whatever_the_other_is(folder
     row = reader.fields(Request("id", 0, 0, "k" * 64, 1, asked), stored)
     assert row["state"] == ("truncated_reasoning" if answer is None else "truncated")
     assert row["answer"] == (answer or "") and row["answer_tokens"] == len(answer or "")
+
+
+@pytest.fixture(scope="module")
+def merging():
+    """A tokenizer like GPT-2's: `###` is one token, and ` ###` is another one; `<|a|>` and `<|b|>` are special."""
+    merges = [("#", "#"), ("##", "#"), ("\u0120", "###")]  # \u0120 is how byte-level tokenizers write a space
+    vocabulary = [*sorted(pre_tokenizers.ByteLevel.alphabet()), *map("".join, merges)]
+    core = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(vocabulary)}, merges=merges))
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    core.decoder = decoders.ByteLevel()
+    core.add_special_tokens(["<|a|>", "<|b|>"])
+    return PreTrainedTokenizerFast(tokenizer_object=core)
+
+
+@pytest.mark.parametrize(
+    ("start", "prompt", "response", "answer"),
+    [
+        ("Reasoning:", "Hi", "Reasoning: no. ### Yes.", " Yes."),
+        ("Reasoning:", "Hi", "Reasoning: no.### Yes.", " Yes."),
+        ("Reasoning:", "Hi Reasoning:", " no. ### Yes.", " Yes."),
+        ("Reasoning:", "Hi", "Reasoning: no.", None),
+        ("Reasoning:", "Hi", "Yes.", "Yes."),
+        ("<|a|><|b|>", "Hi<|a|><|b|>", "no. ### Yes.", " Yes."),
+        ("<|a|><|b|>", "Hi<|a|><|b|>", "no.", None),
+        ("<|a|><|b|>", "Hi", "Yes.", "Yes."),
+    ],
+)
+def test_an_end_mark_of_plain_text_is_found_behind_a_space_too(merging, start, prompt, response, answer):
+    """As a token it would be missed there, and the answer would never be judged."""
+
+    def decode(ids):
+        return merging.decode(ids, skip_special_tokens=True)
+
+    asked, ids = (merging(text, add_special_tokens=False)["input_ids"] for text in (prompt, response))
+    assert len(merging("###")["input_ids"]) == len(merging(" ###")["input_ids"]) == 1
+    found = reasoning_of({"start": start, "end": "###"}, merging, decode).segments(asked, ids)
+    read = found.text if found.text is not None or found.begin is None else decode(ids[found.begin : found.end])
+    assert read == answer
 
 
 def test_harmony_needs_its_tokens():
