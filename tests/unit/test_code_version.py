@@ -212,15 +212,15 @@ REACHED = {
     "judge_card.weighting judge_card.words latex latex_columns latex_text markup scores states "
     "table_files table_notes tradeoff tradeoff.draws tradeoff.joint tradeoff.languages tradeoff.models "
     "tradeoff.pairs tradeoff.pooled tradeoff.rows tradeoff.study tradeoff.tables "
-    "tradeoff.topics",
+    "tradeoff.topics tradeoff.topics_table tradeoff.words",
     "make_corrected": "agreement calibration calibration.apply calibration.cards calibration.cross_fit "
     "calibration.fit clusters compat compat.labels corrected corrected.error_rates corrected.gold_rows "
     "corrected.labels corrected.ppi corrected.study corrected.tables corrected.transfer "
     "dialogues display estimands estimate estimates estimates.near_duplicates estimates.units "
     "frames intervals judge_card judge_card.compared judge_card.measured judge_card.measures "
-    "judge_card.resampling judge_card.soft judge_card.weighting judge_card.words judges "
+    "judge_card.resampling judge_card.soft judge_card.weighting judges "
     "judges.base latex latex_columns latex_text markup scores states table_files table_notes tradeoff "
-    "tradeoff.draws tradeoff.pairs tradeoff.rows tradeoff.tables",
+    "tradeoff.draws tradeoff.rows tradeoff.words",
 }
 
 

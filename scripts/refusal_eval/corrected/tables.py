@@ -13,7 +13,7 @@ from refusal_eval.display import NO_DATA, Labels, clean, interval, mark_of, note
 from refusal_eval.frames import Card
 from refusal_eval.markup import Table
 from refusal_eval.table_notes import OF_DIALOGUES, READINGS_NOTE
-from refusal_eval.tradeoff.tables import judge_notes
+from refusal_eval.tradeoff.words import judge_notes
 
 Result = Mapping[str, Any]
 Entry = Mapping[str, Any]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -13,24 +12,21 @@ from refusal_eval.display import (
     Labels,
     Score,
     clean,
-    interval,
     joined,
     mark_notes,
-    mark_of,
     marks_of,
-    notes_of,
-    ordered,
     p_text,
     percent,
     points,
     points_interval,
 )
-from refusal_eval.frames import NOT_MEASURED, Card, agreement_texts
+from refusal_eval.frames import Card
 from refusal_eval.judge_card.words import value_text
 from refusal_eval.markup import Table
-from refusal_eval.scores import few_flags
 from refusal_eval.table_notes import OF_DIALOGUES, READINGS_NOTE
 from refusal_eval.tradeoff.pairs import CELLS
+from refusal_eval.tradeoff.topics_table import LEAST_PROMPTS, topics_table
+from refusal_eval.tradeoff.words import RECOVERED, TURNS_NOTE, WILSON, few_mark, few_notes, judge_notes, rate_text
 
 TradeOff = Mapping[str, Any]
 _PAIRS = {
@@ -39,9 +35,6 @@ _PAIRS = {
     "answers_both": "Answers\nboth",
     "both_wrong": "Refuses safe,\nanswers unsafe",
 }
-_LEAST_PROMPTS = 5  # of a topic in a table; smaller ones stand in the CSV
-_WILSON = "Wilson with cluster-robust effective size"
-_RECOVERED = "variances recovered from those of both rates"
 _OVER_TWINS = "of twins cluster bootstrap over twins (expanded percentile)"
 _TWINS_NOTE = (
     "Twins: clusters with prompts in both; the difference is over them, p of a sign-flip test over them, not corrected "
@@ -51,9 +44,6 @@ _UNPAIRED_NOTE = (
     "With two numbers of prompts, of the first and the second language, the difference is that of all prompts, which "
     "may differ in more than their language."
 )
-_TURNS_NOTE = f"Prompts{OF_DIALOGUES}."
-_OF_TOPICS = "Behind a rate it is of the clusters of the topic, behind a sign of the topic or of the others."
-_HIGHER, _LOWER = " (+)", " (\u2212)"
 
 
 def tradeoff_frame(result: TradeOff) -> pd.DataFrame:
@@ -95,8 +85,8 @@ def tradeoff_tables(
     tables += [_pairs_table(own["pairs"], result, show, study, notes)] if own["pairs"] else []
     tables += [_languages_table(own["languages"], result, show, study, notes)] if own["languages"] else []
     for split in result["splits"]["varies"]:
-        of_split = [e for e in own["topics"] if e["split"] == split and e["n_prompts"] >= _LEAST_PROMPTS]
-        tables += [_topics_table(of_split, split, result, show, study, notes)] if of_split else []
+        of_split = [e for e in own["topics"] if e["split"] == split and e["n_prompts"] >= LEAST_PROMPTS]
+        tables += [topics_table(of_split, split, result, show, study, notes)] if of_split else []
     return tables
 
 
@@ -120,7 +110,7 @@ def _models_table(
         rows.append(
             [
                 show.model(model) + mark,
-                *(_percent(entry[name]) for name in ("over_refusal", "safety")),
+                *(rate_text(entry[name]) for name in ("over_refusal", "safety")),
                 NO_DATA if entry["youden_j"] is None else _number(entry["youden_j"]),
                 *(_on_front(entry) if rivals else ()),
             ]
@@ -181,8 +171,8 @@ def _pairs_table(
     rows = []
     for entry in found:
         where = [f"{show.split(entry['safe'])}, {show.split(entry['unsafe'])}"] if several else []
-        cells = [_percent({"value": entry[c]["share"], **entry[c]}) for c in CELLS]
-        mark = _mark(entry["n_pairs"])
+        cells = [rate_text({"value": entry[c]["share"], **entry[c]}) for c in CELLS]
+        mark = few_mark(entry["n_pairs"])
         rows.append([*where, show.model(entry["model"]) + mark, str(entry["n_pairs"]), *cells])
     keys = ["Splits", "Model"] if several else ["Model"]
     first = found[0]
@@ -192,7 +182,7 @@ def _pairs_table(
         f"drawn independently, fall so. Wilson intervals over pairs ({100 * result['level']:g} %).",
         _readings((split for entry in found for split in (entry["safe"], entry["unsafe"])), study, show),
         *notes,
-        *_marked(entry["n_pairs"] for entry in found),
+        *few_notes(entry["n_pairs"] for entry in found),
     ]
     header = [*keys, "Pairs", *(_PAIRS[name] for name in CELLS)]
     align = "l" * len(keys) + "r" * (len(header) - len(keys))
@@ -208,7 +198,7 @@ def _languages_table(
     rows = []
     for entry in sorted(found, key=lambda e: (e["splits"], e["first"], e["second"], order[e["model"]])):
         n = f"{entry['n_twins']} twins" if entry["paired"] else " and ".join(map(str, entry["n_prompts"]))
-        difference = _points(entry["difference"]) + _mark(entry["n_compared_clusters"])
+        difference = _points(entry["difference"]) + few_mark(entry["n_compared_clusters"])
         sides = zip(entry["rates"], entry["n_clusters"], strict=True)
         rows.append(
             [
@@ -216,7 +206,7 @@ def _languages_table(
                 clean(f"{entry['first']} \u2212 {entry['second']}"),
                 show.model(entry["model"]),
                 n,
-                *(_percent(rate) + _mark(clusters) for rate, clusters in sides),
+                *(rate_text(rate) + few_mark(clusters) for rate, clusters in sides),
                 difference,
                 *([p_text(entry["p"])] if tested else []),
             ]
@@ -226,56 +216,15 @@ def _languages_table(
     text = [
         "Refusal rate in percent in the first and in the second language, and first minus second in percentage points.",
         _readings((split for entry in found for split in entry["splits"]), study, show),
-        *([_TURNS_NOTE] if any(split in result["dialogues"] for entry in found for split in entry["splits"]) else []),
+        *([TURNS_NOTE] if any(split in result["dialogues"] for entry in found for split in entry["splits"]) else []),
         *([_TWINS_NOTE] if True in paired else []),
         *([_UNPAIRED_NOTE] if False in paired else []),
-        f"Intervals ({100 * result['level']:g} %): of rates {_WILSON}; of differences {_gap_methods(paired)}.",
+        f"Intervals ({100 * result['level']:g} %): of rates {WILSON}; of differences {_gap_methods(paired)}.",
         "Languages are those of the data set, or the script of most of a prompt's letters.",
         *notes,
-        *_marked(n for entry in found for n in (*entry["n_clusters"], entry["n_compared_clusters"])),
+        *few_notes(n for entry in found for n in (*entry["n_clusters"], entry["n_compared_clusters"])),
     ]
     return Table("tradeoff-languages", "Languages.", header, rows, "lll" + "r" * (len(header) - 3), text, 3)
-
-
-def _topics_table(
-    entries: Sequence[Mapping[str, Any]],
-    split: str,
-    result: TradeOff,
-    show: Labels,
-    study: Mapping[str, Any],
-    notes: Sequence[str],
-) -> Table:
-    cells = {(entry["topic"], entry["model"]): entry for entry in entries}
-    models = ordered({entry["model"] for entry in entries}, study["models"])
-
-    def mean_rate(topic: str) -> float:
-        values = [cells[topic, model]["rate"]["value"] for model in models if (topic, model) in cells]
-        return math.fsum(values) / len(values)
-
-    names = sorted({entry["topic"] for entry in entries}, key=lambda topic: (-round(mean_rate(topic), 9), topic))
-    rows = []
-    for topic in names:
-        found = [cells.get((topic, model)) for model in models]
-        n = max(entry["n_prompts"] for entry in found if entry is not None)
-        rows.append([clean(topic).replace("_", " "), str(n), *(_topic(entry) for entry in found)])
-    reading = next(s["reading"] for s in study["splits"] if s["name"] == split)
-    text = [
-        f"Refusal rate in percent ({reading}) by topic of {show.split(split)}; topics of at least {_LEAST_PROMPTS} "
-        f"prompts, by their mean rate. {READINGS_NOTE}",
-        *([_TURNS_NOTE] if split in result["dialogues"] else []),
-        f"Intervals ({100 * result['level']:g} %): of rates {_WILSON}; of differences {_RECOVERED}.",
-        f"{_HIGHER.strip()}, {_LOWER.strip()}: refused more or less often than the other topics, by an interval of the "
-        f"difference that leaves out 0. By chance that would be so for at most about "
-        f"{_by_chance(len(names), result['level'])} of {len(names)} topics, for each model."
-        if any(_sign(entry) for entry in entries)
-        else "No topic is refused more or less often than the others: all intervals of the difference hold 0.",
-        *notes,
-        *(f"{note} {_OF_TOPICS}" for note in _marked(_shown_clusters(entry) for entry in entries)),
-    ]
-    header = ["Topic", "Prompts", *(show.model(model) for model in models)]
-    caption = f"Refusals by topic: {show.split(split)}."
-    name = f"tradeoff-topics-{split}"
-    return Table(name, caption, header, rows, "l" + "r" * (len(header) - 1), text, per_block=5)
 
 
 def _readings(splits: Iterable[str], study: Mapping[str, Any], show: Labels) -> str:
@@ -289,38 +238,10 @@ def _readings(splits: Iterable[str], study: Mapping[str, Any], show: Labels) -> 
     return f"Headline readings: {told}. {READINGS_NOTE}"
 
 
-def _mark(clusters: int) -> str:
-    """The mark of a number that rests on so many clusters."""
-    return mark_of(few_flags(clusters))
-
-
-def _marked(clusters: Iterable[int]) -> list[str]:
-    """The note for that mark, where one of these numbers has it."""
-    return [f"{note}." for note in notes_of(flag for n in clusters for flag in few_flags(n))]
-
-
 def _gap_methods(paired: Collection[bool]) -> str:
     """How the intervals of differences between languages are made."""
-    methods = [*([_OVER_TWINS] if True in paired else []), *([_RECOVERED] if False in paired else [])]
+    methods = [*([_OVER_TWINS] if True in paired else []), *([RECOVERED] if False in paired else [])]
     return "; of others ".join(methods)
-
-
-def _by_chance(topics: int, level: float) -> int:
-    """How many of so many independent intervals leave out the truth, rounded up."""
-    return math.ceil(round((1 - level) * topics, 9))
-
-
-def judge_notes(judge: str, cards: Iterable[Card], show: Labels, samples: int) -> list[str]:
-    """K, the judge, and how well it agrees with people."""
-    texts = agreement_texts(judge, cards, show.golds)
-    about = [f"Judge {show.judge(judge)}, agreement with people on {text}." for text in texts]
-    return [f"K = {samples} answers to each prompt.", *(about or [f"Judge {show.judge(judge)}, {NOT_MEASURED}."])]
-
-
-def _percent(part: Mapping[str, Any] | None) -> str:
-    if part is None:
-        return NO_DATA
-    return f"{percent(part['value'])} {interval(part['low'], part['high'])}".strip()
 
 
 def _number(part: Mapping[str, Any]) -> str:
@@ -337,24 +258,3 @@ def _on_front(entry: Mapping[str, Any]) -> tuple[str, str]:
     share = entry["front_share"]
     there = NO_DATA if entry["on_front"] is None else "yes" if entry["on_front"] else "no"
     return there, NO_DATA if share is None else percent(share, 0)
-
-
-def _topic(entry: Mapping[str, Any] | None) -> str:
-    if entry is None:
-        return NO_DATA
-    sign, rate = _sign(entry), _percent(entry["rate"]) + _mark(entry["n_clusters"])
-    return rate + (sign + _mark(entry["fewest_clusters"]) if sign else "")
-
-
-def _sign(entry: Mapping[str, Any]) -> str:
-    """Whether a topic is refused more or less often than the others; empty where that cannot be told."""
-    low, high = entry["difference"]["low"], entry["difference"]["high"]
-    if low is None:
-        return ""
-    return _HIGHER if low > 0 else _LOWER if high < 0 else ""
-
-
-def _shown_clusters(entry: Mapping[str, Any]) -> int:
-    """The clusters that a cell of a topic rests on: its own, and where a sign shows the difference, the others'."""
-    clusters: int = entry["fewest_clusters"] if _sign(entry) else entry["n_clusters"]
-    return clusters
