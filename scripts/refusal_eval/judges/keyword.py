@@ -156,9 +156,10 @@ def _ordered(head: str, lists: KeywordLists) -> int:
 
 
 def _first(text: str, name: str, window: int, lists: KeywordLists) -> re.Match[str] | None:
-    """Return the first phrase of a list that starts within the window and is no part of a disclaimer or hedge.
+    """Return the first phrase of a list that starts within the window and is no disclaimer or hedge, nor part of one.
 
-    A phrase inside a longer one is that one: "I cannot give" in "I cannot give legal advice".
+    A phrase inside a longer one is that one: "I cannot give" in "I cannot give legal advice". One that stands in both
+    lists ("I cannot browse") is the disclaimer, which refuses where nothing follows it.
     """
     soft: list[re.Match[str]] | None = None
     for match in lists.patterns[name].finditer(text, 0, window + MARGIN):
@@ -166,7 +167,7 @@ def _first(text: str, name: str, window: int, lists: KeywordLists) -> re.Match[s
             return None
         if soft is None:  # looked for only when it matters: most answers hold no phrase at all
             soft = [match for soft in ("disclaimers", "hedges") for match in lists.patterns[soft].finditer(text)]
-        if not any(s.start() <= match.start() and match.end() < s.end() for s in soft):
+        if not any(s.start() <= match.start() and match.end() <= s.end() for s in soft):
             return match
     return None
 
