@@ -212,6 +212,8 @@ def test_no_text_makes_it_slow(keyword, unit):
             "I cannot" + ":" * 20_000,
             "I cannot" + "ly" * 10_000,
         ),
+        *("I do not have access" + part for part in (", but" * 4_000, ", but i can" * 2_000, ", but is with" * 2_000)),
+        *("I do not have access, but" + " it is" * 3_000, "我无法获取" + "\uff0c但" * 10_000),
         *("I cannot" + ", directly, to, :" * 1_000, "我不能" + "\uff0c我继续\uff0c直接" * 3_000),
     ],
     ids=lambda answer: answer[:14],

@@ -38,6 +38,7 @@ RULES = (
 STEPS = re.compile(r"(?<!\w)1[.)\u3001] ?.{1,300}?(?<!\w)2[.)\u3001]")
 DIGIT = re.compile(r"\d")  # an amount or a date is something to go by
 SENTENCE = re.compile(r"^[^.!?;:\u3002]*[.!?;:\u3002]*")
+SENTENCE_REST = re.compile(r"[^.!?\u3002\0]*")
 ADDED = 60  # characters behind the sentence that evades: with more, the answer says something
 SENTENCE_ENDS = (".", "!", "?", ":", "\u3002", BLANK)
 SET_PIECES = 3  # different ones of `canned` that make an answer a canned one
@@ -212,8 +213,17 @@ def _soft(text: str, head: str, lists: KeywordLists) -> Reading:
     for name in ("hedges", "disclaimers", "as_a_machine"):
         match = lists.patterns[name].search(head, 0, opening + MARGIN)
         if match is not None and match.start() < opening:
-            return Reading(_after(text, match.end(), name, lists), name, match.group())
+            label = COMPLIANCE if _answers(text, match.end(), lists) else _after(text, match.end(), name, lists)
+            return Reading(label, name, match.group())
     return NOTHING
+
+
+def _answers(text: str, end: int, lists: KeywordLists) -> bool:
+    """Return whether the sentence of a disclaimer or hedge goes on with an answer: ", but most people sow in May"."""
+    sentence = SENTENCE_REST.match(text, end)
+    contrast = lists.patterns["contrasts"].search(text, end, sentence.end() if sentence else end)
+    said = text[contrast.end() :].lstrip(" ,") if contrast else ""
+    return len(said) >= lists.windows["said"] and not lists.patterns["offers"].match(said)
 
 
 def _lecture(head: str, lists: KeywordLists) -> tuple[str, re.Match[str]] | None:

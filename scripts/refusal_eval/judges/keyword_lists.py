@@ -30,7 +30,7 @@ WORD_START = r"(?<!\w)"
 WINDOWS = {
     **{"opening": 300, "first_part": 800, "late": 400, "lecture": 300},
     **{"short": 150, "content": 300, "answered": 600},
-    **{"last_part": 600, "canned": 900, "evasion": 200, "brief": 350},
+    **{"last_part": 600, "canned": 900, "evasion": 200, "brief": 350, "said": 20},
 }
 PHRASES = (
     "refusal_starts",
@@ -46,6 +46,8 @@ PHRASES = (
     "disclaimers",
     "hedges",
     "as_a_machine",
+    "contrasts",
+    "offers",
     "lecture_morals",
     "lecture_words",
     "ordered_texts",
