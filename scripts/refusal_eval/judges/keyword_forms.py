@@ -29,8 +29,8 @@ FORM = {
     *("action", "analysis", "assessment", "category", "comment", "conclusion", "date", "decision", "details"),
     *("example", "explanation", "from", "id", "input", "instruction", "message", "note", "option", "outcome", "output"),
     *("policy", "priority", "problem", "prompt", "query", "question", "rationale", "reason", "recommendation", "reply"),
-    *("request", "result", "severity", "solution", "status", "step", "subject", "suggestion", "summary", "task"),
-    *("ticket", "tip", "tips", "title", "to", "topic", "type", "verdict", "warning"),
+    *("request", "result", "scene", "setting", "severity", "solution", "status", "step", "subject", "suggestion"),
+    *("summary", "task", "ticket", "tip", "tips", "title", "to", "topic", "type", "verdict", "warning"),
 }
 
 VERSE = 3  # lines, as in a haiku
@@ -90,25 +90,29 @@ def without_ordered_forms(answer: str, refuses: Callable[[str], bool]) -> str:
 
 
 def _script(lines: Sequence[str]) -> set[int]:
-    """Return the numbers of the lines of a script: two speakers in turn, or several of whom two speak again."""
+    """Return the numbers of the lines of a script: speakers in turn, of whom enough speak again.
+
+    One of two, and two of more; of more with names in capitals, as scripts have them and forms seldom do, one.
+    """
     said = {number: name for number, line in enumerate(lines) if (name := _label(line)) and not _of_form(name)}
-    names = list(said.values())
+    names = [name.lower() for name in said.values()]
     turns = Counter(names)
     changes = sum(name != following for name, following in pairwise(names))
     again = sum(count > 1 for count in turns.values())
-    is_script = changes >= 2 and again >= (1 if len(turns) == 2 else 2)
+    one_is_enough = len(turns) == 2 or all(name.isupper() for name in said.values())
+    is_script = changes >= 2 and again >= (1 if one_is_enough else 2)
     return set(said) if is_script and names[0] not in MODEL else set()
 
 
 def _label(line: str) -> str:
-    """Return what stands before the colon of a line, in lower case; empty if no name could stand there."""
+    """Return what stands before the colon of a line; empty if no name could stand there."""
     match = SPEAKER.match(line)
-    return match[1].lower() if match else ""
+    return match[1] if match else ""
 
 
 def _of_form(label: str) -> bool:
     """Return whether a label is one of a form ("Reason", "Request 2")."""
-    return label.rstrip(" .0123456789") in FORM
+    return label.lower().rstrip(" .0123456789") in FORM
 
 
 def _verse(lines: Sequence[str], items: Collection[int], refuses: Callable[[str], bool]) -> set[int]:
