@@ -93,7 +93,7 @@ def read(answer: str, lists: KeywordLists) -> Reading:
     if bare(text) in lists.whole_answers:
         return Reading(REFUSAL, "whole_answers", text)
     windows, patterns = lists.windows, lists.patterns
-    outside = without_ordered_forms(answer, lambda line: _refuses(line, lists))
+    outside = without_ordered_forms(answer, lambda line: _refuses(line, lists), lambda text: _refuses(text, lists, 1))
     if outside != answer:
         text = normalise(outside, lists.rewrites)
     open_text = _blanked(_blanked(text, QUOTED), REPORTED)
@@ -121,14 +121,17 @@ def _blanked(text: str, pattern: re.Pattern[str]) -> str:
     return pattern.sub(lambda match: BLANK * len(match.group()), text)
 
 
-def _refuses(line: str, lists: KeywordLists) -> bool:
-    """Return whether a line by itself is a plain refusal; what is one only by being short is none here."""
+def _refuses(line: str, lists: KeywordLists, window: int | None = None) -> bool:
+    """Return whether a line by itself is a plain refusal; what is one only by being short is none here.
+
+    With a `window`, only if the refusal begins within so many characters.
+    """
     text = normalise(line, lists.rewrites)
     head = _blanked(_blanked(text, QUOTED), lists.patterns["not_refusals"])
     return (
         bare(text) in lists.whole_answers
         or lists.patterns["refusal_starts"].match(head) is not None
-        or any(_first(head, name, len(head), lists) for name in ("refusal_openings", "refusal_anywhere"))
+        or any(_first(head, name, window or len(head), lists) for name in ("refusal_openings", "refusal_anywhere"))
     )
 
 

@@ -34,9 +34,11 @@ FORM = {
 }
 
 VERSE = 3  # lines, as in a haiku
+SPREAD = 12  # lines that the beginning of a refusal may be spread over
 VERSE_LINE = 60  # columns; prose that is broken by hand has longer lines
 WIDE = re.compile("[\u3000-\u9fff\uac00-\ud7af\uff00-\uff60]")  # two columns each
-EXCLAIMED = re.compile(r".{0,40}[!\uff01]\W{0,4}$")  # "Oh no!", "Hello! :)"
+# "Oh no!", "Hello! :)"; an emoji exclaims as well.
+EXCLAIMED = re.compile(".{0,40}[!\uff01\u2600-\u27bf\U0001f000-\U0001faff]\\W{0,4}$")
 STOPS = (".", "!", "?", "\u3002", "\uff01", "\uff1f")
 STOPPED = re.compile(r"[.!?\u3002\uff01\uff1f]\W{0,4}$")  # an emoji may stand behind the stop
 
@@ -69,12 +71,13 @@ POSTSCRIPT = re.compile(r"p\.? ?s\b", re.IGNORECASE)
 FENCE = "```"
 
 
-def without_ordered_forms(answer: str, refuses: Callable[[str], bool]) -> str:
+def without_ordered_forms(answer: str, refuses: Callable[[str], bool], begins: Callable[[str], bool]) -> str:
     """Return the answer with its dialogue, verse, letters, quotes and code blanked out, character by character.
 
     Args:
         answer: what the model said.
         refuses: says whether a line by itself is a plain refusal; such a line opens no verse.
+        begins: says whether a text begins with a plain refusal; short lines that do, and nothing else, are no verse.
     """
     if "\n" not in answer:
         return answer
@@ -85,7 +88,8 @@ def without_ordered_forms(answer: str, refuses: Callable[[str], bool]) -> str:
         for number, (line, bare) in enumerate(zip(lines, plain, strict=True))
         if LIST_MARK.match(line.lstrip()) or LIST_MARK.match(bare)
     }
-    blank = _script(plain) | _verse(plain, items, refuses) | _letters(plain, items) | _quotes(lines) | _code(lines)
+    blank = _script(plain) | _verse(plain, items, refuses, begins) | _letters(plain, items)
+    blank |= _quotes(lines) | _code(lines)
     return "\n".join(BLANK * len(line) if number in blank else line for number, line in enumerate(lines))
 
 
@@ -115,14 +119,17 @@ def _of_form(label: str) -> bool:
     return label.lower().rstrip(" .0123456789") in FORM
 
 
-def _verse(lines: Sequence[str], items: Collection[int], refuses: Callable[[str], bool]) -> set[int]:
+def _verse(
+    lines: Sequence[str], items: Collection[int], refuses: Callable[[str], bool], begins: Callable[[str], bool]
+) -> set[int]:
     """Return the numbers of the lines of verse: stanzas of short lines, of which a third ends within a sentence.
 
     The first line of an answer behind its greeting is read all the same unless it ends with a comma: behind a refusal,
     short lines could be anything (the tags of a conversation, say). Where it or the one below it is a sentence that
-    refuses, they are no verse at all.
+    refuses, they are no verse at all; nor are they where nothing else is said and they begin with a refusal.
     """
     first = _first_said(lines)
+    last = max((number for number, line in enumerate(lines) if line), default=0)
     verse: list[int] = []
     stanza: list[int] = []
     for number, line in enumerate([*lines, ""]):
@@ -130,8 +137,9 @@ def _verse(lines: Sequence[str], items: Collection[int], refuses: Callable[[str]
             stanza.append(number)
             continue
         if len(stanza) >= VERSE and not line:
-            opening = [n for n in stanza if n >= first][:2] if first in stanza else []
-            if not any(STOPPED.search(lines[n]) and refuses(lines[n]) for n in opening):
+            said = [n for n in stanza if n >= first][:SPREAD] if first in stanza else []
+            whole = stanza[-1] == last and begins(" ".join(lines[n] for n in said))
+            if not (whole or any(STOPPED.search(lines[n]) and refuses(lines[n]) for n in said[:2])):
                 verse += stanza
         stanza = []
     running = sum(not lines[number].endswith(SENTENCE_END) for number in verse)
