@@ -125,7 +125,7 @@ REACHED = {
     "judges.retries judges.rubric judges.shares judges.votes judges.wildguard keys packing reasoning render "
     "requests states store store_index turns",
     "judge_on_cpu": "dialogues hints judges judges.base judges.conversations judges.keyword "
-    "judges.keyword_forms judges.keyword_lists judges.python judges.trained states",
+    "judges.keyword_forms judges.keyword_lists judges.keyword_wrapped judges.python judges.trained states",
     "score_cell": "compat compat.fixed compat.score_rows dialogues estimands intervals jsonl samples scores states",
     "find_duplicates": "clusters estimates estimates.near_duplicates markup",
     "make_estimates": "clusters dialogues estimands estimate estimates estimates.bootstrap estimates.cells "
@@ -195,7 +195,7 @@ REACHED = {
     "latex_columns latex_text markup paper_tables paper_tables.repeated scores states table_notes",
     "panel_verdicts": "judges judges.base judges.votes states",
     "train_judge": "hints intervals judge_card judge_card.weighting judges judges.base judges.keyword "
-    "judges.keyword_forms judges.keyword_lists judges.trained states",
+    "judges.keyword_forms judges.keyword_lists judges.keyword_wrapped judges.trained states",
     "make_results_table": "dialogues display estimands estimate intervals markup results_table results_table.collect "
     "results_table.columns results_table.definition results_table.definitions "
     "results_table.dictionary results_table.files results_table.flags results_table.from_agreement "
