@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
 GoldRow = Mapping[str, Any]
-FORMAT = 3  # of saved models (3: forms of text are told as `keyword` tells them now); another number is refused
+FORMAT = 4  # of saved models (4: fences, JSON and disclaimers are read as `keyword` reads them now); no other is read
 KINDS = ("word", "char_wb")
 DIGITS = 6  # of probabilities; fits on other processors were seen to differ by 6e-12
 
