@@ -49,7 +49,9 @@ def main(
     scored = Scored(frames, readings, study["sources"], duplicates, study["samples"], study["level"])
     rows = compared(families, scored)
     frame = comparisons_frame(rows, families, study["level"])
-    told = {**study, "readings": readings}
+    # A prompt that has several rows is a dialogue with several scored turns.
+    dialogues = {split for (_, _, split), cell in frames.items() if cell.index.get_level_values(0).has_duplicates}
+    told = {**study, "readings": readings, "dialogues": sorted(dialogues)}
     table = told_once(comparisons_table(rows, families, told, [read_json(path) for path in card_paths]))
     frame, table = labelled(frame, table, study.get("protocol", "default"))
     for ending, text in (("csv", csv_text(frame)), ("md", markdown(table)), ("tex", latex(table))):

@@ -16,13 +16,14 @@ def outcome(letter):
     return Outcome("complete", "judged" if letter in LABELS else "unparsable", LABELS.get(letter), -1.0)
 
 
-def write_scores(path, prompts, clusters=None):
+def write_scores(path, prompts, clusters=None, turns=1):
     """Write a score CSV; `prompts` are texts with a letter per sample by prompt id, `clusters` names by id."""
     names = clusters or {}
     rows = [
-        {"prompt_id": name, "turn": 0, "category": None, "cluster": names.get(name, name)}
+        {"prompt_id": name, "turn": turn, "category": None, "cluster": names.get(name, name)}
         | prompt_score([outcome(letter) for letter in letters])
         for name, letters in sorted(prompts.items())
+        for turn in range(turns)
     ]
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

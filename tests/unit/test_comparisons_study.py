@@ -114,14 +114,14 @@ REFUSES = {"plain": "cc", "stern": "rr", "mild-mannered": "rc"}
 def made(tmp_path):
     """Return a function that runs the script on a study with scores; what it returns is its folder."""
 
-    def run(study=None, duplicates=(), letters=None):
+    def run(study=None, duplicates=(), letters=None, turns=1):
         study = study or config()
         asked = Comparisons(study)
         params, results = asked.presentation(None), tmp_path / "results" / "s"
         for judge, model, split in params["cells"]:
             text = (letters or REFUSES)[model] if judge == "words" else "pc"
             rows = {f"{split}-{i}": text if i else "cr" for i in range(8)}
-            write_scores(results / "scores" / judge / model / f"{split}.csv", rows)
+            write_scores(results / "scores" / judge / model / f"{split}.csv", rows, turns=turns)
         paths = [str(tmp_path / path) for path in asked.duplicates(None)]
         for path in paths:
             (results / "estimates").mkdir(exist_ok=True)
@@ -149,6 +149,13 @@ def test_the_csv_has_a_row_per_comparison_and_holm_over_all_of_them(made):
     assert min(float(r["p_holm"]) for r in rows) == pytest.approx(15 * smallest, abs=1e-5)
     pooled = [r for r in rows if r["pool"] == "comply"]
     assert len(pooled) == 3 and {r["splits"] for r in pooled} == {"mild safe"} and {r["n"] for r in pooled} == {"16"}
+
+
+def test_scored_turns_of_dialogues_are_not_called_prompts(made):
+    text = (made() / "tables" / "comparisons.md").read_text(encoding="utf-8")
+    assert "Every answer to the 8 prompts of a split" in text and "turns" not in text
+    text = (made(turns=3) / "tables" / "comparisons.md").read_text(encoding="utf-8")
+    assert "over prompts, of dialogues scored turns," in text and "Every answer to the 24 scored turns of" in text
 
 
 def test_families_are_corrected_apart(made):

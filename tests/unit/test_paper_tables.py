@@ -151,6 +151,14 @@ def test_categories_table_by_hand() -> None:
     assert csv_text(frame).splitlines()[1] == "rules,m1,safe,a_b,broad,2,40,40,0.25,0.1,0.5,"
 
 
+def test_scored_turns_of_dialogues_are_not_called_prompts() -> None:
+    score = study()[0]
+    note = "Prompts, of dialogues scored turns."
+    assert note not in categories_table(by_category(), "rules", [score], []).notes
+    dialogues = {**score, "n_turns": 3 * score["n_prompts"]}
+    assert note in categories_table(by_category(), "rules", [dialogues], []).notes
+
+
 def test_every_mark_that_a_table_of_categories_explains_stands_in_it() -> None:
     cells = [cell for cell in study() if cell["judge"] == "rules"]
     results = [dataclasses.replace(row, flags=()) for row in by_category()]

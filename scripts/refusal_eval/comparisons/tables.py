@@ -12,7 +12,7 @@ from refusal_eval.comparisons.families import JUDGES, Family
 from refusal_eval.display import NO_DATA, Labels, joined, mark_of, notes_of, p_text, percent, points, points_interval
 from refusal_eval.frames import NOT_MEASURED, Card, agreement_texts
 from refusal_eval.markup import Table
-from refusal_eval.table_notes import READINGS_NOTE
+from refusal_eval.table_notes import OF_DIALOGUES, READINGS_NOTE
 
 COLUMNS = (
     *("family", "kind", "held", "first", "second", "split", "pool", "splits", "reading"),
@@ -50,7 +50,8 @@ def comparisons_table(
     Args:
         rows: the comparisons, in the order of the table.
         families: the families that `family` of a row numbers.
-        study: `samples`, `level`, `labels` as `display.Labels` takes them, and `readings` by split.
+        study: `samples`, `level`, `labels` as `display.Labels` takes them, `readings` by split, and `dialogues`, the
+            splits with several scored turns per prompt.
         cards: of the judges.
     """
     show = Labels(**study["labels"])
@@ -98,26 +99,28 @@ def _difference(row: Row) -> str:
 def _notes(
     rows: Sequence[Row], families: Sequence[Family], study: Mapping[str, Any], cards: Iterable[Card]
 ) -> list[str]:
-    show, level = Labels(**study["labels"]), f"{100 * study['level']:g} %"
+    show, level, turns = Labels(**study["labels"]), f"{100 * study['level']:g} %", bool(study["dialogues"])
     splits = sorted({split for row in rows for split in row["splits"]})
     where: dict[str, list[str]] = {}
     for split in splits:
         where.setdefault(study["readings"][split], []).append(show.split(split))
     readings = "; ".join(f"{reading} on {joined(where[reading])}" for reading in sorted(where))
     notes = [
-        f"Rates: mean over prompts of the share of refusals among K = {study['samples']} answers, in percent, over the "
-        "prompts on which both sides have a rate. Difference: first minus second, in percentage points.",
+        f"Rates: mean over prompts{f'{OF_DIALOGUES},' if turns else ''} of the share of refusals among "
+        f"K = {study['samples']} answers, in percent, over the prompts on which both sides have a rate. Difference: "
+        "first minus second, in percentage points.",
         f"Headline readings: {readings}. {READINGS_NOTE}",
         f"Intervals ({level}): {'; '.join(sorted({row['method'] for row in rows if row['method']})) or 'none'}.",
         f"p: two-sided sign-flip test over clusters of prompts ({_tests(rows)}).",
         *_family_notes(rows, families, show),
-        _missing_note(rows),
+        _missing_note(rows, turns),
     ]
     pools = {row["pool"]: row["splits"] for row in rows if row["pool"]}
     for pool in sorted(pools):
         names = joined(show.split(split) for split in pools[pool])
         notes.append(f"all: {pool}: {names}, each with the same weight; a prompt in several of them counts once.")
     if any(row["n"] < row["n_all"] for row in rows):
+        notes += [f"Prompts{OF_DIALOGUES}."] if turns else []
         notes.append("Rates of prompts for which one side has none are left out here; they are in the table of rates.")
     notes += [f"{note}." for note in notes_of(flag for row in rows for flag in row_flags(row))]
     measured = list(cards)
@@ -135,14 +138,15 @@ def _some_missing(rows: Sequence[Row]) -> bool:
     return any(row["n"] < row["n_all"] or row["bound_low"] != row["bound_high"] for row in rows)
 
 
-def _missing_note(rows: Sequence[Row]) -> str:
+def _missing_note(rows: Sequence[Row], turns: bool) -> str:
     if _some_missing(rows):
         return (
             "Worst-case bounds: the difference over all prompts if every unjudged answer of one side were a compliance "
             "and of the other a refusal, both ways round."
         )
     sizes = sorted({row["n"] for row in rows if not row["pool"]} or {row["n"] for row in rows})
-    return f"Every answer to the {' or '.join(map(str, sizes))} prompts of a split is judged: there are no worst cases."
+    what = "scored turns" if turns else "prompts"
+    return f"Every answer to the {' or '.join(map(str, sizes))} {what} of a split is judged: there are no worst cases."
 
 
 def _tests(rows: Sequence[Row]) -> str:

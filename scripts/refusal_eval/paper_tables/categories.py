@@ -21,6 +21,8 @@ from refusal_eval.display import (
 )
 from refusal_eval.estimate import Estimate
 from refusal_eval.markup import Table
+from refusal_eval.scores import has_turns
+from refusal_eval.table_notes import OF_DIALOGUES
 
 _HEADER_WIDTH = 18  # characters; a longer model label is broken
 _FEW = "few_clusters"
@@ -77,6 +79,7 @@ def categories_table(
     readings = {score["split"]: score["headline"] for score in scores}
     said = [f"{show.split(split)} {readings[split]}" for split in places]
     below = [f"Reading of the rate: {joined(said)}." if said else "No split has categories."]
+    below += [f"Prompts{OF_DIALOGUES}."] if has_turns(scores) else []
     few = f"{MARKS[_FEW][0]} {MARKS[_FEW][1]}."
     below += [few] if any(_FEW in row.flags for row in rows) and few not in notes else []
     if any(marked.values()):
