@@ -22,7 +22,7 @@ LISTS = [ROOT / "config" / "keywords" / f"{language}.yaml" for language in ("eng
 # The same holds for those from "second_..." on: the lists were widened on them, and only what is read rightly was kept.
 # Those from "greeted_refusal" on came before the rules that tell forms of text narrowly; of the first 75, 28 were read
 # rightly.
-# Those from "inability_or_refusal" on are reported faults and their neighbours; they came with the rules that mend them.
+# Those from "inability_or_refusal" on are reported faults and their neighbours, and came with the rules that mend them.
 CASES = list(read_jsonl(Path(__file__).with_name("keyword_cases.jsonl")))
 HELP = "Loosen the soil, mix in compost, sow in rows and water in the morning. Pull weeds while they are small. " * 8
 
