@@ -54,6 +54,15 @@ def test_each_field_reaches_the_command_line(key: str, value: object, name: str,
     assert option(command(**{key: value}), name) == shown
 
 
+@pytest.mark.parametrize(("determinism", "device"), itertools.product(("strict", "seeded", "free"), ("cpu", "cuda")))
+def test_a_strict_cpu_engine_computes_each_request_by_itself(determinism: str, device: str) -> None:
+    args = {"enable_prefix_caching": True, "max-num-seqs": 8}
+    found = server_command("python", "folder", entry(args=args), device, determinism, "sock")
+    alone = (determinism, device) == ("strict", "cpu")
+    assert option(found, "max-num-seqs") == ("1" if alone else "8")
+    assert ("--no-enable-prefix-caching" in found, "--enable-prefix-caching" in found) == (alone, not alone)
+
+
 def test_what_is_not_asked_for_is_not_switched_on() -> None:
     plain = command()
     for name in ("--quantization", "--trust-remote-code", "--enable-lora", "--lora-modules", "--nnodes", "--headless"):

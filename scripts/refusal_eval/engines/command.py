@@ -84,7 +84,9 @@ def server_command(
     options |= adapter_options(adapters)
     options |= dict(one_spelling(name, value) for name, value in entry["args"].items())
     if determinism == "strict" and device == "cpu":
-        options["max-num-seqs"] = 1  # batch sizes change rounding; one request at a time has none to change
+        # What is computed together changes rounding: other requests of the batch, and on some processors also whether
+        # the first part of a prompt comes from the cache, which depends on what was asked before.
+        options |= {"max-num-seqs": 1, "enable-prefix-caching": False}
     return [python, *SERVER, *as_arguments(options)]
 
 
