@@ -56,7 +56,7 @@ def test_each_field_reaches_the_command_line(key: str, value: object, name: str,
 
 @pytest.mark.parametrize(("determinism", "device"), itertools.product(("strict", "seeded", "free"), ("cpu", "cuda")))
 def test_a_strict_cpu_engine_computes_each_request_by_itself(determinism: str, device: str) -> None:
-    args = {"enable_prefix_caching": True, "max-num-seqs": 8}
+    args = {"enable-prefix-caching": True, "max-num-seqs": 8}
     found = server_command("python", "folder", entry(args=args), device, determinism, "sock")
     alone = (determinism, device) == ("strict", "cpu")
     assert option(found, "max-num-seqs") == ("1" if alone else "8")
