@@ -170,6 +170,7 @@ def test_too_little_memory(fresh: Project) -> None:
     assert "too little memory" in told and "memory_share" in told
 
 
+@pytest.mark.full
 def test_a_lost_store_is_noticed(fresh: Project) -> None:
     fresh.complete()
     shutil.rmtree(fresh.results / "answers" / "plain")

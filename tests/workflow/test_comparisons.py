@@ -22,6 +22,7 @@ def test_a_finished_study_compares_its_models(finished: Project) -> None:
     assert (finished.results / "estimates" / "comparisons.json").is_file()
 
 
+@pytest.mark.full
 def test_a_model_added_to_a_finished_study_reruns_the_comparisons_and_no_other_models_cells(finished: Project) -> None:
     before = rows(finished)
     finished.study(models=["plain", "terse", "third"])

@@ -165,6 +165,7 @@ def executed(project: Project, splits: list[str]) -> None:
     project.snakemake("--until", "answers")
 
 
+@pytest.mark.full
 def test_a_split_taken_out_of_an_unfinished_study_and_put_back_is_executed(fresh: Project) -> None:
     fresh.study(batch="model")
     fresh.snakemake("--until", "requests")  # of both splits, before their loads were killed
@@ -219,6 +220,7 @@ def test_a_model_taken_away_leaves_the_tables(finished: Project) -> None:
     assert "terse" not in (finished.results / "tables" / "scores.csv").read_text()
 
 
+@pytest.mark.full
 def test_what_is_taken_away_leaves_the_results_table_also_where_nothing_else_reruns(fresh: Project) -> None:
     fresh.study(splits=["one"], gold=[])  # no cards, no trade-off: each judge's files stay as they are
     fresh.complete()
@@ -244,6 +246,7 @@ def test_the_order_of_models_and_splits_changes_no_number(finished: Project) -> 
     assert numbers() == before
 
 
+@pytest.mark.full
 def test_what_is_recomputed_from_the_store_is_byte_identical(finished: Project) -> None:
     kinds = ("answers", "verdicts", "scores", "tables", "judge_cards", "figures")
 
@@ -318,6 +321,7 @@ def test_another_segment_rule_reruns_answers_and_generates_nothing(finished: Pro
     assert not set(after) & {"requests", "generate"}
 
 
+@pytest.mark.full
 def test_a_gpu_engine_asks_for_its_gpus_only_when_something_is_missing(
     finished: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
