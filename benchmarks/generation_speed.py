@@ -25,7 +25,7 @@ from measuring import ROOT, gpus, print_head, print_limit, print_values, snakema
 from refusal_eval.data.prompts import content_id
 from refusal_eval.engines.client import FIXED_FIELDS
 from refusal_eval.engines.command import server_command
-from refusal_eval.engines.environment import engine_device, engine_python
+from refusal_eval.engines.environment import engine_device, engine_python, shares_few_cores
 from refusal_eval.engines.server import server_environment
 from refusal_eval.files import canonical_json, read_json, read_jsonl
 from refusal_eval.keys import plain, sample_seed
@@ -58,12 +58,16 @@ class Comparison:
         self.entry: dict[str, Any] = {}
 
     def prepare(self) -> None:
-        """Make weights and tokenizer ready, untimed, and keep what identifies the engine."""
+        """Make weights and tokenizer ready, untimed, and keep what identifies the engine.
+
+        One prompt is answered, so that neither arm pays for what vLLM and torch keep of their first start on a machine.
+        """
         project = self._project(self.work / "prepared", "seeded")
-        timed(self._snakemake(project, "--until", "fetch_weights", "identify_engine"), project)
+        timed(self._snakemake(project, "--until", "identify_engine"), project)
         self.engine = read_json(project / "results" / "speed" / "engines" / f"{self.options.engine}.json")
         config = yaml.safe_load((project / "results" / "speed" / "config.yaml").read_text(encoding="utf-8"))
         self.entry = config["engine_entries"][self.options.engine]
+        self._plain(project, "seeded", dict(itertools.islice(self.splits.items(), 1)), prompts=1)
 
     def pair(self, determinism: str, number: int) -> tuple[float, float]:
         """Run both arms once, compare what they did, and return their seconds (workflow, plain)."""
@@ -72,26 +76,29 @@ class Comparison:
         ours = by_request(stored(project / "results"))
         (receipt,) = (project / "results" / "speed" / "receipts" / "generate").rglob("*.json")
         parts = read_json(receipt)["engine"]["seconds"]
-        offline, theirs = self._plain(project, determinism)
+        offline, theirs = self._plain(project, determinism, self.splits)
         told = compared(ours, theirs)
         around = workflow - parts["start"] - parts["work"]
         where = f"engine start {parts['start']} s, at work {parts['work']} s, all else {around:.1f} s"
         print(f"  pair {number}: workflow {workflow:.1f} s ({where}), plain vLLM {offline:.1f} s; {told}", flush=True)
         return workflow, offline
 
-    def _plain(self, project: Path, determinism: str) -> tuple[float, Answers]:
+    def _plain(
+        self, project: Path, determinism: str, splits: Mapping[str, list[str]], prompts: int | None = None
+    ) -> tuple[float, Answers]:
         device = engine_device(self.entry, ROOT)
-        python = engine_python(self.entry, ROOT)
-        prompts = [
+        python, few_cores = engine_python(self.entry, ROOT), shares_few_cores(device)
+        asked = [
             {"prompt": text, "seeds": [sample_seed(0, prompt_id(text), k) for k in range(self.options.samples)]}
-            for texts in self.splits.values()
-            for text in texts
+            for texts in splits.values()
+            for text in texts[:prompts]
         ]
-        command = server_command(python, self.engine["folder"], self.entry, device, determinism, "unused")
+        how = self.entry, device, determinism
+        command = server_command(python, self.engine["folder"], *how, "unused", few_cores=few_cores)
         task = {
             "flags": flags_of(command),
             "system_prompts": list(SYSTEM_PROMPTS.values()),
-            "prompts": prompts,
+            "prompts": asked,
             "sampling": {"temperature": 1.0, "max_tokens": self.options.max_tokens},
             "seeded": determinism != "free",
         }

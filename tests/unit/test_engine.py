@@ -1,13 +1,17 @@
 """What the engine is started with and asked."""
 
 import itertools
+import os
+import subprocess
+from pathlib import Path
 
 import pytest
 
 from refusal_eval.engines.client import counters_of, request_body, response_of
-from refusal_eval.engines.command import server_command
+from refusal_eval.engines.command import IN_THE_CORE, server_command
 from refusal_eval.engines.environment import engine_device, gpus_needed
 from refusal_eval.engines.server import check_memory, processor_id, server_environment
+from refusal_eval.engines.vllm import VllmEngine
 from refusal_eval.errors import UserError
 from refusal_eval.packing import unpack_floats
 
@@ -55,8 +59,43 @@ def test_the_server_runs_offline_and_without_telemetry():
 
 
 def test_the_servers_threads_are_its_own_affair(monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "2")  # Snakemake sets it for every job
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # Snakemake sets it for every job
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(16)))
     assert "OMP_NUM_THREADS" not in server_environment("seeded", "cpu")
+    assert "OMP_NUM_THREADS" not in server_environment("seeded", "cuda")
+
+
+def test_on_few_cores_the_engine_core_computes_with_all_of_them(monkeypatch):
+    alone = ENTRY | {"tensor_parallel": 1, "data_parallel": 1}
+    engine = VllmEngine(alone, "folder", "python", "cpu", "seeded", Path("log"))
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {3, 5})  # of however many the machine has
+    assert server_environment("seeded", "cpu")["OMP_NUM_THREADS"] == "2"
+    command = engine._command("folder", "sock", [])
+    assert command[command.index("--distributed-executor-backend") + 1] == IN_THE_CORE
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(16)))
+    assert "--distributed-executor-backend" not in engine._command("folder", "sock", [])
+
+
+@pytest.mark.parametrize(("cores", "priority"), [(2, 19), (16, 0)])
+def test_the_api_server_stands_back_for_the_engine_on_few_cores_only(monkeypatch, cores, priority):
+    engine = VllmEngine(ENTRY, "folder", "python", "cpu", "seeded", Path("log"))
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(cores)))
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    with subprocess.Popen(["sleep", "60"]) as server:
+        try:
+            engine._ready(server.pid)
+            assert os.getpriority(os.PRIO_PROCESS, server.pid) == max(before, priority)
+        finally:
+            server.kill()
+
+
+@pytest.mark.parametrize("entry", [{"tensor_parallel": 2}, {"data_parallel": 2}, {"pipeline_parallel": 2}])
+def test_an_engine_of_several_workers_has_a_process_for_each(entry):
+    alone = ENTRY | {"tensor_parallel": 1, "data_parallel": 1}
+    assert IN_THE_CORE in server_command("python", "folder", alone, "cpu", "seeded", "sock", few_cores=True)
+    assert IN_THE_CORE not in server_command("python", "folder", alone | entry, "cpu", "seeded", "sock", few_cores=True)
+    own = alone | {"args": {"distributed_executor_backend": "mp"}}
+    assert IN_THE_CORE not in server_command("python", "folder", own, "cpu", "seeded", "sock", few_cores=True)
 
 
 def test_code_that_torch_compiles_is_kept_between_starts(monkeypatch):

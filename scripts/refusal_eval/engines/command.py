@@ -14,6 +14,11 @@ from refusal_eval.engines.client import SERVED_NAME
 # Also from the first token of a model that reasons: its form holds the marks of the reasoning.
 FORMS = {"backend": "xgrammar", "disable_any_whitespace": True, "enable_in_reasoning": True}
 SERVER = ("-m", "vllm.entrypoints.openai.api_server")
+# The model computes in the process of the engine core. By default a CPU engine starts one more process for it, in order
+# to bind its threads to cores; that takes 7 s, and the engine core then asks for its reply all the time, on a core that
+# the threads need. Where there are many cores, binding is worth more.
+IN_THE_CORE = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
+PARALLEL_SIZES = ("tensor_parallel", "pipeline_parallel", "data_parallel")
 # Of vLLM 0.32; ranks between them are served with the next larger one.
 MAX_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 # Adapters in one step of the engine; each takes memory of its largest rank in every layer. Further ones wait in RAM.
@@ -38,6 +43,7 @@ def server_command(
     socket: str,
     adapters: Sequence[Adapter] = (),
     load_format: str = "safetensors",
+    few_cores: bool = False,
 ) -> list[str]:
     """Return the command line of the server.
 
@@ -53,6 +59,7 @@ def server_command(
         socket: path of the Unix socket.
         adapters: the LoRA adapters that are asked; without any, LoRA is not switched on.
         load_format: how the weights are read (see `load_format_of`); `load-format` of the entry's `args` wins.
+        few_cores: the engine computes on few cores (see `shares_few_cores`).
     """
     options: dict[str, Any] = {
         "model": folder,
@@ -81,6 +88,8 @@ def server_command(
         options |= {"enable-chunked-prefill": False, "max-num-batched-tokens": max(entry["max_model_len"], 4096)}
         # Prefixes are cached in whole blocks: with the CPU engine's own 128 tokens short prompts would never be found.
         options["block-size"] = 32
+    if few_cores and all(entry[size] == 1 for size in PARALLEL_SIZES):
+        options["distributed-executor-backend"] = IN_THE_CORE
     options |= adapter_options(adapters)
     options |= dict(one_spelling(name, value) for name, value in entry["args"].items())
     if determinism == "strict" and device == "cpu":

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 ENGINE_FOLDER = Path(".venv", "engine")
+FEW_CORES = 4
 
 
 def engine_python(entry: Mapping[str, Any], root: str | Path = ".") -> str:
@@ -29,3 +30,13 @@ def gpus_needed(entry: Mapping[str, Any], device: str) -> int:
     if device == "cpu":
         return 0
     return int(entry["tensor_parallel"]) * int(entry["pipeline_parallel"]) * int(entry["data_parallel"])
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use, which on a shared machine are fewer than it has."""
+    return len(os.sched_getaffinity(0))
+
+
+def shares_few_cores(device: str) -> bool:
+    """Tell whether an engine computes on cores that the other processes of its server need too."""
+    return device == "cpu" and usable_cores() <= FEW_CORES

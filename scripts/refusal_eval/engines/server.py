@@ -23,6 +23,7 @@ from refusal_eval.devices.lease import Lease, lease_devices
 from refusal_eval.engines.base import Capabilities, EngineDied
 from refusal_eval.engines.client import EngineClient
 from refusal_eval.engines.command import Adapter
+from refusal_eval.engines.environment import shares_few_cores, usable_cores
 from refusal_eval.engines.nodes import Nodes, find_nodes, head_command, worker_command, worker_environment
 from refusal_eval.engines.orphans import PRIVATE_PREFIX, remove_orphans
 from refusal_eval.engines.private_folder import make_private_folder
@@ -54,7 +55,6 @@ THREAD_VARIABLES = (
     "VECLIB_MAXIMUM_THREADS",
     "NUMEXPR_NUM_THREADS",
 )
-FEW_CORES = 4
 VERSIONS_SECONDS = 60.0
 # Reading metadata takes a fraction of a second, importing torch many.
 ASK_VERSIONS = """
@@ -78,9 +78,11 @@ def server_environment(determinism: str, device: str, nodes: int = 1) -> dict[st
     if device == "cpu":
         # A step of long prompts takes minutes on a busy machine; vLLM takes an engine for dead after five by default.
         environment.setdefault("VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS", "3600")
-    if device == "cpu" and (os.cpu_count() or 1) <= FEW_CORES:
+    if shares_few_cores(device):
         # By default one core is set aside for the server's other processes, which on two cores is half of the machine.
         environment.setdefault("VLLM_CPU_NUM_OF_RESERVED_CPU", "0")
+        # The engine core computes itself (see `server_command`) and would take one thread.
+        environment["OMP_NUM_THREADS"] = str(usable_cores())
     if device != "cpu" and determinism == "strict":
         environment["VLLM_BATCH_INVARIANT"] = "1"
     return environment
@@ -175,6 +177,7 @@ class ServerEngine(abc.ABC):
             self._client = self._connect(socket)
             self._asked = ask_versions(self._python)
             await self._wait_until_healthy()
+            self._ready(self._server.pid)
             self._versions = told_versions(self._asked)
         except BaseException:
             await self._stop()
@@ -284,6 +287,9 @@ class ServerEngine(abc.ABC):
     @abc.abstractmethod
     def _command(self, folder: str, socket: str, adapters: Sequence[Adapter]) -> list[str]:
         """Return the command line of the server: Python, what it runs, and from the fourth word on its options."""
+
+    def _ready(self, pid: int) -> None:  # noqa: B027
+        """Do what is left to do when the server is healthy; `pid` is its first process."""
 
     @abc.abstractmethod
     def _connect(self, socket: str) -> EngineClient:
