@@ -26,7 +26,7 @@ from refusal_eval.store import StoreReader
 START_SECONDS = 240.0  # that an engine may take to start and answer its first requests, on a busy machine
 RUN_SECONDS = 600.0  # for a whole run
 GONE_SECONDS = 20.0  # within which nothing of a killed run may be left
-SERVER = "vllm.entrypoints.openai.api_server"
+SERVER = "vllm_server.py"
 GUARD = "refusal_eval.engines.guard"
 RECORD = b'{"key":"'
 

@@ -33,6 +33,15 @@ ENTRY = {
 SAMPLING = {"max_tokens": 4, "temperature": 1.0, "top_k": 0, "stop": [], "stop_token_ids": [2]}
 
 
+def test_the_server_is_started_through_the_program_that_makes_the_first_calls():
+    python, flag, program = server_command("python", "folder", ENTRY, "cpu", "strict", "sock")[:3]
+    assert (python, flag) == ("python", "-P")
+    text = Path(program).read_text(encoding="utf-8")
+    # Outside of the condition, because vLLM spawns the process that computes.
+    assert text.index("first_calls.py") < text.index("\nif __name__") < text.index("api_server")
+    assert Path(program).with_name("first_calls.py").is_file()
+
+
 def test_the_servers_own_defaults_are_switched_off():
     command = server_command("python", "folder", ENTRY, "cuda", "seeded", "sock")
     pairs = dict(itertools.pairwise(command))

@@ -11,7 +11,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import runpy
 from collections import deque
+from pathlib import Path
 from typing import Any
 
 MOST_PADDED_TOKENS = 16384  # of one step, so that a few long texts do not take all memory
@@ -31,6 +33,8 @@ class Classifier:
     def __init__(self, folder: str, device: str, dtype: str, trust_remote_code: bool) -> None:
         import torch
         from transformers import AutoModelForSequenceClassification
+
+        runpy.run_path(str(Path(__file__).with_name("first_calls.py")))
 
         self._torch, self._device = torch, device
         model = AutoModelForSequenceClassification.from_pretrained(

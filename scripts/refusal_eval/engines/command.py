@@ -13,7 +13,8 @@ from refusal_eval.engines.client import SERVED_NAME
 # Forms are enforced without white space between their parts: a small model could write blanks without end.
 # Also from the first token of a model that reasons: its form holds the marks of the reasoning.
 FORMS = {"backend": "xgrammar", "disable_any_whitespace": True, "enable_in_reasoning": True}
-SERVER = ("-m", "vllm.entrypoints.openai.api_server")
+# Without its own folder among those that modules are imported from.
+SERVER = ("-P", str(Path(__file__).with_name("vllm_server.py")))
 # The model computes in the process of the engine core. By default a CPU engine starts one more process for it, in order
 # to bind its threads to cores; that takes 7 s, and the engine core then asks for its reply all the time, on a core that
 # the threads need. Where there are many cores, binding is worth more.
