@@ -6,6 +6,7 @@ set -euo pipefail
 packages=()
 command -v chromium >/dev/null || packages+=(chromium)
 command -v pdflatex >/dev/null || packages+=(texlive-latex-recommended texlive-science)
+[ -n "$(kpsewhich c70gbsn.fd 2>/dev/null)" ] || packages+=(latex-cjk-chinese latex-cjk-chinese-arphic-gbsn00lp)
 command -v pdffonts >/dev/null || packages+=(poppler-utils)
 [ ${#packages[@]} -gt 0 ] || exit 0
 

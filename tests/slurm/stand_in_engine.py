@@ -1,9 +1,9 @@
 """An engine's Python that serves made-up answers: for what is asked of Slurm, not of an engine.
 
-Installed as a program (see `install`), it is named as an engine's `python:`. Told `-m vllm...` it serves completions on
-the Unix socket of its `--uds`, one at a time; told `-c` it is a Python. Answers depend on the prompt's ids and the seed
-alone. Beside the program lie `settings.json` (how long a start and a request take), `starts.jsonl` (what each server
-saw of its job) and `asked.jsonl` (a line for each request answered).
+Installed as a program (see `install`), it is named as an engine's `python:`. Told to run `vllm_server.py` it serves
+completions on the Unix socket of its `--uds`, one at a time; told anything else it is a Python. Answers depend on the
+prompt's ids and the seed alone. Beside the program lie `settings.json` (how long a start and a request take),
+`starts.jsonl` (what each server saw of its job) and `asked.jsonl` (a line for each request answered).
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def serve(folder: Path, arguments: list[str]) -> None:
 def main() -> None:
     """Be a Python or a server, as the command line has it."""
     folder, arguments = Path(sys.argv[1]), sys.argv[2:]
-    if arguments[0] == "-m" and arguments[1].startswith("vllm"):
+    if arguments[0] == "-P" and Path(arguments[1]).name == "vllm_server.py":
         serve(folder, arguments)
     else:
         os.execv(sys.executable, [sys.executable, *arguments])
