@@ -7,11 +7,18 @@ per stage: data -> weights -> generate -> judge -> score -> report.
 import sys
 from pathlib import Path
 
+from snakemake.exceptions import WorkflowError
 from snakemake.utils import min_version
 
 min_version("9.27")
 
 ROOT = Path(workflow.snakefile).parent
+if not (ROOT / "scripts" / "refusal_eval").is_dir():  # Snakemake fetches single files of an address
+    raise WorkflowError(
+        "This workflow cannot run from an address: its rules need the scripts, catalogue and environments of the whole "
+        "repository. Clone the repository, run `make setup` in the clone, and run snakemake there, or give the path "
+        "of the clone's Snakefile to `module:`."
+    )
 sys.path.insert(0, str(ROOT / "scripts"))
 
 

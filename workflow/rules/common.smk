@@ -3,10 +3,10 @@
 import gc
 
 from snakemake.dag import DAG
-from snakemake.exceptions import WorkflowError
 
 from refusal_eval.code_version import code_version
 from refusal_eval.config import ConfigError, load_study
+from refusal_eval.config.merged import refuse_merged
 from refusal_eval.plan import GOLD, cpu_judges, llm_judges, panel_judges, trained_judges
 from refusal_eval.study_folder import record_study, refuse_other_study
 from refusal_eval.workflow.ancient_inputs import ask_jobs_behind_ancient_inputs
@@ -31,9 +31,10 @@ gc.set_threshold(100_000, 50, 100)
 
 if len(workflow.overwrite_configfiles) > 1:
     raise WorkflowError("Give one --configfile: a study file is whole by itself and is never merged with another.")
-STUDY_FILE = str(next(iter(workflow.overwrite_configfiles), ROOT / "config" / "config.yaml"))
+STUDY_FILE = str((workflow.overwrite_configfiles or workflow.configfiles or [ROOT / "config" / "config.yaml"])[-1])
 
 try:
+    refuse_merged(config, STUDY_FILE, workflow.config_settings.config)
     validated = load_study(config, STUDY_FILE, str(ROOT))
     refuse_other_study(validated, STUDY_FILE)
 except ConfigError as error:
