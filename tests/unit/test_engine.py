@@ -62,6 +62,23 @@ def test_a_cpu_engine_gets_what_seeds_need_and_strict_takes_one_request_at_a_tim
     assert "VLLM_BATCH_INVARIANT" not in server_environment("seeded", "cuda")
 
 
+def test_a_gpu_engine_samples_without_kernels_that_need_a_cuda_toolkit(monkeypatch):
+    assert server_environment("seeded", "cuda")["VLLM_USE_FLASHINFER_SAMPLER"] == "0"
+    assert "VLLM_USE_FLASHINFER_SAMPLER" not in server_environment("seeded", "cpu")
+    monkeypatch.setenv("VLLM_USE_FLASHINFER_SAMPLER", "1")  # whoever has a toolkit
+    assert server_environment("free", "cuda")["VLLM_USE_FLASHINFER_SAMPLER"] == "1"
+
+
+def test_the_server_finds_the_programs_of_its_own_environment_first(monkeypatch):
+    monkeypatch.setenv("PATH", f"/usr/bin{os.pathsep}/bin")
+    for device in ("cpu", "cuda"):
+        environment = server_environment("seeded", device, python="/mine/envs/vllm/bin/python")
+        assert environment["PATH"].split(os.pathsep) == ["/mine/envs/vllm/bin", "/usr/bin", "/bin"]
+    monkeypatch.delenv("PATH")
+    path = server_environment("seeded", "cuda", python="/mine/bin/python")["PATH"]
+    assert path == f"/mine/bin{os.pathsep}{os.defpath}"
+
+
 def test_the_server_runs_offline_and_without_telemetry():
     environment = server_environment("seeded", "cpu")
     assert environment["HF_HUB_OFFLINE"] == environment["VLLM_NO_USAGE_STATS"] == "1"

@@ -40,7 +40,11 @@ TCP6 = """\
 
 @pytest.mark.parametrize(
     "name",
-    ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "PASSWORD"],
+    [
+        *("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID"),
+        *("PASSWORD", "GITHUB_PAT", "OPENAI_KEY", "SSH_PRIVATE_KEY", "AZURE_CREDENTIALS", "DB_PASSWD", "DATABASE_URL"),
+        *("GOOGLE_APPLICATION_CREDENTIALS", "SLACK_WEBHOOK_URL", "SENTRY_DSN", "MYSQL_PWD"),
+    ],
 )
 def test_the_server_gets_no_secrets(monkeypatch, name):
     monkeypatch.setenv(name, "hf_PLANTEDTOKEN")
@@ -48,6 +52,26 @@ def test_the_server_gets_no_secrets(monkeypatch, name):
     environment = server_environment("seeded", "cpu")
     assert "hf_PLANTEDTOKEN" not in environment.values()
     assert environment["TOKENIZERS_PARALLELISM"] == "false"
+
+
+def test_the_server_gets_no_address_with_a_password_in_it(monkeypatch):
+    monkeypatch.setenv("MIRROR", "https://me:hf_PLANTEDTOKEN@mirror.example/simple")
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy.example:3128")
+    environment = server_environment("seeded", "cpu")
+    assert "MIRROR" not in environment and environment["HTTP_PROXY"] == "http://proxy.example:3128"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("HF_HOME", "HF_HUB_CACHE", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "LD_LIBRARY_PATH", "PATH", "NCCL_DEBUG"),
+        *("VLLM_CACHE_ROOT", "VLLM_ATTENTION_BACKEND", "TRITON_CACHE_DIR", "FLASHINFER_WORKSPACE_BASE", "S3_ENDPOINT_URL"),
+        *("SLURM_JOB_ID", "SLURM_TMPDIR", "HOME", "PWD", "OLDPWD", "XDG_CACHE_HOME", "VLLM_PP_LAYER_PARTITION", "TERM"),
+    ],
+)
+def test_the_server_keeps_what_it_needs_of_the_environment(monkeypatch, name):
+    monkeypatch.setenv(name, "/kept")
+    assert server_environment("seeded", "cuda")[name] == "/kept"
 
 
 def test_a_key_for_another_vllm_server_does_not_lock_us_out(monkeypatch):

@@ -42,6 +42,7 @@ links = [os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self
          and os.path.exists(f"/proc/self/fd/{name}")]
 told = {"devices": os.environ.get("CUDA_VISIBLE_DEVICES"), "files": links, "pid": os.getpid()}
 told["secret"] = os.environ.get("HF_TOKEN")
+told["programs"] = os.environ["PATH"].split(os.pathsep)[0]
 open(TOLD, "w").write(json.dumps(told))
 
 async def serve(reader, writer):
@@ -98,6 +99,7 @@ def test_the_server_sees_the_leased_devices_and_inherits_their_locks(machine: Ma
     assert sum(link.startswith(str(locks)) for link in told["files"]) == 2, "as long as the server lives they are taken"
     assert any(str(told["pid"]) in text for text in held), "whose processes they are, for those that inherit no file"
     assert told["secret"] is None
+    assert told["programs"] == str(tmp_path), "those of the engine environment come first"
 
 
 def test_two_engines_get_different_devices(machine: Machine, tmp_path: Path) -> None:

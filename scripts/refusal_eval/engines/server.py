@@ -43,7 +43,11 @@ KEEP_ALIVE = {"VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "60"}
 # stands for, which on a cluster everybody reaches.
 LOOPBACK = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
 # An offline server needs no secret, and code of a model repository could read it. VLLM_API_KEY would lock us out.
-SECRET_VARIABLE = re.compile(r"(TOKEN|API_?KEY|ACCESS_KEY(_ID)?|SECRET(_KEY)?|PASSWORD)$", re.IGNORECASE)
+SECRET_VARIABLE = re.compile(
+    r"(TOKEN|API_?KEY|(^|_)KEY(_ID)?|SECRET|PASSWORD|PASSWD|_PWD|_PAT|CREDENTIALS?|_DSN|DATABASE_URL|WEBHOOK_URL)$",
+    re.IGNORECASE,
+)
+SECRET_VALUE = re.compile(r"://[^/\s:@]*:[^/\s@]+@")  # an address with user and password
 # Ours and not the server's, which has a Python of its own. Snakemake sets the thread libraries' variables to a job's
 # threads, and a CPU engine that is told two threads while it binds itself to one core runs twenty times slower.
 PYTHON_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
@@ -65,11 +69,25 @@ print(json.dumps({"python": platform.python_version(), **{k: names[k] for k in k
 """
 
 
-def server_environment(determinism: str, device: str, nodes: int = 1) -> dict[str, str]:
-    """Return the server's environment: ours without secrets, offline, silent, on loopback, and as strict as asked."""
+def server_environment(determinism: str, device: str, nodes: int = 1, python: str = "") -> dict[str, str]:
+    """Return the server's environment: ours without secrets, offline, silent, on loopback, and as strict as asked.
+
+    Args:
+        determinism: strict, seeded or free.
+        device: cpu or cuda.
+        nodes: machines that share the engine.
+        python: Python of the engine environment, whose programs are found first.
+    """
     ours = {*PYTHON_VARIABLES, *THREAD_VARIABLES}
-    kept = (name for name in os.environ if name not in ours and not SECRET_VARIABLE.search(name))
-    environment = {name: os.environ[name] for name in kept}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ours and not SECRET_VARIABLE.search(name) and not SECRET_VALUE.search(value)
+    }
+    if python:
+        # What compiles kernels runs `ninja` by its name, and it lies there.
+        path = environment.get("PATH") or os.defpath
+        environment["PATH"] = os.pathsep.join([os.path.dirname(os.path.abspath(python)), path])
     environment |= OFFLINE | QUIET | KEEP_ALIVE | (LOOPBACK if nodes == 1 else {})
     environment.setdefault("VLLM_LOGGING_LEVEL", "INFO")
     environment.setdefault("TORCHINDUCTOR_CACHE_DIR", compiled_code_folder(environment))
@@ -78,13 +96,17 @@ def server_environment(determinism: str, device: str, nodes: int = 1) -> dict[st
     if device == "cpu":
         # A step of long prompts takes minutes on a busy machine; vLLM takes an engine for dead after five by default.
         environment.setdefault("VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS", "3600")
+    else:
+        # FlashInfer's sampler is compiled with nvcc while the server starts, and vLLM takes it without asking whether
+        # there is one. Requests with a seed never use it.
+        environment.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")
+        if determinism == "strict":
+            environment["VLLM_BATCH_INVARIANT"] = "1"
     if shares_few_cores(device):
         # By default one core is set aside for the server's other processes, which on two cores is half of the machine.
         environment.setdefault("VLLM_CPU_NUM_OF_RESERVED_CPU", "0")
         # The engine core computes itself (see `server_command`) and would take one thread.
         environment["OMP_NUM_THREADS"] = str(usable_cores())
-    if device != "cpu" and determinism == "strict":
-        environment["VLLM_BATCH_INVARIANT"] = "1"
     return environment
 
 
@@ -167,8 +189,8 @@ class ServerEngine(abc.ABC):
             command = server if nodes is None else head_command(server, nodes)
             LOG.info("starting the engine: %s", " ".join(command))
             # The server's own sockets and temporary files go there too, and away with it.
-            environment = server_environment(self._determinism, self._device, self._nodes) | {"TMPDIR": self._private}
-            environment |= self._lease.environment()
+            environment = server_environment(self._determinism, self._device, self._nodes, self._python)
+            environment |= {"TMPDIR": self._private} | self._lease.environment()
             self._server = start_server(command, environment, self._log, self._lease.files)
             self._lease.hand_to(self._server.pid)
             self._record = ServerRecord.create(self._server, self._private)
