@@ -184,7 +184,7 @@ def pace_of(entry: Mapping[str, Any], kind: str, devices: int, billions: tuple[f
     share = STRICT_SHARE[kind] if strict else 1.0
     if kind == "cpu":
         slower = MEASURED_BILLIONS / active
-        start = CPU_START_SECONDS["eager" if entry["args"].get("enforce-eager") else "compiled"]
+        start = CPU_START_SECONDS["eager" if entry["args"].get("enforce-eager", True) else "compiled"]
         return Pace(kind, 1, start, CPU_READ_RATE * slower, CPU_WRITE_RATE * slower * share, CPU_STREAM_RATE * slower)
     copies = int(entry["data_parallel"])
     gpus = devices / copies

@@ -11,6 +11,8 @@ from refusal_eval.config import ConfigError, load_study
 from refusal_eval.config.catalogue import Catalogue, shipped_files
 from refusal_eval.config.models_page import models_page
 from refusal_eval.config.sources import open_pin
+from refusal_eval.engines.command import server_command
+from refusal_eval.weights.identity import engine_id, engine_identity, identity_args, weights_identity
 
 CARD_GB = 80
 ROOM_GB = 5  # on each card beside the weights: for the cache of the texts that are worked on
@@ -86,6 +88,28 @@ def test_each_engine_has_a_commit_or_says_that_it_has_none_and_nobody_claims_to_
         assert engine.verified == "never"
         assert engine.licence and engine.terms == f"https://huggingface.co/{engine.weights.repo}"
         assert engine.trust_remote_code is False
+
+
+def test_only_qwen3_nexts_keys_hold_an_argument_which_spares_them_a_kernel_that_nvcc_compiles(shipped):
+    for name, engine in shipped.valid["engines"].items():
+        entry = engine.model_dump(mode="json")
+        wanted = {"gdn-prefill-backend": "triton"} if name.startswith("qwen3-next") else {}
+        assert identity_args(entry["args"]) == wanted, name
+
+
+def test_the_smallest_engine_compiles_on_a_gpu_and_starts_on_a_cpu_as_it_always_did(shipped):
+    entry = shipped.valid["engines"]["smollm2-135m"].model_dump(mode="json")
+    assert "--enforce-eager" not in server_command("python", "folder", entry, "cuda", "seeded", "sock")
+    as_before = {**entry, "args": {"enforce-eager": True, "max-num-seqs": 64}}
+    on_cpu = [server_command("python", "folder", one, "cpu", "seeded", "sock") for one in (entry, as_before)]
+    assert on_cpu[0] == on_cpu[1] and "--enforce-eager" in on_cpu[0]
+    identity = engine_identity(entry, weights_identity(entry["weights"]))
+    assert engine_id(identity) == "eff4c820723eba81", "what the store holds of the demo"
+
+
+def test_nobody_doubts_what_vllm_was_seen_to_do(engines):
+    doubts = [doubt for engine in engines.values() for doubt in engine.unverified]
+    assert not [doubt for doubt in doubts if "vision" in doubt or "vocabulary" in doubt]
 
 
 def test_what_is_gated_is_googles_and_metas(engines):

@@ -91,6 +91,14 @@ def test_free_arguments_reach_it_in_one_spelling_and_win_over_ours() -> None:
     assert "--enable-chunked-prefill" in on_cpu and "--no-enable-chunked-prefill" not in on_cpu
 
 
+def test_a_cpu_engine_compiles_nothing_unless_its_entry_says_so() -> None:
+    assert "--enforce-eager" in command(device="cpu")
+    for args in ({"enforce-eager": False}, {"no-enforce-eager": True}):
+        found = command(device="cpu", args=args)
+        assert "--no-enforce-eager" in found and "--enforce-eager" not in found
+    assert not any("enforce-eager" in word for word in command(device="cuda"))
+
+
 def test_weights_are_read_as_safetensors_and_never_as_pickles(tmp_path: Path) -> None:
     assert option(command(), "load-format") == "safetensors"
     (tmp_path / "pytorch_model.bin").write_text("x")

@@ -262,9 +262,9 @@ def request_body(
 def response_of(reply: Mapping[str, Any], sampling: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is kept of a reply.
 
-    Keys: `text`; `token_ids`; `logprobs`, the raw log-probability (nats) of each of them as packed float32;
-    `finish_reason`; `stop_reason`; `prompt_tokens`; and for requests with `logprob_token_ids` `named_logprobs`, packed
-    float32 of shape (tokens, ids).
+    Keys: `text`; `token_ids`; `logprobs`, the raw log-probability (nats) of each of them as packed float32 (where the
+    request has `structured_outputs`, among the tokens that these allow); `finish_reason`; `stop_reason`;
+    `prompt_tokens`; and for requests with `logprob_token_ids` `named_logprobs`, packed float32 of shape (tokens, ids).
 
     Raises:
         BrokenOff: if the response is not whole.

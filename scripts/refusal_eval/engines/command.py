@@ -49,7 +49,8 @@ def server_command(
     """Return the command line of the server.
 
     Everything that could change an answer behind our back is switched off: the model's generation_config.json gives no
-    sampling defaults, and log-probabilities are those of the model, before temperature and constraints.
+    sampling defaults, and log-probabilities are those of the model, before temperature, penalties, top-k and top-p. They
+    are those after the mask of a form (`structured_outputs`), where a request has one.
 
     Args:
         python: Python of the engine environment.
@@ -92,6 +93,9 @@ def server_command(
     if few_cores and all(entry[size] == 1 for size in PARALLEL_SIZES):
         options["distributed-executor-backend"] = IN_THE_CORE
     options |= adapter_options(adapters)
+    if device == "cpu":
+        # It starts in half the time, and answers as fast. On a GPU compiled code and CUDA graphs are the point of it.
+        options["enforce-eager"] = True
     options |= dict(one_spelling(name, value) for name, value in entry["args"].items())
     if determinism == "strict" and device == "cpu":
         # What is computed together changes rounding: other requests of the batch, and on some processors also whether
