@@ -179,6 +179,16 @@ def test_counters_are_summed_over_reasons_and_engines():
     )
     assert counters_of(text)["requests"] == 7
     assert counters_of(text)["prompt_tokens"] == 100
+    assert "block_size" not in counters_of(text)
+
+
+def test_the_size_of_the_caches_blocks_is_read_and_not_summed():
+    text = "".join(
+        f'vllm:cache_config_info{{cache_dtype="auto",hash_block_size="16",block_size="272",engine="{engine}"}} 1.0\n'
+        for engine in range(2)
+    )
+    assert counters_of(text)["block_size"] == 272
+    assert "block_size" not in counters_of(text.replace('"272"', '"None"'))
 
 
 def test_gpus_are_asked_for_by_all_parallel_sizes_and_never_for_a_cpu_engine(tmp_path):

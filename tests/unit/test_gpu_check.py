@@ -1,5 +1,6 @@
 """What gpu-check makes of what it found out: each way in which an engine can be wrong is a failed line."""
 
+import asyncio
 import dataclasses
 import math
 import os
@@ -18,6 +19,7 @@ from refusal_eval.doctor.check import any_failed
 from refusal_eval.engines.listeners import Listener
 from refusal_eval.files import write_json
 from refusal_eval.gpu_check import prepare as module
+from refusal_eval.gpu_check import probes
 from refusal_eval.gpu_check.checks import CHECKS, run_checks
 from refusal_eval.gpu_check.facts import Facts, Rescored, Sample, StopProbe, Template
 from refusal_eval.gpu_check.prepare import checked_entry, prepare
@@ -40,6 +42,7 @@ def sample(prompt="p1", ids=(11, 12, 13, STOP), logprobs=None, finish="stop", re
 
 CUT = sample(ids=(11, 12, 14), finish="length", reason=None, state="truncated")
 SERVING = {"vllm": "0.32.0", "device": "cuda", "gpus": ["NVIDIA H100 80GB HBM3, 580.65.06"] * 2, "cores": 64}
+MISSED = {"prefix_cache_queries": 100.0, "prefix_cache_hits": 0.0}
 GOOD = Facts(
     serving=SERVING | {"arguments": ["--model", "FOLDER", "--dtype", "bfloat16", "--uds", "SOCKET", "--seed", "0"]},
     stop_token_ids=[STOP],
@@ -51,6 +54,9 @@ GOOD = Facts(
     rescored=[Rescored([-0.5, -1.0], [-0.52, -0.99])],
     repeats=[([1, 2], [1, 2])],
     stops=[StopProbe(13, [11, 12, 13], "stop", 13)],
+    unseeded=[(-0.5, -3.0), (-3.0, -3.0)],
+    named=[(-0.5, -0.5), (-4.0, -3.97)],
+    forms={"regex": True, "json": True},
     listeners=[Listener(5, "127.0.0.1", 4000)],
 )
 
@@ -95,6 +101,16 @@ def test_good_facts_pass():
         ("stop tokens", "warn", {"stops": [StopProbe(13, [11, 15, 12], "length", None)]}),
         ("prefix cache", "fail", {"counters": {"prefix_cache_queries": 100.0, "prefix_cache_hits": 0.0}}),
         ("prefix cache", "warn", {"counters": {}}),
+        ("prefix cache", "fail", {"counters": MISSED | {"block_size": 1.0}}),
+        ("unseeded sampling", "fail", {"unseeded": []}),
+        ("unseeded sampling", "fail", {"unseeded": [(-0.5, -3.0), (-9.0, -3.0)]}),
+        ("unseeded sampling", "fail", {"unseeded": [(math.nan, -3.0)]}),
+        ("named log-probabilities", "fail", {"named": []}),
+        ("named log-probabilities", "fail", {"named": [(-0.5, -0.5), (-4.0, -9999.0)]}),
+        ("named log-probabilities", "fail", {"named": [(-0.5, -4.0), (-4.0, -0.5)]}),
+        ("named log-probabilities", "fail", {"named": [(-0.5, math.nan)]}),
+        ("forms", "fail", {"forms": {}}),
+        ("forms", "fail", {"forms": {"regex": True, "json": False}}),
         ("network", "fail", {"listeners": [Listener(5, "127.0.0.1", 4000), Listener(6, "0.0.0.0", 4001)]}),
         ("network", "fail", {"listeners": [Listener(6, "192.0.2.2", 4001)]}),
         ("scored again", "fail", {"errors": {"scored again": "ConnectionError: HTTP 400"}}),
@@ -111,6 +127,56 @@ def test_checks_that_say_nothing_here_are_not_applicable():
     assert not any_failed(run_checks(greedy))
 
 
+@pytest.mark.parametrize(("block_size", "state"), [(1.0, "fail"), (2.0, "not applicable"), (272.0, "not applicable")])
+def test_prompts_shorter_than_a_block_of_the_cache_are_no_fault_of_it(block_size, state):
+    """The last token of a prompt is always computed: one of two tokens fills a block of one, and none of two."""
+    facts = dataclasses.replace(GOOD, counters=MISSED | {"block_size": block_size})
+    assert next(check.state for check in run_checks(facts) if check.name == "prefix cache") == state
+
+
+class Asked:
+    """Stands for an engine: keeps what it is asked, and answers each question of the new probes rightly."""
+
+    def __init__(self):
+        self.bodies = []
+
+    async def ask(self, path, body):
+        self.bodies.append(body)
+        if body.get("structured_outputs", {}).get("regex"):
+            choice = {"text": "abc12"}
+        elif body.get("structured_outputs"):
+            choice = {"text": '{"label":"yes"}'}
+        else:
+            row = {f"token_id:{100 + place}": -1.0 - place for place in range(body["logprobs"])}
+            choice = {"logprobs": {"token_logprobs": [-1.0], "top_logprobs": [row]}}
+        return {"choices": [choice]}
+
+    async def complete(self, token_ids, sampling, seed, adapter=None):
+        self.bodies.append({**sampling, "seed": seed})
+        return {"named_logprobs": pack_floats([99.0 - token_id for token_id in sampling["logprob_token_ids"]])}
+
+
+def test_the_ways_in_which_judges_and_free_studies_ask_are_tried_on_the_engine(tmp_path, monkeypatch):
+    engine, facts, prepared = Asked(), Facts(samples=[sample()], stop_token_ids=[2]), ready(tmp_path, monkeypatch)
+    for probe in (probes.ask_unseeded, probes.ask_named, probes.ask_forms):
+        asyncio.run(probe(prepared, engine, facts))
+    unseeded = engine.bodies[0]
+    assert "seed" not in unseeded and unseeded["top_k"] > 1 and 0 < unseeded["top_p"] < 1 < unseeded["max_tokens"]
+    assert unseeded["temperature"] == 1.0 and len(facts.unseeded) == 1
+    assert len(facts.named) == 20 and all(one == other for one, other in facts.named)
+    assert facts.forms == {"regex": True, "json": True}
+
+
+def test_a_reply_that_breaks_a_form_is_noticed(tmp_path, monkeypatch):
+    class Free(Asked):
+        async def ask(self, path, body):
+            return {"choices": [{"text": "I am free"}]}
+
+    facts = Facts(samples=[sample()], stop_token_ids=[2])
+    asyncio.run(probes.ask_forms(ready(tmp_path, monkeypatch), Free(), facts))
+    assert facts.forms == {"regex": False, "json": False}
+
+
 def test_a_reasoning_models_marks_are_found():
     reasoned = dataclasses.replace(GOOD, reasoning=True, samples=[sample(reasoning_tokens=2), CUT])
     assert states(reasoned) == {}
@@ -125,14 +191,14 @@ def test_the_block_names_what_ran_and_no_text_of_a_prompt_or_answer():
         assert part in text
     assert "7 tokens in 2.0 s: 4 tokens/s" in text and "start         40 s" in text
     assert text.splitlines()[0] == "```text" and text.splitlines()[-1] == "```"
-    assert "passed: 9 ok" in text
+    assert "passed: 12 ok" in text
     assert "SECRET" not in text and "FOLDER" not in text and "SOCKET" not in text
 
 
 def test_a_failed_check_is_counted_and_says_what_to_do():
     bad = dataclasses.replace(GOOD, failed=1)
     text = block("m", {"weights": {}}, bad, run_checks(bad), "2026-01-02")
-    assert "FAILED: 8 ok, 1 failed" in text and "-> look at the engine's log" in text
+    assert "FAILED: 11 ok, 1 failed" in text and "-> look at the engine's log" in text
 
 
 def test_paths_are_hidden_wherever_they_stand():

@@ -65,7 +65,13 @@ def test_the_server_gets_no_address_with_a_password_in_it(monkeypatch):
     "name",
     [
         *("HF_HOME", "HF_HUB_CACHE", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "LD_LIBRARY_PATH", "PATH", "NCCL_DEBUG"),
-        *("VLLM_CACHE_ROOT", "VLLM_ATTENTION_BACKEND", "TRITON_CACHE_DIR", "FLASHINFER_WORKSPACE_BASE", "S3_ENDPOINT_URL"),
+        *(
+            "VLLM_CACHE_ROOT",
+            "VLLM_ATTENTION_BACKEND",
+            "TRITON_CACHE_DIR",
+            "FLASHINFER_WORKSPACE_BASE",
+            "S3_ENDPOINT_URL",
+        ),
         *("SLURM_JOB_ID", "SLURM_TMPDIR", "HOME", "PWD", "OLDPWD", "XDG_CACHE_HOME", "VLLM_PP_LAYER_PARTITION", "TERM"),
     ],
 )

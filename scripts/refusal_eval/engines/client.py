@@ -7,6 +7,7 @@ import asyncio
 import enum
 import json
 import math
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -48,6 +49,8 @@ COUNTERS = {
     "vllm:prefix_cache_queries_total": "prefix_cache_queries",
     "vllm:prefix_cache_hits_total": "prefix_cache_hits",
 }
+CACHE_INFO = "vllm:cache_config_info"
+BLOCK_SIZE = re.compile(r'[{,]block_size="(\d+)"')
 
 
 class Health(enum.Enum):
@@ -292,10 +295,15 @@ def response_of(reply: Mapping[str, Any], sampling: Mapping[str, Any]) -> dict[s
 
 
 def counters_of(text: str) -> dict[str, float]:
-    """Return the counters we use out of a Prometheus text, summed over labels."""
+    """Return the counters we use out of a Prometheus text, summed over labels.
+
+    Also, where it is told, `block_size`: how many tokens a block of the prefix cache holds.
+    """
     totals = dict.fromkeys(COUNTERS.values(), 0.0)
     for line in text.splitlines():
         name = line.split("{", 1)[0].split(" ", 1)[0]
+        if name == CACHE_INFO and (found := BLOCK_SIZE.search(line)):
+            totals["block_size"] = float(found[1])
         if name in COUNTERS:
             totals[COUNTERS[name]] += float(line.rsplit(" ", 1)[1])
     return totals

@@ -49,8 +49,8 @@ def server_command(
     """Return the command line of the server.
 
     Everything that could change an answer behind our back is switched off: the model's generation_config.json gives no
-    sampling defaults, and log-probabilities are those of the model, before temperature, penalties, top-k and top-p. They
-    are those after the mask of a form (`structured_outputs`), where a request has one.
+    sampling defaults, and log-probabilities are those of the model, before temperature, penalties, top-k and top-p.
+    Only the mask of a form (`structured_outputs`) comes before them.
 
     Args:
         python: Python of the engine environment.

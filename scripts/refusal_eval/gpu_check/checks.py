@@ -13,6 +13,8 @@ from refusal_eval.states import COMPLETE, TRUNCATED, TRUNCATED_REASONING
 # Nats per token, between the mean while generating and the mean while reading: bfloat16 rounds, a temperature or a
 # constraint that got into log-probabilities shows tenths.
 MOST_DIFFERENCE = 0.05
+# The same between two readings of single tokens, of which one may have come from the cache.
+MOST_NAMED_DIFFERENCE = 0.1
 ISSUE = "paste this block into an issue"
 
 
@@ -132,7 +134,37 @@ def prefix_cache(facts: Facts) -> Check:
     seen = f"{hits:.0f} of {queries:.0f} prompt tokens came from the cache"
     if hits:
         return ok(name, seen)
+    block = facts.counters.get("block_size", 0)
+    longest = max((len(sample.request.token_ids) for sample in facts.samples), default=0)
+    # A prompt's last token is always computed, and only whole blocks are kept.
+    if longest - 1 < block:
+        return not_applicable(name, f"prompts have up to {longest} tokens here, a block of the cache {block:.0f}")
     return fail(name, seen, "every sample pays for its prompt: is `enable-prefix-caching` off, or `block-size` large?")
+
+
+def unseeded_sampling(facts: Facts) -> Check:
+    """Without a seed, which is another sampler on a GPU, only the k likeliest tokens are drawn."""
+    name = "unseeded sampling"
+    outside = sum(not drawn >= least for drawn, least in facts.unseeded)
+    seen = f"{len(facts.unseeded) - outside} of {len(facts.unseeded)} tokens are among the likeliest that top_k allows"
+    return ok(name, seen) if facts.unseeded and not outside else fail(name, seen, ISSUE)
+
+
+def named_log_probabilities(facts: Facts) -> Check:
+    """Log-probabilities of tokens that are asked for by their ids, as judges do, are those of these tokens."""
+    name = "named log-probabilities"
+    if not facts.named:
+        return fail(name, "nothing to compare", ISSUE)
+    mean = sum(abs(one - other) for one, other in facts.named) / len(facts.named)
+    seen = f"{len(facts.named)} tokens, by their ids and among the likeliest: {mean:.1e} nats apart on average"
+    return ok(name, seen) if mean <= MOST_NAMED_DIFFERENCE else fail(name, seen, f"judges read them; {ISSUE}")
+
+
+def forms(facts: Facts) -> Check:
+    """Replies obey the forms that judges ask for (`structured_outputs`)."""
+    seen = ", ".join(f"{kind}: {'obeyed' if obeyed else 'broken'}" for kind, obeyed in facts.forms.items()) or "none"
+    good = facts.forms and all(facts.forms.values())
+    return ok("forms", seen) if good else fail("forms", seen, f"judges that write cannot be read; {ISSUE}")
 
 
 def stop_tokens(facts: Facts) -> Check:
@@ -177,6 +209,9 @@ CHECKS: Sequence[Callable[[Facts], Check]] = (
     same_seed,
     other_seeds,
     stop_tokens,
+    unseeded_sampling,
+    named_log_probabilities,
+    forms,
     prefix_cache,
     closed_to_others,
 )

@@ -61,6 +61,9 @@ class Facts:
         failed: how many requests failed or were rejected.
         templates: rendered by both, a pair per prompt; empty if `untested` says why.
         repeats: pairs of token ids of one request asked twice, alone.
+        unseeded: of each token drawn with top_k and no seed the log-probability, and that of the k-th likeliest.
+        named: log-probabilities of tokens, among the likeliest of a reply and asked for by their ids.
+        forms: for each kind of form whether the reply obeyed it.
         errors: what went wrong in a probe, by its name.
     """
 
@@ -78,5 +81,8 @@ class Facts:
     rescored: Sequence[Rescored] = ()
     repeats: Sequence[tuple[Sequence[int], Sequence[int]]] = ()
     stops: Sequence[StopProbe] = ()
+    unseeded: Sequence[tuple[float, float]] = ()
+    named: Sequence[tuple[float, float]] = ()
+    forms: Mapping[str, bool] = field(default_factory=dict)
     listeners: Sequence[Listener] = ()
     errors: dict[str, str] = field(default_factory=dict)

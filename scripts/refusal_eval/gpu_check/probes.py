@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import json
 import os
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from refusal_eval.answer_reader import AnswerReader
 from refusal_eval.devices.pool import device_pool
 from refusal_eval.devices.smi import list_gpus
 from refusal_eval.engines.base import EngineDied, Rejected
+from refusal_eval.engines.client import request_body
 from refusal_eval.engines.command import Adapter
 from refusal_eval.engines.listeners import listeners_of
 from refusal_eval.engines.server import ask_versions, gpu_names, told_versions
@@ -24,6 +27,7 @@ from refusal_eval.execute import Execution
 from refusal_eval.files import read_jsonl
 from refusal_eval.gpu_check.facts import Facts, Rescored, Sample, StopProbe, Template
 from refusal_eval.gpu_check.study import CHECKED, SPLITS, is_greedy
+from refusal_eval.keys import NEUTRAL_SAMPLING
 from refusal_eval.packing import unpack_floats
 from refusal_eval.pending import pending_requests
 from refusal_eval.render import Renderer
@@ -31,6 +35,10 @@ from refusal_eval.requests import Request, RequestFile, read_requests
 from refusal_eval.store import StoreReader, StoreWriter
 
 REPEATED_TOKENS = 64  # repeats are asked one by one, so they are kept short
+TOP_K, TOP_P, UNSEEDED_TOKENS = 5, 0.95, 16
+NAMED_TOKENS = 20  # the most that vLLM lists as the likeliest
+LETTERS, FORM_TOKENS = "[a-c]{3}[0-9]{2}", 32
+CHOICE = {"type": "object", "properties": {"label": {"enum": ["yes", "no"]}}, "required": ["label"]}
 STOP_AT = 5  # the token of an answer that is made a stop token, counted from 0
 MESSAGES = "gpu-check"
 
@@ -113,6 +121,9 @@ async def find_out(prepared: Prepared, say: Callable[[str], None], facts: Facts)
             "scored again": lambda: _score_again(prepared, engine, facts),
             "same seed twice": lambda: _repeat(prepared, engine, facts),
             "stop tokens": lambda: _stop(prepared, engine, facts),
+            "unseeded sampling": lambda: ask_unseeded(prepared, engine, facts),
+            "named log-probabilities": lambda: ask_named(prepared, engine, facts),
+            "forms": lambda: ask_forms(prepared, engine, facts),
         }
         for name, probe in probes.items():
             try:
@@ -216,9 +227,59 @@ async def _stop(prepared: Prepared, engine: VllmEngine, facts: Facts) -> None:
     facts.stops = probes
 
 
+async def ask_unseeded(prepared: Prepared, engine: VllmEngine, facts: Facts) -> None:
+    """Ask a prompt without a seed and with top_k and top_p: on a GPU that can be another sampler."""
+    drawing = {"max_tokens": UNSEEDED_TOKENS, "temperature": 1.0, "top_k": TOP_K, "top_p": TOP_P, "logprobs": TOP_K}
+    logprobs = (await _ask_first(prepared, engine, facts, drawing))["logprobs"]
+    rows = zip(logprobs["token_logprobs"], logprobs["top_logprobs"], strict=True)
+    # A token outside of the likeliest stands in its row too.
+    facts.unseeded = [(float(drawn), sorted(map(float, row.values()))[-TOP_K]) for drawn, row in rows]
+
+
+async def ask_named(prepared: Prepared, engine: VllmEngine, facts: Facts) -> None:
+    """Ask for the likeliest tokens of a prompt, and then for the same ones by their ids, as judges do."""
+    greedy = {"max_tokens": 1, "temperature": 0.0}
+    reply = await _ask_first(prepared, engine, facts, greedy | {"logprobs": NAMED_TOKENS})
+    (row,) = reply["logprobs"]["top_logprobs"]
+    likeliest = {int(name.removeprefix("token_id:")): float(value) for name, value in row.items()}
+    sampling = {**NEUTRAL_SAMPLING, **greedy, "logprob_token_ids": list(likeliest)}
+    response = await engine.complete(facts.samples[0].request.token_ids, sampling, None, _adapter(prepared))
+    values = unpack_floats(response["named_logprobs"])[: len(likeliest)].tolist()
+    facts.named = list(zip(likeliest.values(), values, strict=True))
+
+
+async def ask_forms(prepared: Prepared, engine: VllmEngine, facts: Facts) -> None:
+    """Ask for replies in the two kinds of form that judges use."""
+
+    async def text(form: Mapping[str, Any]) -> str:
+        greedy = {"max_tokens": FORM_TOKENS, "temperature": 0.0, "stop_token_ids": list(facts.stop_token_ids)}
+        return str((await _ask_first(prepared, engine, facts, greedy | {"structured_outputs": form}))["text"])
+
+    written = await text({"json": json.dumps(CHOICE)})
+    facts.forms = {
+        "regex": re.fullmatch(LETTERS, await text({"regex": LETTERS})) is not None,
+        "json": written in ('{"label":"yes"}', '{"label":"no"}'),  # without white space, as the server is told
+    }
+
+
+async def _ask_first(
+    prepared: Prepared, engine: VllmEngine, facts: Facts, sampling: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return the server's own reply to the first prompt, asked without a seed."""
+    if not facts.samples:
+        raise ValueError("there is no answer whose prompt could be asked again")
+    request = facts.samples[0].request
+    body = request_body(request.token_ids, {**NEUTRAL_SAMPLING, **sampling}, None, _adapter(prepared))
+    reply: Mapping[str, Any] = (await engine.ask("/v1/completions", body))["choices"][0]
+    return reply
+
+
 async def _ask(prepared: Prepared, engine: VllmEngine, request: Request, sampling: Mapping[str, Any]) -> dict[str, Any]:
-    adapter = prepared.adapters[0].name if prepared.adapters else None
-    return await engine.complete(request.token_ids, sampling, request.seed, adapter)
+    return await engine.complete(request.token_ids, sampling, request.seed, _adapter(prepared))
+
+
+def _adapter(prepared: Prepared) -> str | None:
+    return prepared.adapters[0].name if prepared.adapters else None
 
 
 def _shorter(prepared: Prepared, most: int) -> dict[str, Any]:
