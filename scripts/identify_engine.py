@@ -1,9 +1,12 @@
-"""Write down what identifies an engine, and where its files lie."""
+"""Write down what identifies an engine, and where its files lie; refuse what a strict study cannot have."""
 
+from pathlib import Path
 from typing import Any
 
+from refusal_eval.engines.environment import engine_device
 from refusal_eval.files import write_json
 from refusal_eval.logs import start_log
+from refusal_eval.weights.batch_invariance import refuse_strict
 from refusal_eval.weights.engine_file import describe_engine
 
 
@@ -12,7 +15,11 @@ def main(snakemake: Any) -> None:
     log = start_log(snakemake)
     entry = snakemake.params.engine
     manifest = None if entry["weights"]["kind"] == "folder" else snakemake.input[0]
-    described = describe_engine(snakemake.wildcards.engine, entry, manifest, snakemake.config["cache_dir"])
+    name = snakemake.wildcards.engine
+    described = describe_engine(name, entry, manifest, snakemake.config["cache_dir"])
+    root = Path(snakemake.scriptdir).parent
+    if entry.get("strict") and engine_device(snakemake.config["engine_entries"][name], root) == "cuda":
+        refuse_strict(name, described["folder"])
     log.info("engine %s: %s, identity %s", described["engine"], described["engine_id"], described["identity"])
     write_json(snakemake.output[0], described)
 

@@ -96,8 +96,8 @@ REACHED = {
     "fetch_weights": "data data.hub data.locked data.network data.resume data.sources data.wheels engines "
     "engines.environment hints weights weights.converted weights.fetch weights.fingerprint "
     "weights.manifest",
-    "identify_engine": "data data.sources keys weights weights.engine_file weights.fingerprint weights.identity "
-    "weights.manifest weights.serving_args",
+    "identify_engine": "data data.sources engines engines.environment keys weights weights.batch_invariance "
+    "weights.engine_file weights.fingerprint weights.identity weights.manifest weights.serving_args",
     "fetch_adapter": "data data.hub data.locked data.network data.resume data.sources keys weights "
     "weights.adapter weights.fingerprint weights.manifest weights.tensors",
     "identify_adapter": "data data.hub data.network data.resume data.sources keys weights weights.adapter "

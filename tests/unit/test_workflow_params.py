@@ -225,7 +225,9 @@ CHANGED_BY_COMPAT = {
                 "scoring.published_cell",
             },
         ),
-        ("determinism", "strict", {"generation.request_params", "judging.reading"}),
+        # Of an engine's identity the same comes out; whether it can be strict is asked.
+        ("determinism", "strict", {"generation.request_params", "judging.reading", "weights.identified_entry"}),
+        ("determinism", "free", {"generation.request_params", "judging.reading"}),
         ("model_entries.plain.system_prompt", "Be brief.", {"generation.request_params"}),
         ("model_entries.plain.template", "none", {"generation.request_params"}),
         ("model_entries.plain.date", "2020-02-02", {"generation.request_params"}),

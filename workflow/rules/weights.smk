@@ -43,7 +43,7 @@ rule fetch_weights:
 
 
 rule identify_engine:
-    """Write down what identifies an engine, and where its files lie."""
+    """Write down what identifies an engine, and where its files lie; refuse what a strict study cannot have."""
     input:
         weights.identifying_files,
     output:

@@ -19,7 +19,7 @@ class Weights:
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        self._engines = config["engine_entries"]
+        self._engines, self._strict = config["engine_entries"], config["determinism"] == "strict"
         self._paths = Paths(config)
         every = [entry["weights"] for entry in self._engines.values()]
         self._fetched = {weights_id(weights): weights for weights in every if weights["kind"] != "folder"}
@@ -70,7 +70,9 @@ class Weights:
         weights = entry["weights"]
         # Files that were replaced by older ones, or removed: Snakemake looks for newer inputs only.
         files = file_states(weights["path"]) if weights["kind"] == "folder" else []
-        return {**engine_identity(entry, {}), "weights": weights, "files": files}
+        # Not what identifies it: a study that becomes strict has to ask whether its engines can be (see the script).
+        strict = {"strict": True} if self._strict and entry["kind"] == "vllm" and entry["device"] != "cpu" else {}
+        return {**engine_identity(entry, {}), "weights": weights, "files": files, **strict}
 
     def adapter_source(self, wildcards: Any) -> Mapping[str, Any]:
         """Return the adapter behind a folder of the cache."""

@@ -1,0 +1,115 @@
+"""Strict studies on a GPU: models that vLLM cannot serve so are refused before a GPU is asked for."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import identify_engine
+import pytest
+from config_project import WHOLE_STUDY, Project
+
+from refusal_eval.errors import UserError
+from refusal_eval.weights.batch_invariance import NOT_INVARIANT, refuse_strict
+from refusal_eval.workflow.weights import Weights
+
+
+def model_folder(folder: Path, **config: Any) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "architecture",
+    ["Qwen3NextForCausalLM", "MambaForCausalLM", "JambaForCausalLM", "Qwen3_5MoeForConditionalGeneration"],
+)
+def test_a_model_with_a_recurrent_state_is_refused_with_what_to_do(tmp_path: Path, architecture: str) -> None:
+    folder = model_folder(tmp_path / "m", architectures=[architecture])
+    with pytest.raises(UserError, match=f"engine big: .*{architecture}.*`determinism: seeded`"):
+        refuse_strict("big", folder)
+
+
+def test_mxfp4_weights_are_refused(tmp_path: Path) -> None:
+    config = {"architectures": ["GptOssForCausalLM"], "quantization_config": {"quant_method": "mxfp4"}}
+    with pytest.raises(UserError, match="MXFP4.*`determinism: seeded`"):
+        refuse_strict("gpt", model_folder(tmp_path / "m", **config))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"architectures": ["Qwen3ForCausalLM"]},
+        {"architectures": ["Gemma3ForConditionalGeneration"], "quantization_config": None},
+        {"architectures": ["LlamaForCausalLM"], "quantization_config": {"quant_method": "fp8"}},
+        {},
+    ],
+)
+def test_other_models_are_not(tmp_path: Path, config: dict[str, Any]) -> None:
+    refuse_strict("e", model_folder(tmp_path / "m", **config))
+    refuse_strict("e", tmp_path)  # no config.json: nothing is known
+
+
+@pytest.mark.parametrize(
+    ("determinism", "device", "refused"),
+    [("strict", "cuda", True), ("strict", "auto", True), ("strict", "cpu", False), ("seeded", "cuda", False)],
+)
+def test_the_rule_that_identifies_an_engine_refuses_it_only_for_strict_studies_on_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, determinism: str, device: str, refused: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)  # without an engine environment `auto` is a GPU
+    config = Project(tmp_path).load({**WHOLE_STUDY, "determinism": determinism})
+    config["engine_entries"]["folder-engine"]["device"] = device
+    model_folder(Path(config["engine_entries"]["folder-engine"]["weights"]["path"]), architectures=["MambaForCausalLM"])
+    wildcards = SimpleNamespace(engine="folder-engine")
+    job = SimpleNamespace(
+        params=SimpleNamespace(engine=Weights(config).identified_entry(wildcards)),
+        wildcards=wildcards,
+        config=config,
+        input=[],
+        output=[str(tmp_path / "engine.json")],
+        log=[str(tmp_path / "log")],
+        scriptdir=str(tmp_path / "scripts"),
+    )
+    monkeypatch.setattr(identify_engine, "start_log", lambda _: SimpleNamespace(info=lambda *_: None))
+    if refused:
+        with pytest.raises(UserError, match="folder-engine"):
+            identify_engine.main(job)
+    else:
+        identify_engine.main(job)
+    assert Path(job.output[0]).is_file() is not refused
+
+
+def test_what_identifies_the_engines_of_other_studies_is_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = Project(tmp_path).load(WHOLE_STUDY)
+    params = Weights(config).identified_entry(SimpleNamespace(engine="folder-engine"))
+    assert set(params) == {"weights", "dtype", "files"}
+
+
+FLAGS = {"IsHybrid", "IsAttentionFree"}
+
+
+def test_the_names_are_those_that_the_installed_vllm_has(repository: Path) -> None:
+    for vllm in repository.glob(".venv/engine/lib/python3*/site-packages/vllm"):
+        sources = [*vllm.glob("model_executor/models/*.py"), *vllm.glob("models/*/*/model.py")]
+        bases: dict[str, set[str]] = {}
+        for source in sources:
+            for node in ast.walk(ast.parse(source.read_text())):
+                if isinstance(node, ast.ClassDef):
+                    bases.setdefault(node.name, set()).update(base.id for base in node.bases if hasattr(base, "id"))
+
+        def state(name: str, bases: dict[str, set[str]] = bases) -> bool:
+            return bool(FLAGS & bases.get(name, set())) or any(state(base) for base in bases.get(name, ()))
+
+        registry = (vllm / "model_executor/models/registry.py").read_text()
+        served = re.findall(r'"(\w+For(?:CausalLM|ConditionalGeneration))":\s*\(\s*"[\w.]+",\s*"(\w+)"', registry)
+        assert len(served) > 200
+        differ = [name for name, made in served if name.startswith(NOT_INVARIANT) != state(made)]
+        assert differ == []
