@@ -36,7 +36,7 @@ def test_a_model_with_a_recurrent_state_is_refused_with_what_to_do(tmp_path: Pat
 
 def test_mxfp4_weights_are_refused(tmp_path: Path) -> None:
     config = {"architectures": ["GptOssForCausalLM"], "quantization_config": {"quant_method": "mxfp4"}}
-    with pytest.raises(UserError, match="MXFP4.*`determinism: seeded`"):
+    with pytest.raises(UserError, match=r"MXFP4.*`determinism: seeded`"):
         refuse_strict("gpt", model_folder(tmp_path / "m", **config))
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 
 import pytest
 import yaml
@@ -13,7 +14,7 @@ from hub_server import HubServer
 
 from refusal_eval.config import load_study
 from refusal_eval.devices import smi as devices_smi
-from refusal_eval.doctor import environments, gpus, machine, places
+from refusal_eval.doctor import environments, gpus, machine, places, run
 from refusal_eval.doctor.check import any_failed, counted, fail, lines_of, ok, warn
 from refusal_eval.doctor.missing import Missing
 from refusal_eval.doctor.run import lease_locks_check, study_needs
@@ -118,6 +119,56 @@ def test_an_environment_of_the_users_own():
     told(environments.own_python_check("e", "/my/python", None), "fail", "does not run")
     assert environments.installed_packages("/nowhere/python") is None
     assert "pytest" in environments.installed_packages(sys.executable)
+
+
+# What gcc says without the file, word for word; anything but 0 is a failure.
+NO_HEADER = "<stdin>:1:10: fatal error: Python.h: No such file or directory"
+
+
+def compiler(folder, name="gcc", said=""):
+    """Put a stand-in for a C compiler into a folder: it keeps what it is asked, and fails with what it is to say."""
+    program = folder / name
+    end = f'echo "{said}" >&2; exit 1' if said else "exit 0"
+    program.write_text(f'#!/bin/sh\necho "$@" > {folder}/asked\ncat > {folder}/source\n{end}\n')
+    program.chmod(0o755)
+    return {"PATH": f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin"}
+
+
+def test_a_gpu_engine_needs_a_compiler_and_pythons_headers(tmp_path):
+    told(environments.compiler_check("engine", environments.Compiled("gcc", "")), "ok", "gcc", "Python.h")
+    there = environments.compile_header(sys.executable, compiler(tmp_path))
+    assert there == environments.Compiled(f"{tmp_path}/gcc", "")
+    include = next(word for word in (tmp_path / "asked").read_text().split() if word.startswith("-I"))
+    assert sysconfig.get_paths("posix_prefix")["include"] == include.removeprefix("-I")
+    assert (tmp_path / "source").read_text() == "#include <Python.h>\n"
+    lacking = environments.compile_header(sys.executable, compiler(tmp_path, said=NO_HEADER))
+    told(environments.compiler_check("engine", lacking), "fail", "Python.h: No such file", "python3.X-dev", "compute")
+
+
+def test_without_any_compiler_the_doctor_says_which_one_to_install(tmp_path):
+    nothing = environments.compile_header(sys.executable, {"PATH": str(tmp_path)})
+    told(environments.compiler_check("engine", nothing), "fail", "no C compiler", "gcc")
+    named = compiler(tmp_path, "cc-of-mine") | {"CC": str(tmp_path / "cc-of-mine")}
+    assert environments.compile_header(sys.executable, named).compiler == str(tmp_path / "cc-of-mine")
+    wrong = environments.compile_header(sys.executable, {"PATH": "/usr/bin", "CC": str(tmp_path / "nowhere")})
+    told(environments.compiler_check("engine", wrong), "fail", "nowhere")
+    told(environments.compiler_check("e", environments.compile_header("/no/python", {})), "fail", "does not run")
+
+
+def checked_compilers(tmp_path, monkeypatch, kind, engines):
+    monkeypatch.setattr(environments, "compile_header", lambda python, _: environments.Compiled(python, ""))
+    return [check.seen for check in run.compiler_checks(engines, kind, tmp_path, {})]
+
+
+def test_the_compiler_is_asked_for_where_an_engine_computes_on_a_gpu(tmp_path, monkeypatch):
+    own = dataclasses.replace(LARGE, own_python="/mine/python")
+    own_cpu = dataclasses.replace(SMALL, own_python="/mine/python")
+    assert not checked_compilers(tmp_path, monkeypatch, "cpu", None)
+    assert not checked_compilers(tmp_path, monkeypatch, "cpu", [SMALL])
+    assert not checked_compilers(tmp_path, monkeypatch, "cuda", [own_cpu])
+    assert len(checked_compilers(tmp_path, monkeypatch, "cuda", None)) == 1
+    assert len(checked_compilers(tmp_path, monkeypatch, "cuda", [LARGE, LARGE])) == 1
+    assert "/mine/python" in checked_compilers(tmp_path, monkeypatch, "", [own])[0]
 
 
 # ---------------------------------------------------------------- GPUs

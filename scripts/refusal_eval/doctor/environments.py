@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,11 @@ PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;\\]+)\s*(?:;\s*([^\\]+?)
 ASK_INSTALLED = """
 import importlib.metadata as m, json
 print(json.dumps({d.metadata["Name"]: d.version for d in m.distributions()}))
+"""
+# As Triton finds them, also on a Debian whose own scheme names another folder.
+ASK_HEADERS = """
+import sysconfig
+print(sysconfig.get_paths("posix_prefix")["include"])
 """
 ASK_SECONDS = 60
 SHOWN = 3  # packages that a message names
@@ -45,6 +51,14 @@ class Environment:
     lock: str
     installed: Mapping[str, str] | None
     needed: bool = True
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What compiled Python's header, if anything could; and why it did not, empty if it did."""
+
+    compiler: str
+    error: str
 
 
 def environment_check(environment: Environment, engine_kind: str = "") -> Check:
@@ -111,6 +125,20 @@ def own_python_check(engine: str, python: str, versions: Mapping[str, str] | Non
     return fail(name, f"{python} has no vLLM", "install it there, or correct `python` of the engine's entry")
 
 
+def compiler_check(name: str, compiled: Compiled) -> Check:
+    """Return whether Triton, which a GPU engine computes with, can compile what it starts with.
+
+    Args:
+        name: of the engine environment.
+        compiled: what became of a program that includes Python's header.
+    """
+    what = f"C compiler for {name}"
+    if not compiled.error:
+        return ok(what, f"{compiled.compiler} compiles Python.h")
+    todo = "install gcc and python3.X-dev (Python.h), on the compute nodes too, or name a compiler in CC"
+    return fail(what, compiled.error, todo)
+
+
 def _plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
@@ -152,6 +180,33 @@ def installed_packages(python: str) -> dict[str, str] | None:
         return dict(json.loads(reply.stdout)) if reply.returncode == 0 else None
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return None
+
+
+def compile_header(python: str, variables: Mapping[str, str]) -> Compiled:
+    """Compile a program that includes the header of an interpreter, with the compiler that Triton would take.
+
+    Args:
+        python: the interpreter.
+        variables: environment variables.
+    """
+    try:
+        asked = [python, "-I", "-c", ASK_HEADERS]
+        include = subprocess.run(asked, capture_output=True, text=True, timeout=ASK_SECONDS, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return Compiled("", f"{python} does not run")
+    path = variables.get("PATH")
+    compiler = variables.get("CC") or shutil.which("gcc", path=path) or shutil.which("clang", path=path)
+    if compiler is None:
+        return Compiled("", "there is no C compiler")
+    command = [compiler, "-x", "c", "-fsyntax-only", f"-I{include}", "-"]
+    try:
+        reply = subprocess.run(
+            command, input="#include <Python.h>\n", capture_output=True, text=True, timeout=ASK_SECONDS, check=False
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return Compiled(compiler, str(error)[:200])
+    said = (reply.stderr.strip() or f"exit code {reply.returncode}").splitlines()[0]
+    return Compiled(compiler, f"{compiler}: {said[:200]}" if reply.returncode else "")
 
 
 def _setup_module(root: Path) -> Any:

@@ -46,6 +46,7 @@ def check_machine(needs: Needs | None, root: Path, variables: Mapping[str, str])
     slurm = places.read_slurm(variables)
     kind = _engine_kind(root)
     yield from _environments(engines, needs is None, kind, root)
+    yield from compiler_checks(needs.engines if needs else None, kind, root, variables)
     yield from _gpus(engines, kind, slurm.on_login_node, root, variables)
     yield from _machine(engines, kind, needs.in_flight if needs else IN_FLIGHT)
     yield lease_locks_check(variables)
@@ -111,6 +112,24 @@ def _environments(engines: Sequence[EngineNeeds], always: bool, kind: str, root:
         if engine.own_python:
             installed = environments.installed_packages(engine.own_python)
             yield environments.own_python_check(engine.name, engine.own_python, installed)
+
+
+def compiler_checks(
+    engines: Sequence[EngineNeeds] | None, kind: str, root: Path, variables: Mapping[str, str]
+) -> Iterator[Check]:
+    """Yield the check of the compiler for each engine environment that computes on GPUs.
+
+    Args:
+        engines: those of the study; None without a study.
+        kind: build of the repository's own engine environment, empty if there is none.
+        root: the repository.
+        variables: environment variables.
+    """
+    on_gpus = [engine.own_python for engine in engines if engine.device == "cuda"] if engines is not None else [None]
+    for own in dict.fromkeys(on_gpus):
+        if own or kind == "cuda":
+            python = own or str(root / ENGINE_FOLDER / "bin" / "python")
+            yield environments.compiler_check(own or "the engine", environments.compile_header(python, variables))
 
 
 def _gpus(
