@@ -16,8 +16,8 @@ def threads(tmp_path, monkeypatch):
     config = Project(tmp_path).load(WHOLE_STUDY)
     load = SimpleNamespace(batch="engine/hub-engine")
 
-    def of(gpus, cores, limit):
-        config["engine_entries"]["hub-engine"] |= {"device": "cuda", "tensor_parallel": gpus}
+    def of(gpus, cores, limit, device="cuda"):
+        config["engine_entries"]["hub-engine"] |= {"device": device, "tensor_parallel": gpus}
         return Execution(config, tmp_path, cores, limit).threads(load)
 
     return of
@@ -30,10 +30,13 @@ def threads(tmp_path, monkeypatch):
         (2, 8, 8, 2),
         (4, 8, 8, 4),
         (1, 10, 8, 1),
-        (1, 128, 8, 4),
-        (8, 128, 8, 4),
+        (1, 128, 8, 8),
+        (8, 128, 8, 8),
+        (1, 64, 8, 7),
         (1, 2, 8, 1),
-        (1, 8, 1, 4),
+        (1, 8, 1, 7),
+        (1, 5, 1, 4),
+        (1, 4, 1, 4),
         (1, 2, 1, 2),
     ],
 )
@@ -43,8 +46,9 @@ def test_loads_on_all_gpus_fit_into_the_cores(threads, gpus, cores, limit, expec
     assert expected * side_by_side <= max(cores, side_by_side)
 
 
-def test_jobs_on_a_cluster_get_four(threads):
-    assert threads(1, None, None) == threads(1, 8, None) == 4
+def test_jobs_on_a_cluster_get_eight_and_those_of_cpu_engines_four(threads):
+    assert threads(1, None, None) == threads(1, 8, None) == 8
+    assert threads(1, None, None, device="cpu") == 4
 
 
 def workflow(nodes, main=True, **resources):

@@ -108,8 +108,9 @@ class Engine(Entry):
     data_parallel: Whole = Field(
         1,
         ge=1,
-        description="Copies of the model. Not in the request key. While more than one run, vLLM's own processes listen "
-        "on all addresses of the machine: use it only behind a firewall, or take `shards` of the study instead.",
+        description="Copies of the model behind one server. Not in the request key. Take `shards` of the study "
+        "instead: each shard has a server of its own, while one server for all copies is what is slowest. And while "
+        "more than one copy runs, vLLM's own processes listen on all addresses of the machine: only behind a firewall.",
     )
     nodes: Whole = Field(
         1,
@@ -129,7 +130,8 @@ class Engine(Entry):
     args: dict[FreeArgument, str | int | float | bool] = Field(
         {},
         description="Further vLLM arguments by long name, without leading dashes; `false` becomes `--no-...`. "
-        "Those that only concern serving stay out of the request key.",
+        "Those that only concern serving stay out of the request key, `max-num-seqs` and `max-num-batched-tokens` "
+        "among them. `enforce-eager` is `true` by default on a CPU engine.",
     )
     python: ProgramPath | None = Field(
         None, description="Python of your own engine environment. Default: .venv/engine."

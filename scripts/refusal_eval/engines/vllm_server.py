@@ -2,6 +2,9 @@
 
 A program of its own: that environment does not have this library. Processes that vLLM spawns run what stands outside
 of the condition too, which is the point of it (see `first_calls.py`).
+
+vLLM 0.32 warns that the module behind it may be removed, in favour of the command `vllm serve`, which fails in the CPU
+build (it looks for a package of the name vllm).
 """
 
 import runpy

@@ -12,7 +12,10 @@ from refusal_eval.plan import shard_of
 from refusal_eval.workflow.paths import Paths
 from refusal_eval.workflow.weights import Weights
 
-GPU_FEEDING_THREADS = 4  # the most that one load is given; fewer where all GPUs of the machine share few cores
+# The most that one load on GPUs is given; fewer where all GPUs of the machine share few cores. vLLM's API server, which
+# turns log-probabilities into text, its engine core and our client are busy with one core each, and each GPU with one.
+GPU_FEEDING_THREADS = 8
+FEW_THREADS = 4  # of a CPU engine in a job on a cluster; a share of no more is taken whole
 
 
 class Execution:
@@ -40,15 +43,16 @@ class Execution:
     def threads(self, wildcards: Any) -> int:
         """Return all threads for a CPU engine, so that two never run at once; a few to feed GPUs.
 
-        On this machine these are at most a load's share of the cores, so that loads on all GPUs run side by side.
+        On this machine these are at most a load's share of the cores, so that loads on all GPUs run side by side, and
+        of many all but one, so that the quick rules do not wait for a load's end.
         """
         device = self._device(wildcards)
         if device == "cpu":
-            return self._cores or GPU_FEEDING_THREADS
+            return self._cores or FEW_THREADS
         if not self._cores or not self._gpu_limit:
             return GPU_FEEDING_THREADS
         share = self._cores * gpus_needed(self._entry(wildcards), device) // self._gpu_limit
-        return max(1, min(GPU_FEEDING_THREADS, share))
+        return max(1, min(GPU_FEEDING_THREADS, share - 1 if share > FEW_THREADS else share))
 
     def gpus(self, wildcards: Any, input: Any) -> int:
         """Return the GPUs of one engine load; none when the store already has every response."""
