@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -11,27 +12,58 @@ import time
 import pytest
 
 from refusal_eval.devices import lease as module
+from refusal_eval.devices import smi
 from refusal_eval.devices.lease import lease_devices, lock_folder
-from refusal_eval.devices.pool import device_pool
-from refusal_eval.devices.smi import Gpu, list_gpus, parse_list, parse_use
+from refusal_eval.devices.pool import LOCKED_CUDA, device_pool, gpu_names
+from refusal_eval.devices.smi import Gpu, Seen, parse_apps, parse_gpus, read_gpus
+from refusal_eval.doctor.gpus import cuda_version
 from refusal_eval.engines.process import session_members
 from refusal_eval.errors import UserError
 
-LIST = """\
-GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-00000000-aaaa)
-GPU 1: NVIDIA A100-SXM4-80GB (UUID: GPU-11111111-bbbb)
-  MIG 3g.40gb     Device  0: (UUID: MIG-31111111-cccc)
-  MIG 3g.40gb     Device  1: (UUID: MIG-32222222-dddd)
-GPU 2: NVIDIA H100 80GB HBM3 (UUID: GPU-22222222-eeee)
+HEADING = "index, name, uuid, memory.total [MiB], memory.used [MiB], driver_version, mig.mode.current, compute_cap\n"
+LIST = f"""\
+{HEADING}0, NVIDIA A100-SXM4-80GB, GPU-00000000-aaaa, 81920 MiB, 4 MiB, 580.95.05, Disabled, 8.0
+1, NVIDIA A100-SXM4-80GB, GPU-11111111-bbbb, 81920 MiB, 4 MiB, 580.95.05, Enabled, 8.0
+2, NVIDIA A100-SXM4-80GB, GPU-22222222-eeee, 81920 MiB, [N/A], 580.95.05, [N/A], 8.0
 """
-GPUS = parse_list(LIST)
-FAKE_SMI = """#!/bin/sh
-case "$1" in
-  -L) cat "$SMI/list" ;;
-  --query-gpu=uuid,memory.used) cat "$SMI/memory" ;;
-  --query-compute-apps=*) cat "$SMI/apps" ;;
-  --id=*) cat "$SMI/names" ;;
-esac
+GPUS = parse_gpus(LIST)[0]
+MACHINE = Seen(gpus=GPUS)
+PART = "MIG-31111111-cccc"
+# The files in its folder say: the GPUs (`list`), what differs from a usual card (`cards`), who computes on them
+# (`apps`), what nvidia-smi prints in addition (`words`), its exit code (`code`), how many seconds it takes (`slow`).
+FAKE_SMI = f"""#!{sys.executable} -IS
+import json, os, re, sys, time
+def read(name):
+    with open(os.path.join(os.path.dirname(__file__), name)) as file:
+        return file.read()
+time.sleep(float(read("slow") or 0))
+code, words, option = int(read("code") or 0), read("words"), sys.argv[1]
+query, fields = option.split("=")[0], option.split("=")[-1].split(",")
+cards = json.loads(read("cards") or "{{}}")
+memory = dict(line.split(", ") for line in read("memory").splitlines())
+rows = []
+if read("list").strip() == "" and words:
+    pass
+elif option == "-L":
+    print(read("list"), end="")
+elif query == "--query-gpu":
+    for index, name, uuid in re.findall(r"(?m)^GPU (\\d+): (.*) [(]UUID: (\\S+)[)]", read("list")):
+        card = {{"index": index, "name": name, "uuid": uuid, "driver_version": "580.95.05", "compute_cap": "9.0",
+                "memory.total": "81559", "memory.used": memory.get(uuid, "4"), "mig.mode.current": "Disabled"}}
+        card |= cards.get(uuid, {{}})
+        unknown = [field for field in fields if card.get(field, "") is None]
+        if unknown:
+            print(f'Field "{{unknown[0]}}" is not a valid field to query.')
+            sys.exit(2)
+        rows.append([card[field] for field in fields])
+elif query == "--query-compute-apps":
+    names = ("gpu_uuid", "pid", "used_memory", "process_name")
+    apps = [dict(zip(names, line.split(", "))) for line in read("apps").splitlines()]
+    rows = [[app.get(field, "python") for field in fields] for app in apps]
+if query.startswith("--query") and "noheader" not in sys.argv[-1] and not (words and not rows):
+    rows.insert(0, fields)
+print("".join(", ".join(row) + "\\n" for row in rows) + words, end="")
+sys.exit(code)
 """
 
 
@@ -55,8 +87,7 @@ class Machine(dict):
             del self[name]
         self["REFUSAL_EVAL_LOCKS"] = str(folder / "locks")
         monkeypatch.setenv("PATH", f"{self.folder}:{os.environ['PATH']}")
-        monkeypatch.setenv("SMI", str(self.folder))
-        self.set(list="", memory="", apps="", names="")
+        self.set(list="", memory="", apps="", cards="", words="", code="", slow="")
 
     def set(self, **answers):
         for name, text in answers.items():
@@ -64,6 +95,16 @@ class Machine(dict):
 
     def gpus(self, count):
         self.set(list="".join(f"GPU {n}: Simulated (UUID: GPU-{n}000)\n" for n in range(count)))
+        return self
+
+    def cards(self, **differences):
+        """Say how GPUs differ from a usual card: `machine.cards(GPU_1={"compute_cap": "7.0"})` is the second."""
+        self.set(cards=json.dumps({f"{name.replace('_', '-')}000": values for name, values in differences.items()}))
+        return self
+
+    def fails(self, words="Failed to initialize NVML: Unknown Error", code=255):
+        """Let nvidia-smi fail with these words from now on."""
+        self.set(list="", words=f"{words}\n", code=str(code))
         return self
 
 
@@ -74,45 +115,44 @@ def names(lease):
 # ---------------------------------------------------------------- the pool
 
 
-def test_gpus_and_their_parts_are_read():
-    expected = [
-        Gpu(0, "NVIDIA A100-SXM4-80GB", "GPU-00000000-aaaa"),
-        Gpu(1, "NVIDIA A100-SXM4-80GB", "GPU-11111111-bbbb", ("MIG-31111111-cccc", "MIG-32222222-dddd")),
-        Gpu(2, "NVIDIA H100 80GB HBM3", "GPU-22222222-eeee"),
-    ]
-    assert parse_list(LIST) == expected
-    assert parse_list("No devices found.\n") == []
+def test_gpus_are_read():
+    name, driver = "NVIDIA A100-SXM4-80GB", "580.95.05"
+    expected = (
+        Gpu(0, name, "GPU-00000000-aaaa", 81920, 4, driver, 8.0),
+        Gpu(1, name, "GPU-11111111-bbbb", 81920, 4, driver, 8.0, mig=True),
+        Gpu(2, name, "GPU-22222222-eeee", 81920, None, driver, 8.0),
+    )
+    assert expected == GPUS
+    assert parse_gpus("No devices were found\n") == ((), ["No devices were found"])
 
 
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        ({}, ["0", "MIG-31111111-cccc", "MIG-32222222-dddd", "2"]),
+        ({}, ["0", "2"]),
         ({"CUDA_VISIBLE_DEVICES": "2,0"}, ["2", "0"]),
-        ({"CUDA_VISIBLE_DEVICES": "GPU-2222, MIG-32222222-dddd"}, ["GPU-2222", "MIG-32222222-dddd"]),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-2222, 0"}, ["2", "0"]),
         ({"CUDA_VISIBLE_DEVICES": ""}, []),
         ({"CUDA_VISIBLE_DEVICES": "-1"}, []),
         ({"CUDA_VISIBLE_DEVICES": "0,-1,2"}, ["0"]),
         ({"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "0,2"}, ["0", "2"]),
         ({"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "0,2", "SLURM_STEP_GPUS": "2"}, ["2"]),
         ({"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "0,2", "CUDA_VISIBLE_DEVICES": "2"}, ["2"]),
-        ({"SLURM_JOB_GPUS": "0"}, ["0", "MIG-31111111-cccc", "MIG-32222222-dddd", "2"]),
-        ({"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "4,5,6,7"}, ["0", "MIG-31111111-cccc", "MIG-32222222-dddd", "2"]),
+        ({"SLURM_JOB_GPUS": "0"}, ["0", "2"]),
+        ({"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "4,5,6"}, ["0", "2"]),
         ({"SLURM_JOB_ID": "7"}, []),
         ({"SLURM_JOB_ID": "7", "SLURM_GPUS_ON_NODE": "0"}, []),
-        ({"SLURM_JOB_ID": "7", "SLURM_GPUS_ON_NODE": "4"}, ["0", "MIG-31111111-cccc", "MIG-32222222-dddd", "2"]),
+        ({"SLURM_JOB_ID": "7", "SLURM_GPUS_ON_NODE": "3"}, ["0", "2"]),
     ],
 )
 def test_the_pool_is_what_the_user_slurm_or_the_machine_leaves(environment, expected):
-    assert [device.name for device in device_pool(environment, GPUS)] == expected
+    assert [device.name for device in device_pool(environment, MACHINE).devices] == expected
 
 
-def test_a_device_has_one_lock_however_it_is_spelled():
-    (by_number,) = device_pool({"CUDA_VISIBLE_DEVICES": "2"}, GPUS)
-    (by_uuid,) = device_pool({"CUDA_VISIBLE_DEVICES": "GPU-22222222-eeee"}, GPUS)
-    assert by_number.key == by_uuid.key == by_number.gpu
-    (part,) = device_pool({"CUDA_VISIBLE_DEVICES": "MIG-3222"}, GPUS)
-    assert part.key == "MIG-32222222-dddd" and part.gpu is None
+def test_a_device_has_one_lock_and_one_name_for_cuda_however_it_is_spelled():
+    for spelling in ("2", "GPU-2", "GPU-22222222", "GPU-22222222-eeee"):
+        (device,) = device_pool({"CUDA_VISIBLE_DEVICES": spelling}, MACHINE).devices
+        assert device.key == device.visible == "GPU-22222222-eeee"
 
 
 @pytest.mark.parametrize(
@@ -120,7 +160,10 @@ def test_a_device_has_one_lock_however_it_is_spelled():
     [
         ({"CUDA_VISIBLE_DEVICES": "0,3"}, "names the device 3"),
         ({"CUDA_VISIBLE_DEVICES": "GPU-9"}, "names the device GPU-9"),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-"}, "names the device GPU-, and nvidia-smi sees"),
         ({"CUDA_VISIBLE_DEVICES": "0,GPU-0000"}, "twice"),
+        ({"CUDA_VISIBLE_DEVICES": f"0,{PART}"}, f"names {PART}, a part of a GPU .MIG., which is not supported"),
+        ({"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": PART}, f"^SLURM_JOB_GPUS names {PART}, a part of a GPU .MIG., which"),
         ({"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "4"}, "^SLURM_JOB_GPUS names the device 4, and nvidia-smi sees 0 "),
         ({"SLURM_JOB_ID": "7", "SLURM_STEP_GPUS": "2,2"}, "^SLURM_STEP_GPUS=2,2 names a device twice"),
         ({"SLURM_JOB_ID": "7", "SLURM_GPUS_ON_NODE": "2"}, "nothing tells which.*set CUDA_VISIBLE_DEVICES"),
@@ -129,31 +172,208 @@ def test_a_device_has_one_lock_however_it_is_spelled():
 )
 def test_a_pool_that_cannot_be_is_refused(environment, says):
     with pytest.raises(UserError, match=says):
-        device_pool(environment, GPUS)
+        device_pool(environment, MACHINE)
 
 
 def test_without_nvidia_smi_names_count_within_a_slurm_job():
+    nothing = Seen(installed=False)
     here, elsewhere = ({"CUDA_VISIBLE_DEVICES": "0", "SLURM_JOB_ID": job} for job in ("7", "8"))
-    assert device_pool(here, [])[0].key != device_pool(elsewhere, [])[0].key
-    assert device_pool({"CUDA_VISIBLE_DEVICES": "0"}, [])[0].key == "0"
+    assert device_pool(here, nothing).devices[0].key != device_pool(elsewhere, nothing).devices[0].key
+    assert device_pool({"CUDA_VISIBLE_DEVICES": "0"}, nothing).devices[0].key == "0"
 
 
-def test_who_is_on_a_gpu_is_read():
-    memory = "GPU-0, 3\nGPU-1, 40000\nGPU-2, [N/A]\n"
-    use = parse_use(memory, "GPU-2, 4711, 512\nGPU-3, 4712, [N/A]\nno running processes\n")
-    assert use == {
-        "GPU-1": "40000 MiB of its memory are in use",
-        "GPU-2": "process 4711 computes on it and holds 512 MiB",
-        "GPU-3": "process 4712 computes on it",
-    }
+def test_without_nvidia_smi_a_gpu_has_one_spelling():
+    nothing = Seen(installed=False)
+    assert device_pool({"CUDA_VISIBLE_DEVICES": "00"}, nothing).devices[0].key == "0"
+    with pytest.raises(UserError, match="names GPU-22222222-eeee, and there is no nvidia-smi that knows it"):
+        device_pool({"CUDA_VISIBLE_DEVICES": "GPU-22222222-eeee"}, nothing)
+    with pytest.raises(UserError, match=r"MIG.*not supported"):
+        device_pool({"CUDA_VISIBLE_DEVICES": PART}, nothing)
+
+
+def test_who_is_on_a_gpu_is_read(machine):
+    apps = "GPU-2000, 4711, 512, /usr/bin/python, new\nGPU-3000, 4712, [N/A], [Not Found]\nno running processes\n"
+    machine.gpus(4).set(memory="GPU-0000, 3\nGPU-1000, 40000\nGPU-2000, [N/A]\n", apps=apps)
+    assert [gpu.foreign for gpu in read_gpus().gpus] == [
+        "",
+        "40000 MiB of its memory are in use",
+        "process 4711 computes on it and holds 512 MiB",
+        "process 4712 computes on it",
+    ]
+    assert parse_apps("gpu_uuid, pid, used_gpu_memory [MiB], process_name\n") == ({}, set())
 
 
 def test_a_machine_without_gpus_has_none(machine, monkeypatch):
-    assert list_gpus() == []
-    monkeypatch.setenv("PATH", "/nowhere")
-    assert list_gpus() == []
+    assert read_gpus().gpus == ()
     with pytest.raises(UserError, match="nvidia-smi finds no GPU"):
         lease_devices(1, machine)
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert read_gpus().gpus == ()
+    with pytest.raises(UserError, match="there is no nvidia-smi, and CUDA_VISIBLE_DEVICES is not set"):
+        lease_devices(1, machine)
+
+
+def test_small_and_old_gpus_are_not_leased_first(machine):
+    """A card for the monitor is GPU 0, and one that lacks bfloat16 has more memory than the good ones."""
+    old = {"compute_cap": "7.5", "memory.total": "196608"}
+    machine.gpus(4).cards(GPU_0={"memory.total": "8192"}, GPU_1=old, GPU_3={"compute_cap": "10.0"})
+    lease = lease_devices(4, machine, capability=7.5)
+    assert names(lease) == ["3", "2", "0", "1"]
+    lease.release()
+    machine["CUDA_VISIBLE_DEVICES"] = "1,0"
+    lease = lease_devices(1, machine, capability=7.5)
+    assert names(lease) == ["1"], "who names devices orders them too"
+    lease.release()
+
+
+@pytest.mark.parametrize(
+    ("card", "says"),
+    [
+        (
+            {"compute_cap": "7.0"},
+            "GPU 0 .Simulated. is left out: its compute capability is 7.0.*the engine's build needs 7.5",
+        ),
+        ({"mig.mode.current": "Enabled"}, "GPU 0 .Simulated. is left out: it is in MIG mode, which is not supported"),
+    ],
+)
+@pytest.mark.parametrize("visible", [None, "0,1", "GPU-0,GPU-1"])
+def test_gpus_that_no_engine_can_use_are_left_out_with_a_word(card, says, visible, machine, caplog):
+    machine.gpus(2).cards(GPU_0=card)
+    if visible:
+        machine["CUDA_VISIBLE_DEVICES"] = visible
+    with pytest.raises(UserError, match=f"needs 2 GPUs, and the job has 1.*{says}"):
+        lease_devices(2, machine, capability=7.5)
+    lease = lease_devices(1, machine, capability=7.5)
+    assert names(lease) == ["1"] and re.search(says, caplog.text)
+    lease.release()
+
+
+def test_a_driver_that_does_not_know_a_field_is_asked_without(machine):
+    machine.gpus(1).cards(GPU_0={"compute_cap": None, "mig.mode.current": None, "driver_version": "470.57.02"})
+    seen = read_gpus()
+    assert seen.gpus == (Gpu(0, "Simulated", "GPU-0000", 81559, 4, "470.57.02"),) and not seen.error
+    lease_devices(1, machine, capability=7.5).release()
+
+
+def test_what_an_engine_needs_at_least_is_what_the_locked_build_needs(repository):
+    assert cuda_version((repository / "envs" / "engine-cuda.txt").read_text()) == LOCKED_CUDA
+
+
+# ---------------------------------------------------------------- nvidia-smi fails
+
+
+MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
+
+
+@pytest.mark.parametrize("words", [MISMATCH, "NVIDIA-SMI has failed because it couldn't communicate with the driver"])
+def test_no_gpu_is_leased_by_its_name_while_nvidia_smi_fails(words, machine, caplog, monkeypatch):
+    """Else two jobs can hold one GPU: one knows its UUID, the other only the name in CUDA_VISIBLE_DEVICES."""
+    monkeypatch.setattr(module, "FAILING_SECONDS", 0.3)
+    monkeypatch.setattr(module, "SMI_SECONDS", 0.1)
+    machine.gpus(1)["CUDA_VISIBLE_DEVICES"] = "0"
+    first = lease_devices(1, machine)
+    machine.fails(words)
+    for deadline in (None, time.monotonic()):
+        with pytest.raises(UserError, match=f"nvidia-smi fails.*{words}"):
+            lease_devices(1, machine, deadline)
+    assert f"nvidia-smi fails, and is asked again for 0.3 seconds: {words}" in caplog.text
+    first.release()
+
+
+def test_an_nvidia_smi_that_does_not_answer_fails(machine, monkeypatch):
+    monkeypatch.setattr(smi, "ASK_SECONDS", 0.1)
+    machine.gpus(1).set(slow="20")
+    machine["CUDA_VISIBLE_DEVICES"] = "0"
+    with pytest.raises(UserError, match=r"nvidia-smi fails.*no answer within 0\.1 seconds"):
+        lease_devices(1, machine, time.monotonic())
+
+
+def test_a_failure_of_nvidia_smi_that_passes_delays_a_lease(machine, monkeypatch):
+    monkeypatch.setattr(module, "SMI_SECONDS", 0.1)
+    threading.Timer(0.5, lambda: machine.gpus(1).set(words="", code="")).start()
+    lease = lease_devices(1, machine.fails(), time.monotonic() + 20)
+    assert names(lease) == ["0"]
+    lease.release()
+
+
+def test_a_gpu_that_is_given_back_while_nvidia_smi_fails_is_not_taken_blindly(machine, monkeypatch):
+    monkeypatch.setattr(module, "SMI_SECONDS", 0.0)
+    held = lease_devices(1, machine.gpus(1))
+    waiting, got = waits(machine, 1)
+    machine.fails()
+    held.release()
+    time.sleep(1.5)
+    assert not got
+    machine.gpus(1).set(words="", code="")
+    waiting.join()
+    assert names(got[0]) == ["0"]
+    got[0].release()
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("WARNING: infoROM is corrupted at gpu 0000:03:00.0", 14),
+        ("Unable to determine the device handle for GPU0000:5E:00.0: Unknown Error", 255),
+        ("Unable to determine the device handle for GPU 0000:5E:00.0: GPU is lost.  Reboot the system", 15),
+        ("7, NVIDIA H100 80GB HBM3, [GPU is lost], [GPU is lost]", 15),
+    ],
+)
+def test_the_gpus_that_nvidia_smi_lists_are_leased_whatever_its_exit_code(words, code, machine, caplog):
+    machine.gpus(7).set(words=f"{words}\n", code=str(code))
+    lease = lease_devices(7, machine)
+    assert len(lease.devices) == 7 and f"nvidia-smi says: {words}" in caplog.text
+    lease.release()
+    with pytest.raises(UserError, match=f"needs 8 GPUs, and the job has 7.*{re.escape(words)}"):
+        lease_devices(8, machine)
+    machine["CUDA_VISIBLE_DEVICES"] = "7"
+    with pytest.raises(UserError, match=f"names the device 7.*{re.escape(words)}"):
+        lease_devices(1, machine)
+
+
+# ---------------------------------------------------------------- strangers
+
+
+def test_an_mps_server_is_no_stranger(machine, caplog):
+    machine.gpus(2).set(
+        apps="GPU-0000, 98, 30, /usr/bin/nvidia-cuda-mps-server\nGPU-1000, 98, 30, nvidia-cuda-mps-server\n"
+    )
+    lease = lease_devices(2, machine, time.monotonic())
+    assert "an MPS server runs on GPU 0, 1; engines were never tried under MPS" in caplog.text
+    lease.release()
+    machine.set(apps="GPU-0000, 98, 30, nvidia-cuda-mps-server\nGPU-0000, 99, 5000, python\n")
+    with pytest.raises(UserError, match="0 is left alone: process 99 computes on it"):
+        lease_devices(2, machine, time.monotonic())
+
+
+def test_a_wait_for_strangers_ends_and_says_what_they_do(machine, monkeypatch):
+    """A virtual GPU, for one, holds memory for good that no process uses."""
+    monkeypatch.setattr(module, "STRANGER_SECONDS", 0.0)
+    machine.gpus(2).set(memory="GPU-0000, 2048\n")
+    machine["REFUSAL_EVAL_WAIT_HOURS"] = "0.0002"
+    says = "0.0002 hours.*0 is left alone: 2048 MiB of its memory are in use.*REFUSAL_EVAL_SHARED=1.*WAIT_HOURS"
+    with pytest.raises(UserError, match=says):
+        lease_devices(2, machine)
+    machine["REFUSAL_EVAL_WAIT_HOURS"] = "a day"
+    with pytest.raises(UserError, match="REFUSAL_EVAL_WAIT_HOURS=a day is not a number of hours"):
+        lease_devices(2, machine)
+
+
+def test_a_job_of_slurm_does_not_wait_long_for_what_is_on_its_own_gpus(machine, monkeypatch):
+    monkeypatch.setattr(module, "STRANGER_SECONDS", 0.0)
+    monkeypatch.setattr(module, "WAIT_HOURS_OF_SLURM", 0.0002)
+    machine.gpus(1).set(memory="GPU-0000, 2048\n")
+    with pytest.raises(UserError, match="2048 MiB"):
+        lease_devices(1, machine | {"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "3"})
+
+
+def test_gpus_that_may_be_shared_are_leased_whatever_strangers_do(machine):
+    machine.gpus(1).set(memory="GPU-0000, 2048\n", apps="GPU-0000, 99, 2048, python\n")
+    machine["REFUSAL_EVAL_SHARED"] = "1"
+    lease = lease_devices(1, machine, time.monotonic())
+    with pytest.raises(UserError, match="0 is leased"):
+        lease_devices(1, machine, time.monotonic())
+    lease.release()
 
 
 # ---------------------------------------------------------------- leases
@@ -163,7 +383,10 @@ def test_two_leases_share_no_device_and_a_third_waits(machine):
     machine.gpus(4)
     first, second = lease_devices(1, machine), lease_devices(3, machine)
     assert names(first) == ["0"] and names(second) == ["1", "2", "3"]
-    assert second.environment() == {"CUDA_VISIBLE_DEVICES": "1,2,3", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    assert second.environment() == {
+        "CUDA_VISIBLE_DEVICES": "GPU-1000,GPU-2000,GPU-3000",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }
     with pytest.raises(UserError, match=r"time limit.*2 of 4 devices.*0 is leased"):
         lease_devices(2, machine, time.monotonic() + 0.2)
     second.release()
@@ -179,6 +402,14 @@ def test_who_waits_gets_the_devices_when_they_are_given_back(machine):
     started = time.monotonic()
     lease_devices(2, machine, time.monotonic() + 20).release()
     assert time.monotonic() - started > 0.6
+
+
+def test_an_engine_gets_whole_uuids_in_the_users_order_however_the_user_spells_them(machine):
+    machine.gpus(3)["CUDA_VISIBLE_DEVICES"] = "GPU-2, 0"
+    lease = lease_devices(2, machine)
+    assert lease.environment()["CUDA_VISIBLE_DEVICES"] == "GPU-2000,GPU-0000"
+    assert gpu_names(lease.devices) == ["Simulated, 580.95.05", "Simulated, 580.95.05"]
+    lease.release()
 
 
 def test_nothing_is_leased_for_an_engine_without_gpus(machine):

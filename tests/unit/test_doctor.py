@@ -13,7 +13,7 @@ import yaml
 from hub_server import HubServer
 
 from refusal_eval.config import load_study
-from refusal_eval.devices import smi as devices_smi
+from refusal_eval.devices.smi import Gpu, Seen, parse_gpus, read_gpus
 from refusal_eval.doctor import environments, gpus, machine, places, run
 from refusal_eval.doctor.check import any_failed, counted, fail, lines_of, ok, warn
 from refusal_eval.doctor.missing import Missing
@@ -27,19 +27,26 @@ NEEDS = Needs((LARGE,), ("weights org/m",), 1, "results", ".cache", 10**9, 1024)
 FETCHED = dataclasses.replace(NEEDS, from_hub=())
 NO_HUB = dataclasses.replace(NEEDS, from_hub=(), in_hub=0)
 
-FOUR = [devices_smi.Gpu(place, "NVIDIA H100 80GB HBM3", f"GPU-{place}") for place in range(4)]
+H100 = "NVIDIA H100 80GB HBM3"
+HEADING = "index, name, uuid, memory.total [MiB], memory.used [MiB], driver_version, mig.mode.current, compute_cap"
 
-HEADING = "index, name, memory.total [MiB], memory.used [MiB], driver_version, compute_cap"
 
-
-def smi(count=4, name="NVIDIA H100 80GB HBM3", total=81559, used=4, driver="580.95.05", capability="9.0"):
+def smi(count=4, name=H100, total="81559 MiB", used="4 MiB", driver="580.95.05", capability="9.0", mig="Disabled"):
     """Return what nvidia-smi prints, as its manual shows it."""
-    rows = [f"{place}, {name}, {total} MiB, {used} MiB, {driver}, {capability}" for place in range(count)]
+    cards = [f"{place}, {name}, GPU-{place}" for place in range(count)]
+    rows = [f"{card}, {total}, {used}, {driver}, {mig}, {capability}" for card in cards]
     return "\n".join([HEADING, *rows]) + "\n"
 
 
 def seen(**changes):
-    return gpus.Seen(True, gpus.parse_gpus(smi(**changes)))
+    return Seen(gpus=parse_gpus(smi(**changes))[0])
+
+
+def beside(*groups):
+    """Return a machine with GPUs of several kinds: each group is what `smi` is to change, and there is one of each."""
+    gpus = [parse_gpus(smi(count=1, **changes))[0][0] for changes in groups]
+    places = [dataclasses.replace(gpu, index=place, uuid=f"GPU-{place}") for place, gpu in enumerate(gpus)]
+    return Seen(gpus=tuple(places))
 
 
 def told(check, state, *words):
@@ -175,16 +182,26 @@ def test_the_compiler_is_asked_for_where_an_engine_computes_on_a_gpu(tmp_path, m
 
 
 def test_what_nvidia_smi_prints_is_read():
-    (gpu,) = gpus.parse_gpus(smi(count=1))
-    assert gpu == gpus.Gpu("0", "NVIDIA H100 80GB HBM3", 81559, 4, "580.95.05", 9.0)
+    ((gpu,), others) = parse_gpus(smi(count=1))
+    assert gpu == Gpu(0, "NVIDIA H100 80GB HBM3", "GPU-0", 81559, 4, "580.95.05", 9.0) and not others
 
 
-def test_an_old_driver_that_lacks_a_field():
-    text = (
-        "index, name, memory.total [MiB], memory.used [MiB], driver_version\n0, Tesla T4, 15360 MiB, 2 MiB, 470.57.02\n"
+def test_an_old_driver_that_lacks_a_field(tmp_path, monkeypatch):
+    """The answer is that it is old, not that its kernel module may not match."""
+    heading, row = (
+        "index, name, uuid, memory.total [MiB], memory.used [MiB], driver_version",
+        "0, T4, GPU-0, 15360 MiB, 2 MiB",
     )
-    assert gpus.parse_gpus(text)[0].capability == 0
-    assert gpus.parse_gpus(smi(capability="[N/A]"))[0].capability == 0
+    (tmp_path / "said").write_text(f"{heading}\n{row}, 470.57.02\n")
+    unknown = [
+        f"case $1 in *{field}*) echo 'Field \"{field}\" is not a valid field to query.'; exit 2;; esac"
+        for field in ("compute_cap", "mig.mode.current")
+    ]
+    found = fake_smi(tmp_path, monkeypatch, "\n".join([*unknown, f"cat {tmp_path}/said"]))
+    told(gpus.count_check(found, [], "cuda", False, gpus.leasable({}, found, 13)), "ok", "1 x T4, 15 GiB")
+    told(gpus.driver_check(found, "cuda", 13), "fail", "470.57.02 is too old for CUDA 13")
+    told(gpus.capability_check(found, "cuda", 13, []), "warn", "does not tell")
+    assert parse_gpus(smi(capability="[N/A]"))[0][0].capability == 0
     told(gpus.capability_check(seen(capability="[N/A]"), "cuda", 13, [LARGE]), "warn")
 
 
@@ -195,9 +212,9 @@ def test_enough_gpus():
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        (gpus.Seen(False), ["no nvidia-smi", "driver"]),
-        (gpus.Seen(True, error="NVIDIA-SMI has failed because it couldn't communicate"), ["couldn't communicate"]),
-        (gpus.Seen(True, error="Failed to initialize NVML: Driver/library version mismatch"), ["mismatch", "reboot"]),
+        (Seen(installed=False), ["no nvidia-smi", "driver"]),
+        (Seen(error="NVIDIA-SMI has failed because it couldn't communicate"), ["couldn't communicate"]),
+        (Seen(error="Failed to initialize NVML: Driver/library version mismatch"), ["mismatch", "reboot"]),
         (seen(count=2), ["2 x NVIDIA", "large needs 4", "tensor_parallel"]),
     ],
 )
@@ -211,7 +228,7 @@ def test_too_few_gpus(found, words):
 def test_gpus_that_are_hidden_from_jobs_do_not_count(visible, state):
     words = ["CUDA_VISIBLE_DEVICES"] if state == "fail" else []
     variables = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
-    told(gpus.count_check(seen(), [LARGE], "cuda", False, gpus.leasable(variables, FOUR)), state, *words)
+    told(gpus.count_check(seen(), [LARGE], "cuda", False, gpus.leasable(variables, seen())), state, *words)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +243,7 @@ def test_gpus_that_are_hidden_from_jobs_do_not_count(visible, state):
     ],
 )
 def test_devices_that_a_job_cannot_lease_do_not_count(variables, words):
-    told(gpus.count_check(seen(), [LARGE], "cuda", False, gpus.leasable(variables, FOUR)), "fail", *words)
+    told(gpus.count_check(seen(), [LARGE], "cuda", False, gpus.leasable(variables, seen())), "fail", *words)
 
 
 def test_of_an_engine_on_several_nodes_this_machine_needs_its_part():
@@ -238,9 +255,9 @@ def test_of_an_engine_on_several_nodes_this_machine_needs_its_part():
 
 
 def test_no_gpu_where_none_is_needed_or_on_a_login_node():
-    told(gpus.count_check(gpus.Seen(False), [SMALL], "cpu", False), "not applicable")
-    told(gpus.count_check(gpus.Seen(False), [LARGE], "cuda", True), "not applicable", "login node")
-    told(gpus.count_check(gpus.Seen(False), [], "cuda", False), "fail", "1 needed")
+    told(gpus.count_check(Seen(installed=False), [SMALL], "cpu", False), "not applicable")
+    told(gpus.count_check(Seen(installed=False), [LARGE], "cuda", True), "not applicable", "login node")
+    told(gpus.count_check(Seen(installed=False), [], "cuda", False), "fail", "1 needed")
 
 
 def test_the_version_of_cuda_is_read_from_the_lock(repository):
@@ -287,8 +304,8 @@ def test_gpus_are_new_enough_for_build_and_number_format(capability, dtype, stat
 
 def test_memory_of_the_gpus():
     told(gpus.memory_check(seen(), LARGE), "ok", "42.0 GiB of 71.7 GiB")
-    told(gpus.memory_check(seen(total=40960), LARGE), "fail", "tensor_parallel")
-    told(gpus.memory_check(seen(used=70000), LARGE), "warn", "in use", "CUDA_VISIBLE_DEVICES")
+    told(gpus.memory_check(seen(total="40960 MiB"), LARGE), "fail", "tensor_parallel")
+    told(gpus.memory_check(seen(used="70000 MiB"), LARGE), "warn", "in use", "CUDA_VISIBLE_DEVICES")
     told(gpus.memory_check(seen(), dataclasses.replace(LARGE, weights_bytes=None)), "ok", "not known")
     told(gpus.memory_check(seen(), SMALL), "not applicable")
 
@@ -306,7 +323,7 @@ def fake_smi(folder, monkeypatch, script):
     (folder / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
     (folder / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    return gpus.read_gpus()
+    return read_gpus()
 
 
 def test_nvidia_smi_is_asked(tmp_path, monkeypatch):
@@ -315,6 +332,68 @@ def test_nvidia_smi_is_asked(tmp_path, monkeypatch):
     message = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
     assert fake_smi(tmp_path, monkeypatch, f'echo "{message}"; exit 9').error == message
     assert "not a list" in fake_smi(tmp_path, monkeypatch, "echo hello").error
+
+
+@pytest.mark.parametrize("unknown", ["[N/A]", "[Insufficient Permissions]", "[Not Supported]"])
+def test_memory_that_nvidia_smi_does_not_tell_is_no_failure(unknown):
+    told(gpus.count_check(seen(total=unknown, used=unknown), [LARGE], "cuda", False), "ok", "memory unknown")
+    told(
+        gpus.memory_check(seen(total=unknown, used=unknown), LARGE),
+        "warn",
+        "does not tell the memory of GPU 0, 1, 2, 3",
+    )
+    told(gpus.memory_check(seen(used=unknown), LARGE), "ok", "42.0 GiB of 71.7 GiB")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"name": "NVIDIA T400", "total": "4096 MiB", "capability": "7.5"},
+        {"name": "Tesla V100", "total": "32768 MiB", "capability": "7.0"},
+        {"name": "Quadro", "total": "98304 MiB", "capability": "7.5"},
+        {"mig": "Enabled"},
+    ],
+)
+def test_a_small_or_old_gpu_beside_good_ones_is_no_failure(other):
+    engine = dataclasses.replace(LARGE, gpus=2, sharing=2, weights_bytes=60 * GIB)
+    found = beside(other, {}, {})
+    allowed = gpus.leasable({}, found, 13)
+    told(gpus.count_check(found, [engine], "cuda", False, allowed), "ok", "2 needed")
+    found = gpus.of_jobs(found, allowed)
+    told(gpus.capability_check(found, "cuda", 13, [engine]), "ok", "9.0")
+    told(gpus.memory_check(found, engine), "ok", "36.0 GiB of 71.7 GiB")
+
+
+def test_gpus_that_no_engine_can_use_do_not_count():
+    two = dataclasses.replace(LARGE, gpus=2)
+    for other, words in [
+        ({"mig": "Enabled"}, "in MIG mode, which is not supported"),
+        ({"capability": "7.0"}, "needs 7.5"),
+    ]:
+        found = beside(other, {})
+        told(gpus.count_check(found, [two], "cuda", False, gpus.leasable({}, found, 13)), "fail", "GPU 0", words)
+    part = gpus.leasable({"CUDA_VISIBLE_DEVICES": "MIG-1"}, seen(), 13)
+    told(gpus.count_check(seen(), [LARGE], "cuda", False, part), "fail", "MIG", "not supported", "whole GPUs")
+    told(gpus.capability_check(seen(capability="7.0"), "cuda", 13, [LARGE]), "fail", "7.0; the build needs 7.5")
+
+
+def test_what_a_lease_will_wait_for_is_looked_at(tmp_path, monkeypatch):
+    """Such as a virtual GPU, of which some memory is in use for good."""
+    (tmp_path / "said").write_text(smi(count=2, used="2048 MiB"))
+    found = fake_smi(tmp_path, monkeypatch, f"case $1 in --query-gpu*) cat {tmp_path}/said;; esac")
+    one = dataclasses.replace(LARGE, gpus=1)
+    words = ["GPU 0: 2048 MiB of its memory are in use", "REFUSAL_EVAL_SHARED=1"]
+    told(gpus.count_check(found, [one], "cuda", False, gpus.leasable({}, found)), "warn", *words)
+    found = read_gpus(strangers=False)
+    told(gpus.count_check(found, [one], "cuda", False, gpus.leasable({}, found)), "ok")
+
+
+def test_odd_exit_codes_of_nvidia_smi_are_looked_at(tmp_path, monkeypatch):
+    (tmp_path / "said").write_text(f"{smi(count=2)}WARNING: infoROM is corrupted at gpu 0000:03:00.0\n")
+    found = fake_smi(tmp_path, monkeypatch, f"cat {tmp_path}/said; exit 14")
+    two = dataclasses.replace(LARGE, gpus=2)
+    told(gpus.count_check(found, [two], "cuda", False, gpus.leasable({}, found)), "warn", "infoROM is corrupted")
+    told(gpus.count_check(found, [LARGE], "cuda", False, gpus.leasable({}, found)), "fail", "infoROM is corrupted")
 
 
 # ---------------------------------------------------------------- the machine

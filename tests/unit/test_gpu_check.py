@@ -237,7 +237,6 @@ def test_the_block_of_an_engine_that_failed_has_its_versions_gpus_arguments_and_
 def ready(folder, monkeypatch):
     """Return a check whose engine dies while it starts, on a machine with four simulated GPUs of which it takes two."""
     machine = Machine(folder, monkeypatch).gpus(4)
-    machine.set(names="Simulated, 580.1\n" * 4)
     for name in [name for name in os.environ if name.startswith(("CUDA_", "SLURM_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("REFUSAL_EVAL_LOCKS", machine["REFUSAL_EVAL_LOCKS"])
@@ -276,7 +275,7 @@ def test_what_is_known_before_the_start_is_told_and_the_log_is_kept_when_the_eng
     assert gpu_check.main(["smollm2-plain"]) == 1
     told = capsys.readouterr()
     assert "engine        vllm 0.32.0" in told.out and "--tensor-parallel-size 2" in told.out
-    assert "device        cuda: 4 x Simulated, 580.1" in told.out
+    assert "device        cuda: 4 x Simulated, 580.95.05" in told.out
     assert "its log       ValueError: No memory" in told.out and str(tmp_path) not in told.out
     (kept,) = temporary.glob("gpu-check-*")
     assert f"gpu-check: everything is kept in {kept}" in told.err

@@ -23,8 +23,8 @@ DEVICES, JOBS = 8, 20
 def machine(tmp_path, monkeypatch, repository):
     """Return a folder, with a machine of eight simulated GPUs in the environment."""
     program = tmp_path / "nvidia-smi"
-    listed = "\n".join(f"GPU {n}: Simulated (UUID: GPU-{n}000)" for n in range(DEVICES))
-    program.write_text(f'#!/bin/sh\n[ "$1" = -L ] && cat <<.\n{listed}\n.\ntrue\n')
+    listed = "\n".join(f"{n}, Simulated, GPU-{n}000" for n in range(DEVICES))
+    program.write_text(f"#!/bin/sh\ncase $1 in --query-gpu=*) cat <<.\nindex, name, uuid\n{listed}\n.\nesac\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("REFUSAL_EVAL_LOCKS", str(tmp_path / "locks"))

@@ -21,8 +21,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.devices.pool import ORDER, VISIBLE, Device, device_pool, pool_in_words
-from refusal_eval.devices.smi import foreign_use, list_gpus
+from refusal_eval.devices.pool import JOB, ORDER, VISIBLE, Device, device_pool
+from refusal_eval.devices.smi import Seen, read_gpus
 from refusal_eval.engines.process import process_start, session_members
 from refusal_eval.engines.records import checked_folder, this_place
 from refusal_eval.errors import UserError
@@ -31,8 +31,13 @@ LOG = logging.getLogger(__name__)
 # The same folder for all runs of this user on this machine, whatever their TMPDIR says. Not /run/user, which goes at
 # logout, and not /dev/shm, whose files systemd removes then.
 LOCKS_VARIABLE = "REFUSAL_EVAL_LOCKS"
+SHARED_VARIABLE = "REFUSAL_EVAL_SHARED"
+WAIT_VARIABLE = "REFUSAL_EVAL_WAIT_HOURS"
+WAIT_HOURS = 12.0  # for strangers, over whose work a night may pass
+WAIT_HOURS_OF_SLURM = 0.25  # a job's GPUs are its own and are paid for: what is on them will not go
 POLL_SECONDS = 0.5
 SMI_SECONDS = 5.0  # between two questions to nvidia-smi while waiting
+FAILING_SECONDS = 120.0  # for which nvidia-smi is asked again after it failed
 SAY_SECONDS = 60.0
 # From when on a stranger's use of a device is taken to last. Memory of a lease that was just given back looks the same
 # for some seconds, and then the job whose turn it is must not lose it.
@@ -58,7 +63,7 @@ class Lease:
         """Return what CUDA has to be told."""
         if not self.devices:
             return {}
-        return {VISIBLE: ",".join(device.name for device in self.devices), ORDER: "PCI_BUS_ID"}
+        return {VISIBLE: ",".join(device.visible for device in self.devices), ORDER: "PCI_BUS_ID"}
 
     def hand_to(self, session: int) -> None:
         """Write down the session whose processes use the devices from now on."""
@@ -71,30 +76,42 @@ class Lease:
             os.close(self._files.pop())
 
 
-def lease_devices(count: int, environment: Mapping[str, str], deadline: float | None = None) -> Lease:
+def lease_devices(
+    count: int, environment: Mapping[str, str], deadline: float | None = None, capability: float = 0.0
+) -> Lease:
     """Return a lease of `count` devices; waits until they are free.
 
     Args:
         count: how many; 0 takes none and asks for nothing.
         environment: of the job; CUDA_VISIBLE_DEVICES is what may be leased.
-        deadline: until when to wait (`time.monotonic`); None is for ever.
+        deadline: until when to wait (`time.monotonic`) for other jobs of this user; None is for ever.
+        capability: the least compute capability that the engine's build takes.
 
     Raises:
-        UserError: if there are fewer devices than `count`, if they do not become free in time, or if the folder of the
-            locks is not safe to use.
+        UserError: if there are fewer devices than `count`, if they do not become free in time, if nvidia-smi fails for
+            long, or if the folder of the locks is not safe to use.
     """
     if count == 0:
         return Lease([], [])
-    gpus = list_gpus()
-    pool = device_pool(environment, gpus)
-    if len(pool) < count:
-        raise UserError(f"this engine needs {count} GPUs, and the job has {pool_in_words(pool, environment, gpus)}")
+    waiting = _Waiting(deadline, environment)
+    # Without an answer only the user's names would be known, and another job may lease the same GPU by its UUID.
+    while (seen := waiting.ask(strangers=False)).error:
+        waiting.go_on("nvidia-smi", SMI_SECONDS)
+    pool = device_pool(environment, seen, capability)
+    if len(pool.devices) < count:
+        raise UserError(f"this engine needs {count} GPUs, and the job has {pool.told}")
+    for reason in pool.left_out:
+        waiting.say_once(reason)
     folder = lock_folder(environment)
-    waiting = _Waiting(deadline)
-    while (lease := _lease_in_turn(folder, pool, count, waiting)) is None:
+    while (lease := _lease_in_turn(folder, pool.devices, count, waiting)) is None:
         pass
     LOG.info("leased %s", ", ".join(device.name for device in lease.devices))
     return lease
+
+
+def may_share(environment: Mapping[str, str]) -> bool:
+    """Tell whether the user takes GPUs that others use too."""
+    return environment.get(SHARED_VARIABLE, "") not in ("", "0")
 
 
 def lock_folder(environment: Mapping[str, str]) -> Path:
@@ -120,7 +137,7 @@ def _lease_in_turn(folder: Path, pool: Sequence[Device], count: int, waiting: _W
             for file in taken.values():
                 os.close(file)
             what = f"{count} of {len(pool)} devices: " + "; ".join(refused)
-            if len(pool) - waiting.strangers() < count:
+            if waiting.kept_by_strangers(len(pool) - count, what):
                 break
             waiting.go_on(what)
     waiting.go_on(f"{what}. Until then jobs that need fewer go before")
@@ -165,7 +182,7 @@ def _take(folder: Path, pool: Sequence[Device], count: int, waiting: _Waiting) -
         if file is None:
             waiting.free_of_strangers(device)
             refused.append(f"{device.name} is leased")
-        elif (reason := _left_behind(file)) or (reason := waiting.foreign_use().get(device.gpu or "")):
+        elif reason := _left_behind(file) or waiting.foreign_use(device):
             os.close(file)
             refused.append(f"{device.name} is left alone: {reason}")
             waiting.say_once(refused[-1])
@@ -180,31 +197,57 @@ def _take(folder: Path, pool: Sequence[Device], count: int, waiting: _Waiting) -
 class _Waiting:
     """How long somebody waits, what is said meanwhile, and what nvidia-smi told last."""
 
-    def __init__(self, deadline: float | None) -> None:
+    def __init__(self, deadline: float | None, environment: Mapping[str, str]) -> None:
         self._deadline, self._said, self._asked = deadline, time.monotonic(), 0.0
-        self._use: dict[str, str] = {}
+        self._shared, self._hours = may_share(environment), _wait_hours(environment)
+        self._seen = Seen()
+        self._failing: float | None = None
+        self._kept: float | None = None
         self._once: set[str] = set()
         self._strangers: dict[Device, float] = {}
 
-    def go_on(self, what: str) -> None:
+    def go_on(self, what: str, seconds: float = POLL_SECONDS) -> None:
         """Sleep a little.
 
         Raises:
             UserError: if the time is up.
         """
         now = time.monotonic()
-        if self._deadline is not None and now >= self._deadline:
+        late = self._deadline is not None and now >= self._deadline
+        if self._failing is not None and (late or now - self._failing >= FAILING_SECONDS):
+            raise UserError(
+                f"nvidia-smi fails, and without it nobody knows which GPUs are free. It says: {self._seen.error}"
+            )
+        if late:
             raise UserError(f"the time limit came while waiting for {what}")
         if now - self._said > SAY_SECONDS:
             self._said = now
             LOG.info("waiting for %s", what)
-        time.sleep(POLL_SECONDS)
+        time.sleep(seconds)
 
-    def foreign_use(self) -> dict[str, str]:
-        """Return who is on the GPUs; asked anew after some seconds."""
+    def ask(self, strangers: bool) -> Seen:
+        """Return what nvidia-smi says, and note since when it fails."""
+        self._seen = read_gpus(strangers)
+        if not self._seen.error:
+            self._failing = None
+        elif self._failing is None:
+            self._failing = time.monotonic()
+            LOG.warning("nvidia-smi fails, and is asked again for %g seconds: %s", FAILING_SECONDS, self._seen.error)
+        for warning in self._seen.warnings:
+            self.say_once(warning)
+        return self._seen
+
+    def foreign_use(self, device: Device) -> str:
+        """Return who is on a GPU, in words; asked anew after some seconds. Its lease has to be held."""
+        if device.gpu is None or self._shared:
+            return ""
         if not self._asked or time.monotonic() - self._asked > SMI_SECONDS:
-            self._use, self._asked = foreign_use(), time.monotonic()
-        return self._use
+            self.ask(strangers=True)
+            self._asked = time.monotonic()
+        if self._seen.error:
+            return f"nvidia-smi fails: {self._seen.error}"
+        found = next((gpu for gpu in self._seen.gpus if gpu.uuid == device.gpu.uuid), None)
+        return "nvidia-smi does not see it any more" if found is None else found.foreign
 
     def in_use_by_strangers(self, device: Device) -> None:
         """Note that a device was left alone though nobody leases it."""
@@ -214,15 +257,36 @@ class _Waiting:
         """Note that a device is leased, or free."""
         self._strangers.pop(device, None)
 
-    def strangers(self) -> int:
-        """Return how many devices strangers have used for some time."""
-        return sum(time.monotonic() - since >= STRANGER_SECONDS for since in self._strangers.values())
+    def kept_by_strangers(self, spare: int, what: str) -> bool:
+        """Tell whether strangers have used more than the `spare` devices for some time, and note since when.
+
+        Raises:
+            UserError: if that lasts too long.
+        """
+        now = time.monotonic()
+        kept = sum(now - since >= STRANGER_SECONDS for since in self._strangers.values()) > spare
+        self._kept = None if not kept else now if self._kept is None else self._kept
+        if self._kept is not None and now - self._kept >= self._hours * 3600:
+            raise UserError(
+                f"for {self._hours:g} hours others have used what this job waits for, {what}. {SHARED_VARIABLE}=1 "
+                f"takes GPUs that others use too, and {WAIT_VARIABLE} sets how long to wait for them"
+            )
+        return kept
 
     def say_once(self, what: str) -> None:
         """Log something that may hold for long."""
         if what not in self._once:
             self._once.add(what)
             LOG.warning("%s", what)
+
+
+def _wait_hours(environment: Mapping[str, str]) -> float:
+    """Return for how many hours a job waits for what others use."""
+    if not (given := environment.get(WAIT_VARIABLE)):
+        return WAIT_HOURS_OF_SLURM if JOB in environment else WAIT_HOURS
+    if not re.fullmatch(r"\d+(\.\d+)?", given):
+        raise UserError(f"{WAIT_VARIABLE}={given} is not a number of hours")
+    return float(given)
 
 
 # ---------------------------------------------------------------- locks

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from refusal_eval.devices.smi import Gpu
+from refusal_eval.devices.smi import Gpu, Seen
 from refusal_eval.errors import UserError
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -14,61 +15,110 @@ ORDER = "CUDA_DEVICE_ORDER"
 OF_SLURM = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
 COUNT_OF_SLURM = "SLURM_GPUS_ON_NODE"
 JOB = "SLURM_JOB_ID"
+OLDEST_CAPABILITY: Mapping[int, float] = {11: 5.0, 12: 7.0, 13: 7.5}  # of vLLM's wheels for a CUDA version
+LOCKED_CUDA = 13  # of the CUDA build in envs/engine-cuda.txt
+BFLOAT16_CAPABILITY = 8.0
 
 
 @dataclass(frozen=True)
 class Device:
-    """A GPU or a part of one (MIG).
+    """A GPU.
 
     Attributes:
-        name: what CUDA_VISIBLE_DEVICES is to call it.
+        name: its number, as nvidia-smi or the user counts.
         key: its name among the locks: the same however a run spells it.
-        gpu: UUID of the whole GPU, if nobody else may be on it; None for parts, and where UUIDs are not known.
+        gpu: what nvidia-smi says of it; None where there is no nvidia-smi.
     """
 
     name: str
     key: str
-    gpu: str | None = None
+    gpu: Gpu | None = None
+
+    @property
+    def visible(self) -> str:
+        """Return what CUDA_VISIBLE_DEVICES is to call it: its whole UUID, because vLLM does not take short ones."""
+        return self.gpu.uuid if self.gpu else self.name
 
 
-def device_pool(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> list[Device]:
+@dataclass(frozen=True)
+class Pool:
+    """The devices that a job may lease from.
+
+    Attributes:
+        devices: where the user names none, the best come first.
+        left_out: GPUs that no engine can use, each with the reason.
+        told: how many devices there are, and what makes them so few.
+    """
+
+    devices: tuple[Device, ...]
+    left_out: tuple[str, ...]
+    told: str
+
+
+def device_pool(environment: Mapping[str, str], seen: Seen, capability: float = 0.0) -> Pool:
     """Return the devices that a job may lease from.
 
     A preset CUDA_VISIBLE_DEVICES is the pool (as Slurm sets it, too), else in a Slurm job its allocation, which may be
-    none, else all GPUs. Of a GPU that is divided (MIG) each part is a device.
+    none, else all GPUs.
 
     Args:
         environment: of the job.
-        gpus: what nvidia-smi sees; may be empty.
+        seen: what nvidia-smi sees.
+        capability: the least that the engine's build takes.
 
     Raises:
-        UserError: for names of which one comes twice or is not there, for another order of numbers than nvidia-smi's,
-            and in a Slurm job that has GPUs where nothing tells which.
+        UserError: for names of which one comes twice, is not there or is a part of a GPU (MIG), for another order of
+            numbers than nvidia-smi's, and in a Slurm job that has GPUs where nothing tells which.
     """
-    variable, names = _named(environment, gpus)
+    variable, names = _named(environment, seen.gpus)
     if environment.get(ORDER, "PCI_BUS_ID") != "PCI_BUS_ID" and variable and any(name.isdigit() for name in names):
         raise UserError(f"{ORDER}={environment[ORDER]} numbers GPUs unlike nvidia-smi: name them by UUID in {VISIBLE}")
-    devices = [_device(name, variable, environment, gpus) for name in names]
+    devices = [_device(name, variable, environment, seen) for name in names]
     keys = [device.key for device in devices]
     if twice := sorted({key for key in keys if keys.count(key) > 1}):
         raise UserError(f"{variable}={','.join(names)} names a device twice ({twice[0]})")
-    return devices
+    reasons = [_unusable(device.gpu, capability) for device in devices]
+    left_out = tuple(reason for reason in reasons if reason)
+    kept = tuple(device for device, reason in zip(devices, reasons, strict=True) if not reason)
+    told = [_in_words(len(kept), environment, seen), *left_out, *seen.warnings]
+    return Pool(kept, left_out, "; ".join(told))
 
 
-def pool_in_words(pool: Sequence[Device], environment: Mapping[str, str], gpus: Sequence[Gpu]) -> str:
+def best_first(gpus: Iterable[Gpu]) -> list[Gpu]:
+    """Return GPUs so that a small or an old one beside better ones (for a monitor, say) comes last."""
+    return sorted(gpus, key=lambda gpu: (gpu.capability < BFLOAT16_CAPABILITY, -(gpu.memory or 0), -gpu.capability))
+
+
+def gpu_names(devices: Iterable[Device]) -> list[str]:
+    """Return name and driver of the devices' GPUs, as far as nvidia-smi is there to say them."""
+    return [f"{device.gpu.name}, {device.gpu.driver}" for device in devices if device.gpu]
+
+
+def _unusable(gpu: Gpu | None, capability: float) -> str:
+    """Return why an engine cannot use a GPU; empty if it can."""
+    if gpu is not None and gpu.mig:
+        return f"GPU {gpu.index} ({gpu.name}) is left out: it is in MIG mode, which is not supported"
+    if gpu is not None and 0 < gpu.capability < capability:
+        what = f"its compute capability is {gpu.capability}, and the engine's build needs {capability}"
+        return f"GPU {gpu.index} ({gpu.name}) is left out: {what}"
+    return ""
+
+
+def _in_words(count: int, environment: Mapping[str, str], seen: Seen) -> str:
     """Return how many devices a pool has, and what makes it so small: `1 (CUDA_VISIBLE_DEVICES=0)`."""
     told = [VISIBLE, *(OF_SLURM if JOB in environment else ())]
     if variable := next((name for name in told if name in environment), None):
-        return f"{len(pool)} ({variable}={environment[variable]})"
+        return f"{count} ({variable}={environment[variable]})"
     if JOB in environment and not _count_of_slurm(environment):
         return (
             "none: Slurm gave it no GPU. Run snakemake with `--profile profiles/slurm`, or ask for them yourself "
             "(`sbatch --gpus=N`; `salloc --gpus=N`, and then `srun`). "
             f"Where Slurm does not hand out GPUs, set {VISIBLE}"
         )
-    if not gpus and not pool:
-        return f"none: nvidia-smi finds no GPU, and {VISIBLE} is not set"
-    return str(len(pool))
+    if not seen.gpus and not count:
+        why = "nvidia-smi finds no GPU" if seen.installed else "there is no nvidia-smi"
+        return f"none: {why}, and {VISIBLE} is not set"
+    return str(count)
 
 
 def _named(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> tuple[str, list[str]]:
@@ -77,7 +127,7 @@ def _named(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> tuple[str, li
         names = [name.strip() for name in visible.split(",") if name.strip()]
         # As CUDA reads it: the first entry that is no device ends the list.
         return VISIBLE, names[: next((at for at, name in enumerate(names) if not _may_be_device(name)), len(names))]
-    every = [part for gpu in gpus for part in (gpu.instances or (str(gpu.index),))]
+    every = [str(gpu.index) for gpu in best_first(gpus)]
     if JOB not in environment:
         return "", every
     for variable in OF_SLURM:
@@ -103,19 +153,27 @@ def _count_of_slurm(environment: Mapping[str, str]) -> int:
 
 
 def _may_be_device(name: str) -> bool:
-    return name.isdigit() or name.startswith(("GPU-", "MIG-"))
+    return re.fullmatch("[0-9]+", name) is not None or name.startswith(("GPU-", "MIG-"))
 
 
-def _device(name: str, variable: str, environment: Mapping[str, str], gpus: Sequence[Gpu]) -> Device:
-    if not gpus:
-        # Only the name is known. Slurm may number the devices of each job from 0, so there it counts within the job.
-        job = environment.get(JOB)
-        return Device(name, f"slurm-{job}-{name}" if job else name)
-    for gpu in gpus:
-        if name == str(gpu.index) or (name.startswith("GPU-") and gpu.uuid.startswith(name)):
-            return Device(name, gpu.uuid, gpu=gpu.uuid)
-        for instance in gpu.instances:
-            if name.startswith("MIG-") and instance.startswith(name):
-                return Device(name, instance)
-    seen = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in gpus)
-    raise UserError(f"{variable} names the device {name}, and nvidia-smi sees {seen}")
+def _device(name: str, variable: str, environment: Mapping[str, str], seen: Seen) -> Device:
+    if name.startswith("MIG-"):
+        raise UserError(
+            f"{variable} names {name}, a part of a GPU (MIG), which is not supported: vLLM does not start on one, or "
+            "takes it for the whole GPU. Name whole GPUs that are not in MIG mode"
+        )
+    if not seen.installed:
+        if not name.isdigit():
+            raise UserError(f"{variable} names {name}, and there is no nvidia-smi that knows it: name GPUs by number")
+        # Only the number is known. Slurm may number the devices of each job from 0, so there it counts within the job.
+        job, number = environment.get(JOB), str(int(name))
+        return Device(number, f"slurm-{job}-{number}" if job else number)
+    meant = [
+        gpu for gpu in seen.gpus if name == str(gpu.index) or (name.startswith("GPU-") and gpu.uuid.startswith(name))
+    ]
+    if len(meant) == 1:
+        return Device(str(meant[0].index), meant[0].uuid, meant[0])
+    told = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in seen.gpus)
+    raise UserError(
+        "; ".join([f"{variable} names the device {name}, and nvidia-smi sees {told or 'none'}", *seen.warnings])
+    )

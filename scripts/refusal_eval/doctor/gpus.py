@@ -2,78 +2,20 @@
 
 from __future__ import annotations
 
-import csv
 import re
-import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
-from refusal_eval.devices import smi
-from refusal_eval.devices.pool import VISIBLE, device_pool, pool_in_words
+from refusal_eval.devices.lease import SHARED_VARIABLE
+from refusal_eval.devices.pool import BFLOAT16_CAPABILITY, OLDEST_CAPABILITY, VISIBLE, Pool, best_first, device_pool
+from refusal_eval.devices.smi import MOST_FOREIGN_MEMORY, Seen
 from refusal_eval.doctor.check import Check, fail, not_applicable, ok, warn
 from refusal_eval.doctor.study import EngineNeeds
 from refusal_eval.errors import UserError
 
-QUERY = ("index", "name", "memory.total", "memory.used", "driver_version", "compute_cap")
-ASK_SECONDS = 60
 # The oldest Linux driver that runs programs built for a CUDA version, as NVIDIA's release notes list it.
 OLDEST_DRIVERS: Mapping[int, tuple[int, ...]] = {11: (450, 80, 2), 12: (525, 60, 13), 13: (580, 65, 6)}
-OLDEST_CAPABILITY: Mapping[int, float] = {11: 5.0, 12: 7.0, 13: 7.5}  # of vLLM's wheels for a CUDA version
-BFLOAT16_CAPABILITY = 8.0
-USED_MIB = 1024  # memory that a desktop or a monitor may hold
 ROOM_FACTOR = 1.2  # weights and the least that a model works with
-
-
-@dataclass(frozen=True)
-class Gpu:
-    """A GPU as nvidia-smi lists it; memory in MiB; capability 0 where the driver does not tell."""
-
-    index: str
-    name: str
-    memory: int
-    used: int
-    driver: str
-    capability: float
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What nvidia-smi said: its GPUs, or why there are none. `installed` tells whether the program is there."""
-
-    installed: bool
-    gpus: tuple[Gpu, ...] = ()
-    error: str = ""
-
-
-def parse_gpus(text: str) -> tuple[Gpu, ...]:
-    """Return the GPUs of `nvidia-smi --query-gpu=... --format=csv`, with its heading line.
-
-    Raises:
-        ValueError: if it is not such a list.
-    """
-    rows = list(csv.reader(text.splitlines(), skipinitialspace=True))
-    if not rows:
-        return ()
-    columns = {name.split(" [")[0]: place for place, name in enumerate(rows[0])}
-    if not {"index", "name", "memory.total", "driver_version"} <= set(columns):
-        raise ValueError(f"not a list of GPUs: {text.splitlines()[0][:80]}")
-
-    def field(row: Sequence[str], name: str) -> str:
-        return row[columns[name]].strip() if name in columns and columns[name] < len(row) else ""
-
-    return tuple(
-        Gpu(
-            index=field(row, "index"),
-            name=field(row, "name"),
-            memory=_whole(field(row, "memory.total")),
-            used=_whole(field(row, "memory.used")),
-            driver=field(row, "driver_version"),
-            capability=_number(field(row, "compute_cap")),
-        )
-        for row in rows[1:]
-        if row
-    )
 
 
 def cuda_version(lock: str) -> int | None:
@@ -82,27 +24,24 @@ def cuda_version(lock: str) -> int | None:
     return int(found[1]) if found else None
 
 
-@dataclass(frozen=True)
-class Leasable:
-    """The devices that a job may lease: how many, in words why no more, and what is wrong with their names."""
-
-    count: int
-    told: str
-    error: str = ""
-
-
-def leasable(variables: Mapping[str, str], gpus: Sequence[smi.Gpu]) -> Leasable:
-    """Return what a job may lease of these GPUs: what CUDA_VISIBLE_DEVICES, Slurm or the machine leaves it.
+def leasable(variables: Mapping[str, str], seen: Seen, cuda: int | None = None) -> Pool | str:
+    """Return what a job may lease of these GPUs, or what is wrong with their names.
 
     Args:
-        variables: environment variables, of which those of this check stand for those of a job.
-        gpus: what nvidia-smi lists.
+        variables: environment variables, of which those of this check are taken for those of a job.
+        seen: what nvidia-smi says.
+        cuda: the version that the engine's build is for.
     """
     try:
-        pool = device_pool(variables, gpus)
+        return device_pool(variables, seen, OLDEST_CAPABILITY.get(cuda or 0, 0.0))
     except UserError as error:
-        return Leasable(0, "none", str(error))
-    return Leasable(len(pool), pool_in_words(pool, variables, gpus))
+        return str(error)
+
+
+def of_jobs(seen: Seen, allowed: Pool | str) -> Seen:
+    """Return what nvidia-smi says of the GPUs that a job may lease; of all if there are none."""
+    gpus = () if isinstance(allowed, str) else tuple(device.gpu for device in allowed.devices if device.gpu)
+    return replace(seen, gpus=gpus or seen.gpus)
 
 
 def count_check(
@@ -110,14 +49,14 @@ def count_check(
     engines: Sequence[EngineNeeds],
     engine_kind: str,
     login_node: bool,
-    allowed: Leasable | None = None,
+    allowed: Pool | str | None = None,
 ) -> Check:
     """Return whether there are as many GPUs as the largest engine takes here; without a study a CUDA build takes one.
 
-    `allowed` is what of them a job may lease; None where nobody asked.
+    `allowed` is what of them a job may lease, or why none; None where nobody asked.
     """
     name = "GPUs"
-    needed = max((engine.gpus_here for engine in engines), default=1 if engine_kind == "cuda" else 0)
+    needed = _most_gpus(engines, engine_kind)
     if not needed:
         return not_applicable(name, "no engine here needs one")
     if login_node and not seen.gpus:
@@ -127,18 +66,33 @@ def count_check(
     if not seen.gpus:
         todo = "does the kernel module match the driver (`dmesg | grep -i nvrm`)? A reboot may be due"
         return fail(name, f"nvidia-smi lists none: {seen.error or 'no devices were found'}", todo)
-    names = [f"{gpu.name}, {gpu.memory / 1024:.0f} GiB" for gpu in seen.gpus]
+    names = [f"{gpu.name}, {_gib(gpu.memory)}" for gpu in seen.gpus]
     what = "; ".join(f"{names.count(one)} x {one}" for one in dict.fromkeys(names))
     if len(seen.gpus) < needed:
         largest = max(engines, key=lambda engine: engine.gpus_here)  # there is one: without engines one GPU is enough
+        told = "; ".join([what, *seen.warnings, f"engine {largest.name} needs {needed}"])
         todo = "lower its `tensor_parallel`, `pipeline_parallel` or `data_parallel`, or take a smaller model"
-        return fail(name, f"{what}; engine {largest.name} needs {needed}", todo)
-    if allowed is not None and allowed.error:
-        return fail(name, f"{what}; {allowed.error}", f"unset {VISIBLE}, or name devices that are there, each once")
-    if allowed is not None and allowed.count < needed:
+        return fail(name, told, todo)
+    if isinstance(allowed, str):
+        return fail(name, f"{what}; {allowed}", f"unset {VISIBLE}, or name whole GPUs that are there, each once")
+    if allowed is not None and len(allowed.devices) < needed:
         told = f"of {what} a job may lease {allowed.told}; {needed} needed"
         return fail(name, told, f"unset {VISIBLE}, or name as many devices as are needed; in a Slurm job ask for them")
-    return ok(name, f"{what}; {needed} needed at a time")
+    if seen.error:
+        return warn(
+            name, f"{what}; nvidia-smi does not list who is on them: {seen.error}", "a job leases none until it does"
+        )
+    if allowed is not None:
+        busy = [device.gpu for device in allowed.devices if device.gpu and device.gpu.foreign]
+        if len(allowed.devices) - len(busy) < needed:
+            told = "; ".join(f"GPU {gpu.index}: {gpu.foreign}" for gpu in busy)
+            return warn(
+                name, f"{what}; {told}", f"a job waits until others are gone; {SHARED_VARIABLE}=1 leases all the same"
+            )
+    told = "; ".join([what, *(allowed.left_out if allowed else ()), f"{needed} needed at a time"])
+    if seen.warnings:
+        return warn(name, told, "; ".join(seen.warnings))
+    return ok(name, told)
 
 
 def driver_check(seen: Seen, engine_kind: str, cuda: int | None) -> Check:
@@ -162,7 +116,8 @@ def capability_check(seen: Seen, engine_kind: str, cuda: int | None, engines: Se
     name = "compute capability"
     if engine_kind != "cuda" or not seen.gpus:
         return not_applicable(name, "no CUDA build, or no GPU")
-    lowest = min(gpu.capability for gpu in seen.gpus)
+    # The lease leaves worse ones out, or gives them last.
+    lowest = sorted((gpu.capability for gpu in seen.gpus), reverse=True)[: _most_gpus(engines, engine_kind) or 1][-1]
     needed = OLDEST_CAPABILITY.get(cuda or 0, 7.0)
     if not lowest:
         return warn(name, "the driver does not tell", f"the build needs {needed}, bfloat16 {BFLOAT16_CAPABILITY}")
@@ -180,10 +135,14 @@ def memory_check(seen: Seen, engine: EngineNeeds) -> Check:
     name = f"GPU memory for {engine.name}"
     if not seen.gpus or not engine.gpus:
         return not_applicable(name, "no GPU")
-    free = sorted((gpu.memory - gpu.used for gpu in seen.gpus), reverse=True)[: engine.gpus_here]
-    busy = [gpu.index for gpu in seen.gpus if gpu.used > USED_MIB]
+    best = best_first(seen.gpus)[: engine.gpus_here]
+    if unknown := [str(gpu.index) for gpu in best if gpu.memory is None]:
+        told = f"nvidia-smi does not tell the memory of GPU {', '.join(unknown)}"
+        return warn(name, told, "compare it with the weights yourself, or try `make gpu-check`")
+    free = sorted(((gpu.memory or 0) - (gpu.used or 0) for gpu in seen.gpus), reverse=True)[: engine.gpus_here]
+    busy = [str(gpu.index) for gpu in seen.gpus if (gpu.used or 0) > MOST_FOREIGN_MEMORY]
     taken = f"; GPUs {', '.join(busy)} are in use by others" if busy else ""
-    room = min(gpu.memory for gpu in seen.gpus) * engine.memory_share
+    room = min(gpu.memory or 0 for gpu in best) * engine.memory_share
     if engine.weights_bytes is not None:
         alone = engine.weights_bytes / 2**20 / engine.sharing
         need = alone * ROOM_FACTOR
@@ -202,32 +161,10 @@ def memory_check(seen: Seen, engine: EngineNeeds) -> Check:
     return ok(name, seen_text)
 
 
-def _whole(text: str) -> int:
-    found = re.match(r"\d+", text)
-    return int(found[0]) if found else 0
+def _most_gpus(engines: Sequence[EngineNeeds], engine_kind: str) -> int:
+    """Return how many GPUs the largest engine takes here; without a study a CUDA build takes one."""
+    return max((engine.gpus_here for engine in engines), default=1 if engine_kind == "cuda" else 0)
 
 
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return 0.0
-
-
-# --- Reading -------------------------------------------------------------------------------------------------------
-
-
-def read_gpus() -> Seen:
-    """Return what nvidia-smi says."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return Seen(installed=False)
-    try:
-        command = [program, f"--query-gpu={','.join(QUERY)}", "--format=csv"]
-        reply = subprocess.run(command, capture_output=True, text=True, timeout=ASK_SECONDS, check=False)
-        if reply.returncode != 0:
-            said = (reply.stdout + reply.stderr).strip().splitlines()
-            return Seen(True, error=said[0][:200] if said else f"exit code {reply.returncode}")
-        return Seen(True, parse_gpus(reply.stdout))
-    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        return Seen(True, error=str(error)[:200])
+def _gib(memory: int | None) -> str:
+    return "memory unknown" if memory is None else f"{memory / 1024:.0f} GiB"

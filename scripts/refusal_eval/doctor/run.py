@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.config.lock import read_lock
-from refusal_eval.devices.lease import lock_folder
-from refusal_eval.devices.smi import list_gpus
+from refusal_eval.devices.lease import lock_folder, may_share
+from refusal_eval.devices.smi import read_gpus
 from refusal_eval.doctor import addresses, environments, gpus, leftovers, machine, places
 from refusal_eval.doctor.check import Check
 from refusal_eval.doctor.missing import estimated_bytes, missing_parts
@@ -135,10 +135,12 @@ def compiler_checks(
 def _gpus(
     engines: Sequence[EngineNeeds], kind: str, login_node: bool, root: Path, variables: Mapping[str, str]
 ) -> Iterator[Check]:
-    seen = gpus.read_gpus()
+    seen = read_gpus(strangers=not may_share(variables))
     cuda = gpus.cuda_version((root / "envs" / "engine-cuda.txt").read_text(encoding="utf-8"))
-    yield gpus.count_check(seen, engines, kind, login_node, gpus.leasable(variables, list_gpus()))
+    allowed = gpus.leasable(variables, seen, cuda if kind == "cuda" else None)
+    yield gpus.count_check(seen, engines, kind, login_node, allowed)
     yield gpus.driver_check(seen, kind, cuda)
+    seen = gpus.of_jobs(seen, allowed)
     yield gpus.capability_check(seen, kind, cuda, engines)
     for engine in engines:
         if engine.gpus:

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from refusal_eval.devices.lease import Lease, lease_devices
+from refusal_eval.devices.pool import LOCKED_CUDA, OLDEST_CAPABILITY, gpu_names
 from refusal_eval.engines.base import Capabilities, EngineDied
 from refusal_eval.engines.client import EngineClient
 from refusal_eval.engines.command import Adapter
@@ -184,7 +185,9 @@ class ServerEngine(abc.ABC):
         try:
             socket = str(Path(self._private, "engine.sock"))
             nodes = find_nodes(self._nodes, self._gpus, os.environ) if self._nodes > 1 else None
-            self._lease = lease_devices(self._gpus // self._nodes, os.environ, self._start_deadline)
+            # What an environment of the user's own was built for is not known here.
+            oldest = 0.0 if self._entry.get("python") else OLDEST_CAPABILITY[LOCKED_CUDA]
+            self._lease = lease_devices(self._gpus // self._nodes, os.environ, self._start_deadline, oldest)
             server = self._command(self._folder, socket, self._adapters)
             command = server if nodes is None else head_command(server, nodes)
             LOG.info("starting the engine: %s", " ".join(command))
@@ -341,7 +344,7 @@ class ServerEngine(abc.ABC):
             **self._versions,
             "device": self._device,
             "cpu": _cpu_name(),
-            "gpus": gpu_names(self._device, [device.name for device in self._lease.devices]),
+            "gpus": gpu_names(self._lease.devices),
             "cores": os.cpu_count(),
             "arguments": command[3:],
             "determinism": self._determinism,
@@ -377,15 +380,6 @@ def told_versions(asked: subprocess.Popen[str]) -> dict[str, str]:
     except subprocess.TimeoutExpired:
         lines = []
     return json.loads(lines[-1]) if asked.returncode == 0 and lines else {"versions": "unknown"}
-
-
-def gpu_names(device: str, names: Sequence[str]) -> list[str]:
-    """Return name and driver of GPUs by their number or UUID (none on a CPU engine)."""
-    if device == "cpu" or not names or not shutil.which("nvidia-smi"):
-        return []
-    query = ["nvidia-smi", f"--id={','.join(names)}", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    reply = subprocess.run(query, capture_output=True, text=True, check=False)
-    return [line.strip() for line in reply.stdout.splitlines() if line.strip()]
 
 
 def check_memory(entry: Mapping[str, Any], folder: str, device: str) -> None:

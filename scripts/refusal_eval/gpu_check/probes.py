@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.answer_reader import AnswerReader
-from refusal_eval.devices.pool import device_pool
-from refusal_eval.devices.smi import list_gpus
+from refusal_eval.devices.pool import device_pool, gpu_names
+from refusal_eval.devices.smi import read_gpus
 from refusal_eval.engines.base import EngineDied, Rejected
 from refusal_eval.engines.client import request_body
 from refusal_eval.engines.command import Adapter
 from refusal_eval.engines.listeners import listeners_of
-from refusal_eval.engines.server import ask_versions, gpu_names, told_versions
+from refusal_eval.engines.server import ask_versions, told_versions
 from refusal_eval.engines.vllm import VllmEngine
 from refusal_eval.errors import UserError
 from refusal_eval.execute import Execution
@@ -93,10 +93,11 @@ def before_start(prepared: Prepared) -> dict[str, Any]:
     """Return what is known before the start, as a serving record: versions, arguments, the GPUs that it may take."""
     execution = prepared.execution
     versions = told_versions(ask_versions(execution["python"])) if Path(execution["python"]).is_file() else {}
-    names = []
-    with contextlib.suppress(UserError):  # the start will say it
-        names = [device.name for device in device_pool(os.environ, list_gpus())]
-    return {**versions, **engine_of(prepared).serving_record(), "gpus": gpu_names(execution["device"], names)}
+    names: list[str] = []
+    if execution["device"] != "cpu":
+        with contextlib.suppress(UserError):  # the start will say it
+            names = gpu_names(device_pool(os.environ, read_gpus(strangers=False)).devices)
+    return {**versions, **engine_of(prepared).serving_record(), "gpus": names}
 
 
 async def find_out(prepared: Prepared, say: Callable[[str], None], facts: Facts) -> None:
