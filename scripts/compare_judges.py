@@ -10,7 +10,7 @@ import pandas as pd
 from refusal_eval.clusters import names_apart
 from refusal_eval.compat.labels import labelled
 from refusal_eval.display import Labels
-from refusal_eval.files import read_jsonl, write_json, written_whole
+from refusal_eval.files import read_json, read_jsonl, write_json, written_whole
 from refusal_eval.judges_agree.disagreements import columns, disagreements
 from refusal_eval.judges_agree.pairs import agreement_of
 from refusal_eval.judges_agree.panel import panel
@@ -20,7 +20,7 @@ from refusal_eval.latex import latex
 from refusal_eval.logs import start_log
 from refusal_eval.markup import csv_text, markdown
 from refusal_eval.paper_tables.repeated import told_once
-from refusal_eval.scores import HEADLINE_READING, read_score_csv
+from refusal_eval.scores import HEADLINE_READING, derived_flags, read_score_csv, score_flags
 
 if TYPE_CHECKING:
     snakemake: Any
@@ -35,6 +35,7 @@ def main(
     prompt_paths: Mapping[str, str],
     verdict_paths: Sequence[str],
     score_paths: Sequence[str],
+    summary_paths: Sequence[str],
     study: Mapping[str, Any],
     results: str,
 ) -> None:
@@ -45,6 +46,7 @@ def main(
         prompt_paths: the prompts of each split.
         verdict_paths: verdict files.
         score_paths: score CSVs.
+        summary_paths: the summaries of the same cells.
         study: names, labels, `headlines` (the reading of each split, None for that of its expectation),
             `expectations`, `sources` (see `clusters.names_apart`), `level` and `members` of each panel among the
             judges.
@@ -58,20 +60,21 @@ def main(
     scored: dict[str, set[tuple[str, int]]] = {split: set() for split in own}
     for (_, _, split), units in scores.items():
         scored[split] |= {(unit["prompt_id"], unit["turn"]) for unit in units}
+    flags = {cell: score_flags(read_json(path)) for cell, path in zip(cells, summary_paths, strict=True)}
     found = panel(verdicts, clusters, scored)
     splits, level, members = study["splits"], study["level"], study["members"]
     ranked = []
     for split in splits:
         rows = {(judge, model): own for (judge, model, of), own in scores.items() if of == split}
         reading = study["headlines"][split] or HEADLINE_READING[study["expectations"][split]]
-        ranked += rankings(rows, split, reading, level)
+        ranked += rankings(rows, split, reading, level, _flags(flags, split))
     disputed = disagreements(found)
     agreement = {
         "judges": list(found.judges),
         "level": level,
         "groups": [
-            agreement_of(found, None, level, members),
-            *(agreement_of(found.of_split(split), split, level, members) for split in splits),
+            agreement_of(found, None, level, members, _flags(flags, None)),
+            *(agreement_of(found.of_split(split), split, level, members, _flags(flags, split)) for split in splits),
         ],
         "rankings": ranked,
         "disputed": {"found": disputed.found, "listed": len(disputed.rows)},
@@ -91,6 +94,15 @@ def main(
     LOG.info("%d judges on %d answers, %d in dispute", len(found.judges), len(found.units), disputed.found)
 
 
+def _flags(flags: Mapping[Cell, Sequence[str]], split: str | None) -> dict[str, tuple[str, ...]]:
+    """The flags of each judge's cells of a split, of all splits for None."""
+    judges = {judge for judge, _, _ in flags}
+    return {
+        judge: derived_flags(own for (of, _, where), own in flags.items() if of == judge and split in (None, where))
+        for judge in judges
+    }
+
+
 if "snakemake" in globals():
     start_log(snakemake)
     params = snakemake.params.comparison
@@ -99,6 +111,7 @@ if "snakemake" in globals():
         prompt_paths=dict(zip(params["study"]["splits"], map(str, snakemake.input.prompts), strict=True)),
         verdict_paths=[str(path) for path in snakemake.input.verdicts],
         score_paths=[str(path) for path in snakemake.input.scores],
+        summary_paths=[str(path) for path in snakemake.input.summaries],
         study=params["study"],
         results=str(Path(snakemake.output.json).parent),
     )

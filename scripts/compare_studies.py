@@ -14,7 +14,6 @@ from typing import Any
 
 import pandas as pd
 
-from refusal_eval.comparisons.computed import row_flags
 from refusal_eval.comparisons.manifests import files_that_differ, settings_that_differ
 from refusal_eval.comparisons.studies import (
     FinishedStudy,
@@ -24,7 +23,7 @@ from refusal_eval.comparisons.studies import (
     most_changed,
     only_in,
 )
-from refusal_eval.display import NO_DATA, Labels, clean, mark_of, notes_of, p_text, percent, points, points_interval
+from refusal_eval.display import NO_DATA, Labels, clean, marked, notes_of, p_text, percent, points, points_interval
 from refusal_eval.errors import UserError
 from refusal_eval.files import written_whole
 from refusal_eval.latex import latex
@@ -34,7 +33,7 @@ TEXT_LENGTH = 90  # characters of a prompt that are shown
 COLUMNS = (
     *("judge", "model", "split", "reading", "rate_first", "rate_second", "difference", "low", "high", "method"),
     *("p", "p_holm", "test", "bound_low", "bound_high", "n", "n_all", "n_clusters", "n_differ", "changed"),
-    *("only_first", "only_second", "samples_first", "samples_second"),
+    *("only_first", "only_second", "samples_first", "samples_second", "flags"),
 )
 Row = Mapping[str, Any]
 
@@ -46,7 +45,8 @@ def differences_table(rows: Sequence[Row], names: Sequence[str], show: Labels, l
     body = [
         [
             *(show.judge(row["judge"]), show.model(row["model"]), show.split(row["split"]), str(row["n_all"])),
-            *(percent(row["rate_second"]), percent(row["rate_first"]), _difference(row)),
+            *(marked(percent(row[f"rate_{side}"]), row[f"flags_{side}"]) for side in ("second", "first")),
+            _difference(row),
             *(p_text(row["p"]), p_text(row["p_holm"]), str(row["changed"])),
         ]
         for row in rows
@@ -63,7 +63,7 @@ def differences_table(rows: Sequence[Row], names: Sequence[str], show: Labels, l
     ]
     if any(only):
         notes.append(f"Left out: {only[0]} prompts of cells that only A has, {only[1]} that only B has.")
-    notes += [f"{note}." for note in notes_of(flag for row in rows for flag in row_flags(row))]
+    notes += [f"{note}." for note in notes_of(flag for row in rows for flag in row["flags"])]
     if any(row["n"] < row["n_all"] for row in rows):
         notes.append("Some shared prompts have no rate in one study; the CSV has the bounds that this leaves.")
     return Table("studies", "Two studies on the prompts they share.", header, body, "lllrrrrrrr", notes, 3, 4)
@@ -74,6 +74,7 @@ def differences_frame(rows: Sequence[Row]) -> pd.DataFrame:
     own = []
     for row in rows:
         sides = {"rate_first": row["rate_second"], "rate_second": row["rate_first"]}
+        sides["flags"] = " ".join(row["flags"])
         own.append({**row, **sides, "samples_first": row["samples"][0], "samples_second": row["samples"][1]})
     return pd.DataFrame([[row[name] for name in COLUMNS] for row in own], columns=list(COLUMNS), dtype=object)
 
@@ -177,7 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _difference(row: Row) -> str:
     if row["difference"] is None:
         return NO_DATA
-    return f"{points(row['difference'])} {points_interval(row['low'], row['high'])}".strip() + mark_of(row_flags(row))
+    return marked(f"{points(row['difference'])} {points_interval(row['low'], row['high'])}".strip(), row["flags"])
 
 
 if __name__ == "__main__":

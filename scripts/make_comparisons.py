@@ -15,7 +15,7 @@ from refusal_eval.latex import latex
 from refusal_eval.logs import start_log
 from refusal_eval.markup import csv_text, markdown
 from refusal_eval.paper_tables.repeated import told_once
-from refusal_eval.scores import HEADLINE_READING
+from refusal_eval.scores import HEADLINE_READING, score_flags
 
 if TYPE_CHECKING:
     snakemake: Any
@@ -26,6 +26,7 @@ LOG = logging.getLogger(__name__)
 def main(
     cells: Sequence[Cell],
     score_paths: Sequence[str],
+    summary_paths: Sequence[str],
     card_paths: Sequence[str],
     duplicate_paths: Sequence[str],
     study: Mapping[str, Any],
@@ -36,6 +37,7 @@ def main(
     Args:
         cells: (judge, model, split) of each score CSV.
         score_paths: score CSVs.
+        summary_paths: the summaries of the same cells.
         card_paths: cards of the judges.
         duplicate_paths: the list of near-duplicate prompts, where something is pooled.
         study: `families`, `samples`, `level`, `labels`, `protocol`, and by split `expectations`, `sources` and
@@ -46,7 +48,8 @@ def main(
     duplicates = [pair for path in duplicate_paths for pair in read_json(path)["pairs"]]
     families = [family_of(family) for family in study["families"]]
     readings = {s: study["headlines"][s] or HEADLINE_READING[study["expectations"][s]] for s in study["headlines"]}
-    scored = Scored(frames, readings, study["sources"], duplicates, study["samples"], study["level"])
+    flags = {cell: score_flags(read_json(path)) for cell, path in zip(cells, summary_paths, strict=True)}
+    scored = Scored(frames, flags, readings, study["sources"], duplicates, study["samples"], study["level"])
     rows = compared(families, scored)
     frame = comparisons_frame(rows, families, study["level"])
     # A prompt that has several rows is a dialogue with several scored turns.
@@ -71,6 +74,7 @@ if "snakemake" in globals():
     main(
         cells=[tuple(cell) for cell in params["cells"]],
         score_paths=[str(path) for path in snakemake.input.scores],
+        summary_paths=[str(path) for path in snakemake.input.summaries],
         card_paths=[str(path) for path in snakemake.input.cards],
         duplicate_paths=[str(path) for path in snakemake.input.duplicates],
         study=params,

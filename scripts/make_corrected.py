@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.corrected.gold_rows import judged_gold
-from refusal_eval.corrected.labels import changed_answers, judge_labels, read_labels
-from refusal_eval.corrected.study import Labelled, study_corrected
+from refusal_eval.corrected.labels import Labelled, judge_labels, read_labels, readable_answers, unread_answers
+from refusal_eval.corrected.study import study_corrected
 from refusal_eval.corrected.tables import corrected_frame, corrected_tables
 from refusal_eval.estimates.near_duplicates import Place
-from refusal_eval.estimates.units import read_units
+from refusal_eval.estimates.units import Units, read_units
 from refusal_eval.files import read_json, read_jsonl, write_json
 from refusal_eval.logs import start_log
 from refusal_eval.table_files import write_tables
@@ -27,8 +27,8 @@ def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], output: s
     """Write the corrected rates of a study and their tables.
 
     Args:
-        paths: `rows` (a file for each of the study's `cells`), `gold` and `gold_verdicts` (one for each of its
-            `measured`), `calibrations` (for each of them whose calibration is another gold set's), `cards`,
+        paths: `rows` and `scores` (a file for each of the study's `cells`), `gold` and `gold_verdicts` (one for each of
+            its `measured`), `calibrations` (for each of them whose calibration is another gold set's), `cards`,
             `duplicates`; with labels of people `labels`, `verdicts` (one for each cell) and `answers` (one for each
             model and split).
         study: see `study.study_corrected` and `tables.corrected_tables`; `cells` are [judge, model, split], `measured`
@@ -38,8 +38,8 @@ def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], output: s
     """
     cells = [(judge, model, split) for judge, model, split in study["cells"]]
     units = {
-        cell: read_units(Path(path).read_text(encoding="utf-8"))
-        for cell, path in zip(cells, paths["rows"], strict=True)
+        cell: read_units(Path(rows).read_text(encoding="utf-8"), read_json(score))
+        for cell, rows, score in zip(cells, paths["rows"], paths["scores"], strict=True)
     }
     calibrations = iter(paths["calibrations"])
     gold = {}
@@ -48,7 +48,7 @@ def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], output: s
         rows = judged_gold(list(read_jsonl(people)), list(read_jsonl(verdicts)), entry["gold"], calibrate)
         gold[entry["judge"], entry["gold"]] = rows
     away = {Place(**place) for path in paths["duplicates"] for place in read_json(path)["left_out"]}
-    labels, elsewhere = _labels(paths, study, cells)
+    labels, elsewhere = _labels(paths, study, units)
     result = study_corrected(units, study, gold, labels, away, elsewhere)
     write_json(output, result)
     cards = [read_json(path) for path in paths["cards"]]
@@ -58,7 +58,7 @@ def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], output: s
 
 
 def _labels(
-    paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], cells: Sequence[Cell]
+    paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], units: Mapping[Cell, Units]
 ) -> tuple[dict[Cell, Labelled], dict[tuple[str, str], int]]:
     """Labels of people and of the judge by cell, and how many are of which (model, split) that the study lacks.
 
@@ -72,20 +72,25 @@ def _labels(
         if elsewhere:
             told = ", ".join(f"{model} on {split}: {n}" for (model, split), n in elsewhere.items())
             LOG.warning("labels of models or splits that this study does not have, left out: %s", told)
-        answers = dict(zip(by_cell, paths["answers"], strict=True))
-        changed = {cell: changed_answers(read_jsonl(answers[cell]), own) for cell, own in people.items()}
-        for cell, file in zip(cells, paths["verdicts"], strict=True):
-            model_split = cell[1:]
-            if model_split in people:
-                drawn_from = None if frame is None else frame.get(cell[1], {}).get(cell[2], {})
-                said = judge_labels(read_jsonl(file), people[model_split])
-                found[cell] = Labelled(people[model_split], said, drawn_from, changed[model_split])
+        verdicts = dict(zip(units, paths["verdicts"], strict=True))
+        models = {model for model, _ in people}
+        for (model, split), file in zip(by_cell, paths["answers"], strict=True):
+            # Also of splits that people labelled nothing of, as these may be in a pool with others.
+            if model not in models:
+                continue
+            texts = readable_answers(read_jsonl(file), people.get((model, split), {}))
+            drawn_from = None if frame is None else frame.get(model, {}).get(split, {})
+            for judge in study["judges"]:
+                cell = (judge, model, split)
+                unread = unread_answers(units[cell], texts.number)
+                said = judge_labels(read_jsonl(verdicts[cell]), texts.labelled) if texts.labelled else {}
+                found[cell] = Labelled(texts.labelled, said, drawn_from, texts.changed, unread)
     return found, elsewhere
 
 
 if "snakemake" in globals():
     start_log(snakemake)
-    lists = ("rows", "gold", "gold_verdicts", "calibrations", "cards", "labels", "verdicts", "answers")
+    lists = ("rows", "scores", "gold", "gold_verdicts", "calibrations", "cards", "labels", "verdicts", "answers")
     main(
         paths={"duplicates": [str(snakemake.input.duplicates)]}
         | {name: [str(path) for path in snakemake.input.get(name, [])] for name in lists},

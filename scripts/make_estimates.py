@@ -38,7 +38,8 @@ def main(
         study: `judge`, `model`, `splits`, `sources` (of each split, see `clusters.names_apart`), `samples`, `tau`,
             `band`, `level` and whether there is a `tau_sweep`.
         json_path: {"estimates": [...]}.
-        labels_path: for each split the arrays `{split}/labels` (`samples.Samples`) and `{split}/clusters` (names).
+        labels_path: for each split the arrays `{split}/labels` (`samples.Samples`), `{split}/clusters` (names) and
+            `{split}/flags` of the cell.
     """
     found: list[Estimate] = []
     cells: list[tuple[Mapping[str, Any], Units]] = []
@@ -46,14 +47,15 @@ def main(
     sweep = study["tau_sweep"] and study["samples"] > 1
     for i, split in enumerate(study["splits"]):
         files = {name: of_splits[i] for name, of_splits in paths.items()}
-        units = read_units(Path(files["rows"]).read_text(encoding="utf-8"))
-        labels, logprobs = read_samples(files["samples"], [units.counts[name] for name in LABEL_COUNTS])
         score = read_json(files["scores"])
+        units = read_units(Path(files["rows"]).read_text(encoding="utf-8"), score)
+        labels, logprobs = read_samples(files["samples"], [units.counts[name] for name in LABEL_COUNTS])
         cells.append((score, units))
         arrays |= {f"{split}/labels": labels, f"{split}/clusters": np.array(units.clusters, dtype=str)}
+        arrays[f"{split}/flags"] = np.array(units.flags, dtype=str)
         found += cell_estimates(score, units, labels, logprobs if sweep else None, study["tau"], study["band"])
         of_judge = {study["judge"]: labels}
-        found += variance_estimates(of_judge, units.clusters, study["model"], split, study["level"])
+        found += variance_estimates(of_judge, units.clusters, study["model"], split, study["level"], [units.flags])
     left_out = {Place(row["split"], row["prompt_id"]) for row in read_json(duplicates_path)["left_out"]}
     named = {"judge": study["judge"], "model": study["model"]}
     found += [dataclasses.replace(e, **named) for e in pooled_rates(cells, left_out, study["level"], study["sources"])]

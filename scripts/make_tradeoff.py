@@ -31,16 +31,16 @@ def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], output: s
         tables: the CSV, the Markdown and the LaTeX.
     """
     cells = [(judge, model, split) for judge, model, split in study["cells"]]
+    scores, cards = ([read_json(path) for path in paths[name]] for name in ("scores", "cards"))
     units = {
-        cell: read_units(Path(path).read_text(encoding="utf-8"))
-        for cell, path in zip(cells, paths["rows"], strict=True)
+        cell: read_units(Path(rows).read_text(encoding="utf-8"), score)
+        for cell, rows, score in zip(cells, paths["rows"], scores, strict=True)
     }
     names = [split["name"] for split in study["splits"]]
     languages = {name: languages_of(read_jsonl(path)) for name, path in zip(names, paths["prompts"], strict=True)}
     away = {Place(**place) for path in paths["duplicates"] for place in read_json(path)["left_out"]}
     result = study_trade_off(units, study, languages, away)
     write_json(output, result)
-    scores, cards = ([read_json(path) for path in paths[name]] for name in ("scores", "cards"))
     made = tradeoff_tables(result, scores, cards, study)
     write_tables(tradeoff_frame(result), made, tables, study.get("protocol", "default"))
     LOG.info("%d models on the trade-off, %d tables", len(result["models"]), len(made))

@@ -31,7 +31,8 @@ def main(paths: Mapping[tuple[str, str], str], study: Mapping[str, Any], json_pa
         for split in study["splits"]:
             labels = {judge: own[f"{split}/labels"] for judge, own in arrays.items()}
             clusters = arrays[study["judges"][0]][f"{split}/clusters"].tolist()
-            found += variance_estimates(labels, clusters, model, split, study["level"])
+            flags = [own[f"{split}/flags"].tolist() for own in arrays.values()]
+            found += variance_estimates(labels, clusters, model, split, study["level"], flags)
     write_json(json_path, {"estimates": [estimate.row() for estimate in found]})
     LOG.info("%d estimates, %d judges", len(found), len(study["judges"]))
 

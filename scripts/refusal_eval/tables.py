@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from refusal_eval.display import (
+    MARKS,
     MINUS,
     NO_DATA,
     Labels,
@@ -28,7 +29,7 @@ from refusal_eval.estimands import MISSING, READINGS
 from refusal_eval.frames import Card, share_interval, sorted_cards
 from refusal_eval.markup import Table
 from refusal_eval.paper_tables.best import Pair, Rate, best, ties_note
-from refusal_eval.scores import has_turns, state_shares
+from refusal_eval.scores import CELL_FLAGS, DOUBTFUL, has_turns, state_shares
 from refusal_eval.states import ANSWER_STATES, VERDICT_STATES
 from refusal_eval.table_notes import (
     READINGS_NOTE,
@@ -84,6 +85,10 @@ def paper_table(
         notes.append(f"{NO_DATA} no score.")
     if bold:
         notes.append(ties_note(bool(p_values)))
+    if any(DOUBTFUL.intersection(score["flags"]) for score in used):
+        notes.append(
+            f"Rates with {' or '.join(MARKS[flag][0] for flag in CELL_FLAGS if flag in DOUBTFUL)} are never bold."
+        )
     return Table(
         name=f"refusal-{judge}",
         caption=f"Refusal rate in percent with its {level_text(used)} interval, by model and split.",
@@ -276,9 +281,13 @@ def _names(score: Score, show: Labels, keys: Sequence[str]) -> list[str]:
 
 
 def _best(cells: Mapping[tuple[str, str], Score], split: str, p_values: Mapping[Pair, float]) -> set[str]:
-    """Models with the best rate of a split, or one that ties with it."""
+    """Models with the best rate of a split, or one that ties with it; none whose rate may be another."""
     own = {model: score for (model, s), score in cells.items() if s == split}
-    column = {model: Rate(*(headline(score)[end] for end in ("rate", "low", "high"))) for model, score in own.items()}
+    column = {
+        model: Rate(*(headline(score)[end] for end in ("rate", "low", "high")))
+        for model, score in own.items()
+        if not DOUBTFUL.intersection(score["flags"])
+    }
     first = next(iter(own.values()))
     return best(column, first["expectation"], p_values, first["interval"]["level"])
 

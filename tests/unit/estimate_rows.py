@@ -62,7 +62,7 @@ def cell_of(
     rows = prompt_scores(prompts, answers, verdicts, samples)
     names = {"judge": judge, "model": model, "split": split, "expectation": expectation, "headline": headline}
     score = cell_score(rows, answers, verdicts, **names, samples=samples, max_tokens=512)  # type: ignore[arg-type]
-    return score, read_units(score_csv(rows)), answers, verdicts
+    return score, read_units(score_csv(rows), score), answers, verdicts
 
 
 def samples_in(units: Units, answers: list[Any], verdicts: list[Any], samples: int) -> Samples:

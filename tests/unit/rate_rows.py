@@ -18,6 +18,7 @@ def units_of(
     unjudged: Sequence[int] | None = None,
     blocked: Sequence[int] | None = None,
     prefix: str = "p",
+    flags: Sequence[str] = (),
 ) -> Units:
     """Scored prompts p000, p001, ... of which so many of the K answers refuse."""
     n = len(refusals)
@@ -40,6 +41,8 @@ def units_of(
         counts,
         np.full(n, np.nan),
         ("",) * n,
+        tuple(flags),
+        None,
     )
 
 
@@ -57,6 +60,7 @@ def rates_of(
     clusters: Sequence[str] | None = None,
     categories: Sequence[str] | None = None,
     draws: int = 10,
+    flags: Sequence[Sequence[str]] | None = None,
 ) -> SplitRates:
     """Rates (models x prompts) on a split."""
     array = np.array(rates, dtype=float)
@@ -70,4 +74,5 @@ def rates_of(
         np.array(categories or [""] * len(ids), dtype=object),
         array,
         np.full(array.shape, draws, dtype=np.int64),
+        tuple(tuple(own) for own in flags or [()] * len(array)),
     )

@@ -16,7 +16,8 @@ def study(folder, name, cells, seed=0, text="Is it so?", **manifest):
     results = folder / name
     for (model, split), rows in cells.items():
         path = write_scores(results / "scores" / "words" / model / f"{split}.csv", rows)
-        write_json(path.with_suffix(".json"), {"headline": "strict", "samples": len(next(iter(rows.values())))})
+        score = {"headline": "strict", "flags": [], "mixed_serving": False}
+        write_json(path.with_suffix(".json"), score | {"samples": len(next(iter(rows.values())))})
         messages = [{"role": "user", "content": text}]
         write_jsonl(results / "prompts" / f"{split}.jsonl", [{"id": i, "messages": messages} for i in rows])
     content = {"study": {"study": name, "seed": seed, "primary_judge": "words"}, "files": {}, **manifest}

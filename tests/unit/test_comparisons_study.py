@@ -2,14 +2,17 @@
 
 import csv
 import json
+import re
+from types import SimpleNamespace
 
 import make_comparisons
 import pytest
 from comparison_rows import write_scores
 
-from refusal_eval.comparisons.computed import row_flags
+from refusal_eval.comparisons.computed import paired_flags
 from refusal_eval.comparisons.families import family_of
 from refusal_eval.estimate import estimate_of
+from refusal_eval.files import write_json
 from refusal_eval.workflow.comparisons import Comparisons, study_families
 
 SPLITS = {"safe": "comply", "mild": "comply", "harm": "refuse", "topic": "varies"}
@@ -114,7 +117,7 @@ REFUSES = {"plain": "cc", "stern": "rr", "mild-mannered": "rc"}
 def made(tmp_path):
     """Return a function that runs the script on a study with scores; what it returns is its folder."""
 
-    def run(study=None, duplicates=(), letters=None, turns=1):
+    def run(study=None, duplicates=(), letters=None, turns=1, flags=None):
         study = study or config()
         asked = Comparisons(study)
         params, results = asked.presentation(None), tmp_path / "results" / "s"
@@ -128,7 +131,12 @@ def made(tmp_path):
             (tmp_path / path).write_text(json.dumps({"pairs": list(duplicates)}))
             assert path == str(results / "estimates" / "duplicates.json")
         scores = [str(tmp_path / path) for path in asked.scores(None)]
-        make_comparisons.main([tuple(c) for c in params["cells"]], scores, [], paths, params, str(results))
+        summaries = [str(tmp_path / path) for path in asked.summaries(None)]
+        for path, (judge, model, split) in zip(summaries, params["cells"], strict=True):
+            own = (flags or {}).get((judge, model, split), [])
+            write_json(path, {"flags": [*own, "few_clusters"], "mixed_serving": False})
+        cells = [tuple(c) for c in params["cells"]]
+        make_comparisons.main(cells, scores, summaries, [], paths, params, str(results))
         return results
 
     return run
@@ -193,10 +201,29 @@ def test_differences_of_few_clusters_are_marked_in_the_estimates_and_in_the_tabl
 PARTS = ("rate_difference", "rate_difference_p", "rate_difference_p_holm", "rate_bounds", "mcnemar_p")
 
 
-def test_differences_of_many_clusters_and_of_no_prompt_are_not_marked():
-    row = {"difference": 0.1, "fewest_clusters": 30}
-    assert row_flags(row) == () and row_flags(row | {"fewest_clusters": 29}) == ("few_clusters",)
-    assert row_flags({"difference": None, "fewest_clusters": 0}) == ()
+def test_differences_of_many_clusters_and_of_no_prompt_are_not_marked_as_of_few():
+    def flags(difference, clusters, *cells):
+        result = SimpleNamespace(difference=difference, fewest_clusters=clusters)
+        return paired_flags(cells, [], result)["flags"]
+
+    assert flags(0.1, 30) == [] and flags(0.1, 29) == ["few_clusters"] and flags(None, 0) == []
+    assert flags(0.1, 30, ["few_clusters"]) == [] and flags(None, 0, ["unjudged"]) == ["unjudged"]
+
+
+def test_all_that_is_made_of_a_marked_cell_has_its_mark_and_the_table_says_whose_it_is(made):
+    marked = {("words", "stern", "harm"): ["unjudged"], ("words", "plain", "harm"): ["truncated"]}
+    results = made(config(comparisons=[{"pairs": [["stern", "plain"]]}]), flags=marked)
+    rows = json.loads((results / "estimates" / "comparisons.json").read_text())["estimates"]
+    own = [row for row in rows if row["split"] == "harm"]
+    assert {row["estimand"] for row in own} == {*PARTS}
+    assert all(row["flags"] == ["unjudged", "truncated", "few_clusters"] for row in own)
+    assert all(row["flags"] == ["few_clusters"] for row in rows if row["split"] == "safe")
+    (row,) = (row for row in rows_of(results) if row["split"] == "harm")
+    assert row["flags"] == "unjudged truncated few_clusters"
+    text = (results / "tables" / "comparisons.md").read_text(encoding="utf-8")
+    (line,) = (line for line in text.splitlines() if line.startswith("| harm |"))
+    assert re.match(r"\| harm \| \S+† \| \S+‡ \| .*\]†‡", line), line
+    assert "† more than 5 %" in text and "‡ more than 20 %" in text and "holds for its p as well" in text
 
 
 def test_mcnemar_is_told_as_what_it_is_and_not_where_something_is_pooled(made):

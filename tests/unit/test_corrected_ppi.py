@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 from rate_rows import units_of
 
-from refusal_eval.corrected.labels import Key, PersonLabel, joined, judge_labels, read_labels
+from refusal_eval.corrected.labels import (
+    Key,
+    Labelled,
+    PersonLabel,
+    joined,
+    judge_labels,
+    read_labels,
+    readable_answers,
+    unread_answers,
+)
 from refusal_eval.corrected.ppi import Answers, Labels, corrected_rate, wilson
 from refusal_eval.errors import UserError
 
@@ -159,7 +168,7 @@ def test_a_file_without_any_label_of_the_study_is_refused() -> None:
         read_labels([row(split="x"), row("p001", split="x")], "labels.jsonl", [("m", "s")])
 
 
-def test_labels_meet_the_judge_and_unjudged_answers_are_left_out() -> None:
+def test_an_answer_that_the_judge_could_not_read_keeps_its_label_and_counts_as_no_refusal_of_the_judges() -> None:
     cell = read_labels([row(), row(sample=1), row("p001", label="partial")], "l", [("m", "s")])[0]["m", "s"]
     verdicts = [
         {"prompt_id": "p000", "sample": 0, "turn": 0, "state": "judged", "label": "compliance"},
@@ -170,11 +179,32 @@ def test_labels_meet_the_judge_and_unjudged_answers_are_left_out() -> None:
     said = judge_labels(verdicts, cell)
     assert said == {Key("p000", 0, 0): "compliance", Key("p001", 0, 0): "refusal"}
     units = units_of([0, 2], unjudged=[1, 0])
-    for reading, people in (("broad", [1.0, 1.0]), ("strict", [1.0, 0.0])):
-        found = joined([(units, cell, said)], [reading])
+    for reading, people in (("broad", [1.0, 1.0, 1.0]), ("strict", [1.0, 1.0, 0.0])):
+        unread = unread_answers(units, {("p000", 0): 2, ("p001", 0): 2})
+        assert unread == {("p000", 0): 1}
+        found = joined([(units, Labelled(cell, said, unread=unread))], [reading])
         assert found is not None
-        assert found[1].people.tolist() == people and found[1].judge.tolist() == [0.0, 1.0]
-        assert found[1].rows.tolist() == [0, 1] and found[0].counting.tolist() == [1.0, 2.0]
+        assert found[1].people.tolist() == people and found[1].judge.tolist() == [0.0, 0.0, 1.0]
+        assert found[1].rows.tolist() == [0, 0, 1] and found[0].counting.tolist() == [2.0, 2.0]
+        assert found[0].rates.tolist() == [0.0, 1.0]
+
+
+def test_a_label_of_an_answer_that_has_no_text_is_in_no_rate() -> None:
+    cell = read_labels([row(), row(sample=1), row("p001")], "l", [("m", "s")])[0]["m", "s"]
+    answers = [
+        {"prompt_id": "p000", "sample": 0, "turn": 0, "state": "complete", "answer": "No."},
+        {"prompt_id": "p000", "sample": 1, "turn": 0, "state": "failed", "answer": ""},
+        {"prompt_id": "p001", "sample": 0, "turn": 0, "state": "blocked", "answer": ""},
+    ]
+    found = readable_answers(answers, cell)
+    assert found.number == {("p000", 0): 1} and list(found.labelled) == [Key("p000", 0, 0)] and found.changed == 0
+    units = units_of([0, 0], unjudged=[2, 0], blocked=[0, 2])
+    own = Labelled(found.labelled, {}, unread=unread_answers(units, found.number))
+    answers_and_labels = joined([(units, own)], ["strict"])
+    assert answers_and_labels is not None
+    of_people, labels = answers_and_labels
+    assert of_people.counting.tolist() == [1.0, 2.0] and of_people.rates.tolist() == [0.0, 1.0]
+    assert labels.rows.tolist() == [0]
 
 
 def test_blocked_answers_are_refusals_that_need_no_label() -> None:

@@ -213,3 +213,64 @@ def test_labels_that_do_not_say_what_they_were_drawn_from_are_used_and_told(
     entries, text = ppi_of(paths, tmp_path)
     assert all(entry["value"] is not None and not entry["checked"] for entry in entries.values())
     assert "none came later could not be checked" in text
+
+
+# ------------------------------------------------------------------------------------- answers that no judge could read
+
+
+def half_refused(folder: Path, lost: str | None = None, labelled: int = 300, samples: int = 1) -> dict[str, list[str]]:
+    """Files of 400 prompts of which 210 are refused, a judge that cannot read 126 of these, and labels without error.
+
+    Args:
+        folder: where to.
+        lost: a state of answers without a text that ten answers have, five of them labelled before they were lost.
+        labelled: how many answers have a label, each with the same probability.
+        samples: K; the answers to a prompt are alike.
+    """
+    rng = random.Random(2)
+    prompts, answers, verdicts, labels = [], [], [], []
+    chosen = set(rng.sample(range(400), labelled))
+    for i in range(400):
+        name, truth = f"p{i:03d}", i % 40 < 21
+        unread, gone = truth and (21 * (i // 40) + i % 40) % 5 < 3, lost is not None and i % 40 == 39
+        message = [{"role": "user", "content": f"How do I {name}?"}]
+        source = {"file": "f", "row": i + 1, "id": None}
+        prompts.append({"id": name, "messages": message, "category": "x", "cluster": name, "source": source})
+        for sample in range(samples):
+            key = {"prompt_id": name, "sample": sample, "turn": 0}
+            more = {"answer": answer_text(key), "answer_logprob": -1.0, "serving": "s"}
+            answers.append(key | {"state": lost if gone else "complete"} | more)
+            said = {"state": "unparsable", "label": None} if unread else {"state": "judged", "label": WORDS[truth]}
+            verdicts += [] if gone else [key | said]
+            if i in chosen:
+                cell = {"model": "m", "split": "unsafe", "label": WORDS[truth], "probability": labelled / 400}
+                labels.append(key | cell | {"raters": 1})
+    rows = prompt_scores(prompts, answers, verdicts, samples)
+    names: dict[str, Any] = {"judge": "j", "model": "m", "split": "unsafe", "expectation": "refuse"}
+    score = cell_score(rows, answers, verdicts, **names, samples=samples, max_tokens=None)
+    with written_whole(folder / "rows") as handle:
+        handle.write(score_csv(rows))
+    write_json(folder / "scores", score)
+    made = {"answers": answers, "verdicts": verdicts, "labels": labels}
+    for name, own in made.items():
+        write_jsonl(folder / name, own)
+    write_json(folder / "duplicates", {"left_out": []})
+    nothing: dict[str, list[str]] = {name: [] for name in ("gold", "gold_verdicts", "calibrations", "cards")}
+    return nothing | {name: [str(folder / name)] for name in ("rows", "scores", "duplicates", *made)}
+
+
+def labelled_rate(paths: dict[str, list[str]], folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """The rate by labels of that study, and the marks of its row in the results table."""
+    study = STUDY | {"splits": SPLITS[1:], "cells": [["j", "m", "unsafe"]], "measured": [], "gold": []}
+    made, tables = outputs(folder, "corrected")
+    make_corrected.main(paths, study, made, tables)
+    result = json.loads(Path(made).read_text())
+    return result["ppi"][0], result["estimates"][0]["flags"]
+
+
+def test_labels_of_answers_that_the_judge_could_not_read_take_its_bias_out(tmp_path: Path) -> None:
+    found, flags = labelled_rate(half_refused(tmp_path), tmp_path)
+    assert found["n_labels"] == 300 and found["n_prompts"] == 400
+    assert found["value"] == pytest.approx(0.525, abs=0.02) and found["low"] < 0.525 < found["high"]
+    assert found["observed"] == pytest.approx(84 / 274)  # the judge's own rate stays that of what it read
+    assert flags == ["unjudged"]

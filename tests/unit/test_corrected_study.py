@@ -9,8 +9,8 @@ import pytest
 from config_project import WHOLE_STUDY, Project
 from rate_rows import dialogues_of, units_of
 
-from refusal_eval.corrected.labels import Key, PersonLabel
-from refusal_eval.corrected.study import Labelled, scopes, study_corrected
+from refusal_eval.corrected.labels import Key, Labelled, PersonLabel
+from refusal_eval.corrected.study import scopes, study_corrected
 from refusal_eval.corrected.tables import corrected_frame, corrected_tables
 from refusal_eval.display import interval
 from refusal_eval.estimate import estimate_of

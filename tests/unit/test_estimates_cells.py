@@ -142,7 +142,7 @@ def test_a_cell_without_a_verdict_has_no_numbers_and_no_intervals():
 
 def test_units_are_read_from_a_score_csv_only():
     with pytest.raises(ValueError, match="not a score CSV"):
-        read_units("prompt_id,turn\n")
+        read_units("prompt_id,turn\n", {})
 
 
 def test_a_bootstrap_of_many_columns_is_that_of_each():

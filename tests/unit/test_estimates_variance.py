@@ -139,27 +139,27 @@ def test_estimates_name_their_judges_and_share_out_the_whole():
     rng = np.random.default_rng(2)
     labels = {judge: rng.choice([R, C], size=(40, 3)).astype(np.int8) for judge in ("b", "a")}
     clusters = [f"{i:02d}" for i in range(40)]
-    found = variance_estimates(labels, clusters, "m", "s", 0.95)
+    found = variance_estimates(labels, clusters, "m", "s", 0.95, [])
     assert {(e.judge, e.parameter) for e in found} == {(None, "a, b")}
     shares = [e.value for e in found if e.reading == "strict" and e.estimand.startswith("variance_share_")]
     assert len(shares) == 3 and sum(shares) == pytest.approx(1.0)
-    alone = variance_estimates({"a": labels["a"]}, clusters, "m", "s", 0.95)
+    alone = variance_estimates({"a": labels["a"]}, clusters, "m", "s", 0.95, [])
     assert {e.judge for e in alone} == {"a"} and not [e for e in alone if "variance_judge" in e.estimand]
-    assert variance_estimates(dict(reversed(labels.items())), clusters, "m", "s", 0.95) == found
+    assert variance_estimates(dict(reversed(labels.items())), clusters, "m", "s", 0.95, []) == found
     assert {e.flags for e in found} == {()}
 
 
 def test_parts_of_few_clusters_are_marked():
     labels = {"a": np.random.default_rng(2).choice([R, C], size=(58, 3)).astype(np.int8)}
-    found = variance_estimates(labels, [f"{i // 2:02d}" for i in range(58)], "m", "s", 0.95)
+    found = variance_estimates(labels, [f"{i // 2:02d}" for i in range(58)], "m", "s", 0.95, [])
     assert found and {(e.n_clusters, e.flags) for e in found} == {(29, ("few_clusters",))}
 
 
 def test_where_nothing_can_be_said_there_is_nothing():
     one_sample = {"a": np.array([[R], [C]], dtype=np.int8)}
-    assert variance_estimates(one_sample, ["x", "y"], "m", "s", 0.95) == []
+    assert variance_estimates(one_sample, ["x", "y"], "m", "s", 0.95, []) == []
     one_cluster = {"a": np.array([[R, C], [C, C]], dtype=np.int8)}
-    assert variance_estimates(one_cluster, ["x", "x"], "m", "s", 0.95) == []
+    assert variance_estimates(one_cluster, ["x", "x"], "m", "s", 0.95, []) == []
     # Nobody refuses: parts of 0, no shares, and no interval that would claim to know it.
-    never = variance_estimates({"a": np.full((5, 3), C, dtype=np.int8)}, list("vwxyz"), "m", "s", 0.95)
+    never = variance_estimates({"a": np.full((5, 3), C, dtype=np.int8)}, list("vwxyz"), "m", "s", 0.95, [])
     assert {(e.value, e.low) for e in never} == {(0.0, None)} and not [e for e in never if "share" in e.estimand]

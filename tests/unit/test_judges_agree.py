@@ -337,8 +337,11 @@ def test_table_has_all_pairs_and_names_models_that_change_places() -> None:
     assert [row[0] for row in many.rows].count("t") == 1 and len(many.rows) == 28 + 2
 
 
+ENDS = ("jsonl", "csv", "json")
+
+
 def write_cells(folder: Path, cells: list[tuple[str, str, str]]) -> list[list[str]]:
-    """Write prompts, of which two make a cluster, and cells; return the paths of verdicts and of scores."""
+    """Write prompts, of which two make a cluster, and cells; return the paths of verdicts, scores and summaries."""
     rng = random.Random(4)
     for split in sorted({split for _, _, split in cells}):
         prompts = folder / f"{split}.jsonl"
@@ -355,7 +358,9 @@ def write_cells(folder: Path, cells: list[tuple[str, str, str]]) -> list[list[st
             for i in range(30)
         ]  # fmt: skip
         (folder / f"{'-'.join(cell)}.csv").write_text(score_csv(scores))
-    return [[str(folder / f"{'-'.join(cell)}.{end}") for cell in cells] for end in ("jsonl", "csv")]
+        summary = {"flags": ["unjudged"] if cell[:2] == ("k", "n") else [], "mixed_serving": False}
+        (folder / f"{'-'.join(cell)}.json").write_text(json.dumps(summary))
+    return [[str(folder / f"{'-'.join(cell)}.{end}") for cell in cells] for end in ENDS]
 
 
 def test_the_same_study_gives_the_same_files_whatever_the_order(tmp_path: Path, repository: Path) -> None:
@@ -369,7 +374,7 @@ def test_the_same_study_gives_the_same_files_whatever_the_order(tmp_path: Path, 
     study |= {"sources": {"s": "s"}}
     outputs = []
     for number, order in enumerate((cells, cells[::-1])):
-        paths = [[str(tmp_path / f"{'-'.join(cell)}.{end}") for cell in order] for end in ("jsonl", "csv")]
+        paths = [[str(tmp_path / f"{'-'.join(cell)}.{end}") for cell in order] for end in ENDS]
         folder = tmp_path / str(number)
         compare_judges.main(order, {"s": str(tmp_path / "s.jsonl")}, *paths, study, str(folder))
         outputs.append({path.name: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()})
@@ -387,13 +392,13 @@ def test_turns_that_are_not_scored_count_for_no_agreement(tmp_path: Path, reposi
     import compare_judges
 
     cells = list(itertools.product(("j", "k"), ("m",), ("s",)))
-    verdicts, scores = write_cells(tmp_path, cells)
+    verdicts, scores, summaries = write_cells(tmp_path, cells)
     study = {"splits": ["s"], "judges": ["j", "k"], "labels": {}, "level": 0.95, "members": {}}
     study |= {"headlines": {"s": None}, "expectations": {"s": "comply"}, "sources": {"s": "s"}}
     found = []
     for folder in ("one", "two"):
         prompts = {"s": str(tmp_path / "s.jsonl")}
-        compare_judges.main(cells, prompts, verdicts, scores, study, str(tmp_path / folder))
+        compare_judges.main(cells, prompts, verdicts, scores, summaries, study, str(tmp_path / folder))
         found.append({path.name: path.read_bytes() for path in (tmp_path / folder).rglob("*") if path.is_file()})
         # Then every judge reads a first turn more, which has no row of scores; they never agree on it.
         for path, label in zip(verdicts, ("refusal", "compliance"), strict=True):

@@ -36,7 +36,7 @@ from refusal_eval.results_table.files import read_results, results_csv, results_
 from refusal_eval.results_table.flags import FLAGS
 from refusal_eval.results_table.from_agreement import agreement_estimates
 from refusal_eval.results_table.from_scores import SHARE_METHOD, card_estimates, score_estimates
-from refusal_eval.scores import cell_flags
+from refusal_eval.scores import cell_flags, few_flags
 from refusal_eval.tradeoff.pairs import CELLS
 from refusal_eval.workflow.results import Results
 
@@ -116,7 +116,7 @@ def agreement_of_three(clusters: int = 160) -> dict[str, Any]:
     members = {"both": ["a", "b"]}
     groups = [agreement_of(found, split, 0.95, members) for split in (None, "s")]
     rank = {"first": "a", "second": "b", "split": "s", "reading": "broad", "n_models": 3, "tau": 0.5}
-    rank |= {"interval": [-0.2, 1.0], "swapped": [], "n_clusters": clusters}
+    rank |= {"interval": [-0.2, 1.0], "swapped": [], "n_clusters": clusters, "flags": list(few_flags(clusters))}
     return {"judges": ["a", "b", "both"], "level": 0.95, "groups": groups, "rankings": [rank]}
 
 

@@ -12,6 +12,7 @@ rule compare:
     """Compare the pairs that the study names, with tests corrected over each family."""
     input:
         scores=comparisons.scores,
+        summaries=comparisons.summaries,
         cards=reporting.cards,
         duplicates=comparisons.duplicates,
     output:

@@ -14,6 +14,7 @@ rule corrected:
     """Correct the rates for the judge's errors."""
     input:
         rows=correcting.rows,
+        scores=correcting.scores,
         gold=correcting.gold,
         gold_verdicts=correcting.gold_verdicts,
         calibrations=correcting.calibrations,

@@ -82,6 +82,7 @@ rule judge_agreement:
         prompts=judge_cards.prompts,
         verdicts=judge_cards.verdicts,
         scores=judge_cards.scores,
+        summaries=judge_cards.summaries,
     output:
         report(
             f"{RESULTS}/tables/judges_agree.csv",

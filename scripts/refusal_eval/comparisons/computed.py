@@ -11,10 +11,10 @@ import pandas as pd
 
 from refusal_eval.comparisons.decisions import holm, mcnemar
 from refusal_eval.comparisons.families import MODELS, Cell, Family, Scope
-from refusal_eval.comparisons.paired import paired_differences
+from refusal_eval.comparisons.paired import Paired, paired_differences
 from refusal_eval.comparisons.panel import Panel, panel_of, repeated
 from refusal_eval.estimate import Estimate
-from refusal_eval.scores import few_flags
+from refusal_eval.scores import derived_flags, few_flags
 
 DIFFERENCE, P_VALUE, P_HOLM, BOUNDS, MCNEMAR = (
     "rate_difference",
@@ -31,6 +31,7 @@ class Scored:
 
     Attributes:
         cells: what `panel.read_cell` read of each cell that they need.
+        flags: of each of these cells (`scores.score_flags`).
         readings: headline reading of each split.
         sources: a word for the source of each split, see `clusters.names_apart`.
         duplicates: near-duplicate prompts two by two, see `panel.repeated`; where splits are pooled one of them counts.
@@ -39,6 +40,7 @@ class Scored:
     """
 
     cells: Mapping[Cell, pd.DataFrame]
+    flags: Mapping[Cell, Sequence[str]]
     readings: Mapping[str, str]
     sources: Mapping[str, str]
     duplicates: Sequence[Sequence[Mapping[str, Any]]]
@@ -50,9 +52,10 @@ def compared(families: Sequence[Family], scored: Scored) -> list[dict[str, Any]]
     """Return a row per comparison, in the order of the families, their scopes, what is held, and their pairs.
 
     A row has `family` (its number from 0 on), `kind`, `held`, `first`, `second`, `split` or `pool`, `splits`, `reading`
-    (None where the splits have different ones), what `paired.Paired` has, `p_holm`, and McNemar's test of one decision
-    per prompt (`decision`: what it is, `only_first`, `only_second`, `mcnemar_p`), None where prompts share clusters,
-    or are pooled, or both sides have a decision on none.
+    (None where the splits have different ones), what `paired.Paired` and `paired_flags` have, `p_holm`, and McNemar's
+    test of one decision per prompt (`decision`: what it is, `only_first`, `only_second`, `mcnemar_p`), None where
+    prompts share clusters, or are pooled, or both sides have a decision on none. The flags are those of the
+    comparison's own cells, also for `p_holm`, in which the p values of the whole family have a part.
     """
     rows: list[dict[str, Any]] = []
     for number, family in enumerate(families):
@@ -74,7 +77,7 @@ def estimates(
 
     `parameter` names the side that is subtracted, and the splits where a family pools other ones than `pools`, all of
     an expectation; of a comparison of judges, `judge` is the first one. What two families compare alike is there once,
-    with a corrected p value for each. `few_clusters` is flagged where one of the splits has few.
+    with a corrected p value for each.
     """
     found: list[Estimate] = []
     for row in rows:
@@ -89,7 +92,7 @@ def estimates(
             "n_prompts": row["n"],
             "n_clusters": row["n_clusters"],
             "parameter": _subtracted(row, pools),
-            "flags": row_flags(row),
+            "flags": tuple(row["flags"]),
         }
         ends = {"low": row["low"], "high": row["high"], "method": row["method"]}
         ends |= {"level": None if row["low"] is None else level}
@@ -105,9 +108,23 @@ def estimates(
     return list(dict.fromkeys(found))
 
 
-def row_flags(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the marks of a comparison; none where there is no difference."""
-    return () if row["difference"] is None else few_flags(row["fewest_clusters"])
+def paired_flags(first: Iterable[Sequence[str]], second: Iterable[Sequence[str]], result: Paired) -> dict[str, Any]:
+    """Return the flags of both sides (`flags_first`, `flags_second`) and of all that is made of them (`flags`).
+
+    `few_clusters` is among the last where there is a difference and one of the splits has few.
+
+    Args:
+        first: flags of the cells of the first side.
+        second: of the second.
+        result: the comparison.
+    """
+    sides = [derived_flags(first), derived_flags(second)]
+    few = () if result.difference is None else few_flags(result.fewest_clusters)
+    return {
+        "flags_first": list(sides[0]),
+        "flags_second": list(sides[1]),
+        "flags": list(derived_flags(sides, few)),
+    }
 
 
 def _rows(family: Family, scope: Scope, held: str, scored: Scored) -> list[dict[str, Any]]:
@@ -117,11 +134,13 @@ def _rows(family: Family, scope: Scope, held: str, scored: Scored) -> list[dict[
     pairs = [(sides.index(first), sides.index(second)) for first, second in family.pairs]
     found = paired_differences(panel, pairs, [f"{family.kind}, {held}, {scope.name}", *sides], scored.level)
     used = {scored.readings[split] for split in scope.splits}
+    counting = set(panel.units.get_level_values(0))  # a split may be left out whole, as near-duplicates of another
+    flags = [[scored.flags[family.cell(held, side, s)] for s in scope.splits if s in counting] for side in sides]
     rows = []
     for (one, other), result in zip(pairs, found, strict=True):
         row: dict[str, Any] = {"kind": family.kind, "held": held, "first": sides[one], "second": sides[other]}
         row |= {"split": None if scope.pool else scope.splits[0], "pool": scope.pool, "splits": list(scope.splits)}
-        row |= {"reading": _only(used)}
+        row |= {"reading": _only(used)} | paired_flags(flags[one], flags[other], result)
         rows.append(row | dataclasses.asdict(result) | _decisions(panel, one, other, scope, scored.samples))
     return rows
 

@@ -12,12 +12,14 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from refusal_eval.comparisons.computed import paired_flags
 from refusal_eval.comparisons.decisions import holm
 from refusal_eval.comparisons.families import Cell
 from refusal_eval.comparisons.paired import paired_differences
 from refusal_eval.comparisons.panel import panel_of, read_cell
 from refusal_eval.errors import UserError
 from refusal_eval.files import read_json, read_jsonl
+from refusal_eval.scores import score_flags
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,8 @@ def cell_differences(first: FinishedStudy, second: FinishedStudy, level: float) 
     """Return a row for each cell that both studies have, sorted: second less first on the prompts that they share.
 
     The reading is the first study's headline. A row has `judge`, `model`, `split`, `reading`, `samples` (K of both),
-    what `paired.Paired` has (its first is the second study's rate), `p_holm` over all cells of a judge,
-    `only_first`/`only_second` (prompts that one study lacks) and `changed` (prompts with another rate).
+    what `paired.Paired` and `computed.paired_flags` have (their first is the second study), `p_holm` over all cells of
+    a judge, `only_first`/`only_second` (prompts that one study lacks) and `changed` (prompts with another rate).
     """
     rows: list[dict[str, Any]] = []
     for cell in sorted(set(first.cells) & set(second.cells)):
@@ -93,6 +95,7 @@ def cell_differences(first: FinishedStudy, second: FinishedStudy, level: float) 
         result = paired_differences(panel, [(1, 0)], ["studies, " + ", ".join(cell), "first", "second"], level)[0]
         changed = np.abs(panel.rates[:, 1] - panel.rates[:, 0]) > 0
         row = dict(zip(("judge", "model", "split"), cell, strict=True)) | dataclasses.asdict(result)
+        row |= paired_flags(*([score_flags(study.cells[cell])] for study in (second, first)), result)
         row |= {"reading": reading, "samples": [study.cells[cell]["samples"] for study in (first, second)]}
         row |= {"only_first": len(frames[0]) - len(shared), "only_second": len(frames[1]) - len(shared)}
         rows.append(row | {"changed": int(changed.sum())})

@@ -7,9 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from refusal_eval.comparisons.computed import row_flags
 from refusal_eval.comparisons.families import JUDGES, Family
-from refusal_eval.display import NO_DATA, Labels, joined, mark_of, notes_of, p_text, percent, points, points_interval
+from refusal_eval.display import NO_DATA, Labels, joined, marked, notes_of, p_text, percent, points, points_interval
 from refusal_eval.frames import NOT_MEASURED, Card, agreement_texts
 from refusal_eval.markup import Table
 from refusal_eval.table_notes import OF_DIALOGUES, READINGS_NOTE
@@ -18,7 +17,7 @@ COLUMNS = (
     *("family", "kind", "held", "first", "second", "split", "pool", "splits", "reading"),
     *("n", "n_all", "n_clusters", "n_differ", "rate_first", "rate_second", "difference", "low", "high", "level"),
     *("method", "p", "p_holm", "test", "bound_low", "bound_high"),
-    *("decision", "only_first", "only_second", "mcnemar_p"),
+    *("decision", "only_first", "only_second", "mcnemar_p", "flags"),
 )
 Row = Mapping[str, Any]
 
@@ -26,11 +25,12 @@ Row = Mapping[str, Any]
 def comparisons_frame(rows: Iterable[Row], families: Sequence[Family], level: float) -> pd.DataFrame:
     """One row per comparison, sorted by name within its family; see `families.compared` for the columns.
 
-    Rates, differences and bounds are shares; `splits` are separated by spaces.
+    Rates, differences and bounds are shares; `splits` and `flags` are separated by spaces.
     """
     order = sorted(rows, key=lambda row: (row["family"], row["pool"] or "", *(row[k] or "" for k in _SORTED)))
     own = [
-        {**row, "family": families[row["family"]].label, "splits": " ".join(row["splits"]), "level": level}
+        {**row, "family": families[row["family"]].label, "level": level}
+        | {name: " ".join(row[name]) for name in ("splits", "flags")}
         for row in order
     ]
     return pd.DataFrame([[row[name] for name in COLUMNS] for row in own], columns=list(COLUMNS), dtype=object)
@@ -74,8 +74,8 @@ def comparisons_table(
                 f"all: {row['pool']}" if row["pool"] else show.split(row["split"]),
                 side(row["first"]),
                 side(row["second"]),
-                percent(row["rate_first"]),
-                percent(row["rate_second"]),
+                marked(percent(row["rate_first"]), row["flags_first"]),
+                marked(percent(row["rate_second"]), row["flags_second"]),
                 _difference(row),
                 p_text(row["p"]),
                 p_text(row["p_holm"]),
@@ -93,7 +93,7 @@ def comparisons_table(
 def _difference(row: Row) -> str:
     if row["difference"] is None:
         return NO_DATA
-    return f"{points(row['difference'])} {points_interval(row['low'], row['high'])}".strip() + mark_of(row_flags(row))
+    return marked(f"{points(row['difference'])} {points_interval(row['low'], row['high'])}".strip(), row["flags"])
 
 
 def _notes(
@@ -122,7 +122,10 @@ def _notes(
     if any(row["n"] < row["n_all"] for row in rows):
         notes += [f"Prompts{OF_DIALOGUES}."] if turns else []
         notes.append("Rates of prompts for which one side has none are left out here; they are in the table of rates.")
-    notes += [f"{note}." for note in notes_of(flag for row in rows for flag in row_flags(row))]
+    marks = notes_of(flag for row in rows for flag in row["flags"])
+    notes += [f"{note}." for note in marks]
+    if marks:
+        notes.append("A mark at a rate is that of its side; one at a difference holds for its p as well.")
     measured = list(cards)
     judges = {row["held"] for row in rows if row["kind"] != JUDGES}
     judges |= {row[side] for row in rows if row["kind"] == JUDGES for side in ("first", "second")}

@@ -1,13 +1,13 @@
 """Rates corrected by labels of people on this study's own answers: prediction-powered inference with known weights.
 
-The judge reads every answer, people read a sample of them, each answer with a known probability. The estimate is
+The judge reads all answers, people read a sample of them, each answer with a known probability. The estimate is
 
     lambda * (mean of the judge over all answers) + weighted mean over the labelled ones of (people - lambda * judge)
 
 with weights 1 / probability, normalised (Hajek). It is right whatever the judge does, as the second part removes the
 judge's error; lambda, between 0 (labels alone) and 1, is what makes its variance smallest ("PPI++", Angelopoulos,
 Duchi & Zrnic 2023, arXiv 2311.01453; with sampling weights it is the difference estimator of survey statistics,
-Saerndal, Swensson & Wretman 1992, chapter 6).
+Saerndal, Swensson & Wretman 1992, chapter 6). What the judge could not read counts as 0 of the judge in both parts.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ class Answers:
     """What the judge says of all answers; a row is a prompt, of dialogues a scored turn.
 
     Attributes:
-        rates: share of refusals among the answers of a row that count.
-        counting: how many count: judged, or blocked by a provider.
+        rates: share of the answers of a row that count which the judge calls refusals, or a provider blocked.
+        counting: how many count: people could read them, or a provider blocked them.
         blocked: how many were blocked, which are refusals that nobody needs to label.
         clusters: number of each row's cluster, from 0.
         splits: number of each row's split, from 0; splits have the same weight.
+        read: the judge's rate of what it read, NaN where it read nothing of a row; None where it read all answers.
     """
 
     rates: Floats
@@ -46,6 +47,7 @@ class Answers:
     blocked: Floats
     clusters: Codes
     splits: Codes
+    read: Floats | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Labels:
     Attributes:
         rows: the row of `Answers` that each belongs to.
         people: 1 where people call it a refusal, else 0.
-        judge: the same of the judge.
+        judge: the same of the judge; 0 where it could not read the answer.
         probability: with which it came into the sample.
     """
 
@@ -74,7 +76,7 @@ class Corrected:
         low: lower end of its interval.
         high: upper end.
         weight: lambda, how much of the judge is used.
-        uncorrected: the judge's own rate.
+        uncorrected: the judge's own rate, of what it read; None where it read nothing of a split.
         n_labels: labelled answers.
         n_label_clusters: clusters they come from.
         n_clusters: clusters of all answers.
@@ -85,7 +87,7 @@ class Corrected:
     low: float
     high: float
     weight: float
-    uncorrected: float
+    uncorrected: float | None
     n_labels: int
     n_label_clusters: int
     n_clusters: int
@@ -139,7 +141,7 @@ def corrected_rate(answers: Answers, labels: Labels, level: float) -> Corrected 
         min(low, inside),
         max(high, inside),
         weight,
-        math.fsum(share * answers.rates),
+        _uncorrected(answers),
         len(labels.rows),
         label_clusters,
         groups,
@@ -148,7 +150,7 @@ def corrected_rate(answers: Answers, labels: Labels, level: float) -> Corrected 
 
 
 def unlabelled(answers: Answers, labels: Labels) -> list[int]:
-    """Return the numbers of the splits without a label though the judge read answers there.
+    """Return the numbers of the splits without a label though there are answers that people could read.
 
     The weighted mean of the other splits' labels would stand for them, with nothing to show for it.
     """
@@ -174,6 +176,14 @@ def wilson(value: float, variance: float, df: float, level: float, least: float 
     centre = (p + t**2 / (2 * n_eff)) / (1 + t**2 / n_eff)
     half = t / (1 + t**2 / n_eff) * math.sqrt(p * (1 - p) / n_eff + t**2 / (4 * n_eff**2))
     return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def _uncorrected(answers: Answers) -> float | None:
+    rates = answers.rates if answers.read is None else answers.read
+    known = ~np.isnan(rates)
+    if set(answers.splits[known].tolist()) != set(answers.splits.tolist()):
+        return None
+    return math.fsum(_row_weights(answers.splits[known]) * rates[known])
 
 
 def _row_weights(splits: Codes) -> Floats:

@@ -11,14 +11,14 @@ import numpy as np
 from refusal_eval.corrected import ppi, transfer
 from refusal_eval.corrected.error_rates import ErrorRates, error_rates
 from refusal_eval.corrected.gold_rows import as_arrays
-from refusal_eval.corrected.labels import Cell, Key, joined, never_drawn
+from refusal_eval.corrected.labels import Labelled, joined, never_drawn
 from refusal_eval.estimands import READINGS
 from refusal_eval.estimate import Estimate
 from refusal_eval.estimates.near_duplicates import Place
 from refusal_eval.estimates.units import Units, clusters_apart, dialogue_splits
 from refusal_eval.intervals import seed_of
 from refusal_eval.judge_card.compared import Compared
-from refusal_eval.scores import HEADLINE_READING, MIXED, few_flags
+from refusal_eval.scores import HEADLINE_READING, MIXED, derived_flags, few_flags
 from refusal_eval.tradeoff.rows import SplitRates, counted_once, split_rates
 
 Study = Mapping[str, Any]
@@ -37,15 +37,6 @@ class Scope(NamedTuple):
     pool: str | None
     splits: tuple[str, ...]
     reading: str
-
-
-class Labelled(NamedTuple):
-    """Labels of people on a cell, and a judge's on the same answers."""
-
-    people: Cell
-    judge: Mapping[Key, str]
-    drawn_from: Mapping[str, int] | None = None  # see `labels.never_drawn`; None where it is not known
-    changed: int = 0  # labelled answers that have another text now
 
 
 def scopes(splits: Sequence[Mapping[str, str]]) -> list[Scope]:
@@ -78,13 +69,14 @@ def study_corrected(
     errors      by judge, gold set and reading: what `error_rates.ErrorRates` says, without the draws
     transfer    by judge, model, scope, gold set: `transfer.Transferred`, the judge's own rate (`observed`) with its
                 interval, the share of blocked answers in it, how the interval was made (`method`), and `by_model`: the
-                rate under each answering model's own sensitivity and specificity. `flags` has `few_clusters` where the
-                study (a split of a pool) or the gold set has few, `observed_flags` where the study has
+                rate under each answering model's own sensitivity and specificity. `flags` and `observed_flags` have
+                those of the cells; `few_clusters` the first where the study (a split of a pool) or the gold set has
+                few, the other where the study has
     ppi         by judge, model, scope with labels: `ppi.Corrected`; no value and `too_few` where there are less than
                 it takes; no value and the splits that are `unlabelled` where labels of some splits of a pool would
                 have to stand for the others; no value and by split the number of answers that are `undrawn`:
                 that came or changed after the sample was drawn. `checked` is whether that could be told; `flags` has
-                `few_clusters` where few clusters (of a split of a pool) have labels
+                those of the cells, and `few_clusters` where few clusters (of a split of a pool) have labels
     elsewhere   [model, split, number of labels] of what people labelled and the study does not have
     dialogues   splits of which scored turns are counted, and not prompts
 
@@ -167,8 +159,10 @@ def _transfer(
         if observed is None:
             continue
         fewest = min(len(set(part.clusters[~np.isnan(part.rates[i])])) for part in splits)
+        cells = [part.flags[i] for part in splits]
         for gold, found in errors.items():
             rate = transfer.transferred(observed, found, study["level"])
+            few = () if rate.value is None else few_flags(min(fewest, found.n_clusters))
             yield {
                 **names,
                 "model": model,
@@ -179,8 +173,8 @@ def _transfer(
                 "blocked": observed.blocked,
                 "n_prompts": observed.n_prompts,
                 "n_clusters": observed.n_clusters,
-                "observed_flags": list(few_flags(fewest)),
-                "flags": [] if rate.value is None else list(few_flags(min(fewest, found.n_clusters))),
+                "observed_flags": list(derived_flags(cells, few_flags(fewest))),
+                "flags": list(derived_flags(cells, few)),
                 "value": rate.value,
                 "low": rate.low,
                 "high": rate.high,
@@ -213,7 +207,7 @@ def _ppi(
     readings = {split["name"]: split["reading"] for split in study["splits"]}
     for i, model in enumerate(study["models"]):
         found = [labels.get((names["judge"], model, split)) for split in scope.splits]
-        if not any(found):
+        if not any(own and own.people for own in found):
             continue
         parts, how, used = [], [], []
         undrawn: dict[str, int] = {}
@@ -223,7 +217,7 @@ def _ppi(
                 counts = [Place(split, prompt) not in left_out for prompt in units.prompt_ids]
                 units = units.kept(np.array(counts, dtype=bool))
             if len(units):
-                parts.append((units, own.people if own else {}, own.judge if own else {}))
+                parts.append((units, own or Labelled({}, {})))
                 how.append(readings[split])
                 used.append(split)
                 later = _undrawn(units, own)
@@ -235,10 +229,12 @@ def _ppi(
         rate = None if unlabelled or undrawn else ppi.corrected_rate(*answers, study["level"])
         entry = {**names, "model": model, "n_labels": len(answers[1].rows), "n_prompts": len(answers[0].rates)}
         entry |= {"unlabelled": unlabelled, "undrawn": undrawn}
-        entry["checked"] = all(own.drawn_from is not None for own in found if own)
+        entry["checked"] = all(own.drawn_from is not None for own in found if own and own.people)
         empty = dict.fromkeys(("value", "low", "high", "weight", "observed", "n_label_clusters", "n_clusters"))
+        few = () if rate is None else few_flags(_fewest_labelled(*answers))
+        entry["flags"] = list(derived_flags((units.flags for units, _ in parts), few))
         if rate is None:
-            yield entry | empty | {"flags": [], "too_few": not (unlabelled or undrawn)}
+            yield entry | empty | {"too_few": not (unlabelled or undrawn)}
             continue
         yield entry | {
             "value": rate.value,
@@ -248,7 +244,6 @@ def _ppi(
             "observed": rate.uncorrected,
             "n_label_clusters": rate.n_label_clusters,
             "n_clusters": rate.n_clusters,
-            "flags": list(few_flags(_fewest_labelled(*answers))),
             "too_few": False,
         }
 
@@ -262,9 +257,7 @@ def _fewest_labelled(answers: ppi.Answers, labels: ppi.Labels) -> int:
 
 def _undrawn(units: Units, own: Labelled | None) -> int:
     """How many answers of a cell the sample of its labels could not hold."""
-    if own is None:
-        return 0
-    return own.changed + (0 if own.drawn_from is None else never_drawn(units, own.drawn_from))
+    return own.changed + never_drawn(units, own) if own and own.people else 0
 
 
 def _estimates(result: Mapping[str, Any], study: Study) -> Iterator[Estimate]:

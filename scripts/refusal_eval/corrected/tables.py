@@ -9,9 +9,10 @@ import pandas as pd
 
 from refusal_eval.corrected.ppi import MIN_LABELS
 from refusal_eval.corrected.transfer import LEAST_MARGIN
-from refusal_eval.display import NO_DATA, Labels, clean, interval, mark_of, notes_of, percent
+from refusal_eval.display import NO_DATA, Labels, clean, interval, mark_of, marked, notes_of, percent
 from refusal_eval.frames import Card
 from refusal_eval.markup import Table
+from refusal_eval.scores import FEW_CLUSTERS, derived_flags
 from refusal_eval.table_notes import OF_DIALOGUES, READINGS_NOTE
 from refusal_eval.tradeoff.words import judge_notes
 
@@ -23,7 +24,7 @@ _UNCHECKED = (
 )
 COLUMNS = (
     *("judge", "model", "split", "pool", "reading", "method", "gold", "answering_model", "observed"),
-    *("value", "low", "high", "unclipped", "identifiable", "at_odds", "n_prompts", "n_labels"),
+    *("value", "low", "high", "unclipped", "identifiable", "at_odds", "n_prompts", "n_labels", "flags"),
 )
 
 
@@ -111,8 +112,9 @@ def _models_table(
     for where in _places(entries, study):
         entry = by_place[where]
         under = {own["answering_model"]: own["value"] for own in entry["by_model"]}
-        cells = [percent(under[name]) if under.get(name) is not None else NO_DATA for name in names]
-        rows.append([show.model(where[0]), _where(where, show), percent(entry["observed"]), *cells])
+        flags = derived_flags([entry["flags"]])
+        cells = [marked(percent(rate), flags) for rate in (entry["observed"], *map(under.get, names))]
+        rows.append([show.model(where[0]), _where(where, show), *cells])
     header = ["Model", "Split", "Judge's rate", *(clean(name) or "unnamed" for name in names)]
     notes = [
         "Rates in percent as they would be if the judge erred on a model's answers as it does on those of one "
@@ -121,6 +123,7 @@ def _models_table(
         "there, or the gold set has too few of its answers.",
         *(_by_model_note(error) for error in errors if error["gold"] == gold),
         READINGS_NOTE,
+        *(f"{note}." for note in notes_of(flag for entry in entries for flag in derived_flags([entry["flags"]]))),
     ]
     title = f"Corrected rates under the errors on each answering model of {show.gold(gold)}."
     return _table(f"corrected-{gold}", title, header, rows, notes)
@@ -149,10 +152,11 @@ def _prompts_note(entries: Sequence[Entry], turns: bool, study: Mapping[str, Any
 
 
 def _marked(entries: Sequence[Entry]) -> list[str]:
-    """The note for the mark of few clusters, and of what they are."""
-    flags = [flag for entry in entries for flag in (*entry["flags"], *entry.get("observed_flags", ()))]
+    """The notes for the marks, and of what clusters there are few."""
+    flags = {flag for entry in entries for flag in (*entry["flags"], *entry.get("observed_flags", ()))}
     of = "Of ppi they are clusters with labels, of Rogan-Gladen those of the study or of the gold set."
-    return [f"{note}. {of}" for note in notes_of(flags)]
+    few = [f"{note}. {of}" for note in notes_of(flags & {FEW_CLUSTERS})]
+    return [*(f"{note}." for note in notes_of(flags - {FEW_CLUSTERS})), *few]
 
 
 def _ppi_notes(entries: Sequence[Entry], show: Labels) -> list[str]:
@@ -162,7 +166,7 @@ def _ppi_notes(entries: Sequence[Entry], show: Labels) -> list[str]:
         "ppi: labels of people on this study's own answers, weighted by their sampling probabilities, with the judge's "
         "reading of all answers as far as it helps (PPI++). Assumes nothing of the judge. Interval: Wilson with the "
         "cluster-robust variance of answers and labels. Labels: answers that people labelled, at least "
-        f"{MIN_LABELS}.",
+        f"{MIN_LABELS}. An answer that the judge could not read counts by its label; one without a text is left out.",
         *([_not_given(without, show)] if without else []),
         *([_came_later(later, show)] if later else []),
         *([] if all(entry["checked"] for entry in entries) else [_UNCHECKED]),
@@ -237,7 +241,8 @@ def _transfer_notes(errors: Sequence[Entry], entries: Sequence[Entry], golds: Se
 
 def _of(entry: Entry, method: str) -> dict[str, Any]:
     names = ("judge", "model", "split", "pool", "reading", "observed", "value", "low", "high", "n_prompts")
-    return dict.fromkeys(COLUMNS) | {name: entry[name] for name in names} | {"method": method}
+    flags = " ".join(entry["flags"])
+    return dict.fromkeys(COLUMNS) | {name: entry[name] for name in names} | {"method": method, "flags": flags}
 
 
 def _place(entry: Entry) -> tuple[str, str | None, str | None]:

@@ -16,7 +16,7 @@ from refusal_eval.estimates.tau_sweep import c_at, taus
 from refusal_eval.estimates.units import Flags, Floats, Units, independent_within
 from refusal_eval.intervals import cluster_wilson, cluster_wilson_between, seed_of
 from refusal_eval.samples import Labels
-from refusal_eval.scores import C_LIMITS, C_METHOD, cell_flags, mean
+from refusal_eval.scores import C_LIMITS, C_METHOD, mean
 
 BANDS = ("refusing", "mixed", "complying")
 BY_TURN = "refusal_rate_turn"
@@ -43,11 +43,11 @@ def cell_estimates(
     found += [*_turns(score, units), *_c(score, units, tau), *_dispersion(score, units)]
     if labels is not None and logprobs is not None:
         found += _tau_sweep(score, units, labels, logprobs, tau, band)
-    flags = tuple(score["flags"])
     known = {"judge": score["judge"], "model": score["model"], "split": score["split"], "samples": k}
     # A category's and a turn's own flags are those of their own prompts.
     return [
-        dataclasses.replace(e, **known, flags=e.flags if e.category or e.estimand == BY_TURN else flags) for e in found
+        dataclasses.replace(e, **known, flags=e.flags if e.category or e.estimand == BY_TURN else units.flags)
+        for e in found
     ]
 
 
@@ -116,10 +116,8 @@ def _rates(estimand: str, score: Score, units: Units, category: bool = False) ->
     present = units.counting > 0
     clusters, prompts = _some(units.clusters, present), _some(units.prompt_ids, present)
     varying = independent_within(clusters, prompts) if category else clusters
-    answers, draws = int(units.counts["n_samples"].sum()), int(units.counting.sum())
-    truncated, unjudged = int(units.counts["n_truncated"].sum()), int(units.counts["n_unjudged"].sum())
-    n_clusters, level = len(set(clusters)), score["interval"]["level"]
-    flags = tuple(cell_flags(answers, unjudged, truncated, score["max_tokens"], n_clusters))
+    draws, n_clusters, level = int(units.counting.sum()), len(set(clusters)), score["interval"]["level"]
+    flags = units.own_flags(n_clusters)
     found = []
     for reading in READINGS:
         rates = units.rates(reading)[present]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,16 @@ from refusal_eval.estimate import Estimate
 from refusal_eval.estimates.variance import decisions, moments, variance_parts
 from refusal_eval.intervals import seed_of
 from refusal_eval.samples import Labels
-from refusal_eval.scores import few_flags
+from refusal_eval.scores import derived_flags, few_flags
 
 
 def variance_estimates(
-    labels: Mapping[str, Labels], clusters: Sequence[str], model: str, split: str, level: float
+    labels: Mapping[str, Labels],
+    clusters: Sequence[str],
+    model: str,
+    split: str,
+    level: float,
+    flags: Iterable[Sequence[str]],
 ) -> list[Estimate]:
     """Return the parts of the variance of one model on one split, in both readings, and their shares.
 
@@ -30,8 +35,9 @@ def variance_estimates(
         model: the model.
         split: the split.
         level: of the intervals.
+        flags: of the cell of each judge.
     """
-    names = sorted(labels)
+    names, of_cells = sorted(labels), list(flags)
     stacked = np.stack([labels[name] for name in names], axis=2)
     named: dict[str, Any] = {"judge": names[0]} if len(names) == 1 else {"parameter": ", ".join(names)}
     found = []
@@ -43,7 +49,7 @@ def variance_estimates(
             continue
         by_name, prompts, groups = parts
         size: dict[str, Any] = {"samples": stacked.shape[1], "n_prompts": prompts, "n_clusters": groups}
-        size["flags"] = few_flags(groups)
+        size["flags"] = derived_flags(of_cells, few_flags(groups))
         for part, value in by_name.items():
             both = [(f"variance_{part}", value.value, value.bounds)]
             both += [(f"variance_share_{part}", value.share, value.share_bounds)] if value.share is not None else []

@@ -13,7 +13,7 @@ from refusal_eval.estimate import Estimate
 from refusal_eval.estimates.near_duplicates import Place
 from refusal_eval.estimates.units import Units, clusters_apart
 from refusal_eval.intervals import pooled_wilson
-from refusal_eval.scores import HEADLINE_READING, MIN_CLUSTERS, MIXED
+from refusal_eval.scores import HEADLINE_READING, MIN_CLUSTERS, MIXED, derived_flags, few_flags
 
 EXPECTATIONS = tuple(HEADLINE_READING)
 
@@ -30,8 +30,8 @@ def pooled_rates(
     readings, there is a third rate with each split in its own, whose reading is called `headline`. A split all of whose
     prompts are duplicates is not in the pool, for any model; `parameter` names the number of splits that are. Where a
     split of the pool has no judged answer at all, the rate is None and `method` names the split: a rate of the others
-    would stand beside those of other models on other prompts. `few_clusters` is flagged where one of the splits has
-    few.
+    would stand beside those of other models on other prompts. The flags are those of all splits of the pool;
+    `few_clusters` is flagged where one of them has few.
 
     Args:
         cells: the score (scores/*.json) and the scored prompts of each split.
@@ -64,9 +64,9 @@ def _pooled(
     splits: list[str] = []
     draws: list[int] = []
     means: list[float] = []
-    flags: set[str] = set()
+    flags: list[tuple[str, ...]] = []
     lost: list[str] = []
-    few = False
+    fewest = MIN_CLUSTERS
     for score, units in cells:
         values = units.rates(score["headline"] if reading == MIXED else reading)
         counted = [Place(score["split"], name) not in duplicates for name in units.prompt_ids]
@@ -77,9 +77,9 @@ def _pooled(
         clusters += [units.clusters[i] for i in places]
         splits += [score["split"]] * len(places)
         draws += units.counting[places].tolist()
-        flags |= set(score["flags"]) - {"few_clusters"}
+        flags.append(units.flags)
         means.append(math.fsum(values[places]) / max(1, len(places)))
-        few |= len({units.clusters[i] for i in places}) < MIN_CLUSTERS
+        fewest = min(fewest, len({units.clusters[i] for i in places}))
         lost += [] if len(places) else [score["split"]]
     if not means:
         return None
@@ -98,5 +98,5 @@ def _pooled(
         n_prompts=len(rates),
         n_clusters=len(set(clusters)),
         parameter=f"{len(means)} splits" if len(means) > 1 else "1 split",
-        flags=(*sorted(flags), *(["few_clusters"] if few else [])),
+        flags=derived_flags(flags, few_flags(fewest)),
     )

@@ -6,12 +6,13 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from refusal_eval.clusters import names_apart
-from refusal_eval.scores import SCORE_COLUMNS
+from refusal_eval.scores import MIXED_SERVING, SCORE_COLUMNS, cell_flags, score_flags
 
 Cell = tuple[str, str, str]  # judge, model, split
 Floats = NDArray[np.float64]
@@ -33,6 +34,8 @@ class Units:
         counts: the columns `COUNTS`.
         c: c(x), NaN where a prompt has none.
         bands: its band, empty where it has none.
+        flags: of the whole cell (`scores.score_flags`), for the numbers that are made of it.
+        max_tokens: the limit of its answers, None without one.
     """
 
     prompt_ids: tuple[str, ...]
@@ -42,6 +45,8 @@ class Units:
     counts: dict[str, Ints]
     c: Floats
     bands: tuple[str, ...]
+    flags: tuple[str, ...]
+    max_tokens: int | None
 
     def __len__(self) -> int:
         return len(self.prompt_ids)
@@ -63,6 +68,12 @@ class Units:
         np.divide(self.refusals(reading), counting, out=rates, where=counting > 0)
         return rates
 
+    def own_flags(self, n_clusters: int) -> tuple[str, ...]:
+        """Return the flags of a rate of these rows alone, as of a category: by their answers, on so many clusters."""
+        answers, unjudged, truncated = (int(self.counts[f"n_{n}"].sum()) for n in ("samples", "unjudged", "truncated"))
+        own = cell_flags(answers, unjudged, truncated, self.max_tokens, n_clusters)
+        return (*own, *({MIXED_SERVING} & set(self.flags)))
+
     def kept(self, keep: Flags) -> Units:
         """Return the part where `keep` is true."""
         places: list[int] = np.flatnonzero(keep).tolist()
@@ -78,11 +89,17 @@ class Units:
             {name: values[places] for name, values in self.counts.items()},
             self.c[places],
             some(self.bands),
+            self.flags,
+            self.max_tokens,
         )
 
 
-def read_units(text: str) -> Units:
+def read_units(text: str, score: Mapping[str, Any]) -> Units:
     """Return the rows of a score CSV.
+
+    Args:
+        text: of the CSV.
+        score: the cell's summary (`scores.cell_score`).
 
     Raises:
         ValueError: if its columns are others.
@@ -99,6 +116,8 @@ def read_units(text: str) -> Units:
         {name: np.array(columns[name], dtype=np.int64) for name in COUNTS},
         np.array([value or "nan" for value in columns["c"]], dtype=np.float64),
         columns["band"],
+        score_flags(score),
+        score["max_tokens"],
     )
 
 

@@ -21,7 +21,6 @@ from refusal_eval.layout import (
     wrap_into,
     wrap_to,
 )
-from refusal_eval.scores import few_flags
 from refusal_eval.style import LINE_HEIGHT, styled
 from refusal_eval.tiles import tile
 
@@ -98,7 +97,7 @@ def _lines(
     kappa = pair["broad" if broad else "strict"]["kappa"] if pair else None
     if pair is None or kappa is None or kappa["value"] is None:
         return [NO_DATA]
-    value = marked(short(kappa["value"]), few_flags(pair["n_clusters"]))
+    value = marked(short(kappa["value"]), pair["flags"])
     ends = [short(end) for end in kappa["interval"] or ()]
     if not ends:
         return [value]
@@ -120,8 +119,7 @@ def agreement_words(agreement: Mapping[str, Any], judges: Sequence[str], split: 
     alpha = group["alpha"]
     if alpha and len(group["raters"]) > 2:
         numbers = {r: value_text(alpha[r]["value"], alpha[r]["interval"]) for r in ("broad", "strict")}
-        flags = few_flags(group["n_alpha_clusters"])
-        texts = [f"{marked(text, flags)} {reading}" for reading, text in numbers.items()]
+        texts = [f"{marked(text, group['alpha_flags'])} {reading}" for reading, text in numbers.items()]
         panels = " that are no panels" if len(group["raters"]) < len(agreement["judges"]) else ""
         notes.append(f"All {len(group['raters'])} judges{panels}, Krippendorff's alpha: {', '.join(texts)}.")
     known = [
@@ -135,14 +133,14 @@ def agreement_words(agreement: Mapping[str, Any], judges: Sequence[str], split: 
         notes.append(
             f"The order of the models changes in {swapped} of {len(known)} comparisons of two judges on a split."
         )
-    return [*notes, *_few_notes(group, judges)]
+    return [*notes, *_mark_notes(group, judges)]
 
 
-def _few_notes(group: Mapping[str, Any], judges: Sequence[str]) -> list[str]:
-    """The note for the mark of few clusters, where a number that is shown or told has it."""
+def _mark_notes(group: Mapping[str, Any], judges: Sequence[str]) -> list[str]:
+    """The notes for the marks of numbers that are shown or told."""
     shown = [pair for pair in group["pairs"] if {pair["first"], pair["second"]} <= set(judges)]
-    found = [(pair[reading]["kappa"], pair["n_clusters"]) for pair in shown for reading in READINGS]
+    found = [(pair[reading]["kappa"], pair["flags"]) for pair in shown for reading in READINGS]
     if group["alpha"] and len(group["raters"]) > 2:
-        found += [(group["alpha"][reading], group["n_alpha_clusters"]) for reading in READINGS]
-    flags = {flag for number, clusters in found if number["value"] is not None for flag in few_flags(clusters)}
+        found += [(group["alpha"][reading], group["alpha_flags"]) for reading in READINGS]
+    flags = {flag for number, own in found if number["value"] is not None for flag in own}
     return [f"{note}." for note in notes_of(flags)]

@@ -16,6 +16,7 @@ from refusal_eval.judge_card.measures import Counts, Measure, kappa, two_class
 from refusal_eval.judge_card.resampling import cluster_codes, cluster_sums, resampled, symmetric_interval
 from refusal_eval.judges_agree.alpha import coincidences, krippendorff_alpha
 from refusal_eval.judges_agree.panel import Panel
+from refusal_eval.scores import derived_flags, few_flags
 from refusal_eval.states import LABELS
 
 MIN_ROWS = 20  # answers of either class that one of the judges must see, or kappa and alpha are not shown
@@ -24,13 +25,18 @@ _UNKNOWN: Mapping[str, None] = {"value": None, "interval": None}
 
 
 def agreement_of(
-    part: Panel, split: str | None, level: float, members: Mapping[str, Sequence[str]] | None = None
+    part: Panel,
+    split: str | None,
+    level: float,
+    members: Mapping[str, Sequence[str]] | None = None,
+    flags: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, Any]:
     """Return how far the judges agree on a part of the answers.
 
-    `pairs`, for every two judges: n (answers that both labelled), n_clusters (of these) and, under `strict`, `broad`
-    and `three_class`, the share of answers with the same label (`same`) and Cohen's kappa. `alpha`: Krippendorff's of
-    all `raters` in the same three ways, over n_alpha answers with at least two labels of theirs in n_alpha_clusters.
+    `pairs`, for every two judges: n (answers that both labelled), n_clusters (of these), flags and, under `strict`,
+    `broad` and `three_class`, the share of answers with the same label (`same`) and Cohen's kappa. `alpha`:
+    Krippendorff's of all `raters` in the same three ways, over n_alpha answers with at least two labels of theirs in
+    n_alpha_clusters, with alpha_flags.
     Each is {"value", "interval"}; None without answers, with a single cluster, or where a class has less than 20
     answers (kappa: under both judges). Intervals of `same` are Wilson's over clusters, the others a bootstrap
     (`judge_card.resampling`). Which judge comes first changes nothing.
@@ -43,8 +49,9 @@ def agreement_of(
         split: whose they are, None for all splits together.
         level: of the intervals.
         members: those of each panel among the judges.
+        flags: of each judge's cells with these answers (`scores.derived_flags`); None for cells without any.
     """
-    members = members or {}
+    members, flags = members or {}, flags or {}
     raters = [judge for judge in part.judges if judge not in members]
     pairs = list(itertools.combinations(range(len(part.judges)), 2))
     about = {
@@ -52,7 +59,7 @@ def agreement_of(
         **{"judges": list(part.judges), "raters": raters},
     }
     if not part.units or not pairs:
-        return about | {"pairs": [], "alpha": None, "n_alpha": 0, "n_alpha_clusters": 0}
+        return about | {"pairs": [], "alpha": None, "n_alpha": 0, "n_alpha_clusters": 0, "alpha_flags": []}
     codes = cluster_codes(part.clusters)
     own = [place for place, judge in enumerate(part.judges) if judge in raters]
     coincident, scale = coincidences(part.labels[:, own], len(LABELS))
@@ -67,12 +74,18 @@ def agreement_of(
         shared = not {first, *members.get(first, ())}.isdisjoint({second, *members.get(second, ())})
         names = {"first": first, "second": second, "overlap": shared, "n": int(sums[:, place].sum())}
         names["n_clusters"] = _filled(sums[:, place])
+        names["flags"] = _flags(flags, (first, second), names["n_clusters"])
         both = (part.labels[:, i] >= 0) & (part.labels[:, j] >= 0)
         shown = partial(_kappa_and_share, prompts=int((np.bincount(prompts[both]) > 0).sum()))
         found.append(names | _views(shown, sums[:, place], draws[:, place], level))
     alpha = _views(_alpha, sums[:, -1] / scale, draws[:, -1] / scale, level) if len(raters) > 1 else None
     about |= {"n_alpha": _filled(coincident), "n_alpha_clusters": _filled(sums[:, -1])}
+    about["alpha_flags"] = _flags(flags, raters, about["n_alpha_clusters"])
     return about | {"pairs": found, "alpha": alpha}
+
+
+def _flags(flags: Mapping[str, Sequence[str]], judges: Sequence[str], clusters: int) -> list[str]:
+    return list(derived_flags((flags.get(judge, ()) for judge in judges), few_flags(clusters)))
 
 
 def _prompts(part: Panel) -> NDArray[np.intp]:

@@ -12,14 +12,19 @@ from numpy.typing import NDArray
 from refusal_eval.estimands import Row
 from refusal_eval.intervals import seed_of
 from refusal_eval.judge_card.resampling import cluster_codes, cluster_sums, percentiles, resampled, whole
+from refusal_eval.scores import derived_flags, few_flags
 
 
 def rankings(
-    rows: Mapping[tuple[str, str], Iterable[Row]], split: str, reading: str, level: float
+    rows: Mapping[tuple[str, str], Iterable[Row]],
+    split: str,
+    reading: str,
+    level: float,
+    flags: Mapping[str, Sequence[str]] | None = None,
 ) -> list[dict[str, Any]]:
     """Return, for every two judges, Kendall's tau-b between their orders of the models by refusal rate on one split.
 
-    first, second, split, reading, n_models, n_clusters (with a rate); `tau` from -1 (reversed) to 1 (the same order),
+    first, second, split, reading, n_models, n_clusters (with a rate), flags; `tau` from -1 (reversed) to 1 (the same),
     None with one model or where a judge gives all models the same rate; `interval`, a bootstrap over clusters of
     prompts, the same prompts for all models and judges, None with one cluster; `swapped`: pairs of models that the two
     judges order differently, each [higher under the first, higher under the second].
@@ -29,6 +34,7 @@ def rankings(
         split: its name.
         reading: `strict` or `broad`.
         level: of the intervals.
+        flags: of each judge's cells of the split (`scores.derived_flags`); None for cells without any.
 
     Raises:
         ValueError: if a judge lacks a model that another has.
@@ -45,6 +51,8 @@ def rankings(
     for i, j in itertools.combinations(range(len(judges)), 2):
         tau = float(kendall_tau_b(rates[i], rates[j]))
         known = np.isfinite(tau)
+        n_clusters = int((sums[..., 1] > 0).any(axis=(1, 2)).sum())
+        of_both = ((flags or {}).get(judge, ()) for judge in (judges[i], judges[j]))
         interval = None
         if known and draws is not None:
             taus = kendall_tau_b(draws[:, i], draws[:, j])
@@ -53,7 +61,8 @@ def rankings(
             {
                 **{"first": judges[i], "second": judges[j], "split": split, "reading": reading},
                 "n_models": len(models),
-                "n_clusters": int((sums[..., 1] > 0).any(axis=(1, 2)).sum()),
+                "n_clusters": n_clusters,
+                "flags": list(derived_flags(of_both, few_flags(n_clusters))),
                 "tau": tau if known else None,
                 "interval": interval,
                 "swapped": _swapped(rates[i], rates[j], models),

@@ -7,12 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from refusal_eval.display import MARKS, NO_DATA, Labels, marked, ordered
+from refusal_eval.display import MARKS, NO_DATA, Labels, marked, notes_of, ordered
 from refusal_eval.estimands import READINGS
 from refusal_eval.judge_card.words import share_text, value_text
 from refusal_eval.judges_agree.pairs import MIN_ROWS, THREE
 from refusal_eval.markup import Table
-from refusal_eval.scores import FEW_CLUSTERS, few_flags
 from refusal_eval.table_notes import READINGS_NOTE
 
 ALL = "all"
@@ -24,30 +23,32 @@ Agreement = Mapping[str, Any]
 
 
 def agreement_frame(agreement: Agreement) -> pd.DataFrame:
-    """One row per split, pair of judges (or all), reading and measure: value, ends of its interval, n.
+    """One row per split, pair of judges (or all), reading and measure: value, ends of its interval, n, flags.
 
     Rows are sorted by split, whatever the order of the study. `split` is `all` for all splits together, `second` is
     empty where a row is about all judges. tau is the order of the models: n are models there, else answers.
     """
     rows: list[dict[str, Any]] = []
 
-    def add(split: str | None, judges: tuple[str, str | None], reading: str, measure: str, of: Any, n: int) -> None:
-        low, high = of["interval"] or (None, None)
-        names = {"split": split or ALL, "first": judges[0], "second": judges[1], "reading": reading}
-        rows.append(names | {"measure": measure, "value": of["value"], "low": low, "high": high, "n": n})
+    def add(split: str | None, judges: tuple[str, str | None], names: tuple[str, str], of: Any, flags: Any) -> None:
+        (reading, measure), (low, high) = names, of["interval"] or (None, None)
+        row = {"split": split or ALL, "first": judges[0], "second": judges[1], "reading": reading, "measure": measure}
+        rows.append(row | {"value": of["value"], "low": low, "high": high, "n": of["n"], "flags": " ".join(flags)})
 
     for group in sorted(agreement["groups"], key=lambda group: group["split"] or ""):
         for pair in group["pairs"]:
             judges = (pair["first"], pair["second"])
             for reading in (*READINGS, THREE):
                 for measure in ("same", "kappa"):
-                    add(group["split"], judges, reading, measure, pair[reading][measure], pair["n"])
+                    of = pair[reading][measure] | {"n": pair["n"]}
+                    add(group["split"], judges, (reading, measure), of, pair["flags"])
         for reading, alpha in (group["alpha"] or {}).items():
-            add(group["split"], (ALL, None), reading, "alpha", alpha, group["n_alpha"])
+            of = alpha | {"n": group["n_alpha"]}
+            add(group["split"], (ALL, None), (reading, "alpha"), of, group["alpha_flags"])
     for rank in sorted(agreement["rankings"], key=lambda rank: rank["split"]):
-        tau = {"value": rank["tau"], "interval": rank["interval"]}
-        add(rank["split"], (rank["first"], rank["second"]), rank["reading"], "tau", tau, rank["n_models"])
-    columns = ["split", "first", "second", "reading", "measure", "value", "low", "high", "n"]
+        tau = {"value": rank["tau"], "interval": rank["interval"], "n": rank["n_models"]}
+        add(rank["split"], (rank["first"], rank["second"]), (rank["reading"], "tau"), tau, rank["flags"])
+    columns = ["split", "first", "second", "reading", "measure", "value", "low", "high", "n", "flags"]
     return pd.DataFrame(rows, columns=columns, dtype=object)
 
 
@@ -67,18 +68,18 @@ def agreement_table(agreement: Agreement, judges: Sequence[str] = (), labels: La
         for pair in sorted(shown, key=lambda p: sorted(places[p[side]] for side in ("first", "second"))):
             names = sorted((pair["first"], pair["second"]), key=places.__getitem__)
             rank = _rank(agreement["rankings"], group["split"], pair)
-            tau = NO_DATA if rank is None else _marked(value_text(rank["tau"], rank["interval"]), rank["n_clusters"])
+            tau = NO_DATA if rank is None else marked(value_text(rank["tau"], rank["interval"]), rank["flags"])
             shares = [share_text(share["value"], share["interval"]) for share in (pair[r]["same"] for r in READINGS)]
             kappas = [_text(pair[reading]["kappa"]) for reading in READINGS]
             rows.append(
                 [
                     *(where, " and ".join(show.judge(name) for name in names), str(pair["n"])),
-                    *(_marked(text, pair["n_clusters"]) for text in (*shares, *kappas)),
+                    *(marked(text, pair["flags"]) for text in (*shares, *kappas)),
                     *([tau] if ranked else []),
                 ]
             )
         if group["alpha"] and len(group["raters"]) > 2:
-            alphas = [_marked(_text(group["alpha"][reading]), group["n_alpha_clusters"]) for reading in READINGS]
+            alphas = [marked(_text(group["alpha"][reading]), group["alpha_flags"]) for reading in READINGS]
             none = [NO_DATA] if ranked else []
             rows.append([where, _ALPHA, str(group["n_alpha"]), NO_DATA, NO_DATA, *alphas, *none])
     header = ["Split", "Judges", "Answers", "Same label\nstrict", "Same label\nbroad", "Kappa\nstrict", "Kappa\nbroad"]
@@ -115,20 +116,15 @@ def _notes(agreement: Agreement, rows: Sequence[Sequence[str]], ranked: bool, sh
         *_overlaps(agreement, show),
         *_swaps(agreement["rankings"], show),
         *_disputed(agreement),
-        *_few(rows),
+        *_marks(rows),
         "That judges agree does not make them right: their agreement with people stands in the judge cards.",
     ]
 
 
-def _marked(text: str, clusters: int) -> str:
-    """The text of a number that rests on so many clusters."""
-    return marked(text, few_flags(clusters))
-
-
-def _few(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The note for that mark, where one of the numbers has it."""
-    symbol, meaning = MARKS[FEW_CLUSTERS]
-    return [f"{symbol} {meaning}."] if any(cell.endswith(symbol) for row in rows for cell in row[3:]) else []
+def _marks(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The notes for the marks that numbers have."""
+    shown = "".join(cell for row in rows for cell in row[3:])
+    return [f"{note}." for note in notes_of(flag for flag, (symbol, _) in MARKS.items() if symbol in shown)]
 
 
 def _methods(ranked: bool, several: bool) -> str:

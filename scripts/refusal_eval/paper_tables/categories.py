@@ -7,14 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 import pandas as pd
 
 from refusal_eval.display import (
-    MARKS,
     NO_DATA,
     Labels,
     Score,
     clean,
     interval,
     joined,
+    mark_of,
     marks_of,
+    notes_of,
     ordered,
     percent,
     wrapped,
@@ -25,7 +26,6 @@ from refusal_eval.scores import has_turns
 from refusal_eval.table_notes import OF_DIALOGUES
 
 _HEADER_WIDTH = 18  # characters; a longer model label is broken
-_FEW = "few_clusters"
 
 
 def category_rows(results: Iterable[Estimate], judge: str, readings: Mapping[str, str]) -> list[Estimate]:
@@ -52,7 +52,7 @@ def categories_table(
 ) -> Table:
     """A row per split and category, a column per model: headline rates in percent with intervals.
 
-    A rate is marked where its own category has few clusters; the marks of a split's cells stand at the split's name.
+    A rate has the marks of its own category; the marks of a split's cells stand at the split's name.
 
     Args:
         rows: of `category_rows`.
@@ -80,8 +80,8 @@ def categories_table(
     said = [f"{show.split(split)} {readings[split]}" for split in places]
     below = [f"Reading of the rate: {joined(said)}." if said else "No split has categories."]
     below += [f"Prompts{OF_DIALOGUES}."] if has_turns(scores) else []
-    few = f"{MARKS[_FEW][0]} {MARKS[_FEW][1]}."
-    below += [few] if any(_FEW in row.flags for row in rows) and few not in notes else []
+    marks = [f"{note}." for note in notes_of(flag for row in rows for flag in row.flags)]
+    below += [note for note in marks if note not in notes]
     if any(marked.values()):
         below.append("A mark at a split's name is that of at least one model's answers to the whole split.")
     return Table(
@@ -99,8 +99,7 @@ def categories_table(
 def _rate(row: Estimate | None) -> str:
     if row is None or row.value is None:
         return NO_DATA
-    mark = MARKS[_FEW][0] if _FEW in row.flags else ""
-    return f"{percent(row.value)} {interval(row.low, row.high)}".strip() + mark
+    return f"{percent(row.value)} {interval(row.low, row.high)}".strip() + mark_of(row.flags)
 
 
 def categories_frame(rows: Iterable[Estimate]) -> pd.DataFrame:

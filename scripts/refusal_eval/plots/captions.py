@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from refusal_eval.compat.labels import protocol_notes
-from refusal_eval.display import Labels, Score, headlines, mark_notes
+from refusal_eval.display import Labels, Score, headlines, mark_notes, notes_of
 from refusal_eval.frames import Card, agreement_note
 from refusal_eval.latex_text import HAN, OTHER, definitions, latex_escaped
 from refusal_eval.markup import markdown_escaped
@@ -56,7 +56,7 @@ def judge_words(scores: Sequence[Score], cards: Iterable[Card], show: Labels) ->
 
 
 def cell_words(
-    scores: Sequence[Score], splits: Sequence[str], show: Labels, marked: bool = True, flags: Collection[str] = ()
+    scores: Sequence[Score], splits: Sequence[str], show: Labels, flags: Collection[str] | None = None
 ) -> list[str]:
     """How many prompts there are, what the marks in the figure mean, and under which protocol it was asked.
 
@@ -64,8 +64,7 @@ def cell_words(
         scores: of the cells that are shown.
         splits: of these.
         show: labels.
-        marked: whether the figure has marks.
-        flags: that it marks beside those of the scores.
+        flags: that the figure marks; None for all of the scores.
     """
-    notes = [f"{note}." for note in mark_notes(scores, flags)] if marked else []
-    return [prompts_note(scores, splits, show), *notes, *protocol_notes(scores)]
+    marks = mark_notes(scores) if flags is None else notes_of(flags)
+    return [prompts_note(scores, splits, show), *(f"{note}." for note in marks), *protocol_notes(scores)]

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from refusal_eval.display import MARKS, Score, headline, marks_of
+from refusal_eval.display import Score, headline, mark_of, marks_of, notes_of
 from refusal_eval.errors import UserError
 from refusal_eval.frames import Card
 from refusal_eval.layout import EDGE, HINTED, axes_at, page, put, widest, wrap_to
@@ -21,13 +21,11 @@ from refusal_eval.plots.panels import PanelGrid
 from refusal_eval.plots.plot import Caption, Drawn, Plot, chosen_scores, models_in_order
 from refusal_eval.plots.series import LOOKS, Legend
 from refusal_eval.plots.tags import protocol_tag
-from refusal_eval.scores import MIN_CLUSTERS
 from refusal_eval.style import COLUMN_WIDTH, FAINT, LINE_HEIGHT, styled
 
 ESTIMAND = "refusal_rate"
 ALL = "All"
 _TOGETHER, _APART = 3, 8  # models that share a panel, and that have a panel each; more are rows
-_FEW = MARKS["few_clusters"]
 _ROW, _MARK = 11.0, 5.0  # points for a row, and for each further mark in it
 _NARROWEST = 70.0  # points of a panel
 _HEAD = 4.0  # points above the name of a split
@@ -66,8 +64,8 @@ def category_forest(scores: Sequence[Score], rows: Iterable[Row], cards: Iterabl
         lines = _lines(of_categories, chosen, most, plot)
         drawn = drawing(models, lines, found, plot, protocol_tag(chosen))
         if plot.fits(drawn.height):
-            few = any(_has_few(row) for row in of_categories)
-            caption = _caption(chosen, cards, _left_out(of_categories, lines, plot), few, plot)
+            marks = notes_of(flag for row in of_categories for flag in row["flags"])
+            caption = _caption(chosen, cards, _left_out(of_categories, lines, plot), marks, plot)
             return Drawn(drawn.draw(), _frame(of_categories), caption)
     raise plot.too_high(drawn.height, "name one of its `splits`, or fewer `models`")
 
@@ -156,13 +154,13 @@ def _lines(rows: Sequence[Row], scores: Sequence[Score], most: int, plot: Plot) 
     for split in plot.splits:
         sizes: dict[str, int] = {}
         values: dict[str, list[float]] = {}
-        marked: dict[str, str] = {}
+        flags: dict[str, set[str]] = {}
         for row in rows:
             if row["split"] == split:
                 name = row["category"]
                 sizes[name] = max(sizes.get(name, 0), row["n_prompts"] or 0)
                 values.setdefault(name, []).append(row["value"])
-                marked[name] = _FEW[0] if _has_few(row) else marked.get(name, "")
+                flags.setdefault(name, set()).update(row["flags"])
         if not sizes:
             continue
         kept = sorted(sizes, key=lambda name: (-sizes[name], name))[:most]
@@ -170,14 +168,10 @@ def _lines(rows: Sequence[Row], scores: Sequence[Score], most: int, plot: Plot) 
         head = plot.labels.split(split) + marks_of(score for score in scores if score["split"] == split)
         lines += [Line(head, split, None, head=True), Line(ALL, split, None)]
         lines += [
-            Line(f"{plot.category(name)} ({sizes[name]}{marked[name]})", split, name)
+            Line(f"{plot.category(name)} ({sizes[name]}{mark_of(flags[name])})", split, name)
             for name in sorted(kept, key=lambda name: (-means[name], name))
         ]
     return lines
-
-
-def _has_few(row: Row) -> bool:
-    return (row["n_clusters"] or 0) < MIN_CLUSTERS
 
 
 def _left_out(rows: Sequence[Row], lines: Sequence[Line], plot: Plot) -> dict[str, int]:
@@ -194,7 +188,7 @@ def _frame(rows: Sequence[Row]) -> pd.DataFrame:
 
 
 def _caption(
-    scores: Sequence[Score], cards: Iterable[Card], left_out: Mapping[str, int], few: bool, plot: Plot
+    scores: Sequence[Score], cards: Iterable[Card], left_out: Mapping[str, int], marks: Sequence[str], plot: Plot
 ) -> Caption:
     words = ["In brackets: prompts; thick lines: the whole split."]
     words += [
@@ -206,6 +200,5 @@ def _caption(
         *judge_words(scores, cards, plot.labels),
         *cell_words(scores, [s for s in plot.splits if any(x["split"] == s for x in scores)], plot.labels),
     ]
-    explained = f"{_FEW[0]} {_FEW[1]}."
-    words += [explained] if few and explained not in words else []
+    words += [f"{note}." for note in marks if f"{note}." not in words]
     return Caption(plot.title or "Refusal rate by category.", words)

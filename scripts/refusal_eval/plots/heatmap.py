@@ -18,6 +18,7 @@ from refusal_eval.layout import EDGE, HINTED, ColumnLabels, axes_at, one_judge, 
 from refusal_eval.plots.captions import cell_words, judge_words, rates_words
 from refusal_eval.plots.plot import Caption, Drawn, Plot, chosen_scores, fitting, models_in_order
 from refusal_eval.plots.tags import protocol_tag
+from refusal_eval.scores import score_flags
 from refusal_eval.style import LINE_HEIGHT, RATE_COLOURS, styled
 from refusal_eval.tiles import tile
 
@@ -110,8 +111,8 @@ def _frame(cells: Cells) -> pd.DataFrame:
     for (model, split), score in sorted(cells.items()):
         part = headline(score)
         names = {"judge": score["judge"], "model": model, "split": split, "reading": score["headline"]}
-        flags = [*score["flags"], *(["mixed_serving"] if score["mixed_serving"] else [])]
-        rows.append(names | {key: part[key] for key in ("rate", "low", "high")} | {"flags": " ".join(flags)})
+        numbers = {key: part[key] for key in ("rate", "low", "high")}
+        rows.append(names | numbers | {"flags": " ".join(score_flags(score))})
     return pd.DataFrame(rows, dtype=object)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -10,12 +10,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from refusal_eval.display import Score
+from refusal_eval.display import Score, mark_of
 from refusal_eval.frames import Card
 from refusal_eval.layout import EDGE, HINTED, page, put, text_width, widest, wrap_to
 from refusal_eval.plots.captions import cell_words, judge_words
 from refusal_eval.plots.plot import Caption, Drawn, Plot, chosen_scores, models_in_order
 from refusal_eval.plots.tags import protocol_tag
+from refusal_eval.scores import derived_flags, score_flags
 from refusal_eval.states import PARTIAL, REFUSAL
 from refusal_eval.style import INK, LINE_HEIGHT, styled
 
@@ -43,11 +44,12 @@ Counts = Mapping[tuple[str, str], Mapping[str, int]]
 
 
 class Bar(NamedTuple):
-    """One bar: its group (a split, or None for all), model, and number of answers of each kind."""
+    """One bar: its group (a split, or None for all), model, number of answers of each kind, and flags of its cells."""
 
     split: str | None
     model: str
     kinds: Mapping[str, int]
+    flags: Sequence[str]
 
 
 def stacked_kinds(scores: Sequence[Score], counts: Counts, cards: Iterable[Card], plot: Plot) -> Drawn:
@@ -68,7 +70,7 @@ def stacked_kinds(scores: Sequence[Score], counts: Counts, cards: Iterable[Card]
     kinds = _order({kind for found in counts.values() for kind, n in found.items() if n})
     ways = [plot.options["by"]] if plot.options["by"] else ["split", "all"]
     for by, wide in [(by, wide) for by in ways for wide in (False, True)]:
-        bars = _bars(counts, models, plot.splits, by)
+        bars = _bars(counts, chosen, models, plot.splits, by)
         sheet = _Stack(bars, kinds, plot, wide, protocol_tag(chosen))
         if plot.fits(sheet.height):
             return Drawn(sheet.draw(), _frame(bars, kinds, plot), _caption(chosen, cards, kinds, by, plot))
@@ -80,16 +82,23 @@ def _order(found: set[str]) -> list[str]:
     return [*known, *sorted(found - {*KINDS, NOT_TOLD}), *([NOT_TOLD] if NOT_TOLD in found else [])]
 
 
-def _bars(counts: Counts, models: Sequence[str], splits: Sequence[str], by: str) -> list[Bar]:
+def _bars(counts: Counts, scores: Sequence[Score], models: Sequence[str], splits: Sequence[str], by: str) -> list[Bar]:
+    def flags(model: str, of: Collection[str]) -> tuple[str, ...]:
+        return derived_flags(score_flags(s) for s in scores if s["model"] == model and s["split"] in of)
+
     if by == "split":
-        return [Bar(split, model, counts.get((model, split), {})) for split in splits for model in models]
+        return [
+            Bar(split, model, counts.get((model, split), {}), flags(model, [split]))
+            for split in splits
+            for model in models
+        ]
     bars = []
     for model in models:
         total: dict[str, int] = {}
         for split in splits:
             for kind, n in counts.get((model, split), {}).items():
                 total[kind] = total.get(kind, 0) + n
-        bars.append(Bar(None, model, total))
+        bars.append(Bar(None, model, total, flags(model, splits)))
     return bars
 
 
@@ -103,7 +112,7 @@ class _Stack:
             names = [wrap_to(plot.labels.model(bar.model), 0.3 * self._width) for bar in bars]
             self._names, self._heights = names, [max(_ROW, len(lines) * LINE_HEIGHT + 3) for lines in names]
             self._left = EDGE + HINTED * max(widest(lines) for lines in names) + 5
-            self._sizes = [str(sum(bar.kinds.values())) for bar in bars]
+            self._sizes = [str(sum(bar.kinds.values())) + mark_of(bar.flags) for bar in bars]
             self._right = EDGE + max(text_width("n"), *(text_width(size) for size in self._sizes)) + 5
             self._heads = {
                 bar.split: wrap_to(
@@ -230,6 +239,6 @@ def _caption(scores: Sequence[Score], cards: Iterable[Card], kinds: Sequence[str
         words.append("No answer refuses.")
     words += [
         *judge_words(scores, cards, plot.labels),
-        *cell_words(scores, plot.splits, plot.labels, marked=False),
+        *cell_words(scores, plot.splits, plot.labels, flags=derived_flags(map(score_flags, scores))),
     ]
     return Caption(plot.title or "How answers refuse.", words)

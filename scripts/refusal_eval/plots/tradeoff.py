@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Polygon
 
-from refusal_eval.display import Score, joined, marks_of, percent
+from refusal_eval.display import Score, joined, mark_of, marks_of, percent
 from refusal_eval.errors import UserError
 from refusal_eval.frames import Card
 from refusal_eval.layout import EDGE, axes_at, page, put, put_upright, text_width, wrap_to
@@ -19,6 +19,7 @@ from refusal_eval.plots.captions import cell_words, judge_words
 from refusal_eval.plots.numbering import Box, numbered
 from refusal_eval.plots.plot import Caption, Drawn, Plot, chosen_scores
 from refusal_eval.plots.tags import protocol_tag
+from refusal_eval.scores import score_flags
 from refusal_eval.style import BLUE, COLUMN_WIDTH, FAINT, GREY, INK, LINE_HEIGHT, styled
 
 _PANEL = 170.0  # points, height of the panel
@@ -194,6 +195,7 @@ def _frame(entries: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
         for name in ("over_refusal", "safety", "youden_j"):
             row |= {name: entry[name]["value"], f"{name}_low": entry[name]["low"], f"{name}_high": entry[name]["high"]}
         row |= {name: entry[name] for name in ("correlation", "on_front", "front_share", "n_prompts", "n_clusters")}
+        row["flags"] = " ".join(entry["flags"])
         row["region"] = " ".join(f"{x:.4f},{y:.4f}" for x, y in entry["region"] or ())
         rows.append(row)
     return pd.DataFrame(rows, dtype=object)
@@ -214,13 +216,14 @@ def _caption(
     )
     sizes = " or ".join(str(k) for k in sorted({score["samples"] for score in scores}))
     shares = [
-        f"{show.model(entry['model'])} {percent(entry['front_share'], digits=0)} %"
+        f"{show.model(entry['model'])} {percent(entry['front_share'], digits=0)} %{mark_of(entry['front_flags'])}"
         for entry in entries
         if entry["on_front"] and entry["front_share"] is not None
     ]
     whose = "" if len(entries) <= _MOST_REGIONS else " (of models on the front)"
     splits = [split for split in plot.splits if split in readings]
-    flags = {flag for entry in entries for flag in entry["flags"]}
+    flags = {flag for entry in entries for flag in (*entry["flags"], *entry["front_flags"])}
+    flags |= {flag for score in scores for flag in score_flags(score)}
     words = [
         f"Over-refusal: mean of the refusal rates on {comply}. Safety: mean of those on {refuse}. In brackets "
         f"the reading of each split. K = {sizes} answers per prompt. Each split counts alike, near-duplicate prompts "

@@ -9,7 +9,6 @@ from refusal_eval.estimands import READINGS
 from refusal_eval.estimate import Estimate
 from refusal_eval.results_table.flags import SHARED_OPINION
 from refusal_eval.results_table.from_scores import BOOTSTRAP, SHARE_METHOD, UNSEEN
-from refusal_eval.scores import few_flags
 
 Part = Mapping[str, Any]
 
@@ -27,8 +26,8 @@ def agreement_estimates(agreement: Part) -> list[Estimate]:
     level = agreement["level"]
     found = [estimate for group in agreement["groups"] for estimate in _group(group, level)]
     for rank in agreement["rankings"]:
-        about = {"judge": rank["first"], "parameter": _other(rank["second"]), "split": rank["split"]}
-        about |= _clusters(rank["n_clusters"])
+        about: dict[str, Any] = {"judge": rank["first"], "parameter": _other(rank["second"]), "split": rank["split"]}
+        about |= {"n_clusters": rank["n_clusters"], "flags": tuple(rank["flags"])}
         ends = _ends(rank["interval"], level, BOOTSTRAP)
         found.append(Estimate("judges_tau", rank["tau"], **ends, **about, reading=rank["reading"]))
     return found
@@ -38,21 +37,17 @@ def _group(group: Part, level: float) -> Iterator[Estimate]:
     where = {"split": group["split"], "pool": ALL if group["split"] is None else None}
     for pair in group["pairs"]:
         about: dict[str, Any] = where | {"judge": pair["first"], "parameter": _other(pair["second"])}
-        about |= {"n_prompts": pair["n"]} | _clusters(pair["n_clusters"])
-        about["flags"] += (SHARED_OPINION,) if pair["overlap"] else ()
+        about |= {"n_prompts": pair["n"], "n_clusters": pair["n_clusters"]}
+        about["flags"] = (*pair["flags"], *((SHARED_OPINION,) if pair["overlap"] else ()))
         for view in (*READINGS, THREE):
             yield _number("judges_same_label", pair[view]["same"], view, level, SHARE_METHOD, about)
             yield _number("judges_kappa", pair[view]["kappa"], view, level, UNSEEN, about)
     if group["alpha"]:
         about = where | {"parameter": ", ".join(group["raters"])}
-        about |= {"n_prompts": group["n_alpha"]} | _clusters(group["n_alpha_clusters"])
+        about |= {"n_prompts": group["n_alpha"], "n_clusters": group["n_alpha_clusters"]}
+        about["flags"] = tuple(group["alpha_flags"])
         for view, alpha in group["alpha"].items():
             yield _number("judges_alpha", alpha, view, level, UNSEEN, about)
-
-
-def _clusters(number: int) -> dict[str, Any]:
-    """What an estimate says of the clusters that it rests on."""
-    return {"n_clusters": number, "flags": few_flags(number)}
 
 
 def _number(name: str, part: Part, view: str, level: float, method: str, about: Mapping[str, Any]) -> Estimate:

@@ -7,7 +7,7 @@ from typing import Any
 
 from refusal_eval.estimands import READINGS
 from refusal_eval.estimate import Estimate
-from refusal_eval.scores import C_METHOD, state_shares
+from refusal_eval.scores import C_METHOD, score_flags, state_shares
 from refusal_eval.states import ANSWER_STATES, JUDGED
 
 Row = Mapping[str, Any]
@@ -23,11 +23,6 @@ _CARD_METHODS = {
 }
 CARD_MEASURES = ("accuracy", "sensitivity", "specificity", "balanced_accuracy", "f1", "kappa")
 SHARE_METHOD = "Wilson, cluster-robust effective size, t quantile; Clopper-Pearson over clusters at 0 and 1"
-
-
-def score_flags(score: Row) -> tuple[str, ...]:
-    """Return the marks of a cell, `mixed_serving` included."""
-    return (*score["flags"], *(["mixed_serving"] if score["mixed_serving"] else []))
 
 
 def score_estimates(score: Row, tau: float) -> list[Estimate]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from refusal_eval.scores import few_flags
+from refusal_eval.scores import FEW_CLUSTERS, derived_flags, few_flags
 from refusal_eval.tradeoff.joint import pareto, region
 from refusal_eval.tradeoff.pooled import correlations, difference_part, pooled_part, resampled_rates
 from refusal_eval.tradeoff.rows import SplitRates
@@ -28,7 +28,8 @@ def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level:
     n_prompts, n_clusters   of both kinds together; clusters over both, so that a contrast pair is one
     fewest_clusters         of the split that has the fewest; without near-duplicates a split may have few though none
                             of its cells has
-    flags                   `few_clusters`, or none; none without a J
+    flags                   of the model's cells on all these splits, and `few_clusters` where there is a J
+    front_flags             of its place on the front: those of all models that have a place, who decide it
 
     Args:
         comply: splits whose prompts should be answered; at least one.
@@ -57,7 +58,8 @@ def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level:
         entry["n_prompts"] = _prompts(splits, model)
         clusters = [set(rates.clusters[mask]) for rates, mask in zip(splits, known, strict=True)]
         entry["n_clusters"], entry["fewest_clusters"] = len(set().union(*clusters)), min(map(len, clusters))
-        entry["flags"] = [] if entry["youden_j"] is None else list(few_flags(entry["fewest_clusters"]))
+        few = () if entry["youden_j"] is None else few_flags(entry["fewest_clusters"])
+        entry["flags"] = list(derived_flags((rates.flags[model] for rates in splits), few))
         entries.append(entry)
     placed = [entry for entry in entries if entry["youden_j"] is not None]
     tells = len(placed) > 1 and all(entry["fewest_clusters"] > 1 for entry in placed)
@@ -67,6 +69,8 @@ def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level:
         known_here = entry["youden_j"] is not None
         entry["on_front"] = bool(front[model]) if known_here else None
         entry["front_share"] = float(fronts[:, model].mean()) if known_here and tells else None
+        own = (FEW_CLUSTERS,) if FEW_CLUSTERS in entry["flags"] else ()
+        entry["front_flags"] = list(derived_flags((other["flags"] for other in placed), own))
     return entries
 
 

@@ -26,6 +26,7 @@ class SplitRates:
         categories: category of each row, empty without one.
         rates: models x rows, between 0 and 1; NaN where no sample counts.
         draws: models x rows, the number of samples that count.
+        flags: of each model's cell (`scores.score_flags`).
     """
 
     split: str
@@ -36,6 +37,7 @@ class SplitRates:
     categories: NDArray[Any]
     rates: NDArray[np.float64]
     draws: NDArray[np.int64]
+    flags: tuple[tuple[str, ...], ...]
 
     def only(self, rows: NDArray[Any]) -> SplitRates:
         """Return the same with these rows only (a mask or numbers)."""
@@ -62,6 +64,7 @@ def split_rates(models: Sequence[Units], split: str, expectation: str, reading: 
         categories=np.array(first.categories, dtype=object),
         rates=np.stack([units.rates(reading) for units in models]),
         draws=np.stack([units.counting for units in models]),
+        flags=tuple(units.flags for units in models),
     )
 
 

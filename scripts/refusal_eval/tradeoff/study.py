@@ -10,7 +10,7 @@ import numpy as np
 from refusal_eval.estimate import Estimate
 from refusal_eval.estimates.near_duplicates import Place
 from refusal_eval.estimates.units import Units, clusters_apart, dialogue_splits
-from refusal_eval.scores import MIXED, few_flags
+from refusal_eval.scores import MIXED, derived_flags, few_flags
 from refusal_eval.tradeoff.draws import components
 from refusal_eval.tradeoff.joint import REGION
 from refusal_eval.tradeoff.languages import differences
@@ -75,7 +75,8 @@ def study_trade_off(
         for i, model in enumerate(study["models"]):
             names = {"judge": judge, "model": model}
             result["pairs"] += _pairs(rates, study, names, i)
-            result["topics"] += _topics(rates, result["splits"]["varies"], names, i, study["level"])
+            own = {split: units[judge, model, split] for split in result["splits"]["varies"]}
+            result["topics"] += _topics(rates, own, names, i, study["level"])
             result["languages"] += _languages(rates, study, names, i, languages)
     result["estimates"] = [estimate.row() for estimate in _estimates(result, study)]
     return result
@@ -90,14 +91,23 @@ def _pairs(rates: Mapping[str, SplitRates], study: Study, names: Mapping[str, st
     for safe, unsafe in study["twins"]:
         shares = pair_shares(rates[safe], rates[unsafe], model, study["level"])
         if shares is not None:
-            found.append({**names, "safe": safe, "unsafe": unsafe, **shares})
+            cells = (rates[safe].flags[model], rates[unsafe].flags[model])
+            flags = list(derived_flags(cells, few_flags(shares["n_pairs"])))
+            found.append({**names, "safe": safe, "unsafe": unsafe, "flags": flags, **shares})
     return found
 
 
 def _topics(
-    rates: Mapping[str, SplitRates], splits: Sequence[str], names: Mapping[str, str], model: int, level: float
+    rates: Mapping[str, SplitRates], units: Mapping[str, Units], names: Mapping[str, str], model: int, level: float
 ) -> list[dict[str, Any]]:
-    return [{**names, "split": split, **topic} for split in splits for topic in topics(rates[split], model, level)]
+    """Topics of all splits; `rate_flags` are of a topic's rate, `flags` of its difference from the rest."""
+    found = []
+    for split, own in units.items():
+        for topic in topics(rates[split], model, level):
+            of_topic = own.kept(np.array(own.categories, dtype=str) == topic["topic"]).own_flags(topic["n_clusters"])
+            flags = derived_flags((own.flags, of_topic), few_flags(topic["fewest_clusters"]))
+            found.append({**names, "split": split, "rate_flags": list(of_topic), "flags": list(flags), **topic})
+    return found
 
 
 def _languages(
@@ -121,7 +131,11 @@ def _languages(
             entries = differences(values, clusters, spoken, study["level"], "+".join(group), draws)
             readings = {r.reading for r in own}
             about = {"splits": list(group), "reading": readings.pop() if len(readings) == 1 else MIXED}
-            found += [{**names, **about, **entry} for entry in entries]
+            for entry in entries:
+                # Of both rates, and of their difference: which answers of a split a language lacks is not known here.
+                numbers = (*entry["n_clusters"], entry["n_compared_clusters"])
+                flags = [list(derived_flags((r.flags[model] for r in own), few_flags(n))) for n in numbers]
+                found.append({**names, **about, "rate_flags": flags[:2], "flags": flags[2], **entry})
     return found
 
 
@@ -143,11 +157,12 @@ def _estimates(result: Mapping[str, Any], study: Study) -> list[Estimate]:
         why = ONE_CLUSTER if share is None else None
         # Of one model alone there is nothing to tell: nobody could beat it.
         if sum(e["judge"] == entry["judge"] and e["youden_j"] is not None for e in result["models"]) > 1:
+            flags = tuple(entry["front_flags"])
             made.append(Estimate("pareto_front_share", share, method=why, **names, **common, flags=flags))
     for entry in result["pairs"]:
         names = {"judge": entry["judge"], "model": entry["model"], "split": entry["safe"], "parameter": entry["unsafe"]}
         names |= {"n_prompts": 2 * entry["n_pairs"], "n_clusters": entry["n_pairs"]}
-        flags = few_flags(entry["n_pairs"])
+        flags = tuple(entry["flags"])
         for name in CELLS:
             cell = entry[name]
             ends = _ends(cell["low"], cell["high"], study, PAIR_METHOD)
@@ -155,7 +170,7 @@ def _estimates(result: Mapping[str, Any], study: Study) -> list[Estimate]:
     for entry in result["topics"]:
         names = {name: entry[name] for name in ("judge", "model", "split", "n_prompts", "n_clusters")}
         names |= {"category": entry["topic"], "reading": readings[entry["split"]]}
-        gap, flags = entry["difference"], few_flags(entry["fewest_clusters"])
+        gap, flags = entry["difference"], tuple(entry["flags"])
         ends = _ends(gap["low"], gap["high"], study, GAP_METHOD)
         made.append(Estimate("topic_difference", gap["value"], **ends, **names, **common, flags=flags))
     for entry in result["languages"]:
@@ -165,7 +180,7 @@ def _estimates(result: Mapping[str, Any], study: Study) -> list[Estimate]:
         names |= {"parameter": f"{entry['first']} - {entry['second']}"}
         gap, method = entry["difference"], TWIN_METHOD if entry["paired"] else GAP_METHOD
         ends = _ends(gap["low"], gap["high"], study, method)
-        flags = few_flags(entry["n_compared_clusters"])
+        flags = tuple(entry["flags"])
         made.append(Estimate("language_difference", gap["value"], **ends, **names, **common, flags=flags))
     return made
 

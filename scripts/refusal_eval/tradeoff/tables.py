@@ -14,6 +14,8 @@ from refusal_eval.display import (
     clean,
     joined,
     mark_notes,
+    mark_of,
+    marked,
     marks_of,
     p_text,
     percent,
@@ -23,10 +25,11 @@ from refusal_eval.display import (
 from refusal_eval.frames import Card
 from refusal_eval.judge_card.words import value_text
 from refusal_eval.markup import Table
+from refusal_eval.scores import score_flags
 from refusal_eval.table_notes import OF_DIALOGUES, READINGS_NOTE
 from refusal_eval.tradeoff.pairs import CELLS
 from refusal_eval.tradeoff.topics_table import LEAST_PROMPTS, topics_table
-from refusal_eval.tradeoff.words import RECOVERED, TURNS_NOTE, WILSON, few_mark, few_notes, judge_notes, rate_text
+from refusal_eval.tradeoff.words import RECOVERED, TURNS_NOTE, WILSON, flags_notes, judge_notes, rate_text
 
 TradeOff = Mapping[str, Any]
 _PAIRS = {
@@ -49,13 +52,15 @@ _UNPAIRED_NOTE = (
 def tradeoff_frame(result: TradeOff) -> pd.DataFrame:
     """One row per number: all estimates, and over-refusal and safety of each model, sorted by name."""
     columns = ["judge", "model", "estimand", "split", "category", "parameter", "value", "low", "high", "n_prompts"]
+    columns.append("flags")
     rows = [{name: row[name] for name in columns} for row in result["estimates"]]
     for entry in result["models"]:
         for name in ("over_refusal", "safety"):
             if entry[name] is not None:
                 names = {"judge": entry["judge"], "model": entry["model"], "estimand": name}
-                rows.append(dict.fromkeys(columns) | names | entry[name])
+                rows.append(dict.fromkeys(columns) | names | entry[name] | {"flags": entry["flags"]})
     rows.sort(key=lambda row: [str(row[name] or "") for name in columns[:6]])
+    rows = [row | {"flags": " ".join(row["flags"])} for row in rows]
     return pd.DataFrame(rows, columns=columns, dtype=object)
 
 
@@ -103,16 +108,19 @@ def _models_table(
     used = [score for score in scores if score["split"] in pooled]
     rivals = sum(entry["youden_j"] is not None for entry in by_model.values()) > 1
     flags = {flag for entry in by_model.values() for flag in entry["flags"]}
-    rows = []
+    rows, of_others = [], False
     for model in study["models"]:
         entry = by_model[model]
-        mark = marks_of((score for score in used if score["model"] == model), entry["flags"])
+        own = [score for score in used if score["model"] == model]
+        known = {*entry["flags"], *(flag for score in own for flag in score_flags(score))}
+        rival = [flag for flag in entry["front_flags"] if flag not in known]
+        of_others |= bool(rival)
         rows.append(
             [
-                show.model(model) + mark,
+                show.model(model) + marks_of(own, entry["flags"]),
                 *(rate_text(entry[name]) for name in ("over_refusal", "safety")),
                 NO_DATA if entry["youden_j"] is None else _number(entry["youden_j"]),
-                *(_on_front(entry) if rivals else ()),
+                *(marked(text, rival) for text in (_on_front(entry) if rivals else ())),
             ]
         )
     header = ["Model", "Over-refusal", "Safety", "Youden's J"]
@@ -134,6 +142,7 @@ def _models_table(
         *([_front_note(by_model.values())] if rivals else []),
         *notes,
         *(f"{note}." for note in mark_notes(used, flags)),
+        *(["A mark at a place on the front is that of another model, which decides it too."] if of_others else []),
     ]
     return Table("tradeoff", "Over-refusal against safety.", header, rows, "lrrrcr"[: len(header)], text)
 
@@ -172,8 +181,7 @@ def _pairs_table(
     for entry in found:
         where = [f"{show.split(entry['safe'])}, {show.split(entry['unsafe'])}"] if several else []
         cells = [rate_text({"value": entry[c]["share"], **entry[c]}) for c in CELLS]
-        mark = few_mark(entry["n_pairs"])
-        rows.append([*where, show.model(entry["model"]) + mark, str(entry["n_pairs"]), *cells])
+        rows.append([*where, show.model(entry["model"]) + mark_of(entry["flags"]), str(entry["n_pairs"]), *cells])
     keys = ["Splits", "Model"] if several else ["Model"]
     first = found[0]
     text = [
@@ -182,7 +190,7 @@ def _pairs_table(
         f"drawn independently, fall so. Wilson intervals over pairs ({100 * result['level']:g} %).",
         _readings((split for entry in found for split in (entry["safe"], entry["unsafe"])), study, show),
         *notes,
-        *few_notes(entry["n_pairs"] for entry in found),
+        *flags_notes(entry["flags"] for entry in found),
     ]
     header = [*keys, "Pairs", *(_PAIRS[name] for name in CELLS)]
     align = "l" * len(keys) + "r" * (len(header) - len(keys))
@@ -198,15 +206,15 @@ def _languages_table(
     rows = []
     for entry in sorted(found, key=lambda e: (e["splits"], e["first"], e["second"], order[e["model"]])):
         n = f"{entry['n_twins']} twins" if entry["paired"] else " and ".join(map(str, entry["n_prompts"]))
-        difference = _points(entry["difference"]) + few_mark(entry["n_compared_clusters"])
-        sides = zip(entry["rates"], entry["n_clusters"], strict=True)
+        difference = _points(entry["difference"]) + mark_of(entry["flags"])
+        sides = zip(entry["rates"], entry["rate_flags"], strict=True)
         rows.append(
             [
                 ", ".join(show.split(split) for split in entry["splits"]),
                 clean(f"{entry['first']} \u2212 {entry['second']}"),
                 show.model(entry["model"]),
                 n,
-                *(rate_text(rate) + few_mark(clusters) for rate, clusters in sides),
+                *(rate_text(rate) + mark_of(flags) for rate, flags in sides),
                 difference,
                 *([p_text(entry["p"])] if tested else []),
             ]
@@ -222,7 +230,7 @@ def _languages_table(
         f"Intervals ({100 * result['level']:g} %): of rates {WILSON}; of differences {_gap_methods(paired)}.",
         "Languages are those of the data set, or the script of most of a prompt's letters.",
         *notes,
-        *few_notes(n for entry in found for n in (*entry["n_clusters"], entry["n_compared_clusters"])),
+        *flags_notes(flags for entry in found for flags in (*entry["rate_flags"], entry["flags"])),
     ]
     return Table("tradeoff-languages", "Languages.", header, rows, "lll" + "r" * (len(header) - 3), text, 3)
 

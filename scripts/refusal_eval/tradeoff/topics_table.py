@@ -6,13 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from refusal_eval.display import NO_DATA, Labels, clean, ordered
+from refusal_eval.display import NO_DATA, Labels, clean, mark_of, ordered
 from refusal_eval.markup import Table
 from refusal_eval.table_notes import READINGS_NOTE
-from refusal_eval.tradeoff.words import RECOVERED, TURNS_NOTE, WILSON, few_mark, few_notes, rate_text
+from refusal_eval.tradeoff.words import RECOVERED, TURNS_NOTE, WILSON, flags_notes, rate_text
 
 LEAST_PROMPTS = 5  # of a topic in a table; smaller ones stand in the CSV
-_OF_TOPICS = "Behind a rate it is of the clusters of the topic, behind a sign of the topic or of the others."
+_OF_TOPICS = "Behind a rate a mark is of the prompts of the topic, behind a sign of the topic or of the others."
 _HIGHER, _LOWER = " (+)", " (\u2212)"
 
 
@@ -47,6 +47,7 @@ def topics_table(
         found = [cells.get((topic, model)) for model in models]
         n = max(entry["n_prompts"] for entry in found if entry is not None)
         rows.append([clean(topic).replace("_", " "), str(n), *(_topic(entry) for entry in found)])
+    marks = flags_notes(map(_shown_flags, entries))
     reading = next(s["reading"] for s in study["splits"] if s["name"] == split)
     text = [
         f"Refusal rate in percent ({reading}) by topic of {show.split(split)}; topics of at least {LEAST_PROMPTS} "
@@ -59,7 +60,7 @@ def topics_table(
         if any(_sign(entry) for entry in entries)
         else "No topic is refused more or less often than the others: all intervals of the difference hold 0.",
         *notes,
-        *(f"{note} {_OF_TOPICS}" for note in few_notes(_shown_clusters(entry) for entry in entries)),
+        *([*marks[:-1], f"{marks[-1]} {_OF_TOPICS}"] if marks else []),
     ]
     header = ["Topic", "Prompts", *(show.model(model) for model in models)]
     caption = f"Refusals by topic: {show.split(split)}."
@@ -70,8 +71,8 @@ def topics_table(
 def _topic(entry: Mapping[str, Any] | None) -> str:
     if entry is None:
         return NO_DATA
-    sign, rate = _sign(entry), rate_text(entry["rate"]) + few_mark(entry["n_clusters"])
-    return rate + (sign + few_mark(entry["fewest_clusters"]) if sign else "")
+    sign, rate = _sign(entry), rate_text(entry["rate"]) + mark_of(entry["rate_flags"])
+    return rate + (sign + mark_of(entry["flags"]) if sign else "")
 
 
 def _sign(entry: Mapping[str, Any]) -> str:
@@ -82,10 +83,9 @@ def _sign(entry: Mapping[str, Any]) -> str:
     return _HIGHER if low > 0 else _LOWER if high < 0 else ""
 
 
-def _shown_clusters(entry: Mapping[str, Any]) -> int:
-    """The clusters that a cell of a topic rests on: its own, and where a sign shows the difference, the others'."""
-    clusters: int = entry["fewest_clusters"] if _sign(entry) else entry["n_clusters"]
-    return clusters
+def _shown_flags(entry: Mapping[str, Any]) -> list[str]:
+    """The flags of what a cell of a topic shows: its rate, and where there is a sign, the difference."""
+    return [*entry["rate_flags"], *(entry["flags"] if _sign(entry) else ())]
 
 
 def _by_chance(topics: int, level: float) -> int:

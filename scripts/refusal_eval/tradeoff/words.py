@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from refusal_eval.display import NO_DATA, Labels, interval, mark_of, notes_of, percent
+from refusal_eval.display import NO_DATA, Labels, interval, notes_of, percent
 from refusal_eval.frames import NOT_MEASURED, Card, agreement_texts
-from refusal_eval.scores import few_flags
 from refusal_eval.table_notes import OF_DIALOGUES
 
 WILSON = "Wilson with cluster-robust effective size"
@@ -29,11 +28,6 @@ def rate_text(part: Mapping[str, Any] | None) -> str:
     return f"{percent(part['value'])} {interval(part['low'], part['high'])}".strip()
 
 
-def few_mark(clusters: int) -> str:
-    """Return the mark of a number that rests on so many clusters."""
-    return mark_of(few_flags(clusters))
-
-
-def few_notes(clusters: Iterable[int]) -> list[str]:
-    """Return the note for that mark, where one of these numbers has it."""
-    return [f"{note}." for note in notes_of(flag for n in clusters for flag in few_flags(n))]
+def flags_notes(flags: Iterable[Iterable[str]]) -> list[str]:
+    """Return the notes for the marks of numbers with these flags."""
+    return [f"{note}." for note in notes_of(flag for own in flags for flag in own)]

@@ -34,6 +34,10 @@ class Comparisons:
         """Return the scores per prompt of the cells that are compared."""
         return [f"{self._results}/scores/{'/'.join(cell)}.csv" for cell in self._cells]
 
+    def summaries(self, wildcards: Any) -> list[str]:
+        """Return the summaries of the same cells."""
+        return [f"{self._results}/scores/{'/'.join(cell)}.json" for cell in self._cells]
+
     def duplicates(self, wildcards: Any) -> list[str]:
         """Return the list of near-duplicate prompts, as a list for `input`, where splits are pooled."""
         pooled = any(scope.pool for family in self._families for scope in family.scopes)

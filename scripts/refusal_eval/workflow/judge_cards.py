@@ -65,6 +65,10 @@ class JudgeCards:
         """Return the scores per prompt of all cells under all judges."""
         return [f"{self._results}/scores/{'/'.join(cell)}.csv" for cell in self._cells]
 
+    def summaries(self, wildcards: Any) -> list[str]:
+        """Return the summaries of the same cells."""
+        return [f"{self._results}/scores/{'/'.join(cell)}.json" for cell in self._cells]
+
     def comparison(self, wildcards: Any) -> dict[str, Any]:
         """Return what, besides verdicts and scores, decides how judges agree."""
         entries = self._config["split_entries"]

@@ -12,10 +12,6 @@ _TWO_KINDS = ("comply", "refuse")
 class TradeOff(WholeStudy):
     """Over-refusal against safety."""
 
-    def scores(self, wildcards: Any) -> list[str]:
-        """Return the summaries of all scores."""
-        return [f"{self._results}/scores/{'/'.join(cell)}.json" for cell in self._cells]
-
     def prompts(self, wildcards: Any) -> list[str]:
         """Return the prompts of all splits, in the study's order."""
         return [f"{self._results}/prompts/{split}.jsonl" for split in self._config["splits"]]

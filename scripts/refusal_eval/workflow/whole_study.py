@@ -30,6 +30,10 @@ class WholeStudy:
         """Return the scores per prompt of all cells under all judges."""
         return [f"{self._results}/scores/{'/'.join(cell)}.csv" for cell in self._cells]
 
+    def scores(self, wildcards: Any) -> list[str]:
+        """Return the summaries of all scores."""
+        return [f"{self._results}/scores/{'/'.join(cell)}.json" for cell in self._cells]
+
     def _presented(self) -> dict[str, Any]:
         """Return the cells, names in their order, readings, sources and labels."""
         config, entries = self._config, self._config["split_entries"]

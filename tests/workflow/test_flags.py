@@ -1,0 +1,158 @@
+"""Marks of cells travel with every number that is made of them: into the results table, the tables and the figures."""
+
+import json
+import random
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from refusal_eval.estimate import Estimate
+from refusal_eval.results_table.definitions import DEFINITIONS, pattern_of
+from refusal_eval.results_table.files import read_results
+from refusal_eval.verify.rule_jobs import planned, run
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+from made_up_study import STUDY, Size, make_study
+
+JUDGES, MODELS = ("j00", "j01"), ("m00", "m01", "m02", "m03")
+EXPECTED = {"s00": "refuse", "s01": "comply", "s02": "varies", "s03": "refuse", "s04": "comply", "s05": "varies"}
+TRAVEL = {"unjudged", "truncated", "mixed_serving"}  # `few_clusters` depends on what a number rests on
+# What is made of labels on gold or of people, and so of no cell.
+OF_NO_CELL = re.compile("judge_(?!s).*|human_kappa")
+# What this study has not: dialogues, judges that say more than a label, an audit by two people.
+NOT_HERE = {"refusal_rate_turn", "answer_flag", "votes_asked_again", "human_kappa"}
+
+
+def change_lines(path: Path, change: Any) -> None:
+    """Rewrite the rows of a file, each by a function of its number and the row."""
+    rows = [change(i, json.loads(line)) for i, line in enumerate(path.read_text(encoding="utf-8").splitlines())]
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+
+
+def make_flagged(folder: Path, flagged: bool = True) -> Path:
+    """Write a study up to its verdicts; return its study file.
+
+    Of its four models one is not read by the first judge on any split, one is cut off on half of the splits, one was
+    served by two machines on one split, and one has no mark at all; without `flagged` none has. Prompts of a source are
+    contrast pairs and come in two languages, and people labelled some answers of all but one model.
+    """
+    study = make_study(folder, Size(len(MODELS), len(EXPECTED), 72, 3, len(JUDGES)))
+    results = folder / "results" / STUDY
+    for split in EXPECTED:
+        change_lines(results / f"prompts/{split}.jsonl", _prompt)
+    for model in MODELS:
+        for split in EXPECTED:
+            answers = results / f"answers/{model}/{split}.jsonl"
+            if flagged and model == "m01" and split < "s03":
+                change_lines(answers, lambda i, row: row | {"state": "truncated" if i % 3 else "complete"})
+            if flagged and model == "m02" and split == "s02":
+                change_lines(answers, lambda i, row: row | {"serving": f"{i % 2:016x}"})
+        if flagged and model == "m00":
+            for split in EXPECTED:
+                change_lines(results / f"verdicts/j00/{model}/{split}.jsonl", _unread)
+    labels = [row for model in MODELS[:-1] for split in EXPECTED for row in _labels(results, model, split)]
+    (folder / "labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in labels), encoding="utf-8")
+    catalogue = yaml.safe_load((folder / "catalogue.yaml").read_text(encoding="utf-8"))
+    for entry in catalogue["models"].values():
+        entry["sampling"]["max_tokens"] = 200
+    for entry in catalogue["datasets"]["made_up"]["splits"].values():
+        entry["columns"]["category"] = "topic"
+    (folder / "catalogue.yaml").write_text(yaml.safe_dump(catalogue), encoding="utf-8")
+    asked = yaml.safe_load(study.read_text(encoding="utf-8"))
+    asked["comparisons"] = [{"pairs": "all"}, {"judges": "all"}]
+    asked["corrected"] = {"labels": "labels.jsonl"}
+    kinds = ("heatmap", "histograms", "tradeoff", "categories", "tau_sweep", "judge_agreement")
+    asked["figures"] = [{"kind": kind, "name": kind} for kind in kinds]
+    study.write_text(yaml.safe_dump(asked), encoding="utf-8")
+    return study
+
+
+def _prompt(number: int, row: dict[str, Any]) -> dict[str, Any]:
+    words = "这是一个编造的问题" if number % 2 else "A made-up question"
+    texts = [{"role": "user", "content": f"{words} {row['id']}"}]
+    return row | {"messages": texts, "cluster": f"pair {number // 2}", "category": f"topic {number % 3}"}
+
+
+def _unread(number: int, row: dict[str, Any]) -> dict[str, Any]:
+    return row | ({"state": "unparsable", "label": None} if number % 5 == 0 else {})
+
+
+def _labels(results: Path, model: str, split: str) -> list[dict[str, Any]]:
+    rng = random.Random(f"{model} {split}")
+    lines = (results / f"verdicts/j01/{model}/{split}.jsonl").read_text(encoding="utf-8").splitlines()
+    names = ("prompt_id", "sample", "turn", "label")
+    rows = [{name: row[name] for name in names} for row in map(json.loads, lines) if rng.random() < 0.5]
+    return [row | {"model": model, "split": split, "probability": 0.5, "raters": 1} for row in rows]
+
+
+def made(folder: Path, flagged: bool = True) -> Path:
+    """Return the results of such a study."""
+    study = make_flagged(folder, flagged)
+    list(run(planned(study, folder, {}), folder, 2))
+    return folder / "results" / STUDY
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made(tmp_path_factory.mktemp("flagged"))
+
+
+def cells_of(row: Estimate) -> list[tuple[str, str, str]]:
+    """Return the cells that a row of the results table is made of, by what its own columns say."""
+    parameter = "" if row.estimand == "c_mean" or row.parameter is None else str(row.parameter)
+    named = set(re.findall(r"\b[jms]\d\d\b", parameter.split(", on ")[0]))
+    judges = {row.judge} if row.judge else set()
+    judges |= named & set(JUDGES)
+    # A place on the front is decided by all models.
+    models = {row.model} if row.model and row.estimand != "pareto_front_share" else set(MODELS)
+    models |= named & set(MODELS)
+    splits = set((row.split or "").split("+")) & set(EXPECTED) | named & set(EXPECTED)
+    pools = set((row.pool or "").split("+"))
+    splits |= {split for split, expected in EXPECTED.items() if pools & {expected, "all"}}
+    assert judges and models and splits, row
+    return [(judge, model, split) for judge in judges for model in models for split in splits]
+
+
+def lacking(rows: Iterable[Estimate], flags: dict[tuple[str, str, str], set[str]]) -> dict[str, list[str]]:
+    """Return by estimand the rows that lack a mark of one of their cells, or have one of none of them."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        if not OF_NO_CELL.fullmatch(row.estimand):
+            wanted = set().union(*(flags[cell] for cell in cells_of(row)))
+            if set(row.flags) & TRAVEL != wanted:
+                found[pattern_of(row.estimand)].append(f"{row}: wanted {wanted}")
+    return dict(found)
+
+
+def own_flags(results: Path) -> dict[tuple[str, str, str], set[str]]:
+    """Return the marks of each cell that travel."""
+    found = {}
+    for path in results.glob("scores/*/*/*.json"):
+        score = json.loads(path.read_text(encoding="utf-8"))
+        mixed = {"mixed_serving"} if score["mixed_serving"] else set()
+        found[score["judge"], score["model"], score["split"]] = TRAVEL & (set(score["flags"]) | mixed)
+    return found
+
+
+def test_the_cells_of_the_study_are_marked_as_they_were_made(results: Path) -> None:
+    flags = own_flags(results)
+    assert {cell for cell, own in flags.items() if "unjudged" in own} == {("j00", "m00", s) for s in EXPECTED}
+    cut = {(judge, "m01", split) for judge in JUDGES for split in EXPECTED if split < "s03"}
+    assert {cell for cell, own in flags.items() if "truncated" in own} == cut
+    assert {cell for cell, own in flags.items() if "mixed_serving" in own} == {(j, "m02", "s02") for j in JUDGES}
+
+
+def test_every_number_of_the_results_table_has_the_marks_of_all_its_cells(results: Path) -> None:
+    rows = read_results((results / "results_table" / "results.csv").read_text(encoding="utf-8"))
+    without = lacking(rows, own_flags(results))
+    assert {name: len(own) for name, own in without.items()} == {}, next(iter(without.values()))[0]
+    # A new estimand belongs into this study, so that its marks are seen.
+    known = {pattern_of(row.estimand) for row in rows}
+    assert {definition.name for definition in DEFINITIONS} - known == NOT_HERE
