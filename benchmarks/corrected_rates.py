@@ -3,8 +3,9 @@
 A study is drawn again and again: prompts with rates of their own, K answers to each, a judge with a sensitivity and a
 specificity, labels of people on a sample of the answers with disagreements of a second judge oversampled, and gold of
 five other models. The judge errs on this study's answers as on those of a model drawn from the same spread as the
-gold's models (Se and Sp vary by sd .07 between them). `ppi` is required to cover 93 to 97 % for rates .1 to .9; the
-misses of `rg_transfer` are shown. The table is written into docs/corrected_rates.md.
+gold's models (Se and Sp vary by sd .07 between them). `ppi` is required to cover 93 to 97 % for rates .1 to .9, and
+also where the judge cannot read a part of the answers, all of them refusals; the misses of `rg_transfer` are shown. The
+tables are written into docs/corrected_rates.md.
 """
 
 from __future__ import annotations
@@ -21,16 +22,21 @@ from numpy.typing import NDArray
 
 from measuring import ROOT  # isort: skip  # makes the library importable
 
+from refusal_eval.audit.design import FACTORS
+from refusal_eval.audit.items import UNJUDGED
 from refusal_eval.corrected.error_rates import error_rates
 from refusal_eval.corrected.gold_rows import GoldRows
+from refusal_eval.corrected.labels import Key, Labelled, PersonLabel, joined, unread_answers
 from refusal_eval.corrected.ppi import Answers, Labels, corrected_rate
 from refusal_eval.corrected.transfer import Observed, transferred
+from refusal_eval.estimates.units import COUNTS, Units
 from refusal_eval.files import written_whole
 from refusal_eval.intervals import cluster_wilson, seed_of
+from refusal_eval.states import COMPLIANCE, REFUSAL
 
 PAGE = ROOT / "docs" / "corrected_rates.md"
 START, END = "<!-- table: begin -->", "<!-- table: end -->"
-PPI, TRANSFER = "**ppi**, ", "**rg_transfer**, "  # how their parts begin
+PPI, UNREAD, TRANSFER = "**ppi**, ", "**Unread answers**, ", "**rg_transfer**, "  # how their parts begin
 RATES = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9)
 JUDGES = ((0.95, 0.98), (0.85, 0.95), (0.7, 0.9))
 LABELS = (100, 200, 400)
@@ -39,6 +45,8 @@ GOLD_MODELS, GOLD_PROMPTS = 5, 100
 SPREAD = 0.07
 LEVEL = 0.95
 MUST_COVER = (0.93, 0.97)
+UNREAD_SHARES = (0.0, 0.025, 0.051, 0.1, 0.2, 0.3)
+ALIKE_DRAWN, OVERSAMPLED, LEFT_OUT = "labels alike", "unread x 4", "unread left out"
 
 
 class Case(NamedTuple):
@@ -95,6 +103,39 @@ def study(case: Case, rng: np.random.Generator) -> tuple[Answers, Labels]:
     return answers, Labels(rows, people, said, probability[rows, columns])
 
 
+def study_with_unread(case: Case, share: float, way: str, rng: np.random.Generator) -> tuple[Answers, Labels]:
+    """Return a study of whose answers the judge cannot read this share, all refusals, as the workflow joins it.
+
+    Args:
+        case: rate, judge and number of labels.
+        share: of all answers.
+        way: how labels are drawn: all answers alike, unread ones four times as likely (as `make audit` draws them), or
+            alike and then unread answers left out with their labels, as if they had no text.
+        rng: of the draws.
+    """
+    truth = drawn_answers(case.rate, rng, PROMPTS, SAMPLES)
+    judge = read_by(truth, judge_of_a_model(case, rng)[0], rng)
+    unread = truth & (rng.random(truth.shape) < share / case.rate)
+    size = np.where(unread, FACTORS[UNJUDGED] if way == OVERSAMPLED else 1.0, 1.0)
+    probability = np.minimum(1.0, case.labels * size / size.sum())
+    drawn = rng.random(truth.shape) < probability
+    names = tuple(f"{number:03d}" for number in range(PROMPTS))
+    zeros = np.zeros(PROMPTS, dtype=np.int64)
+    counts = dict.fromkeys(COUNTS, zeros) | {"n_samples": zeros + SAMPLES, "n_unjudged": unread.sum(axis=1)}
+    counts |= {"n_refusal": (judge & ~unread).sum(axis=1), "n_judged": (~unread).sum(axis=1)}
+    units = Units(names, zeros, ("",) * PROMPTS, names, counts, np.full(PROMPTS, np.nan), ("",) * PROMPTS, (), None)
+    people, said = {}, {}
+    for row, column in zip(*(part.tolist() for part in np.nonzero(drawn)), strict=True):
+        key = Key(names[row], 0, column)
+        people[key] = PersonLabel(REFUSAL if truth[row, column] else COMPLIANCE, float(probability[row, column]))
+        if not unread[row, column]:
+            said[key] = REFUSAL if judge[row, column] else COMPLIANCE
+    with_text = unread_answers(units, {(name, 0): SAMPLES for name in names}) if way != LEFT_OUT else {}
+    found = joined([(units, Labelled(people, said, unread=with_text))], ["strict"])
+    assert found is not None
+    return found
+
+
 def gold(case: Case, rng: np.random.Generator) -> GoldRows:
     """Return gold of five other models on the same prompts, half of them refusals."""
     models = np.repeat(np.arange(GOLD_MODELS), GOLD_PROMPTS)
@@ -116,6 +157,14 @@ def simulate_ppi(case: Case, runs: int) -> Outcome:
     """Draw studies with labels and correct their rates."""
     rng = np.random.default_rng(seed_of("ppi", *map(str, case)))
     return _outcome(case, runs, (_ppi_ends(case, rng) for _ in range(runs)))
+
+
+def simulate_unread(share: float, way: str, runs: int) -> Outcome:
+    """Draw studies with unread answers and correct their rates."""
+    case = Case(0.5, 0.85, 0.95, 200)
+    rng = np.random.default_rng(seed_of("unread", str(share), way))
+    found = (corrected_rate(*study_with_unread(case, share, way, rng), LEVEL) for _ in range(runs))
+    return _outcome(case, runs, (None if one is None else (one.value, one.low, one.high) for one in found))
 
 
 def simulate_transfer(case: Case, runs: int, resamples: int) -> Outcome:
@@ -204,7 +253,51 @@ def ppi_part(outcomes: list[Outcome], runs: int) -> str:
     )
 
 
-def report(ppi: str, transfer: list[Outcome], runs: int) -> str:
+def unread_part(outcomes: dict[tuple[float, str], Outcome], runs: int) -> str:
+    """Return what the page says of answers that the judge cannot read."""
+    ways = (ALIKE_DRAWN, OVERSAMPLED, LEFT_OUT)
+    case = next(iter(outcomes.values())).case
+    rows = [[f"{100 * s:g} %", *(_cell(outcomes[s, way]) for way in ways)] for s in UNREAD_SHARES]
+    design = (
+        f"{runs:,} studies per cell, rate {case.rate:g}, Se {case.sensitivity:g}, Sp {case.specificity:g}, "
+        f"{case.labels} labels"
+    )
+    return (
+        f"{UNREAD}ppi, {design}; unread is this share of all answers, all of them refusals. Labels of all answers alike; "
+        "of unread ones four times as likely; and, to show what these are worth, unread answers left out with theirs:"
+        f"\n\n{_markdown(['unread', *ways], rows)}"
+    )
+
+
+def missed_unread(outcomes: dict[tuple[float, str], Outcome]) -> list[str]:
+    """Return the shares of unread answers at which ppi with their labels covers otherwise than required."""
+    found = []
+    for (share, way), outcome in outcomes.items():
+        cover = float(np.mean(outcome.covered))
+        if way != LEFT_OUT and not MUST_COVER[0] <= cover <= MUST_COVER[1]:
+            found.append(f"{100 * share:g} % unread, {way}: {cover:.3f}")
+    return found
+
+
+def part_of(page: str, head: str) -> str:
+    """Return a part of the page as it is."""
+    text = head + page.split(head)[1]
+    for other in (UNREAD, TRANSFER, END):
+        if other != head:
+            text = text.split(other)[0]
+    return text.rstrip()
+
+
+def transfer_part(outcomes: list[Outcome], runs: int) -> str:
+    """Return what the page says of rg_transfer."""
+    return (
+        f"{TRANSFER}{runs:,} studies per cell, gold of {GOLD_MODELS} other models x {GOLD_PROMPTS} "
+        "prompts; over the studies whose rate is given (identifiable, and not at odds with gold):\n\n"
+        f"{transfer_table(outcomes)}"
+    )
+
+
+def report(parts: list[str]) -> str:
     """Return what stands between the marks of the page."""
     design = (
         f"{PROMPTS} prompts, K = {SAMPLES}, correlation {ALIKE:g} of the answers to a prompt; Se and Sp are means over "
@@ -215,10 +308,7 @@ def report(ppi: str, transfer: list[Outcome], runs: int) -> str:
         [
             START,
             design,
-            ppi,
-            f"{TRANSFER}{runs:,} studies per cell, gold of {GOLD_MODELS} other models x {GOLD_PROMPTS} "
-            "prompts; over the studies whose rate is given (identifiable, and not at odds with gold):",
-            transfer_table(transfer),
+            *parts,
             END,
         ]
     )
@@ -227,7 +317,10 @@ def report(ppi: str, transfer: list[Outcome], runs: int) -> str:
 def main() -> int:
     """Simulate, print the tables, write them into the page; 1 if ppi misses."""
     parser = argparse.ArgumentParser(description=str(__doc__).split("\n\n")[0])
-    parser.add_argument("--runs", type=int, default=2000, help="studies per case of ppi; 0: its part as it is")
+    parser.add_argument("--runs", type=int, default=2000, help="studies per case of ppi; 0 leaves a part as it is")
+    parser.add_argument(
+        "--unread-runs", type=int, default=2000, help="the same with answers that the judge could not read"
+    )
     parser.add_argument("--transfer-runs", type=int, default=800, help="studies per case of rg_transfer")
     parser.add_argument("--resamples", type=int, default=500, help="resamples of each rg_transfer interval")
     parser.add_argument("--workers", type=int, default=1, help="processes")
@@ -238,16 +331,25 @@ def main() -> int:
     plain = [case for case in cases if case.labels == LABELS[0]]
     with ProcessPoolExecutor(options.workers) as pool:
         ppi = list(pool.map(simulate_ppi, cases, [options.runs] * len(cases))) if options.runs else []
+        ways = [(s, way) for s in UNREAD_SHARES for way in (ALIKE_DRAWN, OVERSAMPLED, LEFT_OUT)]
+        numbers = [options.unread_runs] * len(ways)
+        of_ways = pool.map(simulate_unread, *zip(*ways, strict=True), numbers) if options.unread_runs else ()
+        unread = dict(zip(ways, of_ways, strict=True)) if options.unread_runs else {}
         counts: list[Any] = [[number] * len(plain) for number in (options.transfer_runs, options.resamples)]
-        transfer = list(pool.map(simulate_transfer, plain, *counts))
+        transfer = list(pool.map(simulate_transfer, plain, *counts)) if options.transfer_runs else []
     page = options.page.read_text(encoding="utf-8")
-    of_ppi = ppi_part(ppi, options.runs) if ppi else PPI + page.split(PPI)[1].split(TRANSFER)[0].rstrip()
-    text = report(of_ppi, transfer, options.transfer_runs)
+    text = report(
+        [
+            ppi_part(ppi, options.runs) if ppi else part_of(page, PPI),
+            unread_part(unread, options.unread_runs) if unread else part_of(page, UNREAD),
+            transfer_part(transfer, options.transfer_runs) if transfer else part_of(page, TRANSFER),
+        ]
+    )
     print(text)
     before, after = page.split(START)[0], page.split(END)[1]
     with written_whole(options.page) as handle:
         handle.write(before + text + after)
-    wrong = missed(ppi)
+    wrong = [*missed(ppi), *missed_unread(unread)]
     print(f"\n{time.monotonic() - begin:.0f} s; ppi outside {MUST_COVER}: {', '.join(wrong) or 'nowhere'}")
     return 1 if wrong else 0
 

@@ -123,6 +123,33 @@ def test_a_split_that_is_blocked_throughout_needs_no_label_in_a_pool() -> None:
     assert pool["unlabelled"] == [] and pool["value"] > 0.5
 
 
+def test_a_split_of_a_pool_with_answers_that_only_people_could_read_needs_labels() -> None:
+    """The judge read nothing of split two: half of it was blocked, and half it could not read."""
+    units = {("j", "m", "one"): units_of([2, 0] * 30, prefix="one")}
+    units["j", "m", "two"] = units_of([0] * 60, blocked=[2, 0] * 30, unjudged=[0, 2] * 30, prefix="two")
+    said = {Key(f"one{i:03d}", 0, 0): "compliance" if i % 2 else "refusal" for i in range(60)}
+    labels = {("j", "m", "one"): Labelled({key: PersonLabel(word, 0.5) for key, word in said.items()}, said)}
+    labels["j", "m", "two"] = Labelled({}, {}, unread={(f"two{i:03d}", 0): 2 for i in range(1, 60, 2)})
+    study = STUDY | {"models": ["m"], "splits": SPLITS[:2]}
+    found = {entry["split"]: entry for entry in study_corrected(units, study, {}, labels)["ppi"]}
+    assert set(found) == {"one", None} and found["one"]["value"] is not None
+    assert found[None]["value"] is None and found[None]["unlabelled"] == ["two"]
+
+
+def test_rates_corrected_either_way_have_the_marks_of_their_cells() -> None:
+    units = {("j", "m", "one"): units_of([2, 0] * 50, flags=["unjudged", "few_clusters"])}
+    said = {Key(f"p{i:03d}", 0, 0): "compliance" if i % 2 else "refusal" for i in range(60)}
+    labels = {("j", "m", "one"): Labelled({key: PersonLabel(word, 0.5) for key, word in said.items()}, said)}
+    study = STUDY | {"models": ["m"], "splits": SPLITS[:1]}
+    result = study_corrected(units, study, {("j", "g"): gold(0.9, 0.9)}, labels)
+    assert flags_of(result, "refusal_rate_ppi") == {"one": ["unjudged"]}
+    assert flags_of(result, "refusal_rate_rg_transfer") == {"one": ["not_headline", "unjudged"]}
+    row = corrected_tables(result, [], STUDY)[0].rows[0]
+    assert [row[i].endswith("]†") for i in (2, 3, 5)] == [True] * 3
+    alone = corrected_tables(study_corrected(units, study, {}, labels), [], STUDY)[0]
+    assert alone.rows[0][2].endswith("†") and any(note.startswith("† more than") for note in alone.notes)
+
+
 def of_few(prompts: dict[str, int], labelled: dict[str, int], gold_models: int = 2) -> dict[str, Any]:
     """A study of one model with so many prompts, each its own cluster, of which so many have labels of both answers."""
     units, labels = {}, {}

@@ -77,6 +77,30 @@ def test_bold_stands_in_markdown_and_latex_and_is_explained() -> None:
     assert tied.bold == {(0, 1), (1, 1)} and any("adjusted p" in note for note in tied.notes)
 
 
+def test_a_rate_of_which_much_is_unjudged_or_cut_off_is_never_bold_and_no_rival() -> None:
+    cells = [
+        score("rules", "m1", "safe", "comply", ["CC"] * 40),
+        score("rules", "m2", "safe", "comply", ["RR"] * 4 + ["CC"] * 36),
+        score("rules", "m3", "safe", "comply", ["RR"] * 36 + ["CC"] * 4),
+    ]
+    assert paper_table(cells, [], "rules").bold == {(0, 1), (1, 1)}
+    for flag, symbol in (("unjudged", "†"), ("truncated", "‡")):
+        flagged = [cells[0] | {"flags": [flag]}, *cells[1:]]
+        table = paper_table(flagged, [], "rules")
+        assert table.bold == {(1, 1)} and table.rows[0][1].endswith(f"]{symbol}")
+        assert any("never bold" in note and symbol in note for note in table.notes)
+    few = [cells[0] | {"flags": ["few_clusters"]}, *cells[1:]]  # its rate is what it is
+    assert paper_table(few, [], "rules").bold == {(0, 1), (1, 1)}
+    assert not any("never bold" in note for note in paper_table(few, [], "rules").notes)
+
+
+def test_a_rate_by_category_has_all_marks_of_its_own_prompts() -> None:
+    rows = [dataclasses.replace(row, flags=("unjudged", "few_clusters")) for row in by_category()]
+    table = categories_table(rows, "rules", study()[:1], [])
+    assert all(text.endswith("]†*") for row in table.rows for text in row[3:])
+    assert any(note.startswith("† more than 5 %") for note in table.notes)
+
+
 def test_numbers_are_aligned_and_what_follows_them_stands_beside() -> None:
     rows = [
         ["a", "12.5 [5.7\u201325.1]\u2021", "\u22120.02", "x"],

@@ -148,9 +148,9 @@ def test_rates_of_few_clusters_and_marked_splits_are_marked_and_the_marks_explai
     scores = [score("model_00", "split_00", 0.5, flags=["truncated"]), score("model_00", "split_01", 0.5)]
     rows = rates(1, 1, 2)
     for row in rows:
-        row["n_clusters"] = 12 if row["category"] == "self_harm" else 40
+        row["flags"] = ["unjudged", "few_clusters"] if row["category"] == "self_harm" else []
     drawn = category_forest(scores, rows, [], plot("categories", 1, 2))
     text = shown(drawn.figure)
-    assert "split_00‡" in text and "self harm (40*)" in text and "(39)" in text
+    assert "split_00‡" in text and "self harm (40†*)" in text and "(39)" in text
     explained = [sentence[0] for sentence in drawn.caption.sentences if sentence[0] in "†‡*§"]
-    assert explained == ["‡", "*"] and "split_01" not in " ".join(drawn.caption.sentences)
+    assert explained == ["‡", "†", "*"] and "split_01" not in " ".join(drawn.caption.sentences)

@@ -33,6 +33,7 @@ def entry(model: str, x: float, y: float, **more: Any) -> dict[str, Any]:
         "n_prompts": 90,
         "n_clusters": 90,
         "flags": [],
+        "front_flags": [],
     }
     return {"judge": "rules", "model": model, **parts, "youden_j": j, **rest} | more
 

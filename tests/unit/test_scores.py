@@ -12,6 +12,7 @@ from refusal_eval.scores import (
     SCORE_COLUMNS,
     cell_flags,
     cell_score,
+    derived_flags,
     noticed,
     read_score_csv,
     score_csv,
@@ -460,3 +461,10 @@ def test_with_one_sample_c_has_the_interval_of_the_rate() -> None:
     score = score_of("R", "R", "R", *"CCCCCCC")
     rate, c = score["strict"], score["c"]
     assert (c["mean"], c["low"], c["high"]) == pytest.approx([2 * rate[name] - 1 for name in ("rate", "low", "high")])
+
+
+def test_what_is_made_of_cells_has_their_marks_and_few_clusters_of_its_own_only() -> None:
+    cells = [["few_clusters"], ["truncated", "mixed_serving"], ["unjudged", "truncated"], []]
+    assert derived_flags(cells) == ("unjudged", "truncated", "mixed_serving")
+    assert derived_flags(cells[:1], ["few_clusters"]) == ("few_clusters",)
+    assert derived_flags(cells[:1]) == derived_flags([]) == ()

@@ -1,5 +1,6 @@
 """Marks of cells travel with every number that is made of them: into the results table, the tables and the figures."""
 
+import functools
 import json
 import random
 import re
@@ -25,9 +26,9 @@ JUDGES, MODELS = ("j00", "j01"), ("m00", "m01", "m02", "m03")
 EXPECTED = {"s00": "refuse", "s01": "comply", "s02": "varies", "s03": "refuse", "s04": "comply", "s05": "varies"}
 TRAVEL = {"unjudged", "truncated", "mixed_serving"}  # `few_clusters` depends on what a number rests on
 # What is made of labels on gold or of people, and so of no cell.
-OF_NO_CELL = re.compile("judge_(?!s).*|human_kappa")
+OF_NO_CELL = re.compile("judge_.*|human_kappa")
 # What this study has not: dialogues, judges that say more than a label, an audit by two people.
-NOT_HERE = {"refusal_rate_turn", "answer_flag", "votes_asked_again", "human_kappa"}
+NOT_HERE = {"refusal_rate_turn", "answer_flag", "votes_asked_again", "judge_ece", "judge_brier", "human_kappa"}
 
 
 def change_lines(path: Path, change: Any) -> None:
@@ -46,7 +47,7 @@ def make_flagged(folder: Path, flagged: bool = True) -> Path:
     study = make_study(folder, Size(len(MODELS), len(EXPECTED), 72, 3, len(JUDGES)))
     results = folder / "results" / STUDY
     for split in EXPECTED:
-        change_lines(results / f"prompts/{split}.jsonl", _prompt)
+        change_lines(results / f"prompts/{split}.jsonl", functools.partial(_prompt, split))
     for model in MODELS:
         for split in EXPECTED:
             answers = results / f"answers/{model}/{split}.jsonl"
@@ -74,10 +75,11 @@ def make_flagged(folder: Path, flagged: bool = True) -> Path:
     return study
 
 
-def _prompt(number: int, row: dict[str, Any]) -> dict[str, Any]:
+def _prompt(split: str, number: int, row: dict[str, Any]) -> dict[str, Any]:
     words = "这是一个编造的问题" if number % 2 else "A made-up question"
     texts = [{"role": "user", "content": f"{words} {row['id']}"}]
-    return row | {"messages": texts, "cluster": f"pair {number // 2}", "category": f"topic {number % 3}"}
+    cluster = row["id"] if split == "s05" else f"pair {number // 2}"  # McNemar's test takes prompts of their own
+    return row | {"messages": texts, "cluster": cluster, "category": f"topic {number % 3}"}
 
 
 def _unread(number: int, row: dict[str, Any]) -> dict[str, Any]:
@@ -156,3 +158,41 @@ def test_every_number_of_the_results_table_has_the_marks_of_all_its_cells(result
     # A new estimand belongs into this study, so that its marks are seen.
     known = {pattern_of(row.estimand) for row in rows}
     assert {definition.name for definition in DEFINITIONS} - known == NOT_HERE
+
+
+TABLES = ("refusal", "scores", "votes", "categories", "comparisons", "corrected", "tradeoff", "judges_agree")
+FIGURES = ("heatmap", "histograms", "tradeoff", "categories", "tau_sweep", "judge_agreement")
+
+
+def without_marks(results: Path) -> dict[str, str]:
+    """Return the tables and captions that lack a mark with its note that they should have, and the marks."""
+    found = {}
+    pages = {f"tables/{name}.md": name for name in TABLES} | {f"figures/{name}.caption.md": name for name in FIGURES}
+    for page, name in pages.items():
+        text = (results / page).read_text(encoding="utf-8")
+        # Served by two machines was an answer to a split that is on neither side of the trade-off.
+        alone = page.startswith("figures/") and name == "tradeoff"
+        lost = [symbol for symbol in ("†‡" if alone else "†‡§") if f"{symbol} " not in text]
+        if page.startswith("tables/"):
+            lost += [symbol for symbol in "†‡§" if not re.search(rf"^\|.*[\w\]†‡*]{symbol}", text, re.MULTILINE)]
+        if lost:
+            found[page] = " ".join(lost)
+    return found
+
+
+def test_tables_and_captions_show_the_marks_and_say_what_they_mean(results: Path) -> None:
+    assert without_marks(results) == {}
+
+
+def test_no_marked_rate_is_called_the_best(results: Path) -> None:
+    lines = (results / "tables" / "refusal.md").read_text(encoding="utf-8").splitlines()
+    bold = [text for line in lines if line.startswith("|") for text in line.split("|") if "**" in text]
+    assert bold and not any("†" in text or "‡" in text for text in bold)
+
+
+def test_rates_by_labels_of_an_unread_model_are_those_of_people(results: Path) -> None:
+    entries = json.loads((results / "estimates" / "corrected.json").read_text(encoding="utf-8"))["ppi"]
+    own = {e["judge"]: e for e in entries if e["model"] == "m00" and e["split"] == "s00"}
+    labels = [json.loads(line) for line in (results.parents[1] / "labels.jsonl").read_text("utf-8").splitlines()]
+    assert {e["n_labels"] for e in own.values()} == {sum((r["model"], r["split"]) == ("m00", "s00") for r in labels)}
+    assert own["j00"]["flags"] == ["unjudged"] and own["j01"]["flags"] == []

@@ -232,7 +232,8 @@ def _ppi(
         entry["checked"] = all(own.drawn_from is not None for own in found if own and own.people)
         empty = dict.fromkeys(("value", "low", "high", "weight", "observed", "n_label_clusters", "n_clusters"))
         few = () if rate is None else few_flags(_fewest_labelled(*answers))
-        entry["flags"] = list(derived_flags((units.flags for units, _ in parts), few))
+        entry["observed_flags"] = list(derived_flags(units.flags for units, _ in parts))
+        entry["flags"] = list(derived_flags([entry["observed_flags"]], few))
         if rate is None:
             yield entry | empty | {"too_few": not (unlabelled or undrawn)}
             continue

@@ -21,6 +21,7 @@ from refusal_eval.plots.panels import PanelGrid
 from refusal_eval.plots.plot import Caption, Drawn, Plot, chosen_scores, models_in_order
 from refusal_eval.plots.series import LOOKS, Legend
 from refusal_eval.plots.tags import protocol_tag
+from refusal_eval.scores import derived_flags, score_flags
 from refusal_eval.style import COLUMN_WIDTH, FAINT, LINE_HEIGHT, styled
 
 ESTIMAND = "refusal_rate"
@@ -165,10 +166,11 @@ def _lines(rows: Sequence[Row], scores: Sequence[Score], most: int, plot: Plot) 
             continue
         kept = sorted(sizes, key=lambda name: (-sizes[name], name))[:most]
         means = {name: sum(values[name]) / len(values[name]) for name in kept}
-        head = plot.labels.split(split) + marks_of(score for score in scores if score["split"] == split)
+        own = [score for score in scores if score["split"] == split]
+        head, at_head = plot.labels.split(split) + marks_of(own), set(derived_flags(map(score_flags, own)))
         lines += [Line(head, split, None, head=True), Line(ALL, split, None)]
         lines += [
-            Line(f"{plot.category(name)} ({sizes[name]}{mark_of(flags[name])})", split, name)
+            Line(f"{plot.category(name)} ({sizes[name]}{mark_of(flags[name] - at_head)})", split, name)
             for name in sorted(kept, key=lambda name: (-means[name], name))
         ]
     return lines

@@ -32,7 +32,8 @@ def dictionary(estimates: Iterable[Estimate], study: str) -> str:
         "`@K` stands for the number of answers per prompt.",
         *(_estimand(name, counts[name]) for name in sorted(counts)),
         "## Marks",
-        "Tables and figures show those with a symbol at a rate; of the others tables say in words what they mean.",
+        "A number that is made of several cells has the marks of all of them; `few_clusters` is of its own clusters. "
+        "Tables and figures show those with a symbol at the number; of the others tables say in words what they mean.",
         _table(
             ["Flag", "Symbol", "Meaning"], [[f"`{flag}`", symbol, meaning] for flag, (symbol, meaning) in FLAGS.items()]
         ),
