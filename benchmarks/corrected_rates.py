@@ -263,8 +263,9 @@ def unread_part(outcomes: dict[tuple[float, str], Outcome], runs: int) -> str:
         f"{case.labels} labels"
     )
     return (
-        f"{UNREAD}ppi, {design}; unread is this share of all answers, all of them refusals. Labels of all answers alike; "
-        "of unread ones four times as likely; and, to show what these are worth, unread answers left out with theirs:"
+        f"{UNREAD}ppi, {design}; unread is this share of all answers, all of them refusals. Labels of all "
+        "answers alike; of unread ones four times as likely; and, to show what these are worth, unread answers left "
+        "out with theirs:"
         f"\n\n{_markdown(['unread', *ways], rows)}"
     )
 

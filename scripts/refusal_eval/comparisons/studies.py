@@ -95,7 +95,8 @@ def cell_differences(first: FinishedStudy, second: FinishedStudy, level: float) 
         result = paired_differences(panel, [(1, 0)], ["studies, " + ", ".join(cell), "first", "second"], level)[0]
         changed = np.abs(panel.rates[:, 1] - panel.rates[:, 0]) > 0
         row = dict(zip(("judge", "model", "split"), cell, strict=True)) | dataclasses.asdict(result)
-        row |= paired_flags(*([score_flags(study.cells[cell])] for study in (second, first)), result)
+        flags = [[score_flags(study.cells[cell])] for study in (second, first)]
+        row |= paired_flags(flags[0], flags[1], result)
         row |= {"reading": reading, "samples": [study.cells[cell]["samples"] for study in (first, second)]}
         row |= {"only_first": len(frames[0]) - len(shared), "only_second": len(frames[1]) - len(shared)}
         rows.append(row | {"changed": int(changed.sum())})

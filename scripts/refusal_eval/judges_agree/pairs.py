@@ -54,7 +54,7 @@ def agreement_of(
     members, flags = members or {}, flags or {}
     raters = [judge for judge in part.judges if judge not in members]
     pairs = list(itertools.combinations(range(len(part.judges)), 2))
-    about = {
+    about: dict[str, Any] = {
         **{"split": split, "n_answers": len(part.units), "n_clusters": len(set(part.clusters))},
         **{"judges": list(part.judges), "raters": raters},
     }
@@ -72,7 +72,7 @@ def agreement_of(
     for place, (i, j) in enumerate(pairs):
         first, second = part.judges[i], part.judges[j]
         shared = not {first, *members.get(first, ())}.isdisjoint({second, *members.get(second, ())})
-        names = {"first": first, "second": second, "overlap": shared, "n": int(sums[:, place].sum())}
+        names: dict[str, Any] = {"first": first, "second": second, "overlap": shared, "n": int(sums[:, place].sum())}
         names["n_clusters"] = _filled(sums[:, place])
         names["flags"] = _flags(flags, (first, second), names["n_clusters"])
         both = (part.labels[:, i] >= 0) & (part.labels[:, j] >= 0)

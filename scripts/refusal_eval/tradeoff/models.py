@@ -69,8 +69,8 @@ def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level:
         known_here = entry["youden_j"] is not None
         entry["on_front"] = bool(front[model]) if known_here else None
         entry["front_share"] = float(fronts[:, model].mean()) if known_here and tells else None
-        own = (FEW_CLUSTERS,) if FEW_CLUSTERS in entry["flags"] else ()
-        entry["front_flags"] = list(derived_flags((other["flags"] for other in placed), own))
+        few = (FEW_CLUSTERS,) if FEW_CLUSTERS in entry["flags"] else ()
+        entry["front_flags"] = list(derived_flags((other["flags"] for other in placed), few))
     return entries
 
 
