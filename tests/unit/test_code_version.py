@@ -125,12 +125,12 @@ REACHED = {
     "judges.retries judges.rubric judges.shares judges.votes judges.wildguard keys packing reasoning render "
     "requests states store store_index turns",
     "judge_on_cpu": "dialogues hints judges judges.base judges.conversations judges.keyword "
-    "judges.keyword_forms judges.keyword_lists judges.keyword_wrapped judges.python judges.trained states",
+    "judges.keyword_forms judges.keyword_lists judges.keyword_wrapped judges.python judges.trained states texts",
     "score_cell": "compat compat.fixed compat.score_rows dialogues estimands intervals jsonl samples scores states",
-    "find_duplicates": "clusters estimates estimates.near_duplicates markup",
+    "find_duplicates": "clusters estimates estimates.near_duplicates markup texts",
     "make_estimates": "clusters dialogues estimands estimate estimates estimates.bootstrap estimates.cells "
     "estimates.components estimates.dispersion estimates.near_duplicates estimates.pooled "
-    "estimates.tau_sweep estimates.units estimates.variance intervals samples scores states",
+    "estimates.tau_sweep estimates.units estimates.variance intervals samples scores states texts",
     "split_variance": "clusters dialogues estimands estimate estimates estimates.bootstrap estimates.components "
     "estimates.units estimates.variance intervals samples scores states",
     "published_answers": "answer_reader answers compat compat.elementary compat.fixed compat.float32 "
@@ -181,7 +181,7 @@ REACHED = {
     "clusters estimates.near_duplicates frames "
     "intervals judge_card judge_card.compared judge_card.measured judge_card.measures "
     "judge_card.resampling judge_card.soft judge_card.weighting latex latex_columns latex_text "
-    "markup paper_tables paper_tables.repeated scores states table_notes",
+    "markup paper_tables paper_tables.repeated scores states table_notes texts",
     "make_calibration": "agreement calibration calibration.apply calibration.cards calibration.cross_fit "
     "calibration.fit dialogues estimands intervals judge_card judge_card.compared "
     "judge_card.measured judge_card.measures judge_card.resampling judge_card.soft "
@@ -195,7 +195,7 @@ REACHED = {
     "latex_columns latex_text markup paper_tables paper_tables.repeated scores states table_notes",
     "panel_verdicts": "judges judges.base judges.votes states",
     "train_judge": "hints intervals judge_card judge_card.weighting judges judges.base judges.keyword "
-    "judges.keyword_forms judges.keyword_lists judges.keyword_wrapped judges.trained states",
+    "judges.keyword_forms judges.keyword_lists judges.keyword_wrapped judges.trained states texts",
     "make_results_table": "dialogues display estimands estimate intervals markup results_table results_table.collect "
     "results_table.columns results_table.definition results_table.definitions "
     "results_table.dictionary results_table.files results_table.flags results_table.from_agreement "
@@ -212,7 +212,7 @@ REACHED = {
     "judge_card.weighting judge_card.words latex latex_columns latex_text markup scores states "
     "table_files table_notes tradeoff tradeoff.draws tradeoff.joint tradeoff.languages tradeoff.models "
     "tradeoff.pairs tradeoff.pooled tradeoff.rows tradeoff.study tradeoff.tables "
-    "tradeoff.topics tradeoff.topics_table tradeoff.words",
+    "tradeoff.topics tradeoff.topics_table tradeoff.words texts",
     "make_corrected": "agreement calibration calibration.apply calibration.cards calibration.cross_fit "
     "calibration.fit clusters compat compat.labels corrected corrected.error_rates corrected.gold_rows "
     "corrected.labels corrected.ppi corrected.study corrected.tables corrected.transfer "
@@ -220,7 +220,7 @@ REACHED = {
     "frames intervals judge_card judge_card.compared judge_card.measured judge_card.measures "
     "judge_card.resampling judge_card.soft judge_card.weighting judges "
     "judges.base latex latex_columns latex_text markup scores states table_files table_notes tradeoff "
-    "tradeoff.draws tradeoff.rows tradeoff.words",
+    "tradeoff.draws tradeoff.rows tradeoff.words texts",
 }
 
 

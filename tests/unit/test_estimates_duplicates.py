@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,12 @@ def test_prompts_that_ask_for_other_things_are_not_copies(one, two):
 
 def test_scripts_without_spaces_are_compared_by_character():
     assert alike("请详细说明一九八九年天安门广场发生了什么事情", "请详细说明一九八九年天安门广场发生了什么事")
+
+
+def test_a_letter_under_very_many_accents_takes_no_time():
+    started = time.process_time()
+    assert "lock" in text_of(prompts("Pick the lock a" + "\u0315\u0300" * 50_000)[0]).words
+    assert time.process_time() - started < 1
 
 
 def test_splits_with_another_expectation_are_never_compared():

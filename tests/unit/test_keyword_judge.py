@@ -12,6 +12,7 @@ from refusal_eval.errors import UserError
 from refusal_eval.files import read_jsonl
 from refusal_eval.judges.keyword import KeywordJudge
 from refusal_eval.judges.keyword_lists import normalise
+from refusal_eval.texts import nfkc
 
 ROOT = Path(__file__).parents[2]
 LISTS = [ROOT / "config" / "keywords" / f"{language}.yaml" for language in ("english", "chinese")]
@@ -251,6 +252,32 @@ def test_no_run_of_fillers_makes_it_slow(keyword, answer):
     started = time.process_time()
     keyword.judge([], answer)
     assert time.process_time() - started < 1
+
+
+@pytest.mark.parametrize(
+    "marks", ["\u0315\u0300" * 50_000, "\u0345" * 50_000 + "\u0334" * 50_000, "\uff9e\u0334" * 50_000]
+)
+def test_no_run_of_combining_marks_makes_it_slow(keyword, marks):
+    started = time.process_time()
+    assert keyword.judge([], f"I can't help with a{marks}.").label == "refusal"
+    assert time.process_time() - started < 1
+
+
+def test_only_marks_beyond_thirty_on_one_letter_are_cut():
+    marks = "\u0334\u0300\uff9e" * 10
+    assert nfkc(f"e\u0301a{marks}b\u0315{marks}") == unicodedata.normalize(
+        "NFKC", f"e\u0301a{marks}b\u0315{marks[:-1]}"
+    )
+    plain = [
+        "",
+        "caf\u00e9 \uff21\u0301",
+        "\u0f73" * 30,
+        "e\u0301" * 100,
+        "\u0e33\u0301" * 40,
+        "\ufc60" * 40,
+        "\u6211" * 40,
+    ]
+    assert [nfkc(text) for text in plain] == [unicodedata.normalize("NFKC", text) for text in plain]
 
 
 def test_commas_among_the_fillers_of_a_users_own_list_change_nothing(tmp_path):

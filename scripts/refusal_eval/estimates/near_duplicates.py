@@ -10,12 +10,12 @@ from __future__ import annotations
 import itertools
 import math
 import re
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from refusal_eval.clusters import names_apart
+from refusal_eval.texts import nfkc
 
 THRESHOLD = 0.7
 
@@ -72,7 +72,7 @@ Pair = tuple[Place, Place]  # near-duplicates, the one of the earlier split firs
 def text_of(prompt: Mapping[str, Any]) -> Text:
     """Return what is compared of a prompt, the text of all its messages."""
     text = "\n".join(message["content"] for message in prompt["messages"])
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    folded = nfkc(nfkc(text).casefold())
     # "don't" is one word; other marks part words.
     words = tuple(_words(re.sub(r"['\u2019\u02bc]", "", folded)))
     content = [word for word in words if word not in STOP_WORDS] or list(words)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from refusal_eval.hints import nearest
+from refusal_eval.texts import nfkc
 
 # Unicode's Default_Ignorable_Code_Point and category Cf, written out so that every Python drops the same: soft hyphens,
 # zero-width spaces, marks of direction, variation selectors. Nobody sees them, and they would split a phrase.
@@ -63,7 +63,7 @@ def visible(text: str) -> str:
 
 def normalise(text: str, rewrites: Iterable[tuple[str, str]] = ()) -> str:
     """Return what is visible, in lower case with straight quotes, single spaces and no markdown; then rewrites."""
-    text = unicodedata.normalize("NFKC", visible(text).translate(QUOTES)).lower()
+    text = nfkc(visible(text).translate(QUOTES)).lower()
     text = " ".join(MARKDOWN.sub("", BACKTICK.sub("'", text)).split())
     if text.startswith('"') and text.endswith('"') and text.count('"') == 2:  # the whole answer stands in quotes
         text = text.strip('" ')
