@@ -87,10 +87,10 @@ def test_a_star_or_a_whole_module_counts_like_a_name(tmp_path):
 # What a change of which reruns a script's rule. A new name here is a new reason to run again: is it worth it?
 COMMON = "__init__ errors files logs"
 REACHED = {
-    "make_prompts": "data data.prompts data.rows data.scripts data.selection hints",
-    "make_gold": "data data.gold data.prompts data.rows data.scripts data.selection hints states",
+    "make_prompts": "data data.prompts data.rows data.scripts data.selection hints texts",
+    "make_gold": "data data.gold data.prompts data.rows data.scripts data.selection hints states texts",
     "fetch_rows": "data data.addresses data.fetch data.hub data.locked data.network data.resume data.rows "
-    "data.sources data.wheels hints",
+    "data.sources data.wheels hints texts",
     "fetch_tokenizer": "data data.hub data.locked data.network data.resume data.sources weights weights.fetch "
     "weights.fingerprint weights.manifest",
     "fetch_weights": "data data.hub data.locked data.network data.resume data.sources data.wheels engines "
@@ -138,9 +138,9 @@ REACHED = {
     "requests states store store_index turns",
     "recorded_answers": "answer_reader answers compat compat.fixed compat.float32 compat.recorded "
     "compat.recorded_folder compat.scores compat.segments judges judges.base keys packing reasoning "
-    "reasoning_check render requests states",
+    "reasoning_check render requests states texts",
     "recorded_verdicts": "answers compat compat.fixed compat.float32 compat.recorded compat.recorded_folder "
-    "compat.scores compat.segments judges judges.base packing reasoning states",
+    "compat.scores compat.segments judges judges.base packing reasoning states texts",
     "published_scores": "compat compat.cell compat.effects compat.fixed compat.float32 compat.responses "
     "compat.last_match compat.recorded_folder compat.scores compat.segments compat.verdicts dialogues estimands "
     "intervals packing scores states",

@@ -333,6 +333,22 @@ def test_a_folder_without_results_is_told(theirs, capsys, folder, told):
     assert told in capsys.readouterr().err and not (theirs.folder / "mine.yaml").exists()
 
 
+@pytest.mark.parametrize(
+    ("answers", "told"),
+    [
+        (5, "row 2: it has to have a list of `answers`"),
+        ([{"text": "Yes.", "answer_prob": 3.0}], "row 2: `answer_prob` of answer 1 is 3.0"),
+        ([{"text": "\ud83d"}], "row 2, answer 1: holds"),
+    ],
+)
+def test_results_that_cannot_be_are_told_before_a_study_is_written(theirs, capsys, answers, told):
+    rows = [{"prompt": "p", "answers": ["Yes."]}, {"prompt": "q", "answers": answers}]
+    theirs.write("out/hub-rows/answers.json", json.dumps(rows))
+    assert import_published_config.main(["theirs.yaml", "--name", "mine", "--results", "out"]) == 1
+    error = capsys.readouterr().err
+    assert "answers.json, " + told in error and not (theirs.folder / "mine.yaml").exists()
+
+
 def test_answers_that_are_there_need_no_sampling_that_could_have_drawn_them(theirs, capsys):
     """Their code draws at 1 whatever stands in the config, so five answers at `temperature: 0` are possible."""
     results_folder(theirs, "hub-rows")

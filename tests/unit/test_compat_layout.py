@@ -106,6 +106,22 @@ def test_another_file_of_that_name_is_refused(folder, text):
         read_folder(folder)
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        (ANSWERS_FILE, '[{"prompt": ["p"], "answer_probs": [0.5]}]', "a list of mappings with `prompt`, a text,"),
+        (SCORES, '[{"prompt": "p"}]', "row 1: `answer_censor_score` is missing"),
+        (SCORES, '[{"prompt": "p", "answer_censor_score": NaN}]', "row 1: `answer_censor_score` is nan; .* -1 to 1"),
+        (METRICS, "[]", "a mapping with `answer_censor_score` was expected"),
+        (METRICS, '{"answer_censor_score": {"neutral_pct": "a"}}', "`neutral_pct` is 'a'; .* from 0 to 100"),
+    ],
+)
+def test_numbers_that_cannot_be_are_told_with_file_and_row(folder, name, text, told):
+    (folder / name).write_text(text)
+    with pytest.raises(UserError, match=rf"{name}.*{told}"):
+        read_folder(folder)
+
+
 def test_a_folder_without_such_files_is_said(tmp_path, capsys):
     assert export_published_layout.main(["--check", str(tmp_path)]) == 1
     assert "there is no answers.json" in capsys.readouterr().err

@@ -17,7 +17,7 @@ from refusal_eval.answer_reader import AnswerReader
 from refusal_eval.compat.cell import cell_units, published_cell
 from refusal_eval.compat.published_layout import differences, files_of, read_folder, text_mark, write_folder
 from refusal_eval.compat.recorded import recorded_cell, recorded_verdicts
-from refusal_eval.compat.recorded_folder import matched, recorded_votes
+from refusal_eval.compat.recorded_folder import matched, recorded_votes, split_folder
 from refusal_eval.compat.responses import response_rows
 from refusal_eval.errors import UserError
 from refusal_eval.files import read_json, read_jsonl, write_jsonl
@@ -280,6 +280,53 @@ def test_an_export_of_recorded_answers_has_the_votes_that_came_with_them(tmp_pat
 def test_what_does_not_fit_is_told(write, rows, told):
     with pytest.raises(UserError, match=told):
         recorded_cell(prompts("a"), write("answers.json", rows), None, 2)
+
+
+NUMBERS = [math.nan, math.inf, -math.inf, True, "0.5", None, 10**400]
+
+
+@pytest.mark.parametrize("value", [*NUMBERS, 3.0, 1.01, -0.5])
+def test_no_probability_beyond_one_is_believed(write, value):
+    rows = [{"prompt": "a", "answers": drawn("x")}, {"prompt": "b", "answers": drawn("x", prob=value)}]
+    told = r"answers\.json, row 2: `answer_prob` of answer 1 is .+; it has to be a number from 0 to 1, or -1"
+    with pytest.raises(UserError, match=told):
+        recorded_cell(prompts("a", "b"), write("answers.json", rows), None, 2)
+
+
+def test_a_probability_too_small_for_float32_is_none(write):
+    path = write("answers.json", [{"prompt": "a", "answers": drawn("x", prob=1e-320)}])
+    cell = recorded_cell(prompts("a"), path, None, 1)
+    assert cell.answers[0]["answer_logprob"] is None and cell.published[0]["answer_log"] is None
+
+
+def test_a_probability_may_exceed_one_by_what_float32_rounds(write):
+    path = write("answers.json", [{"prompt": "a", "answers": drawn("x", prob=1.0000001)}])
+    assert recorded_cell(prompts("a"), path, None, 1).answers[0]["answer_logprob"] == 0
+
+
+@pytest.mark.parametrize("label", [*NUMBERS, 57, -1.5])
+def test_no_score_beyond_one_is_a_vote(write, label):
+    path = write("answers.json", [{"prompt": "a", "answers": drawn("x", "y")}])
+    judged = write("judge_scores.json", [[{"label": 1}, {"label": label}]])
+    told = r"judge_scores\.json, row 1: `label` of answer 2 is .+; it has to be a number from -1 to 1"
+    with pytest.raises(UserError, match=told):
+        recorded_votes(prompts("a"), path, judged)
+
+
+def test_half_a_character_in_an_answer_is_told_with_its_place(write):
+    path = write("answers.json", [{"prompt": "a", "answers": drawn("fine", "half \ud83d")}])
+    told = r"answers\.json, row 1, answer 2: holds \\ud83d alone"
+    with pytest.raises(UserError, match=told):
+        recorded_cell(prompts("a"), path, None, 2)
+
+
+@pytest.mark.parametrize("split", ["", "/split", "**x", "sp*", "[s]plit", "../split"])
+def test_the_name_of_a_split_is_no_pattern(tmp_path, split):
+    (tmp_path / "split").mkdir()
+    (tmp_path / "split" / "answers.json").write_text("[]")
+    assert split_folder(tmp_path, "split") == tmp_path / "split"
+    with pytest.raises(UserError, match="there is no"):
+        split_folder(tmp_path, split)
 
 
 @pytest.mark.parametrize(

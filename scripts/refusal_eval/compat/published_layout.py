@@ -21,7 +21,18 @@ from typing import Any
 from refusal_eval.compat.cell import score_fields
 from refusal_eval.compat.float32 import EXACT, Elementary
 from refusal_eval.compat.recorded_folder import ANSWERS as ANSWERS
-from refusal_eval.compat.recorded_folder import CHANNEL_ENDS, layout_list, layout_rows, numbers_of, votes_of
+from refusal_eval.compat.recorded_folder import (
+    CHANNEL_ENDS,
+    PERCENTAGE,
+    PROBABILITY,
+    VOTE,
+    layout_list,
+    layout_rows,
+    number_of,
+    numbers_of,
+    row_place,
+    votes_of,
+)
 from refusal_eval.compat.recorded_folder import JUDGE_SCORES as JUDGE_SCORES
 from refusal_eval.compat.responses import Likelihood, likelihoods
 from refusal_eval.compat.scores import PromptScore, logarithms, metrics, prompt_score
@@ -125,17 +136,33 @@ def read_folder(folder: Path) -> Folder:
     Raises:
         UserError: for a file that is missing or not of that layout; the message says what was expected.
     """
-    answers = layout_rows(folder / ANSWERS)
-    probabilities = [numbers_of(row, "answers", "answer_prob", folder / ANSWERS) for row in answers]
-    votes = [votes_of(row, folder / JUDGE_SCORES) for row in layout_list(folder / JUDGE_SCORES)]
+    answers, judged = layout_rows(folder / ANSWERS), layout_list(folder / JUDGE_SCORES)
+    probabilities = [
+        numbers_of(row, "answers", "answer_prob", row_place(folder / ANSWERS, number), PROBABILITY)
+        for number, row in enumerate(answers)
+    ]
+    votes = [votes_of(row, row_place(folder / JUDGE_SCORES, number)) for number, row in enumerate(judged)]
     scores = None
     if (folder / SCORES).is_file():
         rows = layout_rows(folder / SCORES)
-        places = _places([row["prompt"] for row in rows])
-        scores = {place: float(row[SCORE]) for place, row in zip(places, rows, strict=True)}
-    told = read_json(folder / METRICS) if (folder / METRICS).is_file() else None
-    metrics_told = None if told is None else told.get(SCORE, told)
-    return Folder([row["prompt"] for row in answers], probabilities, votes, scores, metrics_told)
+        found = [_score(row, row_place(folder / SCORES, number)) for number, row in enumerate(rows)]
+        scores = dict(zip(_places([row["prompt"] for row in rows]), found, strict=True))
+    shares = _metrics(folder / METRICS) if (folder / METRICS).is_file() else None
+    return Folder([row["prompt"] for row in answers], probabilities, votes, scores, shares)
+
+
+def _score(row: Row, place: str) -> float:
+    if SCORE not in row:
+        raise UserError(f"{place}: `{SCORE}` is missing")
+    return number_of(row[SCORE], f"{place}: `{SCORE}`", VOTE)
+
+
+def _metrics(path: Path) -> dict[str, float]:
+    told = read_json(path)
+    shares = told.get(SCORE, told) if isinstance(told, dict) else None
+    if not isinstance(shares, dict):
+        raise UserError(f"{path} is not of the published layout: a mapping with `{SCORE}` was expected")
+    return {key: number_of(share, f"{path}: `{key}`", PERCENTAGE) for key, share in shares.items()}
 
 
 def recomputed(

@@ -7,7 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from refusal_eval.compat.published_config import Imported
-from refusal_eval.compat.recorded_folder import ANSWERS, CHANNEL_ENDS, JUDGE_SCORES, layout_rows, split_folder
+from refusal_eval.compat.recorded import samples_of
+from refusal_eval.compat.recorded_folder import (
+    ANSWERS,
+    CHANNEL_ENDS,
+    JUDGE_SCORES,
+    layout_list,
+    layout_rows,
+    row_place,
+    split_folder,
+    votes_of,
+)
 from refusal_eval.errors import UserError
 
 KEYWORD = "keyword"  # the judge of our catalogue that needs no GPU
@@ -34,7 +44,7 @@ def read_results(folder: Path, splits: Iterable[str]) -> Results:
     """Return what a folder holds of these splits.
 
     Raises:
-        UserError: if it is none, or holds none of them, or a file is of another layout.
+        UserError: if it is none, or holds none of them, or a file is of another layout or holds what cannot be.
     """
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}")
@@ -45,10 +55,13 @@ def read_results(folder: Path, splits: Iterable[str]) -> Results:
         except UserError as error:
             missing[split] = str(error)
             continue
-        answers = [row.get("answers") or () for row in layout_rows(found / ANSWERS)]
+        path = found / ANSWERS
+        answers = [samples_of(row, row_place(path, number))[0] for number, row in enumerate(layout_rows(path))]
         samples[split] = max(map(len, answers), default=0)
-        texts += [str(one.get("text") if isinstance(one, Mapping) else one) for row in answers for one in row]
-        if (found / JUDGE_SCORES).is_file():
+        texts += [text for row in answers for text in row]
+        if (scores := found / JUDGE_SCORES).is_file():
+            for number, row in enumerate(layout_list(scores)):
+                votes_of(row, row_place(scores, number))  # what cannot be is refused now, and not by the study
             judged.append(split)
     if not samples:
         raise UserError(f"{folder} holds answers to none of the splits of the config: {'; '.join(missing.values())}")

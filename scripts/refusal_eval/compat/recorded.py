@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.answers import blank
-from refusal_eval.compat.recorded_folder import layout_rows, matched, numbers_of, recorded_votes
+from refusal_eval.compat.recorded_folder import PROBABILITY, layout_rows, matched, numbers_of, recorded_votes, row_place
 from refusal_eval.compat.scores import logarithms
 from refusal_eval.compat.segments import NO_TOKENS, Probabilities
 from refusal_eval.errors import UserError
 from refusal_eval.judges.base import Verdict, readable, verdict_row
 from refusal_eval.states import COMPLETE, COMPLIANCE, EMPTY, FAILED, JUDGED, REFUSAL, TRUNCATED_REASONING, UNPARSABLE
+from refusal_eval.texts import valid_text
 
 Row = Mapping[str, Any]
 DIGITS = 9  # of logarithms: the last ones depend on the machine
@@ -60,7 +61,8 @@ def recorded_cell(prompts: Sequence[Row], path: Path, marks: Mapping[str, Any] |
         raise UserError(f"{path}: none of its {len(rows)} prompts is one of the {len(prompts)} of this split")
     result = Recorded()
     for prompt in prompts:
-        texts, likely = _samples(rows[own[prompt["id"]]], path) if prompt["id"] in own else ([], [])
+        row = own.get(prompt["id"])
+        texts, likely = ([], []) if row is None else samples_of(rows[row], row_place(path, row))
         if len(texts) > samples:
             raise UserError(f"{path} has {len(texts)} answers to a prompt; `samples` of the study is {samples}")
         logs = logarithms([[one.answer for one in likely]])[0]
@@ -110,23 +112,28 @@ def _verdict(vote: float | None) -> Verdict:
     return Verdict(JUDGED, REFUSAL if vote > 0 else COMPLIANCE, raw={"judge_score": vote})
 
 
-def _samples(row: Row, path: Path) -> tuple[list[str], list[Probabilities]]:
-    """The answers of one prompt, and the probabilities of their parts; -1 where the file has none."""
+def samples_of(row: Row, place: str) -> tuple[list[str], list[Probabilities]]:
+    """Return the answers of one prompt, and the probabilities of their parts; -1 where the file has none.
+
+    Raises:
+        UserError: for a row of another layout, and for what is no text or no probability; it begins with `place`.
+    """
     told = row.get("answers")
     items = told if isinstance(told, list) else []
     texts = [item.get("text") if isinstance(item, Mapping) else item for item in items]
     if not texts or not all(isinstance(text, str) for text in texts):
-        raise UserError(f"{path}: each prompt has to have a list of `answers`, each with its `text`")
+        raise UserError(f"{place}: it has to have a list of `answers`, each with its `text`")
     parts = {}
     for part in Probabilities._fields:
         nested = all(isinstance(item, Mapping) and NAMES[part] in item for item in items)
         if f"{part}_probs" in row or nested:
-            parts[part] = numbers_of(row, "answers", NAMES[part], path, f"{part}_probs")
+            parts[part] = numbers_of(row, "answers", NAMES[part], place, PROBABILITY, f"{part}_probs")
         else:
             parts[part] = [NO_TOKENS] * len(texts)
         if len(parts[part]) != len(texts):
-            raise UserError(f"{path}: a prompt has {len(texts)} answers and {len(parts[part])} `{part}_probs`")
-    return [str(text) for text in texts], [Probabilities(*one) for one in zip(*parts.values(), strict=True)]
+            raise UserError(f"{place}: it has {len(texts)} answers and {len(parts[part])} `{part}_probs`")
+    whole = [valid_text(text, f"{place}, answer {number}") for number, text in enumerate(texts, 1)]
+    return whole, [Probabilities(*one) for one in zip(*parts.values(), strict=True)]
 
 
 def _fields(text: str, likely: Probabilities, marks: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -154,7 +161,7 @@ def _parted(text: str, marks: Mapping[str, Any] | None) -> tuple[str | None, str
 
 
 def _log(probability: float) -> float | None:
-    return round(math.log(probability), DIGITS) if probability > 0 else None
+    return round(math.log(min(probability, 1.0)), DIGITS) if probability > 0 else None
 
 
 def _notes(prompts: Sequence[Row], rows: Sequence[Row], own: Mapping[str, int], answers: Sequence[Row]) -> list[str]:
@@ -163,7 +170,7 @@ def _notes(prompts: Sequence[Row], rows: Sequence[Row], own: Mapping[str, int], 
         notes.append(
             f"{missing} of {len(prompts)} prompts of the split are not in the folder: their answers are failed"
         )
-    if more := len({str(row["prompt"]).strip() for row in rows}) - len(
+    if more := len({row["prompt"].strip() for row in rows}) - len(
         {prompt["messages"][-1]["content"].strip() for prompt in prompts if prompt["id"] in own}
     ):
         notes.append(f"{more} prompts of the folder are not in the split, and are left out")

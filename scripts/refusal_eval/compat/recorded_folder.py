@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from refusal_eval.errors import UserError
 from refusal_eval.files import read_json
@@ -19,6 +19,22 @@ ANSWERS, JUDGE_SCORES = "answers.json", "judge_scores.json"
 # What may end the reasoning in the text of a model that writes harmony's channels: its tokens, what is left of them
 # where special tokens are dropped, and the mark that an export of ours puts in their place.
 CHANNEL_ENDS = ("<|channel|>final<|message|>", "assistantfinal", "</think>")
+ROUNDING = 1e-6  # by which float32 may exceed a limit
+SMALLEST = 2.0**-126  # of float32, in which the published score is computed; what is nearer to 0 is 0
+
+
+class Limits(NamedTuple):
+    """What a number of a file can be: from `least` to `most`, or `none` where there is none."""
+
+    least: float
+    most: float
+    none: float | None = None
+
+    def __str__(self) -> str:
+        return f"from {self.least:g} to {self.most:g}" + ("" if self.none is None else f", or {self.none:g} for none")
+
+
+PROBABILITY, VOTE, PERCENTAGE = Limits(0, 1, -1), Limits(-1, 1), Limits(0, 100)
 
 
 def split_folder(folder: str | Path, split: str) -> Path:
@@ -27,7 +43,7 @@ def split_folder(folder: str | Path, split: str) -> Path:
     Raises:
         UserError: if there is none, or more than one.
     """
-    found = sorted(path.parent for path in Path(folder).rglob(f"{split}/{ANSWERS}"))
+    found = sorted(path.parent for path in Path(folder).glob(f"**/*/{ANSWERS}") if path.parent.name == split)
     if len(found) == 1:
         return found[0]
     if not found:
@@ -57,8 +73,9 @@ def layout_rows(path: Path) -> list[Mapping[str, Any]]:
         UserError: if it is missing or not of this layout.
     """
     rows = layout_list(path)
-    if not all(isinstance(row, dict) and "prompt" in row for row in rows):
-        raise UserError(f"{path} is not of the published layout: a list of mappings with `prompt` was expected")
+    if not all(isinstance(row, dict) and isinstance(row.get("prompt"), str) for row in rows):
+        message = "a list of mappings with `prompt`, a text, was expected"
+        raise UserError(f"{path} is not of the published layout: {message}")
     return rows
 
 
@@ -70,7 +87,7 @@ def matched(prompts: Sequence[Row], rows: Sequence[Row]) -> dict[str, int]:
     """
     left: dict[str, list[int]] = {}
     for place, row in enumerate(rows):
-        left.setdefault(str(row["prompt"]).strip(), []).append(place)
+        left.setdefault(row["prompt"].strip(), []).append(place)
     found = {}
     for prompt in prompts:
         if own := left.get(prompt["messages"][-1]["content"].strip()):
@@ -98,27 +115,47 @@ def recorded_votes(prompts: Sequence[Row], recorded: Path, judged: Path) -> dict
         (name, sample, 0): vote
         for name, place in places.items()
         if place < len(given)
-        for sample, vote in enumerate(votes_of(given[place], judged))
+        for sample, vote in enumerate(votes_of(given[place], row_place(judged, place)))
     }
 
 
-def votes_of(row: Any, path: Path) -> list[float]:
+def row_place(path: Path, row: int) -> str:
+    """Return how messages name a row, counted from 0 here and from 1 there."""
+    return f"{path}, row {row + 1}"
+
+
+def votes_of(row: Any, place: str) -> list[float]:
     """Return the labels of one row's answers: of a list of mappings, or of a mapping with a list of numbers."""
-    return numbers_of(row if isinstance(row, dict) else {"answers": row}, "answers", "label", path, "judge_scores")
+    row = row if isinstance(row, dict) else {"answers": row}
+    return numbers_of(row, "answers", "label", place, VOTE, "judge_scores")
 
 
-def numbers_of(row: Mapping[str, Any], nested: str, name: str, path: Path, flat: str | None = None) -> list[float]:
+def numbers_of(
+    row: Mapping[str, Any], nested: str, name: str, place: str, limits: Limits, flat: str | None = None
+) -> list[float]:
     """Return a row's numbers: `name` of the mappings in its list `nested`, or its list `flat` (`names`).
 
     Raises:
-        UserError: if they are no numbers.
+        UserError: if they are no numbers, or outside of the limits; it begins with `place`.
     """
     flat = flat or f"{name}s"
-    values = row.get(flat, row.get(nested))
-    if isinstance(values, list) and all(isinstance(value, dict) and name in value for value in values):
-        values = [value[name] for value in values]
-    if not isinstance(values, list) or not all(isinstance(value, int | float) for value in values):
-        raise UserError(
-            f"{path}: each prompt has to have a list of answers with `{name}` (or `{flat}`, a list of numbers)"
-        )
-    return [float(value) for value in values]
+    values, shown = row.get(flat, row.get(nested)), flat
+    if isinstance(values, list) and values and all(isinstance(value, dict) and name in value for value in values):
+        values, shown = [value[name] for value in values], name
+    if not isinstance(values, list) or any(isinstance(value, dict | list | str) for value in values if shown == flat):
+        raise UserError(f"{place}: it has to have a list of answers with `{name}` (or `{flat}`, a list of numbers)")
+    return [
+        number_of(value, f"{place}: `{shown}` of answer {number}", limits) for number, value in enumerate(values, 1)
+    ]
+
+
+def number_of(value: Any, what: str, limits: Limits) -> float:
+    """Return a number of a file.
+
+    Raises:
+        UserError: if it is none, or outside of the limits; it begins with `what`.
+    """
+    found = isinstance(value, int | float) and not isinstance(value, bool)
+    if not found or not (value == limits.none or limits.least - ROUNDING <= value <= limits.most + ROUNDING):
+        raise UserError(f"{what} is {value!r:.60}; it has to be a number {limits}")
+    return float(value) if abs(value) >= SMALLEST else 0.0

@@ -15,6 +15,7 @@ from typing import Any
 from refusal_eval.errors import UserError
 from refusal_eval.files import canonical_json
 from refusal_eval.hints import nearest
+from refusal_eval.texts import valid_text as valid_text
 
 Row = dict[str, Any]
 
@@ -173,22 +174,6 @@ def text_or_none(value: Any, place: str) -> str | None:
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
     return valid_text(value if isinstance(value, str) else canonical_json(value), place)
-
-
-def valid_text(text: str, place: str) -> str:
-    r"""Return `text` as it is.
-
-    Raises:
-        UserError: if it holds half of a surrogate pair ("\ud83d" alone), which is no text and can't be sent.
-    """
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        code = f"\\u{ord(text[error.start]):04x}"
-        raise UserError(
-            f"{place}: holds {code} alone, half of a surrogate pair (character {error.start + 1}); mend the text"
-        ) from error
-    return text
 
 
 def kind_of(value: Any) -> str:
