@@ -10,11 +10,16 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from refusal_eval.texts import csv_line, escaped_cell, visible
+
 # Digits of a number in a CSV: more than any sample supports, few enough that no machine disagrees about the last one.
 CSV_DIGITS = 6
 
 # A number, then nothing, marks, or an interval or count in brackets with perhaps marks behind it.
 _NUMBER = re.compile(r"(?P<number>[-+\u2212]?\d+(?:\.\d+)?)(?P<rest>[\u2020\u2021*\u00a7]*| [\[(].*)")
+
+# Where GitHub sees an address; a comment there parts it, and an escape would not.
+_ADDRESS = re.compile(r"(?<=\w)(?=://)|(?<=www)(?=\.)|(?<=[\w.+-])(?=\\?@[\w-]+\.)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -43,12 +48,12 @@ class Table:
 
 
 def csv_text(frame: pd.DataFrame) -> str:
-    """CSV of a frame: a header, no index, None as an empty field, floats with at most six decimals."""
-    text = frame.copy()
-    for column in text.columns:
-        text[column] = pd.Series([_csv_value(value) for value in text[column]], dtype=object, index=text.index)
-    written: str = text.to_csv(index=False, lineterminator="\n")
-    return written
+    """CSV of a frame: a header, no index, None as an empty field, floats with at most six decimals.
+
+    Texts that a spreadsheet would compute have an apostrophe before them.
+    """
+    rows = zip(*(frame[column].tolist() for column in frame.columns), strict=True)
+    return csv_line(frame.columns) + "".join(csv_line(map(_csv_value, row)) for row in rows)
 
 
 def markdown(table: Table) -> str:
@@ -66,8 +71,12 @@ def markdown(table: Table) -> str:
 
 
 def markdown_escaped(text: str) -> str:
-    """The text with every character that means something in Markdown or HTML made harmless; line breaks stay breaks."""
-    return re.sub(r"([\\`*_\[\]|~$])", r"\\\1", html.escape(text, quote=False)).replace("\n", "<br>")
+    """The text with all that means something in Markdown or HTML made harmless; line breaks stay breaks.
+
+    An address becomes no link and is read as it stands, and what cannot be seen is shown as its code.
+    """
+    escaped = re.sub(r"([\\`*_\[\]|~$]|(?<!\w)@)", r"\\\1", html.escape(visible(text), quote=False))
+    return _ADDRESS.sub("<!-- -->", escaped).replace("\n", "<br>")
 
 
 def number_parts(cell: str) -> tuple[str, str] | None:
@@ -93,4 +102,4 @@ def _csv_value(value: object) -> object:
         return str(value).lower()
     if isinstance(value, float):
         return f"{round(value, CSV_DIGITS) + 0.0:.{CSV_DIGITS}f}".rstrip("0").rstrip(".")
-    return value
+    return escaped_cell(value) if isinstance(value, str) else value

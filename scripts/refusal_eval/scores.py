@@ -21,6 +21,7 @@ from refusal_eval.states import (
     VERDICT_STATES,
     is_cut,
 )
+from refusal_eval.texts import csv_line
 
 SCORE_COLUMNS = (
     *("prompt_id", "turn", "category", "cluster"),
@@ -177,13 +178,11 @@ def derived_flags(cells: Iterable[Iterable[str]], own: Iterable[str] = ()) -> tu
 
 def score_csv(rows: Iterable[Row]) -> str:
     """Text of a score CSV: None is an empty field, truth is `true` or `false`, floats have all their digits."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(SCORE_COLUMNS)
+    lines = [csv_line(SCORE_COLUMNS)]
     for row in rows:
         values = (row[column] for column in SCORE_COLUMNS)
-        writer.writerow(["" if v is None else str(v).lower() if isinstance(v, bool) else v for v in values])
-    return out.getvalue()
+        lines.append(csv_line(str(v).lower() if isinstance(v, bool) else v for v in values))
+    return "".join(lines)
 
 
 def read_score_csv(text: str) -> list[dict[str, Any]]:

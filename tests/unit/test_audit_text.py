@@ -7,15 +7,9 @@ import pytest
 from audit_rows import NASTY
 
 from refusal_eval.audit.sheets import read_sheet, shown_texts
-from refusal_eval.audit.text import (
-    LONGEST_CELL,
-    conversation_text,
-    escaped_cell,
-    plain_cell,
-    same_text,
-    visible,
-)
+from refusal_eval.audit.text import LONGEST_CELL, conversation_text, same_text
 from refusal_eval.errors import UserError
+from refusal_eval.texts import escaped_cell, plain_cell, visible
 
 STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", " =", "\n\t-", "\uff1d", "'=", "''+", "' @")
 

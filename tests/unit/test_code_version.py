@@ -126,13 +126,14 @@ REACHED = {
     "requests states store store_index turns",
     "judge_on_cpu": "dialogues hints judges judges.base judges.conversations judges.keyword "
     "judges.keyword_forms judges.keyword_lists judges.keyword_wrapped judges.python judges.trained states texts",
-    "score_cell": "compat compat.fixed compat.score_rows dialogues estimands intervals jsonl samples scores states",
+    "score_cell": "compat compat.fixed compat.score_rows dialogues estimands intervals jsonl samples scores states "
+    "texts",
     "find_duplicates": "clusters estimates estimates.near_duplicates markup texts",
     "make_estimates": "clusters dialogues estimands estimate estimates estimates.bootstrap estimates.cells "
     "estimates.components estimates.dispersion estimates.near_duplicates estimates.pooled "
     "estimates.tau_sweep estimates.units estimates.variance intervals samples scores states texts",
     "split_variance": "clusters dialogues estimands estimate estimates estimates.bootstrap estimates.components "
-    "estimates.units estimates.variance intervals samples scores states",
+    "estimates.units estimates.variance intervals samples scores states texts",
     "published_answers": "answer_reader answers compat compat.elementary compat.fixed compat.float32 "
     "compat.responses compat.scores compat.segments dialogues keys packing reasoning render "
     "requests states store store_index turns",
@@ -143,10 +144,10 @@ REACHED = {
     "compat.scores compat.segments judges judges.base packing reasoning states texts",
     "published_scores": "compat compat.cell compat.effects compat.fixed compat.float32 compat.responses "
     "compat.last_match compat.recorded_folder compat.scores compat.segments compat.verdicts dialogues estimands "
-    "intervals packing scores states",
+    "intervals packing scores states texts",
     "make_effects_table": "compat compat.effects compat.effects_table compat.fixed compat.float32 compat.labels "
     "compat.responses compat.scores compat.segments dialogues display estimands "
-    "intervals latex latex_columns latex_text markup packing scores states",
+    "intervals latex latex_columns latex_text markup packing scores states texts",
     "make_judge_card": "agreement calibration calibration.apply calibration.cards calibration.cross_fit "
     "calibration.fit dialogues estimands intervals judge_card judge_card.compared "
     "judge_card.measured judge_card.measures judge_card.resampling judge_card.soft "
@@ -156,7 +157,7 @@ REACHED = {
     "judge_card.resampling judge_card.soft judge_card.weighting latex latex_columns latex_text "
     "markup paper_tables paper_tables.best paper_tables.categories paper_tables.check "
     "paper_tables.repeated results_table results_table.collect results_table.columns results_table.files "
-    "results_table.from_scores scores states table_notes tables",
+    "results_table.from_scores scores states table_notes tables texts",
     "make_figures": "agreement compat compat.labels dialogues display estimands frames intervals judge_card "
     "judge_card.compared judge_card.measured judge_card.measures judge_card.reliability "
     "judge_card.resampling judge_card.soft judge_card.weighting judge_card.words judges_agree "
@@ -165,7 +166,7 @@ REACHED = {
     "plots.model_rows plots.numbering plots.panels plots.placeholder plots.plot "
     "plots.refusal_kinds plots.series plots.sources plots.tags plots.tau_sweep plots.tradeoff "
     "plots.turns scores states style table_notes "
-    "tiles",
+    "tiles texts",
     "write_manifest": "store store_index version",
     "check_judge_floor": "judge_card judge_card.floor",
     "compare_judges": "agreement clusters compat compat.labels dialogues display estimands frames intervals judge_card "
@@ -173,7 +174,7 @@ REACHED = {
     "judge_card.soft judge_card.weighting judge_card.words judges_agree judges_agree.alpha "
     "judges_agree.disagreements judges_agree.pairs judges_agree.panel judges_agree.ranking "
     "judges_agree.tables latex latex_columns latex_text markup paper_tables paper_tables.repeated "
-    "scores states table_notes",
+    "scores states table_notes texts",
     "make_comparisons": "agreement comparisons comparisons.computed comparisons.decisions comparisons.families "
     "comparisons.halves "
     "comparisons.paired comparisons.panel comparisons.resampling comparisons.sign_flips "
@@ -192,7 +193,7 @@ REACHED = {
     "make_judge_tables": "agreement compat compat.labels dialogues display estimands frames intervals judge_card "
     "judge_card.compared judge_card.measured judge_card.measures judge_card.resampling "
     "judge_card.soft judge_card.tables judge_card.weighting judge_card.words latex "
-    "latex_columns latex_text markup paper_tables paper_tables.repeated scores states table_notes",
+    "latex_columns latex_text markup paper_tables paper_tables.repeated scores states table_notes texts",
     "panel_verdicts": "judges judges.base judges.votes states",
     "train_judge": "hints intervals judge_card judge_card.weighting judges judges.base judges.keyword "
     "judges.keyword_forms judges.keyword_lists judges.keyword_wrapped judges.trained states texts",
@@ -200,12 +201,12 @@ REACHED = {
     "results_table.columns results_table.definition results_table.definitions "
     "results_table.dictionary results_table.files results_table.flags results_table.from_agreement "
     "results_table.from_scores "
-    "results_table.of_analyses results_table.of_scores scores states",
+    "results_table.of_analyses results_table.of_scores scores states texts",
     "make_methods": "agreement dialogues display estimands estimate frames intervals judge_card "
     "judge_card.compared judge_card.measured judge_card.measures judge_card.resampling "
     "judge_card.soft judge_card.weighting latex_text markup methods methods.bibliography "
     "methods.numbers methods.sources methods.study methods.writing plan results_table "
-    "results_table.collect results_table.columns results_table.files scores states",
+    "results_table.collect results_table.columns results_table.files scores states texts",
     "make_tradeoff": "agreement clusters compat compat.labels dialogues display estimands estimate estimates "
     "estimates.near_duplicates estimates.units frames intervals judge_card judge_card.compared "
     "judge_card.measured judge_card.measures judge_card.resampling judge_card.soft "

@@ -246,7 +246,7 @@ def test_hostile_labels_stay_text() -> None:
     tex, markdown = as_latex([paragraph]), as_markdown([paragraph])
     assert cited_keys([paragraph]) == ["real2020key", "other"]
     assert "~\\cite{real2020key,other}." in tex and tex.count("\\cite") == 1 and "\\paragraph{T\\_1.}" in tex
-    assert "\\[@z\\]" in markdown and markdown.endswith(" [@real2020key; @other].\n")
+    assert "\\[\\@z\\]" in markdown and markdown.endswith(" [@real2020key; @other].\n")
 
 
 def test_words() -> None:

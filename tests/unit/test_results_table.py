@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import json
 import random
@@ -243,6 +244,16 @@ def test_csv_and_parquet_hold_the_same_and_read_back() -> None:
         )
     with pytest.raises(UserError, match="not a results table"):
         read_results("a,b\n1,2\n")
+
+
+def test_a_category_that_looks_like_a_formula_is_text_in_the_csv_and_as_it_is_in_parquet() -> None:
+    rates = collected(of_study())[:1]
+    estimate = dataclasses.replace(rates[0].estimate, category="=1+1", value=-23.7, low=None, high=None)
+    rows = table_rows([rates[0]._replace(estimate=estimate)])
+    text = results_csv(rows)
+    assert ",'=1+1," in text and ",-23.7," in text
+    assert [row.category for row in read_results(text)] == ["=1+1"]
+    assert pq.read_table(io.BytesIO(results_parquet(rows))).to_pylist()[0]["category"] == "=1+1"
 
 
 def test_numbers_that_the_data_cannot_give_are_empty() -> None:

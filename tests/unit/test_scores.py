@@ -447,6 +447,7 @@ def test_bounds_hold_the_rate_and_never_depend_on_failures_being_dropped() -> No
 def test_score_csv_keeps_types_and_values() -> None:
     prompts, answers, verdicts = cell("RPC", "UUU", "RRC")
     prompts[0] |= {"id": "12e4567890123456", "category": 'a,"b"\nc'}
+    prompts[1]["category"] = "c\rd"
     for row in answers + verdicts:
         row["prompt_id"] = {"p000": "12e4567890123456"}.get(row["prompt_id"], row["prompt_id"])
     rows = prompt_scores(prompts, answers, verdicts, 3)

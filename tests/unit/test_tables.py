@@ -1,10 +1,13 @@
 """Tables: what they say, that their bytes do not depend on order, and that no label can become a command."""
 
+import csv
+import io
 import random
 import re
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from refusal_eval.agreement import judge_card
@@ -359,6 +362,40 @@ def test_hostile_labels_in_every_table() -> None:
 
 def test_markdown_escaping() -> None:
     assert markdown_escaped("a|b*_`<i>\n[x]") == r"a\|b\*\_\`&lt;i&gt;<br>\[x\]"
+
+
+ADDRESSES = [
+    "https://a.example/b",
+    "HTTP://a.example",
+    "www.a.example",
+    "mailto:b@a.example",
+    "see b.c@a.example now",
+    "b+-@a.example",
+]
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_no_address_in_markdown_becomes_a_link(address: str) -> None:
+    shown = markdown_escaped(address)
+    assert not re.search(r"(?i)(https?|ftp)://|www\.|[\w.+-]\\?@[\w-]+\.", shown)
+    assert re.sub(r"<!-- -->|\\", "", shown) == address
+    assert markdown_escaped("majority@5 of 3.5: a@b, www") == "majority@5 of 3.5: a@b, www"
+    assert markdown_escaped("ask @key2020") == r"ask \@key2020"  # for pandoc a citation
+
+
+def test_what_cannot_be_seen_is_in_no_table() -> None:
+    hidden = "a\x1b[31mb\x00c\u202ed\u2066e"
+    assert markdown_escaped(hidden) == r"a\[U+001B\]\[31mb\[U+0000\]c\[U+202E\]d\[U+2066\]e"
+    assert latex_escaped(hidden) == "a {[}31mb c d e"
+
+
+def test_no_text_of_a_csv_is_a_formula_and_numbers_stay_numbers() -> None:
+    texts = ['=HYPERLINK("x")', "+1 and more", "-text", "@SUM(A1)", "\tx", "\rx", "\x00=1", "'=x", "plain", "a=b"]
+    lines = list(
+        csv.reader(io.StringIO(csv_text(pd.DataFrame({"text": texts, "n": [-23.7] * len(texts)})), newline=""))
+    )
+    assert [row[0] for row in lines[1:]] == [*("'" + text for text in texts[:-2]), "plain", "a=b"]
+    assert {row[1] for row in lines[1:]} == {"-23.7"}
 
 
 def test_latex_rows_and_notes() -> None:

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.audit.text import ROLES, visible
+from refusal_eval.audit.text import ROLES
 from refusal_eval.audit.words import MEANINGS, NOTICE, RULES, TASK
+from refusal_eval.texts import visible
 
 _FILES = Path(__file__).parent / "page"
 

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.audit.text import conversation_text, escaped_cell, plain_cell, shortened, visible
+from refusal_eval.audit.text import conversation_text, shortened
 from refusal_eval.errors import UserError
+from refusal_eval.texts import csv_line, escaped_cell, plain_cell, visible
 
 COLUMNS = ("audit", "rater", "row", "id", "prompt", "answer", "label", "comment")
 DISPUTED_COLUMNS = ("audit", "id", "prompt", "answer", "labels", "comments", "adjudicated")
@@ -44,13 +45,8 @@ def disputed_sheet(audit: str, rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    text = io.StringIO()
-    text.write("\ufeff")  # without it Excel reads UTF-8 as something else
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    for row in rows:
-        writer.writerow([escaped_cell(str(row.get(column, ""))) for column in columns])
-    return text.getvalue()
+    lines = (csv_line(escaped_cell(str(row.get(column, ""))) for column in columns) for row in rows)
+    return "\ufeff" + csv_line(columns) + "".join(lines)  # without the mark Excel reads UTF-8 as something else
 
 
 def read_sheet(path: Path) -> Iterator[tuple[int, dict[str, str]]]:

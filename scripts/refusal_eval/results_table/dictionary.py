@@ -21,7 +21,8 @@ def dictionary(estimates: Iterable[Estimate], study: str) -> str:
     parts = [
         f"# Data dictionary of the results of {markdown_escaped(study)}",
         f"`results.csv` and `results.parquet` hold the same {sum(counts.values())} rows, one number each. In the CSV "
-        "an empty field means that there is nothing. Numbers have ten significant digits; the paper tables round them. "
+        "an empty field means that there is nothing, and an apostrophe stands before a text that a spreadsheet would "
+        "compute. Numbers have ten significant digits; the paper tables round them. "
         f"No two rows agree in all of {', '.join(f'`{name}`' for name in KEY)}.",
         "## Columns",
         _table(

@@ -11,6 +11,7 @@ from refusal_eval.errors import UserError
 from refusal_eval.estimate import Estimate
 from refusal_eval.results_table.collect import Result, rounded, text_of
 from refusal_eval.results_table.columns import COLUMNS, Column
+from refusal_eval.texts import csv_line, escaped_cell, plain_cell
 
 
 def table_rows(results: Iterable[Result]) -> list[dict[str, Any]]:
@@ -19,13 +20,9 @@ def table_rows(results: Iterable[Result]) -> list[dict[str, Any]]:
 
 
 def results_csv(rows: Sequence[dict[str, Any]]) -> str:
-    """Return the table as CSV: a header, an empty field for None."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([column.name for column in COLUMNS])
-    for row in rows:
-        writer.writerow([text_of(row[column.name]) for column in COLUMNS])
-    return out.getvalue()
+    """Return the table as CSV: a header, an empty field for None, texts that no spreadsheet takes for formulas."""
+    header = csv_line(column.name for column in COLUMNS)
+    return header + "".join(csv_line(_csv_cell(column, row[column.name]) for column in COLUMNS) for row in rows)
 
 
 def results_parquet(rows: Sequence[dict[str, Any]]) -> bytes:
@@ -67,11 +64,15 @@ def _cell(column: Column, result: Result) -> Any:
     return rounded(float(value)) if column.kind == "number" else text_of(value)
 
 
+def _csv_cell(column: Column, value: Any) -> str:
+    return escaped_cell(text_of(value)) if column.kind == "text" else text_of(value)
+
+
 def _estimate(row: dict[str, str]) -> Estimate:
     values: dict[str, Any] = {}
     for column in COLUMNS:
         text = row[column.name]
-        kind = {"text": str, "number": float, "count": int}[column.kind]
+        kind = {"text": plain_cell, "number": float, "count": int}[column.kind]
         values[column.name] = kind(text) if text else None
     values.pop("source")
     return Estimate(**values | {"flags": tuple((values["flags"] or "").split())})
