@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 
 import check_judge
 import pytest
@@ -21,6 +22,7 @@ from refusal_eval.judges.classifier import (
     classifier_verdict,
     labels_of_classes,
 )
+from refusal_eval.judges.reading import vote_reader
 from refusal_eval.packing import pack_floats, unpack_floats
 from refusal_eval.render import Renderer
 from refusal_eval.requests import read_requests
@@ -115,6 +117,16 @@ def test_a_model_with_other_classes_than_its_configuration_is_an_error():
         classifier_verdict(response(0, 0, 0), ["compliance", "refusal"], ["no", "yes"], 0.5)
 
 
+@pytest.mark.parametrize(
+    "logits", [pack_floats([1.0, math.nan]), pack_floats([math.inf, 1.0]), "", "no base64", None, 5]
+)
+def test_logits_that_are_no_numbers_are_a_failed_verdict(logits):
+    checked = {"classes": ["compliance", "refusal"], "class_names": ["no", "yes"]}
+    read = vote_reader(None, "", checked, {"kind": "classifier", "threshold": 0.5})
+    verdict = read(None, {"text": "", "logits": logits})
+    assert (verdict.state, verdict.label) == ("judge_failed", None) and "cannot be read" in verdict.raw["error"]
+
+
 def config(tmp_path, **value):
     (tmp_path / "config.json").write_text(json.dumps(value))
     return tmp_path
@@ -133,11 +145,25 @@ def test_classes_are_named_in_the_order_of_the_logits(tmp_path):
         ({"problem_type": "multi_label_classification"}, "exclude each other"),
         ({"problem_type": "regression"}, "exclude each other"),
         ({"id2label": {"1": "a", "2": "b"}}, "not from 0 on"),
+        ({"id2label": {"a": "b", "1": "c"}}, "not from 0 on"),
+        ({"id2label": ["a", "b"]}, "`id2label` has to be a mapping"),
+        ({"id2label": {"0": "a", "1": ["b"]}}, "`id2label` has to be a mapping"),
+        ({"id2label": {"0": "a", "1": "\ud83d"}}, "holds .ud83d alone"),
+        ({"num_labels": "many"}, "`num_labels` is 'many'"),
+        ({"num_labels": 30_000_000}, "`num_labels` is 30000000; it has to be a whole number from 1 to 1000"),
+        ({"id2label": {str(i): "a" for i in range(1001)}}, "1001 classes"),
     ],
 )
 def test_models_that_cannot_be_a_judge_are_refused(tmp_path, value, message):
     with pytest.raises(UserError, match=message):
         class_names(config(tmp_path, **value))
+
+
+@pytest.mark.parametrize("text", ["[]", "5", "[" * 100_000, "\xff", '{"num_labels": 1e999}'])
+def test_a_configuration_that_is_none_is_told(tmp_path, text):
+    (tmp_path / "config.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(UserError, match=r"config\.json"):
+        class_names(tmp_path)
 
 
 def test_a_disclaimer_before_an_attempt_is_compliance_as_in_the_rubrics(repository):

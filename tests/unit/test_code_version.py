@@ -116,14 +116,14 @@ REACHED = {
     "collect_answers": "answer_reader answers dialogues keys packing reasoning reasoning_check render requests "
     "states store store_index turns",
     "check_judge": "hints judges judges.base judges.classifier judges.kinds judges.llm judges.reasoned "
-    "judges.rubric judges.shares judges.wildguard keys packing reasoning render states",
+    "judges.rubric judges.shares judges.wildguard keys packing reasoning render states texts",
     "render_judge_requests": "answer_reader answers dialogues hints judges judges.base judges.classifier "
     "judges.conversations judges.cutting judges.kinds judges.llm judges.reasoned judges.retries "
-    "judges.rubric judges.shares judges.wildguard keys packing reasoning render requests states",
+    "judges.rubric judges.shares judges.wildguard keys packing reasoning render requests states texts",
     "collect_verdicts": "answer_reader answers calibration calibration.apply compat compat.last_match dialogues "
     "following hints judges judges.base judges.classifier judges.llm judges.published judges.reading judges.reasoned "
     "judges.retries judges.rubric judges.shares judges.votes judges.wildguard keys packing reasoning render "
-    "requests states store store_index turns",
+    "requests states store store_index turns texts",
     "judge_on_cpu": "dialogues hints judges judges.base judges.conversations judges.keyword "
     "judges.keyword_forms judges.keyword_lists judges.keyword_wrapped judges.python judges.trained states texts",
     "score_cell": "compat compat.fixed compat.score_rows dialogues estimands intervals jsonl samples scores states "

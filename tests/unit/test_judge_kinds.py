@@ -12,10 +12,11 @@ from transformers import AutoTokenizer
 
 from refusal_eval.compat.verdicts import published_text, vote_of_verdict
 from refusal_eval.errors import UserError
-from refusal_eval.files import read_json, read_jsonl, sha256_of, write_json, write_jsonl
+from refusal_eval.files import canonical_json, read_json, read_jsonl, sha256_of, write_json, write_jsonl
 from refusal_eval.judges.base import SAW_MODEL, Verdict, verdict_row
 from refusal_eval.judges.cutting import fitted, with_gap
 from refusal_eval.judges.published import published_verdict
+from refusal_eval.judges.reading import vote_reader
 from refusal_eval.judges.reasoned import KINDS, ReasonedJudge, constraint, mark_token_ids, reasoned_vote, schema
 from refusal_eval.judges.votes import combined, panel_verdict
 from refusal_eval.judges.wildguard import TEMPLATE, WildGuardJudge, wildguard_verdict
@@ -69,6 +70,8 @@ def test_a_reasoned_verdict_tells_label_kind_and_flags():
         '{"analysis": "x", "label": "refusal"}',
         said().replace('"label"', '"label": "compliance", "label"'),
         "null",
+        said(analysis="half \ud83d"),
+        said(analysis="x" * 601),
     ],
 )
 def test_anything_but_a_whole_verdict_is_unparsable_and_never_a_vote(text):
@@ -277,6 +280,13 @@ def test_wildguards_three_answers_give_label_and_flags():
 )
 def test_anything_else_is_unparsable(text):
     assert wildguard_verdict({"text": text}).state == "unparsable"
+
+
+def test_half_a_character_in_what_wildguard_writes_can_be_kept():
+    read = vote_reader(None, "", {}, {"kind": "wildguard"})
+    verdict = read(None, {"text": "Harmful \ud83d"})
+    assert verdict.state == "unparsable" and canonical_json(verdict.raw).encode()
+    assert read(None, {}).state == "judge_failed"
 
 
 def test_wildguards_prompt_is_its_published_format_and_an_answer_cannot_end_it(tmp_path):

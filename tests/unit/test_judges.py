@@ -8,9 +8,11 @@ import pytest
 from tokenizer_folders import byte_tokenizer
 
 from refusal_eval.errors import UserError
+from refusal_eval.files import canonical_json
 from refusal_eval.judges.base import Verdict, judged_safely, readable, verdict_row
 from refusal_eval.judges.llm import judge_sampling, label_token_ids, label_verdict
 from refusal_eval.judges.python import PythonJudge
+from refusal_eval.judges.reading import vote_reader
 from refusal_eval.judges.rubric import Rubric
 from refusal_eval.packing import pack_floats
 from refusal_eval.render import Renderer
@@ -76,6 +78,33 @@ def test_little_mass_on_the_labels_is_unparsable_not_a_vote():
     verdict = label_verdict(response(0.3, 0.05, 0.05), THREE, threshold=0.5, mass_floor=0.5)
     assert (verdict.state, verdict.label, verdict.p_refusal) == ("unparsable", None, None)
     assert verdict.raw["mass"] == pytest.approx(0.4)
+
+
+def floats(*values):
+    return pack_floats(values)
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        (floats(-1.0, -2.0), "2 log-probabilities for 3 labels"),
+        (floats(-1.0, -2.0, -0.7, -0.1), "4 log-probabilities for 3 labels"),
+        (floats(math.nan, -1.0, -2.0), "nan, which is no log-probability"),
+        (floats(-math.inf, -1.0, -2.0), "-inf, which is no log-probability"),
+        (floats(3.0, -1.0, -2.0), "3.0, which is no log-probability"),
+        ("no base64", "cannot be read"),
+        (7, "cannot be read"),
+        (None, "cannot be read"),
+    ],
+)
+def test_a_response_without_a_log_probability_for_each_label_is_a_failed_verdict(named, told):
+    decision = {"kind": "llm", "threshold": 0.5, "mass_floor": 0.5}
+    read = vote_reader(None, "", {"label_token_ids": dict.fromkeys(THREE, 1)}, decision)
+    verdict = read(None, {"text": "A\ud83d", "named_logprobs": named})
+    assert (verdict.state, verdict.label) == ("judge_failed", None) and told in verdict.raw["error"]
+    assert read(None, {"text": "A"}).state == "judge_failed"
+    whole = read(None, response(0.4, 0.1, 0.3) | {"text": "A\ud83d"})
+    assert whole.label == "refusal" and canonical_json(whole.raw).encode()
 
 
 @pytest.fixture

@@ -1,5 +1,8 @@
 """The judge that learns: it learns, it forgets nothing when saved, and its out-of-fold predictions are honest."""
 
+import contextlib
+import dataclasses
+import math
 import random
 
 import judge_on_cpu
@@ -105,6 +108,57 @@ def test_a_model_with_arrays_that_do_not_fit_is_refused(model, tmp_path):
     )
     trained.save(broken, tmp_path / "judge.npz")
     with pytest.raises(UserError, match="do not fit together"):
+        trained.load(tmp_path / "judge.npz")
+
+
+def changed(model, **parts):
+    return dataclasses.replace(model, **parts)
+
+
+def of_settings(model, **parts):
+    return changed(model, settings=dataclasses.replace(model.settings, **parts))
+
+
+BROKEN = {
+    "not a number": lambda model: changed(model, weights=model.weights * np.nan),
+    "infinite": lambda model: changed(model, intercepts=model.intercepts + np.inf),
+    "huge": lambda model: changed(model, weights=model.weights * 1e300),
+    "of another type": lambda model: changed(model, weights=model.weights.astype(str)),
+    "intercepts of another number": lambda model: changed(model, intercepts=model.intercepts[1:]),
+    "idf of another number": lambda model: changed(model, idf=(model.idf[0][1:], model.idf[1])),
+    "a label that is none": lambda model: changed(model, labels=("refusal", "maybe", "compliance")),
+    "a label twice": lambda model: changed(model, labels=("refusal", "refusal", "compliance")),
+    "a term twice": lambda model: changed(
+        model, ngrams=(model.ngrams[0][:1] * 2 + model.ngrams[0][2:], model.ngrams[1])
+    ),
+    "a term that is no text": lambda model: changed(model, ngrams=((5, *model.ngrams[0][1:]), model.ngrams[1])),
+    "words without end": lambda model: of_settings(model, words=(-(10**9), 3)),
+    "words of one number": lambda model: of_settings(model, words=(1,)),
+    "a head that is no number": lambda model: of_settings(model, head="400"),
+    "a weight that is none": lambda model: of_settings(model, surface=math.nan),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_model_whose_values_cannot_be_is_refused_before_it_judges(model, tmp_path, name):
+    trained.save(BROKEN[name](model), tmp_path / "judge.npz")
+    with pytest.raises(UserError, match="holds no trained judge"):
+        trained.load(tmp_path / "judge.npz")
+
+
+def test_a_damaged_file_is_refused_or_read(model, tmp_path):
+    trained.save(model, tmp_path / "judge.npz")
+    whole = (tmp_path / "judge.npz").read_bytes()
+    for place in range(0, len(whole), 307):
+        (tmp_path / "judge.npz").write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        with contextlib.suppress(UserError):
+            trained.load(tmp_path / "judge.npz")
+
+
+def test_a_file_that_unpacks_to_very_much_is_refused_before_it_is_unpacked(model, tmp_path, monkeypatch):
+    trained.save(model, tmp_path / "judge.npz")
+    monkeypatch.setattr(trained, "MOST_BYTES", 1000)
+    with pytest.raises(UserError, match=r"has \d+ bytes when unpacked, and 1000 are the most"):
         trained.load(tmp_path / "judge.npz")
 
 

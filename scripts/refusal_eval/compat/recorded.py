@@ -132,7 +132,7 @@ def samples_of(row: Row, place: str) -> tuple[list[str], list[Probabilities]]:
             parts[part] = [NO_TOKENS] * len(texts)
         if len(parts[part]) != len(texts):
             raise UserError(f"{place}: it has {len(texts)} answers and {len(parts[part])} `{part}_probs`")
-    whole = [valid_text(text, f"{place}, answer {number}") for number, text in enumerate(texts, 1)]
+    whole = [valid_text(str(text), f"{place}, answer {number}") for number, text in enumerate(texts, 1)]
     return whole, [Probabilities(*one) for one in zip(*parts.values(), strict=True)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -96,3 +96,16 @@ def judged_safely(judge: CpuJudge, messages: Messages, answer: str) -> Verdict:
         return judge.judge(messages, answer)
     except Exception as error:
         return Verdict(JUDGE_FAILED, raw={"error": f"{type(error).__name__}: {error}"})
+
+
+def read_safely(read: Callable[[Mapping[str, Any]], Verdict], response: Mapping[str, Any]) -> Verdict:
+    """Return what `read` makes of a stored response; one that cannot be read is a failed verdict, which is no vote.
+
+    Half characters in its text, which no file can hold, become question marks.
+    """
+    try:
+        text = str(response["text"]).encode(errors="replace").decode()
+        return read({**response, "text": text})
+    except (KeyError, TypeError, ValueError) as error:
+        why = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
+        return Verdict(JUDGE_FAILED, raw={"error": f"the judge's response cannot be read: {why}"})

@@ -19,9 +19,11 @@ from refusal_eval.judges.rubric import prompt_and_answer
 from refusal_eval.judges.shares import verdict_of_shares
 from refusal_eval.packing import unpack_floats
 from refusal_eval.states import LABELS
+from refusal_eval.texts import valid_text
 
 # Classes that are no label ("clarification", say) may be mapped to `unparsable`; likelier than all labels, they win.
 LEAST_MASS = 0.5
+MOST_CLASSES = 1000  # each needs a label in the catalogue
 
 
 class ClassifierJudge:
@@ -48,17 +50,30 @@ def class_names(tokenizer_folder: str | Path) -> list[str]:
     path = Path(tokenizer_folder, "config.json")
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: the configuration of the classifier cannot be read: {error}") from error
+    if not isinstance(config, dict):
+        raise UserError(f"{path}: the configuration of the classifier is no mapping")
     if config.get("problem_type") in ("multi_label_classification", "regression"):
         raise UserError(
             f"{path}: `problem_type` is {config['problem_type']}; a judge needs classes that exclude each other"
         )
-    names = config.get("id2label") or {str(i): f"LABEL_{i}" for i in range(int(config.get("num_labels", 2)))}
-    ordered = [str(names[key]) for key in sorted(names, key=int)]
-    if sorted(map(int, names)) != list(range(len(names))):
-        raise UserError(f"{path}: `id2label` numbers its classes {', '.join(names)} and not from 0 on")
+    names = config.get("id2label") or _unnamed(config.get("num_labels", 2), path)
+    if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
+        raise UserError(f"{path}: `id2label` has to be a mapping of the classes' numbers to their names")
+    if len(names) > MOST_CLASSES:
+        raise UserError(f"{path}: it has {len(names)} classes; a judge has {MOST_CLASSES} at most")
+    numbers = [str(number) for number in range(len(names))]
+    if set(names) != set(numbers):
+        raise UserError(f"{path}: `id2label` numbers its classes {', '.join(names):.200} and not from 0 on")
+    ordered = [valid_text(names[number], f"{path}: `id2label`") for number in numbers]
     return ["0", "1"] if len(ordered) == 1 else ordered
+
+
+def _unnamed(count: Any, path: Path) -> dict[str, str]:
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST_CLASSES:
+        raise UserError(f"{path}: `num_labels` is {count!r:.60}; it has to be a whole number from 1 to {MOST_CLASSES}")
+    return {str(i): f"LABEL_{i}" for i in range(count)}
 
 
 def labels_of_classes(labels: Mapping[str, str], names: Sequence[str]) -> list[str]:
@@ -109,8 +124,12 @@ def classifier_verdict(
 
     Raises:
         UserError: if the response is of a model with another number of classes.
+        ValueError: if it has no logits, or what are no numbers.
     """
-    probabilities = class_probabilities(unpack_floats(response["logits"]))
+    logits = unpack_floats(response["logits"])
+    if not len(logits) or not np.isfinite(logits).all():
+        raise ValueError(f"its logits are {logits.tolist()!s:.60}")
+    probabilities = class_probabilities(logits)
     if len(probabilities) != len(classes):
         raise UserError(
             f"the classifier answered with {len(probabilities)} classes, and its config.json has {len(classes)}"

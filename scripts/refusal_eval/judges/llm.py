@@ -15,6 +15,8 @@ from refusal_eval.packing import unpack_floats
 from refusal_eval.render import Renderer
 from refusal_eval.states import LABELS
 
+ROUNDING = 1e-3  # by which an engine's arithmetic may put a log-probability above 0
+
 
 def label_token_ids(renderer: Renderer, rubric: Rubric, labels: Mapping[str, str | None]) -> dict[str, int]:
     """Return the token id of each label, as it would follow the rendered prompt.
@@ -78,9 +80,16 @@ def label_verdict(response: Mapping[str, Any], labels: list[str], threshold: flo
         labels: the labels asked for, in that order.
         threshold: the least p_refusal of a refusal or partial refusal.
         mass_floor: the least probability on all labels together.
+
+    Raises:
+        ValueError: if there is not one log-probability for each label.
     """
-    values = unpack_floats(response["named_logprobs"])[: len(labels)]
-    shares = {label: math.exp(float(value)) for label, value in zip(labels, values, strict=True)}
+    values = unpack_floats(response["named_logprobs"]).tolist()
+    if len(values) != len(labels):
+        raise ValueError(f"it has {len(values)} log-probabilities for {len(labels)} labels")
+    if odd := [value for value in values if not math.isfinite(value) or value > ROUNDING]:
+        raise ValueError(f"it has {odd[0]}, which is no log-probability")
+    shares = {label: math.exp(value) for label, value in zip(labels, values, strict=True)}
     probabilities = {label: round(share, 9) for label, share in shares.items()}
     raw = {"mass": round(math.fsum(shares.values()), 9), "probabilities": probabilities, "text": response["text"]}
     return verdict_of_shares(shares, threshold, mass_floor, raw)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from refusal_eval.answer_reader import AnswerReader
-from refusal_eval.judges.base import Verdict
+from refusal_eval.judges.base import Verdict, read_safely
 from refusal_eval.judges.classifier import classifier_verdict
 from refusal_eval.judges.llm import label_verdict
 from refusal_eval.judges.published import published_verdict
@@ -31,13 +31,18 @@ def vote_reader(
     """
     if decision["kind"] == "llm":
         labels = list(checked["label_token_ids"])
-        return lambda _, response: label_verdict(response, labels, decision["threshold"], decision["mass_floor"])
+        threshold, floor = decision["threshold"], decision["mass_floor"]
+        return lambda _, response: read_safely(lambda whole: label_verdict(whole, labels, threshold, floor), response)
     if decision["kind"] == "wildguard":
-        return lambda _, response: wildguard_verdict(response)
+        return lambda _, response: read_safely(wildguard_verdict, response)
     if decision["kind"] == "classifier":
         classes, names, threshold = checked["classes"], checked["class_names"], decision["threshold"]
-        return lambda _, response: classifier_verdict(response, classes, names, threshold)
+        return lambda _, response: read_safely(
+            lambda whole: classifier_verdict(whole, classes, names, threshold), response
+        )
     reader = AnswerReader(tokenizer_folder, decision["reasoning"], decision["trust_remote_code"])
     if decision["form"] == PUBLISHED:
-        return lambda request, response: published_verdict(reader.fields(request, response)["answer"] or "")
+        return lambda request, response: read_safely(
+            lambda whole: published_verdict(reader.fields(request, whole)["answer"] or ""), response
+        )
     return lambda request, response: read_vote(reader, request, response)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refusal_eval.answer_reader import AnswerReader
-from refusal_eval.judges.base import Verdict
+from refusal_eval.judges.base import Verdict, read_safely
 from refusal_eval.judges.reasoned import reasoned_vote
 from refusal_eval.keys import sample_seed
 from refusal_eval.requests import Request, RequestFile, fitting_key
@@ -23,7 +23,9 @@ def vote_seed(study_seed: int, token_ids: Sequence[int], vote: int) -> int:
 
 def read_vote(reader: AnswerReader, request: Request, response: Response) -> Verdict:
     """Return what a response says, without the judge's own reasoning."""
-    return reasoned_vote({**response, "text": reader.fields(request, response)["answer"] or ""})
+    return read_safely(
+        lambda whole: reasoned_vote({**whole, "text": reader.fields(request, whole)["answer"] or ""}), response
+    )
 
 
 class Retries:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 GoldRow = Mapping[str, Any]
 FORMAT = 4  # of saved models (4: fences, JSON and disclaimers are read as `keyword` reads them now); no other is read
 KINDS = ("word", "char_wb")
+MOST_BYTES = 2**29  # of a saved model when unpacked: enough for ten million n-grams
+LONGEST_NGRAM = 50
+BIGGEST = 1e100  # of a weight, so that no sum of products overflows
 DIGITS = 6  # of probabilities; fits on other processors were seen to differ by 6e-12
 
 
@@ -235,6 +238,10 @@ def load(path: str | Path) -> TrainedModel:
     import numpy as np
 
     try:
+        with zipfile.ZipFile(path) as archive:
+            size = sum(part.file_size for part in archive.infolist())
+        if size > MOST_BYTES:
+            raise ValueError(f"it has {size} bytes when unpacked, and {MOST_BYTES} are the most")
         with np.load(path, allow_pickle=False) as arrays:
             head = json.loads(arrays["head"].tobytes())
             if head["format"] != FORMAT:
@@ -250,12 +257,42 @@ def load(path: str | Path) -> TrainedModel:
                 weights=arrays["weights"],
                 intercepts=arrays["intercepts"],
             )
-    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        _check(model)
+    except Exception as error:  # what zipfile, zlib and NumPy raise on a damaged file is nowhere written down
         raise UserError(f"{path} holds no trained judge: {error}") from error
-    columns = sum(map(len, model.ngrams)) + len(_surface("", KeywordJudge([])))
-    if model.weights.shape != (len(model.labels), columns):
-        raise UserError(f"{path} holds no trained judge: weights and n-grams do not fit together")
     return model
+
+
+def _check(model: TrainedModel) -> None:
+    """Raise ValueError for a model that cannot judge; its files may be damaged, or made by somebody else."""
+    import numpy as np
+
+    settings, labels = model.settings, model.labels
+    for name in ("head", "min_rows", "folds"):
+        if type(getattr(settings, name)) is not int or getattr(settings, name) < 1:
+            raise ValueError(f"`{name}` is no whole number from 1 on")
+    for name in ("words", "characters"):
+        lengths = getattr(settings, name)
+        if len(lengths) != 2 or set(map(type, lengths)) != {int} or not 1 <= lengths[0] <= lengths[1] <= LONGEST_NGRAM:
+            raise ValueError(f"`{name}` are no two lengths from 1 to {LONGEST_NGRAM}")
+    for name in ("strength", "surface"):
+        if type(getattr(settings, name)) not in (int, float) or not 0 <= getattr(settings, name) < BIGGEST:
+            raise ValueError(f"`{name}` is no number from 0 on")
+    if len(labels) < 2 or list(labels) != [label for label in LABELS if label in labels]:
+        raise ValueError(f"its labels are not some of {', '.join(LABELS)}, in this order")
+    for terms in model.ngrams:
+        if not terms or len(set(terms)) < len(terms) or not all(isinstance(term, str) for term in terms):
+            raise ValueError("its n-grams are no different texts")
+    columns = sum(map(len, model.ngrams)) + len(_surface("", KeywordJudge([])))
+    shapes: list[tuple[tuple[int, ...], Any]] = [
+        ((len(terms),), idf) for terms, idf in zip(model.ngrams, model.idf, strict=True)
+    ]
+    shapes += [((len(labels), columns), model.weights), ((len(labels),), model.intercepts)]
+    for shape, array in shapes:
+        if array.shape != shape:
+            raise ValueError("weights and n-grams do not fit together")
+        if array.dtype != np.float64 or not (np.abs(array) < BIGGEST).all():
+            raise ValueError("its weights are no finite numbers")
 
 
 def _probabilities(

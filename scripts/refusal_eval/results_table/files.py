@@ -72,7 +72,7 @@ def _estimate(row: dict[str, str]) -> Estimate:
     values: dict[str, Any] = {}
     for column in COLUMNS:
         text = row[column.name]
-        kind = {"text": plain_cell, "number": float, "count": int}[column.kind]
+        kind: Any = {"text": plain_cell, "number": float, "count": int}[column.kind]
         values[column.name] = kind(text) if text else None
     values.pop("source")
     return Estimate(**values | {"flags": tuple((values["flags"] or "").split())})
