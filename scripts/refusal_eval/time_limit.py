@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
+Result = TypeVar("Result")
 MOST_RESERVED_SECONDS = 30.0  # to stop the engine and write the receipt
 RESERVED_SHARE = 0.1  # of a short limit
 MOST_DRAINING_SECONDS = 120.0  # for what is in flight when no more is taken
@@ -53,3 +56,24 @@ def time_limit(
     length = max(0.0, min(ends) - started)
     stop = min(ends) - min(MOST_RESERVED_SECONDS, RESERVED_SHARE * length)
     return TimeLimit(take=stop - min(MOST_DRAINING_SECONDS, RESERVED_SHARE * length), stop=stop)
+
+
+async def within(seconds: float, question: Coroutine[Any, Any, Result]) -> Result:
+    """Return what a question to the engine returns.
+
+    A cancellation of the caller is never lost, and nobody waits for the question once it is given up, whatever becomes
+    of its own cancellation in a library. `asyncio.wait_for` does both: on Python 3.11 it returns a result that comes in
+    the same turn of the event loop as a cancellation, and forgets that.
+
+    Raises:
+        TimeoutError: after `seconds`.
+    """
+    task = asyncio.get_running_loop().create_task(question)
+    task.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody else asks an abandoned one
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+        if not task.done():
+            raise TimeoutError(f"no answer after {seconds:g} s")
+        return task.result()
+    finally:
+        task.cancel()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
+import math
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,7 @@ from aiohttp import web
 
 from refusal_eval.engines import client as module
 from refusal_eval.engines.base import EngineDied, Rejected
-from refusal_eval.engines.client import CompletionClient
+from refusal_eval.engines.client import CompletionClient, Health, classification_of, counters_of, response_of
 
 GOOD = {
     "choices": [
@@ -47,6 +50,7 @@ def against(handler: Handler, folder: Path, ask: Callable[[CompletionClient], Aw
         app = web.Application()
         app.router.add_post("/v1/completions", handler)
         app.router.add_get("/metrics", handler)
+        app.router.add_get("/health", handler)
         runner = web.AppRunner(app)
         await runner.setup()
         await web.UnixSite(runner, str(folder / "s"), backlog=2048).start()
@@ -219,3 +223,183 @@ def test_a_thousand_requests_are_at_the_server_together(tmp_path: Path) -> None:
         return await asyncio.gather(*(one(client, number) for number in range(1000)))
 
     assert len(against(handle, tmp_path, many)) == 1000
+
+
+LONE_SURROGATE = "\ud83d"
+NAMED = {"max_tokens": 4, "logprob_token_ids": [7, 9]}
+ROW = {"token_id:5": -0.5, "token_id:7": -2.0, "token_id:9": -3.0}
+
+
+def choice(**values: Any) -> dict[str, Any]:
+    return {**GOOD, "choices": [{**GOOD["choices"][0], **values}]}  # type: ignore[index]
+
+
+def scored(*values: Any, rows: Any = None) -> dict[str, Any]:
+    return choice(token_ids=[5] * len(values), logprobs={"token_logprobs": list(values), "top_logprobs": rows})
+
+
+def without(value: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: kept for key, kept in value.items() if key != name}
+
+
+ODD_REPLIES = {
+    "no object": [],
+    "nothing": None,
+    "no choices": without(GOOD, "choices"),
+    "choices that are none": {**GOOD, "choices": []},
+    "a choice that is none": {**GOOD, "choices": [None]},
+    "no text": {**GOOD, "choices": [without(GOOD["choices"][0], "text")]},  # type: ignore[index]
+    "no reason for its end": {**GOOD, "choices": [without(GOOD["choices"][0], "finish_reason")]},  # type: ignore[index]
+    "no usage": without(GOOD, "usage"),
+    "usage that is none": {**GOOD, "usage": None},
+    "no prompt tokens": {**GOOD, "usage": {}},
+    "prompt tokens as text": {**GOOD, "usage": {"prompt_tokens": "2"}},
+    "a negative number of prompt tokens": {**GOOD, "usage": {"prompt_tokens": -1}},
+    "text that is none": choice(text=5),
+    "text that nobody can write": choice(text=LONE_SURROGATE),
+    "a stop reason that nobody can write": choice(stop_reason=LONE_SURROGATE),
+    "a stop reason that is none": choice(stop_reason=[5]),
+    "token ids as text": choice(token_ids=["5"]),
+    "a token id that is no whole number": choice(token_ids=[5.5]),
+    "a token id that is a truth": choice(token_ids=[True]),
+    "a negative token id": choice(token_ids=[-1]),
+    "a token id beyond all vocabularies": choice(token_ids=[2**31]),
+    "token ids that are no list": choice(token_ids={"5": 5}),
+    "more token ids than log-probabilities": choice(token_ids=[5, 5]),
+    "no log-probability": scored(None),
+    "a log-probability as text": scored("-0.5"),
+    "a log-probability that is a truth": scored(True),
+    "a log-probability that is not a number": scored(math.nan),
+    "an infinite log-probability": scored(-math.inf),
+    "a log-probability that a float32 cannot hold": scored(-1e39),
+    "a positive log-probability": scored(0.5),
+    "log-probabilities that are no object": choice(logprobs=[-0.5]),
+}
+
+
+@pytest.mark.parametrize("what", ODD_REPLIES)
+def test_an_odd_reply_fails_its_request_alone_and_says_what_is_odd(what: str, tmp_path: Path) -> None:
+    handler, seen = answers(ODD_REPLIES[what], GOOD)  # type: ignore[arg-type]
+
+    async def two(client: CompletionClient) -> Any:
+        return await asyncio.gather(one(client), return_exceptions=True) + [await one(client)]
+
+    odd, good = against(handler, tmp_path, two)
+    assert type(odd) is ValueError and "the engine's reply" in str(odd) and "\n" not in str(odd)
+    assert good["text"] == "a" and len(seen) == 2
+
+
+def test_rounding_may_leave_a_log_probability_a_little_over_nought() -> None:
+    response_of(scored(1e-6), {})
+    response_of(scored(0), {})
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        None,
+        [],
+        [None],
+        [without(ROW, "token_id:9")],
+        [ROW, ROW],
+        [{**ROW, "token_id:7": math.nan}],
+        [{**ROW, "token_id:7": -math.inf}],
+        [{**ROW, "token_id:7": None}],
+        [{**ROW, "token_id:7": "-2"}],
+    ],
+)
+def test_a_named_log_probability_that_is_missing_or_none_is_never_kept(rows: Any) -> None:
+    response_of(scored(-0.5, rows=[ROW]), NAMED)
+    with pytest.raises(ValueError, match="the engine's reply"):
+        response_of(scored(-0.5, rows=rows), NAMED)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        *([], None, {}),
+        *({"logits": value, "prompt_tokens": 1} for value in (None, 1.0, [], [None], ["1"], [True], [math.nan])),
+        *({"logits": value, "prompt_tokens": 1} for value in ([math.inf], [1e39])),
+        *({"logits": [1.0], **more} for more in ({}, {"prompt_tokens": None}, {"prompt_tokens": -1})),
+    ],
+)
+def test_an_odd_reply_of_a_classifier_says_what_is_odd(odd: Any) -> None:
+    classification_of({"logits": [1, -0.5], "prompt_tokens": 3})
+    with pytest.raises(ValueError, match="the classifier's reply"):
+        classification_of(odd)
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"", b"<html>", b"\xff\xfe\xfd", b"1" * 5000])
+def test_a_reply_that_is_no_json_fails_its_request(content: bytes, tmp_path: Path) -> None:
+    async def handle(_: web.Request) -> web.StreamResponse:
+        return web.Response(body=content)
+
+    with pytest.raises(ValueError, match="the engine's reply is no JSON"):
+        against(handle, tmp_path, one)
+
+
+def test_a_compressed_reply_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+    allowed = []
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        allowed.append(request.headers["Accept-Encoding"])
+        bomb = gzip.compress(json.dumps(GOOD).encode() + b" " * 2**24)
+        return web.Response(body=bomb, headers={"Content-Encoding": "gzip"})
+
+    with pytest.raises(ValueError, match=r"the engine's reply is compressed \(gzip\)"):
+        against(handle, tmp_path, one)
+    assert allowed == ["identity"]
+
+
+def test_a_reply_without_end_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REPLY_BYTES", 2**20)
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for _ in range(64):
+            await response.write(b" " * 2**20)
+        return response
+
+    with pytest.raises(ValueError, match=r"the engine's reply is larger than 1 MiB"):
+        against(handle, tmp_path, one)
+
+
+COUNTED = "vllm:request_success_total 3"
+
+
+@pytest.mark.parametrize("odd", ["many", "nan", "-1", "inf", ""])
+def test_a_counter_that_is_no_count_is_no_counter(odd: str) -> None:
+    assert counters_of(COUNTED)["requests"] == 3
+    with pytest.raises(ValueError):
+        counters_of(f"{COUNTED}\nvllm:prompt_tokens_total {odd}".rstrip())
+
+
+@pytest.mark.parametrize(
+    ("status", "body"), [(500, COUNTED.encode()), (200, COUNTED.encode() + b" many"), (200, b"\xff\xfe")]
+)
+def test_counters_that_are_not_told_are_not_known(status: int, body: bytes, tmp_path: Path) -> None:
+    async def handle(_: web.Request) -> web.StreamResponse:
+        return web.Response(status=status, body=body)
+
+    with pytest.raises(ConnectionError, match="the engine's counters cannot be read"):
+        against(handle, tmp_path, lambda client: client.metrics())
+
+
+def test_health_that_trickles_is_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HEALTH_SECONDS", 0.3)
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        pause = asyncio.get_running_loop()
+        while request.transport is not None and not request.transport.is_closing():
+            await response.write(b"x")
+            moment = pause.create_future()
+            pause.call_later(0.05, moment.set_result, None)
+            await moment
+        return response
+
+    started = time.monotonic()
+    assert against(handle, tmp_path, lambda client: client.health()) is Health.SILENT
+    assert time.monotonic() - started < 5
