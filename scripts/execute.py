@@ -24,17 +24,18 @@ from refusal_eval.requests import Request, RequestFile, read_requests
 from refusal_eval.running_jobs import only_job
 from refusal_eval.slurm import job_end
 from refusal_eval.store import StoreReader, StoreWriter
-from refusal_eval.time_limit import TimeLimit, time_limit
+from refusal_eval.time_limit import TimeLimit, time_limit, within
 from refusal_eval.weights.manifest import manifest_folder
 
 if TYPE_CHECKING:
+    from refusal_eval.engines.base import Engine
     from refusal_eval.engines.command import Adapter
     from refusal_eval.execute import Outcome
 
     snakemake: Any
 
 LOG = logging.getLogger(__name__)
-METRICS_SECONDS = 10.0  # at the end, when a scheduler may be waiting for this job to be gone
+METRICS_SECONDS = 5.0  # at the end, when a scheduler may be waiting for this job to be gone
 
 
 def engine_id_of(files: Sequence[RequestFile]) -> str:
@@ -128,10 +129,7 @@ async def run_engine(
                 work = Execution(engine, writer, store, serving_id, in_flight, seeded, most_failed, limit, look)
                 outcome = await work.run(pending)
         finally:
-            counters: dict[str, float] = {}
-            with contextlib.suppress(ConnectionError, TimeoutError):
-                counters = await asyncio.wait_for(engine.metrics(), METRICS_SECONDS)
-                log_counters(counters)
+            counters = await last_counters(engine)
             worked = time.monotonic()
     seconds = {"start": round(healthy - started, 1), "work": round(worked - healthy, 1)}
     return outcome, {"serving_id": serving_id, "serving": serving, "counters": counters, "seconds": seconds}
@@ -150,8 +148,16 @@ def reasoning_check(execution: Mapping[str, Any]) -> Callable[[str, Request, Map
     ).look
 
 
-def log_counters(counters: Mapping[str, float]) -> None:
-    """Say what the server counted: a prompt that K samples share should cost one prefill."""
+async def last_counters(engine: "Engine") -> dict[str, float]:
+    """Return what the server counted, and say it: a prompt that K samples share should cost one prefill.
+
+    A server that does not tell keeps nobody: then the log says why there is nothing.
+    """
+    try:
+        counters = await within(METRICS_SECONDS, engine.metrics())
+    except (ConnectionError, TimeoutError) as error:
+        LOG.warning("the engine's counters are not known: %s", error)
+        return {}
     hits, queries = counters["prefix_cache_hits"], counters["prefix_cache_queries"]
     LOG.info(
         "the engine answered %d requests, %d prompt tokens (%.0f %% from its cache), %d generated tokens",
@@ -160,6 +166,7 @@ def log_counters(counters: Mapping[str, float]) -> None:
         100 * hits / queries if queries else 0,
         counters["generated_tokens"],
     )
+    return counters
 
 
 def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, execution: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from refusal_eval.pending import Pending
 from refusal_eval.progress import Progress
 from refusal_eval.requests import Request
 from refusal_eval.store import StoreReader, StoreWriter
-from refusal_eval.time_limit import TimeLimit
+from refusal_eval.time_limit import TimeLimit, within
 
 LOG = logging.getLogger(__name__)
 SECONDS_BETWEEN_CHECKS = 1.0
@@ -25,6 +25,7 @@ CHECKS_BETWEEN_HEALTH = 5
 CHECKS_BETWEEN_COUNTERS = 10
 CHECKS_BETWEEN_REFRESHES = 30
 COUNTERS_SECONDS = 5.0
+HEALTH_SECONDS = 8.0  # more than the engine itself takes to call a server silent
 
 Response = Mapping[str, Any]
 
@@ -90,6 +91,7 @@ class Execution:
         self._dropped = 0
         self._queue: deque[Pending] = deque()
         self._backwards = False
+        self._over = False
         self._waiting: set[str] = set()
         self._arrived: set[str] = set()
         self._shared: dict[str, asyncio.Future[Response | None]] = {}
@@ -109,12 +111,16 @@ class Execution:
         total = sum(item.turns_left for item in pending)
         try:
             self._take_in()  # starting the engine took a while
-            async with asyncio.TaskGroup() as watching:
-                watch = watching.create_task(self._watch())
-                async with asyncio.TaskGroup() as group:
-                    for _ in range(min(self._in_flight, len(pending))):
-                        group.create_task(self._work())
-                watch.cancel()
+            async with asyncio.TaskGroup() as group:
+                watch = group.create_task(self._part(self._watch()))
+                number = min(self._in_flight, len(pending))
+                workers = [group.create_task(self._part(self._work())) for _ in range(number)]
+                try:
+                    if workers:
+                        await asyncio.wait(workers)
+                finally:
+                    self._over = True
+                    watch.cancel()
         except BaseExceptionGroup as group_of_errors:
             # Many workers fail of one cause: the death of the engine explains the rest.
             causes = list(_leaves(group_of_errors))
@@ -130,10 +136,23 @@ class Execution:
         outcome.failed.sort()
         return outcome
 
+    async def _part(self, part: Coroutine[Any, Any, None]) -> None:
+        """Run a worker or the watch. When it fails all is over, before the others are cancelled.
+
+        They look for that, too: a library that they wait in may keep a cancellation to itself.
+        """
+        try:
+            await part
+        except BaseException:
+            self._over = True
+            raise
+
     async def _work(self) -> None:
         while self._queue:
             item: Pending | None = self._queue.pop() if self._backwards else self._queue.popleft()
             while item is not None:
+                if self._over:
+                    return
                 if self._limit is not None and self._limit.take_is_over():
                     return
                 item = await self._step(item)
@@ -221,16 +240,19 @@ class Execution:
         checks = 0
         while True:
             await asyncio.sleep(SECONDS_BETWEEN_CHECKS)
+            if self._over:
+                return
             checks += 1
             self._engine.check()
             if self._limit is not None and self._limit.stop_is_over():
                 raise OutOfTime
+            # A server that does not tell must not keep the time limit from being seen.
             if checks % CHECKS_BETWEEN_HEALTH == 0:
-                await self._engine.look_alive()
+                with contextlib.suppress(TimeoutError):
+                    await within(HEALTH_SECONDS, self._engine.look_alive())
             if checks % CHECKS_BETWEEN_COUNTERS == 0:
-                # A server that does not tell must not keep the time limit from being seen.
                 with contextlib.suppress(ConnectionError, TimeoutError):
-                    self._progress.engine_counters(await asyncio.wait_for(self._engine.metrics(), COUNTERS_SECONDS))
+                    self._progress.engine_counters(await within(COUNTERS_SECONDS, self._engine.metrics()))
             self._progress.say_now_and_then()
             if checks % CHECKS_BETWEEN_REFRESHES == 0:
                 self._take_in()

@@ -294,3 +294,173 @@ def test_a_rejected_turn_ends_its_dialogue_only(tmp_path: Path) -> None:
     outcome = run(tmp_path, items, engine)
     assert sorted(number for number, _ in engine.asked) == [0, 1, 101, 201, 202]
     assert (outcome.executed, len(outcome.rejected), outcome.left) == (4, 1, 0)
+
+
+def run_at_most(seconds: float, folder: Path, pending: int, engine: Any, in_flight: int = 3, **how: Any) -> Outcome:
+    """Run like `run`, but fail after some seconds where `run` would never return."""
+
+    async def work() -> Outcome:
+        with StoreWriter(folder, "engine", "job") as writer:
+            execution = Execution(engine, writer, StoreReader(folder, "engine"), "s1", in_flight, **how)
+            task = asyncio.create_task(execution.run([item(number) for number in range(pending)]))
+            await asyncio.wait({task}, timeout=seconds)
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task}, timeout=seconds)
+                pytest.fail(f"the load has not ended after {seconds} s")
+            return task.result()
+
+    return asyncio.run(work())
+
+
+def ask_often(question: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the watch ask nothing but this, and that all the time."""
+    monkeypatch.setattr(module, "SECONDS_BETWEEN_CHECKS", 0.001)
+    monkeypatch.setattr(module, "CHECKS_BETWEEN_COUNTERS", 1 if question == "metrics" else 10**9)
+    monkeypatch.setattr(module, "CHECKS_BETWEEN_HEALTH", 1 if question == "look_alive" else 10**9)
+
+
+async def turns_of_the_loop(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("question", ["metrics", "look_alive"])
+def test_a_load_ends_though_the_engine_tells_in_the_very_moment_of_its_last_answer(
+    question: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python 3.11's `asyncio.wait_for` forgets a cancellation that comes together with a result."""
+
+    class Together(ScriptedEngine):
+        """Answers when it is asked how it is, and tells that some turns of the event loop earlier or later."""
+
+        asked_how = asyncio.Event()
+
+        async def complete(self, *asked: Any) -> dict[str, Any]:
+            await self.asked_how.wait()
+            await turns_of_the_loop(6)
+            return await super().complete(*asked)
+
+        async def metrics(self) -> dict[str, float]:
+            self.asked_how.set()
+            await turns_of_the_loop(turns)
+            return await super().metrics()
+
+        async def look_alive(self) -> None:
+            await self.metrics()
+
+    ask_often(question, monkeypatch)
+    for turns in range(16):
+        Together.asked_how = asyncio.Event()
+        assert run_at_most(3, tmp_path / str(turns), 1, Together()).executed == 1
+
+
+class Odd(ScriptedEngine):
+    """Answers once it was asked its odd question."""
+
+    async def complete(self, *asked: Any) -> dict[str, Any]:
+        await asyncio.sleep(0.1)
+        return await super().complete(*asked)
+
+    async def odd(self) -> Any:
+        raise NotImplementedError
+
+
+class Hanging(Odd):
+    async def odd(self) -> Any:
+        await asyncio.sleep(3600)
+
+
+class Deaf(Odd):
+    """A library that keeps the first cancellation to itself, and tries again."""
+
+    async def odd(self) -> Any:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            await asyncio.sleep(3600)
+
+
+class Failing(Odd):
+    async def odd(self) -> Any:
+        raise ConnectionError("no counters")
+
+
+# A health request that fails is left out: it is how an engine says that it is dead.
+@pytest.mark.parametrize(
+    ("kind", "question"),
+    [(Hanging, "metrics"), (Hanging, "look_alive"), (Deaf, "metrics"), (Deaf, "look_alive"), (Failing, "metrics")],
+)
+def test_answered_requests_end_a_load_whatever_becomes_of_counters_and_health(
+    kind: type[Odd], question: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask_often(question, monkeypatch)
+    engine = kind()
+    monkeypatch.setattr(engine, question, engine.odd)
+    started = time.monotonic()
+    assert run_at_most(10, tmp_path, 5, engine).executed == 5
+    assert time.monotonic() - started < 5
+    assert stored(tmp_path, 5) == set(range(5))
+
+
+def test_a_health_request_that_hangs_does_not_keep_the_time_limit_from_being_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask_often("look_alive", monkeypatch)
+    monkeypatch.setattr(module, "HEALTH_SECONDS", 0.05)
+    engine = Hanging(seconds=60)
+    monkeypatch.setattr(engine, "look_alive", engine.odd)
+    limit = TimeLimit(take=time.monotonic() + 60, stop=time.monotonic() + 0.5)
+    assert run_at_most(5, tmp_path, 10, engine, in_flight=2, limit=limit).left == 10
+
+
+def swallowing(answers: bool) -> ScriptedEngine:
+    """Return an engine whose library keeps cancellations to itself: to answer all the same, or to fail otherwise."""
+
+    class Swallowing(ScriptedEngine):
+        async def complete(self, token_ids: list[int], *rest: Any) -> dict[str, Any]:
+            self.asked.append((token_ids[0], None))
+            try:
+                await asyncio.sleep(2)
+            except asyncio.CancelledError:
+                if not answers:
+                    raise ConnectionError("cut off") from None
+            return {"text": "late", "token_ids": [1], "logprobs": pack_floats([-1.0])}
+
+    return Swallowing()
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_worker_whose_cancellation_is_lost_takes_no_further_request_at_the_time_limit(
+    answers: bool, tmp_path: Path
+) -> None:
+    engine = swallowing(answers)
+    limit = TimeLimit(take=time.monotonic() + 60, stop=time.monotonic() + 0.1)
+    outcome = run_at_most(5, tmp_path, 10, engine, in_flight=2, limit=limit)
+    assert len(engine.asked) == 2 and outcome.executed == (2 if answers else 0)
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_worker_whose_cancellation_is_lost_takes_no_further_request_of_a_dead_engine(
+    answers: bool, tmp_path: Path
+) -> None:
+    engine = swallowing(answers)
+    engine.dead = True
+    with pytest.raises(EngineDied, match="exit code 9"):
+        run_at_most(5, tmp_path, 10, engine, in_flight=2)
+    assert len(engine.asked) == 2
+
+
+def test_a_worker_whose_cancellation_is_lost_takes_no_further_request_of_a_job_that_is_stopped(tmp_path: Path) -> None:
+    async def work() -> int:
+        engine = swallowing(answers=True)
+        with StoreWriter(tmp_path, "engine", "job") as writer:
+            execution = Execution(engine, writer, StoreReader(tmp_path, "engine"), "s1", 2)  # type: ignore[arg-type]
+            task = asyncio.create_task(execution.run([item(number) for number in range(10)]))
+            await asyncio.sleep(0.1)
+            task.cancel()
+            await asyncio.wait({task}, timeout=5)
+            assert task.cancelled()
+        return len(engine.asked)
+
+    assert asyncio.run(work()) == 2

@@ -114,6 +114,25 @@ def test_a_job_that_came_first_and_is_seen_while_the_engine_starts_ends_the_load
     assert Engine.asked == 0
 
 
+async def hang():
+    await asyncio.sleep(3600)
+
+
+async def fail():
+    raise ConnectionError("the engine's counters cannot be read: HTTP 500")
+
+
+@pytest.mark.parametrize(("counters", "why"), [(hang, "no answer after 0.2 s"), (fail, "HTTP 500")])
+def test_a_load_whose_engine_does_not_tell_its_counters_at_the_end_says_why_and_has_its_receipt(
+    cell, tmp_path, monkeypatch, caplog, counters, why
+):
+    monkeypatch.setattr(execute, "METRICS_SECONDS", 0.2)
+    monkeypatch.setattr(Engine, "metrics", lambda _: counters())
+    run_batch(tmp_path, RIGHT)
+    assert (tmp_path / "receipts" / "0.json").exists()
+    assert "the engine's counters are not known" in caplog.text and why in caplog.text
+
+
 def collect(reasoning, tokenizer, text="why\n</think>\n\nYes."):
     with StoreWriter("store", "id", "job") as writer:
         stored = StoreReader("store", "id").lookup(keys := list(read_requests("requests/thinker/split.jsonl").keys()))

@@ -7,15 +7,17 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from test_devices import Machine
 
+from refusal_eval.engines import server as module
 from refusal_eval.engines.base import EngineDied
 from refusal_eval.engines.client import Health
+from refusal_eval.engines.server_process import ServerProcess
 from refusal_eval.engines.vllm import VllmEngine
 from refusal_eval.engines.watch import LIMITS
 from refusal_eval.errors import UserError
@@ -199,3 +201,22 @@ def test_a_server_that_answers_and_does_nothing_is_dead(machine: Machine, tmp_pa
 
     with pytest.raises(EngineDied, match="nothing has come of its 1 requests"):
         asyncio.run(work())
+
+
+def test_an_engine_whose_connections_do_not_close_is_stopped_all_the_same(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "CLOSE_SECONDS", 0.2)
+
+    async def work() -> ServerProcess:
+        async with asyncio.timeout(30), engine(tmp_path) as one:
+            assert one._client and one._server
+            monkeypatch.setattr(one._client, "close", lambda close=one._client.close: hang_after(close))
+            return one._server
+
+    async def hang_after(close: Callable[[], Awaitable[None]]) -> None:
+        await close()
+        await asyncio.sleep(3600)
+
+    assert asyncio.run(work()).exit_code() is not None
+    assert "connections did not close within" in caplog.text

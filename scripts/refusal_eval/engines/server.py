@@ -35,6 +35,7 @@ from refusal_eval.engines.watch import ServerWatch
 from refusal_eval.errors import UserError
 from refusal_eval.files import sha256_of
 from refusal_eval.memory import main_memory
+from refusal_eval.time_limit import within
 
 LOG = logging.getLogger(__name__)
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
@@ -61,6 +62,7 @@ THREAD_VARIABLES = (
     "NUMEXPR_NUM_THREADS",
 )
 VERSIONS_SECONDS = 60.0
+CLOSE_SECONDS = 5.0
 # Reading metadata takes a fraction of a second, importing torch many.
 ASK_VERSIONS = """
 import importlib.metadata as m, json, platform
@@ -241,7 +243,9 @@ class ServerEngine(abc.ABC):
     async def _stop(self) -> None:
         try:
             if self._client:
-                await self._client.close()
+                await within(CLOSE_SECONDS, self._client.close())
+        except TimeoutError:
+            LOG.error("the engine's connections did not close within %.0f s; it is stopped all the same", CLOSE_SECONDS)
         finally:
             try:
                 if self._asked and self._asked.poll() is None:
