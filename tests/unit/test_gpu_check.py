@@ -362,3 +362,52 @@ def checking_config(repository, folder, cache):
     catalogue.write_text(yaml.safe_dump(checking_catalogue("smollm2-plain", entry)))
     study.write_text(yaml.safe_dump(checking_study(entry, [str(catalogue)], str(cache))))
     return load_study(yaml.safe_load(study.read_text()), str(study), str(repository))
+
+
+# ---------------------------------------------------------------- the engine's silence
+
+
+def test_an_engine_that_answers_a_probe_no_more_holds_up_none_of_the_others(monkeypatch):
+    class Engine:
+        async def __aenter__(self):
+            return self
+
+        async def __aexit__(self, *_):
+            return None
+
+        def serving_record(self):
+            return {}
+
+        def processes(self):
+            return []
+
+        metrics = staticmethod(lambda: hang())
+
+    async def hang(*_):
+        await asyncio.sleep(3600)
+
+    async def odd(*_):
+        raise TypeError("'NoneType' object is not subscriptable")  # a reply without what it should hold
+
+    async def fine(_, __, facts, *___):
+        facts.stops = [StopProbe(13, [11, 13], "stop", 13)]
+
+    monkeypatch.setattr(probes, "engine_of", lambda _: Engine())
+    monkeypatch.setattr(probes, "before_start", lambda _: {})
+    for name, probe in (("_answers", fine), ("_templates", hang), ("_score_again", odd), ("_repeat", fine)):
+        monkeypatch.setattr(probes, name, probe)
+    monkeypatch.setattr(probes, "_stop", fine)
+    entry = {"trust_remote_code": False, "stall_timeout": 0.2}
+    header = {"sampling": {"stop_token_ids": []}}
+    model = {"sampling": {"temperature": 1.0, "top_k": 0}, "reasoning": None}
+    prepared = SimpleNamespace(model=model, execution={"entry": entry}, files=lambda: [SimpleNamespace(header=header)])
+    facts = Facts()
+
+    async def check():
+        async with asyncio.timeout(20):
+            await probes.find_out(prepared, lambda _: None, facts)
+
+    asyncio.run(check())
+    assert facts.errors.keys() == {"template ids", "scored again", "counters"}
+    assert facts.errors["template ids"] == "TimeoutError: no answer after 0.2 s" == facts.errors["counters"]
+    assert facts.stops

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from refusal_eval.answer_reader import AnswerReader
 from refusal_eval.devices.pool import device_pool, gpu_names
 from refusal_eval.devices.smi import read_gpus
-from refusal_eval.engines.base import EngineDied, Rejected
+from refusal_eval.engines.base import Rejected
 from refusal_eval.engines.client import request_body
 from refusal_eval.engines.command import Adapter
 from refusal_eval.engines.listeners import listeners_of
@@ -33,6 +33,7 @@ from refusal_eval.pending import pending_requests
 from refusal_eval.render import Renderer
 from refusal_eval.requests import Request, RequestFile, read_requests
 from refusal_eval.store import StoreReader, StoreWriter
+from refusal_eval.time_limit import within
 
 REPEATED_TOKENS = 64  # repeats are asked one by one, so they are kept short
 TOP_K, TOP_P, UNSEEDED_TOKENS = 5, 0.95, 16
@@ -40,6 +41,7 @@ NAMED_TOKENS = 20  # the most that vLLM lists as the likeliest
 LETTERS, FORM_TOKENS = "[a-c]{3}[0-9]{2}", 32
 CHOICE = {"type": "object", "properties": {"label": {"enum": ["yes", "no"]}}, "required": ["label"]}
 STOP_AT = 5  # the token of an answer that is made a stop token, counted from 0
+COUNTERS_SECONDS = 60.0
 MESSAGES = "gpu-check"
 
 
@@ -117,7 +119,9 @@ async def find_out(prepared: Prepared, say: Callable[[str], None], facts: Facts)
         facts.serving = engine.serving_record()
         say(f"healthy after {facts.start_seconds:.0f} s; asking ...")
         await _answers(prepared, engine, facts, trust)
-        probes: dict[str, Callable[[], Awaitable[None]]] = {
+        # Nobody watches the engine here: one that hangs would hold up everything.
+        seconds = float(prepared.execution["entry"]["stall_timeout"])
+        probes: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "template ids": lambda: _templates(prepared, engine, facts, trust),
             "scored again": lambda: _score_again(prepared, engine, facts),
             "same seed twice": lambda: _repeat(prepared, engine, facts),
@@ -127,17 +131,21 @@ async def find_out(prepared: Prepared, say: Callable[[str], None], facts: Facts)
             "forms": lambda: ask_forms(prepared, engine, facts),
         }
         for name, probe in probes.items():
-            try:
-                await probe()
-            except EngineDied:
-                raise
-            except (ConnectionError, ValueError, KeyError, Rejected) as error:
-                facts.errors[name] = f"{type(error).__name__}: {str(error)[:200]}"
+            await _noted(name, within(seconds, probe()), facts)
         facts.listeners = listeners_of(engine.processes())
-        try:
-            facts.counters = await engine.metrics()
-        except ConnectionError as error:
-            facts.errors["counters"] = str(error)[:200]
+        await _noted("counters", within(min(seconds, COUNTERS_SECONDS), _count(engine, facts)), facts)
+
+
+async def _noted(name: str, probe: Coroutine[Any, Any, None], facts: Facts) -> None:
+    """Wait for a probe; what goes wrong in it is noted, unless the engine has died."""
+    try:
+        await probe
+    except (ConnectionError, TimeoutError, ValueError, LookupError, TypeError, Rejected) as error:
+        facts.errors[name] = f"{type(error).__name__}: {str(error)[:200]}"
+
+
+async def _count(engine: VllmEngine, facts: Facts) -> None:
+    facts.counters = await engine.metrics()
 
 
 async def _answers(prepared: Prepared, engine: VllmEngine, facts: Facts, trust: bool) -> None:
