@@ -25,7 +25,7 @@ CHECKS_BETWEEN_HEALTH = 5
 CHECKS_BETWEEN_COUNTERS = 10
 CHECKS_BETWEEN_REFRESHES = 30
 COUNTERS_SECONDS = 5.0
-HEALTH_SECONDS = 8.0  # more than the engine itself takes to call a server silent
+HEALTH_SECONDS = 6.0  # more than the engine itself takes to call a server silent
 
 Response = Mapping[str, Any]
 

@@ -247,6 +247,7 @@ ODD_REPLIES = {
     "nothing": None,
     "no choices": without(GOOD, "choices"),
     "choices that are none": {**GOOD, "choices": []},
+    "two choices": {**GOOD, "choices": 2 * GOOD["choices"]},  # type: ignore[operator]
     "a choice that is none": {**GOOD, "choices": [None]},
     "no text": {**GOOD, "choices": [without(GOOD["choices"][0], "text")]},  # type: ignore[index]
     "no reason for its end": {**GOOD, "choices": [without(GOOD["choices"][0], "finish_reason")]},  # type: ignore[index]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
 
-from refusal_eval.time_limit import time_limit
+from refusal_eval.time_limit import time_limit, within
 
 
 def test_without_any_limit_there_is_none():
@@ -36,3 +37,50 @@ def test_slurm_says_when_the_job_must_end():
 def test_a_limit_that_is_over_leaves_nothing():
     limit = time_limit(1, None, {}, started=time.monotonic() - 600)
     assert limit.take_is_over() and limit.stop_is_over() and limit.seconds_left() == 0
+
+
+async def after_turns(turns):
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    return "answer"
+
+
+def test_a_cancellation_that_comes_together_with_an_answer_is_not_lost():
+    async def caller():
+        await within(60, after_turns(6))
+        await asyncio.sleep(60)
+
+    async def cancelled_after(turns):
+        task = asyncio.create_task(caller())
+        await after_turns(turns)
+        task.cancel()
+        await asyncio.wait({task}, timeout=5)
+        return task.cancelled()
+
+    for turns in range(1, 16):
+        assert asyncio.run(cancelled_after(turns)), turns
+
+
+def test_what_is_given_up_is_not_waited_for_though_it_does_not_heed_its_cancellation():
+    async def deaf():
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await asyncio.sleep(60)
+
+    async def work():
+        started = time.monotonic()
+        with pytest.raises(TimeoutError, match=r"no answer after 0\.1 s"):
+            await within(0.1, deaf())
+        return time.monotonic() - started
+
+    assert asyncio.run(work()) < 10
+
+
+def test_an_answer_and_an_error_pass_through():
+    async def fail():
+        raise ConnectionError("no")
+
+    assert asyncio.run(within(60, after_turns(3))) == "answer"
+    with pytest.raises(ConnectionError, match="no"):
+        asyncio.run(within(60, fail()))

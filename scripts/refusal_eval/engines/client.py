@@ -92,7 +92,7 @@ class _Usage(_Part):
 
 
 class _Completion(_Part):
-    choices: Annotated[list[_Choice], Field(min_length=1)]
+    choices: Annotated[list[_Choice], Field(min_length=1, max_length=1)]
     usage: _Usage
 
 
