@@ -112,9 +112,9 @@ class Execution:
         try:
             self._take_in()  # starting the engine took a while
             async with asyncio.TaskGroup() as group:
-                watch = group.create_task(self._part(self._watch()))
+                watch = group.create_task(self._part(self._watch))
                 number = min(self._in_flight, len(pending))
-                workers = [group.create_task(self._part(self._work())) for _ in range(number)]
+                workers = [group.create_task(self._part(self._work)) for _ in range(number)]
                 try:
                     if workers:
                         await asyncio.wait(workers)
@@ -136,13 +136,13 @@ class Execution:
         outcome.failed.sort()
         return outcome
 
-    async def _part(self, part: Coroutine[Any, Any, None]) -> None:
+    async def _part(self, part: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a worker or the watch. When it fails all is over, before the others are cancelled.
 
         They look for that, too: a library that they wait in may keep a cancellation to itself.
         """
         try:
-            await part
+            await part()
         except BaseException:
             self._over = True
             raise

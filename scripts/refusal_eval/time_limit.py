@@ -61,9 +61,9 @@ def time_limit(
 async def within(seconds: float, question: Coroutine[Any, Any, Result]) -> Result:
     """Return what a question to the engine returns.
 
-    A cancellation of the caller is never lost, and nobody waits for the question once it is given up, whatever becomes
-    of its own cancellation in a library. `asyncio.wait_for` does both: on Python 3.11 it returns a result that comes in
-    the same turn of the event loop as a cancellation, and forgets that.
+    A cancellation of the caller is never lost, and nobody waits for a question that was given up: a library may keep
+    its cancellation to itself. `asyncio.wait_for` waits for it; and on Python 3.11, when a result and a cancellation
+    come in the same turn of the event loop, it returns the result and forgets the cancellation.
 
     Raises:
         TimeoutError: after `seconds`.
