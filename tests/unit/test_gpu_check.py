@@ -396,7 +396,8 @@ def test_an_engine_that_answers_a_probe_no_more_holds_up_none_of_the_others(monk
     monkeypatch.setattr(probes, "before_start", lambda _: {})
     for name, probe in (("_answers", fine), ("_templates", hang), ("_score_again", odd), ("_repeat", fine)):
         monkeypatch.setattr(probes, name, probe)
-    monkeypatch.setattr(probes, "_stop", fine)
+    for name in ("_stop", "ask_unseeded", "ask_named", "ask_forms"):
+        monkeypatch.setattr(probes, name, fine)
     entry = {"trust_remote_code": False, "stall_timeout": 0.2}
     header = {"sampling": {"stop_token_ids": []}}
     model = {"sampling": {"temperature": 1.0, "top_k": 0}, "reasoning": None}
