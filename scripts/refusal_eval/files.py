@@ -6,9 +6,10 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from refusal_eval.errors import UserError
@@ -16,6 +17,21 @@ from refusal_eval.errors import UserError
 
 class BadFile(UserError):
     """A file that cannot be used; the message names the file and the line."""
+
+
+# What leads out of a folder, here or on another system, or is no name at all: `/x`, `a/../../x`, `C:x`, `a\b`, NUL.
+OUTER_NAME = re.compile(r"/|[A-Za-z]:|(.*/)?\.\.(/|$)|.*[\\\x00-\x1f\x7f\ud800-\udfff]", re.DOTALL)
+
+
+def inner_name(name: str) -> str:
+    """Return the name of a file in a folder as it is. Names that others wrote become paths only through here.
+
+    Raises:
+        ValueError: if it could lead to another place than below that folder.
+    """
+    if OUTER_NAME.match(name) or not PurePosixPath(name).parts:
+        raise ValueError(f"{name!r} is no file in its folder: a name is relative, with `/`, and without `..`")
+    return name
 
 
 def canonical_json(value: Any) -> str:

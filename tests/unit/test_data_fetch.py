@@ -35,6 +35,8 @@ for source, target, cache in json.load(sys.stdin):
         told.append(None)
     except UserError as error:
         told.append(str(error))
+    except Exception as error:
+        told.append(f"a traceback: {error!r}")
 print(json.dumps(told))
 """
 
@@ -234,6 +236,119 @@ def test_a_full_disk_is_told_before_the_download():
     with pytest.raises(UserError, match="model m: needs 140 GB, 80 GB are free in d; set cache_dir to a larger disk"):
         need_disk(140 * 10**9, 80 * 10**9, "d", "model m")
     assert [size_text(size) for size in (12, 1234, 268_000_000)] == ["12 B", "1.2 kB", "268 MB"]
+
+
+# ---------------------------------------------------------------- files that a card names
+
+
+def card(paths, **more):
+    """A data set's card whose one configuration has these data files; `path:` stands in line 5."""
+    keys = "".join(f"  {key}: {value}\n" for key, value in more.items())
+    return f"---\nconfigs:\n- config_name: main\n  data_files:\n  - {{split: test, path: {paths}}}\n{keys}---\n".encode()
+
+
+INSIDE = jsonl({"prompt": "inside"})
+
+
+@pytest.fixture(scope="module")
+def cards(tmp_path_factory):
+    """Data sets whose cards name files in and outside of the repository, fetched in one process."""
+    folder = tmp_path_factory.mktemp("cards")
+    secret = folder / "secret.jsonl"
+    secret.write_bytes(jsonl({"prompt": "SECRET"}))
+    with zipfile.ZipFile(folder / "secret.zip", "w") as archive:
+        archive.write(secret, "secret.jsonl")
+    with HubServer() as hub, HubServer() as elsewhere:
+        elsewhere.files["/loose.jsonl"] = jsonl({"prompt": "changes every day"})
+        loose = f"{elsewhere.address}/loose.jsonl"
+        data = {"data/test.jsonl": INSIDE}
+        up = "../" * 16 + str(secret).lstrip("/")
+        repos = {
+            "glob": data | {"README.md": card("'data/*.jsonl'")},
+            "dot": data | {"README.md": card("./data/test.jsonl")},
+            "http": data | {"README.md": card(loose)},
+            "absolute": data | {"README.md": card(secret)},
+            "up": data | {"README.md": card(f"[data/test.jsonl, {up}]")},
+            "file": data | {"README.md": card(f"file://{secret}")},
+            "zip": data | {"README.md": card(f"'zip://secret.jsonl::{folder}/secret.zip'")},
+            "data_dir": {"README.md": f"---\nconfigs:\n- config_name: main\n  data_dir: {folder}\n---\n".encode()} | data,
+            "standalone": data | {"README.md": b"# x", ".huggingface.yaml": card(secret).strip(b"-\n") + b"\n"},
+            "script": {"script.py": f"open({str(folder / 'RAN')!r}, 'w')".encode(), "README.md": b"# x"},
+            "broken": data | {"README.md": b"---\nconfigs: [" + b"[" * 5000 + b"\n---\n"},
+        }
+        sources = {
+            name: {
+                "kind": "hub",
+                "repo": f"org/{name}",
+                "revision": hub.add("dataset", f"org/{name}", files),
+                "config": None,
+                "split": "test",
+            }
+            for name, files in repos.items()
+        }
+        told = fetched(list(sources.values()), folder / "rows", folder / "cache", HF_ENDPOINT=hub.address)
+        return {
+            "told": dict(zip(sources, told.items(), strict=True)),
+            "asked_elsewhere": list(elsewhere.requests),
+            "folder": folder,
+            "loose": loose,
+            "up": up,
+        }
+
+
+@pytest.mark.parametrize("name", ["glob", "dot"])
+def test_a_card_may_choose_among_the_files_of_its_repository(cards, name):
+    target, told = cards["told"][name]
+    assert told is None
+    assert list(read_jsonl(target)) == [{"prompt": "inside"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "wanted"),
+    [
+        ("http", "README.md, line 5", "{loose}"),
+        ("absolute", "README.md, line 5", "{folder}/secret.jsonl"),
+        ("up", "README.md, line 5", "{up}"),
+        ("file", "README.md, line 5", "file://{folder}/secret.jsonl"),
+        ("zip", "README.md, line 5", "zip://secret.jsonl::{folder}/secret.zip"),
+        ("data_dir", "README.md, line 4", "{folder}"),
+        ("standalone", ".huggingface.yaml, line 4", "{folder}/secret.jsonl"),
+    ],
+)
+def test_a_card_that_names_files_outside_of_its_repository_is_refused(cards, name, place, wanted):
+    target, told = cards["told"][name]
+    assert told is not None and not Path(target).exists()
+    assert told.startswith(f"data set org/{name} at ") and f"{place}: " in told
+    assert f"`{wanted.format(**cards)}`" in told and "not in the repository" in told and "\n" not in told
+
+
+def test_an_address_in_a_card_is_not_even_asked(cards):
+    assert cards["asked_elsewhere"] == []
+
+
+def test_code_of_a_data_set_never_runs(cards):
+    target, told = cards["told"]["script"]
+    assert told.startswith("data set org/script at ") and "cannot be read" in told
+    assert not Path(target).exists() and not (cards["folder"] / "RAN").exists()
+
+
+def test_a_card_that_cannot_be_read_is_told(cards):
+    target, told = cards["told"]["broken"]
+    assert told.startswith("data set org/broken at ") and "cannot be read" in told and "\n" not in told
+    assert not Path(target).exists()
+
+
+def test_a_file_beside_the_locked_ones_is_not_taken_for_one_of_them(tmp_path):
+    """What lies in the cached copy without being listed, such as what another program left there, is no data."""
+    files = {"README.md": card("'data/*.jsonl'"), "data/test.jsonl": INSIDE}
+    with HubServer() as hub:
+        sha = hub.add("dataset", "org/rows", files)
+        source = {"kind": "hub", "repo": "org/rows", "revision": sha, "config": None, "split": "test"}
+        assert list(fetched([source], tmp_path, tmp_path / "cache", HF_ENDPOINT=hub.address).values()) == [None]
+        (snapshot,) = (tmp_path / "cache" / "hub" / "datasets--org--rows" / "snapshots").iterdir()
+        (snapshot / "data" / "more.jsonl").write_bytes(INSIDE)
+        (told,) = fetched([source], tmp_path, tmp_path / "cache", HF_ENDPOINT=hub.address).values()
+    assert "data/more.jsonl" in told and "the repository does not list it" in told
 
 
 # ---------------------------------------------------------------- wheels

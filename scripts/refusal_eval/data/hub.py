@@ -142,6 +142,11 @@ def snapshot(place: Repository, names: Sequence[str] | None, files: Mapping[str,
     return place.snapshot
 
 
+def names_below(folder: Path) -> list[str]:
+    """Return the names of the files of a copy, sorted."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
 def offline() -> bool:
     """Return whether HF_HUB_OFFLINE forbids to ask the hub."""
     return bool(library().constants.HF_HUB_OFFLINE)

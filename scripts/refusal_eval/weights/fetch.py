@@ -89,7 +89,7 @@ def fetch_weights(
 def _fetch(source: Mapping[str, Any], manifest: str | Path, place: hub.Repository, weights: bool) -> None:
     files = hub.list_files(place)
     # Offline the copy in the cache tells which files there are.
-    known = list(files) if files is not None else _names_below(hub.snapshot(place, ["config.json"], None))
+    known = list(files) if files is not None else hub.names_below(hub.snapshot(place, ["config.json"], None))
     if weights and files is None and not any(name.endswith(".safetensors") for name in known):
         raise UserError(f"{place}: the cache holds its tokenizer only, and HF_HUB_OFFLINE is set: {hub.FETCH_ONLINE}")
     names = weights_names(known, str(place)) if weights else tokenizer_names(known)
@@ -107,10 +107,6 @@ def _need_shards(folder: Path, names: list[str], place: hub.Repository) -> None:
         missing = sorted(set(read_json(folder / index)["weight_map"].values()) - set(names))
         if missing and not index.startswith("consolidated"):
             raise UserError(f"{place}: {index} names {missing[0]}, which is not there ({len(missing)} such files)")
-
-
-def _names_below(folder: Path) -> list[str]:
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
 def _in_place(name: str) -> bool:
