@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -36,7 +37,8 @@ class HubServer:
     breaks, answer by answer; `range_faults` counts down answers of 503 to requests from a byte on; `served` replaces
     what files hold (`org/name/file`) in answers, not in listings. With `elsewhere` large files come from another host,
     as the hub's do, which notes in `told_tokens` what it was told. Gated repositories open to the tokens in `tokens`.
-    Files of 1,000 bytes and more are listed as large files, with their SHA-256; those in `mislisted` with a wrong one.
+    Files of 1,000 bytes and more are listed as large files, with their SHA-256; those in `mislisted` with a wrong one,
+    the one that it names.
     """
 
     def __init__(self) -> None:
@@ -50,7 +52,7 @@ class HubServer:
         self.elsewhere = False
         self.told_tokens: list[str] = []
         self.served: dict[str, bytes] = {}
-        self.mislisted: set[str] = set()
+        self.mislisted: dict[str, str] = {}
         self.tokens: set[str] = set()
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.server.daemon_threads = True
@@ -212,7 +214,7 @@ class HubServer:
         return Handler
 
 
-def tree(files: dict[str, bytes], mislisted: set[str]) -> list[dict[str, object]]:
+def tree(files: dict[str, bytes], mislisted: Mapping[str, str]) -> list[dict[str, object]]:
     """Return a commit's listing as the hub gives it."""
     folders = {"/".join(name.split("/")[:depth]) for name in files for depth in range(1, name.count("/") + 1)}
     listed: list[dict[str, object]] = [
@@ -221,7 +223,7 @@ def tree(files: dict[str, bytes], mislisted: set[str]) -> list[dict[str, object]
     for name, body in files.items():
         entry: dict[str, object] = {"type": "file", "oid": oid(body), "size": len(body), "path": name}
         if len(body) >= LARGE:
-            digest = "0" * 64 if name in mislisted else hashlib.sha256(body).hexdigest()
+            digest = mislisted.get(name, hashlib.sha256(body).hexdigest())
             entry["lfs"] = {"oid": digest, "size": len(body), "pointerSize": 130}
         listed.append(entry)
     return sorted(listed, key=lambda entry: str(entry["path"]))

@@ -10,9 +10,14 @@ import re
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from refusal_eval.errors import UserError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+Form = TypeVar("Form", bound="BaseModel")
 
 
 class BadFile(UserError):
@@ -92,8 +97,26 @@ def read_json(path: str | Path) -> Any:
     """
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise BadFile(f"{path} is not valid JSON: {error}") from error
+
+
+def read_json_as(path: str | Path, form: type[Form]) -> Form:
+    """Return a JSON file's value as an instance of `form`: what others wrote, or what may be damaged, is read so.
+
+    Raises:
+        BadFile: if it is not JSON, or has another form; the message names the field.
+    """
+    from pydantic import ValidationError
+
+    value = read_json(path)
+    try:
+        return form.model_validate(value)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in wrong["loc"] if part != "[key]")
+        message = wrong["msg"].removeprefix("Value error, ")
+        raise BadFile(f"{path}: {field + ': ' if field else ''}{message[:1].lower()}{message[1:]}") from error
 
 
 def write_jsonl(path: str | Path, rows: Iterable[Any]) -> int:

@@ -17,11 +17,11 @@ from refusal_eval.data.rows import read_rows
 from refusal_eval.dialogues import asked_turns
 from refusal_eval.engines.environment import engine_device, gpus_needed
 from refusal_eval.errors import UserError
-from refusal_eval.files import read_json, read_jsonl
+from refusal_eval.files import read_jsonl
 from refusal_eval.judges.wildguard import MOST_TOKENS
 from refusal_eval.plan import GOLD, Cell, llm_judges
 from refusal_eval.requests import read_requests
-from refusal_eval.weights.manifest import WEIGHTS_MANIFEST
+from refusal_eval.weights.manifest import WEIGHTS_MANIFEST, read_manifest
 from refusal_eval.workflow.data import Data
 from refusal_eval.workflow.last_run import LastRun
 from refusal_eval.workflow.paths import Paths
@@ -167,8 +167,8 @@ def files_size(files: Iterable[str]) -> int:
     found = [0]
     for file in map(Path, files):
         if file.name == WEIGHTS_MANIFEST and file.is_file():
-            entries = read_json(file)["files"]
-            found += [int(entry["size"]) for name, entry in entries.items() if name.endswith(".safetensors")]
+            entries = read_manifest(file).files
+            found += [entry.size for name, entry in entries.items() if name.endswith(".safetensors")]
         elif file.suffix == ".safetensors" and file.is_file():
             found.append(file.stat().st_size)
     return sum(found)

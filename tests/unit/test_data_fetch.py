@@ -107,7 +107,7 @@ def world(tmp_path_factory):
         # A README that the datasets library could not use: reading one file asks for none of it.
         several = {"README.md": b"---\nconfigs: nonsense\n---\n", "all.csv": BOM_CSV, "large/train.jsonl": b"x" * 5000}
         single = hub.add("dataset", "org/single", several)
-        hub.mislisted.add("test.jsonl")
+        hub.mislisted["test.jsonl"] = "0" * 64
         hub.faults["org/flaky"] = 2
         good = {"kind": "hub", "repo": "org/good", "revision": old, "config": None, "split": "test"}
         sources = {
@@ -244,7 +244,8 @@ def test_a_full_disk_is_told_before_the_download():
 def card(paths, **more):
     """A data set's card whose one configuration has these data files; `path:` stands in line 5."""
     keys = "".join(f"  {key}: {value}\n" for key, value in more.items())
-    return f"---\nconfigs:\n- config_name: main\n  data_files:\n  - {{split: test, path: {paths}}}\n{keys}---\n".encode()
+    head = "---\nconfigs:\n- config_name: main\n"
+    return f"{head}  data_files:\n  - {{split: test, path: {paths}}}\n{keys}---\n".encode()
 
 
 INSIDE = jsonl({"prompt": "inside"})
@@ -271,7 +272,7 @@ def cards(tmp_path_factory):
             "up": data | {"README.md": card(f"[data/test.jsonl, {up}]")},
             "file": data | {"README.md": card(f"file://{secret}")},
             "zip": data | {"README.md": card(f"'zip://secret.jsonl::{folder}/secret.zip'")},
-            "data_dir": {"README.md": f"---\nconfigs:\n- config_name: main\n  data_dir: {folder}\n---\n".encode()} | data,
+            "data_dir": data | {"README.md": f"---\nconfigs:\n- config_name: x\n  data_dir: {folder}\n---\n".encode()},
             "standalone": data | {"README.md": b"# x", ".huggingface.yaml": card(secret).strip(b"-\n") + b"\n"},
             "script": {"script.py": f"open({str(folder / 'RAN')!r}, 'w')".encode(), "README.md": b"# x"},
             "broken": data | {"README.md": b"---\nconfigs: [" + b"[" * 5000 + b"\n---\n"},

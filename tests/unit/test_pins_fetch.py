@@ -68,7 +68,7 @@ def locked(folder, models=(), datasets=()):
     """Write a lock file of repositories, each as (source, files); return its path."""
 
     def entry(source, files):
-        listed = {one["path"]: one for one in tree(files, set()) if one["type"] == "file"}
+        listed = {one["path"]: one for one in tree(files, {}) if one["type"] == "file"}
         states = {
             name: file_state(RemoteFile(one["size"], one["lfs"]["oid"] if "lfs" in one else None, one["oid"]))
             for name, one in listed.items()

@@ -339,7 +339,9 @@ def test_a_size_is_told_by_name_by_files_or_not_at_all(tmp_path):
     hub = entry | {"weights": {"kind": "hub", "repo": "owner/M-30B-A3B"}}
     assert engine_billions(hub, [], "cuda", 1) == ((30.0, 3.0), "by its name")
     manifest = tmp_path / "weights.json"
-    manifest.write_text(json.dumps({"files": {"a.safetensors": {"size": 4 * 10**9}, "config.json": {"size": 9}}}))
+    sizes = {"a.safetensors": 4 * 10**9, "config.json": 9}
+    files = {name: {"size": size, "sha256": "0" * 64} for name, size in sizes.items()}
+    manifest.write_text(json.dumps({"source": {}, "folder": "model", "files": files}))
     assert engine_billions(entry, [str(manifest)], "cuda", 1) == ((2.0, 2.0), "by its files")
 
 

@@ -18,7 +18,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from refusal_eval.config.catalogue import Catalogue
 from refusal_eval.config.explain import validated
 from refusal_eval.config.problems import Problem
-from refusal_eval.config.shapes import CommitHash, Day, Entry, RepoId, Sha256, Text, Whole
+from refusal_eval.config.shapes import CommitHash, Day, Entry, FileName, RepoId, Sha256, Text, Whole
 from refusal_eval.config.source import Layer, Source, Written, readable_path
 from refusal_eval.config.sources import PINS, open_pin
 
@@ -59,7 +59,7 @@ class LockedRepo(Entry):
     )
     gated: bool = Field(description="Whether the hub asks for an agreement before it gives the files.")
     licence: LockedLicence = Field(description="Licence by the hub and by the entries.")
-    files: dict[Text, FileState] = Field(
+    files: dict[FileName, FileState] = Field(
         min_length=1, description="What is fetched: size in bytes, and SHA-256 or git's hash of the content."
     )
 

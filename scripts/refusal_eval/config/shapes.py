@@ -15,6 +15,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, StringConstraints
 from pydantic_core import PydanticCustomError
 
+from refusal_eval.files import inner_name
+
 KeyPath = tuple[str | int, ...]
 
 # Patterns of texts, each with the words that a user reads when a text does not match.
@@ -57,6 +59,8 @@ class OnDisk:
 
 
 Text = Annotated[str, StringConstraints(min_length=1)]
+INNER = AfterValidator(inner_name)
+FileName = Annotated[str, INNER]
 Slug = Annotated[str, StringConstraints(pattern=SLUG)]
 CommitHash = Annotated[str, StringConstraints(pattern=COMMIT)]
 Sha256 = Annotated[str, StringConstraints(pattern=SHA256)]
@@ -64,11 +68,11 @@ PackageName = Annotated[str, StringConstraints(pattern=PACKAGE)]
 Version = Annotated[str, StringConstraints(pattern=VERSION)]
 RepoId = Annotated[str, StringConstraints(pattern=REPO)]
 BundledName = Annotated[str, StringConstraints(pattern=BUNDLED)]
-RowsInWheel = Annotated[str, StringConstraints(pattern=ROWS)]
-RowsInRepo = Annotated[str, StringConstraints(pattern=ROWS)]
+RowsInWheel = Annotated[str, StringConstraints(pattern=ROWS), INNER]
+RowsInRepo = Annotated[str, StringConstraints(pattern=ROWS), INNER]
 RowsUrl = Annotated[str, StringConstraints(pattern=ROWS_URL)]
 Page = Annotated[str, StringConstraints(pattern=PAGE)]
-GgufInWheel = Annotated[str, StringConstraints(pattern=GGUF)]
+GgufInWheel = Annotated[str, StringConstraints(pattern=GGUF), INNER]
 ArgumentName = Annotated[str, StringConstraints(pattern=ARGUMENT)]
 FilePath = Annotated[str, StringConstraints(min_length=1), OnDisk("file")]
 RowsPath = Annotated[str, StringConstraints(pattern=ROWS), OnDisk("file")]

@@ -108,9 +108,7 @@ def _take_file(place: hub.Repository, file: str, sha256: str | None, target: str
     place.log.info("%s: took %s, SHA-256 %s%s", place, file, found, " as expected" if sha256 else "")
 
 
-def _hub_rows(
-    folder: Path, listed: Collection[str], source: Mapping[str, Any], cache: str
-) -> Iterator[dict[str, Any]]:
+def _hub_rows(folder: Path, listed: Collection[str], source: Mapping[str, Any], cache: str) -> Iterator[dict[str, Any]]:
     # Loading a local folder needs no network; these keep the library from asking all the same.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("HF_UPDATE_DOWNLOAD_COUNTS", "0")

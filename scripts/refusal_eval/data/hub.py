@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ from typing import Any, Literal, TypeVar
 
 from refusal_eval.data import network, resume
 from refusal_eval.errors import UserError
-from refusal_eval.files import sha256_of_file
+from refusal_eval.files import inner_name, sha256_of_file
 
 Kind = Literal["dataset", "model"]
 Result = TypeVar("Result")
@@ -32,11 +33,21 @@ class Unreachable(UserError):
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """What the hub lists of a file: its size in bytes, and the SHA-256 of large files or git's hash of small ones."""
+    """What the hub lists of a file: its size in bytes, and the SHA-256 of large files or git's hash of small ones.
+
+    Raises:
+        ValueError: for hashes that are none; the cache names its files by them.
+    """
 
     size: int
     sha256: str | None
     git: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.sha256 is not None and not re.fullmatch("[0-9a-f]{64}", self.sha256):
+            raise ValueError(f"{self.sha256!r} is no SHA-256")
+        if self.git is not None and not re.fullmatch("[0-9a-f]{40}", self.git):
+            raise ValueError(f"{self.git!r} is no hash of git's")
 
 
 @dataclass(frozen=True)
@@ -75,7 +86,8 @@ def list_files(place: Repository) -> dict[str, RemoteFile] | None:
     """Return the files of a repository by name, by the lock file or by the hub; None if HF_HUB_OFFLINE forbids to ask.
 
     Raises:
-        UserError: if the hub can't be reached, or the repository or commit does not exist or is closed to this user.
+        UserError: if the hub can't be reached, the repository or commit does not exist or is closed to this user, or
+            what the hub lists can be no file.
     """
     if place.locked is not None:
         return dict(place.locked)
@@ -90,20 +102,21 @@ def listed_files(place: Repository) -> dict[str, RemoteFile]:
     """
     hub = library()
 
-    def ask() -> dict[str, RemoteFile]:
+    def ask() -> list[Any]:
         # This one fails at once when there is no network; the listing would try for half a minute, each time.
         hub.HfApi().repo_info(place.repo, repo_type=place.kind, revision=place.revision, timeout=30)
         tree = hub.HfApi().list_repo_tree(place.repo, repo_type=place.kind, revision=place.revision, recursive=True)
-        files = (item for item in tree if isinstance(item, hub.hf_api.RepoFile))
-        # Git's hash of a large file is that of a pointer to it.
-        return {
-            item.path: RemoteFile(item.size, item.lfs.sha256, None)
-            if item.lfs
-            else RemoteFile(item.size, None, item.blob_id)
-            for item in files
-        }
+        return [item for item in tree if isinstance(item, hub.hf_api.RepoFile)]
 
-    return asked(place, ask)
+    listed = {}
+    for item in asked(place, ask):
+        # Git's hash of a large file is that of a pointer to it.
+        hashes = (item.lfs.sha256, None) if item.lfs else (None, item.blob_id)
+        try:
+            listed[inner_name(item.path)] = RemoteFile(item.size, *hashes)
+        except ValueError as error:
+            raise UserError(f"{place}: {place.page} lists `{item.path}`, but {error}") from error
+    return listed
 
 
 def snapshot(place: Repository, names: Sequence[str] | None, files: Mapping[str, RemoteFile] | None) -> Path:
@@ -278,11 +291,20 @@ def _check_copy(place: Repository, folder: Path, wanted: Mapping[str, RemoteFile
     for name, file in sorted(wanted.items()):
         path = folder / name
         if not is_whole(path, file):
-            if path.exists():
-                path.resolve().unlink()  # the blob behind the link: the next attempt downloads it again
-                path.unlink(missing_ok=True)
+            outside = path.exists() and not _remove(place, path)
             by = "the hub lists" if place.locked is None else "the lock file says"
-            raise UserError(f"{place}: {name} came damaged (not what {by}) and was removed; run again to fetch it anew")
+            advice = f"; it lies outside of {place.folder}, so remove it yourself" if outside else " and was removed"
+            raise UserError(f"{place}: {name} came damaged (not what {by}){advice}; run again to fetch it anew")
+
+
+def _remove(place: Repository, path: Path) -> bool:
+    """Remove a copy and the blob behind its link, so that the next attempt downloads it; never what lies elsewhere."""
+    link, blob = path.parent.resolve() / path.name, path.resolve()
+    if not (link.is_relative_to(place.folder.resolve()) and blob.is_relative_to(place.folder.resolve())):
+        return False
+    blob.unlink()
+    link.unlink(missing_ok=True)
+    return True
 
 
 def is_whole(path: Path, file: RemoteFile) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 from refusal_eval.data.hub import RemoteFile
 from refusal_eval.errors import UserError
+from refusal_eval.files import inner_name
 
 LISTS = {"model": "models", "dataset": "datasets"}
 
@@ -36,7 +37,7 @@ def locked_files(config: Mapping[str, Any], kind: str, source: Mapping[str, Any]
         repos = yaml.load(Path(path).read_bytes(), Loader=loader).get(LISTS[kind]) or []
         for one in repos:
             if (one["repo"], one["commit"]) == (source["repo"], source["revision"]):
-                return {name: remote_file(state) for name, state in one["files"].items()}
+                return {inner_name(name): remote_file(state) for name, state in one["files"].items()}
     except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"the lock file {path} changed while the study ran and cannot be read: {error}") from error
     return None

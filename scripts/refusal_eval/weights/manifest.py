@@ -5,14 +5,31 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, Field
 
 from refusal_eval.data.sources import shown_path
 from refusal_eval.errors import UserError
-from refusal_eval.files import read_json, sha256_of_file, write_json
+from refusal_eval.files import BadFile, inner_name, read_json_as, sha256_of_file, write_json
 
 WEIGHTS_MANIFEST = "weights.json"
 TOKENIZER_MANIFEST = "tokenizer_manifest.json"
+
+
+class FileRecord(BaseModel):
+    """What a manifest says of a file."""
+
+    size: int = Field(ge=0)
+    sha256: str
+
+
+class Manifest(BaseModel):
+    """A manifest: where the files came from, their folder as seen from the manifest, and the files by name."""
+
+    source: dict[str, Any]
+    folder: Annotated[str, Field(pattern=r"^[^\x00]+$")]
+    files: dict[Annotated[str, AfterValidator(inner_name)], FileRecord]
 
 
 def write_manifest(
@@ -45,16 +62,28 @@ def manifest_folder(path: str | Path) -> Path:
     The folder is relative to the working directory when it lies below it.
 
     Raises:
-        UserError: for a missing manifest, and for a missing or shortened file.
+        UserError: for a missing or damaged manifest, and for a missing or shortened file.
     """
     path = Path(path)
     if not path.is_file():
         raise UserError(f"there is no manifest {path}; its files have not been fetched")
-    manifest = read_json(path)
-    folder = shown_path(path.parent / manifest["folder"])
-    for name, file in manifest["files"].items():
+    manifest = read_manifest(path)
+    folder = shown_path(path.parent / manifest.folder)
+    for name, file in manifest.files.items():
         place = folder / name
-        if not place.is_file() or place.stat().st_size != file["size"]:
+        if not place.is_file() or place.stat().st_size != file.size:
             what = "is missing" if not place.is_file() else "has another size than when it was fetched"
             raise UserError(f"{place} {what}; delete {path} to fetch it anew")
     return folder
+
+
+def read_manifest(path: str | Path) -> Manifest:
+    """Return a manifest.
+
+    Raises:
+        UserError: if it is damaged.
+    """
+    try:
+        return read_json_as(path, Manifest)
+    except BadFile as error:
+        raise UserError(f"{error}; delete {path} to fetch it anew") from error
