@@ -12,8 +12,12 @@ What it does, for each lock:
 2. The result is cut down to Linux and to the Python versions and machines of the lock: a package whose marker is never
    true there goes, a marker that is always true there goes too. One version per package wherever one exists, so that
    numbers do not depend on the Python version.
-3. engine-cpu only: torch becomes its `+cpu` build, which PyPI does not have, and packages that serve GPUs go.
-   That is why setup.py installs locks with `--no-deps`, and why this lock has no hashes: uv cannot see that build.
+3. engine-cpu only: torch becomes its `+cpu` build, which PyPI does not have, and packages that serve GPUs go. That is
+   why setup.py installs locks with `--no-deps`. uv cannot see that build: its pin and hashes are copied from
+   engine-cpu-first.txt, which people write.
+
+Known vulnerabilities are not looked up. Where an audit service can be reached, `pip-audit --no-deps -r envs/NAME.txt`
+does that for each lock.
 
 dev is resolved under the pins of workflow, so workflow comes first. After an upgrade, bring sizes.json up to date.
 """
@@ -42,11 +46,10 @@ class Lock:
 
     name: str
     machines: tuple[str, ...] = ("x86_64", "aarch64")
-    hashes: bool = True
     constraints: str | None = None
     overrides: str | None = None
     left_out: str | None = None  # regular expression over package names
-    local_builds: tuple[tuple[str, str], ...] = ()  # (pin as resolved, pin as installed)
+    local_builds: tuple[tuple[str, str], ...] = ()  # (pin as resolved, file with the pin as installed and its hashes)
 
 
 LOCKS = {
@@ -56,10 +59,9 @@ LOCKS = {
         Lock("dev", constraints="workflow.txt"),
         Lock(
             "engine-cpu",
-            hashes=False,
             overrides="engine-cpu-overrides.in",
             left_out=r"nvidia-.*|cuda-.*|triton|torchvision|torchaudio|torchcodec",
-            local_builds=(("torch==2.13.0", "torch==2.13.0+cpu"),),
+            local_builds=(("torch==2.13.0", "engine-cpu-first.txt"),),
         ),
         Lock("engine-cuda", machines=("x86_64",)),
     )
@@ -109,8 +111,7 @@ def resolve(lock: Lock, upgrade: bool) -> str:
             shutil.copy(HERE / f"{lock.name}.txt", output)
         command: list[str | Path] = [uv, "pip", "compile", f"{lock.name}.in", "--output-file", output, "--quiet"]
         command += ["--no-config", "--no-header", "--universal", "--python-version", PYTHON_VERSIONS[0]]
-        command += ["--fork-strategy", "fewest"]
-        command += ["--generate-hashes"] if lock.hashes else []
+        command += ["--fork-strategy", "fewest", "--generate-hashes"]
         command += ["--constraints", lock.constraints] if lock.constraints else []
         command += ["--overrides", lock.overrides] if lock.overrides else []
         command += ["--upgrade"] if upgrade else []
@@ -133,7 +134,9 @@ def adapt(block: str, lock: Lock) -> str | None:
     needed = [marker_holds(marker, python, machine) for python in PYTHON_VERSIONS for machine in lock.machines]
     if not any(needed):
         return None
-    pin = dict(lock.local_builds).get(pin, pin)
+    if pin in dict(lock.local_builds):
+        build = split_blocks((HERE / dict(lock.local_builds)[pin]).read_text(encoding="utf-8"))[-1]
+        return build + "".join(line for line in rest.splitlines(keepends=True) if "--hash=" not in line)
     line = pin if all(needed) else f"{pin} ; {marker}"
     return f"{line}{' ' + chr(92) if first.endswith(chr(92)) else ''}\n{rest}"
 
@@ -160,7 +163,7 @@ def header(lock: Lock) -> str:
     return (
         f"# Full lock of {lock.name}.in for CPython {PYTHON_VERSIONS[0]} to {PYTHON_VERSIONS[-1]} on Linux, "
         f"{' and '.join(lock.machines)}.\n"
-        "# Written by lock.py: change the .in file and run `make lock`. Install with `pip install --no-deps -r`.\n\n"
+        "# Written by lock.py: change the .in file and run `make lock`. setup.py installs it with `--require-hashes`.\n\n"
     )
 
 

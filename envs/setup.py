@@ -46,6 +46,7 @@ VENVS = ROOT / ".venv"
 SUPPORTED_PYTHONS = ((3, 11), (3, 12), (3, 13))
 ENGINE_MACHINES = {"cpu": ("x86_64", "aarch64"), "cuda": ("x86_64",)}
 ENGINE_GLIBC = (2, 31)  # the oldest that every engine wheel runs on; without a wheel pip would build from source
+SOURCE_ONLY = ("connection-pool",)  # released without wheels; built with what `*-first.txt` installs
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 NVIDIA_DRIVER_FILE = Path("/proc/driver/nvidia/version")
 SECONDS_BETWEEN_PROGRESS_LINES = 10
@@ -69,6 +70,11 @@ class Environment:
     def lock(self) -> Path:
         """The file with the pins."""
         return ENVS / f"{self.lock_name}.txt"
+
+    @property
+    def first(self) -> Path:
+        """The file with the pins that a step of its own needs before the lock; not every lock has one."""
+        return ENVS / f"{self.lock_name}-first.txt"
 
     @property
     def stamp(self) -> Path:
@@ -288,8 +294,9 @@ def stamp_content(environment: Environment) -> dict[str, str]:
 
     The folder is part of it, because the programs in `bin` hold their absolute path.
     """
+    files = [path for path in (environment.first, environment.lock) if path.exists()]
     return {
-        "lock_sha256": hashlib.sha256(environment.lock.read_bytes()).hexdigest(),
+        "lock_sha256": hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest(),
         "python": f"{sys.version_info[0]}.{sys.version_info[1]}",
         "machine": platform.machine(),
         "folder": str(environment.folder.resolve()),
@@ -324,15 +331,27 @@ def install_commands(environment: Environment, asking_python: Path) -> list[list
     """Return the pip commands that install the lock.
 
     Locks are complete, so `--no-deps`: that keeps out what engine-cpu leaves out on purpose. `-I` keeps packages on
-    PYTHONPATH or in the user's folder from passing for installed ones. PyTorch's index is asked for torch alone.
+    PYTHONPATH or in the user's folder from passing for installed ones. PyTorch's index is asked for torch alone. Nothing
+    is installed without its hash, and nothing is built but SOURCE_ONLY, with tools that have theirs.
     """
     pip = [str(environment.python), "-I", "-m", "pip", "install", "--no-deps", "--progress-bar", "off"]
+    pip += ["--require-hashes", "--only-binary", ":all:"]
     result = []
     torch = torch_cpu_pin(environment.lock)
     if torch and not pip_offers(torch, asking_python, os.environ):
-        result.append([*pip, "--extra-index-url", TORCH_CPU_INDEX, torch])
+        result.append([*pip, "--extra-index-url", TORCH_CPU_INDEX, "--requirement", str(environment.first)])
+    sources = source_only_pins(environment.lock)
+    if sources:
+        result.append([*pip, "--requirement", str(environment.first)])
+        pip += ["--no-binary", ",".join(sources), "--no-build-isolation"]
     result.append([*pip, "--requirement", str(environment.lock)])
     return result
+
+
+def source_only_pins(lock: Path) -> list[str]:
+    """Return the names of the packages in a lock that have no wheels."""
+    text = lock.read_text(encoding="utf-8")
+    return [name for name in SOURCE_ONLY if re.search(rf"^{re.escape(name)}==", text, flags=re.MULTILINE)]
 
 
 def torch_cpu_pin(lock: Path) -> str | None:

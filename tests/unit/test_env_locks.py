@@ -52,11 +52,24 @@ def test_every_line_of_a_lock_is_a_full_pin(name: str) -> None:
         assert pin.url is None and not pin.extras, pin
 
 
-@pytest.mark.parametrize("name", ["workflow", "dev", "engine-cuda"])
+@pytest.mark.parametrize("name", [*LOCKS, "workflow-first", "engine-cpu-first"])
 def test_every_pin_has_hashes(name: str) -> None:
-    # engine-cpu cannot: the resolver never sees torch's +cpu build.
     blocks = re.split(r"\n(?=[A-Za-z0-9])", (ENVS / f"{name}.txt").read_text(encoding="utf-8"))
-    assert all("--hash=sha256:" in block for block in blocks[1:])
+    assert len(blocks) > 1
+    assert all(re.search(r" \\\n +--hash=sha256:[0-9a-f]{64}", block) for block in blocks[1:])
+
+
+def test_torch_has_the_hash_of_each_wheel_of_its_cpu_build() -> None:
+    first, lock = ((ENVS / f"{name}.txt").read_text(encoding="utf-8") for name in ("engine-cpu-first", "engine-cpu"))
+    hashes = re.findall(r"--hash=\S+", first)
+    assert len(set(hashes)) == 6, "three Python versions on two machines"
+    (block,) = re.findall(r"^torch==2\.13\.0\+cpu \\\n(?: +--hash=\S+(?: \\)?\n)+", lock, flags=re.MULTILINE)
+    assert re.findall(r"--hash=\S+", block) == hashes
+
+
+def test_what_is_built_from_source_is_built_with_a_pinned_setuptools() -> None:
+    assert names_of(read_pins("workflow-first")) == {"setuptools"}
+    assert {"connection-pool"} <= names_of(read_pins("workflow"))
 
 
 @pytest.mark.parametrize("name", LOCKS)
@@ -131,16 +144,18 @@ def test_lock_keeps_only_what_its_platforms_need() -> None:
         "never==1 ; sys_platform == 'win32'\n    # via x\n"
         "nvidia-thing==1\n"
         "sometimes==1 ; python_full_version >= '3.12'\n"
-        "torch==2.13.0\n    # via x\n"
+        "torch==2.13.0 \\\n    --hash=sha256:11\n    # via x\n"
     )
     kept = [lock.adapt(block, lock.LOCKS["engine-cpu"]) for block in lock.split_blocks(resolved)]
+    torch = lock.split_blocks((ENVS / "engine-cpu-first.txt").read_text(encoding="utf-8"))[-1]
     assert kept == [
         "always==1 \\\n    --hash=sha256:00\n    # via x\n",
         None,
         None,
         "sometimes==1 ; python_full_version >= '3.12'\n",
-        "torch==2.13.0+cpu\n    # via x\n",
+        torch + "    # via x\n",
     ]
+    assert torch.startswith("torch==2.13.0+cpu \\\n") and "sha256:11" not in torch
 
 
 def test_lock_and_tests_mean_the_same_platforms() -> None:

@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -64,7 +65,9 @@ def test_print_names_pytorchs_index_where_pip_has_no_cpu_wheel(root: Path) -> No
     with_index = [line for line in result.stdout.splitlines() if PYTORCH_CPU_INDEX in line]
     assert len(with_index) == 1
     # That index serves torch and nothing else.
-    assert with_index[0].endswith(f"--extra-index-url {PYTORCH_CPU_INDEX} torch==2.13.0+cpu")
+    first = root / "envs" / "engine-cpu-first.txt"
+    assert with_index[0].endswith(f"--extra-index-url {PYTORCH_CPU_INDEX} --requirement {first}")
+    assert re.findall(r"^\w\S*", first.read_text(encoding="utf-8"), flags=re.MULTILINE) == ["torch==2.13.0+cpu"]
     assert not (root / ".venv").exists()
 
 
@@ -75,6 +78,19 @@ def test_print_names_no_index_where_pip_has_the_cpu_wheel(root: Path, tmp_path: 
     assert result.returncode == 0, result.stderr
     assert "--requirement" in result.stdout
     assert "://" not in result.stdout
+
+
+def test_pip_takes_wheels_with_the_hashes_of_the_lock_and_builds_nothing_with_unpinned_tools(root: Path) -> None:
+    result = call(root, "dev", "engine", "--engine", "cpu", "--print", variables=pip_variables())
+    assert result.returncode == 0, result.stderr
+    installs = [line for line in result.stdout.splitlines() if " -m pip " in line]
+    assert len(installs) == 5
+    for line in installs:
+        assert "--require-hashes --only-binary :all:" in line and "--requirement " in line
+        # One package is released as source only; it is built with what was installed before it, with a hash.
+        from_source = "--no-binary connection-pool --no-build-isolation" in line
+        assert from_source == line.endswith("/workflow.txt")
+    assert installs[0].endswith("/workflow-first.txt")
 
 
 def test_pip_is_asked_for_the_very_build(setup: ModuleType, tmp_path: Path) -> None:
@@ -180,6 +196,9 @@ def test_a_platform_without_wheels_is_refused(
 # --- setup.py: installing, with a played pip -----------------------------------------------------------------------
 
 
+WORKFLOW = ["venv workflow", "pip workflow-first.txt", "pip workflow.txt"]
+
+
 @pytest.fixture
 def installed(setup: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the commands that ran, in short; a played venv clears its folder and leaves an interpreter there."""
@@ -221,7 +240,7 @@ def test_a_second_call_does_nothing(
     setup: ModuleType, installed: list[str], root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert setup.main(["workflow", "dev", "engine"]) == 0
-    assert installed == ["venv workflow", "pip workflow.txt", "pip dev.txt", "venv engine", "pip engine-cpu.txt"]
+    assert installed == [*WORKFLOW, "pip dev.txt", "venv engine", "pip engine-cpu.txt"]
     assert (root / ".venv" / "engine" / "engine-kind").read_text(encoding="utf-8") == "cpu\n"
     capsys.readouterr()
     installed.clear()
@@ -244,10 +263,11 @@ def remove_interpreter(root: Path) -> None:
     ("change", "expected"),
     [
         # A new workflow environment needs the tools on top anew.
-        (lambda root: append_comment(root / "envs/workflow.txt"), ["venv workflow", "pip workflow.txt", "pip dev.txt"]),
+        (lambda root: append_comment(root / "envs/workflow.txt"), [*WORKFLOW, "pip dev.txt"]),
+        (lambda root: append_comment(root / "envs/workflow-first.txt"), [*WORKFLOW, "pip dev.txt"]),
         (lambda root: append_comment(root / "envs/dev.txt"), ["pip dev.txt"]),
         (lambda root: append_comment(root / "envs/engine-cpu.txt"), ["venv engine", "pip engine-cpu.txt"]),
-        (remove_interpreter, ["venv workflow", "pip workflow.txt", "pip dev.txt"]),
+        (remove_interpreter, [*WORKFLOW, "pip dev.txt"]),
     ],
 )
 def test_a_change_installs_what_it_concerns(
@@ -310,7 +330,7 @@ def test_an_interrupted_installation_is_done_again(
     monkeypatch.setattr(setup, "run", played)
     installed.clear()
     assert setup.main(["workflow"]) == 0
-    assert installed == ["venv workflow", "pip workflow.txt"]
+    assert installed == WORKFLOW
 
 
 def test_a_failure_shows_the_end_of_the_log_and_how_to_retry(
