@@ -163,7 +163,7 @@ def header(lock: Lock) -> str:
     return (
         f"# Full lock of {lock.name}.in for CPython {PYTHON_VERSIONS[0]} to {PYTHON_VERSIONS[-1]} on Linux, "
         f"{' and '.join(lock.machines)}.\n"
-        "# Written by lock.py: change the .in file and run `make lock`. setup.py installs it with `--require-hashes`.\n\n"
+        "# Written by lock.py: change the .in file and run `make lock`. Installed with `--require-hashes`.\n\n"
     )
 
 

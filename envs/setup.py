@@ -294,9 +294,10 @@ def stamp_content(environment: Environment) -> dict[str, str]:
 
     The folder is part of it, because the programs in `bin` hold their absolute path.
     """
-    files = [path for path in (environment.first, environment.lock) if path.exists()]
+    first = environment.first
     return {
-        "lock_sha256": hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest(),
+        "lock_sha256": hashlib.sha256(environment.lock.read_bytes()).hexdigest(),
+        **({"first_sha256": hashlib.sha256(first.read_bytes()).hexdigest()} if first.exists() else {}),
         "python": f"{sys.version_info[0]}.{sys.version_info[1]}",
         "machine": platform.machine(),
         "folder": str(environment.folder.resolve()),
@@ -331,8 +332,8 @@ def install_commands(environment: Environment, asking_python: Path) -> list[list
     """Return the pip commands that install the lock.
 
     Locks are complete, so `--no-deps`: that keeps out what engine-cpu leaves out on purpose. `-I` keeps packages on
-    PYTHONPATH or in the user's folder from passing for installed ones. PyTorch's index is asked for torch alone. Nothing
-    is installed without its hash, and nothing is built but SOURCE_ONLY, with tools that have theirs.
+    PYTHONPATH or in the user's folder from passing for installed ones. PyTorch's index is asked for torch alone.
+    Nothing is installed without its hash, and nothing is built but SOURCE_ONLY, with tools that have theirs.
     """
     pip = [str(environment.python), "-I", "-m", "pip", "install", "--no-deps", "--progress-bar", "off"]
     pip += ["--require-hashes", "--only-binary", ":all:"]

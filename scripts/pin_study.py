@@ -21,9 +21,9 @@ from pathlib import Path
 from refusal_eval.config import ConfigError, load_study
 from refusal_eval.config.lock import LockedRepo, LockedUrl, LockFile, lock_path, read_lock
 from refusal_eval.config.problems import Problem
-from refusal_eval.data.hub import offline, size_text, token_is_set
+from refusal_eval.data.hub import offline, token_is_set
 from refusal_eval.errors import UserError
-from refusal_eval.files import written_whole
+from refusal_eval.files import size_text, written_whole
 from refusal_eval.pins.locking import differences, unused
 from refusal_eval.pins.needs import Need, needs_of
 from refusal_eval.pins.resolve import Resolved, resolve

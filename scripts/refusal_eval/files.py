@@ -59,6 +59,16 @@ def sha256_of_file(path: str | Path) -> str:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
+def size_text(size: int) -> str:
+    """Return a number of bytes as people read it: 268 MB."""
+    value, unit = float(size), "B"
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 1000 or unit == "TB":
+            break
+        value /= 1000
+    return f"{value:.0f} {unit}" if value >= 10 or unit == "B" else f"{value:.1f} {unit}"
+
+
 @contextlib.contextmanager
 def written_whole(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Open a temporary file beside `path` and rename it to `path` only if the block succeeds."""

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from hub_server import HubServer
 
-from refusal_eval.data.hub import need_disk, size_text
+from refusal_eval.data.hub import need_disk
 from refusal_eval.data.network import NetworkFault, with_retries
 from refusal_eval.data.rows import read_rows
 from refusal_eval.data.wheels import take_from_wheel
 from refusal_eval.errors import UserError
-from refusal_eval.files import read_jsonl, sha256_of_file
+from refusal_eval.files import read_jsonl, sha256_of_file, size_text
 
 LOG = logging.getLogger("test")
 SCRIPTS = Path(__file__).parents[2] / "scripts"

@@ -1,11 +1,13 @@
 """Reading rows: no text changes, and what is wrong is told with file and line."""
 
 import datetime
+import os
 
 import pyarrow
 import pyarrow.parquet
 import pytest
 
+from refusal_eval.data import rows as rows_module
 from refusal_eval.data.rows import need_columns, read_rows, text_or_none, valid_text
 from refusal_eval.errors import UserError
 
@@ -120,6 +122,86 @@ def test_the_encoding_of_text_files(tmp_path):
         read_rows(tmp_path / "a.csv", encoding="gb18030")
     with pytest.raises(UserError, match="encoding is for CSV, JSON and JSONL files only"):
         read_rows(tmp_path / "a.parquet", encoding="gb18030")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "punycode", "idna", "utf-8"])
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json"])
+def test_bytes_that_are_no_text_of_the_encoding_are_told(tmp_path, name, encoding):
+    for content in (b"p,q\n1,2\n3,4", b"xn--\xe4\xb8-\xff\xfe", b"\x00\xd8\x00\x00", b"xn--999999999b.p\n1"):
+        try:
+            content.decode(encoding)
+        except UnicodeError:
+            with pytest.raises(UserError, match=rf"a\.\w+: is not {encoding} text .* name its `encoding`"):
+                read_rows(written(tmp_path, name, content), encoding=encoding)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json", "a.parquet"])
+def test_only_regular_files_are_read(tmp_path, name):
+    os.mkfifo(tmp_path / name)  # nobody writes to it: reading would never end
+    with pytest.raises(UserError, match=rf"{name}: is no regular file"):
+        read_rows(tmp_path / name)
+    (tmp_path / name).unlink()
+    (tmp_path / name).mkdir()
+    with pytest.raises(UserError, match=rf"{name}: is no regular file"):
+        read_rows(tmp_path / name)
+    for missing in (f"a\0{name}", "x" * 300 + name, f"a.txt/{name}"):
+        (tmp_path / "a.txt").write_text("x")
+        with pytest.raises(UserError, match=r"there is no such file|cannot be read"):
+            read_rows(tmp_path / missing)
+
+
+ODD = {
+    "a time after the year 9999": pyarrow.array([2**60], pyarrow.timestamp("ms")),
+    "a day before the year 1": pyarrow.array([-(2**30)], pyarrow.date32()),
+    "a time zone that nobody knows": pyarrow.array([0], pyarrow.timestamp("s", tz="Mars/Olympus")),
+    "a length of time": pyarrow.array([2**62], pyarrow.duration("ms")),
+    "text that is no UTF-8": pyarrow.Array.from_buffers(
+        pyarrow.string(), 1, [None, pyarrow.py_buffer(b"\0\0\0\0\1\0\0\0"), pyarrow.py_buffer(b"\xff")]
+    ),
+}
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_parquet_values_that_python_cannot_hold_are_told(tmp_path, what):
+    pyarrow.parquet.write_table(pyarrow.table({"prompt": ["x"], "odd": ODD[what]}), tmp_path / "a.parquet")
+    try:
+        assert set(read_rows(tmp_path / "a.parquet")[0]) == {"prompt", "odd"}
+    except UserError as error:
+        assert "a.parquet: holds values that cannot be read: " in str(error)
+
+
+def test_a_small_parquet_file_of_very_many_rows_is_refused_before_it_is_read(tmp_path):
+    many = pyarrow.repeat(pyarrow.scalar("x"), 2_100_000)
+    pyarrow.parquet.write_table(pyarrow.table({"prompt": many}), tmp_path / "a.parquet", use_dictionary=True)
+    assert (tmp_path / "a.parquet").stat().st_size < 100_000
+    with pytest.raises(UserError, match=r"a\.parquet: holds 2,100,000 rows, at most 2,000,000 are read; .*need"):
+        read_rows(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_a_small_parquet_file_of_very_long_texts_is_refused_before_memory_ends(tmp_path, monkeypatch, dictionary):
+    monkeypatch.setattr(rows_module, "MOST_BYTES", 10_000_000)
+    texts = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 5000), ["x" * 10_000])
+    pyarrow.parquet.write_table(pyarrow.table({"prompt": texts}), tmp_path / "a.parquet", store_schema=dictionary)
+    assert (tmp_path / "a.parquet").stat().st_size < 100_000
+    with pytest.raises(UserError, match=r"a\.parquet: holds more than 10 MB, at most 10 MB are read; .*need"):
+        read_rows(tmp_path / "a.parquet")
+
+
+NINE_ROWS = {"a.jsonl": '{"p": 1}\n' * 9, "a.csv": "p\n" + "100\n" * 9, "a.json": "[{}" + ",{}" * 8 + "]"}
+
+
+@pytest.mark.parametrize(("name", "content"), NINE_ROWS.items())
+def test_text_files_of_very_many_rows_are_refused(tmp_path, monkeypatch, name, content):
+    path = written(tmp_path, name, content)
+    assert len(read_rows(path)) == 9
+    monkeypatch.setattr(rows_module, "MOST_BYTES", 25)
+    with pytest.raises(UserError, match=rf"{name}: holds \d+ B, at most 25 B are read"):
+        read_rows(path)
+    monkeypatch.undo()
+    monkeypatch.setattr(rows_module, "MOST_ROWS", 8)
+    with pytest.raises(UserError, match=rf"{name}: holds .*rows, at most 8 are read"):
+        read_rows(path)
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path):

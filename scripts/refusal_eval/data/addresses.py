@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.data import network
-from refusal_eval.data.hub import FETCH_ONLINE, need_disk, size_text
+from refusal_eval.data.hub import FETCH_ONLINE, need_disk
 from refusal_eval.errors import UserError
-from refusal_eval.files import written_whole
+from refusal_eval.files import size_text, written_whole
 
 CHUNK = 1 << 20
 Hash = Any  # hashlib names no type for what it returns

@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeVar
 
 from refusal_eval.data import network, resume
 from refusal_eval.errors import UserError
-from refusal_eval.files import inner_name, sha256_of_file
+from refusal_eval.files import inner_name, sha256_of_file, size_text
 
 Kind = Literal["dataset", "model"]
 Result = TypeVar("Result")
@@ -275,16 +275,6 @@ def need_disk(wanted: int, free: int, folder: str, what: str) -> None:
         raise UserError(
             f"{what}: needs {size_text(wanted)}, {size_text(free)} are free in {folder}; set cache_dir to a larger disk"
         )
-
-
-def size_text(size: int) -> str:
-    """Return a number of bytes as people read it: 268 MB."""
-    value, unit = float(size), "B"
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if value < 1000 or unit == "TB":
-            break
-        value /= 1000
-    return f"{value:.0f} {unit}" if value >= 10 or unit == "B" else f"{value:.1f} {unit}"
 
 
 def _check_copy(place: Repository, folder: Path, wanted: Mapping[str, RemoteFile]) -> None:

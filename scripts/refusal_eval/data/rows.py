@@ -7,17 +7,24 @@ import datetime
 import decimal
 import json
 import math
+import stat
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from refusal_eval.errors import UserError
-from refusal_eval.files import canonical_json
+from refusal_eval.files import canonical_json, size_text
 from refusal_eval.hints import nearest
 from refusal_eval.texts import valid_text as valid_text
 
+if TYPE_CHECKING:
+    import pyarrow
+
 Row = dict[str, Any]
+# All rows are held at once, in about ten times the room of their text; a small packed file may stand for any number.
+MOST_ROWS = 2_000_000
+MOST_BYTES = 4_000_000_000
 
 
 def read_rows(path: str | Path, skip_lines: int = 0, name: str | None = None, encoding: str | None = None) -> list[Row]:
@@ -34,7 +41,7 @@ def read_rows(path: str | Path, skip_lines: int = 0, name: str | None = None, en
         encoding: of a CSV, JSON or JSONL file; default UTF-8 with or without a byte-order mark.
 
     Raises:
-        UserError: for a missing, unreadable, malformed or empty file, with the line where there is one.
+        UserError: for a missing, unreadable, malformed, empty or far too large file, with the line where there is one.
     """
     path, name = Path(path), name or str(path)
     readers = {".jsonl": _read_jsonl, ".json": _read_json, ".csv": _read_csv, ".parquet": _read_parquet}
@@ -48,14 +55,15 @@ def read_rows(path: str | Path, skip_lines: int = 0, name: str | None = None, en
     if encoding and reader is _read_parquet:
         raise UserError(f"{name}: encoding is for CSV, JSON and JSONL files only; leave it out")
     try:
+        _check_file(path, name)
         rows = reader(path, name, skip_lines, encoding or "utf-8-sig")
     except FileNotFoundError as error:
         raise UserError(f"{name}: there is no such file") from error
-    except UnicodeDecodeError as error:
+    except UnicodeError as error:
+        # Some encodings do not say where.
+        found = f"{error.reason} at byte {error.start}" if isinstance(error, UnicodeDecodeError) else str(error)
         wanted = "name its `encoding`" if encoding else "save it as UTF-8, or name its `encoding`"
-        raise UserError(
-            f"{name}: is not {encoding or 'UTF-8'} text ({error.reason} at byte {error.start}); {wanted}"
-        ) from error
+        raise UserError(f"{name}: is not {encoding or 'UTF-8'} text ({found}); {wanted}") from error
     except OSError as error:
         raise UserError(f"{name}: cannot be read: {error.strerror or error}") from error
     if not rows:
@@ -63,8 +71,29 @@ def read_rows(path: str | Path, skip_lines: int = 0, name: str | None = None, en
     return rows
 
 
+def _check_file(path: Path, name: str) -> None:
+    try:
+        state = path.stat()
+    except ValueError:  # NUL in the name
+        raise FileNotFoundError(path) from None
+    if not stat.S_ISREG(state.st_mode):
+        raise UserError(f"{name}: is no regular file")  # reading a pipe may never end
+    if state.st_size > MOST_BYTES:
+        raise _too_large(name, size_text(state.st_size), size_text(MOST_BYTES))
+
+
+def _too_large(name: str, found: str, most: str) -> UserError:
+    return UserError(f"{name}: holds {found}, at most {most} are read; cut the file down to the rows that you need")
+
+
+def _add(rows: list[Row], row: Row, name: str) -> None:
+    if len(rows) == MOST_ROWS:
+        raise _too_large(name, f"more than {MOST_ROWS:,} rows", f"{MOST_ROWS:,}")
+    rows.append(row)
+
+
 def _read_jsonl(path: Path, name: str, _skip: int, encoding: str) -> list[Row]:
-    rows = []
+    rows: list[Row] = []
     # Only "\n" ends a line: texts may hold other line separators such as U+2028. A byte-order mark is not data.
     with open(path, encoding=encoding, newline="\n") as handle:
         for number, line in enumerate(handle, 1):
@@ -78,19 +107,21 @@ def _read_jsonl(path: Path, name: str, _skip: int, encoding: str) -> list[Row]:
                 raise UserError(
                     f'{name}, line {number}: must be a JSON object like {{"prompt": ...}}, not {kind_of(row)}'
                 )
-            rows.append(row)
+            _add(rows, row, name)
     return rows
 
 
 def _read_json(path: Path, name: str, _skip: int, encoding: str) -> list[Row]:
     try:
         rows = json.loads(path.read_text(encoding=encoding))
-    except UnicodeDecodeError:
+    except UnicodeError:
         raise  # a ValueError too, and told by its own words
     except (ValueError, RecursionError) as error:
         raise UserError(f"{name}: is not valid JSON: {error}") from error
     if not isinstance(rows, list):
         raise UserError(f"{name}: must be a list of JSON objects, not {kind_of(rows)}")
+    if len(rows) > MOST_ROWS:
+        raise _too_large(name, f"{len(rows):,} rows", f"{MOST_ROWS:,}")
     for number, row in enumerate(rows, 1):
         if not isinstance(row, dict):
             raise UserError(f'{name}, row {number}: must be a JSON object like {{"prompt": ...}}, not {kind_of(row)}')
@@ -117,7 +148,7 @@ def _read_csv(path: Path, name: str, skip: int, encoding: str) -> list[Row]:
                 if len(cells) != len(header):
                     place = f"{name}, line {skip + reader.line_num} (row {len(rows) + 1})"
                     raise UserError(f"{place}: has {len(cells)} fields, the header has {len(header)}")
-                rows.append(dict(zip(header, cells, strict=True)))
+                _add(rows, dict(zip(header, cells, strict=True)), name)
         except csv.Error as error:
             raise UserError(f"{name}, line {skip + reader.line_num}: is not valid CSV: {error}") from error
     return rows
@@ -127,14 +158,35 @@ def _read_parquet(path: Path, name: str, _skip: int, _encoding: str) -> list[Row
     import pyarrow
     import pyarrow.parquet
 
-    if not path.is_file():
-        raise FileNotFoundError(path)
+    rows: list[Row] = []
     try:
         # ParquetFile reads this one file; read_table would take columns from folder names such as `lang=en/`.
-        table = pyarrow.parquet.ParquetFile(path).read()
+        with pyarrow.parquet.ParquetFile(path) as file:
+            if file.metadata.num_rows > MOST_ROWS:
+                raise _too_large(name, f"{file.metadata.num_rows:,} rows", f"{MOST_ROWS:,}")
+            size = 0
+            for batch in file.iter_batches(1000):
+                size += sum(_plain_column(column).nbytes for column in batch.columns)
+                if size > MOST_BYTES:
+                    raise _too_large(name, f"more than {size_text(MOST_BYTES)}", size_text(MOST_BYTES))
+                rows += _plain_rows(batch, name)
     except pyarrow.ArrowException as error:
         raise UserError(f"{name}: is not a valid Parquet file: {error}") from error
-    return [plain_value(row) for row in table.to_pylist()]
+    return rows
+
+
+def _plain_column(column: pyarrow.Array) -> pyarrow.Array:
+    """Return a column with a text for each row, not each text once."""
+    import pyarrow
+
+    return column.dictionary_decode() if pyarrow.types.is_dictionary(column.type) else column
+
+
+def _plain_rows(batch: pyarrow.RecordBatch, name: str) -> list[Row]:
+    try:
+        return [plain_value(row) for row in batch.to_pylist()]
+    except (ValueError, OverflowError, TypeError, LookupError) as error:  # such as a time after the year 9999
+        raise UserError(f"{name}: holds values that cannot be read: {error}") from error
 
 
 def plain_value(value: Any) -> Any:

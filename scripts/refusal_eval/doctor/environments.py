@@ -73,6 +73,7 @@ def environment_check(environment: Environment, engine_kind: str = "") -> Check:
     other = [key for key, value in environment.wanted.items() if environment.stamp.get(key) != value]
     reasons = {
         "lock_sha256": "it was made from another lock",
+        "first_sha256": "what is installed before its lock is pinned otherwise now",
         "python": f"it was made with Python {environment.stamp.get('python')}",
         "machine": "it was made on another kind of machine",
         "folder": "the repository was moved since",

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from refusal_eval.data.hub import size_text
 from refusal_eval.data.resume import PARTIAL, being_written
 from refusal_eval.doctor.check import Check, ok, warn
+from refusal_eval.files import size_text
 
 STALE_DAYS = 7  # a download that lives writes every few seconds
 DAY = 24 * 60 * 60

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from refusal_eval.data.hub import size_text
 from refusal_eval.doctor.check import Check, fail, not_applicable, ok, warn
 from refusal_eval.doctor.missing import Missing
 from refusal_eval.doctor.study import Needs
+from refusal_eval.files import size_text
 
 GB = 10**9
 LOW_RESULTS, LOW_CACHE = GB, 5 * GB

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import yaml
 
 from refusal_eval.config.lock import LockedRepo, LockedUrl, LockFile
-from refusal_eval.data.hub import size_text
+from refusal_eval.files import size_text
 
 # What YAML takes for text without quotes, words apart.
 PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*(/[A-Za-z0-9_.-]+)*")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from refusal_eval.data.hub import size_text
+from refusal_eval.files import size_text
 from refusal_eval.plan import Cell, cpu_judges, generation_batches, judging_batches
 from refusal_eval.schedule import Option
 from refusal_eval.study_plan.costs import STAGES, Plan, engine_costs, tally
