@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from unittest import mock
 
+from pydantic import BaseModel, BeforeValidator, Field
+
 from refusal_eval.errors import UserError
+from refusal_eval.files import read_json_as
 
 Messages = Sequence[Mapping[str, str]]
 
@@ -174,19 +176,32 @@ def _clock_at(day: datetime.date) -> Iterator[None]:
         yield
 
 
+def _as_list(ids: Any) -> Any:
+    return [ids] if ids is not None and not isinstance(ids, list) else ids
+
+
+class StopTokens(BaseModel):
+    """What a model's generation_config.json or config.json says about the end of an answer."""
+
+    eos_token_id: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]] | None, BeforeValidator(_as_list)] = None
+
+
 def stop_token_ids(tokenizer_folder: str | Path, eos_token_id: int | None) -> list[int]:
     """Return the ids that end an answer, in ascending order.
 
     They are the tokenizer's end-of-sequence token and those of generation_config.json (else config.json). We read
     them here and send them, so that nothing is left to what the server finds in the folder; all its other defaults
     (top_k, penalties, ...) are not taken over.
+
+    Raises:
+        UserError: if such a file is damaged, or names what can be no token.
     """
     ids = set() if eos_token_id is None else {eos_token_id}
     for name in ("generation_config.json", "config.json"):
         path = Path(tokenizer_folder, name)
         if path.is_file():
-            found = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id")
+            found = read_json_as(path, StopTokens).eos_token_id
             if found is not None:
-                ids |= set(found) if isinstance(found, list) else {found}
+                ids |= set(found)
                 break
-    return sorted(int(i) for i in ids)
+    return sorted(ids)

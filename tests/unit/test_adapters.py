@@ -94,6 +94,8 @@ def test_the_scaling_counts_too(adapter: Path, tmp_path: Path) -> None:
         ({"r": 0}, "ranks must be whole numbers from 1 to 512"),
         ({"r": 1024}, "ranks must be whole numbers from 1 to 512"),
         ({"rank_pattern": {"q_proj": "many"}}, "ranks must be whole numbers"),
+        ({"rank_pattern": "x"}, r"adapter_config\.json: `rank_pattern` must be a mapping"),
+        ({"rank_pattern": [8]}, r"adapter_config\.json: `rank_pattern` must be a mapping"),
         ({"r": 2}, "has rank 4, but adapter_config.json says at most 2"),
     ],
 )

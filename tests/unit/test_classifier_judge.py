@@ -145,13 +145,14 @@ def test_classes_are_named_in_the_order_of_the_logits(tmp_path):
         ({"problem_type": "multi_label_classification"}, "exclude each other"),
         ({"problem_type": "regression"}, "exclude each other"),
         ({"id2label": {"1": "a", "2": "b"}}, "not from 0 on"),
-        ({"id2label": {"a": "b", "1": "c"}}, "not from 0 on"),
-        ({"id2label": ["a", "b"]}, "`id2label` has to be a mapping"),
-        ({"id2label": {"0": "a", "1": ["b"]}}, "`id2label` has to be a mapping"),
+        ({"id2label": {"zero": "a"}}, r"config\.json: id2label\.zero: "),
+        ({"id2label": {"0": ["a"]}}, r"config\.json: id2label\.0"),
+        ({"id2label": ["a", "b"]}, r"config\.json: id2label: "),
+        ({"num_labels": 30_000_000}, r"config\.json: num_labels: .* 1000"),
+        ({"num_labels": 0}, r"config\.json: num_labels: "),
+        ({"num_labels": "many"}, r"config\.json: num_labels: "),
         ({"id2label": {"0": "a", "1": "\ud83d"}}, "holds .ud83d alone"),
-        ({"num_labels": "many"}, "`num_labels` is 'many'"),
-        ({"num_labels": 30_000_000}, "`num_labels` is 30000000; it has to be a whole number from 1 to 1000"),
-        ({"id2label": {str(i): "a" for i in range(1001)}}, "1001 classes"),
+        ({"id2label": {str(i): "a" for i in range(1001)}}, "1000"),
     ],
 )
 def test_models_that_cannot_be_a_judge_are_refused(tmp_path, value, message):
@@ -159,11 +160,11 @@ def test_models_that_cannot_be_a_judge_are_refused(tmp_path, value, message):
         class_names(config(tmp_path, **value))
 
 
-@pytest.mark.parametrize("text", ["[]", "5", "[" * 100_000, "\xff", '{"num_labels": 1e999}'])
-def test_a_configuration_that_is_none_is_told(tmp_path, text):
-    (tmp_path / "config.json").write_bytes(text.encode("latin-1"))
-    with pytest.raises(UserError, match=r"config\.json"):
-        class_names(tmp_path)
+def test_a_configuration_that_is_no_object_is_told(tmp_path):
+    for text in ("[]", "3", "{", "[" * 100_000):
+        (tmp_path / "config.json").write_text(text)
+        with pytest.raises(UserError, match=r"config\.json"):
+            class_names(tmp_path)
 
 
 def test_a_disclaimer_before_an_attempt_is_compliance_as_in_the_rubrics(repository):

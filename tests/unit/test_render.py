@@ -124,6 +124,28 @@ def test_stop_tokens_are_the_tokenizers_and_the_generation_configs(tmp_path):
     assert stop_token_ids(tmp_path, None) == [5, 7]
 
 
+@pytest.mark.parametrize("name", ["generation_config.json", "config.json"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "[]",
+        '{"eos_token_id": -1}',
+        '{"eos_token_id": [7, 9223372036854775808]}',
+        '{"eos_token_id": "x"}',
+        "{",
+        "3",
+        '{"eos_token_id": {"a": 1}}',
+        '{"eos_token_id": [null]}',
+        '{"eos_token_id": 1e400}',
+    ],
+)
+def test_stop_tokens_that_are_none_are_told_with_their_file(tmp_path, name, value):
+    (tmp_path / name).write_text(value)
+    with pytest.raises(UserError, match=rf"/{name}") as told:
+        stop_token_ids(tmp_path, 5)
+    assert value[:1] != "{" or value == "{" or "eos_token_id" in str(told.value)
+
+
 def test_labels_are_read_at_the_position_where_they_follow_the_prompt(tmp_path):
     renderer = Renderer(byte_tokenizer(tmp_path))
     assert len(renderer.next_token_ids(HELLO, "A")) == 1

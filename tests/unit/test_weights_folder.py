@@ -8,7 +8,7 @@ import pytest
 
 from refusal_eval.errors import UserError
 from refusal_eval.weights import fingerprint
-from refusal_eval.weights.engine_file import describe_engine
+from refusal_eval.weights.engine_file import describe_engine, longest_text
 from refusal_eval.weights.fingerprint import file_states, folder_sha256, model_files
 from refusal_eval.weights.manifest import manifest_folder, write_manifest
 
@@ -94,6 +94,68 @@ def test_a_torn_memory_is_made_anew(folder, tmp_path):
     for text in ("{", "[]", '{"config.json": {}}'):
         memory.write_text(text)
         assert folder_sha256(folder, tmp_path) == before
+
+
+def test_a_damaged_memory_never_gives_another_fingerprint(folder, tmp_path):
+    before = folder_sha256(folder, tmp_path)
+    (memory,) = (tmp_path / "fingerprints").iterdir()
+    whole = memory.read_bytes()
+    for place in range(0, len(whole), 3):
+        for digit in (b"0", b"7", b"f", b'"'):
+            memory.write_bytes(whole[:place] + digit + whole[place + 1 :])
+            assert folder_sha256(folder, tmp_path) == before, (place, digit)
+    for value in (None, 3, "x", {"files": 3}, {"files": {"config.json": 3}, "sha256": None}):
+        memory.write_text(json.dumps(value))
+        assert folder_sha256(folder, tmp_path) == before
+
+
+def test_links_that_lead_back_are_followed_no_further(folder, tmp_path):
+    before = folder_sha256(folder, tmp_path)
+    for name in ("a", "b", "c"):
+        (folder / name).symlink_to(".")
+        (folder / "sub" / name).symlink_to("..")
+    started = time.monotonic()
+    assert folder_sha256(folder, tmp_path) == before
+    assert time.monotonic() - started < 5
+
+
+def test_a_folder_that_two_links_lead_to_counts_twice(folder, tmp_path):
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "x.json").write_text("{}")
+    for name in ("one", "two"):
+        (folder / name).symlink_to(tmp_path / "shared")
+    assert {"one/x.json", "two/x.json"} <= set(model_files(folder))
+
+
+def test_what_is_no_file_in_a_folder_of_weights_is_told(folder, tmp_path):
+    (folder / "x.json").symlink_to("nowhere")
+    with pytest.raises(UserError, match=r"model/x\.json is no regular file"):
+        folder_sha256(folder, tmp_path)
+    (folder / "x.json").unlink()
+    os.mkfifo(folder / "x.json")  # nobody writes to it: reading would never end
+    with pytest.raises(UserError, match=r"model/x\.json is no regular file"):
+        folder_sha256(folder, tmp_path)
+    (folder / "x.json").unlink()
+    with open(os.fsencode(folder) + b"/caf\xe9.json", "w") as handle:
+        handle.write("{}")
+    with pytest.raises(UserError, match=r"model/caf.*json.* is not UTF-8"):
+        folder_sha256(folder, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[]", r"config\.json: "),
+        ("3", r"config\.json: "),
+        ('{"text_config": "x"}', r"config\.json: text_config: "),
+        ("[" * 100_000, r"config\.json is not valid JSON"),
+        ('{"n_ctx": 1' + "0" * 5000 + "}", r"config\.json is not valid JSON"),
+    ],
+)
+def test_a_damaged_config_of_a_model_is_told_with_its_field(folder, text, message):
+    (folder / "config.json").write_text(text)
+    with pytest.raises(UserError, match=message):
+        longest_text(folder)
 
 
 def test_folders_that_are_no_models_are_told(folder, tmp_path):

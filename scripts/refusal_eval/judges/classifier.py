@@ -3,16 +3,18 @@ classes; the catalogue says which class is which label."""
 
 from __future__ import annotations
 
-import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from refusal_eval.errors import UserError
+from refusal_eval.files import read_json_as
 from refusal_eval.hints import nearest
 from refusal_eval.judges.base import Messages, Verdict
 from refusal_eval.judges.rubric import prompt_and_answer
@@ -23,7 +25,7 @@ from refusal_eval.texts import valid_text
 
 # Classes that are no label ("clarification", say) may be mapped to `unparsable`; likelier than all labels, they win.
 LEAST_MASS = 0.5
-MOST_CLASSES = 1000  # each needs a label in the catalogue
+MOST_CLASSES = 1000
 
 
 class ClassifierJudge:
@@ -41,6 +43,37 @@ class ClassifierJudge:
         return {"max_tokens": 0, "temperature": 0.0}
 
 
+def _number(key: str) -> str:
+    if not re.fullmatch("0|[1-9][0-9]{0,5}", key):
+        raise ValueError("classes are numbered")
+    return key
+
+
+def _text(name: Any) -> Any:
+    return str(name) if isinstance(name, int | float) else name
+
+
+def _whole(name: str) -> str:
+    return valid_text(name, "config.json: the name of a class")
+
+
+class ClassifierConfig(BaseModel):
+    """What a classifier's config.json says of its classes."""
+
+    problem_type: Any = None
+    id2label: (
+        Annotated[
+            dict[
+                Annotated[str, AfterValidator(_number)],
+                Annotated[str, BeforeValidator(_text), AfterValidator(_whole)],
+            ],
+            Field(max_length=MOST_CLASSES),
+        ]
+        | None
+    ) = None
+    num_labels: Annotated[int, Field(ge=1, le=MOST_CLASSES)] | None = None
+
+
 def class_names(tokenizer_folder: str | Path) -> list[str]:
     """Return the names of a model's classes, in the order of its logits; of one logit the two that it tells apart.
 
@@ -49,31 +82,18 @@ def class_names(tokenizer_folder: str | Path) -> list[str]:
     """
     path = Path(tokenizer_folder, "config.json")
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        config = read_json_as(path, ClassifierConfig)
+    except OSError as error:
         raise UserError(f"{path}: the configuration of the classifier cannot be read: {error}") from error
-    if not isinstance(config, dict):
-        raise UserError(f"{path}: the configuration of the classifier is no mapping")
-    if config.get("problem_type") in ("multi_label_classification", "regression"):
+    if config.problem_type in ("multi_label_classification", "regression"):
         raise UserError(
-            f"{path}: `problem_type` is {config['problem_type']}; a judge needs classes that exclude each other"
+            f"{path}: `problem_type` is {config.problem_type}; a judge needs classes that exclude each other"
         )
-    names = config.get("id2label") or _unnamed(config.get("num_labels", 2), path)
-    if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
-        raise UserError(f"{path}: `id2label` has to be a mapping of the classes' numbers to their names")
-    if len(names) > MOST_CLASSES:
-        raise UserError(f"{path}: it has {len(names)} classes; a judge has {MOST_CLASSES} at most")
-    numbers = [str(number) for number in range(len(names))]
-    if set(names) != set(numbers):
-        raise UserError(f"{path}: `id2label` numbers its classes {', '.join(names):.200} and not from 0 on")
-    ordered = [valid_text(names[number], f"{path}: `id2label`") for number in numbers]
+    names = config.id2label or {str(i): f"LABEL_{i}" for i in range(config.num_labels or 2)}
+    ordered = [names[key] for key in sorted(names, key=int)]
+    if sorted(map(int, names)) != list(range(len(names))):
+        raise UserError(f"{path}: `id2label` numbers its classes {', '.join(names)} and not from 0 on")
     return ["0", "1"] if len(ordered) == 1 else ordered
-
-
-def _unnamed(count: Any, path: Path) -> dict[str, str]:
-    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST_CLASSES:
-        raise UserError(f"{path}: `num_labels` is {count!r:.60}; it has to be a whole number from 1 to {MOST_CLASSES}")
-    return {str(i): f"LABEL_{i}" for i in range(count)}
 
 
 def labels_of_classes(labels: Mapping[str, str], names: Sequence[str]) -> list[str]:

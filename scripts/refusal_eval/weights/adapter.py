@@ -137,7 +137,10 @@ def checked_rank(folder: str | Path) -> int:
         if key not in config:
             raise UserError(f"{path} has no `{key}`; it is not a LoRA adapter in PEFT's format")
     _refuse_unsupported(config, path)
-    ranks = [config["r"], *(config.get("rank_pattern") or {}).values()]
+    pattern = config.get("rank_pattern") or {}
+    if not isinstance(pattern, dict):
+        raise UserError(f"{path}: `rank_pattern` must be a mapping of modules to ranks")
+    ranks = [config["r"], *pattern.values()]
     if not all(isinstance(rank, int) and not isinstance(rank, bool) and 1 <= rank <= MOST_RANK for rank in ranks):
         raise UserError(f"{path}: ranks must be whole numbers from 1 to {MOST_RANK}, not {ranks}")
     _check_tensors(read_tensors(Path(folder) / WEIGHTS), max(ranks), Path(folder) / WEIGHTS)

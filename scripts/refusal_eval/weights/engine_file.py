@@ -6,14 +6,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from refusal_eval.data.sources import shown_path
-from refusal_eval.files import read_json
+from refusal_eval.files import read_json_as
 from refusal_eval.weights.fingerprint import folder_sha256
 from refusal_eval.weights.identity import engine_id, engine_identity, weights_identity
 from refusal_eval.weights.manifest import manifest_folder
 
 # How configurations call the longest text the model was made for.
 LENGTH_KEYS = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length", "n_ctx")
+
+
+class ModelConfig(BaseModel, extra="allow"):
+    """A model's config.json."""
+
+    text_config: dict[str, Any] | None = None
 
 
 def describe_engine(name: str, entry: Mapping[str, Any], manifest: str | None, cache: str) -> dict[str, Any]:
@@ -52,10 +60,14 @@ def describe_engine(name: str, entry: Mapping[str, Any], manifest: str | None, c
 
 
 def longest_text(folder: str | Path) -> int | None:
-    """Return the longest text a model was made for, in tokens, or None if its config.json does not say."""
+    """Return the longest text a model was made for, in tokens, or None if its config.json does not say.
+
+    Raises:
+        UserError: if config.json is damaged.
+    """
     path = Path(folder) / "config.json"
-    config = read_json(path) if path.is_file() else {}
-    for part in (config, config.get("text_config") or {}):
+    config = read_json_as(path, ModelConfig) if path.is_file() else ModelConfig()
+    for part in (config.model_extra or {}, config.text_config or {}):
         for key in LENGTH_KEYS:
             if isinstance(part.get(key), int):
                 return int(part[key])

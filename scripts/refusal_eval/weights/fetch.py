@@ -8,14 +8,22 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from refusal_eval.data import hub, network
 from refusal_eval.errors import UserError
-from refusal_eval.files import read_json
+from refusal_eval.files import read_json_as
 from refusal_eval.weights.fingerprint import defines_model
 from refusal_eval.weights.manifest import write_manifest
 
 SMALL = ("*.json", "*.model", "*.model.v*", "*.txt", "*.jinja", "*.tiktoken", "*.py")
 PICKLES = ("*.bin", "*.pth", "*.pt")
+
+
+class ShardIndex(BaseModel):
+    """Which file holds each tensor of weights that come in several."""
+
+    weight_map: dict[str, str]
 
 
 def tokenizer_names(names: Iterable[str]) -> list[str]:
@@ -104,7 +112,7 @@ def _fetch(source: Mapping[str, Any], manifest: str | Path, place: hub.Repositor
 
 def _need_shards(folder: Path, names: list[str], place: hub.Repository) -> None:
     for index in (name for name in names if name.endswith(".safetensors.index.json")):
-        missing = sorted(set(read_json(folder / index)["weight_map"].values()) - set(names))
+        missing = sorted(set(read_json_as(folder / index, ShardIndex).weight_map.values()) - set(names))
         if missing and not index.startswith("consolidated"):
             raise UserError(f"{place}: {index} names {missing[0]}, which is not there ({len(missing)} such files)")
 

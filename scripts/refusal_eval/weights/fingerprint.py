@@ -9,8 +9,10 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from refusal_eval.errors import UserError
-from refusal_eval.files import BadFile, read_json, sha256_of, sha256_of_file, write_json
+from refusal_eval.files import BadFile, read_json_as, sha256_of, sha256_of_file, write_json
 
 # What defines a model: weights, configuration, tokenizer, templates, code.
 DEFINING = ("*.safetensors", "*.bin", "*.json", "*.model", "*.txt", "*.jinja", "*.tiktoken", "*.py", "*.gguf")
@@ -20,14 +22,46 @@ WEIGHT_FILES = ("*.safetensors", "*.bin", "*.gguf")
 RACY_SECONDS = 2.0
 
 
+class Memory(BaseModel):
+    """What is remembered of a folder's files, and the SHA-256 of that."""
+
+    files: dict[str, dict[str, Any]]
+    sha256: str
+
+
 def model_files(folder: str | Path) -> list[str]:
-    """Return the names of the files that define a folder's model: relative, with `/`, sorted, without hidden ones."""
+    """Return the names of the files that define a folder's model: relative, with `/`, sorted, without hidden ones.
+
+    Raises:
+        UserError: for what is called like one of them and is no regular file, and for names that are not UTF-8.
+    """
     found = []
+    around: dict[str, frozenset[tuple[int, int]]] = {os.fspath(folder): frozenset()}
     for place, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        own = around.pop(place) | {_identity(place)}
+        # Of links that lead back to a folder around them there would be no end.
+        inner = sorted(name for name in folders if not name.startswith("."))
+        folders[:] = [name for name in inner if _identity(os.path.join(place, name)) not in own]
+        around |= {os.path.join(place, name): own for name in folders}
         relative = Path(place).relative_to(folder)
-        found += [(relative / name).as_posix() for name in names if defines_model(name)]
+        found += [_checked(place, name, relative) for name in names if defines_model(name)]
     return sorted(found)
+
+
+def _identity(folder: str) -> tuple[int, int]:
+    state = os.stat(folder)
+    return state.st_dev, state.st_ino
+
+
+def _checked(place: str, name: str, relative: Path) -> str:
+    path = os.path.join(place, name)
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(f"the name of {os.fsencode(path).decode(errors='replace')} is not UTF-8; rename it") from error
+    if not os.path.isfile(path):  # reading a pipe may never end
+        raise UserError(f"{path} is no regular file, or a link to none; remove it from the folder of the weights")
+    return (relative / name).as_posix()
 
 
 def defines_model(name: str) -> bool:
@@ -62,7 +96,7 @@ def files_sha256(folder: str | Path, names: Iterable[str], cache: str | Path) ->
     known = _remembered(memory)
     records = {name: _record(folder / name, known.get(name)) for name in names}
     if records != known:
-        write_json(memory, records)
+        write_json(memory, {"files": records, "sha256": sha256_of(records)})
     return sha256_of([[name, records[name]["sha256"]] for name in names])
 
 
@@ -88,12 +122,13 @@ def _record(path: Path, known: Mapping[str, Any] | None) -> dict[str, Any]:
     return {**times, "mtime_ns": None, "sha256": digest} if racy else {**times, "sha256": digest}
 
 
-def _remembered(memory: Path) -> dict[str, Any]:
+def _remembered(memory: Path) -> dict[str, dict[str, Any]]:
+    """Return what is remembered of files, by name; nothing if the memory is damaged: its hashes go into keys."""
     try:
-        known = read_json(memory) if memory.exists() else {}
+        known = read_json_as(memory, Memory) if memory.exists() else None
     except BadFile:
         return {}
-    return known if isinstance(known, dict) else {}
+    return known.files if known is not None and known.sha256 == sha256_of(known.files) else {}
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:
