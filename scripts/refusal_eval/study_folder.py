@@ -37,16 +37,16 @@ def refuse_other_study(config: Mapping[str, Any], study_file: str) -> None:
 
 
 def record_study(config: Mapping[str, Any], study_file: str) -> None:
-    """Create the results and store folders and note the study file and the validated config in them."""
+    """Create the folders of results, store and fetched rows; note the study file and the validated config."""
     mode = 0o700 if config["private_folders"] else 0o777
-    for folder in (config["results_dir"], config["store_dir"], str(Path(config["results_dir"], config["study"]))):
+    study, rows = Path(config["results_dir"], config["study"]), Path(config["cache_dir"], "rows")
+    for folder in (config["results_dir"], config["store_dir"], study, rows):
         # A folder that is there already keeps its mode: its owner may have opened it on purpose.
         Path(folder).parent.mkdir(parents=True, exist_ok=True)
         if not os.path.isdir(folder):
             os.mkdir(folder, mode)
-    folder = Path(config["results_dir"], config["study"])
-    write_json(folder / RECORD, {"file": str(Path(study_file).resolve()), "study": config["study"]})
-    with open(folder / "config.yaml", "w", encoding="utf-8") as handle:
+    write_json(study / RECORD, {"file": str(Path(study_file).resolve()), "study": config["study"]})
+    with open(study / "config.yaml", "w", encoding="utf-8") as handle:
         yaml.safe_dump(dict(config), handle, sort_keys=True, allow_unicode=True)
 
 

@@ -19,6 +19,7 @@ from refusal_eval.engines.listeners import Listener, listeners_of, parse_listene
 from refusal_eval.engines.private_folder import make_private_folder, socket_folders, why_no_socket
 from refusal_eval.engines.server import server_environment
 from refusal_eval.errors import UserError
+from refusal_eval.study_folder import record_study
 from refusal_eval.weights.fetch import weights_names
 
 TCP = """\
@@ -96,6 +97,27 @@ def test_an_engine_on_several_machines_keeps_the_clusters_network(monkeypatch):
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "ib0")
     environment = server_environment("seeded", "cuda", nodes=2)
     assert environment["GLOO_SOCKET_IFNAME"] == "ib0" and "VLLM_HOST_IP" not in environment
+
+
+# ---------------------------------------------------------------- who may read results, store and fetched rows
+
+
+@pytest.mark.parametrize(("private", "mode"), [(True, 0o700), (False, 0o755)])
+def test_prompts_and_answers_of_a_study_are_for_its_user_only(tmp_path, private, mode):
+    """Fetched rows are prompts and gold too, some of them gated."""
+    folders = {"results_dir": "results", "store_dir": "results/store", "cache_dir": "cache"}
+    config = {name: str(tmp_path / folder) for name, folder in folders.items()}
+    before = os.umask(0o022)
+    try:
+        record_study(config | {"study": "mine", "private_folders": private}, "mine.yaml")
+        made = [tmp_path / name for name in ("results", "results/store", "results/mine", "cache/rows")]
+        assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in made} == {path.name: mode for path in made}
+        assert stat.S_IMODE((tmp_path / "cache").stat().st_mode) == 0o755, "weights are shared"
+        made[-1].chmod(0o750)
+        record_study(config | {"study": "mine", "private_folders": private}, "mine.yaml")
+        assert stat.S_IMODE(made[-1].stat().st_mode) == 0o750, "what its owner opened stays open"
+    finally:
+        os.umask(before)
 
 
 # ---------------------------------------------------------------- where its sockets lie

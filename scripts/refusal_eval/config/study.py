@@ -124,7 +124,9 @@ class Study(Entry):
     cache_dir: OutputFolder = Field(
         ".cache", description="Folder of downloaded and converted data and weights, which studies share."
     )
-    private_folders: bool = Field(True, description="Create result and store folders for your user only (mode 0700).")
+    private_folders: bool = Field(
+        True, description="Create the folders of results, store and fetched rows for your user only (mode 0700)."
+    )
 
 
 class StudyConfig(Study):
