@@ -16,8 +16,8 @@ What it does, for each lock:
    why setup.py installs locks with `--no-deps`. uv cannot see that build: its pin and hashes are copied from
    engine-cpu-first.txt, which people write.
 
-Known vulnerabilities are not looked up. Where an audit service can be reached, `pip-audit --no-deps -r envs/NAME.txt`
-does that for each lock.
+Known vulnerabilities are not looked up. Where an audit service can be reached, `pip-audit --disable-pip -r
+envs/NAME.txt` does that for each lock.
 
 dev is resolved under the pins of workflow, so workflow comes first. After an upgrade, bring sizes.json up to date.
 """

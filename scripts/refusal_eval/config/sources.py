@@ -35,8 +35,8 @@ ENCODING = "Encoding of a CSV, JSON or JSONL file. Default: UTF-8, with or witho
 
 
 class HubSource(Entry):
-    """Rows of a data set on the Hugging Face hub, at a locked commit: a split as the `datasets` library reads it, or
-    one `file` of the repository as it is."""
+    """Rows of a data set on the Hugging Face hub, at a locked commit: a split as the `datasets` library reads it (its
+    card may name files of the repository only), or one `file` of the repository as it is."""
 
     kind: Literal["hub"]
     repo: RepoId = Field(description="Data set repository, `owner/name`.")

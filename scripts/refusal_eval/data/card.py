@@ -29,16 +29,8 @@ def check_card(folder: Path, what: str) -> None:
     Raises:
         UserError: with the line, if they name others.
     """
-    from huggingface_hub import DatasetCard
-
-    # Both are read as the library reads them, so that nothing is seen here otherwise than there.
-    readers = {
-        CARD: lambda path: DatasetCard.load(path).data.to_dict(),
-        SETTINGS: lambda path: yaml.safe_load(path.read_text(encoding="utf-8")),
-    }
-    for name, read in readers.items():
-        path = folder / name
-        for given in _named(read(path)) if path.is_file() else ():
+    for path in (folder / CARD, folder / SETTINGS):
+        for given in _named(_settings(path)) if path.is_file() else ():
             try:
                 inner_name(given)
                 inside = "://" not in given and "::" not in given
@@ -68,6 +60,16 @@ def check_listed(files: Iterable[str], folder: Path, listed: Collection[str], wh
         name = Path(os.path.relpath(file, home)).as_posix()
         if name not in listed:
             raise UserError(f"{what}: its rows would come from {name}, and the repository does not list it; remove it")
+
+
+def _settings(path: Path) -> Any:
+    """Return what a file says, read as the library reads it, so that nothing is seen here otherwise than there."""
+    from huggingface_hub import DatasetCard
+
+    if path.name == CARD:
+        card: Any = DatasetCard.load(path)
+        return card.data.to_dict()
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
 def _named(settings: Any) -> Iterator[str]:
