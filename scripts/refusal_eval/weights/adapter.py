@@ -132,7 +132,7 @@ def checked_rank(folder: str | Path) -> int:
     if not isinstance(config, dict):
         raise UserError(f"{path} is no mapping; it is not an adapter in PEFT's format")
     if str(config.get("peft_type", "LORA")).upper() != "LORA":
-        raise UserError(f"{path}: peft_type {config['peft_type']!r} is not LORA; only LoRA adapters can be served")
+        raise UserError(f"{path}: peft_type {config['peft_type']} is not LORA; only LoRA adapters can be served")
     for key in ("r", "lora_alpha", "target_modules"):
         if key not in config:
             raise UserError(f"{path} has no `{key}`; it is not a LoRA adapter in PEFT's format")

@@ -27,7 +27,7 @@ class FileRecord(BaseModel):
 class Manifest(BaseModel):
     """A manifest: where the files came from, their folder as seen from the manifest, and the files by name."""
 
-    source: dict[str, Any]
+    source: dict[str, Any] = Field({})
     folder: Annotated[str, Field(pattern=r"^[^\x00]+$")]
     files: dict[Annotated[str, AfterValidator(inner_name)], FileRecord]
 
