@@ -89,7 +89,7 @@ COMMON = "__init__ errors files logs"
 REACHED = {
     "make_prompts": "data data.prompts data.rows data.scripts data.selection hints texts",
     "make_gold": "data data.gold data.prompts data.rows data.scripts data.selection hints states texts",
-    "fetch_rows": "data data.addresses data.fetch data.hub data.locked data.network data.resume data.rows "
+    "fetch_rows": "data data.addresses data.card data.fetch data.hub data.locked data.network data.resume data.rows "
     "data.sources data.wheels hints texts",
     "fetch_tokenizer": "data data.hub data.locked data.network data.resume data.sources weights weights.fetch "
     "weights.fingerprint weights.manifest",
