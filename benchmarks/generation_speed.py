@@ -184,14 +184,10 @@ def prompt_id(text: str) -> str:
 def flags_of(command: Sequence[str]) -> dict[str, Any]:
     """Return the arguments of vLLM's offline class that say the same as the server's command line."""
     flags: dict[str, Any] = {}
-    words = list(command[3:])
-    while words:
-        name = words.pop(0).removeprefix("--")
-        if words and not words[0].startswith("--"):
-            value = yaml.safe_load(words.pop(0))
-        else:
-            value = not name.startswith("no-")
-            name = name.removeprefix("no-")
+    for word in command[3:]:
+        name, is_valued, text = word.removeprefix("--").partition("=")
+        value = yaml.safe_load(text) if is_valued else not name.startswith("no-")
+        name = name if is_valued else name.removeprefix("no-")
         if name not in OF_THE_SERVER:
             flags[name.replace("-", "_")] = value
     return flags

@@ -407,7 +407,7 @@ def test_sigkill_of_everything(place: Place, reference: Reference, seen: list[Se
     looks_like = [
         subprocess.Popen(["VLLM::EngineCore", "900"], executable="/bin/sleep", cwd=place.project.folder),
         subprocess.Popen(
-            [sys.executable, "-c", "import time; time.sleep(900)", "-P", SERVER, "--uds", str(place.temporary)],
+            [sys.executable, "-c", "import time; time.sleep(900)", "-P", SERVER, f"--uds={place.temporary}"],
             cwd=place.project.folder,
             start_new_session=True,
         ),

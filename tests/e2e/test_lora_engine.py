@@ -57,7 +57,7 @@ def test_one_load_serves_the_model_and_its_adapters(together: Project) -> None:
     receipt = read_json(path)
     assert receipt["executed"] == receipt["engine"]["counters"]["requests"] == 3 * 4 * 2
     arguments = receipt["engine"]["serving"]["arguments"]
-    assert arguments[arguments.index("--max-lora-rank") + 1] == "16"
+    assert "--max-lora-rank=16" in arguments
     assert arguments[arguments.index("--max-loras") + 1] == "2"
     assert str(together.folder) not in " ".join(arguments)
 

@@ -78,7 +78,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     request_queue_size = 64
 
 
-Server(sys.argv[sys.argv.index("--uds") + 1], Handler).serve_forever()
+Server(next(word[6:] for word in sys.argv if word.startswith("--uds=")), Handler).serve_forever()
 """
 
 

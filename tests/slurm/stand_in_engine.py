@@ -136,7 +136,7 @@ def serve(folder: Path, arguments: list[str]) -> None:
     _append(folder / "starts.jsonl", {"arguments": arguments, "environment": seen, "pid": os.getpid()})
     Handler.folder = folder
     Handler.healthy_at = time.monotonic() + json.loads((folder / "settings.json").read_text())["start"]
-    Server(arguments[arguments.index("--uds") + 1], Handler).serve_forever()
+    Server(next(word[6:] for word in arguments if word.startswith("--uds=")), Handler).serve_forever()
 
 
 def main() -> None:

@@ -112,7 +112,7 @@ REACHED = {
     "engines.server_process engines.vllm engines.watch execute following judges judges.base judges.reasoned "
     "judges.retries judges.rubric keys memory other_runs packing pending plan progress reasoning "
     "reasoning_check render requests running_jobs slurm states store store_index time_limit turns weights "
-    "weights.manifest",
+    "weights.identity weights.manifest weights.serving_args",
     "collect_answers": "answer_reader answers dialogues keys packing reasoning reasoning_check render requests "
     "states store store_index turns",
     "check_judge": "hints judges judges.base judges.classifier judges.kinds judges.llm judges.reasoned "

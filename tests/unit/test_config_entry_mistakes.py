@@ -155,6 +155,14 @@ def test_arguments_that_have_a_key_of_their_own_or_belong_to_the_workflow(projec
         assert [line.split(": ", 2)[2] for line in found] == [message]
 
 
+def test_a_value_that_reads_as_another_argument_is_a_mistake_with_its_place(project):
+    engine = CATALOGUE["engines"]["hub-engine"]
+    (line,) = with_entry(project, "engines", "hub-engine", engine | {"args": {"enforce-eager": "--model=/tmp/other"}})
+    place, key, message = line.split(": ", 2)
+    assert place.startswith(f"{BASE}:") and key == "engines.hub-engine.args.enforce-eager"
+    assert message == "'--model=/tmp/other' begins with `-`, as another argument does; write a number without quotes"
+
+
 def test_prompt_or_messages_not_both(project):
     for columns in ({"messages": "chat", "prompt": "text"}, {"prompt": None}):
         found = with_entry(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
-import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -28,14 +28,17 @@ def entry(**changes: Any) -> dict[str, Any]:
     return Engine(**{"weights": HUB, "max_model_len": 4096, **changes}).model_dump(mode="json")
 
 
+ENTRY = entry()
+
+
 def command(adapters: list[Adapter] | None = None, device: str = "cuda", **changes: Any) -> list[str]:
     return server_command("python", "folder", entry(**changes), device, "seeded", "sock", adapters or ())
 
 
 def option(found: list[str], name: str) -> str:
-    """Return an option's value; it must be given once."""
-    assert found.count(f"--{name}") == 1, name
-    return dict(itertools.pairwise(found))[f"--{name}"]
+    """Return an option's value; it must be given once, and in one word with its name."""
+    (word,) = [word for word in found if word == f"--{name}" or word.startswith(f"--{name}=")]
+    return word.removeprefix(f"--{name}=")
 
 
 @pytest.mark.parametrize(
@@ -54,7 +57,8 @@ def test_each_field_reaches_the_command_line(key: str, value: object, name: str,
     assert option(command(**{key: value}), name) == shown
 
 
-@pytest.mark.parametrize(("determinism", "device"), itertools.product(("strict", "seeded", "free"), ("cpu", "cuda")))
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("determinism", ["strict", "seeded", "free"])
 def test_a_strict_cpu_engine_computes_each_request_by_itself(determinism: str, device: str) -> None:
     args = {"enable-prefix-caching": True, "max-num-seqs": 8}
     found = server_command("python", "folder", entry(args=args), device, determinism, "sock")
@@ -99,6 +103,42 @@ def test_a_cpu_engine_compiles_nothing_unless_its_entry_says_so() -> None:
     assert not any("enforce-eager" in word for word in command(device="cuda"))
 
 
+def server_parser() -> argparse.ArgumentParser:
+    """Return a parser with some of vLLM's options, in the shapes that vLLM gives them."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model_tag", nargs="?")
+    for name in ("enforce-eager", "trust-remote-code", "enable-chunked-prefill"):
+        parser.add_argument(f"--{name}", action=argparse.BooleanOptionalAction)
+    for name in ("model", "uds", "structured-outputs-config", "hf-overrides", "quantization", "kv-cache-dtype"):
+        parser.add_argument(f"--{name}")
+    parser.add_argument("--watermark", type=float)
+    return parser
+
+
+@pytest.mark.parametrize("value", ["--model=/tmp/other", "--trust-remote-code", "--uds=/tmp/open.sock", "/tmp/other"])
+@pytest.mark.parametrize("name", ["enforce-eager", "hf-overrides", "kv-cache-dtype", "quantization"])
+def test_no_value_of_an_entry_is_read_as_another_argument(
+    name: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither as an option nor as the model, which vLLM also takes without a name."""
+    change = {"quantization": value} if name == "quantization" else {"args": {name: value}}
+    taken = ENTRY | change  # as of a caller that did not check it
+    words = server_command("python", "folder", taken, "cuda", "seeded", "sock")[3:]
+    try:
+        found, _ = server_parser().parse_known_args(words)
+    except SystemExit:  # refused: a switch takes no value
+        assert f"ignored explicit argument '{value}'" in capsys.readouterr().err
+        return
+    assert (found.model, found.model_tag, found.uds, found.trust_remote_code) == ("folder", None, "sock", None)
+    assert getattr(found, name.replace("-", "_")) == value
+
+
+def test_values_of_any_shape_arrive_as_they_are() -> None:
+    args = {"hf-overrides": '{"a": "x=y -- z"}', "watermark": -0.5, "kv-cache-dtype": "a b=c"}
+    found, _ = server_parser().parse_known_args(command(args=args)[3:])
+    assert (found.hf_overrides, found.watermark, found.kv_cache_dtype) == tuple(args.values())
+
+
 def test_weights_are_read_as_safetensors_and_never_as_pickles(tmp_path: Path) -> None:
     assert option(command(), "load-format") == "safetensors"
     (tmp_path / "pytorch_model.bin").write_text("x")
@@ -126,7 +166,7 @@ ADAPTERS = [Adapter("lora-b", "/a=b/with space", 12), Adapter("lora-a", "/other"
 
 def test_exactly_the_adapters_that_are_asked_are_served_under_names_of_ours() -> None:
     found = command(ADAPTERS)
-    at = found.index("--lora-modules")
+    at = found.index("--lora-modules")  # a list: its values are words of their own
     modules = [json.loads(text) for text in found[at + 1 : at + 3]]
     assert modules == [{"name": "lora-a", "path": "/other"}, {"name": "lora-b", "path": "/a=b/with space"}]
     assert "--enable-lora" in found

@@ -44,7 +44,7 @@ CUT = sample(ids=(11, 12, 14), finish="length", reason=None, state="truncated")
 SERVING = {"vllm": "0.32.0", "device": "cuda", "gpus": ["NVIDIA H100 80GB HBM3, 580.65.06"] * 2, "cores": 64}
 MISSED = {"prefix_cache_queries": 100.0, "prefix_cache_hits": 0.0}
 GOOD = Facts(
-    serving=SERVING | {"arguments": ["--model", "FOLDER", "--dtype", "bfloat16", "--uds", "SOCKET", "--seed", "0"]},
+    serving=SERVING | {"arguments": ["--model=FOLDER", "--dtype=bfloat16", "--uds=SOCKET", "--seed=0"]},
     stop_token_ids=[STOP],
     start_seconds=40.2,
     work_seconds=2.0,
@@ -187,7 +187,7 @@ def test_a_reasoning_models_marks_are_found():
 
 def test_the_block_names_what_ran_and_no_text_of_a_prompt_or_answer():
     text = block("my-model", {"weights": {"repo": "org/m", "commit": "ab"}}, GOOD, run_checks(GOOD), "2026-01-02")
-    for part in ("my-model", "repo org/m", "vllm 0.32.0", "2 x NVIDIA H100 80GB HBM3, 580.65.06", "--dtype bfloat16"):
+    for part in ("my-model", "repo org/m", "vllm 0.32.0", "2 x NVIDIA H100 80GB HBM3, 580.65.06", "--dtype=bfloat16"):
         assert part in text
     assert "7 tokens in 2.0 s: 4 tokens/s" in text and "start         40 s" in text
     assert text.splitlines()[0] == "```text" and text.splitlines()[-1] == "```"
@@ -202,9 +202,9 @@ def test_a_failed_check_is_counted_and_says_what_to_do():
 
 
 def test_paths_are_hidden_wherever_they_stand():
-    arguments = ["--chat-template", "/home/me/x.jinja", "--lora=../secret/a", "--hf-overrides", '{"a": "/data/b"}']
-    shown = arguments_text(["--model", "/home/me/m", *arguments])
-    assert shown == '--chat-template PATH --lora=PATH --hf-overrides {"a": "PATH"}'
+    arguments = ["--logits-processors=/home/me/x.py", "--lora", "../secret/a", '--hf-overrides={"a": "/data/b"}']
+    shown = arguments_text(["--model=/home/me/m", *arguments])
+    assert shown == '--logits-processors=PATH --lora PATH --hf-overrides={"a": "PATH"}'
     assert without_paths("there is no file ~/models/x (really)") == "there is no file PATH (really)"
 
 
@@ -225,7 +225,7 @@ LOG = """\
 
 def test_the_block_of_an_engine_that_failed_has_its_versions_gpus_arguments_and_the_cause_in_its_log():
     text = failed_block("m", GOOD, "the engine died (exit code 1). Its last lines, from /x:\n  y", LOG, "2026-01-02")
-    for part in ("vllm 0.32.0", "2 x NVIDIA H100 80GB HBM3, 580.65.06", "--dtype bfloat16", "start         40 s"):
+    for part in ("vllm 0.32.0", "2 x NVIDIA H100 80GB HBM3, 580.65.06", "--dtype=bfloat16", "start         40 s"):
         assert part in text
     assert "its log       ValueError: no memory for PATH with ***" in text
     assert "initialization failed, 8" in text and "initialization failed, 0" not in text, "of the rest the last few"
@@ -274,7 +274,7 @@ def test_what_is_known_before_the_start_is_told_and_the_log_is_kept_when_the_eng
     monkeypatch.setattr(module, "prepare", lambda *given: dataclasses.replace(prepared, log=given[3] / "engine.log"))
     assert gpu_check.main(["smollm2-plain"]) == 1
     told = capsys.readouterr()
-    assert "engine        vllm 0.32.0" in told.out and "--tensor-parallel-size 2" in told.out
+    assert "engine        vllm 0.32.0" in told.out and "--tensor-parallel-size=2" in told.out
     assert "device        cuda: 4 x Simulated, 580.95.05" in told.out
     assert "its log       ValueError: No memory" in told.out and str(tmp_path) not in told.out
     (kept,) = temporary.glob("gpu-check-*")

@@ -306,12 +306,21 @@ def test_code_of_a_repository_runs_only_where_the_entry_says_so():
         ("no-trust", False, "is short for `trust-remote-code`"),
         ("hf-tok", "hf_x", "is short for `hf-token`"),
         ("hos", "0.0.0.0", "is short for `host`"),
+        ("enforce-eager", "--model=/tmp/other", "begins with `-`, as another argument does"),
+        ("hf-overrides", " -x", "begins with `-`, as another argument does"),
+        ("kv-cache-dtype", "fp8\0", "holds a NUL character"),
     ],
 )
 def test_an_engines_free_arguments_open_no_door(argument, value, told):
     entry = CATALOGUE["engines"]["hub-engine"]
     with pytest.raises(ValueError, match=told):
         Engine.model_validate(entry | {"args": {argument: value}})
+
+
+@pytest.mark.parametrize("value", ["--trust-remote-code", "-q=x"])
+def test_a_quantization_that_reads_as_an_argument_is_no_quantization(value):
+    with pytest.raises(ValueError, match="begins with `-`, as another argument does"):
+        Engine.model_validate(CATALOGUE["engines"]["hub-engine"] | {"quantization": value})
 
 
 def test_other_free_arguments_are_taken():

@@ -55,7 +55,7 @@ async def serve(reader, writer):
     writer.close()
 
 async def main():
-    server = await asyncio.start_unix_server(serve, sys.argv[sys.argv.index("--uds") + 1])
+    server = await asyncio.start_unix_server(serve, next(word[6:] for word in sys.argv if word.startswith("--uds=")))
     await server.serve_forever()
 
 asyncio.run(main())

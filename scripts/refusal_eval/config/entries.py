@@ -6,7 +6,7 @@ Data sets are in datasets.py, judges in judges.py.
 from __future__ import annotations
 
 import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
@@ -27,6 +27,7 @@ from refusal_eval.config.shapes import (
     Text,
     Version,
     Whole,
+    shown,
 )
 from refusal_eval.config.sources import AdapterSource, DataSource, WeightsSource
 
@@ -78,7 +79,18 @@ def _free_argument(name: str) -> str:
     return name
 
 
+def _no_argument(value: Any) -> Any:
+    """Refuse a text that vLLM, or whoever reads its command line, could take for another argument."""
+    if isinstance(value, str) and value.lstrip().startswith("-"):
+        message = f"{shown(value)} begins with `-`, as another argument does; write a number without quotes"
+        raise ValueError(message)
+    if isinstance(value, str) and "\0" in value:
+        raise ValueError(f"{shown(value)} holds a NUL character, which no command line can hold")
+    return value
+
+
 FreeArgument = Annotated[ArgumentName, AfterValidator(_free_argument)]
+ArgumentValue = Annotated[str | int | float | bool, AfterValidator(_no_argument)]
 
 
 class Verified(Entry):
@@ -101,7 +113,9 @@ class Engine(Entry):
     dtype: Literal["bfloat16", "float16", "float32"] = Field(
         "bfloat16", description="Number format. In the request key."
     )
-    quantization: str | None = Field(None, description="vLLM quantization method. In the request key.")
+    quantization: Annotated[str, AfterValidator(_no_argument)] | None = Field(
+        None, description="vLLM quantization method. In the request key."
+    )
     max_model_len: Whole = Field(ge=16, description="Longest prompt plus answer, in tokens. Not in the request key.")
     tensor_parallel: Whole = Field(1, ge=1, description="GPUs that share each layer. Not in the request key.")
     pipeline_parallel: Whole = Field(1, ge=1, description="GPUs that share the layers in turn. Not in the request key.")
@@ -127,7 +141,7 @@ class Engine(Entry):
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="`auto` takes the device that the engine environment was built for. Not in the request key."
     )
-    args: dict[FreeArgument, str | int | float | bool] = Field(
+    args: dict[FreeArgument, ArgumentValue] = Field(
         {},
         description="Further vLLM arguments by long name, without leading dashes; `false` becomes `--no-...`. "
         "Those that only concern serving stay out of the request key, `max-num-seqs` and `max-num-batched-tokens` "

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.engines.client import SERVED_NAME
+from refusal_eval.weights.identity import one_spelling
 
 # Forms are enforced without white space between their parts: a small model could write blanks without end.
 # Also from the first token of a model that reasons: its form holds the marks of the reasoning.
@@ -138,7 +139,11 @@ def load_format_of(folder: str | Path) -> str:
 
 
 def as_arguments(options: Mapping[str, Any]) -> list[str]:
-    """Return options as vLLM's command line takes them."""
+    """Return options as vLLM's command line takes them.
+
+    A value is one word with its name: as a word of its own it could be read as another option, or as the model, which
+    vLLM also takes without a name. Lists are ours alone (see `adapter_options`), and their values are JSON.
+    """
     arguments: list[str] = []
     for name, value in options.items():
         if isinstance(value, bool):
@@ -146,14 +151,5 @@ def as_arguments(options: Mapping[str, Any]) -> list[str]:
         elif isinstance(value, list):
             arguments += [f"--{name}", *map(str, value)]
         else:
-            arguments += [f"--{name}", str(value)]
+            arguments.append(f"--{name}={value}")
     return arguments
-
-
-def one_spelling(given: str, value: Any) -> tuple[str, Any]:
-    """Return an argument of an engine's entry with the name that options have here: `max-num-seqs`."""
-    name = given.replace("_", "-").lstrip("-")
-    # `no-x: false` says what `x: true` says; as it stands it would become `--no-no-x`.
-    if name.startswith("no-") and isinstance(value, bool):
-        return name.removeprefix("no-"), not value
-    return name, value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from refusal_eval.engines.command import one_spelling
+from refusal_eval.weights.identity import one_spelling
 
 LEAST = 1024
 # `max-num-seqs`: what vLLM takes by itself for a server, on the largest cards, and on a CPU.

@@ -86,9 +86,8 @@ def worker_command(command: Sequence[str], nodes: Nodes, rank: int) -> list[str]
         nodes: the nodes.
         rank: which of them.
     """
-    python, rest = command[0], list(command[1 + len(SERVER) :])
-    socket_at = rest.index("--uds")
-    engine = [*rest[:socket_at], *rest[socket_at + 2 :]]
+    python, rest = command[0], command[1 + len(SERVER) :]
+    engine = [word for word in rest if not word.startswith("--uds=")]
     step = [
         "srun",
         f"--nodelist={nodes.hosts[rank]}",

@@ -86,13 +86,7 @@ def device_text(serving: Mapping[str, Any]) -> str:
 
 def arguments_text(arguments: Sequence[str]) -> str:
     """Return the server's arguments without those that say nothing and without paths."""
-    shown, skip = [], False
-    for word in arguments:
-        if skip or word in OURS:
-            skip = not skip
-        else:
-            shown.append(without_paths(word))
-    return " ".join(shown)
+    return " ".join(without_paths(word) for word in arguments if word.partition("=")[0] not in OURS)
 
 
 def without_paths(text: str) -> str:

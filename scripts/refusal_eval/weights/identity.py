@@ -82,7 +82,7 @@ def identity_args(args: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     seen: set[str] = set()
     for given, value in args.items():
-        name, value = _one_spelling(given, value)
+        name, value = one_spelling(given, value)
         if name in seen:
             raise UserError(
                 f"the engine's args give `{name}` twice (`-` and `_`, and a leading `no-`, make no difference)"
@@ -93,9 +93,11 @@ def identity_args(args: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _one_spelling(given: str, value: Any) -> tuple[str, Any]:
+def one_spelling(given: str, value: Any) -> tuple[str, Any]:
+    """Return an argument of an engine's entry with the name that it has in the identity and on the command line."""
     head, *rest = given.strip().lstrip("-").split(".")
     name = ".".join([head.replace("_", "-"), *rest])
+    # `no-x: false` says what `x: true` says; unchanged it would become `--no-no-x`.
     if name.startswith("no-") and isinstance(value, bool):
         return name.removeprefix("no-"), not value
     return name, value
