@@ -96,6 +96,46 @@ def test_a_rubric_that_cannot_be_rendered_is_told_before_anything_runs(tmp_path)
     assert str(rubric) in message
 
 
+FRAME = "<r_{{ nonce }}>{{ prompt }} {{ answer }}</r_{{ nonce }}> "
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "{{ cycler.__init__.__globals__.os.popen('touch RAN').read() }}",
+        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+        "{{ answer.__class__ }}",
+        "{% include 'other.md' %}",
+    ],
+)
+def test_checking_a_rubric_runs_no_code_of_it(tmp_path, monkeypatch, code):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rubric.md").write_text(FRAME + code)
+    ((_, path, message),) = judge_mistakes({"j": {"kind": "reasoned", "rubric": "rubric.md"}}, [])
+    assert path == ("rubric",) and message.startswith("rubric rubric.md: ")
+    assert not (tmp_path / "RAN").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("{% for a in range(10**9) %}{% endfor %}", "Range too big"),
+        ("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "takes more than 2 s"),
+        ("{{ 9 ** (9 ** 9) }}", "takes more than 2 s"),
+        ("{{ 'x' * 10 ** 10 }}", "takes more memory than"),
+        ("{{ 'x' | center(10 ** 10) }}", "takes more memory than"),
+        ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "recursion"),
+        ("{{ 1 // 0 }}", "division"),
+        ("{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "rubric rubric.md"),
+    ],
+)
+def test_a_rubric_without_an_end_or_with_a_fault_is_a_mistake(tmp_path, monkeypatch, code, told):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rubric.md").write_text(FRAME + code)
+    ((_, _, message),) = judge_mistakes({"j": {"kind": "reasoned", "rubric": "rubric.md"}}, [])
+    assert message.startswith("rubric rubric.md") and told in message
+
+
 def test_no_answer_can_leave_the_shipped_rubrics(repository):
     shipped = sorted((repository / "config" / "rubrics").glob("*.md"))
     assert len(shipped) >= 4

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import resource
 import string
+from collections.abc import Callable
 from pathlib import Path
 
 import jinja2
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from refusal_eval.errors import UserError
 from refusal_eval.files import canonical_json
 from refusal_eval.judges.base import Messages
+
+# What a check of a rubric may take, of which a usual one takes milliseconds.
+CHECK_SECONDS, CHECK_MEGABYTES = 2, 500
 
 
 class Rubric:
@@ -23,12 +30,14 @@ class Rubric:
     """
 
     def __init__(self, path: str | Path) -> None:
-        environment = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False)
+        self._path = path
+        # A rubric may be somebody else's, and a dry run renders it.
+        environment = ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined, autoescape=False)
         try:
             self._template = environment.from_string(Path(path).read_text(encoding="utf-8"))
-            probe = self.text([{"role": "user", "content": "PROBE-PROMPT"}], "PROBE-ANSWER")
-        except (jinja2.TemplateError, UnicodeDecodeError) as error:
-            raise UserError(f"rubric {path}: {error}") from error
+        except Exception as error:  # a template may fail in any way
+            raise self._told(error) from error
+        probe = self.text([{"role": "user", "content": "PROBE-PROMPT"}], "PROBE-ANSWER")
         if "PROBE-PROMPT" not in probe or "PROBE-ANSWER" not in probe:
             raise UserError(f"rubric {path} must contain {{{{ prompt }}}} and {{{{ answer }}}}")
 
@@ -36,7 +45,15 @@ class Rubric:
         """Return the judge's user message for one answer."""
         of_prompt, of_both = nonce_of(messages), nonce_of(messages, answer)
         prompt = conversation_text(messages, of_prompt)
-        return self._template.render(prompt=prompt, answer=answer, prompt_nonce=of_prompt, nonce=of_both)
+        try:
+            return self._template.render(prompt=prompt, answer=answer, prompt_nonce=of_prompt, nonce=of_both)
+        except Exception as error:
+            raise self._told(error) from error
+
+    def _told(self, error: Exception) -> UserError:
+        if isinstance(error, MemoryError):
+            return UserError(f"rubric {self._path} takes more memory than there is")
+        return UserError(f"rubric {self._path}: {error}")
 
 
 def rubric_mistake(path: str | Path, open_allowed: bool = False) -> str | None:
@@ -48,6 +65,38 @@ def rubric_mistake(path: str | Path, open_allowed: bool = False) -> str | None:
         path: the file.
         open_allowed: whether it may be such a one all the same, as prompts of other people are.
     """
+    return _within_bounds(path, lambda: _mistake(path, open_allowed))
+
+
+def _within_bounds(path: str | Path, check: Callable[[], str | None]) -> str | None:
+    """Return what a check of a rubric returns, or that the rubric takes too long.
+
+    The check runs in a process of its own, because nothing else ends a template that computes one large number or text.
+    """
+    receiving, sending = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(receiving)
+            in_use = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            resource.setrlimit(resource.RLIMIT_CPU, (CHECK_SECONDS, CHECK_SECONDS + 1))
+            memory = in_use + CHECK_MEGABYTES * 10**6
+            resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+            with open(sending, "w", encoding="utf-8", errors="replace") as answer:
+                answer.write((check() or "")[:2000])
+            os._exit(0)
+        finally:
+            os._exit(1)
+    os.close(sending)
+    with open(receiving, encoding="utf-8") as answer:
+        message = answer.read()
+    if os.waitpid(child, 0)[1] == 0:
+        return message or None
+    return f"rubric {path} takes more than {CHECK_SECONDS} s or {CHECK_MEGABYTES} MB for one short answer"
+
+
+def _mistake(path: str | Path, open_allowed: bool) -> str | None:
     try:
         rubric = Rubric(path)
     except UserError as error:
