@@ -42,19 +42,16 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def run(study_file: Path | None) -> int:
     """Print the checks; return the exit code."""
-    from snakemake.common.configfile import load_configfile
-    from snakemake.exceptions import WorkflowError
-
-    from refusal_eval.config import ConfigError, load_study
+    from refusal_eval.config import ConfigError, load_study, study_values
     from refusal_eval.doctor.check import any_failed, counted, lines_of
     from refusal_eval.doctor.run import check_machine, study_needs
 
     needs = None
     if study_file is not None:
         try:
-            raw = load_configfile(study_file)
+            raw = study_values(str(study_file))
             needs = study_needs(load_study(raw, str(study_file), str(ROOT), open_pins=True), ROOT)
-        except (ConfigError, WorkflowError, OSError) as error:
+        except (ConfigError, OSError) as error:
             print(error, file=sys.stderr)
             return 1
     checks = list(check_machine(needs, ROOT, os.environ))

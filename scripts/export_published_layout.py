@@ -19,8 +19,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from refusal_eval.compat.elementary import torch_elementary
 from refusal_eval.compat.float32 import EXACT, Elementary
 from refusal_eval.compat.published_layout import (
@@ -34,7 +32,7 @@ from refusal_eval.compat.published_layout import (
     write_folder,
 )
 from refusal_eval.compat.recorded_folder import recorded_votes, split_folder
-from refusal_eval.config import ConfigError, load_study
+from refusal_eval.config import ConfigError, load_study, study_values
 from refusal_eval.errors import UserError
 from refusal_eval.files import read_json, read_jsonl
 
@@ -111,12 +109,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             told = check(options.check, torch_elementary(options.engine_python) if options.engine_python else EXACT)
             print("\n".join(["Differences:", *told]) if told else "What the folders say follows from their answers.")
             return DIFFERENT if told else 0
-        raw = yaml.safe_load(options.configfile.read_text(encoding="utf-8"))
-        config = load_study(raw, str(options.configfile), str(ROOT))
+        config = load_study(study_values(str(options.configfile)), str(options.configfile), str(ROOT))
         output = options.output or Path(config["results_dir"], config["study"], "published", "export")
         count = export(config, options.judge or config["primary_judge"], output)
         print(f"{count} cells in {output}. They hold prompts and answers: do not publish them.")
-    except (UserError, ConfigError, OSError, yaml.YAMLError) as error:
+    except (UserError, ConfigError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0

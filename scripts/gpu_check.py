@@ -101,15 +101,12 @@ def places(study_file: Path | None) -> tuple[list[str], str]:
     """Return the user's catalogue files and the cache, as absolute paths: of the study, else those of the demo."""
     if study_file is None:
         return [], str(ROOT / ".cache")
-    from snakemake.common.configfile import load_configfile
-    from snakemake.exceptions import WorkflowError
-
-    from refusal_eval.config import load_study
+    from refusal_eval.config import load_study, study_values
 
     try:
         # Of its pins only the model's have to be known.
-        config = load_study(load_configfile(study_file), str(study_file), str(ROOT), open_pins=True)
-    except (WorkflowError, OSError) as error:
+        config = load_study(study_values(str(study_file)), str(study_file), str(ROOT), open_pins=True)
+    except OSError as error:
         raise UserError(str(error)) from error
     return [os.path.abspath(file) for file in config["catalogue"]], os.path.abspath(config["cache_dir"])
 

@@ -29,6 +29,7 @@ from refusal_eval.compat.published_config import Imported, Shipped, ShippedEngin
 from refusal_eval.compat.published_results import read_results, with_results
 from refusal_eval.errors import UserError
 from refusal_eval.files import written_whole
+from refusal_eval.yaml_files import read_yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -37,7 +38,7 @@ def shipped_names(root: Path) -> Shipped:
     """Return what of config/catalogue/ an import asks."""
     entries: dict[str, dict[str, Any]] = {"datasets": {}, "judges": {}, "engines": {}, "models": {}}
     for file in sorted((root / "config" / "catalogue").rglob("*.yaml")):
-        data = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+        data = read_yaml(file) or {}
         for section in entries:
             entries[section] |= data.get(section) or {}
     engines = entries["engines"]
@@ -127,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.name is None and (own or name in shipped.taken):
             name += "-imported"
         try:
-            config = yaml.safe_load(options.config.read_text(encoding="utf-8"))
+            config = read_yaml(options.config)
         except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
             raise UserError(f"{options.config} cannot be read as YAML: {error}") from error
         if not isinstance(config, dict):

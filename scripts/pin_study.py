@@ -18,7 +18,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from refusal_eval.config import ConfigError, load_study
+from refusal_eval.config import ConfigError, load_study, study_values
 from refusal_eval.config.lock import LockedRepo, LockedUrl, LockFile, lock_path, read_lock
 from refusal_eval.config.problems import Problem
 from refusal_eval.data.hub import offline, token_is_set
@@ -40,14 +40,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--upgrade", action="store_true", help="take today's head where entries name no commit")
     parser.add_argument("--check", action="store_true", help="ask again and tell what differs; write nothing")
     chosen = parser.parse_args(arguments)
-    from snakemake.exceptions import WorkflowError
-
     study_file = chosen.configfile.absolute() if chosen.configfile else ROOT / "config" / "config.yaml"
     try:
         if chosen.directory:
             os.chdir(chosen.directory)
         return pin(study_file, chosen.upgrade, chosen.check)
-    except (ConfigError, UserError, WorkflowError, OSError) as error:
+    except (ConfigError, UserError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
 
@@ -59,9 +57,7 @@ def pin(study_file: Path, upgrade: bool, check: bool) -> int:
         ConfigError: if the study or the lock file is not valid.
         UserError: if the hub may not be asked.
     """
-    from snakemake.common.configfile import load_configfile
-
-    config = load_study(load_configfile(study_file), str(study_file), str(ROOT), open_pins=True, use_lock=False)
+    config = load_study(study_values(str(study_file)), str(study_file), str(ROOT), open_pins=True, use_lock=False)
     path = lock_path(str(study_file))
     problems: list[Problem] = []
     locked = read_lock(path, problems)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.config import ConfigError, load_study
+from refusal_eval.config import ConfigError, load_study, study_values
 from refusal_eval.doctor.places import has_token, read_free
 from refusal_eval.errors import UserError
 from refusal_eval.study_folder import refuse_other_study
@@ -35,12 +35,9 @@ def load_config(study_file: Path) -> dict[str, Any]:
     """Return the validated config of a study whose pins may still be open.
 
     Raises:
-        WorkflowError: if Snakemake cannot read the file.
         ConfigError: for mistakes in it.
     """
-    from snakemake.common.configfile import load_configfile
-
-    config = load_study(load_configfile(study_file), str(study_file), str(ROOT), open_pins=True)
+    config = load_study(study_values(str(study_file)), str(study_file), str(ROOT), open_pins=True)
     refuse_other_study(config, str(study_file))
     return config
 
@@ -110,8 +107,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--all", action="store_true", help="all settings that were compared")
     parser.add_argument("--json", action="store_true", help="everything as JSON")
     chosen = parser.parse_args(arguments)
-    from snakemake.exceptions import WorkflowError
-
     study_file = chosen.configfile.absolute() if chosen.configfile else ROOT / "config" / "config.yaml"
     try:
         if chosen.directory:
@@ -119,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         plan = plan_study(load_config(study_file), ROOT, chosen.gpus)
         named = str(chosen.configfile or "config/config.yaml")
         text = json.dumps(as_json(plan), indent=2) if chosen.json else plan_page(plan, named, chosen.all)
-    except (ConfigError, UserError, WorkflowError, OSError) as error:
+    except (ConfigError, UserError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
     print(text)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.config import ConfigError, load_study
+from refusal_eval.config import ConfigError, load_study, study_values
 from refusal_eval.errors import UserError
 from refusal_eval.hints import nearest
 from refusal_eval.plan import GOLD
@@ -34,12 +34,9 @@ def load_config(study_file: Path) -> dict[str, Any]:
     """Return the validated config of a study file, as the Snakefile does.
 
     Raises:
-        WorkflowError: if Snakemake cannot read the file.
         ConfigError: for mistakes in it.
     """
-    from snakemake.common.configfile import load_configfile
-
-    config = load_study(load_configfile(study_file), str(study_file), str(ROOT))
+    config = load_study(study_values(str(study_file)), str(study_file), str(ROOT))
     refuse_other_study(config, str(study_file))
     return config
 
@@ -71,8 +68,6 @@ def parse(arguments: Sequence[str] | None) -> tuple[argparse.ArgumentParser, arg
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code."""
-    from snakemake.exceptions import WorkflowError
-
     parser, options = parse(arguments)
     # Like Snakemake's: the study's path counts from where the command is given.
     study_file = options.configfile.absolute() if options.configfile else ROOT / "config" / "config.yaml"
@@ -80,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.directory:
             os.chdir(options.directory)
         config = load_config(study_file)
-    except (ConfigError, UserError, WorkflowError, OSError) as error:
+    except (ConfigError, UserError, OSError) as error:
         print(error, file=sys.stderr)
         return NOT_VALID
     try:

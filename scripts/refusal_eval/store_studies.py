@@ -22,6 +22,7 @@ from refusal_eval.study_folder import RECORD
 from refusal_eval.workflow.generation import Generation
 from refusal_eval.workflow.judging import Judging
 from refusal_eval.workflow.paths import Paths
+from refusal_eval.yaml_files import read_yaml
 
 RENDERING = ("requests", "judge_requests")  # the rules that write request files
 
@@ -201,7 +202,7 @@ def all_keys(asks: Iterable[Asks]) -> dict[str, set[str]]:
 def _mapping(path: Path) -> dict[str, Any]:
     """Return the content of a YAML file; nothing where it is not a mapping or cannot be read."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = read_yaml(path)
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
         return {}
     return content if isinstance(content, dict) else {}

@@ -11,6 +11,7 @@ import yaml
 
 from refusal_eval.config.problems import ConfigError, Problem
 from refusal_eval.files import read_json, write_json
+from refusal_eval.yaml_files import read_yaml
 
 RECORD = "study.json"
 
@@ -52,6 +53,6 @@ def record_study(config: Mapping[str, Any], study_file: str) -> None:
 
 def _content(path: Path) -> Any:
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError):
+        return read_yaml(path)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
         return None

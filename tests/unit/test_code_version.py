@@ -92,14 +92,14 @@ REACHED = {
     "fetch_rows": "data data.addresses data.card data.fetch data.hub data.locked data.network data.resume data.rows "
     "data.sources data.wheels hints texts",
     "fetch_tokenizer": "data data.hub data.locked data.network data.resume data.sources weights weights.fetch "
-    "weights.fingerprint weights.manifest",
+    "weights.fingerprint weights.manifest yaml_files",
     "fetch_weights": "data data.hub data.locked data.network data.resume data.sources data.wheels engines "
     "engines.environment hints weights weights.converted weights.fetch weights.fingerprint "
     "weights.manifest",
     "identify_engine": "data data.sources engines engines.environment keys weights weights.batch_invariance "
     "weights.engine_file weights.fingerprint weights.identity weights.manifest weights.serving_args",
     "fetch_adapter": "data data.hub data.locked data.network data.resume data.sources keys weights "
-    "weights.adapter weights.fingerprint weights.manifest weights.tensors",
+    "weights.adapter weights.fingerprint weights.manifest weights.tensors yaml_files",
     "identify_adapter": "data data.hub data.network data.resume data.sources keys weights weights.adapter "
     "weights.fingerprint weights.manifest weights.tensors",
     "check_adapter": "data data.hub data.network data.resume data.sources keys weights weights.adapter "

@@ -211,7 +211,7 @@ def test_inheritance_that_leads_nowhere(project, entries, messages):
 
 def test_a_file_that_is_not_yaml(project):
     assert project.mistakes("study: x\nmodels: [a\nsplits: [b]\n") == [
-        "study.yaml:3: is not valid YAML: expected ',' or ']', but got ':'"
+        "study.yaml:3: is not valid YAML: did not find expected ',' or ']'"
     ]
     assert project.mistakes("study: x\nsamples:\n  - 2026-13-45\n") == [
         "study.yaml:3: is not valid YAML: month must be in 1..12"
@@ -231,7 +231,7 @@ def test_files_that_cannot_be_read(project):
     (project.folder / "folder.yaml").mkdir()
     study = STUDY | {"catalogue": ["bad.yaml", "latin.yaml", "folder.yaml", "bat.yaml"], "models": ["of-bad"]}
     assert project.mistakes(study) == [
-        "bad.yaml:2: is not valid YAML: expected the node content, but found '<stream end>'",
+        "bad.yaml:2: is not valid YAML: did not find expected node content",
         "latin.yaml: is not UTF-8 text: invalid continuation byte at byte 20",
         "study.yaml:12: catalogue[2]: folder.yaml is a folder, not a file",
         "study.yaml:13: catalogue[3]: there is no file bat.yaml; did you mean `bad.yaml`?",

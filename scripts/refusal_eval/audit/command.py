@@ -11,11 +11,9 @@ from refusal_eval.errors import UserError
 
 def told_or_error(work: Callable[[], str]) -> int:
     """Print what `work` returns, or the mistake that it found; return the exit code, 0 or 1."""
-    from snakemake.exceptions import WorkflowError  # half a second to import
-
     try:
         print(work())
-    except (ConfigError, UserError, WorkflowError, OSError) as error:
+    except (ConfigError, UserError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0

@@ -20,6 +20,7 @@ from refusal_eval.comparisons.panel import panel_of, read_cell
 from refusal_eval.errors import UserError
 from refusal_eval.files import read_json, read_jsonl
 from refusal_eval.scores import score_flags
+from refusal_eval.yaml_files import read_yaml
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,10 @@ def finished_study(folder: str | Path) -> FinishedStudy:
     if manifest.is_file():
         told = read_json(manifest)
     elif config.is_file():
-        told = {"study": yaml.safe_load(config.read_text(encoding="utf-8"))}
+        try:
+            told = {"study": read_yaml(config)}
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise UserError(f"{config} cannot be read as YAML: {error}") from error
     return FinishedStudy(path, told, cells)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from refusal_eval.config.catalogue import TYPES, Catalogue
@@ -18,6 +19,7 @@ from refusal_eval.config.source import Source, Written, readable_path
 from refusal_eval.config.study import Study
 from refusal_eval.hints import nearest, nearest_name
 
+LARGEST_STUDY = 2**20  # bytes
 # The lists of a study: key (also the section of the catalogue), and what one of it is called.
 LISTS = {"models": "model", "splits": "split", "judges": "judge", "gold": "gold"}
 
@@ -316,9 +318,8 @@ def _yaml_files(folder: str) -> list[str]:
 
 
 def _may_name_a_study(file: str) -> bool:
-    """Tell quickly whether a file is worth parsing: other large YAML files may lie beside a study."""
+    """Tell quickly whether a file is worth parsing: other large YAML files may lie beside a study, and no files."""
     try:
-        with open(file, "rb") as handle:
-            return any(b"study" in line for line in handle)
+        return os.path.isfile(file) and os.path.getsize(file) <= LARGEST_STUDY and b"study" in Path(file).read_bytes()
     except OSError:
         return False

@@ -16,6 +16,18 @@ from refusal_eval.config.source import Layer, Source, Written
 from refusal_eval.config.study import Study, StudyConfig
 
 
+def study_values(study_file: str) -> dict[str, Any]:
+    """Return what a study file holds, not validated.
+
+    Raises:
+        ConfigError: if it is not a mapping in valid YAML.
+    """
+    source = Source(study_file)
+    if not source.readable:
+        raise ConfigError(source.problems)
+    return dict(source.data)
+
+
 def load_study(
     raw: Mapping[str, Any], study_file: str, root: str = ".", *, open_pins: bool = False, use_lock: bool = True
 ) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
@@ -21,6 +20,7 @@ from refusal_eval.config.problems import Problem
 from refusal_eval.config.shapes import CommitHash, Day, Entry, FileName, RepoId, Sha256, Text, Whole
 from refusal_eval.config.source import Layer, Source, Written, readable_path
 from refusal_eval.config.sources import PINS, open_pin
+from refusal_eval.yaml_files import read_yaml
 
 LOCK_VERSION = 1
 ENDING = ".lock.yaml"
@@ -160,9 +160,7 @@ def read_lock(path: str, problems: list[Problem]) -> Lock | None:
     if not os.path.lexists(path):
         return None
     try:
-        # In C where it can: a lock holds thousands of lines, and every process of a run reads it.
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        return Lock(path, LockFile.model_validate(yaml.load(Path(path).read_bytes(), Loader=loader)))
+        return Lock(path, LockFile.model_validate(read_yaml(path)))
     except (OSError, ValueError, yaml.YAMLError, ValidationError) as error:
         source, found = Source(path), []
         found += source.problems

@@ -13,6 +13,7 @@ import yaml
 
 from refusal_eval.config.problems import Problem, dotted
 from refusal_eval.config.shapes import KeyPath
+from refusal_eval.yaml_files import yaml_node, yaml_value
 
 
 class Source:
@@ -30,8 +31,7 @@ class Source:
         self._lines: dict[KeyPath, int] = {}
         self._actual = actual
         try:
-            with open(file, encoding="utf-8") as handle:
-                node = yaml.compose(handle.read(), Loader=yaml.SafeLoader)
+            node = yaml_node(file)
         except OSError as error:
             self._note(0, f"cannot be read: {error.strerror or error}")
         except UnicodeDecodeError as error:
@@ -40,7 +40,7 @@ class Source:
             self._note_yaml_error(error)
         else:
             if node is not None:
-                self._walk(node, (), ())  # first, for constructing resolves `<<` in the nodes
+                self._walk(node, ())  # first, for constructing resolves `<<` in the nodes
                 self._construct(node)
         self.readable = isinstance(self.data, dict) and not any(problem.path == "" for problem in self.problems)
         if not self.readable:
@@ -48,17 +48,15 @@ class Source:
 
     def _construct(self, node: yaml.Node) -> None:
         try:
-            self.data = _Loader("").construct_document(node)
+            self.data = yaml_value(node)
         except yaml.YAMLError as error:
             self._note_yaml_error(error)
         else:
             if not isinstance(self.data, dict):
                 self._note(node.start_mark.line + 1, "must be a mapping of keys to values")
 
-    def _walk(self, node: yaml.Node, path: KeyPath, inside: tuple[yaml.Node, ...]) -> None:
+    def _walk(self, node: yaml.Node, path: KeyPath) -> None:
         """Note the line of every key; a key that stands twice is a mistake (YAML itself would keep the last one)."""
-        if any(node is outer for outer in inside):
-            return  # an alias to a node that holds it
         children: list[tuple[str | int, yaml.Node, yaml.Node]] = []
         if isinstance(node, yaml.MappingNode):
             children = [(key.value, key, value) for key, value in node.value if isinstance(key, yaml.ScalarNode)]
@@ -74,7 +72,7 @@ class Source:
             else:
                 self._lines[*path, part] = line
             seen.add(part)
-            self._walk(value, (*path, part), (*inside, node))
+            self._walk(value, (*path, part))
 
     def _note(self, line: int, message: str) -> None:
         self.problems.append(Problem(self.file, line, "", message))
@@ -91,14 +89,6 @@ class Source:
                 return Problem("--config", 0, dotted(path), message)
         line = next((self._lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self._lines), 0)
         return Problem(self.file, line, dotted(path), message)
-
-
-class _Loader(yaml.SafeLoader):
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        try:
-            return super().construct_object(node, deep)
-        except ValueError as error:  # a day such as 2026-13-45; YAML would not say where it stands
-            raise yaml.constructor.ConstructorError(problem=str(error), problem_mark=node.start_mark) from error
 
 
 @dataclass(frozen=True)

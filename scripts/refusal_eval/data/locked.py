@@ -6,12 +6,14 @@ The lock file was validated when the study was loaded (config/lock.py); here its
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
+
+import yaml
 
 from refusal_eval.data.hub import RemoteFile
 from refusal_eval.errors import UserError
 from refusal_eval.files import inner_name
+from refusal_eval.yaml_files import read_yaml
 
 LISTS = {"model": "models", "dataset": "datasets"}
 
@@ -30,11 +32,8 @@ def locked_files(config: Mapping[str, Any], kind: str, source: Mapping[str, Any]
     path = config.get("lock")
     if source["kind"] != "hub" or not path:
         return None
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        repos = yaml.load(Path(path).read_bytes(), Loader=loader).get(LISTS[kind]) or []
+        repos = read_yaml(path).get(LISTS[kind]) or []
         for one in repos:
             if (one["repo"], one["commit"]) == (source["repo"], source["revision"]):
                 return {inner_name(name): remote_file(state) for name, state in one["files"].items()}

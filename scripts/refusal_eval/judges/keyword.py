@@ -18,6 +18,7 @@ from refusal_eval.judges.keyword_forms import BLANK, without_ordered_forms
 from refusal_eval.judges.keyword_lists import KeywordLists, bare, normalise, visible
 from refusal_eval.judges.keyword_wrapped import unwrapped
 from refusal_eval.states import COMPLIANCE, JUDGED, PARTIAL, REFUSAL
+from refusal_eval.yaml_files import read_yaml
 
 MARGIN = 200  # characters; no phrase is longer, so that one which starts inside a window is seen whole
 QUOTED = re.compile(r'"[^"]{1,300}"')
@@ -72,7 +73,7 @@ class KeywordJudge:
         compiled = []
         for path in paths:
             try:
-                compiled.append(KeywordLists.from_mapping(yaml.safe_load(Path(path).read_text(encoding="utf-8"))))
+                compiled.append(KeywordLists.from_mapping(read_yaml(path)))
             except (OSError, yaml.YAMLError, ValueError, TypeError, KeyError, re.error) as error:
                 raise UserError(f"keyword list {path}: {error}") from error
         return cls(compiled)

@@ -1,0 +1,98 @@
+"""YAML files, read within bounds: plain values only, and whatever is wrong comes as an error with its line.
+
+A file may be somebody else's, and some are read that nobody named: those that lie near a study. YAML lets a few bytes
+stand for as many values as one likes, nest without end, and name types that their text does not fit.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import yaml
+from yaml.composer import Composer, ComposerError
+from yaml.constructor import ConstructorError, SafeConstructor
+from yaml.cyaml import CParser
+from yaml.resolver import Resolver
+
+MOST_BYTES = 64 * 2**20
+MOST_DEPTH = 100
+MOST_REPEATED = 100_000  # values that stand in a file through aliases
+
+
+def read_yaml(path: str | Path) -> Any:
+    """Return the value of a YAML file; None for an empty one.
+
+    Raises:
+        OSError: if it cannot be read, is no regular file, or is too large.
+        UnicodeDecodeError: if it is not UTF-8.
+        yaml.YAMLError: if it is not valid YAML, or beyond the bounds.
+    """
+    node = yaml_node(path)
+    return None if node is None else yaml_value(node)
+
+
+def yaml_node(path: str | Path) -> yaml.Node | None:
+    """Return the nodes of a YAML file, with their lines; None for an empty one. Raises what `read_yaml` raises."""
+    # A pipe would block until somebody writes into it.
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), encoding="utf-8") as handle:
+        state = os.fstat(handle.fileno())
+        if not stat.S_ISREG(state.st_mode):
+            raise OSError(0, "it is no regular file")
+        if state.st_size > MOST_BYTES:
+            raise OSError(0, f"it is larger than {MOST_BYTES // 2**20} MB")
+        return _Loader(handle.read()).get_single_node()
+
+
+def yaml_value(node: yaml.Node) -> Any:
+    """Return the value of a document's node.
+
+    Raises:
+        yaml.YAMLError: if a text does not fit the type that is written before it.
+    """
+    return _Loader("").construct_document(node)
+
+
+class _Loader(Composer, CParser, SafeConstructor, Resolver):  # type: ignore[misc]
+    """Parses in C and puts nodes together in Python, where depth and aliases can be counted.
+
+    PyYAML's own loader in C calls itself for each level, without a bound, and dies of it.
+    """
+
+    def __init__(self, text: str) -> None:
+        CParser.__init__(self, text)
+        Composer.__init__(self)
+        SafeConstructor.__init__(self)
+        Resolver.__init__(self)
+        self._depth = self._written = self._values = 0
+        self._sizes: dict[str, int] = {}  # how many values an anchor stands for
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event = self.peek_event()
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor in self.anchors and event.anchor not in self._sizes:
+                raise ComposerError(None, None, f"the alias *{event.anchor} stands in what it names", event.start_mark)
+            self._values += self._sizes.get(event.anchor, 0)
+            if self._values - self._written > MOST_REPEATED:
+                raise ComposerError(None, None, f"aliases repeat more than {MOST_REPEATED} values", event.start_mark)
+            return super().compose_node(parent, index)
+        before = self._values
+        self._depth, self._written, self._values = self._depth + 1, self._written + 1, self._values + 1
+        if self._depth > MOST_DEPTH:
+            raise ComposerError(None, None, f"values nest deeper than {MOST_DEPTH}", event.start_mark)
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        if event.anchor is not None:
+            self._sizes[event.anchor] = self._values - before
+        return node
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except yaml.YAMLError:
+            raise
+        except Exception as error:  # a day such as 2026-13-45, or `!!int x`; YAML would not say where it stands
+            text = str(error) if type(error) is ValueError else f"this does not fit its type {node.tag}"
+            raise ConstructorError(problem=text, problem_mark=node.start_mark) from error

@@ -1,0 +1,115 @@
+"""YAML is read within bounds, whoever wrote it, and what is wrong comes in words with its line."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+from config_project import STUDY, Project
+
+from refusal_eval.config import ConfigError, study_values
+from refusal_eval.errors import UserError
+from refusal_eval.judges.keyword import KeywordJudge
+from refusal_eval.store_studies import study_files
+from refusal_eval.yaml_files import MOST_DEPTH, read_yaml
+
+STEPS = list(itertools.pairwise("abcdefghi"))
+LEVELS = "".join(f"{one}: &{one} [{', '.join([f'*{below}'] * 9)}]\n" for below, one in STEPS)
+MERGED = "".join(f"{one}: &{one} {{<<: [{', '.join([f'*{below}'] * 9)}]}}\n" for below, one in STEPS)
+# What each file is, and what is told of it.
+ADVERSARIES = {
+    "a few aliases that stand for 10^9 values": ("a: &a [x]\n" + LEVELS, "aliases repeat more than 100000 values"),
+    "merge keys that stand for 10^9 keys": ("a: &a {x: 1}\n" + MERGED, "aliases repeat more than 100000 values"),
+    "a list that holds itself": ("a: &a [*a]\n", "the alias *a stands in what it names"),
+    "1,500 nested keys": ("".join(f"{' ' * n}k:\n" for n in range(1500)), f"values nest deeper than {MOST_DEPTH}"),
+    "100,000 brackets": ("a: " + "[" * 100_000, f"values nest deeper than {MOST_DEPTH}"),
+    "an empty number": ("a: !!int ''\n", "this does not fit its type tag:yaml.org,2002:int"),
+    "a switch that is none": ("a: !!bool x\n", "this does not fit its type tag:yaml.org,2002:bool"),
+    "a day that is none": ("a: !!timestamp x\n", "this does not fit its type tag:yaml.org,2002:timestamp"),
+    "a number of 5,000 digits": ("a: " + "9" * 5000 + "\n", "Exceeds the limit"),
+    "a Python object": ("a: !!python/object/apply:os.system [true]\n", "could not determine a constructor"),
+    "a day that no month has": ("a: 2026-13-45\n", "month must be in 1..12"),
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    monkeypatch.chdir(tmp_path)
+    return Project(tmp_path)
+
+
+@pytest.mark.parametrize("name", ADVERSARIES)
+def test_every_adversary_is_an_error_of_yaml_with_its_place(tmp_path: Path, name: str) -> None:
+    text, told = ADVERSARIES[name]
+    (tmp_path / "x.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(yaml.MarkedYAMLError) as caught:
+        read_yaml(tmp_path / "x.yaml")
+    assert told in str(caught.value.problem) and caught.value.problem_mark is not None
+
+
+def test_what_people_write_is_read_as_pyyaml_reads_it(repository: Path) -> None:
+    files = [*(repository / "config").rglob("*.yaml"), *(repository / "tests" / "unit").rglob("*.yaml")]
+    assert len(files) > 10
+    for file in files:
+        try:
+            wanted = yaml.safe_load(file.read_text(encoding="utf-8"))
+        except yaml.YAMLError:
+            continue
+        assert read_yaml(file) == wanted, file
+
+
+def test_aliases_and_merge_keys_of_usual_size_are_read(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text("a: &a {x: 1}\nb: {<<: *a, y: 2}\nc: [*a, *a]\n", encoding="utf-8")
+    assert read_yaml(tmp_path / "x.yaml") == {"a": {"x": 1}, "b": {"x": 1, "y": 2}, "c": [{"x": 1}, {"x": 1}]}
+    (tmp_path / "x.yaml").write_text("", encoding="utf-8")
+    assert read_yaml(tmp_path / "x.yaml") is None
+
+
+def test_a_pipe_and_a_folder_are_no_files(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.yaml")
+    for path in (tmp_path / "x.yaml", tmp_path):
+        with pytest.raises(OSError, match=r"no regular file|[Ii]s a directory"):
+            read_yaml(path)
+
+
+@pytest.mark.parametrize("name", [*ADVERSARIES, "a pipe"])
+def test_a_file_near_the_study_that_nobody_names_stops_nothing(project: Project, name: str) -> None:
+    if name == "a pipe":
+        os.mkfifo(project.folder / "other.yaml")
+    else:
+        project.write("other.yaml", "study: small\n" + ADVERSARIES[name][0])
+    assert project.mistakes(STUDY) == []
+    assert study_files(project.folder) == [str(project.folder / "study.yaml")]
+
+
+@pytest.mark.parametrize("name", ADVERSARIES)
+def test_a_catalogue_file_is_a_mistake_with_its_place(project: Project, name: str) -> None:
+    project.write("my.yaml", "\n" + ADVERSARIES[name][0])
+    (line,) = project.mistakes(STUDY | {"catalogue": ["my.yaml"]})
+    assert line.startswith("my.yaml:") and f"is not valid YAML: {ADVERSARIES[name][1]}" in line
+
+
+@pytest.mark.parametrize("name", ADVERSARIES)
+def test_a_lock_file_is_a_mistake_with_its_place(project: Project, name: str) -> None:
+    project.write("study.lock.yaml", "\n" + ADVERSARIES[name][0])
+    (line,) = project.mistakes(STUDY)
+    assert line.startswith("study.lock.yaml:") and f"is not valid YAML: {ADVERSARIES[name][1]}" in line
+    assert "`make pin` writes it anew" in line
+
+
+@pytest.mark.parametrize("name", ADVERSARIES)
+def test_a_study_is_a_mistake_with_its_place(project: Project, name: str) -> None:
+    project.write("study.yaml", ADVERSARIES[name][0])
+    with pytest.raises(ConfigError, match=r"study\.yaml:") as caught:
+        study_values("study.yaml")
+    assert ADVERSARIES[name][1] in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ADVERSARIES)
+def test_a_keyword_list_is_refused_in_words(tmp_path: Path, name: str) -> None:
+    (tmp_path / "words.yaml").write_text(ADVERSARIES[name][0], encoding="utf-8")
+    with pytest.raises(UserError, match=r"keyword list .*words\.yaml"):
+        KeywordJudge.from_files([tmp_path / "words.yaml"])
