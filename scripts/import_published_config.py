@@ -72,10 +72,10 @@ def weights_folder(config: Mapping[str, Any], into: Path) -> str | None:
     name = model.get("name_or_path") if isinstance(model, dict) else None
     if not isinstance(name, str) or not name.strip():
         return None
-    path = Path(name.strip()).expanduser()
-    if not name.strip().startswith(("/", "./", "../", "~")) and not path.is_dir():
+    path = os.path.expanduser(name.strip())
+    if not name.strip().startswith(("/", "./", "../", "~")) and not os.path.isdir(path):
         return None
-    return str(path) if path.is_absolute() else os.path.relpath(path, into)
+    return os.path.normpath(path) if os.path.isabs(path) else os.path.relpath(path, into)
 
 
 def gpus_here() -> int | None:

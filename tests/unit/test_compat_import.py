@@ -246,6 +246,9 @@ def test_keys_of_the_judge_that_are_left_out_are_told():
 
 
 ODD = [
+    ("model", "top_k", 10**400, "`model.top_k` is a very large number; it has to be a whole number of at least -1"),
+    ("model", "top_p", 10**400, "`model.top_p` is a very large number; it has to be a number from 0 to 1"),
+    ("model", "temperature", 10**400, "`model.temperature` is a very large number; it has to be a number"),
     ("model", "num_return_sequences", "five", "`model.num_return_sequences` is 'five'; it has to be a whole number"),
     ("model", "num_return_sequences", 0, "at least 1"),
     ("model", "max_new_tokens", 1.5, "`model.max_new_tokens` is 1.5"),
@@ -268,7 +271,7 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize(("section", "key", "value", "told"), ODD)
+@pytest.mark.parametrize(("section", "key", "value", "told"), ODD, ids=[f"{odd[1]}-{n}" for n, odd in enumerate(ODD)])
 def test_an_odd_value_is_told_with_file_and_key_and_what_would_be_right(
     section, key, value, told, tmp_path, monkeypatch, capsys
 ):

@@ -8,6 +8,7 @@ from typing import Any
 from refusal_eval.errors import UserError
 
 Config = Mapping[str, Any]
+MOST = 10**9  # of any number: beyond it is no length, count or temperature
 
 
 def section(config: Config, key: str) -> dict[str, Any]:
@@ -42,8 +43,8 @@ def whole(config: Config, key: str, default: int, where: str = "", least: int = 
         return default
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise UserError(f"`{where}{key}` is {value!r}; it has to be a whole number of at least {least}")
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MOST:
+        raise UserError(f"`{where}{key}` is {_shown(value)}; it has to be a whole number of at least {least}")
     return value
 
 
@@ -57,10 +58,15 @@ def number(config: Config, key: str, where: str = "", least: float = 0.0, most: 
     if value is None:
         return None
     fits = isinstance(value, int | float) and not isinstance(value, bool)
-    if not fits or not least <= value <= (most if most is not None else value):
+    if not fits or not least <= value <= (most if most is not None else MOST):
         limits = f"from {least:g} to {most:g}" if most is not None else f"of at least {least:g}"
-        raise UserError(f"`{where}{key}` is {value!r}; it has to be a number {limits}")
+        raise UserError(f"`{where}{key}` is {_shown(value)}; it has to be a number {limits}")
     return float(value)
+
+
+def _shown(value: Any) -> str:
+    """Return a value as a message shows it; Python writes no number of thousands of digits."""
+    return "a very large number" if isinstance(value, int) and abs(value) > 10**18 else repr(value)
 
 
 def text(config: Config, key: str, where: str = "") -> str | None:
