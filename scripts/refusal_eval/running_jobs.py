@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import logging
 import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from refusal_eval.engines.process import process_start
 from refusal_eval.engines.records import this_place
@@ -79,6 +80,9 @@ class RunningJob:
         """Return what a user knows it by."""
         where = f"process {self.pid} on {self.host}"
         return f"Slurm job {self.slurm_job} ({where})" if self.slurm_job else where
+
+
+RECORD = TypeAdapter(RunningJob)
 
 
 @contextlib.contextmanager
@@ -234,9 +238,8 @@ def _this_job(name: str, cells: tuple[str, ...], shard: int, shards: int, slurm_
 def _read(path: Path) -> RunningJob | None:
     """Return a record, or None if it is not there or none."""
     try:
-        row = json.loads(path.read_text(encoding="utf-8"))
-        return RunningJob(**(row | {"cells": tuple(row["cells"])}))
-    except (OSError, ValueError, TypeError, KeyError):
+        return RECORD.validate_json(path.read_bytes(), strict=True)
+    except (OSError, ValueError):
         return None
 
 

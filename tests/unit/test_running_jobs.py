@@ -206,9 +206,25 @@ def test_a_job_that_is_just_ending_is_waited_for(study: Path, monkeypatch: pytes
         assert states == []
 
 
-def test_damaged_records_are_no_jobs(study: Path) -> None:
-    (study / "running").mkdir(parents=True)
-    (study / "running" / "x.json").write_text("{")
-    (study / "running" / "y.json").write_text('{"cells": 1}')
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("cells", value) for value in (1, [["a"]], {"a": 1}, None)),
+        *(("name", value) for value in (1, None)),
+        *((field, "1") for field in ("shard", "pid", "start", "time")),
+        *(("slurm_job", value) for value in (1, [])),
+    ],
+)
+def test_damaged_records_are_no_jobs(study: Path, field: str, value: object) -> None:
+    with job(study, "a/one"):
+        (record,) = (study / "running").glob("*.json")
+        whole = json.loads(record.read_text())
+    for name, text in {
+        "x": "{",
+        "y": '{"cells": 1}',
+        "z": "[" * 100_000,
+        "damaged": json.dumps(whole | {"start": 1, "pid": 1, "host": "other", field: value}),
+    }.items():
+        (study / "running" / f"{name}.json").write_text(text)
     with job(study, "a/one"):
         pass
