@@ -68,8 +68,14 @@ def run(options: argparse.Namespace) -> int:
     """Print what the options ask for; return the exit code."""
     studies = [read_study(file, ROOT) for file in options.config or study_files(ROOT / "config")]
     store = options.store or common_store(studies)
+    waiting: list[StudyFile] = []
     if not options.config:
-        beside = dict.fromkeys(file for _, file in recorded_studies(studies, store) if os.path.isfile(file))
+        # What never ran has paid for nothing; of the studies that ship, few are ever run, and some need data first.
+        waiting = [study for study in studies if not study.has_run]
+        studies = [study for study in studies if study.has_run]
+        beside = dict.fromkeys(
+            file for _, file in recorded_studies([*studies, *waiting], store) if os.path.isfile(file)
+        )
         studies += [read_study(file, ROOT) for file in beside]
     if not os.path.isdir(store):
         if options.store:
@@ -81,10 +87,10 @@ def run(options: argparse.Namespace) -> int:
     asked = all_keys(asks.values())
     usage = store_usage(indexes, asked)
     unknown: set[str] = set().union(*(one.unknown for one in asks.values()))
-    unseen = unseen_studies(studies, store)
+    unseen = unseen_studies([*studies, *waiting], store)
     gaps = what_is_not_known(studies, asks, unseen)
     show_engines(store, usage, described_engines(studies, asks.values()))
-    show_studies(studies, asks, unseen)
+    show_studies([*studies, *waiting], asks, unseen, {study.path for study in waiting})
     show_unasked(usage, unknown, complete=not gaps)
     if options.prune:
         refuse_if_any(gaps or out_of_date(asks))
@@ -144,11 +150,15 @@ def show_engines(store: str, usage: Sequence[EngineUsage], names: Mapping[str, s
         print(row.format("all", *counts(responses, distinct, responses - distinct, size, files), "", "").rstrip())
 
 
-def show_studies(studies: Sequence[StudyFile], asks: Mapping[str, Asks], unseen: Sequence[str]) -> None:
+def show_studies(
+    studies: Sequence[StudyFile], asks: Mapping[str, Asks], unseen: Sequence[str], waiting: Collection[str]
+) -> None:
     """Print a line per study: how many requests it has, or why that is not known."""
     print("\nStudies")
     for study in studies:
-        if study.config is None:
+        if study.path in waiting:
+            say(f"{study.path}: has no results here and is not counted; name it with --config if it is to be", indent=2)
+        elif study.config is None:
             say(f"{study.path}: not valid, what it asks for is not known. {study.mistake}", indent=2)
         elif (one := asks.get(study.path)) is None:
             say(f"{study.path}: skipped, its store is another one ({study.store})", indent=2)

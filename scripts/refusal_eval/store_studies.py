@@ -18,7 +18,7 @@ from refusal_eval.config import ConfigError, load_study
 from refusal_eval.errors import UserError
 from refusal_eval.files import BadFile, read_json
 from refusal_eval.requests import RequestFile, read_requests
-from refusal_eval.study_folder import RECORD
+from refusal_eval.study_folder import RECORD, recorded_file
 from refusal_eval.workflow.generation import Generation
 from refusal_eval.workflow.judging import Judging
 from refusal_eval.workflow.paths import Paths
@@ -29,11 +29,12 @@ RENDERING = ("requests", "judge_requests")  # the rules that write request files
 
 @dataclass(frozen=True)
 class StudyFile:
-    """A study file, and its validated config, or what is wrong with it."""
+    """A study file, and its validated config, or what is wrong with it; and whether it has results here."""
 
     path: str
     config: Mapping[str, Any] | None
     mistake: str = ""
+    has_run: bool = True
 
     @property
     def store(self) -> str:
@@ -77,11 +78,13 @@ def read_study(path: str, root: Path) -> StudyFile:
         path: the study file.
         root: the repository's folder.
     """
-    shown = os.path.relpath(path)
+    shown, raw = os.path.relpath(path), _mapping(Path(path))
+    results = os.path.expandvars(os.path.expanduser(str(raw.get("results_dir", "results"))))
+    has_run = os.path.isdir(os.path.join(results, str(raw.get("study"))))
     try:
-        return StudyFile(shown, load_study(_mapping(Path(path)), path, str(root)))
+        return StudyFile(shown, load_study(raw, path, str(root)), has_run=has_run)
     except (ConfigError, UserError) as error:
-        return StudyFile(shown, None, str(error))
+        return StudyFile(shown, None, str(error), has_run)
 
 
 def recorded_studies(studies: Iterable[StudyFile], store: str) -> list[tuple[str, str]]:
@@ -97,7 +100,7 @@ def recorded_studies(studies: Iterable[StudyFile], store: str) -> list[tuple[str
     results = {str(study.config["results_dir"]) for study in studies if study.config is not None}
     found = []
     for record in sorted(record for folder in results for record in Path(folder).glob(f"*/{RECORD}")):
-        file = str(read_json(record)["file"])
+        file = str(recorded_file(record))
         used = _mapping(record.with_name("config.yaml")).get("store_dir", store)
         if os.path.realpath(file) not in known and same_folder(used, store):
             found.append((str(record.parent), file))

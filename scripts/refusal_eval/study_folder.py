@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from refusal_eval.config.problems import ConfigError, Problem
+from refusal_eval.errors import UserError
 from refusal_eval.files import read_json, write_json
 from refusal_eval.yaml_files import read_yaml
 
@@ -24,7 +25,10 @@ def refuse_other_study(config: Mapping[str, Any], study_file: str) -> None:
     record = Path(config["results_dir"], config["study"], RECORD)
     if not record.is_file():
         return
-    known = Path(read_json(record)["file"])
+    try:
+        known = recorded_file(record)
+    except UserError as error:
+        raise ConfigError([Problem(study_file, 0, "study", str(error))]) from error
     here = Path(study_file).resolve()
     if known == here or not known.is_file():
         return
@@ -35,6 +39,28 @@ def refuse_other_study(config: Mapping[str, Any], study_file: str) -> None:
             f"`{config['study']}` and other content; rename one of the two studies"
         )
         raise ConfigError([Problem(study_file, 0, "study", message)])
+
+
+def recorded_file(record: Path) -> Path:
+    """Return the study file that results belong to.
+
+    Args:
+        record: the study.json of the results.
+
+    Raises:
+        UserError: if the record is damaged.
+    """
+    try:
+        told = read_json(record)
+    except (UserError, RecursionError, ValueError, OSError):
+        told = None
+    file = told.get("file") if isinstance(told, dict) else None
+    if not isinstance(file, str) or not os.path.isabs(file) or "\0" in file:
+        raise UserError(
+            f"{record} is damaged: it does not say which study file these results belong to. Delete it if they are of "
+            "this study; the next run writes it"
+        )
+    return Path(file)
 
 
 def record_study(config: Mapping[str, Any], study_file: str) -> None:

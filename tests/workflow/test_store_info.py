@@ -13,9 +13,10 @@ from refusal_eval.store import StoreReader
 RENDERED_AND_EXECUTED = {"requests", "generate", "judge_requests", "judge", "answers", "llm_verdicts"}
 
 
-def store_info(project: Project, *arguments: str) -> tuple[int, str]:
-    """Run the tool on the study; return its exit code and what it says, in one line."""
-    command = [sys.executable, str(ROOT / "scripts" / "store_info.py"), "--config", "study.yaml", *arguments]
+def store_info(project: Project, *arguments: str, named: bool = True) -> tuple[int, str]:
+    """Run the tool on the study, or on all that are known; return its exit code and what it says, in one line."""
+    studies = ["--config", "study.yaml"] if named else []
+    command = [sys.executable, str(ROOT / "scripts" / "store_info.py"), *studies, *arguments]
     run = subprocess.run(command, cwd=project.folder, capture_output=True, text=True)
     return run.returncode, " ".join((run.stdout + run.stderr).split())
 
@@ -35,6 +36,20 @@ def test_of_a_finished_study_everything_is_asked_for(finished: Project, response
     assert code == 0
     assert "study.yaml: 9 of 9 cells rendered" in told and f" 0 of {responses}, 0 bytes" in told
     assert "To be removed nothing" in told
+
+
+def test_studies_that_ship_and_never_ran_here_hinder_no_pruning(finished: Project, responses: int) -> None:
+    finished.study(models=["plain"])
+    code, told = store_info(finished, "--prune", "--yes", named=False)
+    assert code == 0, told
+    for shipped in ("config.yaml", "cpu_scale.yaml", "paper.yaml"):
+        assert f"{shipped}: has no results here and is not counted" in told
+    assert "study.yaml: 5 of 5 cells rendered" in told
+    left = sum(len(lines_of(file)) for file in finished.store.glob("*/*.jsonl"))
+    assert 0 < left < responses and f"Removed {responses - left} responses" in told
+    (finished.folder / "results" / "cpu_scale").mkdir()
+    code, told = store_info(finished, "--prune", "--yes", named=False)
+    assert code == 1 and "cpu_scale.yaml is not valid" in told
 
 
 def test_a_model_that_was_taken_away_can_be_pruned_and_the_rest_runs_nothing(finished: Project, responses: int) -> None:
