@@ -71,3 +71,11 @@ def test_an_unfinished_study_is_told_apart(finished: Project) -> None:
     (finished.results / "verdicts" / "words" / "plain" / "one.jsonl").unlink()
     done = verify(finished)
     assert done.returncode == 1 and "the study is not finished" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_results_of_another_study_that_were_touched_are_told_in_one_sentence(finished: Project) -> None:
+    finished.study(samples=2)
+    finished.snakemake("--touch")
+    done = verify(finished)
+    assert done.returncode == 1 and "Traceback" not in done.stdout + done.stderr
+    assert "the stored answers and verdicts are not those of the study as it is" in done.stderr

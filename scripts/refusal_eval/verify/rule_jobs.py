@@ -22,6 +22,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from refusal_eval.errors import UserError
+
 ROOT = Path(__file__).resolve().parents[3]
 # What comes before scores is taken as it is.
 STAGES_BEFORE = ("data.smk", "weights.smk", "generate.smk", "judge.smk")
@@ -132,6 +134,11 @@ def _run(job: Job, folder: str) -> Done:
     try:
         with contextlib.redirect_stderr(io.StringIO()):
             runpy.run_path(job.script, init_globals={"snakemake": job.seen})
+    except (Exception, SystemExit) as error:
+        raise UserError(
+            "the stored answers and verdicts are not those of the study as it is: "
+            f"rule {job.rule} cannot compute from them ({error}); run the study again, without --touch"
+        ) from error
     finally:
         gc.enable()  # some scripts turn it off for themselves
     seconds = time.perf_counter() - started
