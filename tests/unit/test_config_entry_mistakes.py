@@ -3,6 +3,9 @@
 import pytest
 from config_project import BASE, CATALOGUE, COMMIT, STUDY, Project, changed, with_entry
 
+from refusal_eval.config import ConfigError
+from refusal_eval.study_folder import refuse_other_study
+
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
@@ -269,3 +272,44 @@ def test_a_class_stands_for_a_label_or_for_none(project):
     judge = changed(CATALOGUE["judges"]["classes"], ("labels", "1"), "refuse")
     (found,) = with_entry(project, "judges", "classes", judge)
     assert "judges.classes.labels.1: 'refuse' is not allowed; did you mean `refusal`?" in found
+
+
+@pytest.mark.parametrize("name", ["SECRET_X", "HF_TOKEN", "OPENAI_KEY", "MY_CREDENTIALS", "GITHUB_PAT", "API_KEY_2"])
+@pytest.mark.parametrize("form", ["${{{}}}/x", "a/${}"])
+def test_a_secret_in_a_path_is_refused_and_never_shown(project, monkeypatch, name, form):
+    monkeypatch.setenv(name, "PLANTED")
+    (line,) = project.mistakes(STUDY | {"results_dir": form.format(name)})
+    assert f"results_dir: ${name} looks like a secret by its name" in line and "PLANTED" not in line
+    found = with_entry(project, "judges", "words", {"kind": "keyword", "lists": [form.format(name)]})
+    assert f"${name} looks like a secret by its name" in found[0] and "PLANTED" not in "".join(found)
+
+
+def test_other_variables_stand_for_their_values_in_paths(project, monkeypatch):
+    monkeypatch.setenv("SCRATCH_OF_MONKEYS", "large")
+    assert project.load(STUDY | {"results_dir": "$SCRATCH_OF_MONKEYS/r"})["results_dir"] == "large/r"
+
+
+def test_a_name_has_a_bounded_length(project):
+    assert project.mistakes(STUDY | {"study": "a" * 100}) == []
+    (line,) = project.mistakes(STUDY | {"study": "a" * 300})
+    assert "is not a name: at most 100 lower-case letters" in line and len(line) < 300
+
+
+def test_a_file_where_a_folder_is_to_be_is_a_mistake(project):
+    project.write("results/small", "x")
+    (line,) = project.mistakes(STUDY)
+    assert line == "study.yaml:1: study: results/small is there and is no folder; move it away, or choose another name"
+    project.write("file", "x")
+    for key in ("results_dir", "store_dir", "cache_dir"):
+        found = project.mistakes(STUDY | {"study": "other", key: "file/below"})
+        assert any(f"{key}: file is there and is no folder" in line for line in found)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "3", "{}", '{"file": 3}', '{"file": "a\\u0000b"}', '{"file": "here.yaml"}', "[" * 100_000]
+)
+def test_a_damaged_record_of_the_study_is_told_with_the_way_out(project, content):
+    config = project.load(STUDY)
+    project.write("results/small/study.json", content)
+    with pytest.raises(ConfigError, match=r"results/small/study\.json is damaged.*Delete it"):
+        refuse_other_study(config, "study.yaml")

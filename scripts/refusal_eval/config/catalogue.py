@@ -23,6 +23,9 @@ SECTIONS: dict[str, Any] = {"engines": Engine, "models": Model, "datasets": Data
 TYPES: dict[str, Any] = SECTIONS | {"splits": Split}
 RESERVED_MODEL = "gold"  # gold answers pass through the judging rules under this model name
 LIKE = "like"
+VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
+# Paths are shown in messages, logs and records.
+SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|(^|_)(API_?)?KEY(_|$)|(^|_)(PAT|AUTH)(_|$)", re.IGNORECASE)
 
 
 class DatasetInside(Entry):
@@ -180,13 +183,21 @@ class Catalogue:
 def with_paths(shape: Any, value: Any, source: Source, at: tuple[str, ...], problems: list[Problem]) -> Any:
     """Return a copy of `value` in which paths no longer depend on the file that names them.
 
-    `~` and environment variables are replaced. Paths below the working directory come out relative to it.
+    `~` and environment variables are replaced, but for variables that may hold a secret. Paths below the working
+    directory come out relative to it.
     """
     value = copy.deepcopy(value)
     for path, mark in paths_on_disk(shape, value).items():
         holder, _ = look_up(value, path[:-1])
+        named = (match[1] or match[2] for match in VARIABLE.finditer(holder[path[-1]]))
+        if secret := next((name for name in named if SECRET.search(name)), None):
+            message = (
+                f"${secret} looks like a secret by its name, and paths are shown; give the folder another variable"
+            )
+            problems.append(source.problem((*at, *path), message))
+            continue
         text = os.path.expandvars(os.path.expanduser(holder[path[-1]]))
-        unset = re.search(r"\$(\w+|\{\w+\})", text)
+        unset = VARIABLE.search(text)
         if unset:
             problems.append(source.problem((*at, *path), f"the environment variable {unset[0]} is not set"))
         holder[path[-1]] = os.path.normpath(text) if mark.what == "output" else beside(source.file, text)

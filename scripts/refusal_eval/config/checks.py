@@ -193,13 +193,17 @@ class Checks:
             self._note(self.study, ("figures", *path), message)
 
     def _folders(self) -> None:
-        """A study's results must not lie in a folder that studies share."""
+        """A study's results must not lie in a folder that studies share, nor where something else lies."""
         defaults = {key: Study.model_fields[key].default for key in ("results_dir", "store_dir", "cache_dir")}
         folders = {key: value if isinstance(value := self.study.get(key), str) else defaults[key] for key in defaults}
         name = self.study.get("study")
         if not isinstance(name, str):
             return
         results = os.path.abspath(os.path.join(folders["results_dir"], name))
+        for key, folder in [*folders.items(), ("study", results)]:
+            if in_the_way := _no_folder(os.path.abspath(folder)):
+                message = f"{readable_path(in_the_way)} is there and is no folder; move it away, or choose another name"
+                self._note(self.study, (key,), message)
         for key in ("store_dir", "cache_dir"):
             if (results + os.sep).startswith(os.path.abspath(folders[key]) + os.sep):
                 message = f"the results would lie in {readable_path(results)}, inside `{key}`; choose another name"
@@ -247,6 +251,13 @@ class Checks:
         others |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
         if function not in functions | others and "*" not in others:
             self._note(judge, ("function",), f"{file} has no function `{function}`" + nearest(function, functions))
+
+
+def _no_folder(path: str) -> str | None:
+    """Return what stands where a folder is to be, or one above it."""
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    return None if os.path.isdir(path) else path
 
 
 def _is_number(value: Any) -> bool:

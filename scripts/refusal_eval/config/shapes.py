@@ -21,7 +21,9 @@ KeyPath = tuple[str | int, ...]
 
 # Patterns of texts, each with the words that a user reads when a text does not match.
 FORMS = {
-    (SLUG := r"^[a-z0-9][a-z0-9._-]*$"): "a name: lower-case letters, digits and `.` `_` `-`, a letter or digit first",
+    (
+        SLUG := r"^[a-z0-9][a-z0-9._-]{0,99}$"
+    ): "a name: at most 100 lower-case letters, digits and `.` `_` `-`, a letter or digit first",
     (COMMIT := r"^[0-9a-f]{40}$"): "a full commit hash (40 hex digits); branches and tags can move",
     (SHA256 := r"^[0-9a-f]{64}$"): "a SHA-256 (64 hex digits in lower case)",
     (PACKAGE := r"^[A-Za-z0-9][A-Za-z0-9._-]*$"): "the name of a package on PyPI",
