@@ -1,7 +1,7 @@
 """Show what the store holds, and how much of it no study asks for; with --prune and --yes, remove that.
 
-A study asks for what is in the request files of its cells. The studies are the study files in config/, and those that
-have run beside them (their results say where their study file lies). Without --yes nothing is ever changed.
+A study asks for what is in the request files of its cells. The studies are those that have results here: study files in
+config/, and others (their results say where their study file lies). Without --yes nothing is ever changed.
 """
 
 from __future__ import annotations

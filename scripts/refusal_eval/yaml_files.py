@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from yaml.composer import Composer, ComposerError
 from yaml.constructor import ConstructorError, SafeConstructor
-from yaml.cyaml import CParser
+from yaml.cyaml import CParser  # type: ignore[attr-defined]
 from yaml.resolver import Resolver
 
 MOST_BYTES = 64 * 2**20
@@ -37,7 +37,7 @@ def read_yaml(path: str | Path) -> Any:
 def yaml_node(path: str | Path) -> yaml.Node | None:
     """Return the nodes of a YAML file, with their lines; None for an empty one. Raises what `read_yaml` raises."""
     # A pipe would block until somebody writes into it.
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), encoding="utf-8") as handle:
+    with open(path, encoding="utf-8", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as handle:
         state = os.fstat(handle.fileno())
         if not stat.S_ISREG(state.st_mode):
             raise OSError(0, "it is no regular file")
@@ -55,7 +55,7 @@ def yaml_value(node: yaml.Node) -> Any:
     return _Loader("").construct_document(node)
 
 
-class _Loader(Composer, CParser, SafeConstructor, Resolver):  # type: ignore[misc]
+class _Loader(Composer, CParser, SafeConstructor, Resolver):
     """Parses in C and puts nodes together in Python, where depth and aliases can be counted.
 
     PyYAML's own loader in C calls itself for each level, without a bound, and dies of it.
@@ -70,8 +70,8 @@ class _Loader(Composer, CParser, SafeConstructor, Resolver):  # type: ignore[mis
         self._sizes: dict[str, int] = {}  # how many values an anchor stands for
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        event = self.peek_event()
-        if isinstance(event, yaml.AliasEvent):
+        event: Any = self.peek_event()
+        if self.check_event(yaml.AliasEvent):
             if event.anchor in self.anchors and event.anchor not in self._sizes:
                 raise ComposerError(None, None, f"the alias *{event.anchor} stands in what it names", event.start_mark)
             self._values += self._sizes.get(event.anchor, 0)
