@@ -124,7 +124,10 @@ def unseen_studies(studies: Sequence[StudyFile], store: str) -> list[str]:
     for folder, file in recorded_studies(studies, store):
         there = os.path.isfile(file)
         what = f"{os.path.relpath(file)}, which was not looked at" if there else f"{file}, which is gone"
-        means = f"name it with --config or delete {folder}" if there else f"delete {folder} if it is not needed"
+        what = what if file else "a study that no study.json tells"
+        means = (
+            f"name it with --config or delete {folder}" if there or not file else f"delete {folder} if it is not needed"
+        )
         sentences.append(f"{folder} holds results of {what}: what they ask for is not known; {means}")
     return sentences
 

@@ -89,21 +89,31 @@ def read_study(path: str, root: Path) -> StudyFile:
 
 def recorded_studies(studies: Iterable[StudyFile], store: str) -> list[tuple[str, str]]:
     """Return (results folder, study file) of the studies that have run beside these ones with this store and are not
-    among them: their study file lies elsewhere, or is gone.
+    among them: their study file lies elsewhere, or is gone. The study file is empty where no record tells it.
 
     Args:
         studies: the studies that are known.
         store: folder of the store.
+
+    Raises:
+        UserError: if a record is damaged.
     """
     studies = list(studies)
     known = {os.path.realpath(study.path) for study in studies}
-    results = {str(study.config["results_dir"]) for study in studies if study.config is not None}
+    configs = [study.config for study in studies if study.config is not None]
+    theirs = {os.path.realpath(Paths(config).results) for config in configs}
+    results = {str(config["results_dir"]) for config in configs}
     found = []
-    for record in sorted(record for folder in results for record in Path(folder).glob(f"*/{RECORD}")):
-        file = str(recorded_file(record))
-        used = _mapping(record.with_name("config.yaml")).get("store_dir", store)
-        if os.path.realpath(file) not in known and same_folder(used, store):
-            found.append((str(record.parent), file))
+    made = {
+        path.parent for folder in results for name in (RECORD, "requests") for path in Path(folder).glob(f"*/{name}")
+    }
+    for folder in sorted(made):
+        recorded = (folder / RECORD).is_file()
+        file = str(recorded_file(folder / RECORD)) if recorded else ""
+        seen = os.path.realpath(file) in known if recorded else os.path.realpath(folder) in theirs
+        used = _mapping(folder / "config.yaml").get("store_dir", store)
+        if not seen and same_folder(used, store):
+            found.append((str(folder), file))
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -40,6 +41,10 @@ def test_of_a_finished_study_everything_is_asked_for(finished: Project, response
 
 def test_studies_that_ship_and_never_ran_here_hinder_no_pruning(finished: Project, responses: int) -> None:
     finished.study(models=["plain"])
+    code, told = store_info(finished, "--prune", "--yes", named=False)
+    assert code == 1 and "results/small holds results of a study that no study.json tells" in told
+    record = {"file": str(finished.folder / "study.yaml"), "study": "small"}
+    (finished.results / "study.json").write_text(json.dumps(record))
     code, told = store_info(finished, "--prune", "--yes", named=False)
     assert code == 0, told
     for shipped in ("config.yaml", "cpu_scale.yaml", "paper.yaml"):
