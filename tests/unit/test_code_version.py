@@ -90,12 +90,12 @@ REACHED = {
     "make_prompts": "data data.prompts data.rows data.scripts data.selection hints texts",
     "make_gold": "data data.gold data.prompts data.rows data.scripts data.selection hints states texts",
     "fetch_rows": "data data.addresses data.card data.fetch data.hub data.locked data.network data.resume data.rows "
-    "data.sources data.wheels hints texts",
+    "data.sources data.wheels hints texts yaml_files",
     "fetch_tokenizer": "data data.hub data.locked data.network data.resume data.sources weights weights.fetch "
     "weights.fingerprint weights.manifest yaml_files",
     "fetch_weights": "data data.hub data.locked data.network data.resume data.sources data.wheels engines "
     "engines.environment hints weights weights.converted weights.fetch weights.fingerprint "
-    "weights.manifest",
+    "weights.manifest yaml_files",
     "identify_engine": "data data.sources engines engines.environment keys weights weights.batch_invariance "
     "weights.engine_file weights.fingerprint weights.identity weights.manifest weights.serving_args",
     "fetch_adapter": "data data.hub data.locked data.network data.resume data.sources keys weights "
@@ -124,8 +124,8 @@ REACHED = {
     "following hints judges judges.base judges.classifier judges.llm judges.published judges.reading judges.reasoned "
     "judges.retries judges.rubric judges.shares judges.votes judges.wildguard keys packing reasoning render "
     "requests states store store_index turns texts",
-    "judge_on_cpu": "dialogues hints judges judges.base judges.conversations judges.keyword "
-    "judges.keyword_forms judges.keyword_lists judges.keyword_wrapped judges.python judges.trained states texts",
+    "judge_on_cpu": "dialogues hints judges judges.base judges.conversations judges.keyword judges.keyword_forms "
+    "judges.keyword_lists judges.keyword_wrapped judges.python judges.trained states texts yaml_files",
     "score_cell": "compat compat.fixed compat.score_rows dialogues estimands intervals jsonl samples scores states "
     "texts",
     "find_duplicates": "clusters estimates estimates.near_duplicates markup texts",
@@ -196,7 +196,8 @@ REACHED = {
     "latex_columns latex_text markup paper_tables paper_tables.repeated scores states table_notes texts",
     "panel_verdicts": "judges judges.base judges.votes states",
     "train_judge": "hints intervals judge_card judge_card.weighting judges judges.base judges.keyword "
-    "judges.keyword_forms judges.keyword_lists judges.keyword_wrapped judges.trained states texts",
+    "judges.keyword_forms judges.keyword_lists judges.keyword_wrapped judges.trained states texts "
+    "yaml_files",
     "make_results_table": "dialogues display estimands estimate intervals markup results_table results_table.collect "
     "results_table.columns results_table.definition results_table.definitions "
     "results_table.dictionary results_table.files results_table.flags results_table.from_agreement "
