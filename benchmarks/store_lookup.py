@@ -9,7 +9,6 @@ from /proc, so that this runs on Linux.
 from __future__ import annotations
 
 import argparse
-import base64
 import hashlib
 import json
 import multiprocessing
@@ -28,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 from measuring import print_limit
 
 from refusal_eval.files import canonical_json
+from refusal_eval.packing import pack_floats
 from refusal_eval.store import StoreReader
 
 ENGINE = "benchmark"
@@ -124,7 +124,7 @@ def line_end(draw: random.Random) -> str:
     tokens = draw.randint(60, 120)
     response = {
         "finish_reason": "length",
-        "logprobs": base64.b64encode(draw.randbytes(4 * tokens)).decode(),
+        "logprobs": pack_floats([-draw.expovariate(1.0) for _ in range(tokens)]),
         "prompt_tokens": 61,
         "stop_reason": None,
         "text": " ".join(draw.choices(WORDS, k=tokens)),

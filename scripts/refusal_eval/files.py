@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import hashlib
 import json
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 Form = TypeVar("Form", bound="BaseModel")
+
+
+_HALF_PAIRS = "refusal_eval.half_pairs"  # the error handler of what is written
 
 
 class BadFile(UserError):
@@ -69,6 +73,20 @@ def size_text(size: int) -> str:
     return f"{value:.0f} {unit}" if value >= 10 or unit == "B" else f"{value:.1f} {unit}"
 
 
+def _replaced(error: UnicodeError) -> tuple[bytes, int]:
+    """Write a replacement character for half of a surrogate pair, which is no text: engines and files may say one."""
+    assert isinstance(error, UnicodeEncodeError)
+    return "\ufffd".encode() * (error.end - error.start), error.end
+
+
+codecs.register_error(_HALF_PAIRS, _replaced)
+
+
+def utf8(text: str) -> bytes:
+    """Return text as UTF-8; halves of surrogate pairs become replacement characters."""
+    return text.encode("utf-8", _HALF_PAIRS)
+
+
 @contextlib.contextmanager
 def written_whole(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Open a temporary file beside `path` and rename it to `path` only if the block succeeds."""
@@ -80,7 +98,7 @@ def written_whole(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
         umask = os.umask(0)
         os.umask(umask)
         os.fchmod(handle_number, 0o666 & ~umask)
-        text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
+        text = {} if "b" in mode else {"encoding": "utf-8", "errors": _HALF_PAIRS, "newline": "\n"}
         with open(handle_number, mode, **text) as handle:  # type: ignore[call-overload]
             yield handle
             handle.flush()

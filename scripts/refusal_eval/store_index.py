@@ -10,6 +10,7 @@ from __future__ import annotations
 import array
 import binascii
 import contextlib
+import math
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -110,6 +111,13 @@ def save_index(index: FileIndex) -> None:
         np.savez(stream, entries=index.entries, size=np.int64(index.covered), closed=np.bool_(index.closed))
 
 
+def indexed_anew(path: Path) -> FileIndex:
+    """Return the index of a store file that is not what its saved index says; that one is removed."""
+    with contextlib.suppress(OSError):
+        index_path(path).unlink()
+    return load_index(path)
+
+
 def index_path(path: Path) -> Path:
     """Return where the index of a store file is saved."""
     return path.with_suffix(".index.npz")
@@ -167,15 +175,29 @@ def _scanned(path: Path, start: int) -> tuple[Index, int]:
 
 def _saved_index(path: Path) -> FileIndex | None:
     """Return the saved index of a file, or None if there is none, or none that fits the file."""
-    try:
+    # An index is a convenience: whatever is wrong with it, the file itself says all.
+    with contextlib.suppress(Exception):
+        if not _holds_what_it_says(index_path(path)):
+            return None
         with np.load(index_path(path)) as saved:
             entries, covered = saved["entries"], int(saved["size"])
             closed = bool(saved["closed"]) if "closed" in saved else False
-        if entries.dtype == INDEX_ENTRY and _fits(path, entries, covered):
+        if _fits(path, entries, covered):
             return FileIndex(path, entries, covered, covered, closed)
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-        pass
     return None
+
+
+def _holds_what_it_says(index: Path) -> bool:
+    """Tell whether an index is of our kind, and no array larger than its file: numpy takes memory before it reads."""
+    most = index.stat().st_size
+    with zipfile.ZipFile(index) as archive:
+        for name in archive.namelist():
+            with archive.open(name) as stream:
+                np.lib.format.read_magic(stream)
+                shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
+            if math.prod(shape) * dtype.itemsize > most or (name == "entries.npy" and dtype != INDEX_ENTRY):
+                return False
+    return True
 
 
 def _fits(path: Path, entries: Index, covered: int) -> bool:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from execute import adapters_of
+from store_files import response
 
 from refusal_eval.errors import UserError
 from refusal_eval.execute import Execution
 from refusal_eval.files import sha256_of_file
 from refusal_eval.keys import adapter_name, request_key, with_adapter
-from refusal_eval.packing import pack_floats
 from refusal_eval.pending import pending_requests
 from refusal_eval.requests import Ask, RequestFile, read_requests, write_requests
 from refusal_eval.store import StoreReader, StoreWriter
@@ -61,7 +61,7 @@ def test_each_pending_request_knows_its_adapter_and_the_engine_is_asked_for_it(t
     class Asked:
         async def complete(self, ids: Any, sampling: Any, seed: Any, adapter: str | None = None) -> dict[str, Any]:
             names.append(adapter)
-            return {"text": "x", "token_ids": [1], "logprobs": pack_floats([-1.0])}
+            return response("x")
 
         async def look_alive(self) -> None:
             pass

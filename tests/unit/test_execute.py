@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from store_files import response as stored_response
 
 from refusal_eval import execute as module
 from refusal_eval.engines.base import EngineDied, Rejected
 from refusal_eval.execute import Execution, Outcome, TooManyFailures
 from refusal_eval.files import sha256_of
-from refusal_eval.packing import pack_floats
 from refusal_eval.pending import Pending
 from refusal_eval.requests import Request
 from refusal_eval.store import StoreReader, StoreWriter
@@ -51,7 +51,7 @@ class ScriptedEngine:
             self.at_once -= 1
         if token_ids[0] in self.misbehaves:
             raise self.misbehaves[token_ids[0]]
-        return {"text": f"answer {token_ids[0]}", "token_ids": [1], "logprobs": pack_floats([-1.0])}
+        return stored_response(f"answer {token_ids[0]}")
 
     def check(self) -> None:
         if self.dead:
@@ -230,7 +230,7 @@ def test_what_another_run_answers_meanwhile_is_not_asked(tmp_path: Path, monkeyp
         await asyncio.sleep(0.1)
         with StoreWriter(tmp_path, "engine", "other") as writer:
             for number in range(5, 20):
-                writer.append(sha256_of(number), {"text": "theirs"}, "s2")
+                writer.append(sha256_of(number), stored_response("theirs"), "s2")
 
     async def both() -> Outcome:
         with StoreWriter(tmp_path, "engine", "job") as writer:
@@ -273,7 +273,7 @@ def test_the_turns_of_a_dialogue_are_asked_one_after_the_other(tmp_path: Path) -
 
 def test_a_dialogue_goes_on_where_the_store_knows_a_later_turn(tmp_path: Path) -> None:
     with StoreWriter(tmp_path, "engine", "before") as writer:
-        writer.append(sha256_of(101), {"text": "stored"}, "s0")
+        writer.append(sha256_of(101), stored_response("stored"), "s0")
     engine, turns = ScriptedEngine(), CountingTurns(3)
     outcome = run(tmp_path, [Pending(request(0), SAMPLING, "m/s", turns, [], 3)], engine)  # type: ignore[arg-type]
     assert [number for number, _ in engine.asked] == [0, 102]

@@ -2,6 +2,7 @@
 
 import execute
 import pytest
+from store_files import response
 
 from refusal_eval.errors import UserError
 from refusal_eval.execute import Outcome
@@ -64,7 +65,7 @@ def test_without_anything_to_do_neither_gpus_nor_weights_are_needed(batch, tmp_p
     (tmp_path / "model" / "model.safetensors").unlink()
     with StoreWriter("store", "id", "job") as writer:
         (key,) = read_requests("requests.jsonl").keys()
-        writer.append(key, {"text": "hi"}, "serving")
+        writer.append(key, response("hi"), "serving")
     batch(config_of("hub", device="cuda", tensor_parallel=4))
     receipt = read_json("receipts/0.json")
     assert (receipt["requests"], receipt["executed"]) == (1, 0)

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from store_files import response
 
 from refusal_eval import execute as module
 from refusal_eval.execute import Execution, Outcome
 from refusal_eval.files import sha256_of
 from refusal_eval.other_runs import OtherRuns
-from refusal_eval.packing import pack_floats
 from refusal_eval.pending import Pending
 from refusal_eval.requests import Request
 from refusal_eval.store import StoreReader, StoreWriter
 
 COUNT, IN_FLIGHT = 200, 4
-RESPONSE = {"text": "a", "token_ids": [1], "logprobs": pack_floats([-1.0])}
+RESPONSE = response("a")
 
 
 def pending(numbers: range) -> list[Pending]:

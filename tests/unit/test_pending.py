@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from store_files import response
+
 from refusal_eval.files import sha256_of
 from refusal_eval.pending import anything_missing, cell_name, in_shard, pending_requests
 from refusal_eval.requests import Ask, RequestFile, read_requests, write_requests
@@ -32,13 +34,13 @@ def test_what_the_store_has_is_not_pending(tmp_path: Path) -> None:
     keys = list(one.keys())
     with StoreWriter(tmp_path / "store", "e", "job") as writer:
         for key in keys[:3]:
-            writer.append(key, {"text": "x"}, "s")
+            writer.append(key, response("x"), "s")
     store = StoreReader(tmp_path / "store", "e")
     assert [item.request.key for item in pending_requests([one], store, "")] == keys[3:]
     where = (str(tmp_path / "store"), "", 0, 1)
     assert anything_missing([str(one.path)], *where)
     with StoreWriter(tmp_path / "store", "e", "job") as writer:
-        writer.append(keys[3], {"text": "x"}, "s")
+        writer.append(keys[3], response("x"), "s")
     assert not anything_missing([str(one.path)], *where)
     assert anything_missing([str(one.path), "not/there.jsonl"], *where)
 

@@ -8,6 +8,7 @@ import zlib
 import pytest
 from config_project import WHOLE_STUDY, Project
 from status_logs import SERVER_LOG, record
+from store_files import response
 
 from refusal_eval.files import write_json, write_jsonl
 from refusal_eval.plan import Cell, load_names
@@ -46,7 +47,7 @@ class Study:
         """Put the responses to (the first of) a file's requests into the store."""
         with StoreWriter(self.config["store_dir"], file.header["engine_id"], "0") as writer:
             for key in list(file.keys())[:count]:
-                writer.append(key, {"text": "SECRET"}, "s")
+                writer.append(key, response("SECRET"), "s")
         return writer.path
 
     def rows(self, path, *states):

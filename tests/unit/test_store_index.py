@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from store_files import KEYS, fill
+from store_files import KEYS, fill, response
 
 from refusal_eval import store_index
 from refusal_eval.store import StoreReader, StoreWriter
@@ -33,9 +33,9 @@ def scans(monkeypatch):
 
 def test_a_refresh_takes_in_what_others_appended_and_their_new_files(tmp_path):
     with StoreWriter(tmp_path, "engine", "job") as writer:
-        writer.append(KEYS[0], {"text": "a"}, "s1")
+        writer.append(KEYS[0], response("a"), "s1")
         reader = StoreReader(tmp_path, "engine")
-        writer.append(KEYS[1], {"text": "b"}, "s1")
+        writer.append(KEYS[1], response("b"), "s1")
         assert reader.missing(KEYS[:3]) == KEYS[1:3]
         assert reader.refresh()
         assert reader.missing(KEYS[:3]) == [KEYS[2]]
@@ -56,10 +56,10 @@ def test_a_refresh_reads_only_what_is_new_in_files_that_grew(tmp_path, scans):
     fill(tmp_path, KEYS[:5])
     with StoreWriter(tmp_path, "engine", "job") as writer:
         for key in KEYS[5:10]:
-            writer.append(key, {"text": "a"}, "s1")
+            writer.append(key, response("a"), "s1")
         reader = StoreReader(tmp_path, "engine")
         before = writer.path.stat().st_size
-        writer.append(KEYS[10], {"text": "a"}, "s1")
+        writer.append(KEYS[10], response("a"), "s1")
         scans.clear()
         assert reader.refresh()
         assert scans == [(writer.path.name, before)]
@@ -157,7 +157,7 @@ def test_the_index_that_a_reader_saves_stays_true_of_a_file_that_grows(tmp_path,
     monkeypatch.setattr(store_index, "SAVED_FROM", 1000)
     with StoreWriter(tmp_path, "engine", "job") as writer:
         for count, key in enumerate(KEYS):
-            writer.append(key, {"text": "a"}, "s1")
+            writer.append(key, response("a"), "s1")
             reader = StoreReader(tmp_path, "engine")
             assert reader.missing(KEYS) == KEYS[count + 1 :]
         assert not load_index(writer.path).closed

@@ -10,6 +10,7 @@ import pytest
 import store_info
 import yaml
 from project import Project, make_project
+from store_files import response
 
 from refusal_eval.errors import UserError
 from refusal_eval.files import sha256_of, write_json, write_jsonl
@@ -30,7 +31,7 @@ def store(folder: Path, keys, engine=TINY, text="an answer", job="job"):
     with StoreWriter(folder, engine, job) as writer:
         writer.describe("s1", {"vllm": "x"})
         for key in keys:
-            writer.append(key, {"text": text}, "s1")
+            writer.append(key, response(text), "s1")
     return writer.path
 
 
@@ -332,12 +333,12 @@ def test_responses_that_come_while_the_studies_are_read_are_kept(project, told, 
     writer = StoreWriter(project.store, TINY, "job")
     writer.describe("s1", {"vllm": "x"})
     for key in KEYS[:18]:
-        writer.append(key, {"text": "an answer"}, "s1")
+        writer.append(key, response("an answer"), "s1")
 
     def while_a_job_ends(config):
         asks = read_asks(config)
         for key in KEYS[60:65]:
-            writer.append(key, {"text": "a later turn"}, "s1")
+            writer.append(key, response("a later turn"), "s1")
         writer.close()
         store(project.store, KEYS[65:70])
         return asks
@@ -381,10 +382,10 @@ def test_a_file_that_its_job_has_closed_is_not_waited_for(project, told):
 
 def test_a_job_at_work_loses_nothing(project, told):
     with StoreWriter(project.store, TINY, "job") as writer:
-        writer.append(KEYS[0], {"text": "a"}, "s1")
-        writer.append(KEYS[40], {"text": "b"}, "s1")
+        writer.append(KEYS[0], response("a"), "s1")
+        writer.append(KEYS[40], response("b"), "s1")
         assert "is left alone" in told("--prune", "--yes")[1]
-        writer.append(KEYS[1], {"text": "c"}, "s1")
+        writer.append(KEYS[1], response("c"), "s1")
     assert len(StoreReader(project.store, TINY).lookup(KEYS)) == 3
 
 

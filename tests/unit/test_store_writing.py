@@ -7,7 +7,7 @@ import shutil
 from contextlib import contextmanager
 
 import pytest
-from store_files import KEYS
+from store_files import KEYS, response
 
 from refusal_eval.errors import UserError
 from refusal_eval.store import StoreError, StoreReader, StoreWriter
@@ -40,15 +40,15 @@ class FullDisk:
 @pytest.mark.parametrize("room", [0, 1, 40, 200])
 def test_a_full_disk_is_told_and_leaves_whole_records_only(tmp_path, room):
     with StoreWriter(tmp_path, "engine", "job") as writer:
-        writer.append(KEYS[0], {"text": "a"}, "s1")
+        writer.append(KEYS[0], response("a"), "s1")
         writer._handle = FullDisk(writer._handle, room)
         with pytest.raises(StoreError, match=r"the disk with the store is full: .*free space and run again") as told:
-            writer.append(KEYS[1], {"text": "b" * 200}, "s1")
+            writer.append(KEYS[1], response("b" * 200), "s1")
         assert isinstance(told.value, UserError) and isinstance(told.value, OSError)
         assert writer.path.read_bytes().endswith(b"}\n")
         writer._handle._room = 1000
         with pytest.raises(OSError, match=f"{writer.path.name} takes no more responses.*disk with the store is full"):
-            writer.append(KEYS[2], {"text": "c"}, "s1")
+            writer.append(KEYS[2], response("c"), "s1")
     assert len(load_index(writer.path).entries) == writer.path.read_bytes().count(b"\n") == 1
     assert StoreReader(tmp_path, "engine").missing(KEYS[:3]) == KEYS[1:3]
 
@@ -66,10 +66,10 @@ def largest_file(size):
 
 def test_a_write_that_the_system_cuts_short_is_cut_back(tmp_path):
     with StoreWriter(tmp_path, "engine", "job") as writer:
-        writer.append(KEYS[0], {"text": "a"}, "s1")
+        writer.append(KEYS[0], response("a"), "s1")
         whole = writer.path.stat().st_size
         with largest_file(whole + 50), pytest.raises(StoreError, match=r"cannot be written.*File too large"):
-            writer.append(KEYS[1], {"text": "b" * 200}, "s1")
+            writer.append(KEYS[1], response("b" * 200), "s1")
         assert writer.path.stat().st_size == whole
     assert StoreReader(tmp_path, "engine").missing(KEYS[:2]) == [KEYS[1]]
 
@@ -81,27 +81,27 @@ def test_nothing_follows_a_record_in_which_a_job_was_stopped(tmp_path):
             raise SystemExit("stopped by SIGTERM")
 
     with StoreWriter(tmp_path, "engine", "job") as writer:
-        writer.append(KEYS[0], {"text": "a"}, "s1")
+        writer.append(KEYS[0], response("a"), "s1")
         writer._handle = Stopped(writer._handle, 0)
         with pytest.raises(SystemExit):
-            writer.append(KEYS[1], {"text": "b"}, "s1")
+            writer.append(KEYS[1], response("b"), "s1")
         with pytest.raises(OSError, match="stopped in the middle of a record"):
-            writer.append(KEYS[2], {"text": "c"}, "s1")
+            writer.append(KEYS[2], response("c"), "s1")
     assert list(StoreReader(tmp_path, "engine").lookup(KEYS[:3])) == [KEYS[0]]
 
 
 def test_a_store_that_is_removed_while_it_is_written_is_noticed_at_the_next_response(tmp_path):
     with StoreWriter(tmp_path, "engine", "job") as writer:
-        writer.append(KEYS[0], {"text": "a"}, "s1")
+        writer.append(KEYS[0], response("a"), "s1")
         shutil.rmtree(tmp_path / "engine")
         with pytest.raises(StoreError, match=r"moved or removed while it was written: .*; 1 responses .* run again"):
-            writer.append(KEYS[1], {"text": "b"}, "s1")
+            writer.append(KEYS[1], response("b"), "s1")
     assert not (tmp_path / "engine").exists()
 
 
 def test_a_store_that_is_moved_is_noticed_at_the_end(tmp_path):
     writer = StoreWriter(tmp_path, "engine", "job")
-    writer.append(KEYS[0], {"text": "a"}, "s1")
+    writer.append(KEYS[0], response("a"), "s1")
     (tmp_path / "engine").rename(tmp_path / "moved")
     with pytest.raises(StoreError, match="moved or removed while it was written"):
         writer.close()
@@ -112,7 +112,7 @@ def test_a_disk_that_says_only_at_the_end_that_it_is_full_is_heard(tmp_path, mon
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     writer = StoreWriter(tmp_path, "engine", "job")
-    writer.append(KEYS[0], {"text": "a"}, "s1")
+    writer.append(KEYS[0], response("a"), "s1")
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(StoreError, match=r"the disk with the store is full: .*what it kept counts"):
         writer.close()
@@ -128,10 +128,10 @@ def test_a_store_that_cannot_be_made_is_told(tmp_path):
 def test_a_file_that_is_replaced_while_it_is_written_takes_no_more(tmp_path):
     """As `make store-prune` replaces it: what follows would go into a file that nobody finds."""
     with StoreWriter(tmp_path, "engine", "job") as writer:
-        writer.append(KEYS[0], {"text": "a"}, "s1")
+        writer.append(KEYS[0], response("a"), "s1")
         pruned = writer.path.with_suffix(".new")
         pruned.write_bytes(writer.path.read_bytes())
         pruned.replace(writer.path)
         with pytest.raises(StoreError, match="moved or removed while it was written"):
-            writer.append(KEYS[1], {"text": "b"}, "s1")
+            writer.append(KEYS[1], response("b"), "s1")
     assert StoreReader(tmp_path, "engine").missing(KEYS[:2]) == [KEYS[1]]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from config_project import CATALOGUE, COMMIT, WHOLE_STUDY, Project, changed
+from store_files import response
 from workflow_cases import CELLS, of, stages
 
 from refusal_eval.data.sources import source_id
@@ -220,7 +221,7 @@ def test_a_gpu_job_takes_its_gpus_only_while_the_store_lacks_a_response_of_its_s
     with StoreWriter("results/store", "id", "job") as writer:
         for key in set(read_requests("r.jsonl").keys()):
             if int(key[-8:], 16) % 2 == 0:
-                writer.append(key, {"text": "hi"}, "serving")
+                writer.append(key, response("hi"), "serving")
     assert gpus("r.jsonl") == [0, 4]
 
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from config_project import WHOLE_STUDY, Project, changed
 from run_records import record_run, write_record
+from store_files import response
 
 from refusal_eval.data.prompts import make_prompts
 from refusal_eval.dialogues import asked_turns
@@ -52,7 +53,7 @@ def requests(project, kind, name, count, samples, stored):
     write_requests(path, asks, ENGINE, {"max_tokens": 4, "temperature": 1.0}, "seeded", 100)
     with StoreWriter("results/store", "id", name.replace("/", "-")) as writer:
         for key in list(read_requests(path).keys())[:stored]:
-            writer.append(key, {"text": "hi"}, "serving")
+            writer.append(key, response("hi"), "serving")
 
 
 def test_before_anything_is_fetched_rows_are_counted_where_they_can_be_and_else_assumed(project):
