@@ -28,7 +28,7 @@ from types import TracebackType
 from typing import Annotated, Any, NotRequired
 
 import numpy as np
-from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
+from pydantic import ConfigDict, StringConstraints, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from refusal_eval.errors import UserError
@@ -72,7 +72,7 @@ class Response(TypedDict):
     __pydantic_config__ = ConfigDict(strict=True, extra="allow")  # type: ignore[misc]
 
     text: str
-    token_ids: list[Annotated[int, Field(ge=0, lt=2**31)]]
+    token_ids: list[int]
     logprobs: str
     finish_reason: str
     stop_reason: int | str | None
@@ -337,11 +337,16 @@ def _whole(line: bytes) -> Record:
     record = _RECORD.validate_json(line)
     datetime.datetime.fromisoformat(record["time"])
     response = record["response"]
-    if len(values := unpack_floats(response["logprobs"])) != len(response["token_ids"]):
+    token_ids, values = response["token_ids"], unpack_floats(response["logprobs"])
+    if len(values) != len(token_ids):
         raise ValueError("there is not one log-probability for each token")
-    values = np.concatenate([values, unpack_floats(response.get("logits", ""))])
-    if not np.isfinite(values).all() or np.isnan(unpack_floats(response.get("named_logprobs", ""))).any():
-        raise ValueError("a log-probability or logit is no number")
+    fit = np.isfinite(values).all() and 0 <= min(token_ids, default=0) <= max(token_ids, default=0) < 2**31
+    if "named_logprobs" in response:  # may be -inf: the engine never says this token
+        fit &= not np.isnan(unpack_floats(response["named_logprobs"])).any()
+    if "logits" in response:
+        fit &= np.isfinite(unpack_floats(response["logits"])).all()
+    if not fit:
+        raise ValueError("a token, log-probability or logit is no number that an engine gives")
     return record
 
 
