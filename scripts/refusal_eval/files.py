@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -41,6 +42,10 @@ def inner_name(name: str) -> str:
     if OUTER_NAME.match(name) or not PurePosixPath(name).parts:
         raise ValueError(f"{name!r} is no file in its folder: a name is relative, with `/`, and without `..`")
     return name
+
+
+class DiskFull(UserError, OSError):
+    """A file that the disk has no room for; the message names the file."""
 
 
 def canonical_json(value: Any) -> str:
@@ -89,11 +94,16 @@ def utf8(text: str) -> bytes:
 
 @contextlib.contextmanager
 def written_whole(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
-    """Open a temporary file beside `path` and rename it to `path` only if the block succeeds."""
+    """Open a temporary file beside `path` and rename it to `path` only if the block succeeds.
+
+    Raises:
+        DiskFull: if there is no room for it.
+    """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle_number, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    temporary = ""
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle_number, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
         # mkstemp makes files private; results follow the user's umask, as other programs' do.
         umask = os.umask(0)
         os.umask(umask)
@@ -104,10 +114,22 @@ def written_whole(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
             handle.flush()
             os.fsync(handle.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
+        if isinstance(error, OSError) and disk_is_full(error) and not isinstance(error, UserError):
+            raise DiskFull(f"{path}: {no_room(error)}") from error
         raise
+
+
+def disk_is_full(error: OSError) -> bool:
+    """Tell whether there was no room for what was to be written."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def no_room(error: OSError) -> str:
+    """Return what is said when there is no room: that of the disk, or that of the user."""
+    return f"{error.strerror}; free space and run again"
 
 
 def write_json(path: str | Path, value: Any) -> None:
@@ -125,7 +147,7 @@ def read_json(path: str | Path) -> Any:
     """
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also of bytes that are no UTF-8, and of numbers without end
         raise BadFile(f"{path} is not valid JSON: {error}") from error
 
 
@@ -164,10 +186,10 @@ def read_jsonl(path: str | Path) -> Iterator[Any]:
         BadFile: for a line that is not JSON, with its number.
     """
     # Only "\n" ends a line: answers may hold other line separators such as U+2028.
-    with open(path, encoding="utf-8", newline="\n") as handle:
+    with open(path, "rb") as handle:
         for number, line in enumerate(handle, 1):
             if line.strip():
                 try:
-                    yield json.loads(line)
-                except json.JSONDecodeError as error:
+                    yield json.loads(line.decode())
+                except (ValueError, RecursionError) as error:
                     raise BadFile(f"{path}, line {number}: not valid JSON: {error}") from error

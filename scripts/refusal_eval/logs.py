@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from refusal_eval.errors import UserError
+from refusal_eval.files import disk_is_full, no_room
 
 FORMAT = "%(asctime)s %(levelname)s %(message)s"
 # Libraries that log a line for every request, lock or font.
@@ -20,7 +21,7 @@ def start_log(snakemake: Any) -> logging.Logger:
     path = Path(snakemake.log[0])
     path.parent.mkdir(parents=True, exist_ok=True)
     handlers: list[logging.Handler] = [
-        logging.FileHandler(path, mode="w", encoding="utf-8"),
+        logging.FileHandler(path, mode="w", encoding="utf-8", errors="backslashreplace"),
         logging.StreamHandler(sys.stderr),
     ]
     logging.basicConfig(level=logging.INFO, format=FORMAT, datefmt="%H:%M:%S", handlers=handlers, force=True)
@@ -31,6 +32,8 @@ def start_log(snakemake: Any) -> logging.Logger:
     def log_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if issubclass(kind, UserError):
             logger.error("%s", error)
+        elif isinstance(error, OSError) and disk_is_full(error):
+            logger.error("%s%s", f"{error.filename}: " if error.filename else "", no_room(error))
         else:
             logger.error("uncaught error", exc_info=(kind, error, trace))
 

@@ -1,6 +1,7 @@
 """What comes back: mistakes told with file and line, disputes, missing rows, weights, agreement of people."""
 
 import json
+import time
 from collections import Counter
 
 import pytest
@@ -281,3 +282,29 @@ def test_chance_between_two_raters_at_random_is_that_of_both_together():
     found = agreement(audit, [mark for mark in marks if int(mark.id, 16) < 40])
     assert found["broad"]["agreed"] == pytest.approx(0.75)
     assert found["broad"]["kappa"] == pytest.approx(0.5)  # Cohen's, with each one's own share, would be .53
+
+
+def test_many_labels_of_the_page_are_read_in_a_moment(tmp_path):
+    audit = audit_with(20_000, 0, ("anna",))
+    rows = [json.dumps({"id": name, "label": R, "comment": "x" * 100}) for name in audit.orders["anna"]]
+    head = json.dumps({"format": "refusal-eval audit labels 1", "audit": "aud1", "rater": "anna"})[:-1]
+    started = time.process_time()
+    marks = read(tmp_path, audit, head + ', "labels": [\n' + ",\n".join(rows) + "\n]}\n", "labels.json")
+    assert time.process_time() - started < 3, "the text must not be searched from its beginning for each row"
+    assert [mark.place[-10:] for mark in marks[:2]] == ["on, line 2", "on, line 3"]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        "[" * 100_000 + "]" * 100_000,
+        "9" * 5000,
+        '[{"id": {"a": 1}, "label": "refusal"}]',
+        '[{"id": ' + "[" * 900 + "]" * 900 + "}]",
+        '[{"id": "\\ud83d", "label": "refusal"}]',
+    ],
+)
+def test_a_file_of_labels_that_cannot_be_read_is_told_with_its_name(tmp_path, labels):
+    text = '{"format": "refusal-eval audit labels 1", "audit": "aud1", "rater": "anna", "labels": ' + labels + "}"
+    with pytest.raises(UserError, match=r"labels\.json"):
+        read(tmp_path, audit_with(), text, "labels.json")

@@ -33,3 +33,20 @@ def test_a_line_that_is_no_value_is_told_by_its_number(tmp_path, line):
         read_rows(path)
     with pytest.raises(BadFile, match="line 5: not valid JSON"):
         list(read_jsonl(path))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ['{"a":1},{"b":2}', '{"c":[1', "2]}"],
+        ["1],[2", "[[1", "2]]"],
+        ['{"a":1},{"b":2}', '{"c":"x', 'y"}'],
+        ['1,"x"', "[1", "2]"],
+        ["1,2", "", "3"],
+    ],
+)
+def test_lines_are_not_joined_into_other_rows(tmp_path, lines):
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join([*lines, ""]))
+    with pytest.raises(BadFile, match="line 1: not valid JSON"):
+        read_rows(path)

@@ -380,6 +380,14 @@ def test_an_unreadable_vote_is_asked_once_more_with_another_seed_and_the_middle_
     assert second["raw"]["cut_characters"] > 500 and "cut_characters" not in first["raw"]
 
 
+def test_half_of_a_surrogate_pair_in_an_analysis_stops_no_cell(cell):
+    folder, engine, _ = cell
+    answer_all(folder, [said(analysis="a \ud83d b")] * 6)  # escaped: the response itself is plain ASCII
+    first, second = collected(folder, engine, rejected=[])
+    assert first["label"] == second["label"] == "refusal"
+    assert "a \ufffd b" in json.dumps(first["raw"], ensure_ascii=False)
+
+
 def test_a_verdict_that_the_engine_refused_to_give_is_a_failed_one_with_its_reason(cell):
     folder, engine, _ = cell
     file = read_requests(folder / "requests.jsonl")

@@ -1,5 +1,6 @@
 """What a script's log shows of an error: what the user can mend in one line, everything else with its traceback."""
 
+import errno
 import logging
 import sys
 from types import SimpleNamespace
@@ -43,6 +44,18 @@ def test_what_the_user_can_mend_is_one_line(log, capsys, kind):
 def test_everything_else_comes_with_its_traceback(log):
     thrown(KeyError("prompt_id"))
     assert "uncaught error" in log.read_text() and "Traceback" in log.read_text()
+
+
+@pytest.mark.parametrize(("file", "named"), [(None, ""), ("tables/a.csv", "tables/a.csv: ")])
+def test_a_full_disk_is_one_line_that_says_what_to_do(log, file, named):
+    thrown(OSError(errno.ENOSPC, "No space left on device", file))
+    assert log.read_text().splitlines()[0].endswith(f"ERROR {named}No space left on device; free space and run again")
+    assert "Traceback" not in log.read_text()
+
+
+def test_half_of_a_surrogate_pair_can_be_logged(log, capsys):
+    logging.getLogger("refusal_eval.rule").info("a model said \ud83d")
+    assert "a model said" in log.read_text() and "Logging error" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["httpx", "httpx2", "httpcore2.connection"])

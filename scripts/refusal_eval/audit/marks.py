@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -76,21 +77,32 @@ def _exported(path: Path) -> list[tuple[int, dict[str, str]]]:
         found: Any = json.loads(text)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except ValueError as error:  # also of bytes that are no UTF-8
+    except (ValueError, RecursionError) as error:  # also of bytes that are no UTF-8
         raise UserError(f"{path}: is not valid JSON: {error}") from error
     rows = found.get("labels") if isinstance(found, dict) else None
     if rows is None or found.get("format") != FORMAT or not isinstance(rows, list):
         raise UserError(f"{path}: is no file of labels: `format` must be `{FORMAT}`")
     common = {name: str(found.get(name, "")) for name in ("audit", "rater")}
+    places = _first_lines(text)
     lines = []
     for row in rows:
         if not isinstance(row, dict):
             raise UserError(f"{path}: `labels` must hold objects")
-        own = {name: str(row.get(name) or "") for name in ("id", "label", "comment")}
+        own = {name: row.get(name) or "" for name in ("id", "label", "comment")}
+        if not all(isinstance(value, str) for value in own.values()):
+            raise UserError(f"{path}: id, label and comment in `labels` must be texts")
         # The page writes a row a line; of another order of bytes the line is a guess that is near.
-        line = text.count("\n", 0, max(0, text.find(f'"{own["id"]}"'))) + 1
-        lines.append((line, common | own))
+        lines.append((places.get(own["id"], 1), common | own))
     return lines
+
+
+def _first_lines(text: str) -> dict[str, int]:
+    """Return the line of a JSON text on which each of its texts stands first, as it is written there."""
+    found: dict[str, int] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        for written in re.findall(r'"((?:[^"\\]|\\.)*)"', line):
+            found.setdefault(written, number)
+    return found
 
 
 def _mark(row: Mapping[str, str], place: str, audit: Audit) -> tuple[str | None, Mark | None]:
