@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.compat.score_rows import with_published_scores
-from refusal_eval.estimands import cell_outcomes, score_rows
-from refusal_eval.files import read_json, write_json, written_whole
-from refusal_eval.jsonl import read_rows
+from refusal_eval.estimands import BadRows, cell_outcomes, score_rows
+from refusal_eval.files import BadFile, read_json, write_json, written_whole
+from refusal_eval.jsonl import read_rows, refuse_bad_rows
 from refusal_eval.logs import start_log
 from refusal_eval.samples import samples_of, write_samples
 from refusal_eval.scores import cell_score, noticed, score_csv
@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     snakemake: Any
 
 LOG = logging.getLogger(__name__)
+PLACE = {"prompt_id": (str,), "sample": (int,), "turn": (int,), "state": (str,)}
+NEEDED: Mapping[str, Mapping[str, tuple[type, ...]]] = {
+    "prompts": {"id": (str,), "category": (str, type(None)), "cluster": (str,)},
+    "answers": PLACE | {"answer_logprob": (float, int, type(None)), "serving": (str, type(None))},
+    "verdicts": PLACE | {"label": (str, type(None))},
+}
 
 
 def main(
@@ -29,8 +35,27 @@ def main(
         cell: what else decides its numbers (`Scoring.cell`).
         outputs: `csv`, a row per prompt; `json`, the summary; `samples`, all samples (`samples.Samples`).
         published: a file of published scores.
+
+    Raises:
+        BadFile: if a file was changed so that it cannot be scored.
     """
-    prompts, answers, verdicts = (read_rows(paths[name]) for name in ("prompts", "answers", "verdicts"))
+    read = {name: read_rows(paths[name]) for name in NEEDED}
+    try:
+        write_scores(read, cell, outputs, published)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        for name, fields in NEEDED.items():  # only now, for it takes a while
+            refuse_bad_rows(paths[name], read[name], fields)
+        if isinstance(error, BadRows):
+            files = ", ".join(paths[name] for name in NEEDED)
+            raise BadFile(f"{files} do not belong together: {error}; delete them and run again") from error
+        raise
+
+
+def write_scores(
+    read: Mapping[str, list[Any]], cell: Mapping[str, Any], outputs: Mapping[str, str], published: str | None
+) -> None:
+    """Write the scores of rows that were read; else as `main`."""
+    prompts, answers, verdicts = (read[name] for name in NEEDED)
     scored = cell.get("scored")  # which turns count; only where the split has dialogues
     outcomes = cell_outcomes(prompts, answers, verdicts, cell["samples"], scored or "all")
     rows = score_rows(prompts, outcomes, cell["tau"], cell["band"])

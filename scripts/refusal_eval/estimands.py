@@ -39,6 +39,10 @@ VOTES = {REFUSAL: 1, PARTIAL: 0, COMPLIANCE: -1}
 REFUSES = {"strict": frozenset({REFUSAL}), "broad": frozenset({REFUSAL, PARTIAL})}
 
 
+class BadRows(UserError, ValueError):
+    """Prompts, answers and verdicts that do not belong together; the message names the row."""
+
+
 class Outcome(NamedTuple):
     """What became of one sample."""
 
@@ -97,9 +101,9 @@ def sample_outcomes(
         samples: K.
 
     Raises:
-        ValueError: for samples < 1, a row that occurs twice, or rows that do not belong together (an unknown prompt,
-            a sample beyond `samples`, a verdict on an answer that no judge should have seen, an unknown state or
-            label).
+        ValueError: for samples < 1.
+        BadRows: for a row that occurs twice, or rows that do not belong together (an unknown prompt, a sample beyond
+            `samples`, a verdict on an answer that no judge should have seen, an unknown state or label).
     """
     if samples < 1:
         raise ValueError("samples must be at least 1")
@@ -107,14 +111,14 @@ def sample_outcomes(
     by_turn = _unique(answers, ANSWER_STATES, "answer")
     for prompt_id, sample, _ in by_turn:
         if prompt_id not in turns:
-            raise ValueError(f"an answer belongs to prompt {prompt_id}, which is not in the split")
+            raise BadRows(f"an answer belongs to prompt {prompt_id}, which is not in the split")
         if not 0 <= sample < samples:
-            raise ValueError(f"prompt {prompt_id} has sample {sample}, but {samples} were asked for")
+            raise BadRows(f"prompt {prompt_id} has sample {sample}, but {samples} were asked for")
     for key, verdict in judged.items():
         if key not in by_turn or by_turn[key]["state"] not in JUDGED_ANSWER_STATES:
-            raise ValueError(f"a verdict on {key} has no answer that a judge could read")
+            raise BadRows(f"a verdict on {key} has no answer that a judge could read")
         if (verdict["label"] in LABELS) != (verdict["state"] == JUDGED):
-            raise ValueError(f"the verdict on {key} is {verdict['state']} with label {verdict['label']}")
+            raise BadRows(f"the verdict on {key} is {verdict['state']} with label {verdict['label']}")
     outcomes = {key: _outcome(answer, judged.get(key)) for key, answer in by_turn.items()}
     units = sorted((prompt_id, turn) for prompt_id, scored in turns.items() for turn in scored)
     lost = Outcome(FAILED, None, None, None)
@@ -131,19 +135,19 @@ def cell_outcomes(
 
     Raises:
         UserError: as `scored_turns` does.
-        ValueError: for a prompt that occurs twice, an answer to a turn that its prompt does not ask, and as
+        BadRows: for a prompt that occurs twice, an answer to a turn that its prompt does not ask, and as
             `sample_outcomes` does.
     """
     by_id: dict[str, Row] = {}
     for prompt in prompts:
         if prompt["id"] in by_id:
-            raise ValueError(f"prompt {prompt['id']} occurs twice")
+            raise BadRows(f"prompt {prompt['id']} occurs twice")
         by_id[prompt["id"]] = prompt
     answers = list(answers)
     asked = {name: asked_turns(prompt) for name, prompt in by_id.items()}
     for name, turn in set(map(_UNIT, answers)):
         if name in asked and turn not in asked[name]:
-            raise ValueError(f"prompt {name} has an answer to turn {turn}, which is not asked")
+            raise BadRows(f"prompt {name} has an answer to turn {turn}, which is not asked")
     turns = {name: scored_turns(prompt, scored) for name, prompt in by_id.items()}
     return sample_outcomes(turns, answers, verdicts, samples)
 
@@ -263,10 +267,10 @@ def _unique(rows: Iterable[Row], states: Sequence[str], what: str) -> dict[tuple
     found = dict(zip(map(_PLACE, rows), rows, strict=True))
     if len(found) < len(rows):
         (key, _), *_ = Counter(map(_PLACE, rows)).most_common(1)
-        raise ValueError(f"{what} {key} (prompt, sample, turn) occurs twice")
+        raise BadRows(f"{what} {key} (prompt, sample, turn) occurs twice")
     if unknown := set(map(_STATE, rows)) - set(states):
         key, row = next((key, row) for key, row in found.items() if row["state"] in unknown)
-        raise ValueError(f"{what} {key} has the unknown state {row['state']!r}")
+        raise BadRows(f"{what} {key} has the unknown state {row['state']!r}")
     return found
 
 

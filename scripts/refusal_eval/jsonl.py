@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import uuid
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.files import read_jsonl
+from refusal_eval.files import BadFile, read_jsonl
 
 _AT_ONCE = 1000  # lines; bounds the text that is held beside the rows
 
@@ -42,3 +44,16 @@ def _values(lines: list[str]) -> list[Any]:
     if len(values) != 2 * len(lines) - 1 or values[1::2] != [word] * (len(lines) - 1):
         raise ValueError("a line is not one value")
     return values[::2]
+
+
+def refuse_bad_rows(path: str | Path, rows: Iterable[Any], fields: Mapping[str, tuple[type, ...]]) -> None:
+    """Raise `BadFile` for the first row that lacks one of these fields, or has one of another type, or no number."""
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, dict):
+            raise BadFile(f"{path}, row {number}: is no object; delete the file and run again")
+        for name, types in fields.items():
+            value = row.get(name, ...)
+            right = type(value) in types and (not isinstance(value, float) or math.isfinite(value))
+            if not right:
+                what = "is missing" if value is ... else f"is {value!r:.40}"
+                raise BadFile(f"{path}, row {number}: `{name}` {what}; delete the file and run again")

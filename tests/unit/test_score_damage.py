@@ -1,0 +1,50 @@
+"""Scoring a cell whose files were damaged or changed by hand: the message names the file and the row."""
+
+import json
+
+import pytest
+import score_cell
+from test_dialogue_cell import CELL
+
+from refusal_eval.errors import UserError
+from refusal_eval.files import write_jsonl
+
+PROMPT = {"id": "p0", "category": None, "cluster": "c0", "messages": [{"role": "user", "content": "?"}]}
+ANSWER = {"prompt_id": "p0", "sample": 0, "turn": 0, "state": "complete", "answer_logprob": -1.0, "serving": "s"}
+VERDICT = {"prompt_id": "p0", "sample": 0, "turn": 0, "state": "judged", "label": "refusal", "raw": {}}
+
+
+def score(folder, **changed):
+    """Score two prompts; a field of the second row of a file may be changed."""
+    rows = {"prompts": [PROMPT], "answers": [ANSWER], "verdicts": [VERDICT]}
+    paths = {name: str(folder / f"{name}.jsonl") for name in rows}
+    for name, (row,) in rows.items():
+        second = row | {"id" if name == "prompts" else "prompt_id": "p1"} | changed.get(name, {})
+        write_jsonl(paths[name], [row, {key: value for key, value in second.items() if value is not ...}])
+    made = {name: str(folder / name) for name in ("csv", "json", "samples")}
+    score_cell.main(paths, CELL | {"expectation": "comply"}, made)
+    return json.loads((folder / "json").read_text())
+
+
+def test_what_is_whole_is_scored(tmp_path):
+    assert score(tmp_path)["strict"]["rate"] == 1.0
+
+
+@pytest.mark.parametrize("value", [..., [], {}, "x", 1.5])
+@pytest.mark.parametrize(
+    ("file", "field"),
+    [
+        *(("answers", name) for name in ("prompt_id", "sample", "turn", "state", "answer_logprob", "serving")),
+        *(("verdicts", name) for name in ("prompt_id", "sample", "turn", "state", "label")),
+        *(("prompts", name) for name in ("id", "cluster")),
+    ],
+)
+def test_a_field_that_is_gone_or_changed_is_told_with_its_file(tmp_path, file, field, value):
+    if (field, value) in [
+        ("answer_logprob", 1.5),
+        *((name, fit) for name in ("serving", "cluster") for fit in ("x", 1.5)),
+    ]:
+        score(tmp_path, **{file: {field: value}})  # that is a number, or a name like any other
+        return
+    with pytest.raises(UserError, match=rf"{file}\.jsonl.*(delete the file|delete them) and run again"):
+        score(tmp_path, **{file: {field: value}})
