@@ -66,9 +66,10 @@ include: "workflow/rules/floors.smk"
 
 
 rule all:
-    """Tables, figures, judge cards and the manifest of the study."""
+    """Tables, figures, judge cards and the manifest of the study, and what they are made from."""
     default_target: True
     input:
+        reporting.in_between,
         reporting.targets,
         drawing.targets,
         judge_cards.targets,

@@ -34,6 +34,23 @@ def test_nothing_changed_nothing_to_do(finished: Project) -> None:
     assert finished.planned() == {}
 
 
+def test_files_that_are_deleted_are_made_again_as_they_were(finished: Project) -> None:
+    """Tables and figures being there is no reason to leave out what they were made from."""
+    names = ["answers/plain/two.jsonl", "answers/gold/people.jsonl", "scores/words/terse/one.npz"]
+    before = {name: (finished.results / name).read_bytes() for name in names}
+    for name in names:
+        kept = finished.results / name
+        kept.rename(kept.with_suffix(".kept"))
+        assert finished.planned(), f"{name} would not be made again"
+        kept.with_suffix(".kept").rename(kept)
+    assert finished.planned() == {}
+    for name in names:
+        (finished.results / name).unlink()
+    finished.snakemake()
+    assert {name: (finished.results / name).read_bytes() for name in names} == before
+    assert finished.planned() == {}
+
+
 def test_touching_files_reruns_nothing(finished: Project) -> None:
     for name in ("one.jsonl", "rubric.md", "words.yaml", "gold.jsonl"):
         os.utime(finished.folder / name)

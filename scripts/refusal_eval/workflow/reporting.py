@@ -69,6 +69,17 @@ class Reporting:
         ]
         return [f"{self._results}/{name}.jsonl" for name in names]
 
+    def in_between(self, wildcards: Any) -> list[str]:
+        """Return what tables and figures are made from; asked for as well, so that what is deleted is made again."""
+        gold, judges = sorted(self._config["gold"]), sorted(self._config["judges"])
+        of_gold = [f"answers/gold/{name}" for name in gold]
+        of_gold += [f"verdicts/{judge}/gold/{name}" for judge in judges for name in gold]
+        return [
+            *self.data(wildcards),
+            *(f"{self._results}/{name}.jsonl" for name in of_gold),
+            *(file for ending in ("csv", "json", "npz") for file in self._scores(ending, judges)),
+        ]
+
     def targets(self, wildcards: Any) -> list[str]:
         """Return what a run makes: tables and the manifest."""
         return [
