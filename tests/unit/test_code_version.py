@@ -167,7 +167,7 @@ REACHED = {
     "plots.refusal_kinds plots.series plots.sources plots.tags plots.tau_sweep plots.tradeoff "
     "plots.turns scores states style table_notes "
     "tiles texts",
-    "write_manifest": "store store_index version",
+    "write_manifest": "packing store store_index version",
     "check_judge_floor": "judge_card judge_card.floor",
     "compare_judges": "agreement clusters compat compat.labels dialogues display estimands frames intervals judge_card "
     "judge_card.compared judge_card.measured judge_card.measures judge_card.resampling "
