@@ -21,7 +21,7 @@ PLACE = {"prompt_id": (str,), "sample": (int,), "turn": (int,), "state": (str,)}
 NEEDED: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "prompts": {"id": (str,), "category": (str, type(None)), "cluster": (str,)},
     "answers": PLACE | {"answer_logprob": (float, int, type(None)), "serving": (str, type(None))},
-    "verdicts": PLACE | {"label": (str, type(None))},
+    "verdicts": PLACE | {"label": (str, type(None)), "flags": (list,), "raw": (dict,)},
 }
 
 

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from pydantic import TypeAdapter
+from pydantic import PositiveInt, TypeAdapter
 
 from refusal_eval.engines.process import process_start
 from refusal_eval.engines.records import this_place
@@ -61,7 +61,7 @@ class RunningJob:
     host: str
     boot_id: str
     pid_namespace: str
-    pid: int
+    pid: PositiveInt
     start: int
     slurm_job: str | None
     time: float

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from refusal_eval.estimands import MISSING, READINGS, Row
+from refusal_eval.estimands import MISSING, READINGS, BadRows, Row
 from refusal_eval.intervals import cluster_wilson, cluster_wilson_between
 from refusal_eval.states import (
     ANSWER_STATES,
@@ -130,11 +130,18 @@ def noticed(rows: Iterable[Row], verdicts: Iterable[Row], flags: Sequence[str], 
         verdicts: the same.
         flags: that the judge can raise; others that occur are counted too.
         again: whether votes that cannot be read are asked again.
+
+    Raises:
+        BadRows: for a verdict with flags that are no words.
     """
     units = {(row["prompt_id"], row["turn"]) for row in rows}
     own = [verdict for verdict in verdicts if (verdict["prompt_id"], verdict["turn"]) in units]
     found = Counter(dict.fromkeys(flags, 0))
-    found.update(flag for verdict in own if verdict["state"] == JUDGED for flag in verdict.get("flags") or ())
+    for verdict in own:
+        if verdict["state"] == JUDGED and (raised := verdict.get("flags")):
+            if not isinstance(raised, list) or not all(isinstance(flag, str) for flag in raised):
+                raise BadRows(f"the flags of the verdict on prompt {verdict['prompt_id']} are no list of words")
+            found.update(raised)
     told: dict[str, Any] = {"judge_flags": dict(sorted(found.items()))} if found else {}
     if again:
         votes = [vote for verdict in own for vote in verdict["raw"].get("each") or [verdict["raw"]]]

@@ -211,7 +211,7 @@ class StoreReader:
                     try:
                         record = json.loads(line)
                         records[record["serving_id"]] = record["serving_record"]
-                    except (ValueError, KeyError, RecursionError) as error:
+                    except (ValueError, KeyError, TypeError, RecursionError) as error:
                         self._say(path, handle.tell() - len(line), f"damaged: {_reason(error)}; it is left out")
         return records
 

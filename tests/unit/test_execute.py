@@ -14,6 +14,7 @@ from refusal_eval import execute as module
 from refusal_eval.engines.base import EngineDied, Rejected
 from refusal_eval.execute import Execution, Outcome, TooManyFailures
 from refusal_eval.files import sha256_of
+from refusal_eval.packing import pack_floats
 from refusal_eval.pending import Pending
 from refusal_eval.requests import Request
 from refusal_eval.store import StoreReader, StoreWriter
