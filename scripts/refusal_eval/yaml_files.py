@@ -46,6 +46,11 @@ def yaml_node(path: str | Path) -> yaml.Node | None:
         return _Loader(handle.read()).get_single_node()
 
 
+def refuse_unbounded(text: str) -> None:
+    """Raise `yaml.YAMLError` for YAML that nests or repeats itself beyond the bounds, before a library reads it."""
+    _Loader(text).get_single_node()
+
+
 def yaml_value(node: yaml.Node) -> Any:
     """Return the value of a document's node.
 

@@ -10,8 +10,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 from hub_server import HubServer
 
+from refusal_eval.data.card import check_card
 from refusal_eval.data.hub import need_disk
 from refusal_eval.data.network import NetworkFault, with_retries
 from refusal_eval.data.rows import read_rows
@@ -337,6 +339,15 @@ def test_a_card_that_cannot_be_read_is_told(cards):
     target, told = cards["told"]["broken"]
     assert told.startswith("data set org/broken at ") and "cannot be read" in told and "\n" not in told
     assert not Path(target).exists()
+
+
+@pytest.mark.timeout(20)
+def test_a_card_whose_aliases_repeat_each_other_ends_soon(tmp_path):
+    lists = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
+    bomb = f"---\na0: &a0 x\n{lists}configs:\n- config_name: default\n  data_files: *a11\n---\n"
+    (tmp_path / "README.md").write_text(bomb)
+    with pytest.raises(yaml.YAMLError, match="aliases repeat"):
+        check_card(tmp_path, "data set")
 
 
 def test_a_file_beside_the_locked_ones_is_not_taken_for_one_of_them(tmp_path):

@@ -15,6 +15,7 @@ import yaml
 
 from refusal_eval.errors import UserError
 from refusal_eval.files import inner_name
+from refusal_eval.yaml_files import refuse_unbounded
 
 CARD, SETTINGS = "README.md", ".huggingface.yaml"
 
@@ -64,12 +65,16 @@ def check_listed(files: Iterable[str], folder: Path, listed: Collection[str], wh
 
 def _settings(path: Path) -> Any:
     """Return what a file says, read as the library reads it, so that nothing is seen here otherwise than there."""
-    from huggingface_hub import DatasetCard
+    from huggingface_hub import DatasetCard, repocard
 
+    text = path.read_text(encoding="utf-8")
     if path.name == CARD:
+        block = repocard.REGEX_YAML_BLOCK.search(text)
+        refuse_unbounded(block[2] if block else "")
         card: Any = DatasetCard.load(path)
         return card.data.to_dict()
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
+    refuse_unbounded(text)
+    return yaml.safe_load(text)
 
 
 def _named(settings: Any) -> Iterator[str]:
