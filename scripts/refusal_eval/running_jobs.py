@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from pydantic import PositiveInt, TypeAdapter
+from pydantic import FiniteFloat, PositiveInt, TypeAdapter
 
 from refusal_eval.engines.process import process_start
 from refusal_eval.engines.records import this_place
@@ -64,7 +64,7 @@ class RunningJob:
     pid: PositiveInt
     start: int
     slurm_job: str | None
-    time: float
+    time: FiniteFloat
 
     def file(self) -> str:
         """Return the name of its record; a Slurm job that is started anew has the same."""

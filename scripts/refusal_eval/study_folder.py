@@ -30,7 +30,7 @@ def refuse_other_study(config: Mapping[str, Any], study_file: str) -> None:
     except UserError as error:
         raise ConfigError([Problem(study_file, 0, "study", str(error))]) from error
     here = Path(study_file).resolve()
-    if known == here or not known.is_file():
+    if known == here or not os.path.isfile(known):  # pathlib raises for a name that is too long
         return
     other = _content(known)
     if isinstance(other, dict) and other.get("study") == config["study"] and other != _content(here):
