@@ -126,9 +126,9 @@ def _remembered(memory: Path) -> dict[str, dict[str, Any]]:
     """Return what is remembered of files, by name; nothing if the memory is damaged: its hashes go into keys."""
     try:
         known = read_json_as(memory, Memory) if memory.exists() else None
-    except BadFile:
+        return known.files if known is not None and known.sha256 == sha256_of(known.files) else {}
+    except (BadFile, ValueError):  # of numbers that JSON does not have
         return {}
-    return known.files if known is not None and known.sha256 == sha256_of(known.files) else {}
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:
