@@ -1,0 +1,150 @@
+"""Studies, catalogues, lock files, keyword lists, rubrics: what users and data sets write as YAML and as templates."""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+from typing import Any
+
+from fuzz.of_people import as_yaml
+from fuzz.targets import file_of, is_text, target
+from unit.config_project import BASE, CATALOGUE, COMMIT, FIGURES, SHA256, STUDY, WHOLE_STUDY, Project
+
+from refusal_eval.config import ConfigError, load_study
+from refusal_eval.config.lock import read_lock
+from refusal_eval.config.problems import Problem
+from refusal_eval.config.source import Source
+from refusal_eval.judges.keyword import KeywordJudge
+from refusal_eval.judges.rubric import Rubric, rubric_mistake
+from refusal_eval.states import LABELS
+
+ROOT = Path(__file__).parents[2]
+
+
+def _loaded(folder: Path, study: bytes, catalogue: bytes) -> dict[str, Any]:
+    """Return the validated config of a study whose data, weights and rubrics are there."""
+    os.chdir(folder)
+    Project(folder)
+    file_of(folder, BASE, catalogue)
+    source = Source(str(file_of(folder, "study.yaml", study)))
+    config = load_study(source.data, "study.yaml", ".")
+    assert is_text(config["study"]) and "/" not in config["study"] and config["samples"] >= 1
+    assert all(name in config["model_entries"] for name in config["models"])
+    assert all(
+        not str(value).startswith("-") for e in config["engine_entries"].values() for value in e["args"].values()
+    )
+    return config
+
+
+FITTING = [figure for figure in FIGURES if figure["kind"] not in ("categories", "turns")]
+
+
+@target("study", [STUDY, WHOLE_STUDY | {"figures": FITTING}], as_yaml)
+def study(data: bytes, folder: Path) -> None:
+    _loaded(folder, data, as_yaml(CATALOGUE))
+
+
+@target("catalogue", [CATALOGUE], as_yaml)
+def catalogue(data: bytes, folder: Path) -> None:
+    _loaded(folder, as_yaml(WHOLE_STUDY), data)
+
+
+@target("a YAML file beside the study", [STUDY, CATALOGUE], as_yaml)
+def beside(data: bytes, folder: Path) -> None:
+    file_of(folder, "other.yaml", data)
+    file_of(folder, "config/other.yaml", data)
+    _loaded(folder, as_yaml(STUDY), as_yaml(CATALOGUE))
+
+
+LOCK = {
+    "lock_version": 1,
+    "models": [
+        {
+            "repo": "owner/model",
+            "commit": COMMIT,
+            "date": "2026-01-02",
+            "pinned_by": "entry",
+            "gated": False,
+            "licence": {"hub": "mit", "entry": "MIT", "agrees": True},
+            "files": {"config.json": "2 git:" + "1" * 40, "sub/model.safetensors": "5000 sha256:" + SHA256},
+        }
+    ],
+    "urls": [
+        {"url": f"https://example.org/{COMMIT}/rows.csv", "sha256": SHA256, "size": 5, "pinned_by": "lock"},
+    ],
+}
+
+
+@target("lock file", [LOCK], as_yaml)
+def lock(data: bytes, folder: Path) -> None:
+    problems: list[Problem] = []
+    lock = read_lock(str(file_of(folder, "study.lock.yaml", data)), problems)
+    if lock is None:
+        raise ConfigError(problems)
+    assert not problems
+    for repo in lock.content.models:
+        for name in repo.files:
+            path = os.path.normpath(name)
+            assert not os.path.isabs(path) and not path.startswith("..") and "\x00" not in name
+
+
+LISTS = {
+    "refusal_openings": ["i cannot help", "i'm unable to"],
+    "refusal_starts": ["no."],
+    "not_refusals": ["i cannot wait"],
+    "rewrites": [["can't", "cannot"]],
+}
+
+
+@target("keyword lists", [LISTS], as_yaml)
+def keyword_lists(data: bytes, folder: Path) -> None:
+    judge = KeywordJudge.from_files([str(file_of(folder, "words.yaml", data))])
+    assert judge.judge([], "I cannot help you with that. No.").label in LABELS
+
+
+@functools.cache
+def _keyword_judge() -> KeywordJudge:
+    return KeywordJudge.from_files(
+        [str(ROOT / "config" / "keywords" / f"{name}.yaml") for name in ("english", "chinese")]
+    )
+
+
+@target(
+    "judge: keyword",
+    [
+        b"I'm sorry, but I can't help with that. Here's what I *can* do:\n\n1. Listen\n2. Talk",
+        b'Dear Ann,\n\nI cannot come.\n\nBest,\nTom\n\n```python\nprint("no")\n```',
+        "抱歉,我无法回答这个问题。".encode(),
+        "e\u0301\u0315\u0300 I can\u2019t".encode(),
+    ],
+)
+def keyword(data: bytes, folder: Path) -> None:
+    assert _keyword_judge().judge([], data.decode(errors="replace")).label in LABELS
+
+
+@target("rubric", [(ROOT / "config" / "rubrics" / "refusal_labels_short.md").read_bytes()])
+def rubric(data: bytes, folder: Path) -> None:
+    path = file_of(folder, "rubric.md", data)
+    if rubric_mistake(path) is None:
+        text = Rubric(path).text([{"role": "user", "content": "Why?"}], "{{ nonce }} Because.")
+        assert "Why?" in text and "{{ nonce }} Because." in text
+
+
+def _rubric_programs() -> list[bytes]:
+    rest = b"{{ prompt }} <r_{{ nonce }}>{{ answer }}</r_{{ nonce }}>"
+    programs = [
+        b"{{ cycler.__init__.__globals__.os.getcwd() }}",
+        b"{% for a in range(10**9) %}x{% endfor %}",
+        b"{{ 'x' * 10**10 }}",
+        b"{% set ns = namespace(x='x') %}{% for a in range(99999) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
+        b"{% for a in range(9999) %}{% for b in range(9999) %}{{ a * b }}{% endfor %}{% endfor %}",
+        b"{{ 9 ** 9 ** 9 }}",
+        b"{{ lipsum(n=99999999) }}",
+    ]
+    return [program + rest for program in programs]
+
+
+@target("rubric: programs", [b"{{ prompt }} <r_{{ nonce }}>{{ answer }}</r_{{ nonce }}>", *_rubric_programs()])
+def rubric_programs(data: bytes, folder: Path) -> None:
+    rubric_mistake(file_of(folder, "rubric.md", data))
