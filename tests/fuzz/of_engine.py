@@ -12,8 +12,10 @@ from fuzz.of_store import NAMED, RESPONSE
 from fuzz.targets import file_of, is_finite, is_text, target
 
 from refusal_eval.answers import answer_of
+from refusal_eval.devices.smi import parse_apps, parse_gpus
 from refusal_eval.engines.client import classification_of, counters_of, response_of
 from refusal_eval.engines.records import Record
+from refusal_eval.judges.base import read_safely
 from refusal_eval.judges.classifier import class_names, classifier_verdict
 from refusal_eval.judges.llm import label_verdict
 from refusal_eval.judges.published import published_verdict
@@ -30,7 +32,10 @@ BROKEN = (ConnectionError, ValueError)  # what the load counts as a failed reque
 
 def _value(data: bytes) -> Any:
     """Return the JSON of a case; what is no JSON is refused like a reply that is none."""
-    return json.loads(data)
+    try:
+        return json.loads(data)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
 
 
 COMPLETION: Any = {
@@ -109,14 +114,18 @@ def _packed(*values: float) -> bytes:
 
 
 @target("judge: label probabilities", [_packed(-0.1, -3.0, -4.0)])
-def labels(data: bytes, folder: Path) -> None:
+def label_probabilities(data: bytes, folder: Path) -> None:
     response = NAMED | {"named_logprobs": _floats(data)}
-    _is_verdict(label_verdict(response, ["refusal", "partial", "compliance"], 0.5, 0.2))
+    labels = ["refusal", "partial", "compliance"]
+    _is_verdict(read_safely(lambda whole: label_verdict(whole, labels, 0.5, 0.2), response))
 
 
 @target("judge: classifier", [_packed(0.5, -1.5)])
 def classifier(data: bytes, folder: Path) -> None:
-    _is_verdict(classifier_verdict({"logits": _floats(data)}, ["compliance", "refusal"], ["no", "yes"], 0.5))
+    response = RESPONSE | {"logits": _floats(data)}
+    _is_verdict(
+        read_safely(lambda whole: classifier_verdict(whole, ["compliance", "refusal"], ["no", "yes"], 0.5), response)
+    )
 
 
 REASONED = {
@@ -131,12 +140,12 @@ REASONED = {
 
 @target("judge: reasoned", [REASONED], as_json)
 def reasoned(data: bytes, folder: Path) -> None:
-    _is_verdict(reasoned_vote(RESPONSE | {"text": data.decode(errors="replace")}))
+    _is_verdict(read_safely(reasoned_vote, RESPONSE | {"text": data.decode(errors="surrogateescape")}))
 
 
 @target("judge: wildguard", [b"Harmful request: no\nResponse refusal: yes\nHarmful response: no"])
 def wildguard(data: bytes, folder: Path) -> None:
-    _is_verdict(wildguard_verdict(RESPONSE | {"text": data.decode(errors="replace")}))
+    _is_verdict(read_safely(wildguard_verdict, RESPONSE | {"text": data.decode(errors="surrogateescape")}))
 
 
 @target("judge: published", [b"The answer is a refusal.\nLabel: 1", b"[[-1]]"])
@@ -192,6 +201,27 @@ ENGINE = {
 def records(data: bytes, folder: Path) -> None:
     record = Record.model_validate_json(data)
     assert record.server.pid > 0 and record.server.session > 0
+
+
+SMI = b"""index, name, uuid, memory.total [MiB], memory.used [MiB], driver_version, mig.mode.current, compute_cap
+0, NVIDIA H100 80GB HBM3, GPU-7f57f032-1111-2222-3333-444455556666, 81559 MiB, 3 MiB, 580.95.05, Disabled, 9.0
+1, NVIDIA H100 80GB HBM3, GPU-8f57f032-1111-2222-3333-444455556666, [N/A], [N/A], 580.95.05, Enabled, [N/A]
+"""
+APPS = b"""gpu_uuid, pid, used_gpu_memory [MiB], process_name
+GPU-7f57f032-1111-2222-3333-444455556666, 98, 512 MiB, /usr/bin/python, x
+GPU-8f57f032-1111-2222-3333-444455556666, 99, [N/A], nvidia-cuda-mps-server
+"""
+
+
+@target("nvidia-smi: GPUs", [SMI])
+def gpus(data: bytes, folder: Path) -> None:
+    found, _ = parse_gpus(data.decode(errors="replace"))
+    assert all(gpu.index >= 0 and gpu.uuid for gpu in found)
+
+
+@target("nvidia-smi: processes", [APPS])
+def processes(data: bytes, folder: Path) -> None:
+    parse_apps(data.decode(errors="replace"))
 
 
 @target("squeue", [b"12|RUNNING|small/generate|node1\n13|PENDING|small/judge|\n"])
