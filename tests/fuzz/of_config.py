@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from fuzz.mutations import as_json
 from fuzz.of_people import as_yaml
 from fuzz.targets import file_of, is_text, target
 from unit.config_project import BASE, CATALOGUE, COMMIT, FIGURES, SHA256, STUDY, WHOLE_STUDY, Project
@@ -18,6 +19,7 @@ from refusal_eval.config.source import Source
 from refusal_eval.judges.keyword import KeywordJudge
 from refusal_eval.judges.rubric import Rubric, rubric_mistake
 from refusal_eval.states import LABELS
+from refusal_eval.study_folder import recorded_file
 
 ROOT = Path(__file__).parents[2]
 
@@ -148,3 +150,8 @@ def _rubric_programs() -> list[bytes]:
 @target("rubric: programs", [b"{{ prompt }} <r_{{ nonce }}>{{ answer }}</r_{{ nonce }}>", *_rubric_programs()])
 def rubric_programs(data: bytes, folder: Path) -> None:
     rubric_mistake(file_of(folder, "rubric.md", data))
+
+
+@target("record of a study", [{"file": "/nowhere/study.yaml", "study": "small"}], as_json)
+def record(data: bytes, folder: Path) -> None:
+    os.path.isfile(recorded_file(file_of(folder, "study.json", data)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from pathlib import Path
@@ -13,7 +14,7 @@ from fuzz.targets import file_of, is_finite, is_text, target
 
 from refusal_eval.answers import answer_of
 from refusal_eval.devices.smi import parse_apps, parse_gpus
-from refusal_eval.engines.client import classification_of, counters_of, response_of
+from refusal_eval.engines.client import CompletionClient, classification_of, counters_of, response_of
 from refusal_eval.engines.records import Record
 from refusal_eval.judges.base import read_safely
 from refusal_eval.judges.classifier import class_names, classifier_verdict
@@ -227,3 +228,30 @@ def processes(data: bytes, folder: Path) -> None:
 @target("squeue", [b"12|RUNNING|small/generate|node1\n13|PENDING|small/judge|\n"])
 def squeue(data: bytes, folder: Path) -> None:
     parse_jobs(data.decode(errors="replace"))
+
+
+ANSWERED = as_json(COMPLETION)
+REPLIES = [
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(ANSWERED) + ANSWERED,
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n" % len(ANSWERED) + ANSWERED + b"\r\n0\r\n\r\n",
+]
+
+
+@target("engine: raw replies", REPLIES, None, BROKEN)
+def replies(data: bytes, folder: Path) -> None:
+    async def asked() -> Any:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(data)
+            writer.close()
+
+        server = await asyncio.start_unix_server(answer, folder / "s")
+        client = CompletionClient(str(folder / "s"), lambda: 1)
+        try:
+            await client.health()
+            return await client.ask("/v1/completions", {})
+        finally:
+            await client.close()
+            server.close()
+
+    response_of(asyncio.run(asked()), {})

@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
 from fuzz.mutations import as_json, as_jsonl
 from fuzz.targets import file_of, is_text, target
 
+from refusal_eval.data.card import check_card
 from refusal_eval.data.gold import make_gold
 from refusal_eval.data.prompts import make_prompts
 from refusal_eval.data.rows import read_rows
@@ -125,3 +127,24 @@ def gold(data: bytes, folder: Path) -> None:
 @target("clusters", [[{"id": "a", "cluster": "x"}, {"id": "b", "cluster": "y"}]], _csv)
 def clusters(data: bytes, folder: Path) -> None:
     read_clusters(read_rows(file_of(folder, "a.csv", data)), "a.csv")
+
+
+CARD = b"""---
+license: mit
+configs:
+- config_name: default
+  data_files:
+  - split: test
+    path: "data/*.jsonl"
+  - split: train
+    path: ["data/a.jsonl", data/b.jsonl]
+- config_name: other
+  data_dir: data
+---
+# A data set
+"""
+
+
+@target("card of a data set", [CARD], None, (ValueError, yaml.YAMLError))
+def card(data: bytes, folder: Path) -> None:
+    check_card(file_of(folder, "README.md", data).parent, "data set")
