@@ -26,7 +26,6 @@ ROOT = Path(__file__).parents[2]
 
 def _loaded(folder: Path, study: bytes, catalogue: bytes) -> dict[str, Any]:
     """Return the validated config of a study whose data, weights and rubrics are there."""
-    os.chdir(folder)
     Project(folder)
     file_of(folder, BASE, catalogue)
     source = Source(str(file_of(folder, "study.yaml", study)))
@@ -131,25 +130,6 @@ def rubric(data: bytes, folder: Path) -> None:
     if rubric_mistake(path) is None:
         text = Rubric(path).text([{"role": "user", "content": "Why?"}], "{{ nonce }} Because.")
         assert "Why?" in text and "{{ nonce }} Because." in text
-
-
-def _rubric_programs() -> list[bytes]:
-    rest = b"{{ prompt }} <r_{{ nonce }}>{{ answer }}</r_{{ nonce }}>"
-    programs = [
-        b"{{ cycler.__init__.__globals__.os.getcwd() }}",
-        b"{% for a in range(10**9) %}x{% endfor %}",
-        b"{{ 'x' * 10**10 }}",
-        b"{% set ns = namespace(x='x') %}{% for a in range(99999) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
-        b"{% for a in range(9999) %}{% for b in range(9999) %}{{ a * b }}{% endfor %}{% endfor %}",
-        b"{{ 9 ** 9 ** 9 }}",
-        b"{{ lipsum(n=99999999) }}",
-    ]
-    return [program + rest for program in programs]
-
-
-@target("rubric: programs", [b"{{ prompt }} <r_{{ nonce }}>{{ answer }}</r_{{ nonce }}>", *_rubric_programs()])
-def rubric_programs(data: bytes, folder: Path) -> None:
-    rubric_mistake(file_of(folder, "rubric.md", data))
 
 
 @target("record of a study", [{"file": "/nowhere/study.yaml", "study": "small"}], as_json)

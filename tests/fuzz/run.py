@@ -45,14 +45,16 @@ def case_of(target: Target, seeds: list[object], seed: int, number: int) -> byte
 
 
 def parsed(target: Target, data: bytes, folder: Path) -> bool:
-    """Give a case to the parser in an empty folder; return whether it was accepted."""
+    """Give a case to the parser in an empty working directory; return whether it was accepted."""
     place = folder / "case"
     place.mkdir()
+    os.chdir(place)
     try:
         target.parse(data, place)
     except target.refusals:
         return False
     finally:
+        os.chdir(folder)
         shutil.rmtree(place, ignore_errors=True)
     return True
 
