@@ -105,14 +105,14 @@ REACHED = {
     "check_adapter": "data data.hub data.network data.resume data.sources keys weights weights.adapter "
     "weights.adapter_base weights.fingerprint weights.manifest weights.tensors",
     "render_requests": "compat compat.requests dialogues keys render requests states",
-    "execute": "answer_reader answers data data.sources devices devices.lease devices.pool devices.smi "
-    "dialogues engines engines.base engines.classifier engines.client engines.command "
-    "engines.environment engines.feeding engines.guard engines.kinds engines.nodes engines.orphans "
-    "engines.private_folder engines.process engines.records engines.server "
-    "engines.server_process engines.vllm engines.watch execute following judges judges.base judges.reasoned "
-    "judges.retries judges.rubric keys memory other_runs packing pending plan progress reasoning "
-    "reasoning_check render requests running_jobs slurm states store store_index time_limit turns weights "
-    "weights.identity weights.manifest weights.serving_args",
+    "execute": "answer_reader answers data data.sources devices devices.lease devices.pool devices.smi dialogues "
+    "engines engines.base engines.classifier engines.client engines.command engines.environment "
+    "engines.feeding engines.guard engines.kinds engines.nodes engines.orphans engines.private_folder "
+    "engines.process engines.records engines.server engines.server_process engines.vllm engines.watch "
+    "execute following judges judges.base judges.reasoned judges.retries judges.rubric keys memory "
+    "other_runs packing pending plan progress reasoning reasoning_check render requests running_jobs "
+    "secret_names slurm states store store_index time_limit turns weights weights.identity "
+    "weights.manifest weights.serving_args",
     "collect_answers": "answer_reader answers dialogues keys packing reasoning reasoning_check render requests "
     "states store store_index turns",
     "check_judge": "hints judges judges.base judges.classifier judges.kinds judges.llm judges.reasoned "

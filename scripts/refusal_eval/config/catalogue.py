@@ -18,14 +18,13 @@ from refusal_eval.config.problems import Problem
 from refusal_eval.config.shapes import FORMS, SLUG, Entry, Slug, fields_of, paths_on_disk, shown
 from refusal_eval.config.source import Layer, Source, Written, look_up, readable_path
 from refusal_eval.hints import nearest, nearest_name
+from refusal_eval.secret_names import names_a_secret
 
 SECTIONS: dict[str, Any] = {"engines": Engine, "models": Model, "datasets": Dataset, "judges": Judge, "gold": Gold}
 TYPES: dict[str, Any] = SECTIONS | {"splits": Split}
 RESERVED_MODEL = "gold"  # gold answers pass through the judging rules under this model name
 LIKE = "like"
 VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
-# Paths are shown in messages, logs and records.
-SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|(^|_)(API_?)?KEY(_|$)|(^|_)(PAT|AUTH)(_|$)", re.IGNORECASE)
 
 
 class DatasetInside(Entry):
@@ -190,7 +189,7 @@ def with_paths(shape: Any, value: Any, source: Source, at: tuple[str, ...], prob
     for path, mark in paths_on_disk(shape, value).items():
         holder, _ = look_up(value, path[:-1])
         named = (match[1] or match[2] for match in VARIABLE.finditer(holder[path[-1]]))
-        if secret := next((name for name in named if SECRET.search(name)), None):
+        if secret := next((name for name in named if names_a_secret(name)), None):
             message = (
                 f"${secret} looks like a secret by its name, and paths are shown; give the folder another variable"
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from refusal_eval.config.problems import ConfigError, Problem, dotted
@@ -47,5 +47,5 @@ def _paths(value: Any, inside: KeyPath = ()) -> Iterator[KeyPath]:
             yield from _paths(child, (*inside, key))
 
 
-def _named(paths: list[KeyPath]) -> str:
+def _named(paths: Sequence[KeyPath]) -> str:
     return ", ".join(f"`{dotted(path)}`" for path in paths)

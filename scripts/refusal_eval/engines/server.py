@@ -35,6 +35,7 @@ from refusal_eval.engines.watch import ServerWatch
 from refusal_eval.errors import UserError
 from refusal_eval.files import sha256_of
 from refusal_eval.memory import main_memory
+from refusal_eval.secret_names import names_a_secret
 from refusal_eval.time_limit import within
 
 LOG = logging.getLogger(__name__)
@@ -45,10 +46,6 @@ KEEP_ALIVE = {"VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "60"}
 # stands for, which on a cluster everybody reaches.
 LOOPBACK = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
 # An offline server needs no secret, and code of a model repository could read it. VLLM_API_KEY would lock us out.
-SECRET_VARIABLE = re.compile(
-    r"(TOKEN|API_?KEY|(^|_)KEY(_ID)?|SECRET|PASSWORD|PASSWD|_PWD|_PAT|CREDENTIALS?|_DSN|DATABASE_URL|WEBHOOK_URL)$",
-    re.IGNORECASE,
-)
 SECRET_VALUE = re.compile(r"://[^/\s:@]*:[^/\s@]+@")  # an address with user and password
 # Ours and not the server's, which has a Python of its own. Snakemake sets the thread libraries' variables to a job's
 # threads, and a CPU engine that is told two threads while it binds itself to one core runs twenty times slower.
@@ -85,7 +82,7 @@ def server_environment(determinism: str, device: str, nodes: int = 1, python: st
     environment = {
         name: value
         for name, value in os.environ.items()
-        if name not in ours and not SECRET_VARIABLE.search(name) and not SECRET_VALUE.search(value)
+        if name not in ours and not names_a_secret(name) and not SECRET_VALUE.search(value)
     }
     if python:
         # What compiles kernels runs `ninja` by its name, and it lies there.
