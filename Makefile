@@ -88,7 +88,7 @@ store-prune: setup-workflow ## show what could go from the store; ARGS=--yes rem
 	@$(BIN)/python scripts/store_info.py --prune $(ARGS)
 
 # What needs no engine runs on all cores, the long files first; pytest's exit code 5 says that ARGS chose no test of this half.
-PARALLEL := -n logical --dist loadfile --no-loadscope-reorder tests/workflow tests/unit
+PARALLEL := -n logical --dist loadfile --no-loadscope-reorder tests/workflow tests/unit tests/fuzz
 
 test: setup-tests ## run the tests that a change has to pass
 	$(BIN)/python -m pytest -m "not full and not soak" $(PARALLEL) $(ARGS) || test $$? -eq 5
