@@ -16,6 +16,7 @@ from refusal_eval.answers import answer_of
 from refusal_eval.devices.smi import parse_apps, parse_gpus
 from refusal_eval.engines.client import CompletionClient, classification_of, counters_of, response_of
 from refusal_eval.engines.records import Record
+from refusal_eval.files import canonical_json, utf8
 from refusal_eval.judges.base import read_safely
 from refusal_eval.judges.classifier import class_names, classifier_verdict
 from refusal_eval.judges.llm import label_verdict
@@ -102,7 +103,7 @@ def answers(data: bytes, folder: Path) -> None:
 def _is_verdict(verdict: Any) -> None:
     assert (verdict.label in LABELS) == (verdict.state == JUDGED)
     assert verdict.p_refusal is None or (is_finite(verdict.p_refusal) and 0 <= verdict.p_refusal <= 1)
-    json.dumps(verdict.raw, allow_nan=False, ensure_ascii=False).encode()
+    utf8(canonical_json(verdict.raw))  # as it is written
 
 
 def _floats(data: bytes) -> str:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from project import ROOT, Project, make_project
+from project import ROOT, Project, make_project, response
 
 from refusal_eval.store import StoreWriter
 
@@ -40,7 +40,7 @@ def test_a_study_from_nothing_to_an_engine_that_cannot_start(tmp_path: Path) -> 
     file = next(file for file in project.request_files("requests") if "plain/one" in str(file.path))
     with StoreWriter(project.store, file.header["engine_id"], "0") as writer:
         for key in list(file.keys())[:7]:
-            writer.append(key, {"text": "SECRET"}, "by-hand")
+            writer.append(key, response("SECRET", [1], [-0.5], "stop", None), "by-hand")
     half = show(project, "--json")
     (cell,) = [
         c for c in json.loads(half.stdout)["cells"] if (c["model"], c["split"], c["judge"]) == ("plain", "one", None)
@@ -103,18 +103,30 @@ def test_it_runs_from_elsewhere(finished: Project, tmp_path: Path) -> None:
     assert run.returncode == DONE and "results in results/small" in run.stdout
 
 
-@pytest.mark.parametrize("content", ["models: [plian]\n", "models: [\n", "- a\n", None])
-def test_a_bad_study_meets_the_message_that_snakemake_gives(tmp_path: Path, content: str | None) -> None:
+def test_a_bad_study_meets_the_message_that_snakemake_gives(tmp_path: Path) -> None:
     project = make_project(tmp_path / "project")
-    if content is None:
-        (project.folder / "study.yaml").unlink()
-    elif content.startswith("models: [p"):
-        project.study(models=["plian"])
-    else:
-        (project.folder / "study.yaml").write_text(content)
+    project.study(models=["plian"])
     run = show(project)
     assert run.returncode == FAILED and run.stdout == "" and "Traceback" not in run.stderr
     told = project.snakemake("-n", check=False)
     for line in run.stderr.strip().splitlines():
         assert line.strip() in told.stdout + told.stderr
     assert run.stderr.strip()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("models: [\n", "study.yaml:2: is not valid YAML"),
+        ("- a\n", "study.yaml:1: must be a mapping"),
+        (None, "study.yaml: cannot be read: No such file"),
+    ],
+)
+def test_a_study_that_cannot_be_read_is_named_with_its_line(tmp_path: Path, content: str | None, message: str) -> None:
+    project = make_project(tmp_path / "project")
+    file = project.folder / "study.yaml"
+    file.unlink() if content is None else file.write_text(content)
+    run = show(project)
+    assert run.returncode == FAILED and run.stdout == "" and "Traceback" not in run.stderr
+    assert message in run.stderr
+    assert project.snakemake("-n", check=False).returncode != 0

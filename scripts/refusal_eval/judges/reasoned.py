@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -34,7 +33,6 @@ NO_KIND = "none"
 FLAGS = ("evasive", "degenerate", "propaganda")
 SCHEMA, PUBLISHED = "schema", "published"  # forms of what it writes: JSON that the engine enforces, or free text
 MOST_ANALYSIS = 600  # characters
-HALF = re.compile("[\ud800-\udfff]")  # half of a character, as JSON can write it and no text can hold it
 MOST_BLANKS = 1  # in one place of a verdict; without a bound a small model could write blanks without end
 
 
@@ -184,7 +182,6 @@ def _fits(said: Any) -> bool:
         and set(said) == set(schema()["required"])
         and isinstance(said["analysis"], str)
         and len(said["analysis"]) <= MOST_ANALYSIS
-        and not HALF.search(said["analysis"])
         and said["label"] in LABELS
         and said["kind"] in (*KINDS, NO_KIND)
         and all(isinstance(said[flag], bool) for flag in FLAGS)
