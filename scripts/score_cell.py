@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     snakemake: Any
 
 LOG = logging.getLogger(__name__)
+MISSING = type(...)
 PLACE = {"prompt_id": (str,), "sample": (int,), "turn": (int,), "state": (str,)}
 NEEDED: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "prompts": {"id": (str,), "category": (str, type(None)), "cluster": (str,)},
     "answers": PLACE | {"answer_logprob": (float, int, type(None)), "serving": (str, type(None))},
-    "verdicts": PLACE | {"label": (str, type(None)), "flags": (list,), "raw": (dict,)},
+    "verdicts": PLACE | {"label": (str, type(None)), "flags": (list, MISSING), "raw": (dict, MISSING)},
 }
 
 

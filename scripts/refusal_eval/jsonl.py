@@ -47,7 +47,10 @@ def _values(lines: list[str]) -> list[Any]:
 
 
 def refuse_bad_rows(path: str | Path, rows: Iterable[Any], fields: Mapping[str, tuple[type, ...]]) -> None:
-    """Raise `BadFile` for the first row that lacks one of these fields, or has one of another type, or no number."""
+    """Raise `BadFile` for the first row that lacks one of these fields, or has one of another type, or no number.
+
+    A field whose types hold that of `...` may be missing.
+    """
     for number, row in enumerate(rows, 1):
         if not isinstance(row, dict):
             raise BadFile(f"{path}, row {number}: is no object; delete the file and run again")

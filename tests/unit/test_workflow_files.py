@@ -217,7 +217,7 @@ def test_a_gpu_job_takes_its_gpus_only_while_the_store_lacks_a_response_of_its_s
         return [execution.gpus(shard, of(requests=[file])) for shard in shards]
 
     assert gpus("not/there.jsonl") == gpus("r.jsonl") == [4, 4]
-    assert execution.threads(shards[0]) == 4
+    assert execution.threads(shards[0]) == 8
     with StoreWriter("results/store", "id", "job") as writer:
         for key in set(read_requests("r.jsonl").keys()):
             if int(key[-8:], 16) % 2 == 0:
