@@ -58,7 +58,7 @@ def test_one_load_serves_the_model_and_its_adapters(together: Project) -> None:
     assert receipt["executed"] == receipt["engine"]["counters"]["requests"] == 3 * 4 * 2
     arguments = receipt["engine"]["serving"]["arguments"]
     assert "--max-lora-rank=16" in arguments
-    assert arguments[arguments.index("--max-loras") + 1] == "2"
+    assert "--max-loras=2" in arguments
     assert str(together.folder) not in " ".join(arguments)
 
 
