@@ -43,7 +43,7 @@ def main(
     read = {name: read_rows(paths[name]) for name in NEEDED}
     try:
         write_scores(read, cell, outputs, published)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         for name, fields in NEEDED.items():  # only now, for it takes a while
             refuse_bad_rows(paths[name], read[name], fields)
         if isinstance(error, BadRows):

@@ -56,7 +56,8 @@ def refuse_bad_rows(path: str | Path, rows: Iterable[Any], fields: Mapping[str, 
             raise BadFile(f"{path}, row {number}: is no object; delete the file and run again")
         for name, types in fields.items():
             value = row.get(name, ...)
-            right = type(value) in types and (not isinstance(value, float) or math.isfinite(value))
+            right = type(value) in types and (not isinstance(value, int | float) or abs(value) < math.inf)
+            right = right and (type(value) is not int or abs(value) < 2**63)
             if not right:
                 what = "is missing" if value is ... else f"is {value!r:.40}"
                 raise BadFile(f"{path}, row {number}: `{name}` {what}; delete the file and run again")

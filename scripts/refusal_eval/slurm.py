@@ -60,7 +60,11 @@ def jobs_named(names: Sequence[str]) -> list[SlurmJob]:
 def parse_jobs(text: str) -> list[SlurmJob]:
     """Return those jobs of squeue's lines that are not over."""
     rows = [line.strip().split("|", 2) for line in text.splitlines() if line.count("|") >= 2]
-    return [SlurmJob(number, state, comment) for number, state, comment in rows if state.split()[0] not in OVER]
+    return [
+        SlurmJob(number, state, comment)
+        for number, state, comment in rows
+        if state.split() and state.split()[0] not in OVER
+    ]
 
 
 def job_end(environment: Mapping[str, str]) -> float | None:

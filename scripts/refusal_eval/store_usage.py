@@ -171,7 +171,7 @@ def _time_at(path: Path, offset: int) -> str:
         handle.seek(offset)
         try:
             return str(json.loads(handle.readline())["time"])
-        except (ValueError, KeyError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return ""  # a damaged record
 
 

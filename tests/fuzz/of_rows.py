@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from fuzz.mutations import as_json, as_jsonl
 from fuzz.targets import file_of, is_text, target
 
@@ -145,6 +144,7 @@ configs:
 """
 
 
-@target("card of a data set", [CARD], None, (ValueError, yaml.YAMLError))
+# Fetching tells whatever is raised here as a mistake in the card; what is looked for are hangs and memory.
+@target("card of a data set", [CARD], None, (Exception,))
 def card(data: bytes, folder: Path) -> None:
     check_card(file_of(folder, "README.md", data).parent, "data set")

@@ -170,7 +170,7 @@ def _gold_row(
 def _weight(value: Any, place: str) -> float:
     try:
         number = float("nan" if isinstance(value, bool) else value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not 0 < number < math.inf:
         raise UserError(f"{place} holds {str(value)[:80]!r}; a weight is a number above 0")

@@ -163,7 +163,7 @@ def _gpu(row: dict[str, str]) -> Gpu:
 
 
 def _whole(text: str) -> int | None:
-    found = re.match(r"\d+", text)
+    found = re.match(r"\d{1,15}", text)
     return int(found[0]) if found else None
 
 

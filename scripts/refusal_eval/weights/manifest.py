@@ -71,8 +71,8 @@ def manifest_folder(path: str | Path) -> Path:
     folder = shown_path(path.parent / manifest.folder)
     for name, file in manifest.files.items():
         place = folder / name
-        if not place.is_file() or place.stat().st_size != file.size:
-            what = "is missing" if not place.is_file() else "has another size than when it was fetched"
+        if not os.path.isfile(place) or place.stat().st_size != file.size:
+            what = "is missing" if not os.path.isfile(place) else "has another size than when it was fetched"
             raise UserError(f"{place} {what}; delete {path} to fetch it anew")
     return folder
 
