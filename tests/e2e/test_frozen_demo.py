@@ -1,0 +1,29 @@
+"""The demo on a store that an earlier version wrote: nothing is executed again, and every result is the same."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from frozen_results import FROZEN, differences, thawed
+from project import ROOT
+
+pytestmark = [pytest.mark.full, pytest.mark.timeout(30 * 60)]
+
+
+def test_a_store_of_an_earlier_version_is_read_without_one_request_executed_again(tmp_path: Path) -> None:
+    thawed(FROZEN / "demo.tar.xz", tmp_path / "frozen")
+    folders = [f"store_dir={tmp_path / 'frozen' / 'store'}", f"cache_dir={ROOT / '.cache'}"]
+    run = subprocess.run(
+        [sys.executable, "-m", "snakemake", "-s", ROOT / "Snakefile", "--cores", "2", "--config", *folders],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr[-6000:]
+    results = tmp_path / "results" / "demo"
+    receipts = [json.loads(path.read_text()) for path in results.rglob("receipts/**/*.json")]
+    assert len(receipts) == 2 and all("engine" not in receipt for receipt in receipts), "no engine started"
+    assert list(differences(tmp_path / "frozen" / "results", results)) == []

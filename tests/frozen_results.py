@@ -1,0 +1,81 @@
+"""What an earlier version wrote, and how the results of this one differ from it.
+
+`python tests/frozen_results.py FOLDER ARCHIVE [STORE]` freezes the results of a study, and the store behind them.
+"""
+
+import csv
+import io
+import math
+import re
+import sys
+import tarfile
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+
+FROZEN = Path(__file__).parent / "frozen"
+NUMBERS = "results_table/results.csv"
+SHOWN = ("tables/*", "figures/*.csv", "figures/*.caption.*", "figures/captions_preamble.tex", "methods.*")
+NUMBERS_AGREE = 1e-12
+# The paragraph of the methods section that names the versions of today.
+SOFTWARE = re.compile(
+    r"^\*\*Software\.\*\*.*$|\\paragraph\{Software\.?\}.*?(?=\\paragraph|\Z)", re.MULTILINE | re.DOTALL
+)
+
+
+def freeze(results: Path, archive: Path, store: Path | None = None) -> None:
+    """Keep the results table, all tables, captions, data of figures and the methods section of a study."""
+    paths = [results / NUMBERS, *(path for pattern in SHOWN for path in results.glob(pattern))]
+    kept = {f"results/{path.relative_to(results)}": path for path in paths}
+    if store is not None:
+        kept |= {f"store/{path.relative_to(store)}": path for path in store.rglob("*.jsonl")}
+    with tarfile.open(archive, "w:xz", preset=9) as file:
+        for name, path in sorted(kept.items()):
+            member = tarfile.TarInfo(name)
+            member.size = path.stat().st_size
+            with path.open("rb") as content:
+                file.addfile(member, content)
+
+
+def thawed(archive: Path, folder: Path) -> Path:
+    """Return the folder into which an archive was unpacked."""
+    with tarfile.open(archive) as file:
+        file.extractall(folder, filter="data")
+    return folder
+
+
+def differences(frozen: Path, results: Path) -> Iterator[str]:
+    """Yield how results differ from frozen ones: numbers by more than 1e-12, all that is shown by a byte."""
+    yield from _other_numbers((frozen / NUMBERS).read_text("utf-8"), (results / NUMBERS).read_text("utf-8"))
+    names = {str(path.relative_to(folder)) for folder in (frozen, results) for p in SHOWN for path in folder.glob(p)}
+    for name in sorted(names):
+        if not (frozen / name).is_file() or not (results / name).is_file():
+            yield f"{name}: {'lacking' if (frozen / name).is_file() else 'new'}"
+        elif _shown(frozen / name) != _shown(results / name):
+            yield f"{name}: other bytes"
+
+
+def _shown(path: Path) -> str:
+    text = path.read_text("utf-8")
+    return SOFTWARE.sub("", text) if path.stem == "methods" else text
+
+
+def _other_numbers(before: str, after: str) -> Iterator[str]:
+    old, new = (list(csv.DictReader(io.StringIO(text, newline=""))) for text in (before, after))
+    for number, (was, now) in enumerate(zip_longest(old, new, fillvalue={}), start=2):
+        for column in was | now:
+            if not _same(was.get(column), now.get(column)):
+                yield f"{NUMBERS} line {number}, {column}: {was.get(column)} is now {now.get(column)} ({was})"
+
+
+def _same(before: str | None, after: str | None) -> bool:
+    if before == after:
+        return True
+    try:
+        return math.isclose(float(before or ""), float(after or ""), rel_tol=0, abs_tol=NUMBERS_AGREE)
+    except ValueError:
+        return False
+
+
+if __name__ == "__main__":
+    freeze(*map(Path, sys.argv[1:]))
