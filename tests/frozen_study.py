@@ -117,7 +117,7 @@ def _write_dialogue_cell(results: Path, model: str) -> None:
                 place = dict(zip(NAMES, (prompt["id"], sample, turn), strict=True))
                 draw = _drawn(model, *place.values())
                 answers.append(place | _answer(draw))
-                for judge, rows in verdicts.items():
+                for rows in verdicts.values():
                     rows.append(place | _verdict(draw, rate=(1 + MODELS.index(model) + turn) / 8))
                 verdicts[WITH_PROBABILITY][-1] = _with_probability(0, verdicts[WITH_PROBABILITY][-1])
                 verdicts[WITH_VOTES][-1] = _voted(verdicts[WITH_VOTES][-1])
