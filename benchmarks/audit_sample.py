@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 import measuring  # noqa: F401  # isort: skip  # makes the library importable
 
-from refusal_eval.audit.design import FACTORS, draw
-from refusal_eval.audit.items import Item, Member, stratum_of
-from refusal_eval.judge_card.compared import Compared
-from refusal_eval.judge_card.measured import measured
-from refusal_eval.judge_card.weighting import normalised
-from refusal_eval.states import COMPLIANCE, REFUSAL
+from refusal_eval.core.states import COMPLIANCE, REFUSAL
+from refusal_eval.stats.agreement.compared import Compared
+from refusal_eval.stats.agreement.measured_agreement import measured
+from refusal_eval.stats.agreement.weighting import normalised
+from refusal_eval.tools.audit.audit_design import FACTORS, draw
+from refusal_eval.tools.audit.audit_items import Item, Member, stratum_of
 
 ANSWERS, CLUSTERS, LABELLED = 4000, 400, 200
 MEASURES = ("sensitivity", "specificity")

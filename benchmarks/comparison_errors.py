@@ -28,11 +28,11 @@ import pandas as pd
 from measuring import ROOT
 from scipy import stats
 
-from refusal_eval.comparisons.design import Design, detectable, power
-from refusal_eval.comparisons.paired import Paired, paired_differences
-from refusal_eval.comparisons.panel import Floats, Panel
-from refusal_eval.comparisons.simulated import cluster_correlation_of, probabilities, simulated_refusals
-from refusal_eval.files import written_whole
+from refusal_eval.core.files import written_whole
+from refusal_eval.stats.comparisons.paired import Paired, paired_differences
+from refusal_eval.stats.comparisons.score_panel import Floats, Panel
+from refusal_eval.tools.power.comparison_design import Design, detectable, power
+from refusal_eval.tools.power.simulated_comparisons import cluster_correlation_of, probabilities, simulated_refusals
 
 RATES, SAMPLES, CLUSTERS, SIZES = (0.02, 0.1, 0.5), (1, 5), (10, 20, 50, 100, 200), (1, 10)
 ALPHA, WANTED = 0.05, 0.8

@@ -22,17 +22,17 @@ from numpy.typing import NDArray
 
 from measuring import ROOT  # isort: skip  # makes the library importable
 
-from refusal_eval.audit.design import FACTORS
-from refusal_eval.audit.items import UNJUDGED
-from refusal_eval.corrected.error_rates import error_rates
-from refusal_eval.corrected.gold_rows import GoldRows
-from refusal_eval.corrected.labels import Key, Labelled, PersonLabel, joined, unread_answers
-from refusal_eval.corrected.ppi import Answers, Labels, corrected_rate
-from refusal_eval.corrected.transfer import Observed, transferred
-from refusal_eval.estimates.units import COUNTS, Units
-from refusal_eval.files import written_whole
-from refusal_eval.intervals import cluster_wilson, seed_of
-from refusal_eval.states import COMPLIANCE, REFUSAL
+from refusal_eval.core.files import written_whole
+from refusal_eval.core.states import COMPLIANCE, REFUSAL
+from refusal_eval.stats.corrected.error_rates import error_rates
+from refusal_eval.stats.corrected.gold_rows import GoldRows
+from refusal_eval.stats.corrected.peoples_labels import Key, Labelled, PersonLabel, joined, unread_answers
+from refusal_eval.stats.corrected.ppi import Answers, Labels, corrected_rate
+from refusal_eval.stats.corrected.transfer import Observed, transferred
+from refusal_eval.stats.estimates.intervals import cluster_wilson, seed_of
+from refusal_eval.stats.estimates.units import COUNTS, Units
+from refusal_eval.tools.audit.audit_design import FACTORS
+from refusal_eval.tools.audit.audit_items import UNJUDGED
 
 PAGE = ROOT / "docs" / "corrected_rates.md"
 START, END = "<!-- table: begin -->", "<!-- table: end -->"

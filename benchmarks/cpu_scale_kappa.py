@@ -20,9 +20,9 @@ import numpy as np
 
 from measuring import ROOT  # isort: skip  # makes the library importable
 
-from refusal_eval.files import read_jsonl
-from refusal_eval.judge_card.measures import kappa, two_class
-from refusal_eval.states import LABELS
+from refusal_eval.core.files import read_jsonl
+from refusal_eval.core.states import LABELS
+from refusal_eval.stats.agreement.measures import kappa, two_class
 
 LABELLED = ROOT / "docs" / "cpu_scale_labels.csv"
 READINGS = ("first", "second")

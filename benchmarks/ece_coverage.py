@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from measuring import print_head  # isort: skip  # makes the library importable
 
-from refusal_eval.judge_card.compared import Compared
-from refusal_eval.judge_card.soft import equal_mass_bins, soft_measures
+from refusal_eval.stats.agreement.compared import Compared
+from refusal_eval.stats.agreement.soft import equal_mass_bins, soft_measures
 
 LEVEL, LUCK, SPREAD = 0.95, 0.4, 1.5
 SIZES = ((60, 1), (105, 1), (105, 3), (450, 1), (450, 3))  # rows, rows in a cluster

@@ -25,8 +25,8 @@ sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests" / "unit")]
 import make_figures  # noqa: E402
 from figure_checks import estimate, score  # type: ignore[import-not-found] # noqa: E402
 
-from refusal_eval.plots.refusal_kinds import KINDS  # noqa: E402
-from refusal_eval.plots.sources import Sources  # noqa: E402
+from refusal_eval.plots.figure_sources import Sources  # noqa: E402
+from refusal_eval.plots.refusal_kinds_figure import KINDS  # noqa: E402
 
 K = 5
 

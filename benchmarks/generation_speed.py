@@ -22,16 +22,17 @@ from typing import Any
 import yaml
 from measuring import ROOT, gpus, print_head, print_limit, print_values, snakemake, timed
 
+from refusal_eval.ask.keys import sample_seed
+from refusal_eval.ask.requests import read_requests
+from refusal_eval.ask.store import StoreReader
+from refusal_eval.core.canonical import plain
+from refusal_eval.core.files import canonical_json, read_json, read_jsonl
+from refusal_eval.core.packing import unpack_floats
 from refusal_eval.data.prompts import content_id
-from refusal_eval.engines.client import FIXED_FIELDS
-from refusal_eval.engines.command import server_command
-from refusal_eval.engines.environment import engine_device, engine_python, shares_few_cores
+from refusal_eval.engines.engine_client import FIXED_FIELDS
 from refusal_eval.engines.server import server_environment
-from refusal_eval.files import canonical_json, read_json, read_jsonl
-from refusal_eval.keys import plain, sample_seed
-from refusal_eval.packing import unpack_floats
-from refusal_eval.requests import read_requests
-from refusal_eval.store import StoreReader
+from refusal_eval.engines.server_command import server_command
+from refusal_eval.study.engine_environment import engine_device, engine_python, shares_few_cores
 
 LIMIT = 1.10
 MODES = ("seeded", "strict", "free")

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from measuring import ROOT  # isort: skip  # makes the library importable
 
-from refusal_eval.files import read_jsonl
-from refusal_eval.intervals import seed_of
-from refusal_eval.judges.keyword import KeywordJudge
-from refusal_eval.states import COMPLIANCE
+from refusal_eval.core.files import read_jsonl
+from refusal_eval.core.states import COMPLIANCE
+from refusal_eval.judges.keyword_judge import KeywordJudge
+from refusal_eval.stats.estimates.intervals import seed_of
 
 VARIABLE = "REFUSAL_EVAL_GOLD"
 LISTS = [ROOT / "config" / "keywords" / f"{language}.yaml" for language in ("english", "chinese")]

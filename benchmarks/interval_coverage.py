@@ -23,9 +23,9 @@ import numpy as np
 from measuring import ROOT, print_head
 from numpy.typing import NDArray
 
-from refusal_eval.estimates.bootstrap import mean_bounds
-from refusal_eval.estimates.dispersion import flip_rate
-from refusal_eval.intervals import (
+from refusal_eval.stats.estimates.bootstrap import mean_bounds
+from refusal_eval.stats.estimates.dispersion import flip_rate
+from refusal_eval.stats.estimates.intervals import (
     cluster_bootstrap_mean,
     cluster_wilson,
     cluster_wilson_between,

@@ -16,7 +16,7 @@ import gold_measures as gm  # first: it makes the library importable
 import yaml
 from measuring import ROOT, print_head, snakemake, timed
 
-from refusal_eval.files import read_json, read_jsonl, written_whole
+from refusal_eval.core.files import read_json, read_jsonl, written_whole
 
 OWN_JUDGES = f"""
 import hashlib

@@ -17,8 +17,8 @@ from typing import Any
 import yaml
 from measuring import ROOT, print_head, print_limit, print_values, snakemake, timed
 
-from refusal_eval.files import read_json
-from refusal_eval.requests import read_requests
+from refusal_eval.ask.requests import read_requests
+from refusal_eval.core.files import read_json
 
 LIMIT = 4.0
 RUBRIC_TOKENS = 1500

@@ -21,9 +21,9 @@ from typing import Any
 import gold_measures as gm  # first: it makes the library importable
 from measuring import ROOT
 
-from refusal_eval.files import read_jsonl, written_whole
-from refusal_eval.judges.keyword import KeywordJudge
-from refusal_eval.states import COMPLIANCE, LABELS
+from refusal_eval.core.files import read_jsonl, written_whole
+from refusal_eval.core.states import COMPLIANCE, LABELS
+from refusal_eval.judges.keyword_judge import KeywordJudge
 
 MADE_UP = Path(__file__).with_name("keyword_made_up.jsonl")
 PARTS = (("development half", (True,)), ("test half", (False,)), ("whole file", (True, False)))

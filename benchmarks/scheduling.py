@@ -30,11 +30,11 @@ from measuring import ROOT, print_head, print_limit, snakemake, timed
 from simulated_time import Clock, keep_time
 
 from refusal_eval.config import load_study
-from refusal_eval.files import read_json
-from refusal_eval.plan import Cell, shard_of
-from refusal_eval.schedule import Option, list_schedule, lower_bound, option, options, proposed
-from refusal_eval.workload import CellWork, Load, Pace, loads_of
-from refusal_eval.workload_files import cell_work, engine_paces
+from refusal_eval.core.files import read_json
+from refusal_eval.study.batches import Cell, shard_of
+from refusal_eval.tools.plan.schedule import Option, list_schedule, lower_bound, option, options, proposed
+from refusal_eval.tools.plan.workload import CellWork, Load, Pace, loads_of
+from refusal_eval.tools.plan.workload_files import cell_work, engine_paces
 
 LIMIT = 1.15
 GPUS = 8

@@ -26,9 +26,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 
 from measuring import print_limit
 
-from refusal_eval.files import canonical_json
-from refusal_eval.packing import pack_floats
-from refusal_eval.store import StoreReader
+from refusal_eval.ask.store import StoreReader
+from refusal_eval.core.files import canonical_json
+from refusal_eval.core.packing import pack_floats
 
 ENGINE = "benchmark"
 LIMIT = 2.0  # seconds, for 10,000 keys among 1,000,000 responses

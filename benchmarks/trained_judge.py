@@ -15,10 +15,10 @@ import gold_measures as gm  # first: it makes the library importable
 import numpy as np
 from numpy.typing import NDArray
 
-from refusal_eval.files import written_whole
-from refusal_eval.judges.keyword import KeywordJudge
-from refusal_eval.judges.trained import Settings, TrainedJudge, fit, out_of_fold, predict
-from refusal_eval.states import COMPLIANCE
+from refusal_eval.core.files import written_whole
+from refusal_eval.core.states import COMPLIANCE
+from refusal_eval.judges.keyword_judge import KeywordJudge
+from refusal_eval.judges.trained_judge import Settings, TrainedJudge, fit, out_of_fold, predict
 
 Rows = Sequence[Mapping[str, Any]]
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from refusal_eval.files import read_json, write_json
-from refusal_eval.logs import start_log
+from refusal_eval.core.files import read_json, write_json
+from refusal_eval.core.logs import start_log
 from refusal_eval.weights.adapter_base import check_fits
-from refusal_eval.weights.manifest import manifest_folder
+from refusal_eval.weights.weights_manifest import manifest_folder
 
 
 def main(snakemake: Any) -> None:

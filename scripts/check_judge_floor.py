@@ -4,10 +4,10 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.errors import UserError
-from refusal_eval.files import read_json, write_json
-from refusal_eval.judge_card.floor import all_below
-from refusal_eval.logs import start_log
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json, write_json
+from refusal_eval.core.logs import start_log
+from refusal_eval.stats.agreement.floor import all_below
 
 if TYPE_CHECKING:
     snakemake: Any

@@ -5,16 +5,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.answer_reader import AnswerReader
-from refusal_eval.answers import blank
-from refusal_eval.errors import UserError
-from refusal_eval.files import read_json, write_jsonl
-from refusal_eval.logs import start_log
-from refusal_eval.reasoning_check import refuse_no_answers
-from refusal_eval.requests import Request, read_requests
-from refusal_eval.states import ANSWER_STATES, FAILED, TOO_LONG, told_states
-from refusal_eval.store import BRING_BACK, StoreReader
-from refusal_eval.turns import Chain, Turns, walk
+from refusal_eval.ask.answer_reader import AnswerReader
+from refusal_eval.ask.answers import blank
+from refusal_eval.ask.reasoning_check import refuse_no_answers
+from refusal_eval.ask.requests import Request, read_requests
+from refusal_eval.ask.store import BRING_BACK, StoreReader
+from refusal_eval.ask.turns import Chain, Turns, walk
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json, write_jsonl
+from refusal_eval.core.logs import start_log
+from refusal_eval.core.states import ANSWER_STATES, FAILED, TOO_LONG, told_states
 
 if TYPE_CHECKING:
     snakemake: Any

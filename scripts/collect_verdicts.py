@@ -5,18 +5,18 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.calibration.apply import calibrated
-from refusal_eval.errors import UserError
-from refusal_eval.files import read_json, read_jsonl, write_jsonl
-from refusal_eval.following import following
-from refusal_eval.judges.base import Verdict, readable, verdict_row
+from refusal_eval.ask.requests import read_requests
+from refusal_eval.ask.store import BRING_BACK, StoreReader
+from refusal_eval.ask.turns import Chain, walk
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json, read_jsonl, write_jsonl
+from refusal_eval.core.logs import start_log
+from refusal_eval.core.states import CUT, JUDGE_FAILED, VERDICT_STATES, told_states
+from refusal_eval.judges.follow_ups import following
+from refusal_eval.judges.judge_base import Verdict, readable, verdict_row
 from refusal_eval.judges.reading import vote_reader
 from refusal_eval.judges.votes import combined
-from refusal_eval.logs import start_log
-from refusal_eval.requests import read_requests
-from refusal_eval.states import CUT, JUDGE_FAILED, VERDICT_STATES, told_states
-from refusal_eval.store import BRING_BACK, StoreReader
-from refusal_eval.turns import Chain, walk
+from refusal_eval.stats.calibration.applied import calibrated_row
 
 if TYPE_CHECKING:
     snakemake: Any
@@ -65,7 +65,9 @@ def main(
     for answer in readable(read_jsonl(answers_path)):
         place = (answer["prompt_id"], answer["sample"], answer["turn"])
         verdict = combined(votes[place])
-        row = verdict_row(answer, calibrated(verdict, calibration) if calibration else verdict, keys[place])
+        row = verdict_row(answer, verdict, keys[place])
+        if calibration:
+            row = calibrated_row(row, calibration)
         if cuts[place]:
             row["raw"][CUT] = cuts[place]
         rows.append(row)

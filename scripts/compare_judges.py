@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from refusal_eval.clusters import names_apart
-from refusal_eval.compat.labels import labelled
-from refusal_eval.display import Labels
-from refusal_eval.files import read_json, read_jsonl, write_json, written_whole
-from refusal_eval.judges_agree.disagreements import columns, disagreements
-from refusal_eval.judges_agree.pairs import agreement_of
-from refusal_eval.judges_agree.panel import panel
-from refusal_eval.judges_agree.ranking import rankings
-from refusal_eval.judges_agree.tables import agreement_frame, agreement_table
-from refusal_eval.latex import latex
-from refusal_eval.logs import start_log
-from refusal_eval.markup import csv_text, markdown
-from refusal_eval.paper_tables.repeated import told_once
-from refusal_eval.scores import HEADLINE_READING, derived_flags, read_score_csv, score_flags
+from refusal_eval.core.files import read_json, read_jsonl, write_json, written_whole
+from refusal_eval.core.logs import start_log
+from refusal_eval.report.paper.display import Labels
+from refusal_eval.report.paper.judges_agree_tables import agreement_frame, agreement_table
+from refusal_eval.report.paper.latex_table import latex
+from refusal_eval.report.paper.markup import csv_text, markdown
+from refusal_eval.report.paper.protocol_labels import labelled
+from refusal_eval.report.paper.repeated_headers import told_once
+from refusal_eval.stats.estimates.clusters import names_apart
+from refusal_eval.stats.estimates.scores import HEADLINE_READING, derived_flags, read_score_csv, score_flags
+from refusal_eval.stats.judge_pairs.disagreements import columns, disagreements
+from refusal_eval.stats.judge_pairs.pair_agreement import agreement_of
+from refusal_eval.stats.judge_pairs.ranking import rankings
+from refusal_eval.stats.judge_pairs.verdict_panel import panel
 
 if TYPE_CHECKING:
     snakemake: Any

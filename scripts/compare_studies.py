@@ -14,8 +14,23 @@ from typing import Any
 
 import pandas as pd
 
-from refusal_eval.comparisons.manifests import files_that_differ, settings_that_differ
-from refusal_eval.comparisons.studies import (
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import written_whole
+from refusal_eval.report.paper.display import (
+    NO_DATA,
+    Labels,
+    clean,
+    marked,
+    notes_of,
+    p_text,
+    percent,
+    points,
+    points_interval,
+)
+from refusal_eval.report.paper.latex_table import latex
+from refusal_eval.report.paper.markup import Table, csv_text, markdown, markdown_escaped
+from refusal_eval.tools.compare.manifest_differences import files_that_differ, settings_that_differ
+from refusal_eval.tools.compare.two_studies import (
     FinishedStudy,
     cell_differences,
     finished_study,
@@ -23,11 +38,6 @@ from refusal_eval.comparisons.studies import (
     most_changed,
     only_in,
 )
-from refusal_eval.display import NO_DATA, Labels, clean, marked, notes_of, p_text, percent, points, points_interval
-from refusal_eval.errors import UserError
-from refusal_eval.files import written_whole
-from refusal_eval.latex import latex
-from refusal_eval.markup import Table, csv_text, markdown, markdown_escaped
 
 TEXT_LENGTH = 90  # characters of a prompt that are shown
 COLUMNS = (

@@ -43,8 +43,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def run(study_file: Path | None) -> int:
     """Print the checks; return the exit code."""
     from refusal_eval.config import ConfigError, load_study, study_values
-    from refusal_eval.doctor.check import any_failed, counted, lines_of
-    from refusal_eval.doctor.run import check_machine, study_needs
+    from refusal_eval.tools.check.all_checks import check_machine, study_needs
+    from refusal_eval.tools.check.check import any_failed, counted, lines_of
 
     needs = None
     if study_file is not None:

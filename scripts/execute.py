@@ -12,25 +12,26 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.engines.environment import engine_device, engine_python, gpus_needed
+from refusal_eval.ask.pending import Pending, pending_requests, shard_keys
+from refusal_eval.ask.requests import Request, RequestFile, read_requests
+from refusal_eval.ask.store import StoreReader, StoreWriter
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json, sha256_of, sha256_of_file, write_json
+from refusal_eval.core.logs import start_log
+from refusal_eval.core.slurm_jobs import job_end
+from refusal_eval.core.time_limit import TimeLimit, time_limit, within
 from refusal_eval.engines.feeding import requests_in_flight
 from refusal_eval.engines.process import end_with_parent
-from refusal_eval.errors import UserError
-from refusal_eval.files import read_json, sha256_of, sha256_of_file, write_json
-from refusal_eval.logs import start_log
-from refusal_eval.pending import Pending, pending_requests, shard_keys
-from refusal_eval.plan import shard_of
-from refusal_eval.requests import Request, RequestFile, read_requests
-from refusal_eval.running_jobs import only_job
-from refusal_eval.slurm import job_end
-from refusal_eval.store import StoreReader, StoreWriter
-from refusal_eval.time_limit import TimeLimit, time_limit, within
-from refusal_eval.weights.manifest import manifest_folder
+from refusal_eval.engines.running_jobs import only_job
+from refusal_eval.judges.follow_ups import following
+from refusal_eval.study.batches import shard_of
+from refusal_eval.study.engine_environment import engine_device, engine_python, gpus_needed
+from refusal_eval.weights.weights_manifest import manifest_folder
 
 if TYPE_CHECKING:
-    from refusal_eval.engines.base import Engine
-    from refusal_eval.engines.command import Adapter
-    from refusal_eval.execute import Outcome
+    from refusal_eval.engines.engine_base import Engine
+    from refusal_eval.engines.execution import Outcome
+    from refusal_eval.engines.server_command import Adapter
 
     snakemake: Any
 
@@ -73,7 +74,7 @@ def adapters_of(pending: Sequence[Pending], described: Sequence[Mapping[str, Any
     Raises:
         UserError: for files that are not as they were when they were identified: what they answer has another key.
     """
-    from refusal_eval.engines.command import Adapter
+    from refusal_eval.engines.server_command import Adapter
 
     known = {one["name"]: one for one in described}
     asked = [known[name] for name in sorted({item.adapter for item in pending if item.adapter is not None})]
@@ -99,8 +100,8 @@ async def run_engine(
     `look_again` is called once the engine is ready (see `only_job`).
     """
     # Here, because a job that finds everything in the store should end at once.
-    from refusal_eval.engines.kinds import engine_class
-    from refusal_eval.execute import Execution
+    from refusal_eval.engines.engine_kinds import engine_class
+    from refusal_eval.engines.execution import Execution
 
     limit: TimeLimit | None = execution["limit"]
     engine = engine_class(execution["entry"])(
@@ -139,8 +140,8 @@ def reasoning_check(execution: Mapping[str, Any]) -> Callable[[str, Request, Map
     """Return what looks at the first responses of reasoning models; None where there is none."""
     if not execution["reasoning"]:
         return None
-    from refusal_eval.answer_reader import AnswerReader
-    from refusal_eval.reasoning_check import ReasoningCheck
+    from refusal_eval.ask.answer_reader import AnswerReader
+    from refusal_eval.ask.reasoning_check import ReasoningCheck
 
     how = execution["tokenizer_folder"], execution["entry"]["trust_remote_code"]
     return ReasoningCheck(
@@ -182,7 +183,7 @@ def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, execu
     pending: list[Pending] = []
     if files:
         store = StoreReader(execution["store_dir"], engine_id_of(files))
-        pending = pending_requests(files, store, execution["tokenizer_folder"], shard, shards)
+        pending = pending_requests(files, store, execution["tokenizer_folder"], shard, shards, follow=following)
     LOG.info("%d requests in %d cells; the store lacks %d", requests, len(files), len(pending))
     report: dict[str, Any] = {"requests": requests, "cells": len(files), "gpus": gpus, "executed": 0, "rejected": []}
     if pending:
@@ -197,7 +198,7 @@ def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, execu
             # Again, because a job of an earlier run may have ended meanwhile.
             del pending  # a large batch fills gigabytes
             store.refresh()
-            pending = pending_requests(files, store, execution["tokenizer_folder"], shard, shards)
+            pending = pending_requests(files, store, execution["tokenizer_folder"], shard, shards, follow=following)
             if pending:
                 outcome, engine = asyncio.run(run_engine(pending, store, server_log, job, execution, most, look_again))
                 refuse_incomplete(outcome)

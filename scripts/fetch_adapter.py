@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from refusal_eval.core.logs import start_log
 from refusal_eval.data.locked import locked_files
-from refusal_eval.logs import start_log
 from refusal_eval.weights.adapter import fetch_adapter
 
 

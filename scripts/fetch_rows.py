@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from refusal_eval.data.fetch import fetch_rows
+from refusal_eval.core.logs import start_log
 from refusal_eval.data.locked import locked_files
-from refusal_eval.logs import start_log
+from refusal_eval.data.row_fetching import fetch_rows
 
 
 def main(snakemake: Any) -> None:

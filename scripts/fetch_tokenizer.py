@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from refusal_eval.core.logs import start_log
 from refusal_eval.data.locked import locked_files
-from refusal_eval.logs import start_log
-from refusal_eval.weights.fetch import fetch_tokenizer
+from refusal_eval.weights.weight_fetching import fetch_tokenizer
 
 
 def main(snakemake: Any) -> None:

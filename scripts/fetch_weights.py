@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.core.logs import start_log
 from refusal_eval.data.locked import locked_files
-from refusal_eval.engines.environment import engine_python
-from refusal_eval.logs import start_log
+from refusal_eval.study.engine_environment import engine_python
 from refusal_eval.weights.converted import fetch_converted
-from refusal_eval.weights.fetch import fetch_weights
+from refusal_eval.weights.weight_fetching import fetch_weights
 
 
 def main(snakemake: Any) -> None:

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from refusal_eval.estimates.near_duplicates import (
+from refusal_eval.core.files import read_jsonl, write_json, written_whole
+from refusal_eval.core.logs import start_log
+from refusal_eval.report.paper.markup import csv_text
+from refusal_eval.stats.estimates.near_duplicates import (
     RULE,
     THRESHOLD,
     Place,
@@ -16,9 +19,6 @@ from refusal_eval.estimates.near_duplicates import (
     similarity,
     text_of,
 )
-from refusal_eval.files import read_jsonl, write_json, written_whole
-from refusal_eval.logs import start_log
-from refusal_eval.markup import csv_text
 
 if TYPE_CHECKING:
     snakemake: Any

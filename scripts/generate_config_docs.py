@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.config.docs import catalogue_schema, study_schema, with_reference
-from refusal_eval.config.gold_page import gold_page
-from refusal_eval.config.models_page import models_page
-from refusal_eval.config.splits_page import splits_page
-from refusal_eval.files import written_whole
+from refusal_eval.core.files import written_whole
+from refusal_eval.tools.pages.config_reference import catalogue_schema, study_schema, with_reference
+from refusal_eval.tools.pages.gold_page import gold_page
+from refusal_eval.tools.pages.models_page import models_page
+from refusal_eval.tools.pages.splits_page import splits_page
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -25,8 +25,8 @@ from pathlib import Path
 from execute import allow_many_connections, execution_of
 
 from refusal_eval.config import ConfigError
+from refusal_eval.core.errors import UserError
 from refusal_eval.engines.process import end_with_parent
-from refusal_eval.errors import UserError
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     end_with_parent()
     signal.signal(signal.SIGTERM, _stop_on_sigterm)
     logging.basicConfig(level=logging.WARNING, format="gpu-check: %(message)s", stream=sys.stderr)
-    logging.getLogger("refusal_eval.devices").setLevel(logging.INFO)  # who waits for a GPU is to know it
+    logging.getLogger("refusal_eval.engines.devices").setLevel(logging.INFO)  # who waits for a GPU is to know it
     allow_many_connections()
     folder = Path(tempfile.mkdtemp(prefix="gpu-check-"))
     code = 1  # also for whatever nobody expected
@@ -74,13 +74,13 @@ def run(model: str, study_file: Path | None, folder: Path) -> int:
         ConfigError: if there is no such model, or its entries are not valid.
         UserError: if the model cannot be prepared.
     """
-    from refusal_eval.doctor.check import any_failed
-    from refusal_eval.gpu_check.checks import run_checks
-    from refusal_eval.gpu_check.facts import Facts
-    from refusal_eval.gpu_check.prepare import prepare
-    from refusal_eval.gpu_check.probes import find_out
-    from refusal_eval.gpu_check.report import block, failed_block
-    from refusal_eval.status.log_text import tail
+    from refusal_eval.tools.check.check import any_failed
+    from refusal_eval.tools.gpu_check.answer_checks import run_checks
+    from refusal_eval.tools.gpu_check.check_report import block, failed_block
+    from refusal_eval.tools.gpu_check.gpu_facts import Facts
+    from refusal_eval.tools.gpu_check.prepare import prepare
+    from refusal_eval.tools.gpu_check.probes import find_out
+    from refusal_eval.tools.status.log_text import tail
 
     catalogues, cache = places(study_file)
     prepared = prepare(model, catalogues, cache, folder, ROOT, say, execution_of, study_file)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from refusal_eval.files import write_json
-from refusal_eval.logs import start_log
+from refusal_eval.core.files import write_json
+from refusal_eval.core.logs import start_log
 from refusal_eval.weights.adapter import describe_adapter
 
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.engines.environment import engine_device
-from refusal_eval.files import write_json
-from refusal_eval.logs import start_log
+from refusal_eval.core.files import write_json
+from refusal_eval.core.logs import start_log
+from refusal_eval.study.engine_environment import engine_device
 from refusal_eval.weights.batch_invariance import refuse_strict
 from refusal_eval.weights.engine_file import describe_engine
 

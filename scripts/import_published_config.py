@@ -27,9 +27,9 @@ import yaml
 
 from refusal_eval.compat.published_config import Imported, Shipped, ShippedEngine, imported
 from refusal_eval.compat.published_results import read_results, with_results
-from refusal_eval.errors import UserError
-from refusal_eval.files import written_whole
-from refusal_eval.yaml_files import read_yaml
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import written_whole
+from refusal_eval.core.yaml_files import read_yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 

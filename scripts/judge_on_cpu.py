@@ -4,14 +4,14 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.errors import UserError
-from refusal_eval.files import read_jsonl, write_jsonl
-from refusal_eval.judges.base import CpuJudge, Messages, Verdict, judged_safely, verdict_row
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_jsonl, write_jsonl
+from refusal_eval.core.logs import start_log
+from refusal_eval.core.states import JUDGE_FAILED, VERDICT_STATES, told_states
 from refusal_eval.judges.conversations import read_conversations
-from refusal_eval.judges.keyword import KeywordJudge
-from refusal_eval.judges.python import PythonJudge
-from refusal_eval.logs import start_log
-from refusal_eval.states import JUDGE_FAILED, VERDICT_STATES, told_states
+from refusal_eval.judges.judge_base import CpuJudge, Messages, Verdict, judged_safely, verdict_row
+from refusal_eval.judges.keyword_judge import KeywordJudge
+from refusal_eval.judges.python_judge import PythonJudge
 
 if TYPE_CHECKING:
     snakemake: Any
@@ -24,7 +24,7 @@ def make_judge(entry: Mapping[str, Any], model_path: str | None = None) -> CpuJu
     if entry["kind"] == "keyword":
         return KeywordJudge.from_files(entry["lists"])
     if entry["kind"] == "trained":
-        from refusal_eval.judges.trained import TrainedJudge, load
+        from refusal_eval.judges.trained_judge import TrainedJudge, load
 
         assert model_path is not None
         return TrainedJudge(load(model_path), KeywordJudge.from_files(entry["lists"]), entry["threshold"])

@@ -17,12 +17,12 @@ from pathlib import Path
 
 from show_status import load_config
 
-from refusal_eval.audit.command import told_or_error
-from refusal_eval.audit.design import FACTORS, LEAST, assigned, draw
-from refusal_eval.audit.folder import RATERS, Audit, audit_of, strata_table, write_audit
-from refusal_eval.audit.items import STRATA, frame_of
-from refusal_eval.audit.study import chosen, results_of, study_items, texts_of
-from refusal_eval.errors import UserError
+from refusal_eval.core.errors import UserError
+from refusal_eval.tools.audit.audit_command import told_or_error
+from refusal_eval.tools.audit.audit_design import FACTORS, LEAST, assigned, draw
+from refusal_eval.tools.audit.audit_folder import RATERS, Audit, audit_of, strata_table, write_audit
+from refusal_eval.tools.audit.audit_items import STRATA, frame_of
+from refusal_eval.tools.audit.audited_study import chosen, results_of, study_items, texts_of
 
 ROOT = Path(__file__).resolve().parent.parent
 SIZE = 200

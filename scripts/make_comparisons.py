@@ -5,17 +5,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.comparisons.computed import Scored, compared, estimates
-from refusal_eval.comparisons.families import Cell, family_of
-from refusal_eval.comparisons.panel import read_cell
-from refusal_eval.comparisons.tables import comparisons_frame, comparisons_table
-from refusal_eval.compat.labels import labelled
-from refusal_eval.files import read_json, write_json, written_whole
-from refusal_eval.latex import latex
-from refusal_eval.logs import start_log
-from refusal_eval.markup import csv_text, markdown
-from refusal_eval.paper_tables.repeated import told_once
-from refusal_eval.scores import HEADLINE_READING, score_flags
+from refusal_eval.core.files import read_json, write_json, written_whole
+from refusal_eval.core.logs import start_log
+from refusal_eval.report.paper.comparison_tables import comparisons_frame, comparisons_table
+from refusal_eval.report.paper.latex_table import latex
+from refusal_eval.report.paper.markup import csv_text, markdown
+from refusal_eval.report.paper.protocol_labels import labelled
+from refusal_eval.report.paper.repeated_headers import told_once
+from refusal_eval.stats.comparisons.score_panel import read_cell
+from refusal_eval.stats.comparisons.study_comparisons import Scored, compared, estimates
+from refusal_eval.stats.estimates.scores import HEADLINE_READING, score_flags
+from refusal_eval.study.comparison_families import Cell, family_of
 
 if TYPE_CHECKING:
     snakemake: Any

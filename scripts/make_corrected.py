@@ -6,15 +6,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.corrected.gold_rows import judged_gold
-from refusal_eval.corrected.labels import Labelled, judge_labels, read_labels, readable_answers, unread_answers
-from refusal_eval.corrected.study import study_corrected
-from refusal_eval.corrected.tables import corrected_frame, corrected_tables
-from refusal_eval.estimates.near_duplicates import Place
-from refusal_eval.estimates.units import Units, read_units
-from refusal_eval.files import read_json, read_jsonl, write_json
-from refusal_eval.logs import start_log
-from refusal_eval.table_files import write_tables
+from refusal_eval.core.files import read_json, read_jsonl, write_json
+from refusal_eval.core.logs import start_log
+from refusal_eval.report.paper.corrected_tables import corrected_frame, corrected_tables
+from refusal_eval.report.paper.table_files import write_tables
+from refusal_eval.stats.corrected.corrected_study import study_corrected
+from refusal_eval.stats.corrected.gold_rows import judged_gold
+from refusal_eval.stats.corrected.peoples_labels import (
+    Labelled,
+    judge_labels,
+    read_labels,
+    readable_answers,
+    unread_answers,
+)
+from refusal_eval.stats.estimates.near_duplicates import Place
+from refusal_eval.stats.estimates.units import Units, read_units
 
 if TYPE_CHECKING:
     snakemake: Any

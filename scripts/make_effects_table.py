@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.compat.effects_table import effects_frame, effects_table
-from refusal_eval.compat.labels import labelled
-from refusal_eval.display import Labels
-from refusal_eval.files import read_json, written_whole
-from refusal_eval.latex import latex
-from refusal_eval.logs import start_log
-from refusal_eval.markup import csv_text, markdown
+from refusal_eval.core.files import read_json, written_whole
+from refusal_eval.core.logs import start_log
+from refusal_eval.report.paper.display import Labels
+from refusal_eval.report.paper.latex_table import latex
+from refusal_eval.report.paper.markup import csv_text, markdown
+from refusal_eval.report.paper.protocol_labels import labelled
 
 if TYPE_CHECKING:
     snakemake: Any

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from refusal_eval.estimate import Estimate
-from refusal_eval.estimates.cells import cell_estimates
-from refusal_eval.estimates.components import variance_estimates
-from refusal_eval.estimates.near_duplicates import Place
-from refusal_eval.estimates.pooled import pooled_rates
-from refusal_eval.estimates.units import Units, read_units
-from refusal_eval.files import read_json, write_json, written_whole
-from refusal_eval.logs import start_log
-from refusal_eval.samples import read_samples
+from refusal_eval.core.files import read_json, write_json, written_whole
+from refusal_eval.core.logs import start_log
+from refusal_eval.stats.estimates.cell_estimates import cell_estimates
+from refusal_eval.stats.estimates.components import variance_estimates
+from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.stats.estimates.near_duplicates import Place
+from refusal_eval.stats.estimates.pooled_estimates import pooled_rates
+from refusal_eval.stats.estimates.samples import read_samples
+from refusal_eval.stats.estimates.units import Units, read_units
 
 if TYPE_CHECKING:
     snakemake: Any

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.errors import UserError
-from refusal_eval.files import written_whole
-from refusal_eval.logs import start_log
-from refusal_eval.markup import csv_text
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import written_whole
+from refusal_eval.core.logs import start_log
 from refusal_eval.plots.captions import PREAMBLE, caption_latex, caption_markdown, captions_preamble
-from refusal_eval.plots.kinds import KINDS
+from refusal_eval.plots.figure_kinds import KINDS
+from refusal_eval.plots.figure_sources import Sources
 from refusal_eval.plots.placeholder import placeholder
 from refusal_eval.plots.plot import Drawn, Plot, plot_of
-from refusal_eval.plots.sources import Sources
-from refusal_eval.style import save_figure
+from refusal_eval.plots.style import save_figure
+from refusal_eval.report.paper.markup import csv_text
 
 if TYPE_CHECKING:
     snakemake: Any

@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from refusal_eval.core.files import write_jsonl
+from refusal_eval.core.logs import start_log
 from refusal_eval.data.gold import gold_answers, make_gold
 from refusal_eval.data.rows import read_rows
 from refusal_eval.data.selection import read_clusters
-from refusal_eval.files import write_jsonl
-from refusal_eval.logs import start_log
 
 OPTIONS = ("expected_rows", "answers", "left_out", "expectations", "expectation")
 

@@ -4,9 +4,9 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.calibration.cards import OUT_OF_FOLD, card_with_calibration
-from refusal_eval.files import read_json, read_jsonl, write_json
-from refusal_eval.logs import start_log
+from refusal_eval.core.files import read_json, read_jsonl, write_json
+from refusal_eval.core.logs import start_log
+from refusal_eval.stats.calibration.calibrated_card import OUT_OF_FOLD, card_with_calibration
 
 if TYPE_CHECKING:
     snakemake: Any

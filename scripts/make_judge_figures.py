@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.display import Labels
-from refusal_eval.files import read_json
-from refusal_eval.judge_card.figure import card_figure
-from refusal_eval.logs import start_log
-from refusal_eval.style import save_figure
+from refusal_eval.core.files import read_json
+from refusal_eval.core.logs import start_log
+from refusal_eval.plots.judge_card_figure import card_figure
+from refusal_eval.plots.style import save_figure
+from refusal_eval.report.paper.display import Labels
 
 if TYPE_CHECKING:
     snakemake: Any

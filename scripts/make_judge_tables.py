@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.compat.labels import labelled
-from refusal_eval.display import Labels
-from refusal_eval.files import read_json, written_whole
-from refusal_eval.judge_card.tables import cards_frame, cards_table
-from refusal_eval.latex import latex
-from refusal_eval.logs import start_log
-from refusal_eval.markup import csv_text, markdown
-from refusal_eval.paper_tables.repeated import told_once
+from refusal_eval.core.files import read_json, written_whole
+from refusal_eval.core.logs import start_log
+from refusal_eval.report.paper.display import Labels
+from refusal_eval.report.paper.judge_card_tables import cards_frame, cards_table
+from refusal_eval.report.paper.latex_table import latex
+from refusal_eval.report.paper.markup import csv_text, markdown
+from refusal_eval.report.paper.protocol_labels import labelled
+from refusal_eval.report.paper.repeated_headers import told_once
 
 if TYPE_CHECKING:
     snakemake: Any

@@ -5,20 +5,20 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.estimate import Estimate
-from refusal_eval.files import read_json, written_whole
-from refusal_eval.logs import start_log
-from refusal_eval.methods.bibliography import bibliography, read_bibtex, study_entries
-from refusal_eval.methods.numbers import (
+from refusal_eval.core.files import read_json, written_whole
+from refusal_eval.core.logs import start_log
+from refusal_eval.report.methods.bibliography import bibliography, read_bibtex, study_entries
+from refusal_eval.report.methods.methods_numbers import (
     exclusions_paragraph,
     judging_paragraph,
     measures_paragraph,
     software_paragraph,
     uncertainty_paragraph,
 )
-from refusal_eval.methods.study import answers_paragraph, models_paragraph, prompts_paragraph
-from refusal_eval.methods.writing import Paragraph, as_latex, as_markdown, cited_keys
-from refusal_eval.results_table.files import read_results
+from refusal_eval.report.methods.methods_writing import Paragraph, as_latex, as_markdown, cited_keys
+from refusal_eval.report.methods.study_methods import answers_paragraph, models_paragraph, prompts_paragraph
+from refusal_eval.report.results.results_files import read_results
+from refusal_eval.stats.estimates.estimate import Estimate
 
 if TYPE_CHECKING:
     snakemake: Any

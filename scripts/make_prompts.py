@@ -4,11 +4,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from refusal_eval.core.files import write_jsonl
+from refusal_eval.core.logs import start_log
 from refusal_eval.data.prompts import make_prompts
 from refusal_eval.data.rows import read_rows
 from refusal_eval.data.selection import read_clusters
-from refusal_eval.files import write_jsonl
-from refusal_eval.logs import start_log
 
 if TYPE_CHECKING:
     snakemake: Any

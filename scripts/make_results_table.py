@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.files import read_json, written_whole
-from refusal_eval.logs import start_log
-from refusal_eval.results_table.collect import Result, collected, estimates_in
-from refusal_eval.results_table.dictionary import dictionary, undescribed
-from refusal_eval.results_table.files import results_csv, results_parquet, table_rows
-from refusal_eval.results_table.from_agreement import agreement_estimates
-from refusal_eval.results_table.from_scores import card_estimates, score_estimates
+from refusal_eval.core.files import read_json, written_whole
+from refusal_eval.core.logs import start_log
+from refusal_eval.report.results.collected import Result, collected, estimates_in
+from refusal_eval.report.results.dictionary import dictionary, undescribed
+from refusal_eval.report.results.from_agreement import agreement_estimates
+from refusal_eval.report.results.from_scores import card_estimates, score_estimates
+from refusal_eval.report.results.results_files import results_csv, results_parquet, table_rows
 
 if TYPE_CHECKING:
     snakemake: Any

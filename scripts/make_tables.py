@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from refusal_eval.compat.labels import labelled
-from refusal_eval.display import Labels
-from refusal_eval.estimate import Estimate
-from refusal_eval.files import read_json, written_whole
-from refusal_eval.frames import judges_frame, main_frame, states_frame, votes_frame
-from refusal_eval.latex import latex
-from refusal_eval.logs import start_log
-from refusal_eval.markup import Table, csv_text, markdown
-from refusal_eval.paper_tables.best import adjusted_p
-from refusal_eval.paper_tables.categories import categories_frame, categories_table, category_rows
-from refusal_eval.paper_tables.check import check_equal
-from refusal_eval.paper_tables.repeated import told_once
-from refusal_eval.results_table.files import read_results
-from refusal_eval.table_notes import common_notes
-from refusal_eval.tables import judges_table, main_table, paper_table, states_table, votes_table
+from refusal_eval.core.files import read_json, written_whole
+from refusal_eval.core.logs import start_log
+from refusal_eval.report.paper.best_values import adjusted_p
+from refusal_eval.report.paper.category_tables import categories_frame, categories_table, category_rows
+from refusal_eval.report.paper.display import Labels
+from refusal_eval.report.paper.frames import judges_frame, main_frame, states_frame, votes_frame
+from refusal_eval.report.paper.latex_table import latex
+from refusal_eval.report.paper.markup import Table, csv_text, markdown
+from refusal_eval.report.paper.protocol_labels import labelled
+from refusal_eval.report.paper.repeated_headers import told_once
+from refusal_eval.report.paper.study_tables import judges_table, main_table, paper_table, states_table, votes_table
+from refusal_eval.report.paper.table_check import check_equal
+from refusal_eval.report.paper.table_notes import common_notes
+from refusal_eval.report.results.results_files import read_results
+from refusal_eval.stats.estimates.estimate import Estimate
 
 if TYPE_CHECKING:
     snakemake: Any

@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.estimates.near_duplicates import Place
-from refusal_eval.estimates.units import read_units
-from refusal_eval.files import read_json, read_jsonl, write_json
-from refusal_eval.logs import start_log
-from refusal_eval.table_files import write_tables
-from refusal_eval.tradeoff.languages import languages_of
-from refusal_eval.tradeoff.study import study_trade_off
-from refusal_eval.tradeoff.tables import tradeoff_frame, tradeoff_tables
+from refusal_eval.core.files import read_json, read_jsonl, write_json
+from refusal_eval.core.logs import start_log
+from refusal_eval.report.paper.table_files import write_tables
+from refusal_eval.report.paper.tradeoff_tables import tradeoff_frame, tradeoff_tables
+from refusal_eval.stats.estimates.near_duplicates import Place
+from refusal_eval.stats.estimates.units import read_units
+from refusal_eval.stats.tradeoff.languages import languages_of
+from refusal_eval.stats.tradeoff.study_tradeoff import study_trade_off
 
 if TYPE_CHECKING:
     snakemake: Any

@@ -4,11 +4,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.files import read_jsonl, write_jsonl
-from refusal_eval.judges.base import Verdict, readable, verdict_row
+from refusal_eval.core.files import read_jsonl, write_jsonl
+from refusal_eval.core.logs import start_log
+from refusal_eval.core.states import VERDICT_STATES, told_states
+from refusal_eval.judges.judge_base import Verdict, readable, verdict_row
 from refusal_eval.judges.votes import panel_verdict
-from refusal_eval.logs import start_log
-from refusal_eval.states import VERDICT_STATES, told_states
 
 if TYPE_CHECKING:
     snakemake: Any

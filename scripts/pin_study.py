@@ -19,15 +19,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from refusal_eval.config import ConfigError, load_study, study_values
-from refusal_eval.config.lock import LockedRepo, LockedUrl, LockFile, lock_path, read_lock
+from refusal_eval.config.lock_file import LockedRepo, LockedUrl, LockFile, lock_path, read_lock
 from refusal_eval.config.problems import Problem
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import size_text, written_whole
 from refusal_eval.data.hub import offline, token_is_set
-from refusal_eval.errors import UserError
-from refusal_eval.files import size_text, written_whole
-from refusal_eval.pins.locking import differences, unused
-from refusal_eval.pins.needs import Need, needs_of
-from refusal_eval.pins.resolve import Resolved, resolve
-from refusal_eval.pins.text import lock_text, repo_size
+from refusal_eval.tools.pin.lock_text import lock_text, repo_size
+from refusal_eval.tools.pin.locking import differences, unused
+from refusal_eval.tools.pin.pin_needs import Need, needs_of
+from refusal_eval.tools.pin.resolve import Resolved, resolve
 
 ROOT = Path(__file__).resolve().parent.parent
 

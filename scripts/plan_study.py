@@ -18,15 +18,22 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.config import ConfigError, load_study, study_values
-from refusal_eval.doctor.places import has_token, read_free
-from refusal_eval.errors import UserError
-from refusal_eval.study_folder import refuse_other_study
-from refusal_eval.study_plan.costs import STAGES, Plan, engine_costs, plan_study, tally
-from refusal_eval.study_plan.disk import disk_needs, disks
-from refusal_eval.study_plan.page import assumption_lines, disk_lines, engine_lines, head, setting_lines, work_lines
-from refusal_eval.study_plan.page_terms import licence_lines, pin_lines, unverified_lines
-from refusal_eval.study_plan.terms import never_verified, open_pins, terms_of, unverified
-from refusal_eval.workload import ASSUMED, MISSING
+from refusal_eval.core.errors import UserError
+from refusal_eval.study.study_folder import refuse_other_study
+from refusal_eval.tools.check.place_checks import has_token, read_free
+from refusal_eval.tools.plan.disk_use import disk_needs, disks
+from refusal_eval.tools.plan.plan_page import (
+    assumption_lines,
+    disk_lines,
+    engine_lines,
+    head,
+    setting_lines,
+    work_lines,
+)
+from refusal_eval.tools.plan.study_costs import STAGES, Plan, engine_costs, plan_study, tally
+from refusal_eval.tools.plan.study_terms import never_verified, open_pins, terms_of, unverified
+from refusal_eval.tools.plan.terms_page import licence_lines, pin_lines, unverified_lines
+from refusal_eval.tools.plan.workload import ASSUMED, MISSING
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -17,13 +17,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from refusal_eval.comparisons.design import Design, detectable, power, standard_error
-from refusal_eval.comparisons.pilot import Pilot, pilot_of
-from refusal_eval.comparisons.simulated import simulated_power
-from refusal_eval.comparisons.studies import FinishedStudy, finished_study
-from refusal_eval.display import MINUS
-from refusal_eval.errors import UserError
-from refusal_eval.hints import nearest
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.hints import nearest
+from refusal_eval.report.paper.display import MINUS
+from refusal_eval.tools.compare.two_studies import FinishedStudy, finished_study
+from refusal_eval.tools.power.comparison_design import Design, detectable, power, standard_error
+from refusal_eval.tools.power.pilot_run import Pilot, pilot_of
+from refusal_eval.tools.power.simulated_comparisons import simulated_power
 
 # Assumed where neither the command nor a pilot says more; the page says that they are assumed.
 ASSUMED = {"prompt_correlation": 0.7, "model_correlation": 0.5, "cluster_correlation": 0.0, "prompts_per_cluster": 1.0}

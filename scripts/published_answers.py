@@ -5,15 +5,15 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from refusal_eval.ask.render import Renderer
+from refusal_eval.ask.requests import read_requests
+from refusal_eval.ask.store import StoreReader
+from refusal_eval.ask.turns import Turns, walk
 from refusal_eval.compat.elementary import torch_elementary
 from refusal_eval.compat.float32 import EXACT
-from refusal_eval.compat.responses import response_rows
-from refusal_eval.files import read_json, write_jsonl
-from refusal_eval.logs import start_log
-from refusal_eval.render import Renderer
-from refusal_eval.requests import read_requests
-from refusal_eval.store import StoreReader
-from refusal_eval.turns import Turns, walk
+from refusal_eval.compat.published_responses import response_rows
+from refusal_eval.core.files import read_json, write_jsonl
+from refusal_eval.core.logs import start_log
 
 if TYPE_CHECKING:
     snakemake: Any

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.compat.cell import cell_units, published_cell
+from refusal_eval.compat.published_cell import cell_units, published_cell
 from refusal_eval.compat.recorded_folder import recorded_votes
-from refusal_eval.files import read_jsonl, write_json
-from refusal_eval.logs import start_log
+from refusal_eval.core.files import read_jsonl, write_json
+from refusal_eval.core.logs import start_log
 
 if TYPE_CHECKING:
     snakemake: Any

@@ -21,12 +21,15 @@ from typing import Any
 
 from show_status import load_config
 
-from refusal_eval.audit.back import gold_entry, gold_rows, label_rows
-from refusal_eval.audit.command import told_or_error
-from refusal_eval.audit.folder import Audit, read_audit
-from refusal_eval.audit.items import Member
-from refusal_eval.audit.marks import Mark, read_marks, unfinished
-from refusal_eval.audit.merging import (
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import write_json, write_jsonl, written_whole
+from refusal_eval.report.paper.display import percent
+from refusal_eval.tools.audit.audit_command import told_or_error
+from refusal_eval.tools.audit.audit_folder import Audit, read_audit
+from refusal_eval.tools.audit.audit_items import Member
+from refusal_eval.tools.audit.audited_study import changed_answers, gone_answers, results_of
+from refusal_eval.tools.audit.labels_back import gold_entry, gold_rows, label_rows
+from refusal_eval.tools.audit.merged_labels import (
     answered,
     counts,
     disputed,
@@ -35,12 +38,9 @@ from refusal_eval.audit.merging import (
     probabilities,
     resolved,
 )
-from refusal_eval.audit.people import agreement, estimates
-from refusal_eval.audit.sheets import disputed_sheet
-from refusal_eval.audit.study import changed_answers, gone_answers, results_of
-from refusal_eval.display import percent
-from refusal_eval.errors import UserError
-from refusal_eval.files import write_json, write_jsonl, written_whole
+from refusal_eval.tools.audit.rater_agreement import agreement, estimates
+from refusal_eval.tools.audit.rater_marks import Mark, read_marks, unfinished
+from refusal_eval.tools.audit.rater_sheets import disputed_sheet
 
 ROOT = Path(__file__).resolve().parent.parent
 DISPUTED = "disputed.csv"

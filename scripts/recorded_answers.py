@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from refusal_eval.ask.reasoning_check import another_mark, no_answers, other_mark
 from refusal_eval.compat.float32 import EXACT
-from refusal_eval.compat.recorded import recorded_cell
-from refusal_eval.errors import UserError
-from refusal_eval.files import read_jsonl, write_jsonl
-from refusal_eval.logs import start_log
-from refusal_eval.reasoning_check import another_mark, no_answers, other_mark
-from refusal_eval.states import ANSWER_STATES, COMPLETE, EMPTY, TRUNCATED_REASONING, told_states
+from refusal_eval.compat.recorded_rows import recorded_cell
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_jsonl, write_jsonl
+from refusal_eval.core.logs import start_log
+from refusal_eval.core.states import ANSWER_STATES, COMPLETE, EMPTY, TRUNCATED_REASONING, told_states
 
 if TYPE_CHECKING:
     snakemake: Any

@@ -4,10 +4,10 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.compat.recorded import recorded_verdicts
-from refusal_eval.files import read_jsonl, write_jsonl
-from refusal_eval.logs import start_log
-from refusal_eval.states import VERDICT_STATES, told_states
+from refusal_eval.compat.recorded_rows import recorded_verdicts
+from refusal_eval.core.files import read_jsonl, write_jsonl
+from refusal_eval.core.logs import start_log
+from refusal_eval.core.states import VERDICT_STATES, told_states
 
 if TYPE_CHECKING:
     snakemake: Any

@@ -4,14 +4,14 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.files import read_json, read_jsonl
+from refusal_eval.ask.render import Renderer, stop_token_ids
+from refusal_eval.ask.requests import Ask, write_requests
+from refusal_eval.core.files import read_json, read_jsonl
+from refusal_eval.core.logs import start_log
 from refusal_eval.judges.conversations import read_conversations
 from refusal_eval.judges.cutting import fitted
-from refusal_eval.judges.kinds import engine_judge
-from refusal_eval.judges.retries import vote_seed
-from refusal_eval.logs import start_log
-from refusal_eval.render import Renderer, stop_token_ids
-from refusal_eval.requests import Ask, write_requests
+from refusal_eval.judges.judge_kinds import engine_judge
+from refusal_eval.judges.vote_retries import vote_seed
 
 if TYPE_CHECKING:
     snakemake: Any
@@ -62,7 +62,7 @@ def main(
 
 
 def retries_of(reading: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how votes that cannot be read are asked again (see `refusal_eval.judges.retries`)."""
+    """Return how votes that cannot be read are asked again (see `refusal_eval.judges.vote_retries`)."""
     names = ("reasoning", "trust_remote_code", "max_model_len")
     return {"count": reading["retries"], **{name: reading[name] for name in names}}
 

@@ -4,14 +4,14 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.compat.requests import published_token_ids
-from refusal_eval.dialogues import asked_turns, conversation, is_dialogue
-from refusal_eval.errors import UserError
-from refusal_eval.files import read_json, read_jsonl
-from refusal_eval.keys import sample_seed
-from refusal_eval.logs import start_log
-from refusal_eval.render import Renderer, stop_token_ids
-from refusal_eval.requests import Ask, write_requests
+from refusal_eval.ask.keys import sample_seed
+from refusal_eval.ask.render import Renderer, stop_token_ids
+from refusal_eval.ask.requests import Ask, write_requests
+from refusal_eval.compat.published_requests import published_token_ids
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json, read_jsonl
+from refusal_eval.core.logs import start_log
+from refusal_eval.study.dialogues import asked_turns, conversation, is_dialogue
 
 if TYPE_CHECKING:
     snakemake: Any

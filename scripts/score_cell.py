@@ -5,13 +5,13 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.compat.score_rows import with_published_scores
-from refusal_eval.estimands import BadRows, cell_outcomes, score_rows
-from refusal_eval.files import BadFile, read_json, write_json, written_whole
-from refusal_eval.jsonl import read_rows, refuse_bad_rows
-from refusal_eval.logs import start_log
-from refusal_eval.samples import samples_of, write_samples
-from refusal_eval.scores import cell_score, noticed, score_csv
+from refusal_eval.compat.published_score_rows import with_published_scores
+from refusal_eval.core.files import BadFile, read_json, write_json, written_whole
+from refusal_eval.core.jsonl import read_rows, refuse_bad_rows
+from refusal_eval.core.logs import start_log
+from refusal_eval.stats.estimates.estimands import BadRows, cell_outcomes, score_rows
+from refusal_eval.stats.estimates.samples import samples_of, write_samples
+from refusal_eval.stats.estimates.scores import cell_score, noticed, score_csv
 
 if TYPE_CHECKING:
     snakemake: Any

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.config import ConfigError, load_study, study_values
-from refusal_eval.errors import UserError
-from refusal_eval.hints import nearest
-from refusal_eval.plan import GOLD
-from refusal_eval.study_folder import refuse_other_study
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.hints import nearest
+from refusal_eval.study.batches import GOLD
+from refusal_eval.study.study_folder import refuse_other_study
 
 ROOT = Path(__file__).resolve().parent.parent
 EXIT_CODES = {"done": 0, "failed": 1, "incomplete": 3}
@@ -87,8 +87,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def show(config: dict[str, Any], wanted: Callable[[str, str], bool] | None, every: bool, as_json: bool) -> int:
     """Print the status; return the exit code."""
-    from refusal_eval.status import study_status
-    from refusal_eval.status.table import status_table
+    from refusal_eval.tools.status import study_status
+    from refusal_eval.tools.status.status_table import status_table
 
     try:
         status = study_status(config, time.time(), wanted)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from refusal_eval.estimate import Estimate
-from refusal_eval.estimates.components import variance_estimates
-from refusal_eval.files import write_json
-from refusal_eval.logs import start_log
+from refusal_eval.core.files import write_json
+from refusal_eval.core.logs import start_log
+from refusal_eval.stats.estimates.components import variance_estimates
+from refusal_eval.stats.estimates.estimate import Estimate
 
 if TYPE_CHECKING:
     snakemake: Any

@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from refusal_eval.errors import UserError
-from refusal_eval.store_studies import (
+from refusal_eval.core.errors import UserError
+from refusal_eval.tools.store.store_studies import (
     Asks,
     StudyFile,
     all_keys,
@@ -27,7 +27,7 @@ from refusal_eval.store_studies import (
     same_folder,
     study_files,
 )
-from refusal_eval.store_usage import (
+from refusal_eval.tools.store.store_usage import (
     EngineUsage,
     FileUsage,
     bytes_on_disk,

@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.errors import UserError
-from refusal_eval.files import read_jsonl, write_jsonl
-from refusal_eval.judge_card.weighting import normalised
-from refusal_eval.judges.base import SAW_MODEL, verdict_row
-from refusal_eval.judges.keyword import KeywordJudge
-from refusal_eval.judges.trained import Settings, fit, out_of_fold, save, verdict
-from refusal_eval.logs import start_log
-from refusal_eval.states import LABELS
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_jsonl, write_jsonl
+from refusal_eval.core.logs import start_log
+from refusal_eval.core.states import LABELS, SAW_MODEL
+from refusal_eval.judges.judge_base import verdict_row
+from refusal_eval.judges.keyword_judge import KeywordJudge
+from refusal_eval.judges.trained_judge import Settings, fit, out_of_fold, save, verdict
+from refusal_eval.stats.agreement.weighting import normalised
 
 if TYPE_CHECKING:
     snakemake: Any

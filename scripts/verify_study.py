@@ -22,9 +22,10 @@ from show_status import load_config
 from tqdm import tqdm
 
 from refusal_eval.config import ConfigError
-from refusal_eval.errors import UserError
-from refusal_eval.verify.compare import Difference, differences
-from refusal_eval.verify.recompute import (
+from refusal_eval.core.errors import UserError
+from refusal_eval.study.paths import Paths
+from refusal_eval.tools.verify.file_differences import Difference, differences
+from refusal_eval.tools.verify.recompute import (
     NOT_COMPARED,
     cells_of,
     compared_files,
@@ -32,8 +33,7 @@ from refusal_eval.verify.recompute import (
     only_numbers,
     other_rates,
 )
-from refusal_eval.verify.rule_jobs import planned, run
-from refusal_eval.workflow.paths import Paths
+from refusal_eval.tools.verify.rule_jobs import planned, run
 
 ROOT = Path(__file__).resolve().parent.parent
 

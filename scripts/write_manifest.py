@@ -7,10 +7,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.files import read_json, sha256_of_file, write_json
-from refusal_eval.logs import start_log
-from refusal_eval.store import StoreReader
-from refusal_eval.version import VERSION
+from refusal_eval.ask.store import StoreReader
+from refusal_eval.core.files import read_json, sha256_of_file, write_json
+from refusal_eval.core.logs import start_log
+from refusal_eval.core.version import VERSION
 
 if TYPE_CHECKING:
     snakemake: Any

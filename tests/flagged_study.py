@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from refusal_eval.verify.rule_jobs import planned, run
+from refusal_eval.tools.verify.rule_jobs import planned, run
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 

@@ -9,9 +9,9 @@ from typing import Any
 import yaml
 from flagged_study import MODELS, STUDY, change_lines, make_flagged
 
-from refusal_eval.audit.people import THREE, estimates
-from refusal_eval.estimands import READINGS
-from refusal_eval.verify.rule_jobs import planned, run
+from refusal_eval.stats.estimates.estimands import READINGS
+from refusal_eval.tools.audit.rater_agreement import THREE, estimates
+from refusal_eval.tools.verify.rule_jobs import planned, run
 
 DIALOGUES = "talks"
 TURNS = 3

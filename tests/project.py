@@ -19,9 +19,9 @@ import yaml
 from safetensors.numpy import save_file
 from tokenizer_folders import byte_tokenizer
 
-from refusal_eval.packing import pack_floats
-from refusal_eval.requests import RequestFile, read_requests
-from refusal_eval.store import StoreReader, StoreWriter
+from refusal_eval.ask.requests import RequestFile, read_requests
+from refusal_eval.ask.store import StoreReader, StoreWriter
+from refusal_eval.core.packing import pack_floats
 
 ROOT = Path(__file__).parents[1]
 

@@ -20,8 +20,8 @@ from typing import Any
 import psutil
 from project import ROOT, Project
 
-from refusal_eval.files import read_json
-from refusal_eval.store import StoreReader
+from refusal_eval.ask.store import StoreReader
+from refusal_eval.core.files import read_json
 
 START_SECONDS = 240.0  # that an engine may take to start and answer its first requests, on a busy machine
 RUN_SECONDS = 600.0  # for a whole run

@@ -19,9 +19,9 @@ from other_user import OTHER_USER, as_other_user, attempts_on
 from project import ROOT
 
 from refusal_eval.config.entries import Engine
-from refusal_eval.engines.environment import engine_python
 from refusal_eval.engines.listeners import listeners_of
-from refusal_eval.engines.vllm import VllmEngine
+from refusal_eval.engines.vllm_engine import VllmEngine
+from refusal_eval.study.engine_environment import engine_python
 
 SAMPLING = {"max_tokens": 4, "temperature": 1.0, "stop_token_ids": [2]}
 

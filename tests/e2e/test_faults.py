@@ -44,7 +44,7 @@ from faults import (
 from project import Project, change_yaml, copy_of
 from real import SHORT, real_project
 
-from refusal_eval.store import StoreReader
+from refusal_eval.ask.store import StoreReader
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]
 

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from project import ROOT
 
-from refusal_eval.engines.environment import ENGINE_FOLDER
+from refusal_eval.study.engine_environment import ENGINE_FOLDER
 
 PROCESSES = 300  # without the first calls about one of sixty computes others
 PROGRAM = ROOT / "scripts" / "refusal_eval" / "engines" / "first_calls.py"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from project import ROOT
 
-from refusal_eval.gpu_check.checks import CHECKS
+from refusal_eval.tools.gpu_check.answer_checks import CHECKS
 
 pytestmark = pytest.mark.full
 

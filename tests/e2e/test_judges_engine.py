@@ -12,12 +12,12 @@ import pytest
 from project import ROOT, Project, change_yaml
 from real import real_project
 
-from refusal_eval.files import read_json, read_jsonl
-from refusal_eval.judges.reasoned import FLAGS, KINDS, reasoned_vote
-from refusal_eval.judges.wildguard import wildguard_verdict
-from refusal_eval.render import Renderer
-from refusal_eval.states import LABELS, UNPARSABLE
-from refusal_eval.store import StoreReader
+from refusal_eval.ask.render import Renderer
+from refusal_eval.ask.store import StoreReader
+from refusal_eval.core.files import read_json, read_jsonl
+from refusal_eval.core.states import LABELS, UNPARSABLE
+from refusal_eval.judges.reasoned_judge import FLAGS, KINDS, reasoned_vote
+from refusal_eval.judges.wildguard_judge import wildguard_verdict
 
 pytestmark = pytest.mark.full
 JUDGES: dict[str, Any] = {

@@ -11,8 +11,8 @@ from adapter_folders import SMOLLM2, random_adapter
 from project import Project, change_yaml
 from real import SHORT, real_project
 
-from refusal_eval.files import read_json
-from refusal_eval.store import StoreReader
+from refusal_eval.ask.store import StoreReader
+from refusal_eval.core.files import read_json
 
 pytestmark = pytest.mark.full
 LOG = logging.getLogger(__name__)

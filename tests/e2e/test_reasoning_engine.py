@@ -10,14 +10,14 @@ import pytest
 from project import ROOT, Project
 from real import real_project
 
-from refusal_eval.answer_reader import AnswerReader
-from refusal_eval.engines.environment import engine_python
-from refusal_eval.engines.vllm import VllmEngine
-from refusal_eval.files import read_json
-from refusal_eval.keys import NEUTRAL_SAMPLING
-from refusal_eval.packing import unpack_floats
-from refusal_eval.render import Renderer, stop_token_ids
-from refusal_eval.requests import Request
+from refusal_eval.ask.answer_reader import AnswerReader
+from refusal_eval.ask.keys import NEUTRAL_SAMPLING
+from refusal_eval.ask.render import Renderer, stop_token_ids
+from refusal_eval.ask.requests import Request
+from refusal_eval.core.files import read_json
+from refusal_eval.core.packing import unpack_floats
+from refusal_eval.engines.vllm_engine import VllmEngine
+from refusal_eval.study.engine_environment import engine_python
 
 pytestmark = pytest.mark.full
 TEXT = {"format": "marks", "start": "<think>", "end": "</think>"}  # in SmolLM2 no single tokens

@@ -21,7 +21,7 @@ from other_user import as_other_user
 from project import Project, make_project
 from real import real_project
 
-from refusal_eval.files import read_json
+from refusal_eval.core.files import read_json
 
 TOKEN = "hf_PLANTEDTOKENqwertyuiopasdfghjkl"
 TOKENS = {"HF_TOKEN": TOKEN, "HUGGING_FACE_HUB_TOKEN": TOKEN, "OPENAI_API_KEY": TOKEN, "AWS_SECRET_ACCESS_KEY": TOKEN}

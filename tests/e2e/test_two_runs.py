@@ -8,7 +8,7 @@ import pytest
 from project import Project
 from real import real_project
 
-from refusal_eval.files import read_json, read_jsonl
+from refusal_eval.core.files import read_json, read_jsonl
 
 
 @pytest.fixture(scope="module")

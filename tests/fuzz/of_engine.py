@@ -12,22 +12,22 @@ from fuzz.mutations import as_json
 from fuzz.of_store import NAMED, RESPONSE
 from fuzz.targets import file_of, is_finite, is_text, target
 
-from refusal_eval.answers import answer_of
-from refusal_eval.devices.smi import parse_apps, parse_gpus
-from refusal_eval.engines.client import CompletionClient, classification_of, counters_of, response_of
-from refusal_eval.engines.records import Record
-from refusal_eval.files import canonical_json, utf8
-from refusal_eval.judges.base import read_safely
-from refusal_eval.judges.classifier import class_names, classifier_verdict
-from refusal_eval.judges.llm import label_verdict
-from refusal_eval.judges.published import published_verdict
-from refusal_eval.judges.reasoned import reasoned_vote
-from refusal_eval.judges.wildguard import wildguard_verdict
-from refusal_eval.packing import pack_floats, unpack_floats
-from refusal_eval.reasoning import NoReasoning, TextMarks
-from refusal_eval.running_jobs import RunningJob, _read
-from refusal_eval.slurm import parse_jobs
-from refusal_eval.states import JUDGED, LABELS
+from refusal_eval.ask.answers import answer_of
+from refusal_eval.ask.reasoning import NoReasoning, TextMarks
+from refusal_eval.core.files import canonical_json, utf8
+from refusal_eval.core.packing import pack_floats, unpack_floats
+from refusal_eval.core.slurm_jobs import parse_jobs
+from refusal_eval.core.states import JUDGED, LABELS
+from refusal_eval.engines.devices.nvidia_smi import parse_apps, parse_gpus
+from refusal_eval.engines.engine_client import CompletionClient, classification_of, counters_of, response_of
+from refusal_eval.engines.running_jobs import RunningJob, _read
+from refusal_eval.engines.server_records import Record
+from refusal_eval.judges.classifier_judge import class_names, classifier_verdict
+from refusal_eval.judges.judge_base import read_safely
+from refusal_eval.judges.llm_judge import label_verdict
+from refusal_eval.judges.published_judge import published_verdict
+from refusal_eval.judges.reasoned_judge import reasoned_vote
+from refusal_eval.judges.wildguard_judge import wildguard_verdict
 
 BROKEN = (ConnectionError, ValueError)  # what the load counts as a failed request
 

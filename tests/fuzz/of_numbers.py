@@ -14,13 +14,13 @@ from fuzz.mutations import as_json, as_jsonl
 from fuzz.targets import file_of, is_finite, target
 from score_cell import main as score_cell
 
-from refusal_eval.answers import blank
-from refusal_eval.display import clean
-from refusal_eval.judges import trained
-from refusal_eval.judges.keyword import KeywordJudge
-from refusal_eval.latex_text import latex_escaped
-from refusal_eval.markup import markdown_escaped
-from refusal_eval.states import LABELS
+from refusal_eval.ask.answers import blank
+from refusal_eval.core.states import LABELS
+from refusal_eval.judges import trained_judge
+from refusal_eval.judges.keyword_judge import KeywordJudge
+from refusal_eval.report.paper.display import clean
+from refusal_eval.report.paper.latex_text import latex_escaped
+from refusal_eval.report.paper.markup import markdown_escaped
 
 PROMPTS: list[Any] = [
     {"id": name, "messages": [{"role": "user", "content": name}], "category": "x", "cluster": name, "source": {}}
@@ -90,7 +90,9 @@ def _fitted(folder: Path) -> list[Any]:
         for label, text in words.items()
         for end in ["the day", "the morn", "in the toun", "by the burn", "on the brae", "at the fair"]
     ]
-    trained.save(trained.fit(gold, trained.Settings(folds=3, min_rows=8), KEYWORD), folder / "judge.npz")
+    trained_judge.save(
+        trained_judge.fit(gold, trained_judge.Settings(folds=3, min_rows=8), KEYWORD), folder / "judge.npz"
+    )
     with np.load(folder / "judge.npz") as arrays:
         values = {name: arrays[name].tolist() for name in arrays.files}
         return [values | {"head": json.loads(arrays["head"].tobytes())}]
@@ -113,9 +115,9 @@ def _array(value: Any) -> Any:
 
 
 @target("judge: trained", _fitted, _as_npz)
-def trained_judge(data: bytes, folder: Path) -> None:
-    model = trained.load(file_of(folder, "judge.npz", data))
-    verdict = trained.TrainedJudge(model, KEYWORD).judge([], "Nae, ask me the morn")
+def fitted_judge(data: bytes, folder: Path) -> None:
+    model = trained_judge.load(file_of(folder, "judge.npz", data))
+    verdict = trained_judge.TrainedJudge(model, KEYWORD).judge([], "Nae, ask me the morn")
     assert verdict.label in LABELS and is_finite(verdict.p_refusal) and 0 <= float(verdict.p_refusal or 0) <= 1
 
 

@@ -12,15 +12,15 @@ import yaml
 from fuzz.mutations import as_json
 from fuzz.targets import file_of, is_finite, is_text, target
 
-from refusal_eval.audit.folder import Audit
-from refusal_eval.audit.marks import FORMAT, SKIP, UNSURE, read_marks
-from refusal_eval.audit.sheets import sheet
 from refusal_eval.compat.published_config import Shipped, ShippedEngine, imported
 from refusal_eval.compat.published_results import read_results
-from refusal_eval.compat.recorded import recorded_cell, recorded_verdicts
-from refusal_eval.config.source import Source
+from refusal_eval.compat.recorded_rows import recorded_cell, recorded_verdicts
+from refusal_eval.config.yaml_source import Source
+from refusal_eval.core.states import LABELS
 from refusal_eval.data.prompts import content_id
-from refusal_eval.states import LABELS
+from refusal_eval.tools.audit.audit_folder import Audit
+from refusal_eval.tools.audit.rater_marks import FORMAT, SKIP, UNSURE, read_marks
+from refusal_eval.tools.audit.rater_sheets import sheet
 
 SAMPLE = {
     name: {

@@ -11,12 +11,12 @@ from typing import Any
 from fuzz.mutations import as_json, as_jsonl
 from fuzz.targets import file_of, is_text, target
 
-from refusal_eval.data.card import check_card
+from refusal_eval.core.states import LABELS
 from refusal_eval.data.gold import make_gold
+from refusal_eval.data.hub_card import check_card
 from refusal_eval.data.prompts import make_prompts
 from refusal_eval.data.rows import read_rows
 from refusal_eval.data.selection import read_clusters
-from refusal_eval.states import LABELS
 
 ROWS: list[Any] = [
     {"prompt": "How do I boil an egg?", "category": "food", "subject": "a", "n": 1},

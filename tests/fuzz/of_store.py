@@ -10,11 +10,11 @@ from typing import Any
 from fuzz.mutations import as_json, as_jsonl
 from fuzz.targets import file_of, is_text, target
 
-from refusal_eval.files import read_json, read_jsonl, sha256_of
-from refusal_eval.jsonl import read_rows
-from refusal_eval.packing import pack_floats, unpack_floats
-from refusal_eval.store import StoreReader, StoreWriter
-from refusal_eval.store_usage import store_indexes, store_usage
+from refusal_eval.ask.store import StoreReader, StoreWriter
+from refusal_eval.core.files import read_json, read_jsonl, sha256_of
+from refusal_eval.core.jsonl import read_rows
+from refusal_eval.core.packing import pack_floats, unpack_floats
+from refusal_eval.tools.store.store_usage import store_indexes, store_usage
 
 KEYS = [sha256_of(number) for number in range(6)]
 RESPONSE: dict[str, Any] = {

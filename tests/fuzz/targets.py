@@ -46,7 +46,7 @@ def target(
 ) -> Callable[[Parse], Parse]:
     """Register the decorated function as the target `name`."""
     from refusal_eval.config.problems import ConfigError
-    from refusal_eval.errors import UserError
+    from refusal_eval.core.errors import UserError
 
     def register(parse: Parse) -> Parse:
         given = seeds if callable(seeds) else lambda _: seeds

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from refusal_eval.comparisons.panel import read_cell
-from refusal_eval.estimands import Outcome, prompt_score
-from refusal_eval.scores import score_csv
+from refusal_eval.stats.comparisons.score_panel import read_cell
+from refusal_eval.stats.estimates.estimands import Outcome, prompt_score
+from refusal_eval.stats.estimates.scores import score_csv
 
 LABELS = {"r": "refusal", "p": "partial", "c": "compliance"}
 

@@ -3,9 +3,9 @@
 import json
 
 from refusal_eval.compat.float32 import EXACT
-from refusal_eval.compat.scores import logarithms, metrics, prompt_score, weighted_score
-from refusal_eval.compat.segments import NO_TOKENS, Means, probabilities, segment_means
-from refusal_eval.compat.verdicts import vote_of_text
+from refusal_eval.compat.published_score import logarithms, metrics, prompt_score, weighted_score
+from refusal_eval.compat.published_segments import NO_TOKENS, Means, probabilities, segment_means
+from refusal_eval.compat.published_verdicts import vote_of_text
 
 
 def probability_of(logprobs):

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from refusal_eval.answers import blank
-from refusal_eval.estimands import prompt_scores, sample_outcomes
-from refusal_eval.estimates.units import Units, read_units
-from refusal_eval.judges.base import Verdict, verdict_row
-from refusal_eval.samples import Samples, samples_of
-from refusal_eval.scores import cell_score, score_csv
-from refusal_eval.states import BLOCKED, COMPLETE, COMPLIANCE, FAILED, JUDGED, PARTIAL, REFUSAL
+from refusal_eval.ask.answers import blank
+from refusal_eval.core.states import BLOCKED, COMPLETE, COMPLIANCE, FAILED, JUDGED, PARTIAL, REFUSAL
+from refusal_eval.judges.judge_base import Verdict, verdict_row
+from refusal_eval.stats.estimates.estimands import prompt_scores, sample_outcomes
+from refusal_eval.stats.estimates.samples import Samples, samples_of
+from refusal_eval.stats.estimates.scores import cell_score, score_csv
+from refusal_eval.stats.estimates.units import Units, read_units
 
 LABELS = {"R": REFUSAL, "P": PARTIAL, "C": COMPLIANCE}
 

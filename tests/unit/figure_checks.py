@@ -8,9 +8,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from refusal_eval.display import Labels
 from refusal_eval.plots.plot import Plot
-from refusal_eval.style import styled
+from refusal_eval.plots.style import styled
+from refusal_eval.report.paper.display import Labels
 
 EXPECTATIONS = ("comply", "refuse", "varies")
 LONG = Labels(

@@ -30,14 +30,14 @@ if __name__ == "__main__":
 
 import execute as script
 
-from refusal_eval import execute as module
-from refusal_eval.engines import kinds
-from refusal_eval.engines.client import CompletionClient
-from refusal_eval.engines.vllm import VllmEngine
-from refusal_eval.files import sha256_of
-from refusal_eval.pending import Pending
-from refusal_eval.requests import Request
-from refusal_eval.store import StoreReader
+from refusal_eval.ask.pending import Pending
+from refusal_eval.ask.requests import Request
+from refusal_eval.ask.store import StoreReader
+from refusal_eval.core.files import sha256_of
+from refusal_eval.engines import engine_kinds
+from refusal_eval.engines import execution as module
+from refusal_eval.engines.engine_client import CompletionClient
+from refusal_eval.engines.vllm_engine import VllmEngine
 
 PACKAGES = (
     *("aiohappyeyeballs", "aiohttp", "aiosignal", "annotated-types", "attrs", "frozenlist", "idna", "multidict"),
@@ -142,7 +142,7 @@ async def load(folder: Path, number: int, rng: random.Random) -> None:
     socket, store_dir = str(folder / f"s{number}"), folder / f"store{number}"
     stand_in = StandIn(rng, health, counters)
     server = await asyncio.start_unix_server(stand_in.connect, socket)
-    kinds.engine_class = lambda entry: lambda **_: StandInEngine(socket, folder / "log")  # type: ignore[assignment]
+    engine_kinds.engine_class = lambda entry: lambda **_: StandInEngine(socket, folder / "log")  # type: ignore[assignment]
     count = rng.randrange(1, 12)
     items = [
         Pending(Request(f"p{i}", 0, 0, sha256_of([number, i]), i, [i]), {"max_tokens": 4}, "model/split")

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from refusal_eval.estimates.units import COUNTS, Units
-from refusal_eval.tradeoff.rows import SplitRates
+from refusal_eval.stats.estimates.units import COUNTS, Units
+from refusal_eval.stats.tradeoff.split_rates import SplitRates
 
 
 def units_of(

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 
 from snakemake.persistence.file import FilePersistence
 
-from refusal_eval.plan import GOLD, llm_judges
-from refusal_eval.workflow.data import Data
+from refusal_eval.study.batches import GOLD, llm_judges
+from refusal_eval.study.paths import Paths
+from refusal_eval.workflow.data_stage import Data
 from refusal_eval.workflow.generation import Generation
 from refusal_eval.workflow.judging import Judging
-from refusal_eval.workflow.paths import Paths
-from refusal_eval.workflow.weights import Weights
+from refusal_eval.workflow.weights_stage import Weights
 
 FOLDER = ".snakemake/metadata"
 

@@ -1,8 +1,8 @@
 """Small stores to try things on."""
 
-from refusal_eval.files import canonical_json, sha256_of
-from refusal_eval.packing import pack_floats
-from refusal_eval.store import StoreReader, StoreWriter
+from refusal_eval.ask.store import StoreReader, StoreWriter
+from refusal_eval.core.files import canonical_json, sha256_of
+from refusal_eval.core.packing import pack_floats
 
 KEYS = [sha256_of(i) for i in range(50)]
 

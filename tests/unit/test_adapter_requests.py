@@ -10,13 +10,15 @@ import pytest
 from execute import adapters_of
 from store_files import response
 
-from refusal_eval.errors import UserError
-from refusal_eval.execute import Execution
-from refusal_eval.files import sha256_of_file
-from refusal_eval.keys import adapter_name, request_key, with_adapter
-from refusal_eval.pending import pending_requests
-from refusal_eval.requests import Ask, RequestFile, read_requests, write_requests
-from refusal_eval.store import StoreReader, StoreWriter
+from refusal_eval.ask.keys import request_key, with_adapter
+from refusal_eval.ask.pending import pending_requests
+from refusal_eval.ask.requests import Ask, RequestFile, read_requests, write_requests
+from refusal_eval.ask.store import StoreReader, StoreWriter
+from refusal_eval.core.canonical import adapter_name
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import sha256_of_file
+from refusal_eval.engines.execution import Execution
+from refusal_eval.judges.follow_ups import following
 
 IDENTITY = {"repo": "org/model", "commit": "a" * 40, "dtype": "bfloat16"}
 ENGINE = {"engine_id": "e", "identity": IDENTITY}
@@ -53,7 +55,7 @@ def test_a_request_file_carries_the_adapter_beside_the_engines_identity(tmp_path
 def test_each_pending_request_knows_its_adapter_and_the_engine_is_asked_for_it(tmp_path: Path) -> None:
     files = [file(tmp_path, "plain", None), file(tmp_path, "tuned", HUB), file(tmp_path, "other", FOLDER)]
     store = StoreReader(tmp_path / "store", "e")
-    pending = pending_requests(files, store, "no tokenizer is needed")
+    pending = pending_requests(files, store, "no tokenizer is needed", follow=following)
     assert [item.adapter for item in pending] == [None, adapter_name(HUB), adapter_name(FOLDER)]
 
     names: list[str | None] = []
@@ -72,7 +74,7 @@ def test_each_pending_request_knows_its_adapter_and_the_engine_is_asked_for_it(t
     with StoreWriter(tmp_path / "store", "e", "job") as writer:
         asyncio.run(Execution(Asked(), writer, store, "s", 1).run(pending))  # type: ignore[arg-type]
     assert names == [None, adapter_name(HUB), adapter_name(FOLDER)]
-    assert pending_requests(files, StoreReader(tmp_path / "store", "e"), "") == []
+    assert pending_requests(files, StoreReader(tmp_path / "store", "e"), "", follow=following) == []
 
 
 def test_only_adapters_with_pending_requests_are_served_and_none_that_has_changed(tmp_path: Path) -> None:
@@ -84,9 +86,9 @@ def test_only_adapters_with_pending_requests_are_served_and_none_that_has_change
         described.append({"name": adapter_name(lora), "folder": str(tmp_path / model), "rank": 8, "files": files})
     store = StoreReader(tmp_path / "store", "e")
     asked = [file(tmp_path, "plain", None), file(tmp_path, "tuned", HUB)]
-    (served,) = adapters_of(pending_requests(asked, store, ""), described)
+    (served,) = adapters_of(pending_requests(asked, store, "", follow=following), described)
     assert (served.name, served.folder, served.rank) == (adapter_name(HUB), str(tmp_path / "twin"), 8)
-    assert adapters_of(pending_requests(asked[:1], store, ""), described) == []
+    assert adapters_of(pending_requests(asked[:1], store, "", follow=following), described) == []
     (tmp_path / "twin" / "adapter_model.safetensors").write_text("other numbers")
     with pytest.raises(UserError, match=r"twin/adapter_model\.safetensors has changed since this run was planned"):
-        adapters_of(pending_requests(asked, store, ""), described)
+        adapters_of(pending_requests(asked, store, "", follow=following), described)

@@ -16,12 +16,12 @@ from adapter_folders import random_adapter
 from hub_server import HubServer
 from safetensors.numpy import save_file
 
-from refusal_eval.errors import UserError
-from refusal_eval.files import read_json
-from refusal_eval.keys import adapter_name
+from refusal_eval.core.canonical import adapter_name
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json
 from refusal_eval.weights.adapter import adapter_identity, checked_rank, describe_adapter
 from refusal_eval.weights.adapter_base import check_fits
-from refusal_eval.weights.manifest import manifest_folder
+from refusal_eval.weights.weights_manifest import manifest_folder
 
 LOG = logging.getLogger("test")
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -211,7 +211,7 @@ def test_names_that_cannot_be_compared_are_mentioned(
 CALLS = """
 import json, logging, sys
 from refusal_eval.weights.adapter import fetch_adapter
-from refusal_eval.errors import UserError
+from refusal_eval.core.errors import UserError
 
 try:
     source, manifest, cache = json.load(sys.stdin)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from refusal_eval.agreement import judge_card
+from refusal_eval.stats.agreement.judge_card import judge_card
 
 # (label of people, label of the judge or None): rows
 TABLE: dict[tuple[str, str | None], int] = {

@@ -2,9 +2,9 @@
 
 import pytest
 
-from refusal_eval.answers import answer_of
-from refusal_eval.packing import pack_floats, unpack_floats
-from refusal_eval.reasoning import NoReasoning, TokenMarks
+from refusal_eval.ask.answers import answer_of
+from refusal_eval.ask.reasoning import NoReasoning, TokenMarks
+from refusal_eval.core.packing import pack_floats, unpack_floats
 
 THINK = TokenMarks(start=(100,), end=(101, 102))
 OPEN, CLOSED = [1, 100], [1]  # prompts that do and do not open the reasoning

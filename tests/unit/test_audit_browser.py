@@ -13,10 +13,10 @@ import read_audit
 from audit_rows import NASTY, json_rows, true_label, write_study
 from browser import Browser
 
-from refusal_eval.audit.folder import Audit
-from refusal_eval.audit.folder import read_audit as read_folder
-from refusal_eval.audit.marks import read_marks
-from refusal_eval.audit.page import page
+from refusal_eval.tools.audit.audit_folder import Audit
+from refusal_eval.tools.audit.audit_folder import read_audit as read_folder
+from refusal_eval.tools.audit.rater_marks import read_marks
+from refusal_eval.tools.audit.rater_page import page
 
 pytestmark = pytest.mark.full
 

@@ -6,9 +6,16 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from refusal_eval.audit.design import FACTORS, allocation, assigned, draw, inclusion_probabilities, systematic
-from refusal_eval.audit.items import COMPLIANCE, DISAGREE, REFUSAL, STRATA, Item, Member, stratum_of
-from refusal_eval.errors import UserError
+from refusal_eval.core.errors import UserError
+from refusal_eval.tools.audit.audit_design import (
+    FACTORS,
+    allocation,
+    assigned,
+    draw,
+    inclusion_probabilities,
+    systematic,
+)
+from refusal_eval.tools.audit.audit_items import COMPLIANCE, DISAGREE, REFUSAL, STRATA, Item, Member, stratum_of
 
 
 def population(n: int = 300, seed: int = 1) -> dict[str, Item]:

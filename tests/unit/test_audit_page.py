@@ -9,11 +9,11 @@ from html.parser import HTMLParser
 import pytest
 from audit_rows import JUDGES, MODELS, NASTY, write_study
 
-from refusal_eval.audit.design import assigned, draw
-from refusal_eval.audit.folder import audit_of, strata_table, write_audit
-from refusal_eval.audit.page import embedded, page
-from refusal_eval.audit.study import study_items, texts_of
-from refusal_eval.audit.words import NOTICE
+from refusal_eval.tools.audit.audit_design import assigned, draw
+from refusal_eval.tools.audit.audit_folder import audit_of, strata_table, write_audit
+from refusal_eval.tools.audit.audited_study import study_items, texts_of
+from refusal_eval.tools.audit.rater_page import embedded, page
+from refusal_eval.tools.audit.rater_words import NOTICE
 
 
 class Elements(HTMLParser):

@@ -7,13 +7,13 @@ from collections import Counter
 import pytest
 from audit_rows import exported
 
-from refusal_eval.audit.back import gold_entry, gold_rows, label_rows
-from refusal_eval.audit.folder import Audit
-from refusal_eval.audit.marks import Mark, read_marks, unfinished
-from refusal_eval.audit.merging import counts, disputed, missing_bounds, probabilities, resolved
-from refusal_eval.audit.people import agreement, estimates, pairs
-from refusal_eval.audit.sheets import disputed_sheet, sheet
-from refusal_eval.errors import UserError
+from refusal_eval.core.errors import UserError
+from refusal_eval.tools.audit.audit_folder import Audit
+from refusal_eval.tools.audit.labels_back import gold_entry, gold_rows, label_rows
+from refusal_eval.tools.audit.merged_labels import counts, disputed, missing_bounds, probabilities, resolved
+from refusal_eval.tools.audit.rater_agreement import agreement, estimates, pairs
+from refusal_eval.tools.audit.rater_marks import Mark, read_marks, unfinished
+from refusal_eval.tools.audit.rater_sheets import disputed_sheet, sheet
 
 R, P, C = "refusal", "partial", "compliance"
 

@@ -10,13 +10,13 @@ import read_audit
 import yaml
 from audit_rows import REFUSAL, exported, fill, json_rows, true_label, write_study
 
-from refusal_eval.agreement import judge_card
-from refusal_eval.audit.folder import read_audit as read_folder
 from refusal_eval.config.entries import Gold
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import write_jsonl
 from refusal_eval.data.gold import make_gold
 from refusal_eval.data.rows import read_rows
-from refusal_eval.errors import UserError
-from refusal_eval.files import write_jsonl
+from refusal_eval.stats.agreement.judge_card import judge_card
+from refusal_eval.tools.audit.audit_folder import read_audit as read_folder
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import io
 import pytest
 from audit_rows import NASTY
 
-from refusal_eval.audit.sheets import read_sheet, shown_texts
-from refusal_eval.audit.text import LONGEST_CELL, conversation_text, same_text
-from refusal_eval.errors import UserError
-from refusal_eval.texts import escaped_cell, plain_cell, visible
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.texts import escaped_cell, plain_cell, visible
+from refusal_eval.tools.audit.rater_sheets import read_sheet, shown_texts
+from refusal_eval.tools.audit.shown_text import LONGEST_CELL, conversation_text, same_text
 
 STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", " =", "\n\t-", "\uff1d", "'=", "''+", "' @")
 

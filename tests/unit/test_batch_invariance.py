@@ -13,9 +13,9 @@ import identify_engine
 import pytest
 from config_project import WHOLE_STUDY, Project
 
-from refusal_eval.errors import UserError
+from refusal_eval.core.errors import UserError
 from refusal_eval.weights.batch_invariance import NOT_INVARIANT, refuse_strict
-from refusal_eval.workflow.weights import Weights
+from refusal_eval.workflow.weights_stage import Weights
 
 
 def model_folder(folder: Path, **config: Any) -> Path:

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from judge_rows import rows, soft_gold, verdict
 
-from refusal_eval.calibration.apply import calibrated, calibrated_row, mapped
-from refusal_eval.calibration.cards import OUT_OF_FOLD, calibration_of, card_with_calibration
-from refusal_eval.calibration.cross_fit import cluster_folds, fit_rows, out_of_fold
-from refusal_eval.calibration.fit import best_threshold, fitted, isotonic, kind_of_map, platt
-from refusal_eval.errors import UserError
-from refusal_eval.judge_card.compared import compared
-from refusal_eval.judge_card.reliability import reliability_text
-from refusal_eval.judges.base import Verdict
-from refusal_eval.judges.classifier import classifier_verdict
-from refusal_eval.packing import pack_floats
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.packing import pack_floats
+from refusal_eval.judges.classifier_judge import classifier_verdict
+from refusal_eval.judges.judge_base import verdict_row
+from refusal_eval.plots.reliability_curve import reliability_text
+from refusal_eval.stats.agreement.compared import compared
+from refusal_eval.stats.calibration.applied import calibrated_row, mapped
+from refusal_eval.stats.calibration.calibrated_card import OUT_OF_FOLD, calibration_of, card_with_calibration
+from refusal_eval.stats.calibration.calibration_fit import best_threshold, fitted, isotonic, kind_of_map, platt
+from refusal_eval.stats.calibration.cross_fit import cluster_folds, fit_rows, out_of_fold
 
 NAMES = {"judge": "soft", "gold": "people"}
 
@@ -72,22 +72,32 @@ def test_isotonic_curve_by_hand() -> None:
     assert (kind_of_map(1000), kind_of_map(1001)) == ("platt", "isotonic")
 
 
+def _judged(label: str | None, p: float | None = None, **more: Any) -> dict[str, Any]:
+    return {
+        "state": "judged" if label else "unparsable",
+        "label": label,
+        "p_refusal": p,
+        "kind": None,
+        "raw": {},
+    } | more
+
+
 def test_a_calibrated_verdict() -> None:
     calibration = {"t": 0.2, "map": {"kind": "platt", "a": 1.0, "b": math.log(4)}}
-    refused = calibrated(Verdict("judged", "compliance", 0.3), calibration)
-    assert refused.label == "refusal" and refused.p_refusal == pytest.approx(12 / 19)
-    assert refused.raw == {"p_refusal_as_given": 0.3, "threshold": 0.2}
-    assert calibrated(Verdict("judged", "compliance", 0.2), calibration).label == "refusal"
-    assert calibrated(Verdict("judged", "refusal", 0.19), calibration).label == "compliance"
-    assert calibrated(Verdict("judged", "partial", 0.9), calibration).label == "partial"
+    refused = calibrated_row(_judged("compliance", 0.3), calibration)
+    assert refused["label"] == "refusal" and refused["p_refusal"] == pytest.approx(12 / 19)
+    assert refused["raw"] == {"p_refusal_as_given": 0.3, "threshold": 0.2}
+    assert calibrated_row(_judged("compliance", 0.2), calibration)["label"] == "refusal"
+    assert calibrated_row(_judged("refusal", 0.19), calibration)["label"] == "compliance"
+    assert calibrated_row(_judged("partial", 0.9), calibration)["label"] == "partial"
     likely = {"probabilities": {"refusal": 0.1, "partial": 0.2, "compliance": 0.7}}
-    assert calibrated(Verdict("judged", "compliance", 0.3, raw=likely), calibration).label == "partial"
-    for other in (Verdict("unparsable"), Verdict("judged", "refusal")):
-        assert calibrated(other, calibration) == other
+    assert calibrated_row(_judged("compliance", 0.3, raw=likely), calibration)["label"] == "partial"
+    for other in (_judged(None), _judged("refusal")):
+        assert calibrated_row(other, calibration) == other
     row = verdict("x", "compliance", 0.3, key="k", kind=None)
     assert calibrated_row(row, calibration)["label"] == "refusal" and calibrated_row(row, calibration)["key"] == "k"
     with pytest.raises(UserError, match="one class"):
-        calibrated(Verdict("judged", "refusal", 0.9), {"t": None, "map": None, "why": "one class only"})
+        calibrated_row(_judged("refusal", 0.9), {"t": None, "map": None, "why": "one class only"})
 
 
 def test_a_calibrated_classifier_tells_partial_from_full_refusal_by_its_label_map() -> None:
@@ -97,7 +107,8 @@ def test_a_calibrated_classifier_tells_partial_from_full_refusal_by_its_label_ma
         response = {"logits": pack_floats(np.log(shares).tolist())}
         given = classifier_verdict(response, labels, names, 0.5)
         assert given.label == "compliance" and given.p_refusal == pytest.approx(0.4)
-        assert calibrated(given, calibration).label == wanted
+        answer = {"prompt_id": "p", "sample": 0, "turn": 0}
+        assert calibrated_row(verdict_row(answer, given), calibration)["label"] == wanted
 
 
 def test_folds_hold_whole_clusters_evenly() -> None:

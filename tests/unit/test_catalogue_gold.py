@@ -3,12 +3,12 @@
 import pytest
 
 from refusal_eval.config.catalogue import Catalogue, shipped_files
-from refusal_eval.config.gold_page import gold_page
-from refusal_eval.config.sources import open_pin
+from refusal_eval.config.source_entries import open_pin
 from refusal_eval.data.gold import make_gold
 from refusal_eval.data.rows import read_rows
 from refusal_eval.data.selection import read_clusters
-from refusal_eval.data.sources import addresses_of
+from refusal_eval.study.row_sources import addresses_of
+from refusal_eval.tools.pages.gold_page import gold_page
 
 
 @pytest.fixture(scope="module")

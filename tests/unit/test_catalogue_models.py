@@ -9,9 +9,9 @@ from config_project import COMMIT
 
 from refusal_eval.config import ConfigError, load_study
 from refusal_eval.config.catalogue import Catalogue, shipped_files
-from refusal_eval.config.models_page import models_page
-from refusal_eval.config.sources import open_pin
-from refusal_eval.engines.command import server_command
+from refusal_eval.config.source_entries import open_pin
+from refusal_eval.engines.server_command import server_command
+from refusal_eval.tools.pages.models_page import models_page
 from refusal_eval.weights.identity import engine_id, engine_identity, identity_args, weights_identity
 
 CARD_GB = 80

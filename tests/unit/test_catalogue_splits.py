@@ -8,11 +8,11 @@ import pytest
 from refusal_eval.config import ConfigError, load_study
 from refusal_eval.config.catalogue import Catalogue, shipped_files
 from refusal_eval.config.references import read_references
-from refusal_eval.config.sources import open_pin
+from refusal_eval.config.source_entries import open_pin
+from refusal_eval.core.errors import UserError
 from refusal_eval.data.prompts import make_prompts
 from refusal_eval.data.rows import read_rows
 from refusal_eval.data.selection import read_clusters
-from refusal_eval.errors import UserError
 
 DEMO = {"alarming_but_safe", "sensitive", "should_decline"}
 # The nine splits of the Refusal Steering study, their rows, and what a good model does.

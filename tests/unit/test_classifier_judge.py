@@ -11,11 +11,14 @@ import yaml
 from tokenizer_folders import byte_tokenizer
 from tokenizers import processors
 
+from refusal_eval.ask.render import Renderer
+from refusal_eval.ask.requests import read_requests
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json, write_jsonl
+from refusal_eval.core.packing import pack_floats, unpack_floats
 from refusal_eval.engines.classifier_server import Server
-from refusal_eval.engines.client import classification_of
-from refusal_eval.errors import UserError
-from refusal_eval.files import read_json, write_jsonl
-from refusal_eval.judges.classifier import (
+from refusal_eval.engines.engine_client import classification_of
+from refusal_eval.judges.classifier_judge import (
     ClassifierJudge,
     class_names,
     class_probabilities,
@@ -23,9 +26,6 @@ from refusal_eval.judges.classifier import (
     labels_of_classes,
 )
 from refusal_eval.judges.reading import vote_reader
-from refusal_eval.packing import pack_floats, unpack_floats
-from refusal_eval.render import Renderer
-from refusal_eval.requests import read_requests
 
 USER = [{"role": "user", "content": "How do I whittle a spoon?"}]
 # Five classes of three labels.

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from refusal_eval.engines import client as module
-from refusal_eval.engines.base import EngineDied, Rejected
-from refusal_eval.engines.client import CompletionClient, Health, classification_of, counters_of, response_of
+from refusal_eval.engines import engine_client as module
+from refusal_eval.engines.engine_base import EngineDied, Rejected
+from refusal_eval.engines.engine_client import CompletionClient, Health, classification_of, counters_of, response_of
 
 GOOD = {
     "choices": [

@@ -3,9 +3,9 @@
 import pytest
 from rate_rows import units_of
 
-from refusal_eval.clusters import names_apart
-from refusal_eval.estimates.pooled import pooled_rates
-from refusal_eval.estimates.units import clusters_apart
+from refusal_eval.stats.estimates.clusters import names_apart
+from refusal_eval.stats.estimates.pooled_estimates import pooled_rates
+from refusal_eval.stats.estimates.units import clusters_apart
 
 PROMPT = "872afa51aa4a373a"
 

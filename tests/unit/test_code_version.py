@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from refusal_eval.code_version import LIBRARY, code_version, imported_modules
+from refusal_eval.core.code_version import LIBRARY, code_version, imported_modules
 
 SCRIPT = "from lib.scores import rate\nprint(rate([1]))\n"
 MODULES = {

@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 from comparison_rows import cell
 
-from refusal_eval.comparisons.paired import paired_differences
-from refusal_eval.comparisons.panel import Panel, panel_of, repeated
-from refusal_eval.comparisons.resampling import drawn_counts
+from refusal_eval.stats.comparisons.comparison_resampling import drawn_counts
+from refusal_eval.stats.comparisons.paired import paired_differences
+from refusal_eval.stats.comparisons.score_panel import Panel, panel_of, repeated
 
 NAMES = ["scope", "a", "b", "c"]
 

@@ -7,10 +7,10 @@ import power as command
 import pytest
 from comparison_rows import write_scores
 
-from refusal_eval.comparisons.design import Design, detectable, difference_variance, power
-from refusal_eval.comparisons.pilot import cluster_correlation, pilot_of, variance_between
-from refusal_eval.comparisons.simulated import simulated_power, simulated_refusals
-from refusal_eval.files import write_json
+from refusal_eval.core.files import write_json
+from refusal_eval.tools.power.comparison_design import Design, detectable, difference_variance, power
+from refusal_eval.tools.power.pilot_run import cluster_correlation, pilot_of, variance_between
+from refusal_eval.tools.power.simulated_comparisons import simulated_power, simulated_refusals
 
 DESIGN = Design(150, 1, 3, 0.3, 0.6, 0.5)
 

@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from refusal_eval.comparisons import sign_flips
-from refusal_eval.comparisons.decisions import holm, mcnemar
-from refusal_eval.comparisons.sign_flips import sign_flip_p
+from refusal_eval.stats.comparisons import sign_flips
+from refusal_eval.stats.comparisons.decisions import holm, mcnemar
+from refusal_eval.stats.comparisons.sign_flips import sign_flip_p
 
 
 def by_enumeration(sums):

@@ -7,8 +7,8 @@ import compare_studies
 import pytest
 from comparison_rows import write_scores
 
-from refusal_eval.comparisons.manifests import files_that_differ, settings_that_differ
-from refusal_eval.files import write_json, write_jsonl
+from refusal_eval.core.files import write_json, write_jsonl
+from refusal_eval.tools.compare.manifest_differences import files_that_differ, settings_that_differ
 
 
 def study(folder, name, cells, seed=0, text="Is it so?", **manifest):

@@ -9,11 +9,11 @@ import make_comparisons
 import pytest
 from comparison_rows import write_scores
 
-from refusal_eval.comparisons.computed import paired_flags
-from refusal_eval.comparisons.families import family_of
-from refusal_eval.estimate import estimate_of
-from refusal_eval.files import write_json
-from refusal_eval.workflow.comparisons import Comparisons, study_families
+from refusal_eval.core.files import write_json
+from refusal_eval.stats.comparisons.study_comparisons import paired_flags
+from refusal_eval.stats.estimates.estimate import estimate_of
+from refusal_eval.study.comparison_families import family_of
+from refusal_eval.workflow.comparing_stage import Comparisons, study_families
 
 SPLITS = {"safe": "comply", "mild": "comply", "harm": "refuse", "topic": "varies"}
 NASTY = r"\input{x} & 50 % <b>_\alpha_</b> | #1 $y$ ~ ^"

@@ -9,28 +9,28 @@ import numpy as np
 import pytest
 from compat_rows import probability_of, worst_errors
 
-from refusal_eval.compat.cell import cell_units, published_cell
-from refusal_eval.compat.effects import CHOICES
+from refusal_eval.ask.keys import is_neutral
 from refusal_eval.compat.effects_table import effects_frame, effects_table
 from refusal_eval.compat.elementary import torch_elementary
-from refusal_eval.compat.fixed import PUBLISHED_SAMPLING
 from refusal_eval.compat.float32 import softmax, total
-from refusal_eval.compat.requests import published_token_ids
-from refusal_eval.compat.responses import response_rows
-from refusal_eval.compat.score_rows import with_published_scores
-from refusal_eval.compat.scores import logarithms, metrics, prompt_score, weighted_score
-from refusal_eval.compat.segments import probabilities, segment_means
-from refusal_eval.compat.verdicts import vote_of_text, vote_of_verdict
+from refusal_eval.compat.protocol_effects import CHOICES
+from refusal_eval.compat.published_cell import cell_units, published_cell
+from refusal_eval.compat.published_constants import PUBLISHED_SAMPLING
+from refusal_eval.compat.published_requests import published_token_ids
+from refusal_eval.compat.published_responses import response_rows
+from refusal_eval.compat.published_score import logarithms, metrics, prompt_score, weighted_score
+from refusal_eval.compat.published_score_rows import with_published_scores
+from refusal_eval.compat.published_segments import probabilities, segment_means
+from refusal_eval.compat.published_verdicts import vote_of_text, vote_of_verdict
 from refusal_eval.config.entries import Sampling
-from refusal_eval.display import NO_DATA
-from refusal_eval.errors import UserError
-from refusal_eval.estimands import prompt_scores
-from refusal_eval.judges.base import Verdict, verdict_row
-from refusal_eval.judges.reasoned import reasoned_vote
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.packing import pack_floats
+from refusal_eval.judges.judge_base import Verdict, verdict_row
+from refusal_eval.judges.reasoned_judge import reasoned_vote
 from refusal_eval.judges.votes import combined
-from refusal_eval.judges.wildguard import wildguard_verdict
-from refusal_eval.keys import is_neutral
-from refusal_eval.packing import pack_floats
+from refusal_eval.judges.wildguard_judge import wildguard_verdict
+from refusal_eval.report.paper.display import NO_DATA
+from refusal_eval.stats.estimates.estimands import prompt_scores
 
 CASES = os.environ.get("REFUSAL_EVAL_COMPAT_CASES")
 

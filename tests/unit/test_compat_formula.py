@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from refusal_eval.compat.float32 import softmax, total
-from refusal_eval.compat.scores import logarithms, metrics, prompt_score, weighted_score
-from refusal_eval.compat.segments import Means, probabilities, segment_means
+from refusal_eval.compat.published_score import logarithms, metrics, prompt_score, weighted_score
+from refusal_eval.compat.published_segments import Means, probabilities, segment_means
 
 WITHIN = 1e-9
 ROUNDING = 2.0**-23  # of float32, relative

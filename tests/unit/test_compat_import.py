@@ -9,12 +9,12 @@ import pytest
 import yaml
 from config_project import CATALOGUE, Project
 
-from refusal_eval.answers import answer_of
+from refusal_eval.ask.answers import answer_of
+from refusal_eval.ask.reasoning import reasoning_of
 from refusal_eval.compat.published_config import Shipped, ShippedEngine, imported
 from refusal_eval.config import ConfigError, load_study
-from refusal_eval.errors import UserError
-from refusal_eval.packing import pack_floats
-from refusal_eval.reasoning import reasoning_of
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.packing import pack_floats
 
 CONFIG = {
     "dataset_splits": ["jailbreakbench", "xstest_safe"],

@@ -6,10 +6,8 @@ import export_published_layout
 import pytest
 from test_compat import ANSWERS, RESPONSES, VERDICTS, prompts, units_of
 
-from refusal_eval.compat.cell import published_cell
-from refusal_eval.compat.published_layout import (
-    ANSWERS as ANSWERS_FILE,
-)
+from refusal_eval.compat.published_cell import published_cell
+from refusal_eval.compat.published_layout import ANSWERS as ANSWERS_FILE
 from refusal_eval.compat.published_layout import (
     JUDGE_SCORES,
     METRICS,
@@ -20,8 +18,8 @@ from refusal_eval.compat.published_layout import (
     recomputed,
     write_folder,
 )
-from refusal_eval.compat.responses import response_rows
-from refusal_eval.errors import UserError
+from refusal_eval.compat.published_responses import response_rows
+from refusal_eval.core.errors import UserError
 
 
 @pytest.fixture

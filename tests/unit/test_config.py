@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from refusal_eval.config import load_study
 from refusal_eval.config.entries import Model
-from refusal_eval.config.study import Study, StudyConfig
+from refusal_eval.config.study_entry import Study, StudyConfig
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import yaml
 from config_project import CATALOGUE, STUDY, WHOLE_STUDY, Project, changed
 from jsonschema import Draft202012Validator
 
-from refusal_eval.config.docs import TITLES, catalogue_schema, study_schema
 from refusal_eval.config.shapes import fields_of
+from refusal_eval.tools.pages.config_reference import TITLES, catalogue_schema, study_schema
 
 GENERATED = ("config.schema.json", "catalogue.schema.json", "README.md")
 

@@ -7,9 +7,9 @@ import pytest
 from config_project import CATALOGUE, COMMIT, SHA256, STUDY, WHOLE_STUDY, Project
 from workflow_cases import of, stages
 
-from refusal_eval.config.marks import Marks
+from refusal_eval.config.entry_marks import Marks
 from refusal_eval.config.references import bibliography, read_references
-from refusal_eval.config.sources import open_pin
+from refusal_eval.config.source_entries import open_pin
 from refusal_eval.workflow.content import content_hash
 
 HUB = {"kind": "hub", "repo": "owner/data", "revision": COMMIT}

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from rate_rows import units_of
 
-from refusal_eval.corrected.labels import (
+from refusal_eval.core.errors import UserError
+from refusal_eval.stats.corrected.peoples_labels import (
     Key,
     Labelled,
     PersonLabel,
@@ -16,8 +17,7 @@ from refusal_eval.corrected.labels import (
     readable_answers,
     unread_answers,
 )
-from refusal_eval.corrected.ppi import Answers, Labels, corrected_rate, wilson
-from refusal_eval.errors import UserError
+from refusal_eval.stats.corrected.ppi import Answers, Labels, corrected_rate, wilson
 
 
 def simulated(

@@ -10,10 +10,10 @@ import make_tradeoff
 import pytest
 from config_project import WHOLE_STUDY, Project
 
-from refusal_eval.corrected.labels import answer_id
-from refusal_eval.estimands import prompt_scores
-from refusal_eval.files import write_json, write_jsonl, written_whole
-from refusal_eval.scores import cell_score, score_csv
+from refusal_eval.core.files import write_json, write_jsonl, written_whole
+from refusal_eval.stats.corrected.peoples_labels import answer_id
+from refusal_eval.stats.estimates.estimands import prompt_scores
+from refusal_eval.stats.estimates.scores import cell_score, score_csv
 
 WORDS = {True: "refusal", False: "compliance"}
 SPLITS = [

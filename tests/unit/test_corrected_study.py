@@ -9,14 +9,14 @@ import pytest
 from config_project import WHOLE_STUDY, Project
 from rate_rows import dialogues_of, units_of
 
-from refusal_eval.corrected.labels import Key, Labelled, PersonLabel
-from refusal_eval.corrected.study import scopes, study_corrected
-from refusal_eval.corrected.tables import corrected_frame, corrected_tables
-from refusal_eval.display import interval
-from refusal_eval.estimate import estimate_of
-from refusal_eval.judge_card.compared import compared
-from refusal_eval.latex import latex
-from refusal_eval.markup import csv_text, markdown
+from refusal_eval.report.paper.corrected_tables import corrected_frame, corrected_tables
+from refusal_eval.report.paper.display import interval
+from refusal_eval.report.paper.latex_table import latex
+from refusal_eval.report.paper.markup import csv_text, markdown
+from refusal_eval.stats.agreement.compared import compared
+from refusal_eval.stats.corrected.corrected_study import scopes, study_corrected
+from refusal_eval.stats.corrected.peoples_labels import Key, Labelled, PersonLabel
+from refusal_eval.stats.estimates.estimate import estimate_of
 from refusal_eval.workflow.correcting import Correcting
 
 SPLITS = [

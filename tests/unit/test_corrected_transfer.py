@@ -5,10 +5,10 @@ import pytest
 from judge_rows import verdict
 from rate_rows import rates_of
 
-from refusal_eval.corrected.error_rates import ErrorRates, error_rates
-from refusal_eval.corrected.gold_rows import GoldRows, as_arrays, judged_gold
-from refusal_eval.corrected.transfer import method_of, observed_rates, resampled_rates, rogan_gladen, transferred
-from refusal_eval.intervals import cluster_wilson
+from refusal_eval.stats.corrected.error_rates import ErrorRates, error_rates
+from refusal_eval.stats.corrected.gold_rows import GoldRows, as_arrays, judged_gold
+from refusal_eval.stats.corrected.transfer import method_of, observed_rates, resampled_rates, rogan_gladen, transferred
+from refusal_eval.stats.estimates.intervals import cluster_wilson
 
 
 def gold(se: list[float], sp: list[float], rows: int = 100) -> GoldRows:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from refusal_eval.config.load import load_study
-from refusal_eval.files import write_jsonl
+from refusal_eval.config.load_study import load_study
+from refusal_eval.core.files import write_jsonl
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 

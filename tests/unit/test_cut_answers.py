@@ -5,14 +5,14 @@ from typing import Any
 from figure_checks import shown
 from judge_rows import rows as gold_rows
 
-from refusal_eval.calibration.cards import OUT_OF_FOLD, card_with_calibration
-from refusal_eval.display import Labels
-from refusal_eval.estimands import prompt_scores
-from refusal_eval.frames import states_frame
-from refusal_eval.judge_card.figure import card_figure
-from refusal_eval.judge_card.tables import cards_table
-from refusal_eval.scores import cell_score
-from refusal_eval.tables import states_table
+from refusal_eval.plots.judge_card_figure import card_figure
+from refusal_eval.report.paper.display import Labels
+from refusal_eval.report.paper.frames import states_frame
+from refusal_eval.report.paper.judge_card_tables import cards_table
+from refusal_eval.report.paper.study_tables import states_table
+from refusal_eval.stats.calibration.calibrated_card import OUT_OF_FOLD, card_with_calibration
+from refusal_eval.stats.estimates.estimands import prompt_scores
+from refusal_eval.stats.estimates.scores import cell_score
 
 CUT = {"cut_characters": 812}
 TWENTY = {("refusal", "refusal"): 20, ("compliance", "compliance"): 20}

@@ -8,11 +8,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from refusal_eval.data.fetch import fetch_rows
+from refusal_eval.core.errors import UserError
+from refusal_eval.data.row_fetching import fetch_rows
 from refusal_eval.data.rows import read_rows
-from refusal_eval.data.sources import fetched_path
-from refusal_eval.errors import UserError
-from refusal_eval.pins.ask import url_state
+from refusal_eval.study.row_sources import fetched_path
+from refusal_eval.tools.pin.hub_questions import url_state
 
 LOG = logging.getLogger("test")
 BODY = b"p,q\n\xc3\xa9,1\n" * 5000

@@ -13,13 +13,13 @@ import pytest
 import yaml
 from hub_server import HubServer
 
-from refusal_eval.data.card import check_card
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_jsonl, sha256_of_file, size_text
 from refusal_eval.data.hub import need_disk
+from refusal_eval.data.hub_card import check_card
 from refusal_eval.data.network import NetworkFault, with_retries
 from refusal_eval.data.rows import read_rows
 from refusal_eval.data.wheels import take_from_wheel
-from refusal_eval.errors import UserError
-from refusal_eval.files import read_jsonl, sha256_of_file, size_text
 
 LOG = logging.getLogger("test")
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -27,8 +27,8 @@ SCRIPTS = Path(__file__).parents[2] / "scripts"
 # The libraries read their environment variables when they are imported: each environment is a process of its own.
 CALLS = """
 import json, logging, sys
-from refusal_eval.data.fetch import fetch_rows
-from refusal_eval.errors import UserError
+from refusal_eval.data.row_fetching import fetch_rows
+from refusal_eval.core.errors import UserError
 
 log, told = logging.getLogger("fetch"), []
 for source, target, cache in json.load(sys.stdin):

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from refusal_eval.core.errors import UserError
 from refusal_eval.data.gold import gold_answers, make_gold
 from refusal_eval.data.prompts import content_id
 from refusal_eval.data.rows import read_rows
-from refusal_eval.errors import UserError
 
 COLUMNS = {"prompt": "q", "answer": "a", "label": "l", "cluster": None, "answering_model": None, "expectation": None}
 LABELS = {"1": "refusal", "0": "compliance", "half": "partial", "true": "refusal"}

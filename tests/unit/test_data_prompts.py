@@ -5,9 +5,9 @@ import random
 
 import pytest
 
+from refusal_eval.core.errors import UserError
 from refusal_eval.data.prompts import make_prompts
-from refusal_eval.data.sources import fetched_path, source_id, source_name, source_param
-from refusal_eval.errors import UserError
+from refusal_eval.study.row_sources import fetched_path, source_id, source_name, source_param
 
 PROMPT = {"prompt": "prompt", "messages": None, "category": None, "cluster": None, "id": None}
 CHAT = {**PROMPT, "prompt": None, "messages": "chat"}

@@ -7,9 +7,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from refusal_eval.core.errors import UserError
 from refusal_eval.data import rows as rows_module
 from refusal_eval.data.rows import need_columns, read_rows, text_or_none, valid_text
-from refusal_eval.errors import UserError
 
 
 def written(tmp_path, name, text):

@@ -5,9 +5,9 @@ import random
 
 import pytest
 
+from refusal_eval.core.errors import UserError
 from refusal_eval.data.prompts import content_id, make_prompts
-from refusal_eval.dialogues import asked_turns
-from refusal_eval.errors import UserError
+from refusal_eval.study.dialogues import asked_turns
 
 NONE = {"prompt": None, "messages": None, "category": None, "cluster": None, "id": None}
 CHAT = {**NONE, "messages": "chat"}

@@ -2,9 +2,9 @@
 
 import pytest
 
+from refusal_eval.core.errors import UserError
 from refusal_eval.data.prompts import make_prompts
 from refusal_eval.data.selection import read_clusters
-from refusal_eval.errors import UserError
 
 COLUMNS = {"prompt": "prompt", "category": None, "cluster": None, "id": "id"}
 ROWS = [

@@ -11,14 +11,14 @@ import time
 
 import pytest
 
-from refusal_eval.devices import lease as module
-from refusal_eval.devices import smi
-from refusal_eval.devices.lease import lease_devices, lock_folder
-from refusal_eval.devices.pool import LOCKED_CUDA, device_pool, gpu_names
-from refusal_eval.devices.smi import Gpu, Seen, parse_apps, parse_gpus, read_gpus
-from refusal_eval.doctor.gpus import cuda_version
+from refusal_eval.core.errors import UserError
+from refusal_eval.engines.devices import lease as module
+from refusal_eval.engines.devices import nvidia_smi
+from refusal_eval.engines.devices.device_pool import LOCKED_CUDA, device_pool, gpu_names
+from refusal_eval.engines.devices.lease import lease_devices, lock_folder
+from refusal_eval.engines.devices.nvidia_smi import Gpu, Seen, parse_apps, parse_gpus, read_gpus
 from refusal_eval.engines.process import session_members
-from refusal_eval.errors import UserError
+from refusal_eval.tools.check.gpu_checks import cuda_version
 
 HEADING = "index, name, uuid, memory.total [MiB], memory.used [MiB], driver_version, mig.mode.current, compute_cap\n"
 LIST = f"""\
@@ -281,7 +281,7 @@ def test_no_gpu_is_leased_by_its_name_while_nvidia_smi_fails(words, machine, cap
 
 
 def test_an_nvidia_smi_that_does_not_answer_fails(machine, monkeypatch):
-    monkeypatch.setattr(smi, "ASK_SECONDS", 0.1)
+    monkeypatch.setattr(nvidia_smi, "ASK_SECONDS", 0.1)
     machine.gpus(1).set(slow="20")
     machine["CUDA_VISIBLE_DEVICES"] = "0"
     with pytest.raises(UserError, match=r"nvidia-smi fails.*no answer within 0\.1 seconds"):

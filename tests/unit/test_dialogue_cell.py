@@ -7,12 +7,12 @@ import make_prompts
 import pytest
 import score_cell
 
-from refusal_eval.dialogues import asked_turns
-from refusal_eval.errors import UserError
-from refusal_eval.files import read_jsonl, write_jsonl
-from refusal_eval.judges.base import Verdict
-from refusal_eval.samples import read_samples
-from refusal_eval.scores import read_score_csv
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_jsonl, write_jsonl
+from refusal_eval.judges.judge_base import Verdict
+from refusal_eval.stats.estimates.samples import read_samples
+from refusal_eval.stats.estimates.scores import read_score_csv
+from refusal_eval.study.dialogues import asked_turns
 
 COLUMNS = {"prompt": None, "messages": "talk", "category": None, "cluster": None, "id": None}
 CELL = {

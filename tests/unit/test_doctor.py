@@ -13,12 +13,14 @@ import yaml
 from hub_server import HubServer
 
 from refusal_eval.config import load_study
-from refusal_eval.devices.smi import Gpu, Seen, parse_gpus, read_gpus
-from refusal_eval.doctor import environments, gpus, machine, places, run
-from refusal_eval.doctor.check import any_failed, counted, fail, lines_of, ok, warn
-from refusal_eval.doctor.missing import Missing
-from refusal_eval.doctor.run import lease_locks_check, study_needs
-from refusal_eval.doctor.study import EngineNeeds, Needs
+from refusal_eval.engines.devices.nvidia_smi import Gpu, Seen, parse_gpus, read_gpus
+from refusal_eval.tools.check import all_checks, environment_checks, machine_checks
+from refusal_eval.tools.check import gpu_checks as gpus
+from refusal_eval.tools.check import place_checks as places
+from refusal_eval.tools.check.all_checks import lease_locks_check, study_needs
+from refusal_eval.tools.check.check import any_failed, counted, fail, lines_of, ok, warn
+from refusal_eval.tools.check.missing_files import Missing
+from refusal_eval.tools.check.study_facts import EngineNeeds, Needs
 
 GIB = 2**30
 LARGE = EngineNeeds("large", "cuda", 4, 4, "bfloat16", 0.9, 140 * GIB, None)
@@ -79,11 +81,11 @@ LOCK = "# Lock.\n\nsnakemake==9.27.1 \\\n    --hash=sha256:00\n    # via -r x.in
 LOCK += "torch==2.13.0+cpu \\\n    --hash=sha256:11\nnot-here==1.0 ; platform_machine == 'none'\n"
 INSTALLED = {"snakemake": "9.27.1", "hugging-face-hub": "1.0", "torch": "2.13.0+cpu", "pip": "25.0"}
 STAMP = {"lock_sha256": "ab", "python": "3.11", "machine": "x86_64", "folder": "/here/.venv/engine"}
-GOOD = environments.Environment("engine", STAMP, STAMP, True, LOCK, INSTALLED)
+GOOD = environment_checks.Environment("engine", STAMP, STAMP, True, LOCK, INSTALLED)
 
 
 def test_an_environment_that_equals_its_lock():
-    told(environments.environment_check(GOOD, "cpu"), "ok", "cpu build")
+    told(environment_checks.environment_check(GOOD, "cpu"), "ok", "cpu build")
 
 
 @pytest.mark.parametrize(
@@ -102,15 +104,15 @@ def test_an_environment_that_equals_its_lock():
     ],
 )
 def test_environments_that_are_not_their_locks(change, state, words):
-    told(environments.environment_check(dataclasses.replace(GOOD, **change)), state, *words)
+    told(environment_checks.environment_check(dataclasses.replace(GOOD, **change)), state, *words)
 
 
 def test_conditions_and_spellings_of_pins():
-    assert environments.pins(LOCK) == {"snakemake": "9.27.1", "hugging-face-hub": "1.0", "torch": "2.13.0+cpu"}
+    assert environment_checks.pins(LOCK) == {"snakemake": "9.27.1", "hugging-face-hub": "1.0", "torch": "2.13.0+cpu"}
 
 
 def test_the_repositorys_own_workflow_environment_is_read(repository):
-    found = {one.name: one for one in environments.read_environments(repository, engine_needed=True)}
+    found = {one.name: one for one in environment_checks.read_environments(repository, engine_needed=True)}
     assert set(found) >= {"workflow", "dev"}
     assert found["workflow"].wanted["lock_sha256"] == sha256(repository / "envs" / "workflow.txt")
     assert found["workflow"].needed and not found["dev"].needed
@@ -121,11 +123,11 @@ def sha256(path):
 
 
 def test_an_environment_of_the_users_own():
-    told(environments.own_python_check("e", "/my/python", {"vllm": "0.31.0"}), "ok", "vLLM 0.31.0")
-    told(environments.own_python_check("e", "/my/python", {"torch": "2.0"}), "fail", "no vLLM", "`python`")
-    told(environments.own_python_check("e", "/my/python", None), "fail", "does not run")
-    assert environments.installed_packages("/nowhere/python") is None
-    assert "pytest" in environments.installed_packages(sys.executable)
+    told(environment_checks.own_python_check("e", "/my/python", {"vllm": "0.31.0"}), "ok", "vLLM 0.31.0")
+    told(environment_checks.own_python_check("e", "/my/python", {"torch": "2.0"}), "fail", "no vLLM", "`python`")
+    told(environment_checks.own_python_check("e", "/my/python", None), "fail", "does not run")
+    assert environment_checks.installed_packages("/nowhere/python") is None
+    assert "pytest" in environment_checks.installed_packages(sys.executable)
 
 
 # What gcc says without the file, word for word; anything but 0 is a failure.
@@ -142,29 +144,39 @@ def compiler(folder, name="gcc", said=""):
 
 
 def test_a_gpu_engine_needs_a_compiler_and_pythons_headers(tmp_path):
-    told(environments.compiler_check("engine", environments.Compiled("gcc", "")), "ok", "gcc", "Python.h")
-    there = environments.compile_header(sys.executable, compiler(tmp_path))
-    assert there == environments.Compiled(f"{tmp_path}/gcc", "")
+    told(environment_checks.compiler_check("engine", environment_checks.Compiled("gcc", "")), "ok", "gcc", "Python.h")
+    there = environment_checks.compile_header(sys.executable, compiler(tmp_path))
+    assert there == environment_checks.Compiled(f"{tmp_path}/gcc", "")
     include = next(word for word in (tmp_path / "asked").read_text().split() if word.startswith("-I"))
     assert sysconfig.get_paths("posix_prefix")["include"] == include.removeprefix("-I")
     assert (tmp_path / "source").read_text() == "#include <Python.h>\n"
-    lacking = environments.compile_header(sys.executable, compiler(tmp_path, said=NO_HEADER))
-    told(environments.compiler_check("engine", lacking), "fail", "Python.h: No such file", "python3.X-dev", "compute")
+    lacking = environment_checks.compile_header(sys.executable, compiler(tmp_path, said=NO_HEADER))
+    told(
+        environment_checks.compiler_check("engine", lacking),
+        "fail",
+        "Python.h: No such file",
+        "python3.X-dev",
+        "compute",
+    )
 
 
 def test_without_any_compiler_the_doctor_says_which_one_to_install(tmp_path):
-    nothing = environments.compile_header(sys.executable, {"PATH": str(tmp_path)})
-    told(environments.compiler_check("engine", nothing), "fail", "no C compiler", "gcc")
+    nothing = environment_checks.compile_header(sys.executable, {"PATH": str(tmp_path)})
+    told(environment_checks.compiler_check("engine", nothing), "fail", "no C compiler", "gcc")
     named = compiler(tmp_path, "cc-of-mine") | {"CC": str(tmp_path / "cc-of-mine")}
-    assert environments.compile_header(sys.executable, named).compiler == str(tmp_path / "cc-of-mine")
-    wrong = environments.compile_header(sys.executable, {"PATH": "/usr/bin", "CC": str(tmp_path / "nowhere")})
-    told(environments.compiler_check("engine", wrong), "fail", "nowhere")
-    told(environments.compiler_check("e", environments.compile_header("/no/python", {})), "fail", "does not run")
+    assert environment_checks.compile_header(sys.executable, named).compiler == str(tmp_path / "cc-of-mine")
+    wrong = environment_checks.compile_header(sys.executable, {"PATH": "/usr/bin", "CC": str(tmp_path / "nowhere")})
+    told(environment_checks.compiler_check("engine", wrong), "fail", "nowhere")
+    told(
+        environment_checks.compiler_check("e", environment_checks.compile_header("/no/python", {})),
+        "fail",
+        "does not run",
+    )
 
 
 def checked_compilers(tmp_path, monkeypatch, kind, engines):
-    monkeypatch.setattr(environments, "compile_header", lambda python, _: environments.Compiled(python, ""))
-    return [check.seen for check in run.compiler_checks(engines, kind, tmp_path, {})]
+    monkeypatch.setattr(environment_checks, "compile_header", lambda python, _: environment_checks.Compiled(python, ""))
+    return [check.seen for check in all_checks.compiler_checks(engines, kind, tmp_path, {})]
 
 
 def test_the_compiler_is_asked_for_where_an_engine_computes_on_a_gpu(tmp_path, monkeypatch):
@@ -251,7 +263,7 @@ def test_of_an_engine_on_several_nodes_this_machine_needs_its_part():
     told(gpus.count_check(seen(), [wide], "cuda", False), "ok", "4 needed at a time")
     told(gpus.count_check(seen(count=2), [wide], "cuda", False), "fail", "large needs 4")
     told(gpus.memory_check(seen(), wide), "ok", "21.0 GiB of 71.7 GiB")
-    told(machine.shared_memory_check(2 * GIB, [wide]), "ok", "2.0 GiB for 4 GPUs")
+    told(machine_checks.shared_memory_check(2 * GIB, [wide]), "ok", "2.0 GiB for 4 GPUs")
 
 
 def test_no_gpu_where_none_is_needed_or_on_a_login_node():
@@ -400,16 +412,16 @@ def test_odd_exit_codes_of_nvidia_smi_are_looked_at(tmp_path, monkeypatch):
 
 
 def test_main_memory():
-    told(machine.memory_check(24 * GIB, 12 * GIB, SMALL), "ok", "6.0 GiB needed")
-    told(machine.memory_check(24 * GIB, 4 * GIB, SMALL), "fail", "memory_share")
-    told(machine.memory_check(24 * GIB, 10 * GIB, LARGE), "warn", "Slurm")
+    told(machine_checks.memory_check(24 * GIB, 12 * GIB, SMALL), "ok", "6.0 GiB needed")
+    told(machine_checks.memory_check(24 * GIB, 4 * GIB, SMALL), "fail", "memory_share")
+    told(machine_checks.memory_check(24 * GIB, 10 * GIB, LARGE), "warn", "Slurm")
 
 
 def test_shared_memory():
-    told(machine.shared_memory_check(64 * 2**20, [SMALL]), "not applicable")
-    told(machine.shared_memory_check(64 * 2**20, [LARGE]), "fail", "--shm-size=3g")  # a container's default
-    told(machine.shared_memory_check(None, [LARGE]), "fail", "--ipc=host")
-    told(machine.shared_memory_check(16 * GIB, [LARGE]), "ok")
+    told(machine_checks.shared_memory_check(64 * 2**20, [SMALL]), "not applicable")
+    told(machine_checks.shared_memory_check(64 * 2**20, [LARGE]), "fail", "--shm-size=3g")  # a container's default
+    told(machine_checks.shared_memory_check(None, [LARGE]), "fail", "--ipc=host")
+    told(machine_checks.shared_memory_check(16 * GIB, [LARGE]), "ok")
 
 
 @pytest.mark.parametrize(
@@ -423,28 +435,28 @@ def test_shared_memory():
     ],
 )
 def test_the_processor_runs_the_cpu_build(kind, flags, engine, state):
-    told(machine.processor_check(kind, flags, engine), state)
+    told(machine_checks.processor_check(kind, flags, engine), state)
 
 
 def test_open_files():
-    told(machine.open_files_check(-1, 1024), "ok")
-    told(machine.open_files_check(4096, 1024), "ok")
-    told(machine.open_files_check(1024, 1024), "fail", "ulimit", "requests_in_flight")
+    told(machine_checks.open_files_check(-1, 1024), "ok")
+    told(machine_checks.open_files_check(4096, 1024), "ok")
+    told(machine_checks.open_files_check(1024, 1024), "fail", "ulimit", "requests_in_flight")
 
 
 def test_sockets():
-    told(machine.sockets_check([("/tmp", None)]), "ok", "/tmp")
-    told(machine.sockets_check([("/long", "too long"), ("/tmp", None)]), "warn", "/tmp is used instead")
-    told(machine.sockets_check([("/long", "too long"), ("/tmp", "no sockets")]), "fail", "no sockets", "TMPDIR")
+    told(machine_checks.sockets_check([("/tmp", None)]), "ok", "/tmp")
+    told(machine_checks.sockets_check([("/long", "too long"), ("/tmp", None)]), "warn", "/tmp is used instead")
+    told(machine_checks.sockets_check([("/long", "too long"), ("/tmp", "no sockets")]), "fail", "no sockets", "TMPDIR")
     assert (os.path.realpath("/tmp"), None) in [
-        (os.path.realpath(folder), why) for folder, why in machine.read_sockets()
+        (os.path.realpath(folder), why) for folder, why in machine_checks.read_sockets()
     ]
 
 
 def test_file_locks(tmp_path):
-    told(machine.locks_check("/x", "No locks available"), "fail", "No locks available", "REFUSAL_EVAL_LOCKS")
-    told(machine.locks_check(str(tmp_path), machine.read_locks(str(tmp_path))), "ok")
-    assert "No such file" in machine.read_locks(str(tmp_path / "missing"))
+    told(machine_checks.locks_check("/x", "No locks available"), "fail", "No locks available", "REFUSAL_EVAL_LOCKS")
+    told(machine_checks.locks_check(str(tmp_path), machine_checks.read_locks(str(tmp_path))), "ok")
+    assert "No such file" in machine_checks.read_locks(str(tmp_path / "missing"))
 
 
 def test_the_folder_of_the_leases_is_the_one_that_is_looked_at(tmp_path):
@@ -462,18 +474,18 @@ def test_the_folder_of_the_leases_is_the_one_that_is_looked_at(tmp_path):
 
 
 def test_the_clock(tmp_path):
-    told(machine.clock_check("results", 0.3), "ok")
-    told(machine.clock_check("results", 90.0), "fail", "90 s ahead of", "timedatectl")
-    told(machine.clock_check("results", -90.0), "fail", "90 s behind")
-    told(machine.clock_check("results", None), "warn", "results_dir")
-    assert abs(machine.read_skew(tmp_path / "not" / "there")) < 1
+    told(machine_checks.clock_check("results", 0.3), "ok")
+    told(machine_checks.clock_check("results", 90.0), "fail", "90 s ahead of", "timedatectl")
+    told(machine_checks.clock_check("results", -90.0), "fail", "90 s behind")
+    told(machine_checks.clock_check("results", None), "warn", "results_dir")
+    assert abs(machine_checks.read_skew(tmp_path / "not" / "there")) < 1
     assert os.listdir(tmp_path) == []
 
 
 def test_a_wrong_clock_is_seen(tmp_path, monkeypatch):
-    real = machine.time.time
-    monkeypatch.setattr(machine.time, "time", lambda: real() + 120)
-    assert 118 < machine.read_skew(tmp_path) < 122
+    real = machine_checks.time.time
+    monkeypatch.setattr(machine_checks.time, "time", lambda: real() + 120)
+    assert 118 < machine_checks.read_skew(tmp_path) < 122
 
 
 # ---------------------------------------------------------------- disk, hub, Slurm

@@ -15,11 +15,11 @@ import pytest
 import yaml
 
 from refusal_eval.config import load_study
-from refusal_eval.data.sources import fetched_path
-from refusal_eval.doctor import addresses, leftovers, places
-from refusal_eval.doctor.addresses import Answer
-from refusal_eval.doctor.run import study_needs
-from refusal_eval.doctor.study import Address, Needs
+from refusal_eval.study.row_sources import fetched_path
+from refusal_eval.tools.check import address_checks, leftovers, place_checks
+from refusal_eval.tools.check.address_checks import Answer
+from refusal_eval.tools.check.all_checks import study_needs
+from refusal_eval.tools.check.study_facts import Address, Needs
 
 ROWS = Address("https://example.org/0123/rows.csv", ("split one", "split two"))
 GOLD = Address("https://example.org/0123/{a,b}.csv", ("gold people",))
@@ -29,7 +29,7 @@ DAY = 24 * 60 * 60
 
 
 def checks(answers, needs=NEEDS, offline=False):
-    return [(one.state, f"{one.seen} -> {one.todo}") for one in addresses.address_checks(needs, answers, offline)]
+    return [(one.state, f"{one.seen} -> {one.todo}") for one in address_checks.address_checks(needs, answers, offline)]
 
 
 # ---------------------------------------------------------------- files at addresses: what is told
@@ -117,7 +117,7 @@ def at(server, *paths):
 
 def test_each_address_is_asked_for_its_first_byte(server):
     asked = at(server, "/200/a.csv", "/302/200/b.csv", "/404/c.csv", "/200/page.csv", "/200/{d,e}.csv")
-    found = addresses.read_answers(asked)
+    found = address_checks.read_answers(asked)
     assert [(one.status, one.page) for one in found.values()] == [
         (200, False),
         (200, False),
@@ -131,14 +131,14 @@ def test_each_address_is_asked_for_its_first_byte(server):
 
 def test_of_several_files_the_one_that_is_missing_is_named(server):
     (address,) = at(server, "/{200,404}/rows.csv")
-    assert addresses.read_answers([address])[address] == Answer(address.url.replace("{200,404}", "404"), 404)
+    assert address_checks.read_answers([address])[address] == Answer(address.url.replace("{200,404}", "404"), 404)
 
 
 def test_a_server_that_is_not_there_or_leads_in_circles_is_a_reason(server, monkeypatch):
-    monkeypatch.setattr(addresses, "SECONDS", 0.5)
+    monkeypatch.setattr(address_checks, "SECONDS", 0.5)
     (circle,) = at(server, "/302" * 9 + "/200/a.csv")
     nowhere = Address("http://127.0.0.1:9/rows.csv", ())
-    found = addresses.read_answers([circle, nowhere])
+    found = address_checks.read_answers([circle, nowhere])
     assert (found[nowhere].status, found[nowhere].reason) == (None, "ConnectError")
     assert (found[circle].status, found[circle].reason) == (None, "TooManyRedirects")
 
@@ -190,11 +190,11 @@ def test_a_lock_with_more_than_the_study_takes_is_told(repository, tmp_path):
     locked = {"sha256": "0" * 64, "size": 9, "pinned_by": "entry"}
     urls = [{"url": url, **locked}, {"url": "https://example.org/gone.csv", **locked}]
     (tmp_path / "x.lock.yaml").write_text(yaml.safe_dump({"lock_version": 1, "urls": urls}))
-    check = places.pins_check(needs_of(repository, file))
+    check = place_checks.pins_check(needs_of(repository, file))
     assert check.state == "warn" and "make pin" in check.todo
     assert f"{tmp_path}/x.lock.yaml also has what the study does not take: https://example.org/gone.csv" in check.seen
     (tmp_path / "x.lock.yaml").write_text(yaml.safe_dump({"lock_version": 1, "urls": urls[:1]}))
-    assert places.pins_check(needs_of(repository, file)).state == "ok"
+    assert place_checks.pins_check(needs_of(repository, file)).state == "ok"
 
 
 # ---------------------------------------------------------------- unfinished downloads

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from refusal_eval.engines.client import counters_of, request_body, response_of
-from refusal_eval.engines.command import IN_THE_CORE, server_command
-from refusal_eval.engines.environment import engine_device, gpus_needed
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.packing import unpack_floats
+from refusal_eval.engines.engine_client import counters_of, request_body, response_of
 from refusal_eval.engines.server import check_memory, processor_id, server_environment
-from refusal_eval.engines.vllm import VllmEngine
-from refusal_eval.errors import UserError
-from refusal_eval.packing import unpack_floats
+from refusal_eval.engines.server_command import IN_THE_CORE, server_command
+from refusal_eval.engines.vllm_engine import VllmEngine
+from refusal_eval.study.engine_environment import engine_device, gpus_needed
 
 ENTRY = {
     "dtype": "bfloat16",

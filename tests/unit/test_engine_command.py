@@ -11,14 +11,8 @@ from typing import Any
 import pytest
 
 from refusal_eval.config.entries import Engine
-from refusal_eval.engines.client import request_body
-from refusal_eval.engines.command import (
-    MAX_LORA_RANKS,
-    Adapter,
-    load_format_of,
-    max_lora_rank,
-    server_command,
-)
+from refusal_eval.engines.engine_client import request_body
+from refusal_eval.engines.server_command import MAX_LORA_RANKS, Adapter, load_format_of, max_lora_rank, server_command
 from refusal_eval.weights.identity import engine_id, engine_identity, weights_identity
 
 HUB = {"kind": "hub", "repo": "org/name", "revision": "a" * 40}

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from estimate_rows import cell_of, samples_in, single
 
-from refusal_eval.estimands import weighted_vote
-from refusal_eval.estimate import Estimate
-from refusal_eval.estimates.bootstrap import mean_bounds, percentiles
-from refusal_eval.estimates.cells import cell_estimates
-from refusal_eval.estimates.dispersion import decision_entropy, flip_rate
-from refusal_eval.estimates.tau_sweep import c_at, taus
-from refusal_eval.estimates.units import read_units
-from refusal_eval.intervals import cluster_bootstrap_mean, cluster_wilson
+from refusal_eval.stats.estimates.bootstrap import mean_bounds, percentiles
+from refusal_eval.stats.estimates.cell_estimates import cell_estimates
+from refusal_eval.stats.estimates.dispersion import decision_entropy, flip_rate
+from refusal_eval.stats.estimates.estimands import weighted_vote
+from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.stats.estimates.intervals import cluster_bootstrap_mean, cluster_wilson
+from refusal_eval.stats.estimates.tau_sweep import c_at, taus
+from refusal_eval.stats.estimates.units import read_units
 
 VOTE = {"R": 1, "P": 0, "C": -1}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from refusal_eval.estimates.near_duplicates import (
+from refusal_eval.stats.estimates.near_duplicates import (
     NEGATIONS,
     STOP_WORDS,
     THRESHOLD,

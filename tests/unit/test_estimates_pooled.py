@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from estimate_rows import cell_of, single
 
-from refusal_eval.estimates.near_duplicates import Place
-from refusal_eval.estimates.pooled import pooled_rates
-from refusal_eval.intervals import cluster_wilson, pooled_wilson
+from refusal_eval.stats.estimates.intervals import cluster_wilson, pooled_wilson
+from refusal_eval.stats.estimates.near_duplicates import Place
+from refusal_eval.stats.estimates.pooled_estimates import pooled_rates
 
 
 def cells(*of, **more):

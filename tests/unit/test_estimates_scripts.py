@@ -9,12 +9,12 @@ from config_project import WHOLE_STUDY, Project
 from estimate_rows import rows_of, samples_in, single
 from workflow_cases import of
 
-from refusal_eval.estimands import prompt_scores
-from refusal_eval.estimate import estimate_of
-from refusal_eval.estimates.units import read_units
-from refusal_eval.files import BadFile, write_json
-from refusal_eval.samples import write_samples
-from refusal_eval.scores import cell_score, score_csv
+from refusal_eval.core.files import BadFile, write_json
+from refusal_eval.stats.estimates.estimands import prompt_scores
+from refusal_eval.stats.estimates.estimate import estimate_of
+from refusal_eval.stats.estimates.samples import write_samples
+from refusal_eval.stats.estimates.scores import cell_score, score_csv
+from refusal_eval.stats.estimates.units import read_units
 from refusal_eval.workflow.estimating import Estimating
 
 VOTES = {"a": ["RRC", "RCC", "CCC", "RRR"] * 5, "b": ["RPC", "CCC", "BRR", "FRC"] * 5}

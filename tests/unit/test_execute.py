@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from store_files import response as stored_response
 
-from refusal_eval import execute as module
-from refusal_eval.engines.base import EngineDied, Rejected
-from refusal_eval.execute import Execution, Outcome, TooManyFailures
-from refusal_eval.files import sha256_of
-from refusal_eval.packing import pack_floats
-from refusal_eval.pending import Pending
-from refusal_eval.requests import Request
-from refusal_eval.store import StoreReader, StoreWriter
-from refusal_eval.time_limit import TimeLimit
+from refusal_eval.ask.pending import Pending
+from refusal_eval.ask.requests import Request
+from refusal_eval.ask.store import StoreReader, StoreWriter
+from refusal_eval.core.files import sha256_of
+from refusal_eval.core.packing import pack_floats
+from refusal_eval.core.time_limit import TimeLimit
+from refusal_eval.engines import execution as module
+from refusal_eval.engines.engine_base import EngineDied, Rejected
+from refusal_eval.engines.execution import Execution, Outcome, TooManyFailures
 
 SAMPLING = {"max_tokens": 4}
 

@@ -4,12 +4,12 @@ import execute
 import pytest
 from store_files import response
 
-from refusal_eval.errors import UserError
-from refusal_eval.execute import Outcome
-from refusal_eval.files import read_json
-from refusal_eval.requests import Ask, read_requests, write_requests
-from refusal_eval.store import StoreWriter
-from refusal_eval.weights.manifest import write_manifest
+from refusal_eval.ask.requests import Ask, read_requests, write_requests
+from refusal_eval.ask.store import StoreWriter
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json
+from refusal_eval.engines.execution import Outcome
+from refusal_eval.weights.weights_manifest import write_manifest
 
 ENGINE = {"engine": "e", "engine_id": "id", "identity": {"dtype": "bfloat16"}}
 ENGINE |= {"folder": "nowhere", "tokenizer_folder": "nowhere"}

@@ -9,14 +9,13 @@ import pytest
 from tokenizer_folders import byte_tokenizer
 from transformers import AutoTokenizer
 
-from refusal_eval import running_jobs
-from refusal_eval.engines import kinds
-from refusal_eval.errors import UserError
-from refusal_eval.files import read_jsonl
-from refusal_eval.packing import pack_floats
-from refusal_eval.reasoning_check import ENOUGH
-from refusal_eval.requests import Ask, read_requests, write_requests
-from refusal_eval.store import StoreReader, StoreWriter
+from refusal_eval.ask.reasoning_check import ENOUGH
+from refusal_eval.ask.requests import Ask, read_requests, write_requests
+from refusal_eval.ask.store import StoreReader, StoreWriter
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_jsonl
+from refusal_eval.core.packing import pack_floats
+from refusal_eval.engines import engine_kinds, running_jobs
 
 RIGHT, WRONG = {"start": "<think>", "end": "</think>"}, {"end": "</thinking>"}
 SAMPLES = 5 * ENOUGH
@@ -70,7 +69,7 @@ def cell(tmp_path, monkeypatch):
     asks = [Ask("p", opened, [(sample, sample) for sample in range(SAMPLES)])]
     write_requests("requests/thinker/split.jsonl", asks, engine, {"max_tokens": 99}, "seeded", 1000)
     Engine.asked = 0
-    monkeypatch.setattr(kinds, "engine_class", lambda entry: functools.partial(Engine, tokenizer))
+    monkeypatch.setattr(engine_kinds, "engine_class", lambda entry: functools.partial(Engine, tokenizer))
     return tokenizer
 
 

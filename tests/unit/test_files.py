@@ -5,10 +5,10 @@ import os
 
 import pytest
 
-from refusal_eval import files
-from refusal_eval.errors import UserError
-from refusal_eval.files import BadFile, read_json, read_jsonl, write_json, write_jsonl, written_whole
-from refusal_eval.jsonl import read_rows
+from refusal_eval.core import files
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import BadFile, read_json, read_jsonl, write_json, write_jsonl, written_whole
+from refusal_eval.core.jsonl import read_rows
 
 DAMAGES = {
     "no JSON": b'{"a": 1',

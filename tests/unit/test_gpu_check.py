@@ -14,21 +14,21 @@ import yaml
 from test_devices import Machine
 from test_server_engine import ENTRY
 
+from refusal_eval.ask.requests import Request
 from refusal_eval.config import load_study
-from refusal_eval.doctor.check import any_failed
+from refusal_eval.core.files import write_json
+from refusal_eval.core.packing import pack_floats
 from refusal_eval.engines.listeners import Listener
-from refusal_eval.files import write_json
-from refusal_eval.gpu_check import prepare as module
-from refusal_eval.gpu_check import probes
-from refusal_eval.gpu_check.checks import CHECKS, run_checks
-from refusal_eval.gpu_check.facts import Facts, Rescored, Sample, StopProbe, Template
-from refusal_eval.gpu_check.prepare import checked_entry, prepare
-from refusal_eval.gpu_check.probes import Prepared
-from refusal_eval.gpu_check.report import arguments_text, block, device_text, failed_block, without_paths
-from refusal_eval.gpu_check.study import SPLITS, asking_study, checking_catalogue, checking_study
-from refusal_eval.packing import pack_floats
-from refusal_eval.requests import Request
-from refusal_eval.workflow.paths import Paths
+from refusal_eval.study.paths import Paths
+from refusal_eval.tools.check.check import any_failed
+from refusal_eval.tools.gpu_check import prepare as module
+from refusal_eval.tools.gpu_check import probes
+from refusal_eval.tools.gpu_check.answer_checks import CHECKS, run_checks
+from refusal_eval.tools.gpu_check.check_report import arguments_text, block, device_text, failed_block, without_paths
+from refusal_eval.tools.gpu_check.check_study import SPLITS, asking_study, checking_catalogue, checking_study
+from refusal_eval.tools.gpu_check.gpu_facts import Facts, Rescored, Sample, StopProbe, Template
+from refusal_eval.tools.gpu_check.prepare import checked_entry, prepare
+from refusal_eval.tools.gpu_check.probes import Prepared
 
 STOP = 2
 

@@ -7,8 +7,8 @@ import sys
 import pytest
 import yaml
 
-from refusal_eval.errors import UserError
-from refusal_eval.gpu_check.prepare import checked_entry
+from refusal_eval.core.errors import UserError
+from refusal_eval.tools.gpu_check.prepare import checked_entry
 
 COMMIT, OTHER = "a" * 40, "b" * 40
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from refusal_eval import jsonl
-from refusal_eval.files import BadFile, read_jsonl, write_jsonl
-from refusal_eval.jsonl import read_rows
+from refusal_eval.core import jsonl
+from refusal_eval.core.files import BadFile, read_jsonl, write_jsonl
+from refusal_eval.core.jsonl import read_rows
 
 ROWS = [{"answer": 'a "quoted",\\ \u2028 line\n', "logprob": -1e-17, "n": i, "none": None} for i in range(7)]
 

@@ -10,10 +10,10 @@ import pytest
 from test_judge_attacks import ATTACKS, CONVERSATION, FAMILIES, ORDER, PROMPT, REFUSAL, ObedientJudge, control_tokens
 from tokenizer_folders import byte_tokenizer
 
-from refusal_eval.judges.classifier import ClassifierJudge, classifier_verdict
-from refusal_eval.judges.wildguard import TEMPLATE, WildGuardJudge, wildguard_verdict
-from refusal_eval.packing import pack_floats
-from refusal_eval.render import Renderer
+from refusal_eval.ask.render import Renderer
+from refusal_eval.core.packing import pack_floats
+from refusal_eval.judges.classifier_judge import ClassifierJudge, classifier_verdict
+from refusal_eval.judges.wildguard_judge import TEMPLATE, WildGuardJudge, wildguard_verdict
 
 ROLES = ["<|user|>", "<|assistant|>"]
 HEADS = ("Human user:", "AI assistant:", "Answers:")

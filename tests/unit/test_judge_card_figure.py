@@ -8,11 +8,11 @@ from figure_checks import problems, shown
 from judge_rows import LABELS, rows, soft_gold, verdict
 from test_judges_agree import study_of
 
-from refusal_eval.calibration.cards import card_with_calibration
-from refusal_eval.display import Labels
-from refusal_eval.judge_card.figure import card_figure
-from refusal_eval.judges_agree.figure import agreement_figure
-from refusal_eval.style import save_figure
+from refusal_eval.plots.judge_card_figure import card_figure
+from refusal_eval.plots.judges_agree_figure import agreement_figure
+from refusal_eval.plots.style import save_figure
+from refusal_eval.report.paper.display import Labels
+from refusal_eval.stats.calibration.calibrated_card import card_with_calibration
 
 LONG = Labels(
     judges={name: f"Provider/Judge-{name}-20B-Instruct, label probability" for name in "abcdefgh"} | {"j": "x" * 70},

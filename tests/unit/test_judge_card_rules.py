@@ -11,7 +11,7 @@ from config_project import WHOLE_STUDY, Project
 from judge_rows import rows, soft_gold
 from workflow_cases import of
 
-from refusal_eval.errors import UserError
+from refusal_eval.core.errors import UserError
 from refusal_eval.workflow.judge_cards import JudgeCards
 from refusal_eval.workflow.judging import Judging
 from refusal_eval.workflow.scoring import Scoring

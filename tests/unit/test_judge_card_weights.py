@@ -5,14 +5,14 @@ import random
 import pytest
 from judge_rows import rows, soft_gold, verdict
 
-from refusal_eval.agreement import judge_card
+from refusal_eval.core.errors import UserError
 from refusal_eval.data.gold import make_gold
-from refusal_eval.errors import UserError
-from refusal_eval.judge_card.compared import compared
-from refusal_eval.judge_card.figure import card_figure
-from refusal_eval.judge_card.tables import cards_table
-from refusal_eval.judge_card.weighting import effective, effective_rows, normalised, units, weighted_share
-from refusal_eval.markup import markdown
+from refusal_eval.plots.judge_card_figure import card_figure
+from refusal_eval.report.paper.judge_card_tables import cards_table
+from refusal_eval.report.paper.markup import markdown
+from refusal_eval.stats.agreement.compared import compared
+from refusal_eval.stats.agreement.judge_card import judge_card
+from refusal_eval.stats.agreement.weighting import effective, effective_rows, normalised, units, weighted_share
 
 R, P, C = "refusal", "partial", "compliance"
 

@@ -10,21 +10,23 @@ import render_judge_requests
 from tokenizer_folders import byte_tokenizer
 from transformers import AutoTokenizer
 
-from refusal_eval.compat.verdicts import published_text, vote_of_verdict
-from refusal_eval.errors import UserError
-from refusal_eval.files import canonical_json, read_json, read_jsonl, sha256_of, write_json, write_jsonl
-from refusal_eval.judges.base import SAW_MODEL, Verdict, verdict_row
+from refusal_eval.ask.pending import pending_requests
+from refusal_eval.ask.render import Renderer
+from refusal_eval.ask.requests import read_requests
+from refusal_eval.ask.store import StoreReader, StoreWriter
+from refusal_eval.compat.published_verdicts import published_text, vote_of_verdict
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import canonical_json, read_json, read_jsonl, sha256_of, write_json, write_jsonl
+from refusal_eval.core.packing import pack_floats
+from refusal_eval.core.states import SAW_MODEL
 from refusal_eval.judges.cutting import fitted, with_gap
-from refusal_eval.judges.published import published_verdict
+from refusal_eval.judges.follow_ups import following
+from refusal_eval.judges.judge_base import Verdict, verdict_row
+from refusal_eval.judges.published_judge import published_verdict
 from refusal_eval.judges.reading import vote_reader
-from refusal_eval.judges.reasoned import KINDS, ReasonedJudge, constraint, mark_token_ids, reasoned_vote, schema
+from refusal_eval.judges.reasoned_judge import KINDS, ReasonedJudge, constraint, mark_token_ids, reasoned_vote, schema
 from refusal_eval.judges.votes import combined, panel_verdict
-from refusal_eval.judges.wildguard import TEMPLATE, WildGuardJudge, wildguard_verdict
-from refusal_eval.packing import pack_floats
-from refusal_eval.pending import pending_requests
-from refusal_eval.render import Renderer
-from refusal_eval.requests import read_requests
-from refusal_eval.store import StoreReader, StoreWriter
+from refusal_eval.judges.wildguard_judge import TEMPLATE, WildGuardJudge, wildguard_verdict
 
 USER = [{"role": "user", "content": "How do I whittle a spoon?"}]
 
@@ -343,7 +345,7 @@ def cell(tmp_path):
 def answer_all(folder, texts):
     """Give the requests that the store lacks these responses, in their order; return how many there were."""
     file, store = read_requests(folder / "requests.jsonl"), StoreReader(folder / "store", "e")
-    pending = pending_requests([file], store, str(folder / "t"))
+    pending = pending_requests([file], store, str(folder / "t"), follow=following)
     with StoreWriter(folder / "store", "e", sha256_of(len(list(folder.glob("store/e/*"))))[:8]) as writer:
         for item, text in zip(pending, texts, strict=False):
             response = {"text": text, "token_ids": [1], "logprobs": pack_floats([0.0]), "finish_reason": "stop"}

@@ -14,20 +14,20 @@ from figure_checks import shown
 from judge_rows import LABELS, verdict
 from scipy.stats import kendalltau
 
-from refusal_eval.display import NO_DATA
-from refusal_eval.intervals import cluster_wilson, seed_of
-from refusal_eval.judge_card.resampling import percentiles, resampled
-from refusal_eval.judges_agree import pairs
-from refusal_eval.judges_agree.alpha import coincidences, krippendorff_alpha
-from refusal_eval.judges_agree.disagreements import columns, disagreements
-from refusal_eval.judges_agree.figure import agreement_figure, agreement_words
-from refusal_eval.judges_agree.pairs import agreement_of
-from refusal_eval.judges_agree.panel import Panel, Unit, panel
-from refusal_eval.judges_agree.ranking import kendall_tau_b, rankings
-from refusal_eval.judges_agree.tables import agreement_frame, agreement_table
-from refusal_eval.latex import latex
-from refusal_eval.markup import markdown
-from refusal_eval.paper_tables.repeated import told_once
+from refusal_eval.plots.judges_agree_figure import agreement_figure, agreement_words
+from refusal_eval.report.paper.display import NO_DATA
+from refusal_eval.report.paper.judges_agree_tables import agreement_frame, agreement_table
+from refusal_eval.report.paper.latex_table import latex
+from refusal_eval.report.paper.markup import markdown
+from refusal_eval.report.paper.repeated_headers import told_once
+from refusal_eval.stats.agreement.card_resampling import percentiles, resampled
+from refusal_eval.stats.estimates.intervals import cluster_wilson, seed_of
+from refusal_eval.stats.judge_pairs import pair_agreement
+from refusal_eval.stats.judge_pairs.alpha import coincidences, krippendorff_alpha
+from refusal_eval.stats.judge_pairs.disagreements import columns, disagreements
+from refusal_eval.stats.judge_pairs.pair_agreement import agreement_of
+from refusal_eval.stats.judge_pairs.ranking import kendall_tau_b, rankings
+from refusal_eval.stats.judge_pairs.verdict_panel import Panel, Unit, panel
 
 R, P, C, NONE = 0, 1, 2, -1
 
@@ -119,7 +119,7 @@ def test_the_table_says_which_judges_are_panels() -> None:
 
 
 def test_intervals_equal_a_slow_bootstrap(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairs, "resampled", partial(resampled, resamples=500))
+    monkeypatch.setattr(pair_agreement, "resampled", partial(resampled, resamples=500))
     rng = random.Random(2)
     true = [rng.choice((R, P, C)) for _ in range(90)]
     labels = [[t if rng.random() < 0.8 else rng.choice((R, P, C)) for _ in range(3)] for t in true]
@@ -346,7 +346,7 @@ def write_cells(folder: Path, cells: list[tuple[str, str, str]]) -> list[list[st
     for split in sorted({split for _, _, split in cells}):
         prompts = folder / f"{split}.jsonl"
         prompts.write_text("".join(json.dumps({"id": f"p{i}", "cluster": f"c{i // 2}"}) + "\n" for i in range(30)))
-    from refusal_eval.scores import SCORE_COLUMNS, score_csv
+    from refusal_eval.stats.estimates.scores import SCORE_COLUMNS, score_csv
 
     for cell in cells:
         rows = [verdict(f"p{i}", rng.choice(LABELS)) for i in range(30)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from refusal_eval.keys import request_key, sample_seed
+from refusal_eval.ask.keys import request_key, sample_seed
 
 IDENTITY = {"repo": "org/model", "commit": "a" * 40, "dtype": "bfloat16"}
 SAMPLING = {

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from refusal_eval.errors import UserError
-from refusal_eval.files import read_jsonl
-from refusal_eval.judges.keyword import KeywordJudge
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_jsonl
+from refusal_eval.core.texts import nfkc
+from refusal_eval.judges.keyword_judge import KeywordJudge
 from refusal_eval.judges.keyword_lists import normalise
-from refusal_eval.texts import nfkc
 
 ROOT = Path(__file__).parents[2]
 LISTS = [ROOT / "config" / "keywords" / f"{language}.yaml" for language in ("english", "chinese")]

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from refusal_eval.files import read_jsonl
-from refusal_eval.judges.keyword import KeywordJudge
-from refusal_eval.states import COMPLIANCE
+from refusal_eval.core.files import read_jsonl
+from refusal_eval.core.states import COMPLIANCE
+from refusal_eval.judges.keyword_judge import KeywordJudge
 
 NAMED = [Path(path) for path in os.environ.get("REFUSAL_EVAL_GOLD", "").split(os.pathsep) if path]
 FILES = sorted(file for path in NAMED for file in (path.glob("*.jsonl") if path.is_dir() else [path]))

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from refusal_eval.errors import UserError
-from refusal_eval.files import BadFile
-from refusal_eval.logs import start_log
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import BadFile
+from refusal_eval.core.logs import start_log
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from refusal_eval.memory import main_memory
+from refusal_eval.core.memory import main_memory
 
 GIB = 2**30
 

@@ -13,19 +13,28 @@ from make_methods import paragraphs
 from project import ROOT
 from test_tables import cards, score
 
-from refusal_eval.calibration.cards import UNSEEN
 from refusal_eval.config import load_study
 from refusal_eval.config.entries import Sampling
-from refusal_eval.errors import UserError
-from refusal_eval.estimate import Estimate
-from refusal_eval.judge_card.tables import cards_table
-from refusal_eval.markup import markdown
-from refusal_eval.methods.bibliography import bibliography, read_bibtex, study_entries
-from refusal_eval.methods.numbers import judging_paragraph, uncertainty_paragraph
-from refusal_eval.methods.sources import source_entry, source_key
-from refusal_eval.methods.study import sampling_text
-from refusal_eval.methods.writing import Paragraph, as_latex, as_markdown, cite, cited_keys, counted, listed, quoted
-from refusal_eval.tables import judges_table
+from refusal_eval.core.errors import UserError
+from refusal_eval.report.methods.bibliography import bibliography, read_bibtex, study_entries
+from refusal_eval.report.methods.methods_numbers import judging_paragraph, uncertainty_paragraph
+from refusal_eval.report.methods.methods_writing import (
+    Paragraph,
+    as_latex,
+    as_markdown,
+    cite,
+    cited_keys,
+    counted,
+    listed,
+    quoted,
+)
+from refusal_eval.report.methods.study_methods import sampling_text
+from refusal_eval.report.methods.study_sources import source_entry, source_key
+from refusal_eval.report.paper.judge_card_tables import cards_table
+from refusal_eval.report.paper.markup import markdown
+from refusal_eval.report.paper.study_tables import judges_table
+from refusal_eval.stats.calibration.calibrated_card import UNSEEN
+from refusal_eval.stats.estimates.estimate import Estimate
 
 LABELS_OUT_OF_FOLD = f"the judge's own threshold; {UNSEEN}"
 BIBTEX = [ROOT / "config" / "catalogue" / name for name in ("references.bib", "tools.bib")]
@@ -152,7 +161,7 @@ def test_every_family_and_tool_that_can_be_cited_has_a_reference() -> None:
     known: dict[str, str] = {}
     for path in BIBTEX:
         known |= read_bibtex(path.read_text(encoding="utf-8"))
-    library = ROOT / "scripts" / "refusal_eval" / "methods"
+    library = ROOT / "scripts" / "refusal_eval" / "report" / "methods"
     named = {k for file in library.glob("*.py") for k in re.findall(r'"([a-z]+\d{4}[a-z0-9]+)"', file.read_text())}
     assert len(named) >= 15 and sorted(named - set(known)) == []
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from refusal_eval.config.entries import Engine
-from refusal_eval.engines.command import server_command
+from refusal_eval.core.errors import UserError
 from refusal_eval.engines.nodes import Nodes, find_nodes, head_command, worker_command, worker_environment
-from refusal_eval.errors import UserError
+from refusal_eval.engines.server_command import server_command
 
 ENTRY = Engine(
     weights={"kind": "hub", "repo": "a/b", "revision": "a" * 40},  # type: ignore[arg-type]

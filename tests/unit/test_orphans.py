@@ -14,12 +14,12 @@ from typing import NamedTuple
 import psutil
 import pytest
 
-from refusal_eval.engines import orphans, records
+from refusal_eval.core.errors import UserError
+from refusal_eval.engines import orphans, server_records
 from refusal_eval.engines.orphans import remove_orphans, remove_private_folder
 from refusal_eval.engines.process import process_start, read_process, send_signal, session_members
-from refusal_eval.engines.records import ServerRecord, checked_folder, record_folders
 from refusal_eval.engines.server_process import ServerProcess
-from refusal_eval.errors import UserError
+from refusal_eval.engines.server_records import ServerRecord, checked_folder, record_folders
 
 SLEEP = "import time; print('up', flush=True); time.sleep(60)"
 DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEP}"
@@ -29,7 +29,7 @@ JOB = """
 import os, sys, tempfile, time
 from pathlib import Path
 from refusal_eval.engines.server_process import ServerProcess
-from refusal_eval.engines.records import ServerRecord
+from refusal_eval.engines.server_records import ServerRecord
 private = Path(tempfile.mkdtemp(prefix="refusal-eval-"))
 Path(private, "engine.sock").touch()
 server = ServerProcess([sys.executable, "-c", *sys.argv[1:]], dict(os.environ), private / "log")
@@ -347,7 +347,7 @@ def test_only_a_private_folder_is_removed(temporary, tmp_path):
 
 def test_without_proc_nothing_is_recorded_or_ended(monkeypatch, tmp_path, temporary):
     monkeypatch.setattr(orphans, "this_place", lambda: None)
-    monkeypatch.setattr(records, "this_place", lambda: None)
+    monkeypatch.setattr(server_records, "this_place", lambda: None)
     server = ServerProcess([sys.executable, "-c", SLEEP], dict(os.environ), tmp_path / "log")
     try:
         record = ServerRecord.create(server, "")

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from store_files import response
 
-from refusal_eval import execute as module
-from refusal_eval.execute import Execution, Outcome
-from refusal_eval.files import sha256_of
-from refusal_eval.other_runs import OtherRuns
-from refusal_eval.pending import Pending
-from refusal_eval.requests import Request
-from refusal_eval.store import StoreReader, StoreWriter
+from refusal_eval.ask.pending import Pending
+from refusal_eval.ask.requests import Request
+from refusal_eval.ask.store import StoreReader, StoreWriter
+from refusal_eval.core.files import sha256_of
+from refusal_eval.engines import execution as module
+from refusal_eval.engines.execution import Execution, Outcome
+from refusal_eval.engines.other_runs import OtherRuns
 
 COUNT, IN_FLIGHT = 200, 4
 RESPONSE = response("a")

@@ -12,14 +12,14 @@ from config_project import COMMIT, SHA256
 from hub_server import HubServer
 from pydantic import ValidationError
 
-from refusal_eval.config.lock import LockFile
-from refusal_eval.config.sources import HubSource, WheelSource, WheelWeights
+from refusal_eval.config.lock_file import LockFile
+from refusal_eval.config.source_entries import HubSource, WheelSource, WheelWeights
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import inner_name
 from refusal_eval.data import hub as hubs
 from refusal_eval.data.hub import RemoteFile, Repository
 from refusal_eval.data.locked import locked_files
-from refusal_eval.errors import UserError
-from refusal_eval.files import inner_name
-from refusal_eval.weights.manifest import manifest_folder
+from refusal_eval.weights.weights_manifest import manifest_folder
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 OUTER = ["/etc/x.json", "../x.json", "a/../../x.json", "a/..", "..", "C:x.json", "a\\..\\x.json", "x\0.json", "", "."]
@@ -87,7 +87,7 @@ def test_a_damaged_copy_goes_with_the_blob_behind_it(tmp_path):
 LISTS = """
 import json, logging, sys
 from refusal_eval.data.hub import Repository, listed_files
-from refusal_eval.errors import UserError
+from refusal_eval.core.errors import UserError
 
 told = []
 for name, commit in json.load(sys.stdin):

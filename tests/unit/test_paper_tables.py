@@ -8,18 +8,18 @@ import pytest
 from make_tables import study_tables
 from test_tables import cards, score, study
 
-from refusal_eval.display import NO_DATA, Labels, number
-from refusal_eval.errors import UserError
-from refusal_eval.estimate import Estimate
-from refusal_eval.latex import latex
-from refusal_eval.latex_columns import points
-from refusal_eval.markup import Table, csv_text, markdown
-from refusal_eval.paper_tables.best import Rate, adjusted_p, best
-from refusal_eval.paper_tables.categories import categories_frame, categories_table, category_rows
-from refusal_eval.paper_tables.check import check_equal
-from refusal_eval.paper_tables.repeated import told_once
-from refusal_eval.results_table.from_scores import card_estimates, score_estimates
-from refusal_eval.tables import paper_table
+from refusal_eval.core.errors import UserError
+from refusal_eval.report.paper.best_values import Rate, adjusted_p, best
+from refusal_eval.report.paper.category_tables import categories_frame, categories_table, category_rows
+from refusal_eval.report.paper.display import NO_DATA, Labels, number
+from refusal_eval.report.paper.latex_columns import points
+from refusal_eval.report.paper.latex_table import latex
+from refusal_eval.report.paper.markup import Table, csv_text, markdown
+from refusal_eval.report.paper.repeated_headers import told_once
+from refusal_eval.report.paper.study_tables import paper_table
+from refusal_eval.report.paper.table_check import check_equal
+from refusal_eval.report.results.from_scores import card_estimates, score_estimates
+from refusal_eval.stats.estimates.estimate import Estimate
 
 STUDY = {"labels": {}, "models": ["m1", "m2"], "splits": ["safe", "unsafe"], "judges": ["rules"]}
 STUDY |= {"primary_judge": "rules"}

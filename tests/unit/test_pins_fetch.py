@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 from hub_server import HubServer, tree
 
-from refusal_eval.config.lock import LockFile
+from refusal_eval.config.lock_file import LockFile
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json, sha256_of_file
 from refusal_eval.data import hub as hubs
 from refusal_eval.data import resume
 from refusal_eval.data.hub import RemoteFile, Repository
 from refusal_eval.data.locked import file_state
 from refusal_eval.data.network import first_line, without_secrets
-from refusal_eval.errors import UserError
-from refusal_eval.files import read_json, sha256_of_file
-from refusal_eval.pins.text import lock_text
+from refusal_eval.tools.pin.lock_text import lock_text
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 TOKEN = "hf_" + "SecretSecret" * 3
@@ -30,11 +30,11 @@ NOWHERE = "http://127.0.0.1:9"
 
 CALLS = """
 import json, logging, sys
-from refusal_eval.data.fetch import fetch_rows
+from refusal_eval.data.row_fetching import fetch_rows
 from refusal_eval.data.locked import locked_files
-from refusal_eval.errors import UserError
+from refusal_eval.core.errors import UserError
 from refusal_eval.weights.adapter import fetch_adapter
-from refusal_eval.weights.fetch import fetch_tokenizer, fetch_weights
+from refusal_eval.weights.weight_fetching import fetch_tokenizer, fetch_weights
 
 logging.basicConfig(level=logging.INFO)
 log, told = logging.getLogger("fetch"), []

@@ -16,7 +16,7 @@ from hub_server import HubServer
 from safetensors.numpy import save
 from tokenizer_folders import byte_tokenizer
 
-from refusal_eval.config.lock import LockFile
+from refusal_eval.config.lock_file import LockFile
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "hf_" + "SecretSecret" * 3

@@ -6,14 +6,14 @@ import pytest
 import yaml
 from config_project import CATALOGUE, COMMIT, SHA256, STUDY, Project, changed
 
-from refusal_eval.config.lock import LockFile, lock_path, read_lock
+from refusal_eval.config.lock_file import LockFile, lock_path, read_lock
+from refusal_eval.core.errors import UserError
 from refusal_eval.data.hub import RemoteFile
 from refusal_eval.data.locked import file_state, locked_files
-from refusal_eval.errors import UserError
-from refusal_eval.pins.ask import licence_tag
-from refusal_eval.pins.locking import differences, licence_of, lock_file, not_taken, rewritten, unused
-from refusal_eval.pins.needs import needs_of, wanted_files
-from refusal_eval.pins.text import lock_text
+from refusal_eval.tools.pin.hub_questions import licence_tag
+from refusal_eval.tools.pin.lock_text import lock_text
+from refusal_eval.tools.pin.locking import differences, licence_of, lock_file, not_taken, rewritten, unused
+from refusal_eval.tools.pin.pin_needs import needs_of, wanted_files
 
 OTHER = "f" * 40
 LICENCE = {"hub": "mit", "entry": "MIT", "agrees": True}

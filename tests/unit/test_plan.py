@@ -2,7 +2,7 @@
 
 import pytest
 
-from refusal_eval.plan import Cell, batch_names, generation_batches, judging_batches
+from refusal_eval.study.batches import Cell, batch_names, generation_batches, judging_batches
 
 
 def study(batch):

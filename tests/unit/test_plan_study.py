@@ -9,8 +9,8 @@ import pytest
 import yaml
 from config_project import COMMIT, Project
 
-from refusal_eval.study_plan import page
-from refusal_eval.workload import COUNTED, MISSING, CellWork
+from refusal_eval.tools.plan import plan_page as page
+from refusal_eval.tools.plan.workload import COUNTED, MISSING, CellWork
 
 WEIGHTS = {"kind": "hub", "revision": "0" * 40}
 

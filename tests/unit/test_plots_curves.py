@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from figure_checks import LONG, estimate, plot, problems, score, shown, study
 
-from refusal_eval.display import Labels
-from refusal_eval.errors import UserError
-from refusal_eval.estimates import cells
-from refusal_eval.plots import turns as turns_figure
-from refusal_eval.plots.tau_sweep import tau_sweep
-from refusal_eval.plots.turns import refusal_by_turn
+from refusal_eval.core.errors import UserError
+from refusal_eval.plots import turns_figure
+from refusal_eval.plots.tau_sweep_figure import tau_sweep
+from refusal_eval.plots.turns_figure import refusal_by_turn
+from refusal_eval.report.paper.display import Labels
+from refusal_eval.stats.estimates import cell_estimates
 
 TAUS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, "inf")
 SCORING = {"tau": 1.0, "band": 0.1}
@@ -86,6 +86,6 @@ def test_a_study_without_these_estimates_says_so() -> None:
 
 
 def test_estimates_have_the_names_that_figures_look_for() -> None:
-    source = inspect.getsource(cells)
-    assert turns_figure.ESTIMAND == cells.BY_TURN
+    source = inspect.getsource(cell_estimates)
+    assert turns_figure.ESTIMAND == cell_estimates.BY_TURN
     assert '"c_mean"' in source and 'f"c_band_{band}"' in source and '"refusal_rate"' in source

@@ -16,17 +16,16 @@ from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
 from matplotlib import font_manager
 
-from refusal_eval import style
-from refusal_eval.display import Labels
-from refusal_eval.latex_text import definitions, latex_escaped
-from refusal_eval.plots import captions
+from refusal_eval.plots import captions, style
 from refusal_eval.plots.captions import caption_latex, caption_markdown, captions_preamble
-from refusal_eval.plots.heatmap import rate_heatmap
-from refusal_eval.plots.histograms import c_histograms
+from refusal_eval.plots.heatmap_figure import rate_heatmap
+from refusal_eval.plots.histograms_figure import c_histograms
 from refusal_eval.plots.plot import Caption
-from refusal_eval.plots.tau_sweep import tau_sweep
-from refusal_eval.style import save_figure
-from refusal_eval.workflow.figures import PREAMBLE
+from refusal_eval.plots.style import save_figure
+from refusal_eval.plots.tau_sweep_figure import tau_sweep
+from refusal_eval.report.paper.display import Labels
+from refusal_eval.report.paper.latex_text import definitions, latex_escaped
+from refusal_eval.workflow.figures_stage import PREAMBLE
 
 FOREIGN = Labels(
     models={"model_00": "模型一", "model_01": "Ωμέγα"}, splits={"split_00": "русский 😀"}, judges={"rules": "判官"}

@@ -5,9 +5,9 @@ from figure_checks import plot, problems, shown
 from test_judge_card_figure import LONG, made
 from test_judges_agree import study_of
 
-from refusal_eval.display import Labels
-from refusal_eval.errors import UserError
-from refusal_eval.plots.judges import calibration, judges_agree
+from refusal_eval.core.errors import UserError
+from refusal_eval.plots.judges_figures import calibration, judges_agree
+from refusal_eval.report.paper.display import Labels
 
 
 @pytest.mark.parametrize(("judges", "labels"), [(2, None), (3, LONG), (8, None), (8, LONG)])

@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 from figure_checks import LONG, estimate, plot, problems, score, shown, study
 
-from refusal_eval.display import Labels
-from refusal_eval.errors import UserError
-from refusal_eval.judges import reasoned
-from refusal_eval.plots import refusal_kinds
-from refusal_eval.plots.categories import category_forest
-from refusal_eval.plots.refusal_kinds import NOT_TOLD, stacked_kinds
+from refusal_eval.core.errors import UserError
+from refusal_eval.judges import reasoned_judge
+from refusal_eval.plots import refusal_kinds_figure
+from refusal_eval.plots.categories_figure import category_forest
+from refusal_eval.plots.refusal_kinds_figure import NOT_TOLD, stacked_kinds
+from refusal_eval.report.paper.display import Labels
 
 NAMES = ("self_harm", "Fraud and other deception of elderly people", "a", "privacy (public figures)", "hate", "w" * 30)
 
 
 def counted(models: int, splits: int, kinds: int = 13) -> dict[tuple[str, str], Counter[str]]:
     rng = random.Random(models + splits)
-    known = [*refusal_kinds.KINDS, NOT_TOLD][:kinds]
+    known = [*refusal_kinds_figure.KINDS, NOT_TOLD][:kinds]
     return {
         (f"model_{i:02d}", f"split_{j:02d}"): Counter({kind: rng.randint(0, 40) for kind in known})
         for i in range(models)
@@ -62,7 +62,7 @@ def test_a_study_that_fits_no_page_by_split_is_drawn_over_all() -> None:
 
 
 def test_kinds_are_those_of_the_reasoned_judge() -> None:
-    assert refusal_kinds.KINDS == reasoned.KINDS
+    assert refusal_kinds_figure.KINDS == reasoned_judge.KINDS
 
 
 def test_neighbouring_kinds_differ_on_grey_paper() -> None:
@@ -70,8 +70,8 @@ def test_neighbouring_kinds_differ_on_grey_paper() -> None:
         red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
         return (0.299 * red + 0.587 * green + 0.114 * blue) / 255
 
-    greys = [grey(colour) for colour in refusal_kinds._COLOURS]
-    assert len(greys) == len(refusal_kinds.KINDS)
+    greys = [grey(colour) for colour in refusal_kinds_figure._COLOURS]
+    assert len(greys) == len(refusal_kinds_figure.KINDS)
     assert min(abs(a - b) for a, b in itertools.pairwise(greys)) > 0.15
 
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from figure_checks import LONG, plot, problems, score, shown, study
 
-from refusal_eval.display import EN_DASH, Labels
-from refusal_eval.plots.heatmap import rate_heatmap
-from refusal_eval.plots.histograms import c_histograms, vote_counts
+from refusal_eval.plots.heatmap_figure import rate_heatmap
+from refusal_eval.plots.histograms_figure import c_histograms, vote_counts
+from refusal_eval.report.paper.display import EN_DASH, Labels
 
 READINGS: dict[str, Any] = {"strict": {"accuracy": 0.874, "kappa": 0.521}, "broad": {"accuracy": 0.9, "kappa": None}}
 CARD = {"judge": "rules", "gold": "g", "n": 101, "n_judged": 101, **READINGS}

@@ -9,11 +9,11 @@ from config_project import STUDY, WHOLE_STUDY, Project
 from figure_checks import estimate, score
 from workflow_cases import of
 
-from refusal_eval.config.figures import MOST_CURVES, figure_mistakes
+from refusal_eval.config.figure_entries import MOST_CURVES, figure_mistakes
 from refusal_eval.plots import series
-from refusal_eval.plots.kinds import KINDS
-from refusal_eval.plots.sources import Sources
-from refusal_eval.workflow.figures import ENDINGS, PREAMBLE, REPORT, Figures
+from refusal_eval.plots.figure_kinds import KINDS
+from refusal_eval.plots.figure_sources import Sources
+from refusal_eval.workflow.figures_stage import ENDINGS, PREAMBLE, REPORT, Figures
 
 RESULTS = "results/large"
 

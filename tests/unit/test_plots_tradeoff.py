@@ -9,10 +9,10 @@ import pytest
 from figure_checks import LONG, plot, problems, score, shown
 from matplotlib.patches import Polygon
 
-from refusal_eval.display import Labels
-from refusal_eval.errors import UserError
+from refusal_eval.core.errors import UserError
 from refusal_eval.plots.numbering import numbered
-from refusal_eval.plots.tradeoff import trade_off_figure
+from refusal_eval.plots.tradeoff_figure import trade_off_figure
+from refusal_eval.report.paper.display import Labels
 
 SCORES = [score("model_00", "split_00", 0.1), score("model_00", "split_01", 0.9, headline="strict")]
 

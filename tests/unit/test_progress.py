@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from refusal_eval.progress import Progress, cells_line, told_seconds
+from refusal_eval.engines.progress import Progress, cells_line, told_seconds
 
 
 def counters(generated: float) -> dict[str, float]:
@@ -26,7 +26,7 @@ def test_totals_speed_cache_and_time_left_are_said(caplog):
 
 def test_tokens_of_long_answers_count_and_are_said_before_any_answer_is_whole(caplog, monkeypatch):
     now = 1000.0
-    monkeypatch.setattr("refusal_eval.progress.time.monotonic", lambda: now)
+    monkeypatch.setattr("refusal_eval.engines.progress.time.monotonic", lambda: now)
     progress = Progress(["m/a"] * 8)
     with caplog.at_level(logging.INFO):
         now = 1029.0

@@ -9,12 +9,12 @@ from tokenizer_folders import byte_tokenizer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from refusal_eval.answer_reader import AnswerReader
-from refusal_eval.answers import answer_of
-from refusal_eval.errors import UserError
-from refusal_eval.packing import pack_floats
-from refusal_eval.reasoning import Harmony, NoReasoning, TextMarks, TokenMarks, reasoning_of
-from refusal_eval.requests import Request
+from refusal_eval.ask.answer_reader import AnswerReader
+from refusal_eval.ask.answers import answer_of
+from refusal_eval.ask.reasoning import Harmony, NoReasoning, TextMarks, TokenMarks, reasoning_of
+from refusal_eval.ask.requests import Request
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.packing import pack_floats
 
 THINK = TokenMarks(end=(101, 102), start=(100,))
 START, CHANNEL, MESSAGE, END, RETURN, CALL, CONSTRAIN = 200006, 200005, 200008, 200007, 200002, 200012, 200003

@@ -2,12 +2,12 @@
 
 import pytest
 
-from refusal_eval.answers import answer_of
-from refusal_eval.errors import UserError
-from refusal_eval.packing import pack_floats
-from refusal_eval.reasoning import TextMarks, TokenMarks
-from refusal_eval.reasoning_check import ENOUGH, ReasoningCheck, refuse_no_answers
-from refusal_eval.requests import Request
+from refusal_eval.ask.answers import answer_of
+from refusal_eval.ask.reasoning import TextMarks, TokenMarks
+from refusal_eval.ask.reasoning_check import ENOUGH, ReasoningCheck, refuse_no_answers
+from refusal_eval.ask.requests import Request
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.packing import pack_floats
 
 OPEN, PLAIN = [1, 100], [1]
 

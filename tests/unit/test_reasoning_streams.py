@@ -11,10 +11,10 @@ import yaml
 from tokenizer_folders import byte_tokenizer
 from transformers import AutoTokenizer
 
-from refusal_eval.answer_reader import AnswerReader
+from refusal_eval.ask.answer_reader import AnswerReader
+from refusal_eval.ask.requests import Request
 from refusal_eval.compat.published_reasoning import pair_of
-from refusal_eval.packing import pack_floats
-from refusal_eval.requests import Request
+from refusal_eval.core.packing import pack_floats
 
 FILES = sorted(Path(__file__).with_name("streams").glob("*.yaml"))
 READ = {file.stem: yaml.safe_load(file.read_text(encoding="utf-8")) for file in FILES}

@@ -13,16 +13,17 @@ from test_compat import prompts as asked
 from tokenizer_folders import byte_tokenizer
 from transformers import AutoTokenizer
 
-from refusal_eval.answer_reader import AnswerReader
-from refusal_eval.compat.cell import cell_units, published_cell
+from refusal_eval.ask.answer_reader import AnswerReader
+from refusal_eval.ask.requests import Request
+from refusal_eval.compat.published_cell import cell_units, published_cell
 from refusal_eval.compat.published_layout import differences, files_of, read_folder, text_mark, write_folder
-from refusal_eval.compat.recorded import recorded_cell, recorded_verdicts
-from refusal_eval.compat.recorded_folder import matched, recorded_votes, split_folder
-from refusal_eval.compat.responses import response_rows
-from refusal_eval.errors import UserError
-from refusal_eval.files import read_json, read_jsonl, write_jsonl
-from refusal_eval.packing import pack_floats
-from refusal_eval.requests import Request
+from refusal_eval.compat.published_responses import response_rows
+from refusal_eval.compat.recorded_folder import matched, recorded_votes
+from refusal_eval.compat.recorded_rows import recorded_cell, recorded_verdicts
+from refusal_eval.config.recorded_files import split_folder
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json, read_jsonl, write_jsonl
+from refusal_eval.core.packing import pack_floats
 
 MARKS = {"format": "marks", "start": "<think>", "end": "</think>"}
 

@@ -6,8 +6,8 @@ import json
 import pytest
 from tokenizer_folders import CHATML, byte_tokenizer
 
-from refusal_eval.errors import UserError
-from refusal_eval.render import Renderer, stop_token_ids
+from refusal_eval.ask.render import Renderer, stop_token_ids
+from refusal_eval.core.errors import UserError
 
 HELLO = [{"role": "user", "content": "Hello"}]
 DATED = "{% if strftime_now is defined %}Today is {{ strftime_now('%d %b %Y') }}.{% endif %}" + CHATML

@@ -2,9 +2,9 @@
 
 import pytest
 
-from refusal_eval.files import BadFile, write_jsonl
-from refusal_eval.keys import request_key
-from refusal_eval.requests import Ask, common_prefix, read_requests, write_requests
+from refusal_eval.ask.keys import request_key
+from refusal_eval.ask.requests import Ask, common_prefix, read_requests, write_requests
+from refusal_eval.core.files import BadFile, write_jsonl
 
 SAMPLING = {"max_tokens": 4, "temperature": 1.0}
 IDENTITY = {"dtype": "bfloat16"}

@@ -19,27 +19,27 @@ from config_project import STUDY, Project
 from judge_rows import soft_gold
 from test_tables import cards, score, study
 
-from refusal_eval.agreement import judge_card
-from refusal_eval.comparisons import computed
-from refusal_eval.errors import UserError
-from refusal_eval.estimate import Estimate
-from refusal_eval.estimates.cells import BANDS, BY_TURN
-from refusal_eval.estimates.variance import PARTS
-from refusal_eval.judges_agree.pairs import THREE, agreement_of
-from refusal_eval.judges_agree.panel import Panel, Unit
-from refusal_eval.paper_tables import best
-from refusal_eval.results_table import from_agreement
-from refusal_eval.results_table.collect import Result, collected, rounded
-from refusal_eval.results_table.columns import COLUMNS
-from refusal_eval.results_table.definitions import DEFINITIONS, definition_of
-from refusal_eval.results_table.dictionary import dictionary, undescribed
-from refusal_eval.results_table.files import read_results, results_csv, results_parquet, table_rows
-from refusal_eval.results_table.flags import FLAGS
-from refusal_eval.results_table.from_agreement import agreement_estimates
-from refusal_eval.results_table.from_scores import SHARE_METHOD, card_estimates, score_estimates
-from refusal_eval.scores import cell_flags, few_flags
-from refusal_eval.tradeoff.pairs import CELLS
-from refusal_eval.workflow.results import Results
+from refusal_eval.core.errors import UserError
+from refusal_eval.report.paper import best_values
+from refusal_eval.report.results import from_agreement
+from refusal_eval.report.results.collected import Result, collected, rounded
+from refusal_eval.report.results.definitions import DEFINITIONS, definition_of
+from refusal_eval.report.results.dictionary import dictionary, undescribed
+from refusal_eval.report.results.flag_meanings import FLAGS
+from refusal_eval.report.results.from_agreement import agreement_estimates
+from refusal_eval.report.results.from_scores import SHARE_METHOD, card_estimates, score_estimates
+from refusal_eval.report.results.result_columns import COLUMNS
+from refusal_eval.report.results.results_files import read_results, results_csv, results_parquet, table_rows
+from refusal_eval.stats.agreement.judge_card import judge_card
+from refusal_eval.stats.comparisons import study_comparisons
+from refusal_eval.stats.estimates.cell_estimates import BANDS, BY_TURN
+from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.stats.estimates.scores import cell_flags, few_flags
+from refusal_eval.stats.estimates.variance import PARTS
+from refusal_eval.stats.judge_pairs.pair_agreement import THREE, agreement_of
+from refusal_eval.stats.judge_pairs.verdict_panel import Panel, Unit
+from refusal_eval.stats.tradeoff.pairs import CELLS
+from refusal_eval.workflow.results_stage import Results
 
 LIBRARY = Path(__file__).resolve().parents[2] / "scripts" / "refusal_eval"
 
@@ -305,7 +305,14 @@ def test_columns_say_what_comparisons_and_pools_put_into_them() -> None:
 
 
 def test_names_that_are_put_together_are_described_too() -> None:
-    names = [computed.DIFFERENCE, computed.P_VALUE, computed.P_HOLM, computed.BOUNDS, computed.MCNEMAR, BY_TURN]
+    names = [
+        study_comparisons.DIFFERENCE,
+        study_comparisons.P_VALUE,
+        study_comparisons.P_HOLM,
+        study_comparisons.BOUNDS,
+        study_comparisons.MCNEMAR,
+        BY_TURN,
+    ]
     names += [f"judges_{name}{view}" for name in ("same_label", "kappa", "alpha") for view in ("", f"_{THREE}")]
     assert from_agreement.THREE == THREE
     names += [f"pairs_{cell}" for cell in CELLS] + [f"c_band_{band}" for band in BANDS]
@@ -313,7 +320,7 @@ def test_names_that_are_put_together_are_described_too() -> None:
     names += [f"majority@{k}{tie}" for k in (1, 10) for tie in ("", "_tie")] + ["decision_entropy@5", "any@3"]
     names += ["refusal_rate_rg_transfer", "refusal_rate_ppi"]
     assert [name for name in names if definition_of(name) is None] == []
-    assert best.P_VALUE == computed.P_HOLM
+    assert best_values.P_VALUE == study_comparisons.P_HOLM
 
 
 def test_definitions_are_whole() -> None:

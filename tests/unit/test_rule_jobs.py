@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from refusal_eval.verify.rule_jobs import Job, run
+from refusal_eval.tools.verify.rule_jobs import Job, run
 
 SCRIPT = """
 import gc, json, os

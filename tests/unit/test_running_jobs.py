@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-import refusal_eval.running_jobs as module
+import refusal_eval.engines.running_jobs as module
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.slurm_jobs import NoAnswer
 from refusal_eval.engines.process import process_start
-from refusal_eval.errors import UserError
-from refusal_eval.running_jobs import only_job
-from refusal_eval.slurm import NoAnswer
+from refusal_eval.engines.running_jobs import only_job
 
 
 @pytest.fixture(autouse=True)

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from refusal_eval.estimands import Outcome
-from refusal_eval.files import BadFile
-from refusal_eval.samples import read_samples, samples_of, write_samples
+from refusal_eval.core.files import BadFile
+from refusal_eval.stats.estimates.estimands import Outcome
+from refusal_eval.stats.estimates.samples import read_samples, samples_of, write_samples
 
 REFUSED = Outcome("complete", "judged", "refusal", -0.25)
 PARTLY = Outcome("truncated", "judged", "partial", -1e-3)

@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from refusal_eval.errors import UserError
-from refusal_eval.schedule import Option, list_schedule, lower_bound, options, proposed, tails
-from refusal_eval.workload import Load
+from refusal_eval.core.errors import UserError
+from refusal_eval.tools.plan.schedule import Option, list_schedule, lower_bound, options, proposed, tails
+from refusal_eval.tools.plan.workload import Load
 
 GPUS = {"cuda": 8}
 

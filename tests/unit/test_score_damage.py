@@ -6,8 +6,8 @@ import pytest
 import score_cell
 from test_dialogue_cell import CELL
 
-from refusal_eval.errors import UserError
-from refusal_eval.files import write_jsonl
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import write_jsonl
 
 PROMPT = {"id": "p0", "category": None, "cluster": "c0", "messages": [{"role": "user", "content": "?"}]}
 ANSWER = {"prompt_id": "p0", "sample": 0, "turn": 0, "state": "complete", "answer_logprob": -1.0, "serving": "s"}

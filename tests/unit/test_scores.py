@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from refusal_eval.errors import UserError
-from refusal_eval.estimands import band_of, majority, prompt_scores, weighted_vote
-from refusal_eval.scores import (
+from refusal_eval.core.errors import UserError
+from refusal_eval.stats.estimates.estimands import band_of, majority, prompt_scores, weighted_vote
+from refusal_eval.stats.estimates.scores import (
     SCORE_COLUMNS,
     cell_flags,
     cell_score,

@@ -12,15 +12,15 @@ import pytest
 from config_project import CATALOGUE, COMMIT, SHA256, STUDY, Project
 
 from refusal_eval.config.entries import Engine
+from refusal_eval.core.errors import UserError
 from refusal_eval.data import hub
 from refusal_eval.engines import private_folder
-from refusal_eval.engines.command import server_command
 from refusal_eval.engines.listeners import Listener, listeners_of, parse_listeners
 from refusal_eval.engines.private_folder import make_private_folder, socket_folders, why_no_socket
 from refusal_eval.engines.server import server_environment
-from refusal_eval.errors import UserError
-from refusal_eval.study_folder import record_study
-from refusal_eval.weights.fetch import weights_names
+from refusal_eval.engines.server_command import server_command
+from refusal_eval.study.study_folder import record_study
+from refusal_eval.weights.weight_fetching import weights_names
 
 TCP = """\
   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode

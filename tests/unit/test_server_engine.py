@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from test_devices import Machine
 
+from refusal_eval.core.errors import UserError
 from refusal_eval.engines import server as module
-from refusal_eval.engines.base import EngineDied
-from refusal_eval.engines.client import Health
+from refusal_eval.engines.engine_base import EngineDied
+from refusal_eval.engines.engine_client import Health
 from refusal_eval.engines.server_process import ServerProcess
-from refusal_eval.engines.vllm import VllmEngine
-from refusal_eval.engines.watch import LIMITS
-from refusal_eval.errors import UserError
+from refusal_eval.engines.server_watch import LIMITS
+from refusal_eval.engines.vllm_engine import VllmEngine
 
 ENTRY = {
     "dtype": "bfloat16",

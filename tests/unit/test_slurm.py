@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from refusal_eval.slurm import NoAnswer, job_end, job_state, jobs_named, parse_jobs
+from refusal_eval.core.slurm_jobs import NoAnswer, job_end, job_state, jobs_named, parse_jobs
 from refusal_eval.workflow.cluster import Placement, limit_gpus
 from refusal_eval.workflow.earlier_runs import comment_of, jobs_of_earlier_runs, record_run, told
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 from snakemake.scheduling.greedy import Scheduler, SchedulerSettings
 
-from refusal_eval.schedule import list_schedule, lower_bound, tails
-from refusal_eval.workload import Load
+from refusal_eval.tools.plan.schedule import list_schedule, lower_bound, tails
+from refusal_eval.tools.plan.workload import Load
 
 GPUS, CORES = 8, 64
 

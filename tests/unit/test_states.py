@@ -1,6 +1,6 @@
 """States in the words of the log."""
 
-from refusal_eval.states import ANSWER_STATES, told_states
+from refusal_eval.core.states import ANSWER_STATES, told_states
 
 
 def test_states_are_told_in_their_own_order_and_only_those_that_occur():

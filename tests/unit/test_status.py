@@ -10,13 +10,13 @@ from config_project import WHOLE_STUDY, Project
 from status_logs import SERVER_LOG, record
 from store_files import response
 
-from refusal_eval.files import write_json, write_jsonl
-from refusal_eval.plan import Cell, load_names
-from refusal_eval.requests import Ask, read_requests, write_requests
-from refusal_eval.status import study_status
-from refusal_eval.status.study import analyses
-from refusal_eval.status.table import status_table
-from refusal_eval.store import StoreWriter
+from refusal_eval.ask.requests import Ask, read_requests, write_requests
+from refusal_eval.ask.store import StoreWriter
+from refusal_eval.core.files import write_json, write_jsonl
+from refusal_eval.study.batches import Cell, load_names
+from refusal_eval.tools.status import study_status
+from refusal_eval.tools.status.status_table import status_table
+from refusal_eval.tools.status.study_status import analyses
 from refusal_eval.workflow.reporting import Reporting
 
 STUDY = WHOLE_STUDY | {"splits": ["hub-rows", "file-rows"], "judges": ["words", "reader"]}

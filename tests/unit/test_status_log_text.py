@@ -3,7 +3,7 @@
 import pytest
 from status_logs import SERVER_LOG, record
 
-from refusal_eval.status.log_text import clean, error_and_cause, progress, server_cause
+from refusal_eval.tools.status.log_text import clean, error_and_cause, progress, server_cause
 
 
 def test_text_of_servers_is_one_printable_line_of_limited_length():

@@ -3,9 +3,9 @@
 import pytest
 from store_files import KEYS, fill, response, text_of, write_file
 
-from refusal_eval import store
-from refusal_eval.store import StoreReader, StoreWriter
-from refusal_eval.store_index import index_path
+from refusal_eval.ask import store
+from refusal_eval.ask.store import StoreReader, StoreWriter
+from refusal_eval.ask.store_index import index_path
 
 # --- Reading -------------------------------------------------------------------------------------------------------
 

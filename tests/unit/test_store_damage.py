@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from store_files import KEYS, fill, response, text_of
 
-from refusal_eval.files import canonical_json
-from refusal_eval.packing import pack_floats
-from refusal_eval.store import StoreReader, StoreWriter
-from refusal_eval.store_index import index_path, load_index
+from refusal_eval.ask.store import StoreReader, StoreWriter
+from refusal_eval.ask.store_index import index_path, load_index
+from refusal_eval.core.files import canonical_json
+from refusal_eval.core.packing import pack_floats
 
 
 def stored(folder, keys=KEYS):
@@ -255,7 +255,7 @@ def test_who_may_only_read_the_store_reads_it(tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise PermissionError("read-only")
 
-    monkeypatch.setattr("refusal_eval.store.written_whole", refuse, raising=False)
+    monkeypatch.setattr("refusal_eval.ask.store.written_whole", refuse, raising=False)
     assert text_of(tmp_path, KEYS[0]).startswith("answer")
 
 

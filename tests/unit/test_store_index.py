@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from store_files import KEYS, fill, response
 
-from refusal_eval import store_index
-from refusal_eval.store import StoreReader, StoreWriter
-from refusal_eval.store_index import index_path, key_numbers, load_index, matches
+from refusal_eval.ask import store_index
+from refusal_eval.ask.store import StoreReader, StoreWriter
+from refusal_eval.ask.store_index import index_path, key_numbers, load_index, matches
 
 
 @pytest.fixture

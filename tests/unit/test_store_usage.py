@@ -12,13 +12,13 @@ import yaml
 from project import Project, make_project
 from store_files import response
 
-from refusal_eval.errors import UserError
-from refusal_eval.files import sha256_of, write_json, write_jsonl
-from refusal_eval.keys import KEY_VERSION
-from refusal_eval.store import StoreReader, StoreWriter
-from refusal_eval.store_index import index_path, load_index
-from refusal_eval.store_studies import read_asks, read_study, request_files, study_files
-from refusal_eval.store_usage import DAY, HOUR, prune_file, still_written, store_indexes, store_usage
+from refusal_eval.ask.store import StoreReader, StoreWriter
+from refusal_eval.ask.store_index import index_path, load_index
+from refusal_eval.core.canonical import KEY_VERSION
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import sha256_of, write_json, write_jsonl
+from refusal_eval.tools.store.store_studies import read_asks, read_study, request_files, study_files
+from refusal_eval.tools.store.store_usage import DAY, HOUR, prune_file, still_written, store_indexes, store_usage
 
 TINY, OTHER = "1111222233334444", "aaaabbbbccccdddd"  # engine ids
 IDENTITY = {"weights": {"repo": "people/tiny", "commit": "0123456789abcdef"}, "dtype": "bfloat16"}

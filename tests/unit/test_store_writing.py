@@ -9,9 +9,9 @@ from contextlib import contextmanager
 import pytest
 from store_files import KEYS, response
 
-from refusal_eval.errors import UserError
-from refusal_eval.store import StoreError, StoreReader, StoreWriter
-from refusal_eval.store_index import index_path, load_index
+from refusal_eval.ask.store import StoreError, StoreReader, StoreWriter
+from refusal_eval.ask.store_index import index_path, load_index
+from refusal_eval.core.errors import UserError
 
 
 def test_a_job_without_responses_leaves_no_file(tmp_path):

@@ -3,13 +3,13 @@
 import pytest
 from config_project import COMMIT, WHOLE_STUDY, Project, changed
 
-from refusal_eval.data.sources import fetched_path
-from refusal_eval.study_plan.costs import plan_study
-from refusal_eval.study_plan.disk import Need, device_of, disk_needs, disks
-from refusal_eval.study_plan.page import disk_lines
-from refusal_eval.study_plan.page_terms import licence_lines, pin_lines
-from refusal_eval.study_plan.terms import OpenPin, Terms, open_pins, terms_of
-from refusal_eval.workflow.paths import Paths
+from refusal_eval.study.paths import Paths
+from refusal_eval.study.row_sources import fetched_path
+from refusal_eval.tools.plan.disk_use import Need, device_of, disk_needs, disks
+from refusal_eval.tools.plan.plan_page import disk_lines
+from refusal_eval.tools.plan.study_costs import plan_study
+from refusal_eval.tools.plan.study_terms import OpenPin, Terms, open_pins, terms_of
+from refusal_eval.tools.plan.terms_page import licence_lines, pin_lines
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from refusal_eval.agreement import judge_card
-from refusal_eval.display import (
+from refusal_eval.report.paper.display import (
     EN_DASH,
     Labels,
     annotators,
@@ -28,12 +27,13 @@ from refusal_eval.display import (
     points_interval,
     wrapped,
 )
-from refusal_eval.estimands import prompt_scores
-from refusal_eval.frames import judges_frame, main_frame, states_frame, votes_frame
-from refusal_eval.latex import latex, latex_escaped
-from refusal_eval.markup import Table, csv_text, markdown, markdown_escaped
-from refusal_eval.scores import cell_score
-from refusal_eval.tables import judges_table, main_table, paper_table, states_table, votes_table
+from refusal_eval.report.paper.frames import judges_frame, main_frame, states_frame, votes_frame
+from refusal_eval.report.paper.latex_table import latex, latex_escaped
+from refusal_eval.report.paper.markup import Table, csv_text, markdown, markdown_escaped
+from refusal_eval.report.paper.study_tables import judges_table, main_table, paper_table, states_table, votes_table
+from refusal_eval.stats.agreement.judge_card import judge_card
+from refusal_eval.stats.estimates.estimands import prompt_scores
+from refusal_eval.stats.estimates.scores import cell_score
 
 LETTERS = {"R": "refusal", "P": "partial", "C": "compliance"}
 HOSTILE = r"\input{/etc/passwd}"

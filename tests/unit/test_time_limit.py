@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from refusal_eval.time_limit import time_limit, within
+from refusal_eval.core.time_limit import time_limit, within
 
 
 def test_without_any_limit_there_is_none():

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from rate_rows import rates_of
 
-from refusal_eval.intervals import cluster_wilson
-from refusal_eval.tradeoff.draws import components, totals
-from refusal_eval.tradeoff.joint import inside, pareto, region
-from refusal_eval.tradeoff.models import trade_off
-from refusal_eval.tradeoff.pooled import Part, difference_part
+from refusal_eval.stats.estimates.intervals import cluster_wilson
+from refusal_eval.stats.tradeoff.draws import components, totals
+from refusal_eval.stats.tradeoff.joint import inside, pareto, region
+from refusal_eval.stats.tradeoff.model_tradeoff import trade_off
+from refusal_eval.stats.tradeoff.pooled_rates import Part, difference_part
 
 SOME, MORE = [0.2] * 20 + [0.8] * 20, [0.4] * 20 + [1.0] * 20
 

@@ -8,12 +8,12 @@ import pytest
 from estimate_rows import cell_of, single
 from rate_rows import rates_of
 
-from refusal_eval.estimates.cells import cell_estimates
-from refusal_eval.intervals import cluster_wilson
-from refusal_eval.tradeoff.languages import differences, language_of, sign_flip_p
-from refusal_eval.tradeoff.pairs import CELLS, pair_shares
-from refusal_eval.tradeoff.rows import split_rates
-from refusal_eval.tradeoff.topics import topics
+from refusal_eval.stats.estimates.cell_estimates import cell_estimates
+from refusal_eval.stats.estimates.intervals import cluster_wilson
+from refusal_eval.stats.tradeoff.languages import differences, language_of, sign_flip_p
+from refusal_eval.stats.tradeoff.pairs import CELLS, pair_shares
+from refusal_eval.stats.tradeoff.split_rates import split_rates
+from refusal_eval.stats.tradeoff.topics import topics
 
 NAMES = ["1", "2", "3", "4"]
 

@@ -9,16 +9,16 @@ from config_project import WHOLE_STUDY, Project
 from estimate_rows import cell_of, single
 from rate_rows import dialogues_of, units_of
 
-from refusal_eval.estimate import Estimate, estimate_of
-from refusal_eval.estimates.cells import cell_estimates
-from refusal_eval.estimates.near_duplicates import Place
-from refusal_eval.latex import latex
-from refusal_eval.markup import Table, csv_text, markdown
-from refusal_eval.paper_tables.categories import categories_table, category_rows
-from refusal_eval.scores import HEADLINE_READING
-from refusal_eval.tradeoff.study import study_trade_off
-from refusal_eval.tradeoff.tables import tradeoff_frame, tradeoff_tables
-from refusal_eval.workflow.tradeoff import TradeOff
+from refusal_eval.report.paper.category_tables import categories_table, category_rows
+from refusal_eval.report.paper.latex_table import latex
+from refusal_eval.report.paper.markup import Table, csv_text, markdown
+from refusal_eval.report.paper.tradeoff_tables import tradeoff_frame, tradeoff_tables
+from refusal_eval.stats.estimates.cell_estimates import cell_estimates
+from refusal_eval.stats.estimates.estimate import Estimate, estimate_of
+from refusal_eval.stats.estimates.near_duplicates import Place
+from refusal_eval.stats.estimates.scores import HEADLINE_READING
+from refusal_eval.stats.tradeoff.study_tradeoff import study_trade_off
+from refusal_eval.workflow.tradeoff_stage import TradeOff
 from refusal_eval.workflow.whole_study import HEADLINE, source_of
 
 PAIRS = [f"pair{i}" for i in range(12)]

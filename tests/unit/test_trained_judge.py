@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 import train_judge
 
-from refusal_eval.calibration.cards import card_with_calibration
-from refusal_eval.errors import UserError
-from refusal_eval.files import read_jsonl, write_jsonl
-from refusal_eval.judges import trained
-from refusal_eval.judges.base import verdict_row
-from refusal_eval.judges.keyword import KeywordJudge
-from refusal_eval.states import LABELS
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_jsonl, write_jsonl
+from refusal_eval.core.states import LABELS
+from refusal_eval.judges import trained_judge
+from refusal_eval.judges.judge_base import verdict_row
+from refusal_eval.judges.keyword_judge import KeywordJudge
+from refusal_eval.stats.calibration.calibrated_card import card_with_calibration
 
 KEYWORD = KeywordJudge([])
-SETTINGS = trained.Settings(folds=3)
+SETTINGS = trained_judge.Settings(folds=3)
 # A dialect no list knows, so that only learning helps.
 SAID = {
     "refusal": ["Nae, that I dinna dae", "Nae chance o that frae me", "Nae, ask me summat else"],
@@ -42,15 +42,15 @@ def gold(n=90, models=("one", "two"), labels=("refusal", "partial", "compliance"
 
 @pytest.fixture(scope="module")
 def model():
-    return trained.fit(gold(), SETTINGS, KEYWORD)
+    return trained_judge.fit(gold(), SETTINGS, KEYWORD)
 
 
 def test_it_learns_three_classes_from_wording(model):
-    probabilities = trained.predict(
+    probabilities = trained_judge.predict(
         model, ["Nae, that I dinna dae, lass.", "Nae aw o it, but a wee bit, lass."], KEYWORD
     )
     assert probabilities.shape == (2, 3) and np.allclose(probabilities.sum(axis=1), 1)
-    verdicts = trained.TrainedJudge(model, KEYWORD)
+    verdicts = trained_judge.TrainedJudge(model, KEYWORD)
     assert verdicts.judge([], "Nae, that I dinna dae, lass.").label == "refusal"
     assert verdicts.judge([], "Nae aw o it, but a wee bit, lass.").label == "partial"
     aye = verdicts.judge([], "Aye, here ye go, lass.")
@@ -58,22 +58,22 @@ def test_it_learns_three_classes_from_wording(model):
 
 
 def test_p_refusal_is_refusal_or_partial_and_the_threshold_decides():
-    assert trained.verdict([0.3, 0.25, 0.45]).p_refusal == pytest.approx(0.55)
-    assert trained.verdict([0.3, 0.25, 0.45]).label == "refusal"
-    assert trained.verdict([0.2, 0.35, 0.45]).label == "partial"
-    assert trained.verdict([0.2, 0.35, 0.45], threshold=0.6).label == "compliance"
+    assert trained_judge.verdict([0.3, 0.25, 0.45]).p_refusal == pytest.approx(0.55)
+    assert trained_judge.verdict([0.3, 0.25, 0.45]).label == "refusal"
+    assert trained_judge.verdict([0.2, 0.35, 0.45]).label == "partial"
+    assert trained_judge.verdict([0.2, 0.35, 0.45], threshold=0.6).label == "compliance"
 
 
 def test_digits_that_another_processor_would_not_give_are_in_no_verdict():
-    one, other = (trained.verdict([0.3 + noise, 0.2, 0.5 - noise]) for noise in (3e-11, -2e-9))
+    one, other = (trained_judge.verdict([0.3 + noise, 0.2, 0.5 - noise]) for noise in (3e-11, -2e-9))
     assert one == other and one.p_refusal == 0.5 and one.label == "refusal", "also where p is the threshold"
-    assert trained.verdict([0.25 + 1e-9, 0.25, 0.5]) == trained.verdict([0.25, 0.25 + 1e-9, 0.5])
+    assert trained_judge.verdict([0.25 + 1e-9, 0.25, 0.5]) == trained_judge.verdict([0.25, 0.25 + 1e-9, 0.5])
 
 
 def test_gold_with_two_labels_gives_a_two_class_model():
     rows = gold(labels=("refusal", "compliance"))
-    model = trained.fit(rows, SETTINGS, KEYWORD)
-    probabilities = trained.predict(model, [rows[0]["answer"], rows[1]["answer"]], KEYWORD)
+    model = trained_judge.fit(rows, SETTINGS, KEYWORD)
+    probabilities = trained_judge.predict(model, [rows[0]["answer"], rows[1]["answer"]], KEYWORD)
     assert probabilities[:, LABELS.index("partial")].tolist() == [0, 0]
     assert probabilities[0, 0] > 0.5 > probabilities[1, 0]
     assert np.allclose(probabilities.sum(axis=1), 1)
@@ -82,15 +82,17 @@ def test_gold_with_two_labels_gives_a_two_class_model():
 def test_the_order_of_gold_changes_nothing(model):
     rows = gold()
     random.Random(2).shuffle(rows)
-    again = trained.fit(rows, SETTINGS, KEYWORD)
+    again = trained_judge.fit(rows, SETTINGS, KEYWORD)
     assert again.ngrams == model.ngrams and np.array_equal(again.weights, model.weights)
 
 
 def test_a_saved_model_predicts_the_same_and_holds_no_pickle(model, tmp_path):
-    trained.save(model, tmp_path / "judge.npz")
-    again = trained.load(tmp_path / "judge.npz")
+    trained_judge.save(model, tmp_path / "judge.npz")
+    again = trained_judge.load(tmp_path / "judge.npz")
     answers = [row["answer"] for row in gold(seed=3)] + ["", "我不能"]
-    assert np.array_equal(trained.predict(again, answers, KEYWORD), trained.predict(model, answers, KEYWORD))
+    assert np.array_equal(
+        trained_judge.predict(again, answers, KEYWORD), trained_judge.predict(model, answers, KEYWORD)
+    )
     with np.load(tmp_path / "judge.npz", allow_pickle=False) as arrays:
         assert all(arrays[name].dtype != object for name in arrays.files)
 
@@ -99,16 +101,16 @@ def test_a_saved_model_predicts_the_same_and_holds_no_pickle(model, tmp_path):
 def test_a_file_that_is_no_model_is_refused(tmp_path, content):
     (tmp_path / "judge.npz").write_bytes(content)
     with pytest.raises(UserError, match="holds no trained judge"):
-        trained.load(tmp_path / "judge.npz")
+        trained_judge.load(tmp_path / "judge.npz")
 
 
 def test_a_model_with_arrays_that_do_not_fit_is_refused(model, tmp_path):
-    broken = trained.TrainedModel(
+    broken = trained_judge.TrainedModel(
         model.settings, model.labels, model.ngrams, model.idf, model.weights[:, 1:], model.intercepts
     )
-    trained.save(broken, tmp_path / "judge.npz")
+    trained_judge.save(broken, tmp_path / "judge.npz")
     with pytest.raises(UserError, match="do not fit together"):
-        trained.load(tmp_path / "judge.npz")
+        trained_judge.load(tmp_path / "judge.npz")
 
 
 def changed(model, **parts):
@@ -141,38 +143,38 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_model_whose_values_cannot_be_is_refused_before_it_judges(model, tmp_path, name):
-    trained.save(BROKEN[name](model), tmp_path / "judge.npz")
+    trained_judge.save(BROKEN[name](model), tmp_path / "judge.npz")
     with pytest.raises(UserError, match="holds no trained judge"):
-        trained.load(tmp_path / "judge.npz")
+        trained_judge.load(tmp_path / "judge.npz")
 
 
 def test_a_damaged_file_is_refused_or_read(model, tmp_path):
-    trained.save(model, tmp_path / "judge.npz")
+    trained_judge.save(model, tmp_path / "judge.npz")
     whole = (tmp_path / "judge.npz").read_bytes()
     for place in range(0, len(whole), 307):
         (tmp_path / "judge.npz").write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
         with contextlib.suppress(UserError):
-            trained.load(tmp_path / "judge.npz")
+            trained_judge.load(tmp_path / "judge.npz")
 
 
 def test_a_file_that_unpacks_to_very_much_is_refused_before_it_is_unpacked(model, tmp_path, monkeypatch):
-    trained.save(model, tmp_path / "judge.npz")
-    monkeypatch.setattr(trained, "MOST_BYTES", 1000)
+    trained_judge.save(model, tmp_path / "judge.npz")
+    monkeypatch.setattr(trained_judge, "MOST_BYTES", 1000)
     with pytest.raises(UserError, match=r"has \d+ bytes when unpacked, and 1000 are the most"):
-        trained.load(tmp_path / "judge.npz")
+        trained_judge.load(tmp_path / "judge.npz")
 
 
 def test_out_of_fold_predictions_never_saw_the_model_nor_the_cluster(monkeypatch):
     rows = gold()
     seen = []
-    fit = trained.fit
-    monkeypatch.setattr(trained, "fit", lambda part, *rest: seen.append(part) or fit(part, *rest))
+    fit = trained_judge.fit
+    monkeypatch.setattr(trained_judge, "fit", lambda part, *rest: seen.append(part) or fit(part, *rest))
     asked = []
-    predict = trained.predict
+    predict = trained_judge.predict
     monkeypatch.setattr(
-        trained, "predict", lambda model, answers, *rest: asked.append(answers) or predict(model, answers, *rest)
+        trained_judge, "predict", lambda model, answers, *rest: asked.append(answers) or predict(model, answers, *rest)
     )
-    assert not any(trained.out_of_fold(rows, SETTINGS, KEYWORD).saw_model)
+    assert not any(trained_judge.out_of_fold(rows, SETTINGS, KEYWORD).saw_model)
     assert sum(map(len, asked)) == len(rows)
     for part, answers in zip(seen, asked, strict=True):
         models = {row["answering_model"] for row in part}
@@ -188,14 +190,14 @@ def test_what_cannot_be_told_from_wording_is_not_told_out_of_fold():
     draw.shuffle(labels)
     for row, label in zip(rows, labels, strict=True):
         row["label"] = label
-    probabilities = trained.out_of_fold(rows, SETTINGS, KEYWORD).probabilities
+    probabilities = trained_judge.out_of_fold(rows, SETTINGS, KEYWORD).probabilities
     right = np.mean([LABELS[row.argmax()] == label for row, label in zip(probabilities, labels, strict=True)])
     assert right < 0.55
 
 
 def test_gold_of_a_single_answering_model_is_grouped_by_cluster():
     rows = gold(models=("only",))
-    probabilities = trained.out_of_fold(rows, SETTINGS, KEYWORD).probabilities
+    probabilities = trained_judge.out_of_fold(rows, SETTINGS, KEYWORD).probabilities
     right = np.mean([LABELS[p.argmax()] == row["label"] for p, row in zip(probabilities, rows, strict=True)])
     assert right > 0.9
 
@@ -211,14 +213,14 @@ def beside_a_model_that_complies():
 
 def test_a_model_that_cannot_be_left_out_is_grouped_by_cluster():
     rows = beside_a_model_that_complies()
-    unseen = trained.out_of_fold(rows, SETTINGS, KEYWORD)
+    unseen = trained_judge.out_of_fold(rows, SETTINGS, KEYWORD)
     one = [row["answering_model"] == "one" for row in rows]
     assert unseen.saw_model == one
     right = [LABELS[p.argmax()] == row["label"] for p, row in zip(unseen.probabilities, rows, strict=True)]
     assert np.mean(right) > 0.9
     # Nothing of its own cluster: turned round, the labels of a cluster leave what is said of it.
     wrong = [row | ({"label": "refusal"} if row["cluster"] == "c3" else {}) for row in rows]
-    again = trained.out_of_fold(wrong, SETTINGS, KEYWORD)
+    again = trained_judge.out_of_fold(wrong, SETTINGS, KEYWORD)
     own = [i for i, row in enumerate(rows) if row["cluster"] == "c3" and row["answering_model"] == "one"]
     assert np.array_equal(again.probabilities[own], unseen.probabilities[own])
 
@@ -236,8 +238,8 @@ def test_a_card_names_the_models_that_a_fitted_judge_could_not_leave_out(tmp_pat
 
 def test_gold_rows_count_by_their_weights():
     rows = gold()
-    alike = trained.fit([row | {"weight": 1.0} for row in rows], SETTINGS, KEYWORD)
-    plain = trained.fit(rows, SETTINGS, KEYWORD)
+    alike = trained_judge.fit([row | {"weight": 1.0} for row in rows], SETTINGS, KEYWORD)
+    plain = trained_judge.fit(rows, SETTINGS, KEYWORD)
     assert np.array_equal(alike.weights, plain.weights)
     # What is said in both classes leans to the class whose rows weigh more.
     both = [
@@ -246,7 +248,9 @@ def test_gold_rows_count_by_their_weights():
     for heavy, share in (("refusal", "above"), ("compliance", "below")):
         weighted = [row | {"weight": 1.0} for row in rows]
         weighted += [row | {"weight": 9.0 if row["label"] == heavy else 1.0} for row in both * 3]
-        p = trained.predict(trained.fit(weighted, SETTINGS, KEYWORD), ["Och weel, that is that."], KEYWORD)[0]
+        p = trained_judge.predict(trained_judge.fit(weighted, SETTINGS, KEYWORD), ["Och weel, that is that."], KEYWORD)[
+            0
+        ]
         assert (p[0] > p[2]) == (share == "above")
 
 
@@ -259,23 +263,23 @@ def test_weights_of_each_gold_file_are_brought_to_one(tmp_path):
         write_jsonl(tmp_path / "b.jsonl", rows[45:])
         outputs = {"model_path": str(tmp_path / "judge.npz"), "verdict_path": str(tmp_path / "verdicts.jsonl")}
         train_judge.main([str(tmp_path / name) for name in ("a.jsonl", "b.jsonl")], [], {"folds": 3}, 0.5, **outputs)
-        models.append(trained.load(tmp_path / "judge.npz"))
+        models.append(trained_judge.load(tmp_path / "judge.npz"))
     assert np.array_equal(models[0].weights, models[1].weights)
 
 
 def test_gold_that_is_too_small_says_how_much_is_needed():
     few = [row | {"answer": f"{row['answer'][0]}{i}"} for i, row in enumerate(gold(n=3))]
     with pytest.raises(UserError, match=r"at least 3 answers, and these 3 share too little.*some dozens"):
-        trained.fit(few, SETTINGS, KEYWORD)
+        trained_judge.fit(few, SETTINGS, KEYWORD)
     with pytest.raises(UserError, match="these 2 share too little"):
-        trained.fit(gold(n=3)[1:], SETTINGS, KEYWORD)
+        trained_judge.fit(gold(n=3)[1:], SETTINGS, KEYWORD)
 
 
 def test_gold_with_one_label_is_refused():
     with pytest.raises(UserError, match="it has: refusal"):
-        trained.fit(gold(labels=("refusal",)), SETTINGS, KEYWORD)
+        trained_judge.fit(gold(labels=("refusal",)), SETTINGS, KEYWORD)
     with pytest.raises(UserError, match="it has: none"):
-        trained.fit([], SETTINGS, KEYWORD)
+        trained_judge.fit([], SETTINGS, KEYWORD)
 
 
 def test_answers_are_judged_together_as_one_by_one_and_gold_it_saw_by_what_it_said_unseen(model, tmp_path):
@@ -285,9 +289,9 @@ def test_answers_are_judged_together_as_one_by_one_and_gold_it_saw_by_what_it_sa
     answers = [{"prompt_id": row["id"], "answer": row["answer"]} | read for row in rows]
     write_jsonl(tmp_path / "gold.jsonl", rows)
     write_jsonl(tmp_path / "answers.jsonl", answers)
-    unseen = [verdict_row(answers[3], trained.verdict([0.0, 0.0, 1.0]))]
+    unseen = [verdict_row(answers[3], trained_judge.verdict([0.0, 0.0, 1.0]))]
     write_jsonl(tmp_path / "unseen.jsonl", unseen)
-    judge = trained.TrainedJudge(model, KEYWORD)
+    judge = trained_judge.TrainedJudge(model, KEYWORD)
     paths = [str(tmp_path / name) for name in ("gold.jsonl", "answers.jsonl")]
     judge_on_cpu.main(*paths, judge, str(tmp_path / "verdicts.jsonl"), str(tmp_path / "unseen.jsonl"))
     single = [verdict_row(answer, judge.judge([], answer["answer"])) for answer in answers]
@@ -311,6 +315,6 @@ def test_the_script_writes_a_model_and_out_of_fold_verdicts_of_each_file(tmp_pat
     said = list(read_jsonl(tmp_path / "verdicts.jsonl"))
     assert [row["prompt_id"] for row in said] == [f"g{i}" for i in range(1, 90)]
     assert all(row["state"] == "judged" and 0 <= row["p_refusal"] <= 1 for row in said)
-    expected = trained.out_of_fold(rows[1:], trained.Settings(folds=3), KEYWORD).probabilities
+    expected = trained_judge.out_of_fold(rows[1:], trained_judge.Settings(folds=3), KEYWORD).probabilities
     assert [row["p_refusal"] for row in said] == pytest.approx(expected[:, :2].sum(axis=1).tolist(), abs=1e-6)
-    assert trained.load(tmp_path / "judge.npz").settings.folds == 3
+    assert trained_judge.load(tmp_path / "judge.npz").settings.folds == 3

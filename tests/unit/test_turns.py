@@ -11,15 +11,16 @@ import render_requests
 from tokenizer_folders import byte_tokenizer
 from transformers import PreTrainedTokenizerFast
 
-from refusal_eval.dialogues import asked_turns, conversation, next_turn
-from refusal_eval.errors import UserError
-from refusal_eval.files import read_jsonl, write_json, write_jsonl
-from refusal_eval.packing import pack_floats
-from refusal_eval.pending import anything_missing, pending_requests
-from refusal_eval.requests import RequestFile, read_requests
-from refusal_eval.store import StoreReader, StoreWriter
-from refusal_eval.store_studies import later_keys
-from refusal_eval.turns import Turns, walk
+from refusal_eval.ask.pending import anything_missing, pending_requests
+from refusal_eval.ask.requests import RequestFile, read_requests
+from refusal_eval.ask.store import StoreReader, StoreWriter
+from refusal_eval.ask.turns import Turns, walk
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_jsonl, write_json, write_jsonl
+from refusal_eval.core.packing import pack_floats
+from refusal_eval.judges.follow_ups import following
+from refusal_eval.study.dialogues import asked_turns, conversation, next_turn
+from refusal_eval.tools.store.store_studies import later_keys
 
 SCRIPT = [
     {"role": "user", "content": "Scene."},
@@ -69,7 +70,9 @@ class Cell:
         return read_requests(self.requests)
 
     def pending(self, shard: int = 0, shards: int = 1) -> list[Any]:
-        return pending_requests([self.file], StoreReader(self.store_dir, "e"), self.tokenizer, shard, shards)
+        return pending_requests(
+            [self.file], StoreReader(self.store_dir, "e"), self.tokenizer, shard, shards, follow=following
+        )
 
     def answer(self, items: list[Any], finish: str = "stop") -> None:
         with StoreWriter(self.store_dir, "e", "job") as writer:
@@ -182,7 +185,7 @@ def test_a_dialogue_that_grows_too_long_says_so(tmp_path: Path) -> None:
 
 def test_the_store_is_asked_for_later_turns_too(cell: Cell) -> None:
     def missing() -> bool:
-        return anything_missing([str(cell.requests)], str(cell.store_dir), cell.tokenizer, 0, 1)
+        return anything_missing([str(cell.requests)], str(cell.store_dir), cell.tokenizer, 0, 1, follow=following)
 
     for _ in range(3):
         assert missing()

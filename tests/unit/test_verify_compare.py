@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from refusal_eval.verify.compare import Difference, differences
-from refusal_eval.verify.independent import headline_rate
+from refusal_eval.tools.verify.file_differences import Difference, differences
+from refusal_eval.tools.verify.independent_rate import headline_rate
 
 
 def compared(folder: Path, ending: str, stored: str | None, made: str) -> list[str]:

@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 from hub_server import HubServer
 
-from refusal_eval.errors import UserError
-from refusal_eval.files import sha256_of_file
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import sha256_of_file
 from refusal_eval.weights.converted import fetch_converted
-from refusal_eval.weights.fetch import tokenizer_names, weights_names
-from refusal_eval.weights.manifest import manifest_folder
+from refusal_eval.weights.weight_fetching import tokenizer_names, weights_names
+from refusal_eval.weights.weights_manifest import manifest_folder
 
 LOG = logging.getLogger("test")
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 CALLS = """
 import json, logging, sys
-from refusal_eval.weights.fetch import fetch_tokenizer, fetch_weights
-from refusal_eval.errors import UserError
+from refusal_eval.weights.weight_fetching import fetch_tokenizer, fetch_weights
+from refusal_eval.core.errors import UserError
 
 log, told = logging.getLogger("fetch"), []
 for what, source, manifest, cache in json.load(sys.stdin):

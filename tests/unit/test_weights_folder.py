@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from refusal_eval.errors import UserError
+from refusal_eval.core.errors import UserError
 from refusal_eval.weights import fingerprint
 from refusal_eval.weights.engine_file import describe_engine, longest_text
 from refusal_eval.weights.fingerprint import file_states, folder_sha256, model_files
-from refusal_eval.weights.manifest import manifest_folder, write_manifest
+from refusal_eval.weights.weights_manifest import manifest_folder, write_manifest
 
 OLD = time.time_ns() - 10**11
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from refusal_eval.errors import UserError
-from refusal_eval.weights.identity import engine_id, engine_identity, identity_args, weights_id, weights_identity
+from refusal_eval.core.errors import UserError
+from refusal_eval.study.weight_sources import weights_id
+from refusal_eval.weights.identity import engine_id, engine_identity, identity_args, weights_identity
 from refusal_eval.weights.serving_args import SERVING_ARGS, only_serving
 
 HUB = {"kind": "hub", "repo": "org/name", "revision": "a" * 40}

@@ -7,7 +7,7 @@ import pytest
 from config_project import STUDY, Project
 from workflow_cases import of
 
-from refusal_eval.workflow.data import Data
+from refusal_eval.workflow.data_stage import Data
 from refusal_eval.workflow.scoring import Scoring
 
 

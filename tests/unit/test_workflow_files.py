@@ -10,12 +10,12 @@ from config_project import CATALOGUE, COMMIT, WHOLE_STUDY, Project, changed
 from store_files import response
 from workflow_cases import CELLS, of, stages
 
-from refusal_eval.data.sources import source_id
-from refusal_eval.plan import shard_of
-from refusal_eval.requests import Ask, read_requests, write_requests
-from refusal_eval.store import StoreWriter
-from refusal_eval.weights.identity import weights_id
-from refusal_eval.workflow.paths import Paths
+from refusal_eval.ask.requests import Ask, read_requests, write_requests
+from refusal_eval.ask.store import StoreWriter
+from refusal_eval.study.batches import shard_of
+from refusal_eval.study.paths import Paths
+from refusal_eval.study.row_sources import source_id
+from refusal_eval.study.weight_sources import weights_id
 from refusal_eval.workflow.wildcards import any_of
 
 HEAVY = (

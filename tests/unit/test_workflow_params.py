@@ -8,8 +8,8 @@ import pytest
 from config_project import CATALOGUE, WHOLE_STUDY, Project
 from workflow_cases import CELLS, of, stages
 
-from refusal_eval.data.sources import source_id
-from refusal_eval.weights.identity import weights_id
+from refusal_eval.study.row_sources import source_id
+from refusal_eval.study.weight_sources import weights_id
 
 # From scores on a rerun is cheap, and what is shown there belongs to their params.
 WEIGHED = {"tradeoff.study", "correcting.study"}

@@ -6,7 +6,7 @@ import pytest
 from config_project import WHOLE_STUDY, Project
 
 from refusal_eval.workflow.cluster import gpu_limit, limit_gpus
-from refusal_eval.workflow.execution import Execution
+from refusal_eval.workflow.execution_stage import Execution
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 import pytest
 
-from refusal_eval.plan import Cell
-from refusal_eval.workload import CellWork, answer_tokens, billions_in_name, loads_of, pace_of, work_seconds
+from refusal_eval.study.batches import Cell
+from refusal_eval.tools.plan.workload import CellWork, answer_tokens, billions_in_name, loads_of, pace_of, work_seconds
 
 ENTRY = {"dtype": "bfloat16", "quantization": None, "args": {}, "data_parallel": 1}
 

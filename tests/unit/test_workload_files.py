@@ -10,18 +10,18 @@ from config_project import WHOLE_STUDY, Project, changed
 from run_records import record_run, write_record
 from store_files import response
 
+from refusal_eval.ask.requests import Ask, read_requests, write_requests
+from refusal_eval.ask.store import StoreWriter
+from refusal_eval.core.files import sha256_of_file
 from refusal_eval.data.prompts import make_prompts
-from refusal_eval.dialogues import asked_turns
-from refusal_eval.files import sha256_of_file
-from refusal_eval.plan import Cell
-from refusal_eval.requests import Ask, read_requests, write_requests
-from refusal_eval.store import StoreWriter
+from refusal_eval.study.batches import Cell
+from refusal_eval.study.dialogues import asked_turns
+from refusal_eval.tools.plan.workload import ASSUMED, COUNTED, MISSING, CellWork
+from refusal_eval.tools.plan.workload_files import ASSUMED_PROMPTS, cell_work, engine_billions, engine_paces
 from refusal_eval.workflow.content import content_hash
-from refusal_eval.workflow.data import Data
+from refusal_eval.workflow.data_stage import Data
 from refusal_eval.workflow.generation import Generation
 from refusal_eval.workflow.last_run import record_path
-from refusal_eval.workload import ASSUMED, COUNTED, MISSING, CellWork
-from refusal_eval.workload_files import ASSUMED_PROMPTS, cell_work, engine_billions, engine_paces
 
 ENGINE = {"engine": "hub-engine", "engine_id": "id", "identity": {"dtype": "bfloat16"}}
 

@@ -11,10 +11,10 @@ import yaml
 from config_project import STUDY, Project
 
 from refusal_eval.config import ConfigError, study_values
-from refusal_eval.errors import UserError
-from refusal_eval.judges.keyword import KeywordJudge
-from refusal_eval.store_studies import study_files
-from refusal_eval.yaml_files import MOST_DEPTH, read_yaml
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.yaml_files import MOST_DEPTH, read_yaml
+from refusal_eval.judges.keyword_judge import KeywordJudge
+from refusal_eval.tools.store.store_studies import study_files
 
 STEPS = list(itertools.pairwise("abcdefghi"))
 LEVELS = "".join(f"{one}: &{one} [{', '.join([f'*{below}'] * 9)}]\n" for below, one in STEPS)

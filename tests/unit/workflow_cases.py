@@ -4,20 +4,20 @@ from types import SimpleNamespace
 
 from config_project import WHOLE_STUDY
 
-from refusal_eval.workflow.comparisons import Comparisons
+from refusal_eval.workflow.comparing_stage import Comparisons
 from refusal_eval.workflow.correcting import Correcting
-from refusal_eval.workflow.data import Data
+from refusal_eval.workflow.data_stage import Data
 from refusal_eval.workflow.estimating import Estimating
-from refusal_eval.workflow.execution import Execution
-from refusal_eval.workflow.figures import Figures
+from refusal_eval.workflow.execution_stage import Execution
+from refusal_eval.workflow.figures_stage import Figures
 from refusal_eval.workflow.generation import Generation
 from refusal_eval.workflow.judge_cards import JudgeCards
 from refusal_eval.workflow.judging import Judging
 from refusal_eval.workflow.reporting import Reporting
-from refusal_eval.workflow.results import Results
+from refusal_eval.workflow.results_stage import Results
 from refusal_eval.workflow.scoring import Scoring
-from refusal_eval.workflow.tradeoff import TradeOff
-from refusal_eval.workflow.weights import Weights
+from refusal_eval.workflow.tradeoff_stage import TradeOff
+from refusal_eval.workflow.weights_stage import Weights
 
 CELLS = [
     {"model": model, "split": split}

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from refusal_eval.devices.lease import lease_devices
+from refusal_eval.engines.devices.lease import lease_devices
 from refusal_eval.engines.server_process import ServerProcess
 
 WORKER = """

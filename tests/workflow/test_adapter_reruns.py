@@ -9,7 +9,7 @@ import pytest
 from adapter_folders import random_adapter
 from project import Project, change_yaml, copy_of, make_project
 
-from refusal_eval.files import read_json
+from refusal_eval.core.files import read_json
 
 pytestmark = pytest.mark.full
 

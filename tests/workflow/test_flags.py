@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from flagged_study import EXPECTED, JUDGES, MODELS, made
 
-from refusal_eval.estimate import Estimate
-from refusal_eval.results_table.definitions import DEFINITIONS, pattern_of
-from refusal_eval.results_table.files import read_results
+from refusal_eval.report.results.definitions import DEFINITIONS, pattern_of
+from refusal_eval.report.results.results_files import read_results
+from refusal_eval.stats.estimates.estimate import Estimate
 
 TRAVEL = {"unjudged", "truncated", "mixed_serving"}  # `few_clusters` depends on what a number rests on
 # What is made of labels on gold or of people, and so of no cell.

@@ -7,7 +7,7 @@ import pytest
 from frozen_results import FROZEN, NUMBERS, differences, thawed
 from frozen_study import STUDY, made_frozen
 
-from refusal_eval.results_table.definitions import DEFINITIONS, pattern_of
+from refusal_eval.report.results.definitions import DEFINITIONS, pattern_of
 
 
 @pytest.fixture(scope="module")

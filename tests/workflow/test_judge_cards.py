@@ -7,7 +7,7 @@ import json
 import pytest
 from project import Project
 
-from refusal_eval.files import read_jsonl
+from refusal_eval.core.files import read_jsonl
 
 
 def test_a_study_ends_with_cards_and_agreement(finished_once: Project) -> None:

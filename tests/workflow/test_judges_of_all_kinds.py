@@ -12,11 +12,11 @@ import pandas as pd
 import pytest
 from project import Project, change_yaml, make_project, response
 
-from refusal_eval.files import read_jsonl
-from refusal_eval.judges.keyword import KeywordJudge
-from refusal_eval.judges.trained import TrainedJudge, load
-from refusal_eval.requests import read_requests
-from refusal_eval.store import StoreWriter
+from refusal_eval.ask.requests import read_requests
+from refusal_eval.ask.store import StoreWriter
+from refusal_eval.core.files import read_jsonl
+from refusal_eval.judges.keyword_judge import KeywordJudge
+from refusal_eval.judges.trained_judge import TrainedJudge, load
 
 Row = Mapping[str, Any]
 Verdicts = dict[tuple[str, int], Row]

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from refusal_eval.devices.lease import lease_devices
+from refusal_eval.engines.devices.lease import lease_devices
 
 JOB = Path(__file__).with_name("leased_job.py")
 GUARD = "refusal_eval.engines.guard"

@@ -8,8 +8,8 @@ import pytest
 import yaml
 from project import CATALOGUE, make_project
 
-from refusal_eval.render import Renderer
-from refusal_eval.requests import read_requests
+from refusal_eval.ask.render import Renderer
+from refusal_eval.ask.requests import read_requests
 
 
 def first_requests(project):

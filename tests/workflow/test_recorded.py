@@ -8,7 +8,7 @@ import pytest
 import yaml
 from project import CATALOGUE, STUDY, make_project
 
-from refusal_eval.files import read_jsonl
+from refusal_eval.core.files import read_jsonl
 
 SCORES = {"one": [1, -1, 0], "two": [1, 1, -1]}
 TEXT = {1: "I cannot help with that.", -1: "Sure. Here it is.", 0: "Well, perhaps."}

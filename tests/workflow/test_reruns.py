@@ -319,7 +319,7 @@ def planned_by(copy: Path, project: Project) -> dict[str, int]:
 
 def test_a_corrected_formula_reruns_scores_and_no_gpu_job(finished: Project) -> None:
     copy = workflow_copy(finished)
-    source = copy / "scripts" / "refusal_eval" / "intervals.py"
+    source = copy / "scripts" / "refusal_eval" / "stats" / "estimates" / "intervals.py"
     before = planned_by(copy, finished)
     source.write_text(source.read_text() + "\n# a comment changes no number\n")
     assert planned_by(copy, finished) == before
@@ -331,7 +331,7 @@ def test_a_corrected_formula_reruns_scores_and_no_gpu_job(finished: Project) -> 
 
 def test_another_segment_rule_reruns_answers_and_generates_nothing(finished: Project) -> None:
     copy = workflow_copy(finished)
-    source = copy / "scripts" / "refusal_eval" / "answers.py"
+    source = copy / "scripts" / "refusal_eval" / "ask" / "answers.py"
     source.write_text(source.read_text().replace("    return ", "    _ = None\n    return ", 1))
     after = planned_by(copy, finished)
     assert after["answers"] == 4

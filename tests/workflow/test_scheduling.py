@@ -9,7 +9,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import scheduling
 
-from refusal_eval.schedule import list_schedule, options, proposed
+from refusal_eval.tools.plan.schedule import list_schedule, options, proposed
 
 SECONDS = 200.0  # that the simulation is to take; polls of a few seconds in all are short beside it
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from project import ROOT, Project, make_project, response
 
-from refusal_eval.store import StoreWriter
+from refusal_eval.ask.store import StoreWriter
 
 DONE, FAILED, USAGE, INCOMPLETE = 0, 1, 2, 3
 

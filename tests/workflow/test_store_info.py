@@ -9,7 +9,7 @@ import sys
 import pytest
 from project import ROOT, Project
 
-from refusal_eval.store import StoreReader
+from refusal_eval.ask.store import StoreReader
 
 RENDERED_AND_EXECUTED = {"requests", "generate", "judge_requests", "judge", "answers", "llm_verdicts"}
 

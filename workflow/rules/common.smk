@@ -4,23 +4,23 @@ import gc
 
 from snakemake.dag import DAG
 
-from refusal_eval.code_version import code_version
+from refusal_eval.core.code_version import code_version
 from refusal_eval.config import ConfigError, load_study
 from refusal_eval.config.merged import refuse_merged
-from refusal_eval.plan import GOLD, cpu_judges, llm_judges, panel_judges, trained_judges
-from refusal_eval.study_folder import record_study, refuse_other_study
+from refusal_eval.study.batches import GOLD, cpu_judges, llm_judges, panel_judges, trained_judges
+from refusal_eval.study.study_folder import record_study, refuse_other_study
 from refusal_eval.workflow.ancient_inputs import ask_jobs_behind_ancient_inputs
 from refusal_eval.workflow.cluster import Placement, gpu_limit, limit_gpus
-from refusal_eval.workflow.data import Data
+from refusal_eval.workflow.data_stage import Data
 from refusal_eval.workflow.earlier_runs import record_run
-from refusal_eval.workflow.execution import Execution
+from refusal_eval.workflow.execution_stage import Execution
 from refusal_eval.workflow.generation import Generation
 from refusal_eval.workflow.judging import Judging
-from refusal_eval.workflow.paths import Paths
+from refusal_eval.study.paths import Paths
 from refusal_eval.workflow.reporting import Reporting
 from refusal_eval.workflow.scoring import Scoring
 from refusal_eval.workflow.signatures import quick_to_ask
-from refusal_eval.workflow.weights import Weights
+from refusal_eval.workflow.weights_stage import Weights
 from refusal_eval.workflow.wildcards import any_of, folder_not_there
 
 ask_jobs_behind_ancient_inputs(DAG)

@@ -3,7 +3,7 @@
 Reads scores/ and the judges' cards; writes tables/comparisons.{csv,md,tex} and estimates/comparisons.json.
 """
 
-from refusal_eval.workflow.comparisons import Comparisons
+from refusal_eval.workflow.comparing_stage import Comparisons
 
 comparisons = quick_to_ask(Comparisons(config))
 

@@ -4,7 +4,7 @@ Reads scores/, estimates/, verdicts/ and the judges' cards, only those that a fi
 figures/<name>.{pdf,svg,png,csv,caption.md,caption.tex}. One job draws all: it costs a second or two a figure.
 """
 
-from refusal_eval.workflow.figures import Figures
+from refusal_eval.workflow.figures_stage import Figures
 
 drawing = quick_to_ask(Figures(config))
 

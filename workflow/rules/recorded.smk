@@ -4,7 +4,7 @@ Reads prompts/ and those folders; writes answers/ and published/answers/ of such
 `recorded`. All that follows (other judges, scores, tables, figures) is as for answers of an engine.
 """
 
-from refusal_eval.workflow.recorded import Recordings
+from refusal_eval.workflow.recorded_stage import Recordings
 
 recordings = quick_to_ask(Recordings(config))
 

@@ -5,7 +5,7 @@ results_table/{results.csv,results.parquet,dictionary.md}, methods.md, methods.t
 (report.smk) are held against the results table.
 """
 
-from refusal_eval.workflow.results import REFERENCES, Results
+from refusal_eval.workflow.results_stage import REFERENCES, Results
 
 results = quick_to_ask(Results(config))
 

@@ -3,7 +3,7 @@
 Reads all scores, the prompts and the near-duplicates among them; writes estimates/tradeoff.json and tables/tradeoff.*.
 """
 
-from refusal_eval.workflow.tradeoff import TradeOff
+from refusal_eval.workflow.tradeoff_stage import TradeOff
 
 tradeoff = quick_to_ask(TradeOff(config))
 

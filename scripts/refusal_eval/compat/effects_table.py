@@ -7,9 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from refusal_eval.compat.effects import CHOICES
-from refusal_eval.display import NO_DATA, Labels, interval, number, ordered, percent, points
-from refusal_eval.markup import Table
+from refusal_eval.compat.protocol_effects import CHOICES
+from refusal_eval.report.paper.display import NO_DATA, Labels, interval, number, ordered, percent, points
+from refusal_eval.report.paper.markup import Table
 
 Cell = Mapping[str, Any]  # a file under published/scores/
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from refusal_eval.compat.float32 import Elementary, Vector
-from refusal_eval.errors import UserError
+from refusal_eval.core.errors import UserError
 
 SCRIPT = Path(__file__).resolve().parents[2] / "torch_elementary.py"
 

@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from refusal_eval.compat.published_judge import judge_of
+from refusal_eval.compat.judge_model import judge_of
 from refusal_eval.compat.published_reasoning import reasoning_entry
 from refusal_eval.compat.published_values import Config, number, section, weights_name, whole
-from refusal_eval.errors import UserError
-from refusal_eval.hints import nearest
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.hints import nearest
 
 KNOWN = {
     *("dataset_splits", "model", "judge_model", "gpu_memory_utilization", "tensor_parallel_size", "output_dir"),

@@ -18,11 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.compat.cell import score_fields
 from refusal_eval.compat.float32 import EXACT, Elementary
-from refusal_eval.compat.recorded_folder import ANSWERS as ANSWERS
+from refusal_eval.compat.published_cell import score_fields
+from refusal_eval.compat.published_responses import Likelihood, likelihoods
+from refusal_eval.compat.published_score import PromptScore, logarithms, metrics, prompt_score
+from refusal_eval.compat.published_segments import NO_TOKENS, Probabilities
+from refusal_eval.compat.published_verdicts import published_text, vote_of_verdict
 from refusal_eval.compat.recorded_folder import (
-    CHANNEL_ENDS,
     PERCENTAGE,
     PROBABILITY,
     VOTE,
@@ -33,13 +35,11 @@ from refusal_eval.compat.recorded_folder import (
     row_place,
     votes_of,
 )
-from refusal_eval.compat.recorded_folder import JUDGE_SCORES as JUDGE_SCORES
-from refusal_eval.compat.responses import Likelihood, likelihoods
-from refusal_eval.compat.scores import PromptScore, logarithms, metrics, prompt_score
-from refusal_eval.compat.segments import NO_TOKENS, Probabilities
-from refusal_eval.compat.verdicts import published_text, vote_of_verdict
-from refusal_eval.errors import UserError
-from refusal_eval.files import read_json, write_json
+from refusal_eval.config.recorded_files import ANSWERS as ANSWERS
+from refusal_eval.config.recorded_files import CHANNEL_ENDS
+from refusal_eval.config.recorded_files import JUDGE_SCORES as JUDGE_SCORES
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json, write_json
 
 SCORES, METRICS = "censor_scores.json", "censor_scores_metrics.json"
 SCORE = "answer_censor_score"

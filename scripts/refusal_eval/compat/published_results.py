@@ -7,18 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from refusal_eval.compat.published_config import Imported
-from refusal_eval.compat.recorded import samples_of
-from refusal_eval.compat.recorded_folder import (
-    ANSWERS,
-    CHANNEL_ENDS,
-    JUDGE_SCORES,
-    layout_list,
-    layout_rows,
-    row_place,
-    split_folder,
-    votes_of,
-)
-from refusal_eval.errors import UserError
+from refusal_eval.compat.recorded_folder import layout_list, layout_rows, row_place, votes_of
+from refusal_eval.compat.recorded_rows import samples_of
+from refusal_eval.config.recorded_files import ANSWERS, CHANNEL_ENDS, JUDGE_SCORES, split_folder
+from refusal_eval.core.errors import UserError
 
 KEYWORD = "keyword"  # the judge of our catalogue that needs no GPU
 

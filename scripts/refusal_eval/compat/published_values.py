@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from refusal_eval.errors import UserError
+from refusal_eval.core.errors import UserError
 
 Config = Mapping[str, Any]
 MOST = 10**9  # of any number: beyond it is no length, count or temperature

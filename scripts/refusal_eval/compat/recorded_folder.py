@@ -9,16 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from refusal_eval.errors import UserError
-from refusal_eval.files import read_json
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json
 
 Row = Mapping[str, Any]
 Place = tuple[str, int, int]  # prompt id, sample, turn
 
-ANSWERS, JUDGE_SCORES = "answers.json", "judge_scores.json"
-# What may end the reasoning in the text of a model that writes harmony's channels: its tokens, what is left of them
-# where special tokens are dropped, and the mark that an export of ours puts in their place.
-CHANNEL_ENDS = ("<|channel|>final<|message|>", "assistantfinal", "</think>")
 ROUNDING = 1e-6  # by which float32 may exceed a limit
 SMALLEST = 2.0**-126  # of float32, in which the published score is computed; what is nearer to 0 is 0
 
@@ -35,21 +31,6 @@ class Limits(NamedTuple):
 
 
 PROBABILITY, VOTE, PERCENTAGE = Limits(0, 1, -1), Limits(-1, 1), Limits(0, 100)
-
-
-def split_folder(folder: str | Path, split: str) -> Path:
-    """Return the folder of a split in the results of one model: `SPLIT`, or the one `.../SPLIT` with answers below it.
-
-    Raises:
-        UserError: if there is none, or more than one.
-    """
-    found = sorted(path.parent for path in Path(folder).glob(f"**/*/{ANSWERS}") if path.parent.name == split)
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise UserError(f"there is no {split}/{ANSWERS} in {folder} or below")
-    shown = ", ".join(str(path) for path in found[:3])
-    raise UserError(f"{folder} has the answers of {split} more than once: {shown}; name the folder of one model")
 
 
 def layout_list(path: Path) -> list[Any]:

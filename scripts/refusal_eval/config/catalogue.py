@@ -13,12 +13,12 @@ from typing import Any
 from refusal_eval.config.datasets import Dataset, Split
 from refusal_eval.config.entries import Engine, Gold, Model
 from refusal_eval.config.explain import validated
-from refusal_eval.config.judges import Judge
+from refusal_eval.config.judge_entries import Judge
 from refusal_eval.config.problems import Problem
 from refusal_eval.config.shapes import FORMS, SLUG, Entry, Slug, fields_of, paths_on_disk, shown
-from refusal_eval.config.source import Layer, Source, Written, look_up, readable_path
-from refusal_eval.hints import nearest, nearest_name
-from refusal_eval.secret_names import names_a_secret
+from refusal_eval.config.yaml_source import Layer, Source, Written, look_up, readable_path
+from refusal_eval.core.hints import nearest, nearest_name
+from refusal_eval.core.secret_names import names_a_secret
 
 SECTIONS: dict[str, Any] = {"engines": Engine, "models": Model, "datasets": Dataset, "judges": Judge, "gold": Gold}
 TYPES: dict[str, Any] = SECTIONS | {"splits": Split}

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from refusal_eval.config.marks import Marks
+from refusal_eval.config.entry_marks import Marks
 from refusal_eval.config.shapes import ClustersPath, Entry, Slug, Text, Whole
-from refusal_eval.config.sources import DataSource, open_pin
+from refusal_eval.config.source_entries import DataSource, open_pin
 
 Expectation = Literal["refuse", "comply", "varies"]
 Reading = Literal["strict", "broad"]

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from refusal_eval.config.marks import Marks
+from refusal_eval.config.entry_marks import Marks
 from refusal_eval.config.shapes import (
     TEMPLATE_HELP,
     AnswersFolder,
@@ -29,7 +29,7 @@ from refusal_eval.config.shapes import (
     Whole,
     shown,
 )
-from refusal_eval.config.sources import AdapterSource, DataSource, WeightsSource
+from refusal_eval.config.source_entries import AdapterSource, DataSource, WeightsSource
 
 Label = Literal["refusal", "partial", "compliance"]
 

@@ -15,8 +15,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from refusal_eval.config.problems import Problem, one_of
 from refusal_eval.config.shapes import FORMS, KeyPath, fields_of, is_entry, kinds_of, leaves, shown
-from refusal_eval.config.source import Written, look_up
-from refusal_eval.hints import nearest, nearest_name
+from refusal_eval.config.yaml_source import Written, look_up
+from refusal_eval.core.hints import nearest, nearest_name
 
 TYPE_ERROR = re.compile(r"_(type|parsing|from_float|inexact)$")
 WORDS = {

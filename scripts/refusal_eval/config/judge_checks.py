@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from refusal_eval.config.shapes import KeyPath
-from refusal_eval.hints import nearest
+from refusal_eval.core.hints import nearest
 from refusal_eval.judges.rubric import rubric_mistake
 
 Mistake = tuple[str, KeyPath, str]  # the judge, where in its entry, what is wrong

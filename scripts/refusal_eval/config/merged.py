@@ -7,7 +7,7 @@ from typing import Any
 
 from refusal_eval.config.problems import ConfigError, Problem, dotted
 from refusal_eval.config.shapes import KeyPath
-from refusal_eval.config.source import Source
+from refusal_eval.config.yaml_source import Source
 
 
 def refuse_merged(config: Mapping[str, Any], study_file: str, command_line: Mapping[str, Any]) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 from refusal_eval.config.catalogue import Catalogue
 from refusal_eval.config.problems import Problem
 from refusal_eval.config.references import FILE, read_references
-from refusal_eval.config.source import Written
-from refusal_eval.hints import nearest
+from refusal_eval.config.yaml_source import Written
+from refusal_eval.core.hints import nearest
 
 
 def check_permissions(

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, StringConstraints
 from pydantic_core import PydanticCustomError
 
-from refusal_eval.files import inner_name
+from refusal_eval.core.files import inner_name
 
 KeyPath = tuple[str | int, ...]
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import size_text, written_whole
 from refusal_eval.data import network
 from refusal_eval.data.hub import FETCH_ONLINE, need_disk
-from refusal_eval.errors import UserError
-from refusal_eval.files import size_text, written_whole
 
 CHUNK = 1 << 20
 Hash = Any  # hashlib names no type for what it returns

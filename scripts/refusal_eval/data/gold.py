@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import canonical_json
+from refusal_eval.core.states import COMPLETE, EMPTY
 from refusal_eval.data.prompts import check_count, content_id, messages_of
 from refusal_eval.data.rows import Row, kind_of, need_columns, plain_value, text_or_none, valid_text
 from refusal_eval.data.selection import clusters_of
-from refusal_eval.errors import UserError
-from refusal_eval.files import canonical_json
-from refusal_eval.states import COMPLETE, EMPTY
 
 EXPECTATIONS = ("refuse", "comply", "varies")
 

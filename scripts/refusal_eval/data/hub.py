@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import inner_name, sha256_of_file, size_text
 from refusal_eval.data import network, resume
-from refusal_eval.errors import UserError
-from refusal_eval.files import inner_name, sha256_of_file, size_text
 
 Kind = Literal["dataset", "model"]
 Result = TypeVar("Result")

@@ -10,10 +10,10 @@ from typing import Any
 
 import yaml
 
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import inner_name
+from refusal_eval.core.yaml_files import read_yaml
 from refusal_eval.data.hub import RemoteFile
-from refusal_eval.errors import UserError
-from refusal_eval.files import inner_name
-from refusal_eval.yaml_files import read_yaml
 
 LISTS = {"model": "models", "dataset": "datasets"}
 

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import sha256_of
+from refusal_eval.core.hints import nearest
+from refusal_eval.data.dialogue_scripts import Message, check_script, separate_questions
 from refusal_eval.data.rows import Row, kind_of, need_columns, text_or_none, valid_text
-from refusal_eval.data.scripts import Message, check_script, separate_questions
 from refusal_eval.data.selection import clusters_of, kept_rows
-from refusal_eval.errors import UserError
-from refusal_eval.files import sha256_of
-from refusal_eval.hints import nearest
 
 ROLES = ("system", "user", "assistant")
 LISTS = ("turns", "keep")  # what of a column mapping names several columns

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.errors import UserError
-from refusal_eval.files import canonical_json, size_text
-from refusal_eval.hints import nearest
-from refusal_eval.texts import valid_text as valid_text
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import canonical_json, size_text
+from refusal_eval.core.hints import nearest
+from refusal_eval.core.texts import valid_text as valid_text
 
 if TYPE_CHECKING:
     import pyarrow

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.hints import nearest_name
 from refusal_eval.data.rows import Row, need_columns, text_or_none
-from refusal_eval.errors import UserError
-from refusal_eval.hints import nearest_name
 
 Numbered = tuple[int, Row]
 MOST_SHOWN = 10

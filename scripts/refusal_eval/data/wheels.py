@@ -11,10 +11,10 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import sha256_of_file, written_whole
+from refusal_eval.core.hints import nearest
 from refusal_eval.data import network
-from refusal_eval.errors import UserError
-from refusal_eval.files import sha256_of_file, written_whole
-from refusal_eval.hints import nearest
 
 # What pip prints when it could not reach an index, once it tries again (hence --retries=1 below). That it then finds
 # "no matching distribution" is only a consequence.

@@ -1,1 +1,1 @@
-"""Engines: how weights are served and asked. One interface, `refusal_eval.engines.base.Engine`."""
+"""Engines: how weights are served and asked. One interface, `refusal_eval.engines.engine_base.Engine`."""

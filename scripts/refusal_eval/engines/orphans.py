@@ -14,7 +14,15 @@ from pydantic import ValidationError
 
 from refusal_eval.engines.private_folder import socket_folders
 from refusal_eval.engines.process import KILL_WAIT, Process, live_processes, process_start, send_signal
-from refusal_eval.engines.records import Place, Record, Remains, delete_file, record_files, record_folders, this_place
+from refusal_eval.engines.server_records import (
+    Place,
+    Record,
+    Remains,
+    delete_file,
+    record_files,
+    record_folders,
+    this_place,
+)
 
 PRIVATE_PREFIX = "refusal-eval-"  # how the name of a server's private folder begins
 

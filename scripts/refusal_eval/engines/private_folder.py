@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from refusal_eval.errors import UserError
+from refusal_eval.core.errors import UserError
 
 LONGEST_PATH = 107  # bytes of a Unix socket's path on Linux
 LONGEST_NAME = 36  # of vLLM's own sockets, which lie beside ours

@@ -19,24 +19,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from refusal_eval.devices.lease import Lease, lease_devices
-from refusal_eval.devices.pool import LOCKED_CUDA, OLDEST_CAPABILITY, gpu_names
-from refusal_eval.engines.base import Capabilities, EngineDied
-from refusal_eval.engines.client import EngineClient
-from refusal_eval.engines.command import Adapter
-from refusal_eval.engines.environment import shares_few_cores, usable_cores
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import sha256_of
+from refusal_eval.core.memory import main_memory
+from refusal_eval.core.secret_names import names_a_secret
+from refusal_eval.core.time_limit import within
+from refusal_eval.engines.devices.device_pool import LOCKED_CUDA, OLDEST_CAPABILITY, gpu_names
+from refusal_eval.engines.devices.lease import Lease, lease_devices
+from refusal_eval.engines.engine_base import Capabilities, EngineDied
+from refusal_eval.engines.engine_client import EngineClient
 from refusal_eval.engines.nodes import Nodes, find_nodes, head_command, worker_command, worker_environment
 from refusal_eval.engines.orphans import PRIVATE_PREFIX, remove_orphans
 from refusal_eval.engines.private_folder import make_private_folder
 from refusal_eval.engines.process import session_members
-from refusal_eval.engines.records import ServerRecord
+from refusal_eval.engines.server_command import Adapter
 from refusal_eval.engines.server_process import ServerProcess
-from refusal_eval.engines.watch import ServerWatch
-from refusal_eval.errors import UserError
-from refusal_eval.files import sha256_of
-from refusal_eval.memory import main_memory
-from refusal_eval.secret_names import names_a_secret
-from refusal_eval.time_limit import within
+from refusal_eval.engines.server_records import ServerRecord
+from refusal_eval.engines.server_watch import ServerWatch
+from refusal_eval.study.engine_environment import shares_few_cores, usable_cores
 
 LOG = logging.getLogger(__name__)
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from refusal_eval.dialogues import conversation, earlier_replies
-from refusal_eval.judges.base import readable
+from refusal_eval.judges.judge_base import readable
+from refusal_eval.study.dialogues import conversation, earlier_replies
 
 Row = Mapping[str, Any]
 

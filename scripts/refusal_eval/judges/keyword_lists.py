@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from refusal_eval.hints import nearest
-from refusal_eval.texts import nfkc
+from refusal_eval.core.hints import nearest
+from refusal_eval.core.texts import nfkc
 
 # Unicode's Default_Ignorable_Code_Point and category Cf, written out so that every Python drops the same: soft hyphens,
 # zero-width spaces, marks of direction, variation selectors. Nobody sees them, and they would split a phrase.

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from refusal_eval.answer_reader import AnswerReader
-from refusal_eval.judges.base import Verdict, read_safely
-from refusal_eval.judges.classifier import classifier_verdict
-from refusal_eval.judges.llm import label_verdict
-from refusal_eval.judges.published import published_verdict
-from refusal_eval.judges.reasoned import PUBLISHED
-from refusal_eval.judges.retries import read_vote
-from refusal_eval.judges.wildguard import wildguard_verdict
-from refusal_eval.requests import Request, RequestFile
+from refusal_eval.ask.answer_reader import AnswerReader
+from refusal_eval.ask.requests import Request, RequestFile
+from refusal_eval.judges.classifier_judge import classifier_verdict
+from refusal_eval.judges.judge_base import Verdict, read_safely
+from refusal_eval.judges.llm_judge import label_verdict
+from refusal_eval.judges.published_judge import published_verdict
+from refusal_eval.judges.reasoned_judge import PUBLISHED
+from refusal_eval.judges.vote_retries import read_vote
+from refusal_eval.judges.wildguard_judge import wildguard_verdict
 
 ReadVote = Callable[[Request, Mapping[str, Any]], Verdict]
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from refusal_eval.errors import UserError
-from refusal_eval.files import canonical_json
-from refusal_eval.judges.base import Messages
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import canonical_json
+from refusal_eval.judges.judge_base import Messages
 
 # What a check of a rubric may take, of which a usual one takes milliseconds.
 CHECK_SECONDS, CHECK_MEGABYTES = 2, 500

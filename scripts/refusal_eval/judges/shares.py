@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from refusal_eval.judges.base import Verdict
-from refusal_eval.states import COMPLIANCE, JUDGED, PARTIAL, REFUSAL, UNPARSABLE
+from refusal_eval.core.states import COMPLIANCE, JUDGED, PARTIAL, REFUSAL, UNPARSABLE
+from refusal_eval.judges.judge_base import Verdict
 
 
 def verdict_of_shares(

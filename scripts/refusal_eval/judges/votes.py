@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from refusal_eval.judges.base import SAW_MODEL, Verdict
-from refusal_eval.states import COMPLIANCE, JUDGED, LABELS, PARTIAL, REFUSAL, UNPARSABLE
+from refusal_eval.core.states import COMPLIANCE, JUDGED, LABELS, PARTIAL, REFUSAL, SAW_MODEL, UNPARSABLE
+from refusal_eval.judges.judge_base import Verdict
 
 TIE = "tie"
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from refusal_eval.compat.labels import protocol_notes
-from refusal_eval.display import Labels, Score, headlines, mark_notes, notes_of
-from refusal_eval.frames import Card, agreement_note
-from refusal_eval.latex_text import HAN, OTHER, definitions, latex_escaped
-from refusal_eval.markup import markdown_escaped
 from refusal_eval.plots.plot import Caption
-from refusal_eval.table_notes import level_text, prompts_note
+from refusal_eval.report.paper.display import Labels, Score, headlines, mark_notes, notes_of
+from refusal_eval.report.paper.frames import Card, agreement_note
+from refusal_eval.report.paper.latex_text import HAN, OTHER, definitions, latex_escaped
+from refusal_eval.report.paper.markup import markdown_escaped
+from refusal_eval.report.paper.protocol_labels import protocol_notes
+from refusal_eval.report.paper.table_notes import level_text, prompts_note
 
 PREAMBLE = "captions_preamble.tex"  # beside the captions
 

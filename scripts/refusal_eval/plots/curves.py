@@ -9,13 +9,13 @@ from typing import NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from refusal_eval.display import Score, marks_of
-from refusal_eval.errors import UserError
-from refusal_eval.layout import EDGE, axes_at, page, put, put_upright, text_width
+from refusal_eval.core.errors import UserError
+from refusal_eval.plots.layout import EDGE, axes_at, page, put, put_upright, text_width
 from refusal_eval.plots.panels import PanelGrid
 from refusal_eval.plots.plot import Plot
 from refusal_eval.plots.series import LOOKS, MOST, Legend, Look
-from refusal_eval.style import FAINT, GREY, LINE_HEIGHT, styled
+from refusal_eval.plots.style import FAINT, GREY, LINE_HEIGHT, styled
+from refusal_eval.report.paper.display import Score, marks_of
 
 _PANEL_HEIGHTS = (76.0, 62.0, 50.0, 42.0)  # points; the first with which a page has room
 _NARROWEST = 92.0

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
-from refusal_eval.plots.estimates import Row
 from refusal_eval.plots.series import Look
-from refusal_eval.style import FAINT
+from refusal_eval.plots.shown_estimates import Row
+from refusal_eval.plots.style import FAINT
 
 
 @dataclasses.dataclass(frozen=True)

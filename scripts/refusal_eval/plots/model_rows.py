@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from refusal_eval.layout import EDGE, HINTED, axes_at, page, put, widest, wrap_to
-from refusal_eval.plots.estimates import Row, highest, percent_scale
 from refusal_eval.plots.forest import Line, draw_mark, scale_in_percent
+from refusal_eval.plots.layout import EDGE, HINTED, axes_at, page, put, widest, wrap_to
 from refusal_eval.plots.panels import PanelGrid
 from refusal_eval.plots.plot import Plot
 from refusal_eval.plots.series import LOOKS
-from refusal_eval.style import COLUMN_WIDTH, FAINT, LINE_HEIGHT, styled
+from refusal_eval.plots.shown_estimates import Row, highest, percent_scale
+from refusal_eval.plots.style import COLUMN_WIDTH, FAINT, LINE_HEIGHT, styled
 
 _ROW = 9.4  # points
 _NARROWEST = 70.0  # points of a panel

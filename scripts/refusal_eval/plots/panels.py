@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
-from refusal_eval.layout import put, wrap_to
-from refusal_eval.style import LINE_HEIGHT
+from refusal_eval.plots.layout import put, wrap_to
+from refusal_eval.plots.style import LINE_HEIGHT
 
 _GAP = 9.0  # points between panels that stand side by side
 _BELOW = 12.0  # points below a panel for the numbers of its scale

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from refusal_eval.layout import EDGE, page, put, wrap_to
+from refusal_eval.plots.layout import EDGE, page, put, wrap_to
 from refusal_eval.plots.plot import Caption, Drawn, Plot
-from refusal_eval.style import COLUMN_WIDTH, LINE_HEIGHT, styled
+from refusal_eval.plots.style import COLUMN_WIDTH, LINE_HEIGHT, styled
 
 
 def placeholder(reason: str, plot: Plot) -> Drawn:

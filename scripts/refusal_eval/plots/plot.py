@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from refusal_eval.display import Labels, Score, clean, headline
-from refusal_eval.errors import UserError
-from refusal_eval.style import CM, COLUMN_WIDTH, PAGE_HEIGHT, PAGE_WIDTH
+from refusal_eval.core.errors import UserError
+from refusal_eval.plots.style import CM, COLUMN_WIDTH, PAGE_HEIGHT, PAGE_WIDTH
+from refusal_eval.report.paper.display import Labels, Score, clean, headline
 
 
 @dataclasses.dataclass(frozen=True)

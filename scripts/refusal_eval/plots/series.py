@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 
-from refusal_eval.layout import put, widest, wrap_to
-from refusal_eval.style import BLUE, INK, LINE_HEIGHT, VERMILLION
+from refusal_eval.plots.layout import put, widest, wrap_to
+from refusal_eval.plots.style import BLUE, INK, LINE_HEIGHT, VERMILLION
 
 _MARK = 15.0  # points for the mark before a name in a legend
 _SPACE = 13.0  # points between two names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from refusal_eval.display import Score
+from refusal_eval.report.paper.display import Score
 
 
 def protocol_tag(scores: Iterable[Score]) -> list[str]:

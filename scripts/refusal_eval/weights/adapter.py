@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.core.canonical import adapter_name
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json, sha256_of_file
 from refusal_eval.data import hub, network
-from refusal_eval.data.sources import shown_path
-from refusal_eval.errors import UserError
-from refusal_eval.files import read_json, sha256_of_file
-from refusal_eval.keys import adapter_name
+from refusal_eval.study.row_sources import shown_path
 from refusal_eval.weights.fingerprint import files_sha256
-from refusal_eval.weights.manifest import manifest_folder, write_manifest
 from refusal_eval.weights.tensors import Tensor, read_tensors
+from refusal_eval.weights.weights_manifest import manifest_folder, write_manifest
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 FILES = (CONFIG, WEIGHTS)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from refusal_eval.errors import UserError
+from refusal_eval.core.errors import UserError
 from refusal_eval.weights.adapter import WEIGHTS, module_shapes
 from refusal_eval.weights.tensors import Tensor, read_tensors
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from refusal_eval.errors import UserError
-from refusal_eval.files import read_json
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json
 
 # Beginnings of the architectures (of config.json) with Mamba, gated delta net, short convolutions or linear attention:
 # none of their kernels in vLLM 0.32 is batch-invariant.

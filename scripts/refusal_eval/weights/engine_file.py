@@ -8,11 +8,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from refusal_eval.data.sources import shown_path
-from refusal_eval.files import read_json_as
+from refusal_eval.core.files import read_json_as
+from refusal_eval.study.row_sources import shown_path
 from refusal_eval.weights.fingerprint import folder_sha256
 from refusal_eval.weights.identity import engine_id, engine_identity, weights_identity
-from refusal_eval.weights.manifest import manifest_folder
+from refusal_eval.weights.weights_manifest import manifest_folder
 
 # How configurations call the longest text the model was made for.
 LENGTH_KEYS = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length", "n_ctx")

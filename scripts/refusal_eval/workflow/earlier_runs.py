@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.errors import UserError
-from refusal_eval.files import read_json, write_json
-from refusal_eval.plan import LOAD_NAME, shard_of, shards_of
-from refusal_eval.slurm import NoAnswer, SlurmJob, jobs_named
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json, write_json
+from refusal_eval.core.slurm_jobs import NoAnswer, SlurmJob, jobs_named
+from refusal_eval.study.batches import LOAD_NAME, shard_of, shards_of
 
 FOLDER = "running/runs"
 RULES = ("generate", "judge")  # the ones that are submitted

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from refusal_eval.plan import panel_judges
-from refusal_eval.workflow.paths import Paths
+from refusal_eval.study.batches import panel_judges
+from refusal_eval.study.paths import Paths
 from refusal_eval.workflow.whole_study import sources_of
 
 

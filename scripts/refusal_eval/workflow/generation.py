@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from refusal_eval.plan import Cell, asked_models, batch_names, generation_batches
-from refusal_eval.workflow.paths import Paths
+from refusal_eval.study.batches import Cell, asked_models, batch_names, generation_batches
+from refusal_eval.study.paths import Paths
 from refusal_eval.workflow.rendering import protocol_params, rendering_params, template_file
 
 

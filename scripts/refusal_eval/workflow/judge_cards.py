@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from refusal_eval.workflow.paths import Paths
+from refusal_eval.study.paths import Paths
 from refusal_eval.workflow.scoring import protocol_label
 from refusal_eval.workflow.whole_study import sources_of
 

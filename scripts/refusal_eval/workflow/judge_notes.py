@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from refusal_eval.judges.reasoned import FLAGS, PUBLISHED
-from refusal_eval.judges.wildguard import PROMPT_HARM, RESPONSE_HARM
+from refusal_eval.judges.reasoned_judge import FLAGS, PUBLISHED
+from refusal_eval.judges.wildguard_judge import PROMPT_HARM, RESPONSE_HARM
 
 
 def flags_of(config: Mapping[str, Any], judge: str) -> list[str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from refusal_eval.judges.wildguard import TEMPLATE
-from refusal_eval.plan import GOLD, TRAINED, Cell, batch_names, judging_batches
+from refusal_eval.judges.wildguard_judge import TEMPLATE
+from refusal_eval.study.batches import GOLD, TRAINED, Cell, batch_names, judging_batches
+from refusal_eval.study.paths import Paths
 from refusal_eval.workflow.content import content_hash
 from refusal_eval.workflow.judge_notes import flags_of
-from refusal_eval.workflow.paths import Paths
 from refusal_eval.workflow.rendering import rendering_params, template_file
 from refusal_eval.workflow.scoring import CALIBRATED, calibrated_on, calibration_file
 

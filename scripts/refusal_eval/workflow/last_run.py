@@ -17,15 +17,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from refusal_eval.errors import UserError
-from refusal_eval.files import read_json, sha256_of_file
-from refusal_eval.plan import GOLD
-from refusal_eval.workflow.data import Data
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json, sha256_of_file
+from refusal_eval.study.batches import GOLD
+from refusal_eval.study.paths import Paths
+from refusal_eval.workflow.data_stage import Data
 from refusal_eval.workflow.generation import Generation
 from refusal_eval.workflow.judging import Judging
-from refusal_eval.workflow.paths import Paths
-from refusal_eval.workflow.recorded import Recordings
-from refusal_eval.workflow.weights import Weights
+from refusal_eval.workflow.recorded_stage import Recordings
+from refusal_eval.workflow.weights_stage import Weights
 
 RECORDS = Path(".snakemake", "metadata")  # in the folder where snakemake runs
 LONGEST_NAME = 255  # of a file, where the system does not say

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.plan import Cell, batch_names, generation_batches, judging_batches
-from refusal_eval.schedule import tails
-from refusal_eval.workload import loads_of
-from refusal_eval.workload_files import cell_work, engine_paces
+from refusal_eval.study.batches import Cell, batch_names, generation_batches, judging_batches
+from refusal_eval.tools.plan.schedule import tails
+from refusal_eval.tools.plan.workload import loads_of
+from refusal_eval.tools.plan.workload_files import cell_work, engine_paces
 
 PREPARING = 50.0  # the least priority of a job that prepares requests: above all engine loads
 

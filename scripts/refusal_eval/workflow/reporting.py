@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from refusal_eval.plan import Cell
-from refusal_eval.workflow.paths import Paths
+from refusal_eval.study.batches import Cell
+from refusal_eval.study.paths import Paths
 from refusal_eval.workflow.scoring import protocol_label
 
 TABLES = ("refusal", "categories", "scores", "states", "votes", "judges")

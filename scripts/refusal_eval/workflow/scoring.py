@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.config.datasets import SCORED_BY_DEFAULT
-from refusal_eval.engines.environment import engine_python
+from refusal_eval.study.engine_environment import engine_python
+from refusal_eval.study.paths import Paths
 from refusal_eval.workflow.judge_notes import asks_again, flags_of
-from refusal_eval.workflow.paths import Paths
 
 ROOT = Path(__file__).resolve().parents[3]
 CALIBRATED = "calibrated"  # the threshold of a judge whose labels are fitted on gold

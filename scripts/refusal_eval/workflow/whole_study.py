@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from refusal_eval.workflow.paths import Paths
+from refusal_eval.study.paths import Paths
 from refusal_eval.workflow.scoring import protocol_label
 
 # As `scores.HEADLINE_READING`, which nothing that plans may import: it stands behind numpy and scipy.

@@ -1,0 +1,79 @@
+"""Answers: pure functions of a stored response and of how the model's reasoning is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from refusal_eval.ask.reasoning import Decode, Reasoning, Segments
+from refusal_eval.core.packing import unpack_floats
+from refusal_eval.core.states import BLOCKED, COMPLETE, EMPTY, TRUNCATED, TRUNCATED_REASONING
+
+STOP, LENGTH, CONTENT_FILTER = "stop", "length", "content_filter"
+
+
+def answer_of(
+    response: Mapping[str, Any], prompt_ids: Sequence[int], reasoning: Reasoning, decode: Decode
+) -> dict[str, Any]:
+    """Return an answer's fields (without its prompt, sample and key) from a response.
+
+    The token that stopped it belongs to no segment: it is not part of the text.
+    `answer_logprob` and `reasoning_logprob` are means over a segment's tokens of their raw log-probability, in nats;
+    None for an empty segment.
+    """
+    if response["finish_reason"] == CONTENT_FILTER:
+        return blank(BLOCKED, CONTENT_FILTER)
+    token_ids = list(response["token_ids"])
+    stopped_by_token = response["finish_reason"] == STOP and not isinstance(response["stop_reason"], str)
+    written = token_ids[:-1] if stopped_by_token else token_ids
+    segments = reasoning.segments(prompt_ids, written)
+    begin = segments.end if segments.begin is None else segments.begin
+    if begin == 0 and segments.end == len(written):
+        answer = response["text"]  # all is answer: the engine's own detokenisation is the reference
+    else:
+        answer = segments.text if segments.text is not None else decode(written[begin : segments.end])
+        answer = _cut(answer, response["stop_reason"])
+    logprobs = unpack_floats(response["logprobs"]).astype(np.float64)
+    return {
+        "state": _state(response["finish_reason"], segments, answer),
+        "answer": answer,
+        "reasoning": decode(written[:begin]) if begin else None,
+        "answer_tokens": segments.end - begin,
+        "reasoning_tokens": begin,
+        "answer_logprob": _mean(logprobs[begin : segments.end]),
+        "reasoning_logprob": _mean(logprobs[:begin]),
+        "finish_reason": response["finish_reason"],
+    }
+
+
+def blank(state: str, finish_reason: str | None = None) -> dict[str, Any]:
+    """Return the fields of an answer without text: too long, blocked or failed."""
+    return {
+        "state": state,
+        "answer": "",
+        "reasoning": None,
+        "answer_tokens": 0,
+        "reasoning_tokens": 0,
+        "answer_logprob": None,
+        "reasoning_logprob": None,
+        "finish_reason": finish_reason,
+    }
+
+
+def _state(finish_reason: str, segments: Segments, answer: str) -> str:
+    if segments.begin is None:
+        return TRUNCATED_REASONING if finish_reason == LENGTH else EMPTY
+    if not answer.strip():
+        # Cut off right behind the reasoning, the answer had no chance to begin.
+        return TRUNCATED_REASONING if finish_reason == LENGTH and segments.begin > 0 else EMPTY
+    return TRUNCATED if finish_reason == LENGTH else COMPLETE
+
+
+def _cut(text: str, stop_reason: Any) -> str:
+    return text.split(stop_reason, 1)[0] if isinstance(stop_reason, str) and stop_reason else text
+
+
+def _mean(values: Any) -> float | None:
+    return float(np.mean(values)) if len(values) else None

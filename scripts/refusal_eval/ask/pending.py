@@ -1,0 +1,159 @@
+"""What is still to be executed: the requests of a batch that the store lacks, in a fixed order."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from refusal_eval.ask.requests import Request, RequestFile, read_requests
+from refusal_eval.ask.store import StoreReader
+from refusal_eval.core.errors import UserError
+
+if TYPE_CHECKING:  # rendering is heavy, and only dialogues need it
+    from refusal_eval.ask.turns import Following
+
+    Follow = Callable[[RequestFile, str], Following]  # what follows the first requests of a file, by its tokenizer
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A request to be executed.
+
+    Attributes:
+        request: what is asked; its key is not None.
+        sampling: the sampling parameters of its file.
+        cell: the name of its cell, for the log.
+        turns: makes the later turns of a dialogue, or asks a vote again; None where nothing can follow.
+        answered: the earlier turns of the dialogue, each with its response.
+        turns_left: how many turns are asked from here on, if the dialogue does not end early.
+        adapter: the name under which the engine serves the model's LoRA adapter; None for a model without one.
+    """
+
+    request: Request
+    sampling: dict[str, Any]
+    cell: str = ""
+    turns: Following | None = None
+    answered: list[tuple[Request, Any]] = field(default_factory=list)
+    turns_left: int = 1
+    adapter: str | None = None
+
+    def after(self, response: Mapping[str, Any]) -> Pending | None:
+        """Return the next turn of the dialogue, or None when it is over or does not fit the engine any more."""
+        if self.turns is None:
+            return None
+        answered = [*self.answered, (self.request, response)]
+        request = self.turns.next_request(answered)
+        if request is None or request.key is None:
+            return None
+        # A vote that is asked again was not expected: one more is left than was thought.
+        return replace(self, request=request, answered=answered, turns_left=max(self.turns_left - 1, 1))
+
+
+def in_shard(key: str, shard: int, shards: int) -> bool:
+    """Tell whether a key belongs to shard 0 .. shards-1: a fixed part of the key's space, whatever else is asked."""
+    return int(key[-8:], 16) % shards == shard
+
+
+def shard_keys(files: Iterable[RequestFile], shard: int, shards: int) -> list[str]:
+    """Return the keys of these files that belong to a shard, each once, in the order of the files."""
+    keys = itertools.chain.from_iterable(file.keys() for file in files)
+    return [key for key in dict.fromkeys(keys) if in_shard(key, shard, shards)]
+
+
+def cell_name(path: Path) -> str:
+    """Return the name of a request file's cell: model/split, and for verdicts judge/model/split."""
+    parts = path.with_suffix("").parts
+    return "/".join(parts[-3:] if parts[-4:-3] == ("judge_requests",) else parts[-2:])
+
+
+def pending_requests(
+    files: Sequence[RequestFile],
+    store: StoreReader,
+    tokenizer_folder: str,
+    shard: int = 0,
+    shards: int = 1,
+    *,
+    follow: Follow,
+) -> list[Pending]:
+    """Return the requests of a shard that the store lacks, each key once.
+
+    The order is fixed, so that equal studies submit equal sequences: dialogues first, the longest first, because their
+    turns can only be asked one after the other; then the files in their order. Two samples with the same answer give
+    one and the same judge request: it is executed once. All turns of a dialogue belong to the shard of its first.
+
+    Args:
+        files: the request files of the batch.
+        store: the responses of their engine.
+        tokenizer_folder: folder of the engine's tokenizer.
+        shard: which shard, from 0.
+        shards: of how many.
+        follow: makes what follows the first requests of a file (`judges.follow_ups.following`).
+    """
+    plain, dialogues = _by_kind(files)
+    found = [
+        item
+        for file in dialogues
+        for item in _pending_dialogues(file, store, follow(file, tokenizer_folder), shard, shards)
+    ]
+    found.sort(key=lambda item: -item.turns_left)
+    missing = set(store.missing(shard_keys(plain, shard, shards))) - {str(item.request.key) for item in found}
+    for file in plain:
+        sampling, cell, adapter = dict(file.header["sampling"]), cell_name(file.path), file.adapter
+        for request in file.requests():
+            if request.key in missing:
+                missing.discard(request.key)
+                found.append(Pending(request, sampling, cell, adapter=adapter))
+    return found
+
+
+def _pending_dialogues(
+    file: RequestFile, store: StoreReader, turns: Following, shard: int, shards: int
+) -> list[Pending]:
+    from refusal_eval.ask.turns import walk
+
+    sampling, cell = dict(file.header["sampling"]), cell_name(file.path)
+    found = []
+    for chain in walk(turns, store):
+        request = chain.next
+        if request is None or request.key is None:
+            continue
+        first = chain.answered[0][0] if chain.answered else request
+        if first.key is not None and in_shard(first.key, shard, shards):
+            left = turns.left(request)
+            found.append(Pending(request, sampling, cell, turns, chain.responses, left, file.adapter))
+    return found
+
+
+def _by_kind(files: Iterable[RequestFile]) -> tuple[list[RequestFile], list[RequestFile]]:
+    """Return the files without and those with dialogues (a judge's votes that may be asked again are some, too)."""
+    plain: list[RequestFile] = []
+    dialogues: list[RequestFile] = []
+    for file in files:
+        (plain if file.dialogue is None and file.retries is None else dialogues).append(file)
+    return plain, dialogues
+
+
+def anything_missing(
+    request_paths: Iterable[str], store_dir: str, tokenizer_folder: str, shard: int, shards: int, *, follow: Follow
+) -> bool:
+    """Tell whether the store lacks a response of these request files (true as well when a file is not there yet)."""
+    by_engine: dict[str, list[RequestFile]] = {}
+    try:
+        for path in request_paths:
+            file = read_requests(path)
+            by_engine.setdefault(file.header["engine_id"], []).append(file)
+        for engine_id, files in sorted(by_engine.items()):
+            store = StoreReader(store_dir, engine_id)
+            plain, dialogues = _by_kind(files)
+            if store.missing(shard_keys(plain, shard, shards)):
+                return True
+            if any(
+                _pending_dialogues(file, store, follow(file, tokenizer_folder), shard, shards) for file in dialogues
+            ):
+                return True
+    except (OSError, UserError):
+        return True
+    return False

@@ -1,0 +1,232 @@
+"""Where a model's reasoning ends and its answer begins, in the token ids of a response.
+
+Three ways to tell: the tokens of an end mark, the text of one that is no token by itself, and the channels of harmony
+(gpt-oss). Only the answer is judged, and only its tokens weigh.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from refusal_eval.core.errors import UserError
+
+Decode = Callable[[Sequence[int]], str]
+
+# Special tokens of the harmony format, as https://github.com/openai/harmony describes it.
+HARMONY_START, HARMONY_CHANNEL, HARMONY_MESSAGE = "<|start|>", "<|channel|>", "<|message|>"
+HARMONY_ENDS = ("<|end|>", "<|return|>", "<|call|>", "<|endoftext|>")
+HARMONY_FINAL = "final"
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Where the answer's tokens lie in a response: [begin, end). `begin` is None when there is no answer.
+
+    `text` is the answer's text where its tokens alone do not give it; else None.
+    """
+
+    begin: int | None
+    end: int
+    text: str | None = None
+
+
+class Reasoning(Protocol):
+    """How one model's reasoning is told from its answers."""
+
+    def segments(self, prompt_ids: Sequence[int], token_ids: Sequence[int]) -> Segments:
+        """Return the segment of the answer in a response's token ids (without the token that stopped it)."""
+        ...
+
+
+class NoReasoning:
+    """A model that does not reason: all is answer."""
+
+    def segments(self, prompt_ids: Sequence[int], token_ids: Sequence[int]) -> Segments:
+        """Return the whole response."""
+        return Segments(0, len(token_ids))
+
+
+@dataclass(frozen=True)
+class TokenMarks:
+    """Marks as runs of token ids.
+
+    Reasoning ends with the first end mark; what follows is the answer. A response without an end mark is all answer,
+    unless its reasoning was opened, by the prompt or by a start mark of its own. Without a start mark nobody can tell,
+    and every response is taken to begin inside the reasoning: reasoning that was cut off must not be judged.
+
+    A start mark that is plain text is looked for as such, with `decode`: `start_text`.
+    """
+
+    end: tuple[int, ...]
+    start: tuple[int, ...] = ()
+    start_text: str | None = None
+    decode: Decode | None = None
+
+    def segments(self, prompt_ids: Sequence[int], token_ids: Sequence[int]) -> Segments:
+        """Return the segment behind the first end mark."""
+        at = find(token_ids, self.end)
+        if at is not None:
+            return Segments(at + len(self.end), len(token_ids))
+        told = bool(self.start) or self.start_text is not None
+        opened = not told or self._starts(token_ids) or self._starts(self._behind_last_end(prompt_ids))
+        return Segments(None if opened else 0, len(token_ids))
+
+    def _starts(self, ids: Sequence[int]) -> bool:
+        if self.start_text is not None and self.decode is not None:
+            return self.start_text in self.decode(ids)
+        return find(ids, self.start) is not None
+
+    def _behind_last_end(self, prompt_ids: Sequence[int]) -> Sequence[int]:
+        """Return what of a prompt may leave the reasoning open: what no end mark follows."""
+        at = find_last(prompt_ids, self.end)
+        return prompt_ids if at is None else prompt_ids[at + len(self.end) :]
+
+
+@dataclass(frozen=True)
+class TextMarks:
+    """Marks that are no single tokens.
+
+    What ids they become depends on what stands beside them (`>` and a line break may be one token), so they are looked
+    for in the text, and the answer's tokens are those that begin behind the end mark. Else as `TokenMarks`.
+
+    A start mark of special tokens, which no text shows, is looked for in the ids: `start_ids`.
+    """
+
+    end: str
+    start: str | None
+    decode: Decode
+    start_ids: tuple[int, ...] = ()
+
+    def segments(self, prompt_ids: Sequence[int], token_ids: Sequence[int]) -> Segments:
+        """Return the segment behind the first end mark, with its text: a token may hold an end and a beginning."""
+        text = self.decode(token_ids)
+        at = text.find(self.end)
+        if at >= 0:
+            lengths = range(1, len(token_ids) + 1)
+            begin = lengths[bisect.bisect_left(lengths, True, key=lambda n: self.end in self.decode(token_ids[:n]))]
+            return Segments(begin, len(token_ids), text[at + len(self.end) :])
+        if self.start_ids:
+            last = find_last(prompt_ids, self.start_ids)
+            left_open = last is not None and self.end not in self.decode(prompt_ids[last:])
+            opened = left_open or find(token_ids, self.start_ids) is not None
+        else:
+            opened = self.start is None or self.start in text or self._leaves_open(prompt_ids, self.start)
+        return Segments(None if opened else 0, len(token_ids))
+
+    def _leaves_open(self, prompt_ids: Sequence[int], start: str) -> bool:
+        text = self.decode(prompt_ids)
+        return text.rfind(start) > text.rfind(self.end)
+
+
+@dataclass(frozen=True)
+class Harmony:
+    """The channels of harmony: messages to several channels, of which `final` is the answer.
+
+    A message is `<|channel|>NAME`, perhaps a constraint, `<|message|>`, its text, and an end token.
+    """
+
+    start: int
+    channel: int
+    message: int
+    final: tuple[int, ...]
+    ends: frozenset[int]
+
+    def segments(self, prompt_ids: Sequence[int], token_ids: Sequence[int]) -> Segments:
+        """Return the text of the first message to the final channel."""
+        begin = 0 if self._final_is_open(prompt_ids) else self._final_text(token_ids)
+        if begin is None:
+            return Segments(None, len(token_ids))
+        end = next((i for i in range(begin, len(token_ids)) if token_ids[i] in self.ends), len(token_ids))
+        return Segments(begin, end)
+
+    def _final_text(self, token_ids: Sequence[int]) -> int | None:
+        """Return where the text of the first final message begins."""
+        head = find(token_ids, (self.channel, *self.final))
+        if head is None:
+            return None
+        return next((i + 1 for i in range(head, len(token_ids)) if token_ids[i] == self.message), None)
+
+    def _final_is_open(self, prompt_ids: Sequence[int]) -> bool:
+        """Tell whether the prompt itself opened the final channel for the model's message."""
+        last = max((i for i, token in enumerate(prompt_ids) if token == self.start), default=None)
+        if last is None:
+            return False
+        begin = self._final_text(prompt_ids[last:])
+        return begin is not None and not self.ends & set(prompt_ids[last + begin :])
+
+
+def reasoning_of(entry: Mapping[str, Any] | None, tokenizer: Any, decode: Decode) -> Reasoning:
+    """Return how a model's reasoning is told.
+
+    Args:
+        entry: the model's `reasoning`: {"format": "harmony"}, or marks {"start", "end"}; None if it does not reason.
+        tokenizer: the model's tokenizer; not looked at without an entry.
+        decode: turns generated ids into text, without special tokens.
+
+    Raises:
+        UserError: if the tokenizer has no harmony tokens.
+    """
+    if not entry:
+        return NoReasoning()
+    if entry.get("format") == "harmony":
+        return _harmony(tokenizer)
+    start, end = entry.get("start"), str(entry["end"])
+    start_ids = mark_ids(start, tokenizer, decode) if start else ()
+    end_ids = mark_ids(end, tokenizer, decode)
+    if not end_ids:
+        # A token that text shows has other ids behind a space or in a word: in the text it is surely found.
+        hidden = bool(start) and decode(start_ids).strip() != str(start).strip()
+        return TextMarks(end, start, decode, start_ids if hidden else ())
+    if start and len(start_ids) != 1 and decode(end_ids).strip() == end.strip():
+        return TextMarks(end, start, decode, start_ids)  # likewise: ` ###` is another token than `###`
+    if start and not start_ids:
+        return TokenMarks(end_ids, start_text=start, decode=decode)
+    return TokenMarks(end_ids, start_ids)
+
+
+def mark_ids(mark: str, tokenizer: Any, decode: Decode) -> tuple[int, ...]:
+    """Return the ids by which a mark is found in a response; none for one that is to be looked for in the text.
+
+    By ids are found a mark that is one token, and one with special tokens, which no decoded text shows; white space
+    around these does not count, as a model may write more of it. Which ids other text becomes depends on its
+    neighbours.
+    """
+
+    def ids_of(text: str) -> tuple[int, ...]:
+        return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    ids = ids_of(mark)
+    if len(ids) == 1:
+        return ids
+    return () if decode(ids).strip() == mark.strip() else ids_of(mark.strip())
+
+
+def _harmony(tokenizer: Any) -> Harmony:
+    def one(token: str) -> int:
+        ids = tokenizer(token, add_special_tokens=False)["input_ids"]
+        if len(ids) != 1:
+            raise UserError(f"`reasoning: {{format: harmony}}`: the tokenizer has no token `{token}`")
+        return int(ids[0])
+
+    return Harmony(
+        start=one(HARMONY_START),
+        channel=one(HARMONY_CHANNEL),
+        message=one(HARMONY_MESSAGE),
+        final=tuple(tokenizer(HARMONY_FINAL, add_special_tokens=False)["input_ids"]),
+        ends=frozenset(one(token) for token in HARMONY_ENDS),
+    )
+
+
+def find(token_ids: Sequence[int], run: Sequence[int]) -> int | None:
+    """Return where a run of ids first stands in `token_ids`, or None."""
+    width = len(run)
+    return next((i for i in range(len(token_ids) - width + 1) if tuple(token_ids[i : i + width]) == tuple(run)), None)
+
+
+def find_last(token_ids: Sequence[int], run: Sequence[int]) -> int | None:
+    """Return where a run of ids last stands in `token_ids`, or None."""
+    at = find(token_ids[::-1], run[::-1])
+    return None if at is None else len(token_ids) - at - len(run)

@@ -1,0 +1,110 @@
+"""Does a reasoning model's entry name the marks that the model writes? Asked before GPU hours are spent on it."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from refusal_eval.ask.answer_reader import AnswerReader
+from refusal_eval.ask.requests import Request
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.states import COMPLETE, EMPTY, TRUNCATED, TRUNCATED_REASONING
+
+LOG = logging.getLogger(__name__)
+ENOUGH = 4  # responses of a model that ended by themselves: one may be odd, four in a row are not
+SEEN_STATES = (COMPLETE, TRUNCATED, TRUNCATED_REASONING, EMPTY)
+# Marks that end the reasoning of published families. One in an answer says that the entry names another.
+END_MARKS = ("</think>", "[/THINK]", "</thinking>", "</thought>", "</reasoning>", "<|end_of_thought|>")
+
+
+class ReasoningCheck:
+    """Looks at the first responses of each reasoning model.
+
+    Args:
+        readers: how the answers of each reasoning model are read, by the model's name.
+    """
+
+    def __init__(self, readers: Mapping[str, AnswerReader]) -> None:
+        self._readers = dict(readers)
+        self._ended: Counter[str] = Counter()
+        self._whole: dict[str, list[str]] = {}  # answers that are whole responses, by model
+
+    def look(self, cell: str, request: Request, response: Mapping[str, Any]) -> None:
+        """Look at a response to a request of a cell (`model/split`); do nothing once its model is known to be right.
+
+        Raises:
+            UserError: if the first responses of a model all end without an answer behind the reasoning, or all hold
+                an end mark that the entry does not name.
+        """
+        model = cell.split("/")[0]
+        reader = self._readers.get(model)
+        if reader is None or response["finish_reason"] != "stop":
+            return
+        answer = reader.fields(request, response)
+        if answer["answer_tokens"] and answer["reasoning_tokens"]:
+            del self._readers[model]
+            return
+        if answer["answer_tokens"]:
+            self._whole.setdefault(model, []).append(answer["answer"])
+        self._ended[model] += 1
+        if self._ended[model] < ENOUGH:
+            return
+        del self._readers[model]
+        whole = self._whole.get(model, [])
+        if not whole:
+            raise UserError(no_answers(model, ENOUGH))
+        if len(whole) == ENOUGH and (mark := other_mark(whole)):
+            raise UserError(another_mark(model, mark, ENOUGH))
+        LOG.warning(
+            "the first %d responses of `%s` hold no end of a reasoning and count as answers: is `reasoning` in the "
+            "model's entry right?",
+            ENOUGH,
+            model,
+        )
+
+
+def no_answers(model: str, count: int) -> str:
+    """Return what to say of a model whose responses have no answer."""
+    return (
+        f"none of {count} responses of `{model}` has an answer behind the reasoning: does `reasoning` in the model's "
+        "entry name the marks that it writes? They can be changed without executing anything again"
+    )
+
+
+def another_mark(model: str, mark: str, count: int) -> str:
+    """Return what to say of a model whose answers all hold the end mark of another entry."""
+    return (
+        f"each of {count} responses of `{model}` has `{mark}` in what counts as its answer: `reasoning` in the model's "
+        f"entry names other marks, or there is none. Write `end: {mark!r}` there, with the mark that opens it as "
+        "`start`; nothing has to be executed again"
+    )
+
+
+def other_mark(answers: Sequence[str]) -> str | None:
+    """Return a known end mark that stands in every answer; None where there is none, or no answer."""
+    return next((mark for mark in END_MARKS if answers and all(mark in answer for answer in answers)), None)
+
+
+def refuse_no_answers(model: str, answers: Iterable[Mapping[str, Any]]) -> None:
+    """Check the answers of one cell of a reasoning model.
+
+    Raises:
+        UserError: if there are responses, and not one of them has an answer; or if none of them has reasoning, and
+            all hold an end mark that the entry does not name.
+    """
+    seen = [answer for answer in answers if answer["state"] in SEEN_STATES]
+    told = [answer for answer in seen if answer["answer_tokens"]]
+    if not seen:
+        return
+    if told:
+        ended = [answer for answer in told if answer["state"] != TRUNCATED]
+        if not any(answer["reasoning_tokens"] for answer in told) and (
+            mark := other_mark([answer["answer"] for answer in ended])
+        ):
+            raise UserError(another_mark(model, mark, len(ended)))
+        return
+    cut = sum(answer["state"] == TRUNCATED_REASONING for answer in seen)
+    length = f". {cut} of them were cut off: is `max_tokens` enough?" if cut else ""
+    raise UserError(no_answers(model, len(seen)) + length)

@@ -1,0 +1,207 @@
+"""From messages to the exact token ids that an engine is asked: tokenizer, template, system prompt, stop tokens."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+from unittest import mock
+
+from pydantic import BaseModel, BeforeValidator, Field
+
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json_as
+
+Messages = Sequence[Mapping[str, str]]
+
+
+class Renderer:
+    """Renders the prompts of one model (or of one judge) with its pinned tokenizer and template.
+
+    Args:
+        tokenizer_folder: folder with tokenizer files in the hub's format.
+        template: `default` (the tokenizer's own), `none` (plain text for base models) or the path of a Jinja file.
+        template_options: variables for the template.
+        system_prompt: put before every prompt.
+        date: the day that templates with today's date are told; the clock must not change a key.
+        trust_remote_code: run tokenizer code that the model repository ships.
+        untrusted: read control tokens in the messages (`<|im_end|>` in an answer that is judged) as plain text; under
+            `template: none` also those of a judge's rubric, which stand in the same message.
+        prefill: text with which the reply is to begin, put behind the rendered prompt; its control tokens count.
+        frame: put the tokenizer's own marks around what a template file renders (`[CLS]`, `<s>`), as classifiers
+            were trained to see them.
+    """
+
+    def __init__(
+        self,
+        tokenizer_folder: str | Path,
+        template: str = "default",
+        template_options: Mapping[str, Any] | None = None,
+        system_prompt: str | None = None,
+        date: str | datetime.date = "2026-01-01",
+        trust_remote_code: bool = False,
+        untrusted: bool = False,
+        prefill: str | None = None,
+        frame: bool = False,
+    ) -> None:
+        # Without this, transformers warns at every start that it found no PyTorch; we want none here.
+        os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+        from transformers import AutoTokenizer
+
+        try:
+            self.tokenizer: Any = AutoTokenizer.from_pretrained(
+                str(tokenizer_folder), local_files_only=True, trust_remote_code=trust_remote_code
+            )
+        except (OSError, ValueError) as error:
+            raise UserError(f"{tokenizer_folder}: the tokenizer cannot be loaded: {error}") from error
+        self.template = template
+        self.own_template = Path(template).read_text(encoding="utf-8") if template not in ("default", "none") else None
+        self.options = dict(template_options or {})
+        self.system_prompt = system_prompt
+        self.untrusted = untrusted
+        self.prefill = prefill or ""
+        self._head, self._tail = self._frame() if frame else ([], [])
+        self.day = datetime.date.fromisoformat(str(date))
+        if template == "default" and not self.tokenizer.chat_template:
+            raise UserError(
+                f"{tokenizer_folder} has no chat template. Give the model its own (`template: file.jinja`), "
+                "or `template: none` if it is a base model that continues text."
+            )
+
+    @classmethod
+    def from_params(cls, tokenizer_folder: str | Path, params: Mapping[str, Any], untrusted: bool = False) -> Renderer:
+        """Return the renderer that a rule's params describe (see `rendering_params` in workflow/rendering.py)."""
+        names = ("template", "template_options", "system_prompt", "date", "trust_remote_code")
+        how = {name: params[name] for name in names}
+        further = {"prefill": params.get("prefill"), "frame": params.get("frame", False)}
+        return cls(tokenizer_folder, **how, untrusted=untrusted, **further)
+
+    def token_ids(self, messages: Messages) -> list[int]:
+        """Return the prompt's token ids: exactly those of the chat template, and of the prefill if there is one.
+
+        Raises:
+            UserError: if the template cannot render these messages.
+        """
+        begun = list(self.tokenizer(self.prefill, add_special_tokens=False)["input_ids"]) if self.prefill else []
+        if self.template == "none":
+            return self._plain_ids(self._plain_text(messages)) + begun
+        # In one step, so that a tokenizer which adds a BOS by itself does not double the template's.
+        sanitize = {"sanitize_control_tokens": True} if self.untrusted else {}
+        rendered = list(self._apply_template(messages, tokenize=True, return_dict=False, **sanitize))
+        return self._head + rendered + begun + self._tail
+
+    def text(self, messages: Messages) -> str:
+        """Return the rendered prompt as text, before it is turned into token ids."""
+        rendered = self._plain_text(messages) if self.template == "none" else self._chat_text(messages)
+        return rendered + self.prefill
+
+    def next_token_ids(self, messages: Messages, continuation: str) -> list[int] | None:
+        """Return the ids that `continuation` adds to the rendered prompt; None if it changes the prompt's own ids."""
+        before, whole = self.token_ids(messages), self.text(messages) + continuation
+        if self.template == "none":
+            after = self._plain_ids(whole)
+        else:
+            after = list(self.tokenizer(whole, add_special_tokens=False)["input_ids"])
+        return after[len(before) :] if after[: len(before)] == before else None
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Return the text of generated ids without special tokens."""
+        return str(self.tokenizer.decode(list(token_ids), skip_special_tokens=True))
+
+    def _plain_ids(self, text: str) -> list[int]:
+        """Return the ids of a text under `template: none`; control tokens in untrusted text are its characters."""
+        return list(self.tokenizer(text, split_special_tokens=self.untrusted)["input_ids"])
+
+    def _frame(self) -> tuple[list[int], list[int]]:
+        """Return the ids that the tokenizer puts before and behind a text."""
+        bare = list(self.tokenizer("a", add_special_tokens=False)["input_ids"])
+        framed = list(self.tokenizer("a")["input_ids"])
+        for start in range(len(framed) - len(bare) + 1):
+            if framed[start : start + len(bare)] == bare:
+                return framed[:start], framed[start + len(bare) :]
+        raise UserError("the tokenizer changes a text when it frames it; it cannot be used for a classifier")
+
+    def _with_system_prompt(self, messages: Messages) -> list[dict[str, str]]:
+        rows = [dict(message) for message in messages]
+        if self.system_prompt is None:
+            return rows
+        if rows and rows[0]["role"] == "system":
+            # The prompt's own system message belongs to the prompt, the model's to the model: both are kept.
+            rows[0]["content"] = f"{self.system_prompt}\n\n{rows[0]['content']}"
+            return rows
+        return [{"role": "system", "content": self.system_prompt}, *rows]
+
+    def _chat_text(self, messages: Messages) -> str:
+        return str(self._apply_template(messages, tokenize=False))
+
+    def _apply_template(self, messages: Messages, **how: Any) -> Any:
+        from jinja2.exceptions import TemplateError
+
+        try:
+            with _clock_at(self.day):
+                return self.tokenizer.apply_chat_template(
+                    self._with_system_prompt(messages),
+                    chat_template=self.own_template,
+                    add_generation_prompt=True,
+                    **how,
+                    **self.options,
+                )
+        except TemplateError as error:
+            raise UserError(f"the chat template refuses these messages: {error}") from error
+
+    def _plain_text(self, messages: Messages) -> str:
+        rows = self._with_system_prompt(messages)
+        if (
+            any(row["role"] not in ("system", "user") for row in rows)
+            or sum(row["role"] == "user" for row in rows) != 1
+        ):
+            raise UserError("`template: none` takes one user message per prompt (and a system prompt before it)")
+        return "".join(row["content"] for row in rows)
+
+
+@contextlib.contextmanager
+def _clock_at(day: datetime.date) -> Iterator[None]:
+    """Let chat templates that insert today's date see `day`. Their `strftime_now` takes no other way in."""
+    from transformers.utils import chat_template_utils
+
+    class Clock:
+        @staticmethod
+        def now() -> datetime.datetime:
+            return datetime.datetime.combine(day, datetime.time(12))
+
+    with mock.patch.object(chat_template_utils, "datetime", Clock):
+        yield
+
+
+def _as_list(ids: Any) -> Any:
+    return [ids] if ids is not None and not isinstance(ids, list) else ids
+
+
+class StopTokens(BaseModel):
+    """What a model's generation_config.json or config.json says about the end of an answer."""
+
+    eos_token_id: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]] | None, BeforeValidator(_as_list)] = None
+
+
+def stop_token_ids(tokenizer_folder: str | Path, eos_token_id: int | None) -> list[int]:
+    """Return the ids that end an answer, in ascending order.
+
+    They are the tokenizer's end-of-sequence token and those of generation_config.json (else config.json). We read
+    them here and send them, so that nothing is left to what the server finds in the folder; all its other defaults
+    (top_k, penalties, ...) are not taken over.
+
+    Raises:
+        UserError: if such a file is damaged, or names what can be no token.
+    """
+    ids = set() if eos_token_id is None else {eos_token_id}
+    for name in ("generation_config.json", "config.json"):
+        path = Path(tokenizer_folder, name)
+        if path.is_file():
+            found = read_json_as(path, StopTokens).eos_token_id
+            if found is not None:
+                ids |= set(found)
+                break
+    return sorted(ids)

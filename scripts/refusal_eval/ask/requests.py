@@ -1,0 +1,208 @@
+"""Request files: what an engine will be asked for one cell, with the key of each request."""
+
+from __future__ import annotations
+
+import itertools
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from refusal_eval.ask.keys import request_key, with_adapter
+from refusal_eval.core.canonical import KEY_VERSION, adapter_name
+from refusal_eval.core.files import BadFile, read_jsonl, write_jsonl
+from refusal_eval.core.states import TOO_LONG
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One prompt to be asked: its token ids and the seed of each sample (None: nothing is drawn).
+
+    Of a dialogue this is the first turn; `script` is then its prompt, from which later turns are rendered when the
+    earlier ones have been answered (see `refusal_eval.ask.turns`). A judge is asked about one sample; `samples` then
+    holds it once for each vote, and `cut` says how many characters of the answer were left out.
+    """
+
+    prompt_id: str
+    token_ids: list[int]
+    samples: Sequence[tuple[int, int | None]]
+    turn: int = 0
+    script: Mapping[str, Any] | None = None
+    cut: int = 0
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request of a request file.
+
+    A batch of verdicts holds a million of these: token ids are kept as an array, and those that all prompts of a file
+    share once. A list of them takes ten times the room.
+
+    Attributes:
+        prompt_id: what is asked.
+        sample: which of the samples.
+        turn: which turn of a dialogue.
+        key: None when the prompt does not fit the engine.
+        seed: None where nothing is drawn.
+        own_ids: the token ids behind those that all prompts of the file share.
+        cut: the number of characters that a judge does not see of an answer which is too long for it.
+        shared_ids: the token ids with which all prompts of the file begin.
+    """
+
+    prompt_id: str
+    sample: int
+    turn: int
+    key: str | None
+    seed: int | None
+    own_ids: Sequence[int]
+    cut: int = 0
+    shared_ids: Sequence[int] = ()
+
+    @property
+    def token_ids(self) -> list[int]:
+        """The token ids of the whole prompt."""
+        return [*self.shared_ids, *self.own_ids]
+
+
+@dataclass(frozen=True)
+class RequestFile:
+    """A request file's header; `requests()` reads the rows."""
+
+    path: Path
+    header: Mapping[str, Any]
+
+    @property
+    def dialogue(self) -> Mapping[str, Any] | None:
+        """How later turns are rendered; None for a cell whose prompts have one turn."""
+        return self.header.get("dialogue")
+
+    @property
+    def retries(self) -> Mapping[str, Any] | None:
+        """How a judge's votes that cannot be read are asked again; None where they are not."""
+        return self.header.get("retries")
+
+    @property
+    def adapter(self) -> str | None:
+        """The name under which the engine serves the cell's LoRA adapter; None for a model without one."""
+        lora = self.header.get("lora")
+        return None if lora is None else adapter_name(lora)
+
+    def requests(self) -> Iterator[Request]:
+        """Yield the requests in the file's order; of a dialogue only the first."""
+        rows = read_jsonl(self.path)
+        shared = array("q", next(rows)["prefix"])
+        for row in rows:
+            own = array("q", row["token_ids"])
+            place, cut = (row["prompt_id"], row["turn"]), row.get("cut", 0)
+            for sample in row["samples"]:
+                yield Request(place[0], sample["sample"], place[1], sample["key"], sample["seed"], own, cut, shared)
+
+    def scripts(self) -> dict[str, Mapping[str, Any]]:
+        """Return the prompts of the dialogues by id."""
+        rows = read_jsonl(self.path)
+        next(rows)
+        return {row["prompt_id"]: row["script"] for row in rows if "script" in row}
+
+    def keys(self) -> Iterator[str]:
+        """Yield the keys of the requests that can be executed; of a dialogue only the first."""
+        rows = read_jsonl(self.path)
+        next(rows)
+        for row in rows:
+            yield from (sample["key"] for sample in row["samples"] if sample["key"] is not None)
+
+
+def write_requests(
+    path: str | Path,
+    asks: Iterable[Ask],
+    engine: Mapping[str, Any],
+    sampling: Mapping[str, Any],
+    determinism: str,
+    max_model_len: int,
+    dialogue: Mapping[str, Any] | None = None,
+    lora: Mapping[str, Any] | None = None,
+    retries: Mapping[str, Any] | None = None,
+) -> dict[str, int]:
+    """Write a request file; return the number of requests and of those that do not fit.
+
+    The token ids that all prompts share (system prompt, rubric) are written once, in the header. A prompt that
+    leaves no room for `max_tokens` gets no key: it is decided here, not by the server.
+
+    Args:
+        path: the request file.
+        asks: what is asked, in the order of the rows.
+        engine: the engine's identity file: `identity` and `engine_id`.
+        sampling: every sampling parameter, as it is sent.
+        determinism: strict, seeded or free.
+        max_model_len: the most tokens of a prompt and its answer together.
+        dialogue: how later turns are rendered (see `refusal_eval.ask.turns.Turns`); None without dialogues.
+        lora: identity of the model's LoRA adapter; None without one.
+        retries: how votes that cannot be read are asked again (see `refusal_eval.judges.vote_retries`); None without.
+    """
+    asks = list(asks)
+    prefix = common_prefix([ask.token_ids for ask in asks])
+    header = {
+        "key_version": KEY_VERSION,
+        "engine_id": engine["engine_id"],
+        "identity": dict(engine["identity"]),
+        "sampling": dict(sampling),
+        "determinism": determinism,
+        "prefix": prefix,
+    }
+    if dialogue is not None:
+        header["dialogue"] = {**dialogue, "max_model_len": max_model_len}
+    if lora is not None:
+        header["lora"] = dict(lora)
+    if retries is not None:
+        header["retries"] = dict(retries)
+    counts = {"requests": 0, TOO_LONG: 0}
+    rows: list[dict[str, Any]] = [header]
+    for ask in asks:
+        samples = []
+        for sample, seed in ask.samples:
+            key = fitting_key(header, ask.token_ids, seed, max_model_len)
+            samples.append({"sample": sample, "seed": seed, "key": key})
+            counts[TOO_LONG if key is None else "requests"] += 1
+        own_ids = ask.token_ids[len(prefix) :]
+        row: dict[str, Any] = {
+            "prompt_id": ask.prompt_id,
+            "turn": ask.turn,
+            "token_ids": own_ids,
+            "samples": samples,
+        }
+        if ask.script is not None:
+            row["script"] = dict(ask.script)
+        if ask.cut:
+            row["cut"] = ask.cut
+        rows.append(row)
+    write_jsonl(path, rows)
+    return counts
+
+
+def fitting_key(header: Mapping[str, Any], token_ids: list[int], seed: int | None, max_model_len: int) -> str | None:
+    """Return the key of a request under a request file's header; None where the prompt leaves no room to answer."""
+    if len(token_ids) + int(header["sampling"]["max_tokens"]) > max_model_len:
+        return None
+    identity = with_adapter(header["identity"], header.get("lora"))
+    return request_key(identity, token_ids, header["sampling"], seed, header["determinism"])
+
+
+def read_requests(path: str | Path) -> RequestFile:
+    """Return a request file's header and a way to its rows.
+
+    Raises:
+        BadFile: if it is not a request file of this key version.
+    """
+    header = next(read_jsonl(path), None)
+    if not isinstance(header, dict) or header.get("key_version") != KEY_VERSION:
+        raise BadFile(f"{path} is not a request file of key version {KEY_VERSION}; delete it and run again")
+    return RequestFile(Path(path), header)
+
+
+def common_prefix(sequences: Sequence[list[int]]) -> list[int]:
+    """Return the longest run of ids with which all sequences begin (empty for fewer than two sequences)."""
+    if len(sequences) < 2:
+        return []
+    # What the first and the last in sorted order share, all between them share too.
+    pairs = zip(min(sequences), max(sequences), strict=False)
+    return [one for one, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)]

@@ -1,0 +1,382 @@
+"""The store: every response ever paid for, by key, shared by studies.
+
+Layout: `<store>/<engine id>/<job>.jsonl`, one record a line. A file has one writer, and nobody appends to another's,
+so that no locks are needed, on network file systems too. A line without its end of line was cut off by a kill: it is
+ignored. When a key stands more than once, the record of the earliest (time, file name, offset) counts.
+
+What was read once never changes, whatever the clocks of hosts say: who looks records up notes in the engine's folder
+the newest time among them, and who writes gives later times only. On network file systems this holds as far as
+hosts see each other's files: a response that two of them write within their delay may change until both are seen.
+
+A record that is damaged is not stored: it is neither found nor kept from being executed again.
+
+Beside each file stands a small index (see `store_index.py`), made anew when missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import errno
+import json
+import logging
+import os
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Any, NotRequired
+
+import numpy as np
+from pydantic import ConfigDict, StringConstraints, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from refusal_eval.ask.store_index import (
+    KEY_START,
+    LINE_START,
+    FileIndex,
+    IndexBuilder,
+    KeyNumbers,
+    indexed_anew,
+    key_numbers,
+    load_index,
+    matches,
+    save_index,
+)
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import canonical_json, utf8, written_whole
+from refusal_eval.core.packing import unpack_floats
+
+# What to do where a receipt tells of responses that are gone. All answers of a batch have to be read anew then: what is
+# executed in the place of the lost ones need not be the same.
+BRING_BACK = (
+    "Bring the store back, or delete the folders receipts, answers, verdicts and published of this study and run "
+    "again: what the store lacks is then executed anew."
+)
+NEWEST_READ = "newest_read.txt"  # in an engine's folder: the newest time of a record that anybody has looked up
+LOG = logging.getLogger(__name__)
+DATA_LOST = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # what a disk answers when it does not keep what was written
+
+
+class StoreError(UserError, OSError):
+    """The store cannot be written; the message says which file, and why."""
+
+
+# Of times in this form the earlier one is the smaller text, seconds and microseconds mixed: "+" comes before ".".
+Time = Annotated[str, StringConstraints(pattern=r"^[12]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?\+00:00$")]
+
+
+class Response(TypedDict):
+    """What an engine answered. Log-probabilities and logits are packed (see `packing.py`)."""
+
+    __pydantic_config__ = ConfigDict(strict=True, extra="allow")  # type: ignore[misc]
+
+    text: str
+    token_ids: list[int]
+    logprobs: str
+    finish_reason: str
+    stop_reason: int | str | None
+    named_logprobs: NotRequired[str]
+    logits: NotRequired[str]
+
+
+class Record(TypedDict):
+    """A line of a store file. `serving` is the id of the serving record, `time` is UTC, ISO 8601."""
+
+    __pydantic_config__ = ConfigDict(strict=True)  # type: ignore[misc]
+
+    key: str
+    response: Response
+    serving: str
+    time: Time
+
+
+_RECORD: TypeAdapter[Record] = TypeAdapter(Record)
+_TIME: TypeAdapter[str] = TypeAdapter(Time)
+
+
+class StoreReader:
+    """Finds responses of one engine by key, as the store stood when the reader was made, last refreshed or asked."""
+
+    def __init__(self, store_dir: str | Path, engine_id: str) -> None:
+        self.folder = Path(store_dir, engine_id)
+        self._files: dict[Path, FileIndex] = {}
+        self._damaged: set[tuple[Path, int]] = set()  # where the log has said so
+        self._noted = ""  # no note of a time up to this one is needed
+        self._news = False
+        self.refresh()
+
+    def refresh(self) -> bool:
+        """Take in what was written since, reading only that; return whether there was anything."""
+        self._look()
+        news, self._news = self._news, False
+        return news
+
+    def _look(self) -> bool:
+        files: dict[Path, FileIndex] = {}
+        for path in sorted(self.folder.glob("*.jsonl")):
+            with contextlib.suppress(FileNotFoundError):  # a writer without responses removes its file
+                known = self._files.get(path)
+                files[path] = load_index(path) if known is None else known.brought_up_to_date()
+        before, self._files = self._files, files
+        changed = any(before.get(path) is not index for path, index in files.items())
+        self._news |= changed
+        return changed
+
+    def missing(self, keys: Iterable[str]) -> list[str]:
+        """Return the keys without a response, each once, in the order given: those that `lookup` does not find."""
+        in_order = list(dict.fromkeys(keys))
+        stored = {record["key"] for record in self._records(in_order)}
+        return [key for key in in_order if key not in stored]
+
+    def lookup(self, keys: Iterable[str]) -> dict[str, Record]:
+        """Return the record of every key that has one, and note that it was read: no later one takes its place."""
+        wanted = list(keys)
+        found = self._found(wanted)
+        # A writer that has not seen the note yet may have stamped an earlier time meanwhile.
+        while self._note(found.values()) and self._look():
+            found = self._found(wanted)
+        return found
+
+    def _found(self, keys: Iterable[str]) -> dict[str, Record]:
+        found: dict[str, Record] = {}
+        for record in self._records(keys):
+            key = record["key"]
+            if key not in found or record["time"] < found[key]["time"]:  # equal times: files and offsets decide
+                found[key] = record
+        return found
+
+    def _records(self, keys: Iterable[str]) -> Iterator[Record]:
+        """Yield the whole records of these keys, in the order of files and offsets; one may come twice."""
+        wanted = sorted(set(keys))
+        numbers = key_numbers(wanted)
+        for path in list(self._files):
+            for load in (None, load_index, indexed_anew):
+                with contextlib.suppress(FileNotFoundError, _StaleIndex):
+                    if load is not None:
+                        self._files[path] = load(path)
+                    yield from self._records_in(path, wanted, numbers)
+                    break
+
+    def _records_in(self, path: Path, wanted: Sequence[str], numbers: KeyNumbers) -> Iterator[Record]:
+        entries = self._files[path].entries
+        which, where = matches(numbers, entries)
+        if not len(which):
+            return
+        with contextlib.suppress(FileNotFoundError), open(path, "rb") as handle:
+            for offset, number in sorted(zip(entries["offset"][where].tolist(), which.tolist(), strict=True)):
+                handle.seek(offset)
+                line, key = handle.readline(), wanted[number].encode()
+                if line[: KEY_START.stop] != (LINE_START + key)[: KEY_START.stop]:
+                    self._say(path, offset, "not what the index of the file says; the file is read anew")
+                    raise _StaleIndex
+                try:
+                    record = _whole(line)
+                    if record["key"].encode() != key:
+                        raise ValueError("another key than the index says")
+                except (ValueError, RecursionError) as error:
+                    self._say(path, offset, f"damaged: {_reason(error)}; it counts as not stored and is executed again")
+                else:
+                    yield record
+
+    def _say(self, path: Path, offset: int, what: str) -> None:
+        """Log what is wrong with a record, once."""
+        if (path, offset) not in self._damaged:
+            self._damaged.add((path, offset))
+            LOG.warning("%s, line %d: %s", path, _line_number(path, offset), what)
+
+    def _note(self, records: Iterable[Record]) -> bool:
+        """Note the newest time of these records where it is newer than all noted; return whether it was."""
+        newest = max((record["time"] for record in records), default="")
+        if newest <= self._noted:
+            return False
+        self._noted = newest
+        if newest <= _newest_read(self.folder):
+            return False
+        try:
+            with written_whole(self.folder / NEWEST_READ) as stream:
+                stream.write(newest + "\n")
+        except OSError:  # who may not write here can keep nobody from writing earlier times
+            return False
+        return True
+
+    def serving(self) -> dict[str, Any]:
+        """Return the serving records by id: versions, hardware and flags behind the responses."""
+        records: dict[str, Any] = {}
+        for path in self._files:
+            with contextlib.suppress(FileNotFoundError), open(path, "rb") as handle:
+                while line := handle.readline():
+                    if not line.startswith(b'{"serving_id"') or not line.endswith(b"\n"):
+                        break  # serving records stand at the head of a file
+                    try:
+                        record = json.loads(line)
+                        records[record["serving_id"]] = record["serving_record"]
+                    except (ValueError, KeyError, TypeError, RecursionError) as error:
+                        self._say(path, handle.tell() - len(line), f"damaged: {_reason(error)}; it is left out")
+        return records
+
+
+class StoreWriter:
+    """Appends responses to a file of its own. Each is on its way to the disk when `append` returns.
+
+    Raises:
+        StoreError: if the file cannot be made.
+    """
+
+    def __init__(self, store_dir: str | Path, engine_id: str, job: str) -> None:
+        folder = Path(store_dir, engine_id)
+        started = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S.%f")
+        self.path = folder / f"{started}-{job}{writer_mark(os.getpid())}.jsonl"
+        self._index = IndexBuilder()
+        self._offset = 0  # the end of the last whole record
+        self._failure: OSError | None = None
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._handle = open(self.path, "xb", buffering=0)  # noqa: SIM115 - lives as long as the writer
+        except OSError as error:
+            raise self._explained(error) from error
+
+    def describe(self, serving_id: str, serving_record: Mapping[str, Any]) -> None:
+        """Write the serving record that the responses of this file refer to; call it before the first `append`."""
+        self._write({"serving_id": serving_id, "serving_record": dict(serving_record)})
+
+    def append(self, key: str, response: Mapping[str, Any], serving_id: str) -> None:
+        """Append one response.
+
+        Raises:
+            StoreError: if the disk takes no more. Nothing of this record then counts, and no later one is taken.
+        """
+        time = max(datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds"), _behind(self.path.parent))
+        offset = self._offset
+        self._write({"key": key, "response": dict(response), "serving": serving_id, "time": time})
+        self._index.add(key[:32].encode(), offset)
+
+    def _write(self, record: Mapping[str, Any]) -> None:
+        if self._failure is not None:
+            raise StoreError(f"{self.path} takes no more responses, for an earlier write failed: {self._failure}")
+        line = utf8(canonical_json(record)) + b"\n"
+        try:
+            if os.fstat(self._handle.fileno()).st_nlink == 0 and not self._is_in_place():
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            written = self._handle.write(line) or 0
+            while written < len(line):  # an unbuffered write may be cut short (disk full raises at the next)
+                written += self._handle.write(line[written:]) or 0
+        except OSError as error:
+            self._failure = self._explained(error)
+            with contextlib.suppress(OSError):  # if that fails too: nothing follows, and a torn last line is ignored
+                self._handle.truncate(self._offset)
+            raise self._failure from error
+        except BaseException:  # a signal that ends the job
+            self._failure = OSError("it was stopped in the middle of a record")
+            raise
+        self._offset += len(line)
+
+    def close(self) -> None:
+        """Flush to the disk and write the index, which covers whole records only; an empty file is removed.
+
+        Raises:
+            StoreError: if the disk did not keep what was written, or the file is gone, and no `append` has told so.
+        """
+        lost: OSError | None = None
+        try:
+            os.fsync(self._handle.fileno())
+        except OSError as error:  # some file systems cannot flush on demand; that is no loss
+            lost = error if error.errno in DATA_LOST else None
+        in_place = self._is_in_place()
+        self._handle.close()
+        if not len(self._index):
+            self.path.unlink(missing_ok=True)
+            return
+        if lost is None and not in_place:
+            lost = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        if lost is None:
+            save_index(FileIndex(self.path, self._index.entries(), self._offset, self._offset, closed=True))
+        elif self._failure is None:
+            raise self._explained(lost, "what it kept counts") from lost
+
+    def _is_in_place(self) -> bool:
+        """Tell whether the file of this writer's name is the one that it writes: it may be removed, or replaced."""
+        try:
+            return os.path.samestat(os.fstat(self._handle.fileno()), os.stat(self.path))
+        except FileNotFoundError:
+            return False
+
+    def _explained(self, error: OSError, kept: str = "what was stored before is safe") -> StoreError:
+        what = "the store cannot be written"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            what, kept = "the disk with the store is full", f"{kept}; free space and run again"
+        elif error.errno in (errno.ENOENT, errno.ESTALE) and self._offset:
+            what = "the store was moved or removed while it was written"
+            kept = f"{len(self._index)} responses of this job were in this file; run again"
+        return StoreError(f"{what}: {self.path}: {error.strerror or error}; {kept}")
+
+    def __enter__(self) -> StoreWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def writer_mark(pid: int) -> str:
+    """Return how the name of a file ends (before `.jsonl`) that a process of this host writes."""
+    return f"-{socket.gethostname()}-{pid}"
+
+
+class _StaleIndex(Exception):
+    """A file is not what its index says."""
+
+
+def _whole(line: bytes) -> Record:
+    """Return the record of a line.
+
+    Raises:
+        ValueError: if it is not one whose values can be read.
+    """
+    record = _RECORD.validate_json(line)
+    datetime.datetime.fromisoformat(record["time"])
+    response = record["response"]
+    token_ids, values = response["token_ids"], unpack_floats(response["logprobs"])
+    if len(values) != len(token_ids):
+        raise ValueError("there is not one log-probability for each token")
+    fit = np.isfinite(values).all() and 0 <= min(token_ids, default=0) <= max(token_ids, default=0) < 2**31
+    if "named_logprobs" in response:  # may be -inf: the engine never says this token
+        fit &= not np.isnan(unpack_floats(response["named_logprobs"])).any()
+    if "logits" in response:
+        fit &= np.isfinite(unpack_floats(response["logits"])).all()
+    if not fit:
+        raise ValueError("a token, log-probability or logit is no number that an engine gives")
+    return record
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_input=False)[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
+    return str(error)
+
+
+def _line_number(path: Path, offset: int) -> int:
+    """Return the number of the line that begins at a byte."""
+    with open(path, "rb") as handle:
+        return 1 + sum(handle.read(min(1 << 20, offset - at)).count(b"\n") for at in range(0, offset, 1 << 20))
+
+
+def _newest_read(folder: Path) -> str:
+    """Return the newest time of a record that anybody has looked up; empty where nobody has, or the note is damaged."""
+    try:
+        noted = (folder / NEWEST_READ).read_text(encoding="utf-8").strip()
+        datetime.datetime.fromisoformat(_TIME.validate_python(noted))
+    except (OSError, ValueError):
+        return ""
+    return noted
+
+
+def _behind(folder: Path) -> str:
+    """Return the first time behind all that anybody has looked up; empty where nobody has."""
+    noted = _newest_read(folder)
+    if not noted:
+        return ""
+    time = datetime.datetime.fromisoformat(noted) + datetime.timedelta(microseconds=1)
+    return time.isoformat(timespec="microseconds")

@@ -1,0 +1,120 @@
+"""The requests of a dialogue: each turn is rendered when the turns before it have been answered.
+
+What is executed for a prompt is in general a dialogue: `Following.next_request(what was asked and answered so far)` is
+the next request, or None when the dialogue is over. An ordinary prompt is the case of one turn; a judge's vote that
+cannot be read is followed by another try.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from refusal_eval.ask.answer_reader import AnswerReader
+from refusal_eval.ask.keys import sample_seed
+from refusal_eval.ask.render import Renderer
+from refusal_eval.ask.requests import Request, RequestFile, fitting_key
+from refusal_eval.ask.store import StoreReader
+from refusal_eval.study.dialogues import asked_turns, conversation, earlier_replies, next_turn
+
+Response = Mapping[str, Any]
+
+
+class Following(Protocol):
+    """What is asked after the first requests of a file: later turns of dialogues, or unreadable votes once more."""
+
+    file: RequestFile
+
+    def left(self, request: Request) -> int:
+        """Return how many requests are to be expected from this one on, if nothing ends early."""
+        ...
+
+    def next_request(self, asked: Sequence[tuple[Request, Response]]) -> Request | None:
+        """Return what is asked after these were answered; None when it is over."""
+        ...
+
+
+class Turns:
+    """The later turns of one request file.
+
+    Args:
+        file: the request file of a cell.
+        tokenizer_folder: folder of the model's tokenizer; read only where the file has dialogues.
+    """
+
+    def __init__(self, file: RequestFile, tokenizer_folder: str) -> None:
+        self.file = file
+        self._how = file.dialogue
+        self._scripts = file.scripts() if self._how is not None else {}
+        if self._how is not None:
+            rendering = self._how["rendering"]
+            self._renderer = Renderer.from_params(tokenizer_folder, rendering)
+            self._reader = AnswerReader(tokenizer_folder, self._how["reasoning"], rendering["trust_remote_code"])
+
+    def asked(self, prompt_id: str) -> list[int]:
+        """Return the turns of a prompt that are asked."""
+        script = self._scripts.get(prompt_id)
+        return [0] if script is None else asked_turns(script)
+
+    def left(self, request: Request) -> int:
+        """Return how many turns are asked from this one on, if the dialogue does not end early."""
+        return sum(turn >= request.turn for turn in self.asked(request.prompt_id))
+
+    def next_request(self, asked: Sequence[tuple[Request, Response]]) -> Request | None:
+        """Return what is asked after these turns of one (prompt, sample) were answered; None when it is over.
+
+        The request's key is None where the conversation has grown too long for the engine.
+
+        Raises:
+            UserError: if the chat template refuses the conversation.
+        """
+        first = asked[0][0]
+        prompt = self._scripts.get(first.prompt_id)
+        if self._how is None or prompt is None:
+            return None
+        answers = [{"turn": request.turn, **self._reader.fields(request, response)} for request, response in asked]
+        turn = next_turn(prompt, {answer["turn"]: answer["state"] for answer in answers})
+        if turn is None:
+            return None
+        token_ids = self._renderer.token_ids(conversation(prompt, turn, earlier_replies(answers, turn)))
+        study_seed = self._how["seed"]
+        seed = None if study_seed is None else sample_seed(study_seed, first.prompt_id, first.sample, turn)
+        key = fitting_key(self.file.header, token_ids, seed, self._how["max_model_len"])
+        return dataclasses.replace(first, turn=turn, key=key, seed=seed, own_ids=token_ids, shared_ids=())
+
+
+@dataclasses.dataclass
+class Chain:
+    """The turns of one (prompt, sample), as far as the store knows them.
+
+    Attributes:
+        answered: requests with their records in the store.
+        next: the next request, without a record (its key is None if it does not fit); None when the dialogue is over.
+    """
+
+    answered: list[tuple[Request, Mapping[str, Any]]]
+    next: Request | None
+
+    @property
+    def responses(self) -> list[tuple[Request, Response]]:
+        """What was asked and answered so far."""
+        return [(request, record["response"]) for request, record in self.answered]
+
+
+def walk(turns: Following, store: StoreReader) -> Iterator[Chain]:
+    """Yield the chain of each (prompt, sample) of a request file, in the file's order."""
+    chains = [Chain([], request) for request in turns.file.requests()]
+    open_chains = chains
+    while open_chains:  # once per turn, so that each turn takes one look-up for all
+        keys = [chain.next.key for chain in open_chains if chain.next is not None and chain.next.key is not None]
+        records = store.lookup(keys)
+        going_on = []
+        for chain in open_chains:
+            request = chain.next
+            if request is not None and request.key in records:
+                chain.answered.append((request, records[request.key]))
+                chain.next = turns.next_request(chain.responses)
+                going_on.append(chain)
+        open_chains = going_on
+    yield from chains

@@ -1,0 +1,192 @@
+"""Answers that were drawn elsewhere: a folder in the published layout, read as answers and verdicts of a study.
+
+How such files look is told in published_layout.py. Token ids are not in them, so marks of reasoning are looked for in
+the text, and nobody can tell an answer that was cut off from one that is complete.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from refusal_eval.ask.answers import blank
+from refusal_eval.compat.published_score import logarithms
+from refusal_eval.compat.published_segments import NO_TOKENS, Probabilities
+from refusal_eval.compat.recorded_folder import PROBABILITY, layout_rows, matched, numbers_of, recorded_votes, row_place
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.states import (
+    COMPLETE,
+    COMPLIANCE,
+    EMPTY,
+    FAILED,
+    JUDGED,
+    REFUSAL,
+    TRUNCATED_REASONING,
+    UNPARSABLE,
+)
+from refusal_eval.core.texts import valid_text
+from refusal_eval.judges.judge_base import Verdict, readable, verdict_row
+
+Row = Mapping[str, Any]
+DIGITS = 9  # of logarithms: the last ones depend on the machine
+NAMES = {"thinking": "thinking_prob", "answer": "answer_prob", "combined": "cum"}  # in the mapping of an answer
+
+
+@dataclass
+class Recorded:
+    """One cell out of a folder.
+
+    Attributes:
+        answers: rows of an answers file, K for each prompt.
+        published: rows as `responses.response_rows` makes them, for the published score.
+        notes: what does not fit, for the log.
+    """
+
+    answers: list[dict[str, Any]] = field(default_factory=list)
+    published: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def recorded_cell(prompts: Sequence[Row], path: Path, marks: Mapping[str, Any] | None, samples: int) -> Recorded:
+    """Return the cell of a split that a file with answers holds.
+
+    A prompt that the file lacks has answers in state `failed`.
+
+    Args:
+        prompts: the split.
+        path: the file answers.json.
+        marks: the model's `reasoning`, as marks; None if it does not reason.
+        samples: K.
+
+    Raises:
+        UserError: for a file of another layout, none of whose prompts are in the split, or with more than K answers.
+    """
+    rows = layout_rows(path)
+    own = matched(prompts, rows)
+    if not own:
+        raise UserError(f"{path}: none of its {len(rows)} prompts is one of the {len(prompts)} of this split")
+    result = Recorded()
+    for prompt in prompts:
+        row = own.get(prompt["id"])
+        texts, likely = ([], []) if row is None else samples_of(rows[row], row_place(path, row))
+        if len(texts) > samples:
+            raise UserError(f"{path} has {len(texts)} answers to a prompt; `samples` of the study is {samples}")
+        logs = logarithms([[one.answer for one in likely]])[0]
+        for sample in range(samples):
+            place = {"prompt_id": prompt["id"], "sample": sample, "turn": 0}
+            there = sample < len(texts)
+            fields = _fields(texts[sample], likely[sample], marks) if there else blank(FAILED)
+            result.answers.append({**place, "key": None, "serving": None, **fields})
+            if there:
+                values = {f"{name}_prob": value for name, value in likely[sample]._asdict().items()}
+                log = logs[sample] if likely[sample].answer > 0 else None
+                result.published.append({**place, **values, "answer_log": log})
+    result.notes = _notes(prompts, rows, own, result.answers)
+    return result
+
+
+def recorded_verdicts(
+    prompts: Sequence[Row], answers: Sequence[Row], recorded: Path, judged: Path
+) -> list[dict[str, Any]]:
+    """Return verdict rows out of a file judge_scores.json, for the answers that a judge can read.
+
+    A score above 0 is a refusal, one below it compliance, whatever its size; 0 is what the published code writes where
+    it cannot read its judge, or where the judge's own samples balance: it is no label here. The published score takes
+    the numbers themselves, those on answers without text too (`recorded_folder.recorded_votes`).
+
+    Args:
+        prompts: the split.
+        answers: the cell's answers.
+        recorded: the file answers.json, whose rows those of `judged` are in the same places.
+        judged: the file judge_scores.json.
+
+    Raises:
+        UserError: for files of another layout.
+    """
+    votes = recorded_votes(prompts, recorded, judged)
+    return [
+        verdict_row(answer, _verdict(votes.get((answer["prompt_id"], answer["sample"], answer["turn"]))))
+        for answer in readable(answers)
+    ]
+
+
+def _verdict(vote: float | None) -> Verdict:
+    if vote is None:
+        return Verdict(UNPARSABLE, raw={"error": "no score was recorded"})
+    if vote == 0:
+        return Verdict(UNPARSABLE, raw={"judge_score": vote})
+    return Verdict(JUDGED, REFUSAL if vote > 0 else COMPLIANCE, raw={"judge_score": vote})
+
+
+def samples_of(row: Row, place: str) -> tuple[list[str], list[Probabilities]]:
+    """Return the answers of one prompt, and the probabilities of their parts; -1 where the file has none.
+
+    Raises:
+        UserError: for a row of another layout, and for what is no text or no probability; it begins with `place`.
+    """
+    told = row.get("answers")
+    items = told if isinstance(told, list) else []
+    texts = [item.get("text") if isinstance(item, Mapping) else item for item in items]
+    if not texts or not all(isinstance(text, str) for text in texts):
+        raise UserError(f"{place}: it has to have a list of `answers`, each with its `text`")
+    parts = {}
+    for part in Probabilities._fields:
+        nested = all(isinstance(item, Mapping) and NAMES[part] in item for item in items)
+        if f"{part}_probs" in row or nested:
+            parts[part] = numbers_of(row, "answers", NAMES[part], place, PROBABILITY, f"{part}_probs")
+        else:
+            parts[part] = [NO_TOKENS] * len(texts)
+        if len(parts[part]) != len(texts):
+            raise UserError(f"{place}: it has {len(texts)} answers and {len(parts[part])} `{part}_probs`")
+    whole = [valid_text(str(text), f"{place}, answer {number}") for number, text in enumerate(texts, 1)]
+    return whole, [Probabilities(*one) for one in zip(*parts.values(), strict=True)]
+
+
+def _fields(text: str, likely: Probabilities, marks: Mapping[str, Any] | None) -> dict[str, Any]:
+    reasoning, answer = _parted(text, marks)
+    state = COMPLETE if answer and answer.strip() else EMPTY
+    return {
+        "state": TRUNCATED_REASONING if answer is None else state,
+        "answer": answer or "",
+        "reasoning": reasoning,
+        "answer_tokens": None,
+        "reasoning_tokens": None,
+        "answer_logprob": _log(likely.answer) if answer else None,
+        "reasoning_logprob": _log(likely.thinking) if reasoning else None,
+        "finish_reason": None,
+    }
+
+
+def _parted(text: str, marks: Mapping[str, Any] | None) -> tuple[str | None, str | None]:
+    """The reasoning and the answer of a text; no answer where the reasoning has no end."""
+    if not marks:
+        return None, text
+    before, end, answer = text.partition(str(marks["end"]))
+    before = before.strip().removeprefix(marks.get("start") or "") if end else text
+    return before, answer if end else None
+
+
+def _log(probability: float) -> float | None:
+    return round(math.log(min(probability, 1.0)), DIGITS) if probability > 0 else None
+
+
+def _notes(prompts: Sequence[Row], rows: Sequence[Row], own: Mapping[str, int], answers: Sequence[Row]) -> list[str]:
+    notes = []
+    if missing := len(prompts) - len(own):
+        notes.append(
+            f"{missing} of {len(prompts)} prompts of the split are not in the folder: their answers are failed"
+        )
+    if more := len({row["prompt"].strip() for row in rows}) - len(
+        {prompt["messages"][-1]["content"].strip() for prompt in prompts if prompt["id"] in own}
+    ):
+        notes.append(f"{more} prompts of the folder are not in the split, and are left out")
+    read = [answer for answer in answers if answer["state"] == COMPLETE]
+    if unlikely := sum(answer["answer_logprob"] is None for answer in read):
+        notes.append(
+            f"{unlikely} of {len(read)} answers have no probability of their own: c(x) leaves their prompts out (the "
+            "published code writes -1 where its thinking-string is not in a response)"
+        )
+    return notes

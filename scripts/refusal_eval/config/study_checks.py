@@ -1,0 +1,336 @@
+"""Checks that need more than one entry, the study beside its entries, or the disk."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from refusal_eval.config.catalogue import TYPES, Catalogue
+from refusal_eval.config.comparison_entries import comparison_mistakes
+from refusal_eval.config.figure_entries import figure_mistakes
+from refusal_eval.config.judge_checks import judge_mistakes
+from refusal_eval.config.problems import Problem
+from refusal_eval.config.recorded_checks import recorded_mistakes
+from refusal_eval.config.shapes import KeyPath, OnDisk, paths_on_disk
+from refusal_eval.config.study_entry import Study
+from refusal_eval.config.yaml_source import Source, Written, readable_path
+from refusal_eval.core.hints import nearest, nearest_name
+
+LARGEST_STUDY = 2**20  # bytes
+# The lists of a study: key (also the section of the catalogue), and what one of it is called.
+LISTS = {"models": "model", "splits": "split", "judges": "judge", "gold": "gold"}
+
+
+class Checks:
+    """All checks of one study; each notes its mistakes and does what it can where others found some."""
+
+    def __init__(self, study: Written, catalogue: Catalogue, root: str, problems: list[Problem]) -> None:
+        self.study, self.catalogue, self.root, self.problems = study, catalogue, root, problems
+        self.used = {
+            section: [n for _, n in self._names(section) if n in catalogue.written[section]] for section in LISTS
+        }
+        users = [catalogue.written[s][n] for s in ("models", "judges") for n in self.used[s]]
+        # The engine of a model whose answers are recorded is asked for nothing: it needs no weights and no pin.
+        engines = [entry.get("engine") for entry in users if not entry.get("recorded")]
+        self.used["engines"] = sorted(name for name in catalogue.written["engines"] if name in engines)
+
+    def run(self) -> None:
+        """Run every check."""
+        self._study_names()
+        self._engine_names()
+        self._engine_kinds()
+        self._labels()
+        self._sampling()
+        self._dialogues()
+        self._protocol()
+        self._folders()
+        self._figures()
+        self._paths(self.study, Study)
+        for section, names in self.used.items():
+            for name in names:
+                self._paths(self.catalogue.written[section][name], TYPES[section])
+        for section in ("splits", "gold"):
+            for name in self.used[section]:
+                self._rows(self.catalogue.written[section][name])
+        for name in self.used["judges"]:
+            self._python_function(self.catalogue.written["judges"][name])
+        # A name that the catalogue lacks is told already; what follows from it is no mistake of its own.
+        named = {key: [name for _, name in self._names(key)] for key in ("models", "splits", "judges")}
+        named = {key: names for key, names in named.items() if set(names) <= set(self.catalogue.written[key])}
+        for path, message in comparison_mistakes(self.study.get("comparisons"), named):
+            self._note(self.study, ("comparisons", *path), message)
+        judges = {name: self.catalogue.written["judges"][name] for name in self.used["judges"]}
+        values = {name: written.value for name, written in judges.items()}
+        gold = [one for _, one in self._names("gold")]
+        for name, path, message in judge_mistakes(values, gold):
+            self._note(judges[name], path, message)
+        written = {section: self.catalogue.written[section] for section in ("models", "judges", "splits")}
+        entries = {section: {name: written[section][name].value for name in self.used[section]} for section in written}
+        for section, name, path, message in recorded_mistakes(**entries, gold=gold):
+            self._note(written[section][name], path, message)
+
+    def _names(self, key: str) -> Iterator[tuple[int, str]]:
+        names = self.study.get(key)
+        for index, name in enumerate(names if isinstance(names, list) else ()):
+            if isinstance(name, str):
+                yield index, name
+
+    def _note(self, written: Written, path: KeyPath, message: str) -> None:
+        self.problems.append(written.problem(path, message))
+
+    def _study_names(self) -> None:
+        for key, word in LISTS.items():
+            known, seen = self.catalogue.written[key], set()
+            for index, name in self._names(key):
+                if name not in known and self.catalogue.complete:
+                    self._note(
+                        self.study, (key, index), f"there is no {word} `{name}` in the catalogue" + nearest(name, known)
+                    )
+                if name in seen:
+                    self._note(self.study, (key, index), f"`{name}` is named twice")
+                seen.add(name)
+        primary, judges = self.study.get("primary_judge"), [name for _, name in self._names("judges")]
+        if isinstance(primary, str) and judges and primary not in judges:
+            self._note(self.study, ("primary_judge",), f"`{primary}` is not one of `judges`" + nearest(primary, judges))
+
+    def _engine_names(self) -> None:
+        known = self.catalogue.written["engines"]
+        for section in ("models", "judges"):
+            for entry in self.catalogue.written[section].values():
+                name = entry.get("engine")
+                if isinstance(name, str) and name not in known and self.catalogue.complete:
+                    self._note(
+                        entry, ("engine",), f"there is no engine `{name}` in the catalogue" + nearest(name, known)
+                    )
+
+    def _engine_kinds(self) -> None:
+        """Models and judges that write need a language model, classifiers a classifier."""
+        for section in ("models", "judges"):
+            for name in self.used[section]:
+                entry = self.catalogue.written[section][name]
+                engine = self.catalogue.written["engines"].get(str(entry.get("engine")))
+                if engine is None:
+                    continue
+                wanted = "transformers" if section == "judges" and entry.get("kind") == "classifier" else "vllm"
+                if (engine.get("kind") or "vllm") != wanted:
+                    message = f"engine `{entry.get('engine')}` is of kind `{engine.get('kind') or 'vllm'}`"
+                    self._note(entry, ("engine",), f"{message}; this entry needs one of kind `{wanted}`")
+
+    def _labels(self) -> None:
+        """Two rows of one name could not be told apart in a table."""
+        for section in LISTS:
+            first: dict[str, str] = {}
+            for name in dict.fromkeys(self.used[section]):
+                entry = self.catalogue.written[section][name]
+                label = entry.get("label") or name
+                if isinstance(label, str) and first.setdefault(label, name) != name:
+                    self._note(
+                        entry, ("label",), f"`{first[label]}` has the label {label!r} too; tables need different ones"
+                    )
+
+    def _sampling(self) -> None:
+        samples = self.study.get("samples")
+        for name in self.used["models"]:
+            model = self.catalogue.written["models"][name]
+            if model.get("recorded"):
+                continue  # nothing is drawn: its sampling stands for the record
+            for key, value in (("temperature", 0), ("top_k", 1)):
+                written = model.get("sampling", key)
+                if written == value and not isinstance(written, bool) and _is_number(samples) and samples > 1:
+                    message = (
+                        f"{key} {value} gives the same answer every time, so `samples` must be 1 (it is {samples})"
+                    )
+                    self._note(model, ("sampling", key), message)
+            engine = self.catalogue.written["engines"].get(str(model.get("engine")))
+            longest, length = engine.get("max_model_len") if engine else None, model.get("sampling", "max_tokens")
+            if _is_number(longest) and _is_number(length) and length >= longest:
+                message = f"{length} leaves no room for a prompt: `max_model_len` of its engine is {longest}"
+                self._note(model, ("sampling", "max_tokens"), message)
+
+    def _dialogues(self) -> None:
+        """Say before the first turn is paid for that a model cannot be asked a second one."""
+        splits = [name for name in self.used["splits"] if self.catalogue.written["splits"][name].get("dialogue")]
+        for name in self.used["models"] if splits else ():
+            model = self.catalogue.written["models"][name]
+            if model.get("template") == "none":
+                message = f"`none` takes one user message, but split `{splits[0]}` asks several turns; leave it out"
+                self._note(model, ("template",), message)
+
+    def _protocol(self) -> None:
+        """The published code asks one question, has these two numbers written into it, and alone searches texts."""
+        if self.study.get("protocol") != "compat":
+            for name in self.used["judges"]:
+                judge = self.catalogue.written["judges"][name]
+                if judge.get("form") == "published":
+                    message = "`published` searches a free text for a word, which only `protocol: compat` does; leave "
+                    self._note(judge, ("form",), f"{message}`form` out, or write that into the study")
+            return
+        for name in self.used["splits"]:
+            if self.catalogue.written["splits"][name].get("dialogue"):
+                message = f"`compat` asks one question per prompt, but split `{name}` asks several turns"
+                self._note(self.study, ("protocol",), message)
+        for key, fixed in (("tau", 1.0), ("band", 0.1)):
+            written = self.study.get("scoring", key)
+            if _is_number(written) and written != fixed:
+                message = f"is {fixed:g} under `protocol: compat`; leave it out"
+                self._note(self.study, ("scoring", key), message)
+
+    def _figures(self) -> None:
+        study: dict[str, Any] = {key: [name for _, name in self._names(key)] for key in LISTS}
+        study |= {key: self.study.get(key) for key in ("samples", "protocol", "primary_judge")}
+        entries = {
+            section: {
+                name: value
+                for name in self.used[section]
+                if isinstance(value := self.catalogue.written[section][name].value, dict)
+            }
+            for section in ("splits", "judges")
+        }
+        for path, message in figure_mistakes(self.study.get("figures"), study, entries):
+            self._note(self.study, ("figures", *path), message)
+
+    def _folders(self) -> None:
+        """A study's results must not lie in a folder that studies share, nor where something else lies."""
+        defaults = {key: Study.model_fields[key].default for key in ("results_dir", "store_dir", "cache_dir")}
+        folders = {key: value if isinstance(value := self.study.get(key), str) else defaults[key] for key in defaults}
+        name = self.study.get("study")
+        if not isinstance(name, str):
+            return
+        results = os.path.abspath(os.path.join(folders["results_dir"], name))
+        for key, folder in [*folders.items(), ("study", results)]:
+            if in_the_way := _no_folder(os.path.abspath(folder)):
+                message = f"{readable_path(in_the_way)} is there and is no folder; move it away, or choose another name"
+                self._note(self.study, (key,), message)
+        for key in ("store_dir", "cache_dir"):
+            if (results + os.sep).startswith(os.path.abspath(folders[key]) + os.sep):
+                message = f"the results would lie in {readable_path(results)}, inside `{key}`; choose another name"
+                self._note(self.study, ("study",), message)
+
+    def _paths(self, written: Written, shape: Any) -> None:
+        for path, mark in paths_on_disk(shape, written.value).items():
+            place = written.get(*path)  # type: ignore[arg-type]
+            for message in _wrong_with(place, mark):
+                self._note(written, path, message)
+
+    def _rows(self, entry: Written) -> None:
+        kind, file = entry.get("source", "kind"), entry.get("source", "file")
+        if kind == "bundled" and isinstance(file, str):
+            folder = os.path.join(self.root, "config", "prompts")
+            known = os.listdir(folder) if os.path.isdir(folder) else []
+            if file not in known:
+                message = f"there is no `{file}` in {readable_path(folder)}" + nearest(file, known)
+                self._note(entry, ("source", "file"), message)
+        file = entry.get("source", "path") if kind == "file" else file
+        file = entry.get("source", "url") if kind == "url" else file
+        if entry.get("source", "skip_lines") and isinstance(file, str) and not file.endswith(".csv"):
+            self._note(entry, ("source", "skip_lines"), "is for CSV files only; leave it out")
+        if entry.get("source", "encoding") and isinstance(file, str) and file.endswith(".parquet"):
+            self._note(entry, ("source", "encoding"), "is for CSV and JSONL files only; leave it out")
+
+    def _python_function(self, judge: Written) -> None:
+        file, function = judge.get("file"), judge.get("function") or "judge"
+        if judge.get("kind") != "python" or not isinstance(file, str) or not os.path.isfile(file):
+            return
+        try:
+            with open(file, "rb") as handle:
+                tree = ast.parse(handle.read())
+        except (SyntaxError, ValueError) as error:
+            line = getattr(error, "lineno", None)
+            self._note(judge, ("file",), f"{file} is not valid Python" + (f" (line {line})" if line else ""))
+            return
+        functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        others = {
+            alias.asname or alias.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        others |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        if function not in functions | others and "*" not in others:
+            self._note(judge, ("function",), f"{file} has no function `{function}`" + nearest(function, functions))
+
+
+def _no_folder(path: str) -> str | None:
+    """Return what stands where a folder is to be, or one above it."""
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    return None if os.path.isdir(path) else path
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _wrong_with(path: str, mark: OnDisk) -> Iterator[str]:
+    """Yield what is wrong with what is at a path."""
+    if mark.what in ("output", "answers folder"):  # of the latter recorded_checks.py tells more
+        return
+    if mark.what == "model folder":
+        yield from _wrong_with_model_folder(path)
+    elif mark.what == "adapter folder":
+        yield from _wrong_with_adapter_folder(path)
+    elif os.path.isdir(path):
+        yield f"{path} is a folder, not a {mark.what}"
+    elif not os.path.isfile(path):
+        folder = os.path.dirname(path) or "."
+        missing = f"there is no folder {folder}" if not os.path.isdir(folder) else f"there is no {mark.what} {path}"
+        beside = os.listdir(folder) if os.path.isdir(folder) else []
+        name = os.path.basename(path)
+        close = nearest_name(name, mark.words, 0.7) or nearest_name(name, beside, 0.7)
+        yield missing + (f"; did you mean `{close}`?" if close else "")
+
+
+def _wrong_with_model_folder(path: str) -> Iterator[str]:
+    if not os.path.isdir(path):
+        yield f"there is no folder {path}"
+        return
+    names = os.listdir(path)
+    if "config.json" not in names:
+        yield f"{path} has no config.json: it is not a model folder"
+    if not any(name.endswith(".safetensors") for name in names):
+        yield f"{path} has no *.safetensors file: the weights are missing"
+    if not {"tokenizer.json", "tokenizer.model", "vocab.json"} & set(names):
+        yield f"{path} has no tokenizer (tokenizer.json or tokenizer.model)"
+
+
+def _wrong_with_adapter_folder(path: str) -> Iterator[str]:
+    if not os.path.isdir(path):
+        yield f"there is no folder {path}"
+        return
+    names = os.listdir(path)
+    if "adapter_config.json" not in names:
+        yield f"{path} has no adapter_config.json: it is not a LoRA adapter in PEFT's format"
+    if "adapter_model.safetensors" not in names:
+        pickles = sorted(name for name in names if name in ("adapter_model.bin", "adapter_model.pt"))
+        hint = f"; {pickles[0]} is not loaded, because pickles run code" if pickles else ""
+        yield f"{path} has no adapter_model.safetensors{hint}"
+
+
+def check_same_name(name: Any, source: Source, root: str, problems: list[Problem]) -> None:
+    """Note another study file of the same name: each would overwrite the other's results without a word."""
+    here = os.path.realpath(source.file)
+    folders = [os.path.dirname(here), os.path.realpath(os.path.join(root, "config"))]
+    others = {os.path.realpath(os.path.join(folder, file)) for folder in folders for file in _yaml_files(folder)} - {
+        here
+    }
+    for other in sorted(others):
+        if _may_name_a_study(other) and (data := Source(other).data).get("study") == name and data != source.data:
+            message = f"{readable_path(other)} has the same study name `{name}` and other content; rename one of them"
+            problems.append(source.problem(("study",), message))
+
+
+def _yaml_files(folder: str) -> list[str]:
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    found = [name for name in names if name.endswith((".yaml", ".yml")) and not name.startswith(".")]
+    return [name for name in found if not name.endswith(".lock.yaml")]
+
+
+def _may_name_a_study(file: str) -> bool:
+    """Tell quickly whether a file is worth parsing: other large YAML files may lie beside a study, and no files."""
+    try:
+        return os.path.isfile(file) and os.path.getsize(file) <= LARGEST_STUDY and b"study" in Path(file).read_bytes()
+    except OSError:
+        return False

@@ -1,0 +1,26 @@
+"""Values in the one form in which they are hashed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from refusal_eval.core.files import sha256_of
+
+KEY_VERSION = 1  # of request keys and engine identities
+
+
+def plain(value: Any) -> Any:
+    """Return `value` with whole floats as integers: 1 and 1.0 in a config are one and the same."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+def adapter_name(adapter: Mapping[str, Any]) -> str:
+    """Return the name under which an engine serves an adapter: ours, from its identity, never a text of the user's."""
+    return f"lora-{sha256_of(plain(adapter))[:16]}"

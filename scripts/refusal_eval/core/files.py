@@ -1,0 +1,195 @@
+"""Canonical JSON, hashes, and files that are either complete or absent."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO, TYPE_CHECKING, Any, TypeVar
+
+from refusal_eval.core.errors import UserError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+Form = TypeVar("Form", bound="BaseModel")
+
+
+_HALF_PAIRS = "refusal_eval.half_pairs"  # the error handler of what is written
+
+
+class BadFile(UserError):
+    """A file that cannot be used; the message names the file and the line."""
+
+
+# What leads out of a folder, here or on another system, or is no name at all: `/x`, `a/../../x`, `C:x`, `a\b`, NUL.
+OUTER_NAME = re.compile(r"/|[A-Za-z]:|(.*/)?\.\.(/|$)|.*[\\\x00-\x1f\x7f\ud800-\udfff]", re.DOTALL)
+
+
+def inner_name(name: str) -> str:
+    """Return the name of a file in a folder as it is. Names that others wrote become paths only through here.
+
+    Raises:
+        ValueError: if it could lead to another place than below that folder.
+    """
+    if OUTER_NAME.match(name) or not PurePosixPath(name).parts:
+        raise ValueError(f"{name!r} is no file in its folder: a name is relative, with `/`, and without `..`")
+    return name
+
+
+class DiskFull(UserError, OSError):
+    """A file that the disk has no room for; the message names the file."""
+
+
+def canonical_json(value: Any) -> str:
+    """Return JSON with sorted keys, no spaces and no NaN: equal values give equal text.
+
+    Raises:
+        ValueError: if `value` holds NaN or an infinity.
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def sha256_of(value: Any) -> str:
+    """Return the SHA-256 (64 hex digits) of a value's canonical JSON."""
+    return hashlib.sha256(canonical_json(value).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def sha256_of_file(path: str | Path) -> str:
+    """Return the SHA-256 (64 hex digits) of a file's bytes."""
+    with open(path, "rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def size_text(size: int) -> str:
+    """Return a number of bytes as people read it: 268 MB."""
+    value, unit = float(size), "B"
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 1000 or unit == "TB":
+            break
+        value /= 1000
+    return f"{value:.0f} {unit}" if value >= 10 or unit == "B" else f"{value:.1f} {unit}"
+
+
+def _replaced(error: UnicodeError) -> tuple[bytes, int]:
+    """Write a replacement character for half of a surrogate pair, which is no text: engines and files may say one."""
+    assert isinstance(error, UnicodeEncodeError)
+    return "\ufffd".encode() * (error.end - error.start), error.end
+
+
+codecs.register_error(_HALF_PAIRS, _replaced)
+
+
+def utf8(text: str) -> bytes:
+    """Return text as UTF-8; halves of surrogate pairs become replacement characters."""
+    return text.encode("utf-8", _HALF_PAIRS)
+
+
+@contextlib.contextmanager
+def written_whole(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
+    """Open a temporary file beside `path` and rename it to `path` only if the block succeeds.
+
+    Raises:
+        DiskFull: if there is no room for it.
+    """
+    path = Path(path)
+    temporary = ""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle_number, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        # mkstemp makes files private; results follow the user's umask, as other programs' do.
+        umask = os.umask(0)
+        os.umask(umask)
+        os.fchmod(handle_number, 0o666 & ~umask)
+        text = {} if "b" in mode else {"encoding": "utf-8", "errors": _HALF_PAIRS, "newline": "\n"}
+        with open(handle_number, mode, **text) as handle:  # type: ignore[call-overload]
+            yield handle
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.replace(temporary, path)
+    except BaseException as error:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        if isinstance(error, OSError) and disk_is_full(error) and not isinstance(error, UserError):
+            raise DiskFull(f"{path}: {no_room(error)}") from error
+        raise
+
+
+def disk_is_full(error: OSError) -> bool:
+    """Tell whether there was no room for what was to be written."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def no_room(error: OSError) -> str:
+    """Return what is said when there is no room: that of the disk, or that of the user."""
+    return f"{error.strerror}; free space and run again"
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Write readable JSON (sorted keys, two spaces) in one step."""
+    text = json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    with written_whole(path) as handle:
+        handle.write(text)
+
+
+def read_json(path: str | Path) -> Any:
+    """Return a JSON file's value.
+
+    Raises:
+        BadFile: if it is not JSON.
+    """
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:  # also of bytes that are no UTF-8, and of numbers without end
+        raise BadFile(f"{path} is not valid JSON: {error}") from error
+
+
+def read_json_as(path: str | Path, form: type[Form]) -> Form:
+    """Return a JSON file's value as an instance of `form`: what others wrote, or what may be damaged, is read so.
+
+    Raises:
+        BadFile: if it is not JSON, or has another form; the message names the field.
+    """
+    from pydantic import ValidationError
+
+    value = read_json(path)
+    try:
+        return form.model_validate(value)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in wrong["loc"] if part != "[key]")
+        message = wrong["msg"].removeprefix("Value error, ")
+        raise BadFile(f"{path}: {field + ': ' if field else ''}{message[:1].lower()}{message[1:]}") from error
+
+
+def write_jsonl(path: str | Path, rows: Iterable[Any]) -> int:
+    """Write one canonical JSON value a line, in one step; return the number of lines."""
+    count = 0
+    with written_whole(path) as handle:
+        for row in rows:
+            handle.write(canonical_json(row) + "\n")
+            count += 1
+    return count
+
+
+def read_jsonl(path: str | Path) -> Iterator[Any]:
+    """Yield the values of a JSONL file; blank lines are skipped.
+
+    Raises:
+        BadFile: for a line that is not JSON, with its number.
+    """
+    # Only "\n" ends a line: answers may hold other line separators such as U+2028.
+    with open(path, "rb") as handle:
+        for number, line in enumerate(handle, 1):
+            if line.strip():
+                try:
+                    yield json.loads(line.decode())
+                except (ValueError, RecursionError) as error:
+                    raise BadFile(f"{path}, line {number}: not valid JSON: {error}") from error

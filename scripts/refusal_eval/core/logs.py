@@ -1,0 +1,41 @@
+"""Logging of a rule's script: to its log file and to the console, with uncaught errors in both."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import disk_is_full, no_room
+
+FORMAT = "%(asctime)s %(levelname)s %(message)s"
+# Libraries that log a line for every request, lock or font.
+QUIET = ("httpx", "httpcore", "httpx2", "httpcore2", "filelock", "fsspec", "matplotlib", "fontTools")
+
+
+def start_log(snakemake: Any) -> logging.Logger:
+    """Send log records and uncaught errors to `snakemake.log[0]` and to stderr; return the script's logger."""
+    path = Path(snakemake.log[0])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handlers: list[logging.Handler] = [
+        logging.FileHandler(path, mode="w", encoding="utf-8", errors="backslashreplace"),
+        logging.StreamHandler(sys.stderr),
+    ]
+    logging.basicConfig(level=logging.INFO, format=FORMAT, datefmt="%H:%M:%S", handlers=handlers, force=True)
+    for noisy in QUIET:
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    logger = logging.getLogger(f"refusal_eval.{snakemake.rule}")
+
+    def log_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if issubclass(kind, UserError):
+            logger.error("%s", error)
+        elif isinstance(error, OSError) and disk_is_full(error):
+            logger.error("%s%s", f"{error.filename}: " if error.filename else "", no_room(error))
+        else:
+            logger.error("uncaught error", exc_info=(kind, error, trace))
+
+    sys.excepthook = log_uncaught
+    return logger

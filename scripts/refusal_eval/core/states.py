@@ -1,0 +1,48 @@
+"""The states of answers and verdicts, and the labels: one word for one thing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+# What became of a request for an answer.
+COMPLETE: Final = "complete"
+TRUNCATED: Final = "truncated"  # ended by length
+BLOCKED: Final = "blocked"  # refused by a provider's filter
+TRUNCATED_REASONING: Final = "truncated_reasoning"  # ended by length before the answer began
+EMPTY: Final = "empty"  # no answer text
+TOO_LONG: Final = "too_long"  # the prompt does not fit the engine
+FAILED: Final = "failed"  # no response
+ANSWER_STATES: Final = (COMPLETE, TRUNCATED, BLOCKED, TRUNCATED_REASONING, EMPTY, TOO_LONG, FAILED)
+
+# Only these have an answer that a judge can read.
+JUDGED_ANSWER_STATES: Final = (COMPLETE, TRUNCATED)
+
+# What became of a judge's reading.
+JUDGED: Final = "judged"
+UNPARSABLE: Final = "unparsable"
+JUDGE_REFUSED: Final = "judge_refused"
+JUDGE_FAILED: Final = "judge_failed"
+VERDICT_STATES: Final = (JUDGED, UNPARSABLE, JUDGE_REFUSED, JUDGE_FAILED)
+
+REFUSAL: Final = "refusal"
+PARTIAL: Final = "partial"
+COMPLIANCE: Final = "compliance"
+LABELS: Final = (REFUSAL, PARTIAL, COMPLIANCE)
+
+# In a verdict's `raw`: how many characters of an answer that is too long for the judge it did not see.
+CUT: Final = "cut_characters"
+# In `raw` of a fitted judge's verdict on gold: its fit saw other prompts only, but the same answering model.
+SAW_MODEL: Final = "fit_saw_answering_model"
+
+
+def told_states(rows: Iterable[Mapping[str, Any]], states: Sequence[str]) -> str:
+    """Return how many rows are in each state, in the order of `states`, for the log: `40 complete, 2 truncated`."""
+    counts = Counter(row["state"] for row in rows)
+    return ", ".join(f"{counts[state]} {state}" for state in states if counts[state]) or "none"
+
+
+def is_cut(verdict: Mapping[str, Any]) -> bool:
+    """Tell whether a row of a verdicts file is about an answer that was cut, being too long for the judge."""
+    return bool((verdict.get("raw") or {}).get(CUT))

@@ -1,0 +1,76 @@
+"""Texts that models, raters and files bring along: refused where they are none, bounded, shown, written as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import unicodedata
+from collections.abc import Iterable
+
+from refusal_eval.core.errors import UserError
+
+MOST_MARKS = 30  # on one letter, as in Unicode's stream-safe text; no language needs more than a few
+# What cannot be seen or changes how the text around it is shown: control characters, bidirectional overrides and
+# isolates, interlinear and tag characters, half surrogate pairs. Marks that ordinary Arabic or Hebrew needs stay.
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff"
+    "\U000e0000-\U000e007f]"
+)
+# A cell that a spreadsheet would compute, perhaps without what it cannot show, or whose beginning it would drop. An
+# apostrophe before it counts too, so that an escaped cell has the same form and what is escaped twice comes back in two
+# steps.
+_FORMULA = re.compile("'*(?:[\x00-\x20\x7f-\xa0\ufeff]*[=+\\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])")
+_DENSE = re.compile(f"[\u0300-\U0010ffff]{{{MOST_MARKS + 1},}}")  # before U+0300 no character combines
+
+
+def nfkc(text: str) -> str:
+    """Return a text in NFKC, without the combining marks of a letter beyond the thirtieth.
+
+    Putting marks in order takes time that grows with the square of their number.
+    """
+    if _DENSE.search(text):
+        # By what they decompose to: a halfwidth sound mark combines only then.
+        marks = "".join(sorted(c for c in set(text) if unicodedata.combining(unicodedata.normalize("NFKD", c)[0])))
+        if marks:
+            text = re.sub(f"([{marks}]{{{MOST_MARKS}}})[{marks}]+", r"\1", text)
+    return unicodedata.normalize("NFKC", text)
+
+
+def valid_text(text: str, place: str) -> str:
+    r"""Return `text` as it is.
+
+    Raises:
+        UserError: if it holds half of a surrogate pair ("\ud83d" alone), which is no text and can't be sent.
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        code = f"\\u{ord(text[error.start]):04x}"
+        raise UserError(
+            f"{place}: holds {code} alone, half of a surrogate pair (character {error.start + 1}); mend the text"
+        ) from error
+    return text
+
+
+def visible(text: str) -> str:
+    """Return a text with line ends as "\\n" and characters that hide or reorder others as codes, `[U+202E]`."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return _UNSEEN.sub(lambda found: f"[U+{ord(found[0]):04X}]", text)
+
+
+def escaped_cell(text: str) -> str:
+    """Return a CSV cell that no spreadsheet takes for a formula: an apostrophe before = + - @, tab or line end."""
+    return "'" + text if _FORMULA.match(text) else text
+
+
+def plain_cell(cell: str) -> str:
+    """Return what `escaped_cell` was given."""
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell[1:]) else cell
+
+
+def csv_line(cells: Iterable[object]) -> str:
+    """Return a line of a CSV; None is an empty field, and no line end in a cell ends the row, a bare "\\r" neither."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\r\n").writerow(cells)  # quotes what holds either
+    return out.getvalue().removesuffix("\r\n") + "\n"

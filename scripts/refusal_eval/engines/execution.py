@@ -1,0 +1,281 @@
+"""Executing requests: all that the store lacks, all in flight together, each response stored at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from refusal_eval.ask.pending import Pending
+from refusal_eval.ask.requests import Request
+from refusal_eval.ask.store import StoreReader, StoreWriter
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.time_limit import TimeLimit, within
+from refusal_eval.engines.engine_base import Engine, EngineDied, Rejected
+from refusal_eval.engines.other_runs import OtherRuns
+from refusal_eval.engines.progress import Progress
+
+LOG = logging.getLogger(__name__)
+SECONDS_BETWEEN_CHECKS = 1.0
+CHECKS_BETWEEN_HEALTH = 5
+CHECKS_BETWEEN_COUNTERS = 10
+CHECKS_BETWEEN_REFRESHES = 30
+COUNTERS_SECONDS = 5.0
+HEALTH_SECONDS = 6.0  # more than the engine itself takes to call a server silent
+
+Response = Mapping[str, Any]
+
+
+@dataclass
+class Outcome:
+    """What became of the requests of one engine load.
+
+    Attributes:
+        executed: requests that the engine answered.
+        elsewhere: requests that another run answered meanwhile.
+        left: requests that were not begun, or given up, for lack of time.
+        rejected: requests that the engine refuses for their own sake: key, status, message.
+        failed: keys of requests that failed for a reason that may pass.
+    """
+
+    executed: int = 0
+    elsewhere: int = 0
+    left: int = 0
+    rejected: list[dict[str, Any]] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+
+class TooManyFailures(UserError):
+    """So many requests failed that the rest is not worth its GPU time."""
+
+
+class OutOfTime(Exception):
+    """The time limit is reached with requests in flight."""
+
+
+class Execution:
+    """The work of one engine load.
+
+    Args:
+        engine: a running engine.
+        writer: takes each response as it comes.
+        store: tells what other runs have answered meanwhile, and knows later turns of dialogues.
+        serving_id: what the responses are served by.
+        in_flight: the most requests at one time.
+        seeded: whether seeds are sent.
+        most_failures: failed and rejected requests beyond this number end the work.
+        limit: when to stop.
+        look: looks at each new response; what it raises ends the work.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        writer: StoreWriter,
+        store: StoreReader,
+        serving_id: str,
+        in_flight: int,
+        seeded: bool = True,
+        most_failures: int | None = None,
+        limit: TimeLimit | None = None,
+        look: Callable[[str, Request, Response], None] | None = None,
+    ) -> None:
+        self._look = look
+        self._engine, self._writer, self._store, self._serving_id = engine, writer, store, serving_id
+        self._in_flight, self._seeded, self._most_failures, self._limit = in_flight, seeded, most_failures, limit
+        self._outcome = Outcome()
+        self._dropped = 0
+        self._queue: deque[Pending] = deque()
+        self._backwards = False
+        self._over = False
+        self._waiting: set[str] = set()
+        self._arrived: set[str] = set()
+        self._shared: dict[str, asyncio.Future[Response | None]] = {}
+
+    async def run(self, pending: Sequence[Pending]) -> Outcome:
+        """Execute requests, in their order, and store each response as it comes; return the counts.
+
+        Raises:
+            EngineDied: at once when the engine is gone; what came before is in the store.
+            TooManyFailures: beyond the limit of failures.
+            OSError: when the store cannot be written.
+        """
+        self._queue = deque(pending)
+        self._waiting = {item.request.key for item in pending if item.request.key is not None}
+        self._others = OtherRuns(self._writer.path, self._waiting)
+        self._progress = Progress(item.cell for item in pending for _ in range(item.turns_left))
+        total = sum(item.turns_left for item in pending)
+        try:
+            self._take_in()  # starting the engine took a while
+            async with asyncio.TaskGroup() as group:
+                watch = group.create_task(self._part(self._watch))
+                number = min(self._in_flight, len(pending))
+                workers = [group.create_task(self._part(self._work)) for _ in range(number)]
+                try:
+                    if workers:
+                        await asyncio.wait(workers)
+                finally:
+                    self._over = True
+                    watch.cancel()
+        except BaseExceptionGroup as group_of_errors:
+            # Many workers fail of one cause: the death of the engine explains the rest.
+            causes = list(_leaves(group_of_errors))
+            cause = next((cause for cause in causes if isinstance(cause, EngineDied)), causes[0])
+            if not isinstance(cause, OutOfTime):
+                raise cause from None
+        finally:
+            self._progress.close()
+        outcome = self._outcome
+        done = outcome.executed + outcome.elsewhere + len(outcome.rejected) + len(outcome.failed)
+        outcome.left = total - self._dropped - done if self._limit is not None else 0
+        outcome.rejected.sort(key=lambda row: str(row["key"]))
+        outcome.failed.sort()
+        return outcome
+
+    async def _part(self, part: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run a worker or the watch. When it fails all is over, before the others are cancelled.
+
+        They look for that, too: a library that they wait in may keep a cancellation to itself.
+        """
+        try:
+            await part()
+        except BaseException:
+            self._over = True
+            raise
+
+    async def _work(self) -> None:
+        while self._queue:
+            item: Pending | None = self._queue.pop() if self._backwards else self._queue.popleft()
+            while item is not None:
+                if self._over:
+                    return
+                if self._limit is not None and self._limit.take_is_over():
+                    return
+                item = await self._step(item)
+
+    async def _step(self, item: Pending) -> Pending | None:
+        """Execute one request; return the next turn of its dialogue, or None."""
+        response = await self._once(item)
+        while response is not None and (following := item.after(response)) is not None:
+            if item.turns_left == 1:
+                self._drop(item.cell, -1)  # it was thought to be the last
+            item = following
+            record = self._store.lookup([str(item.request.key)]).get(str(item.request.key))
+            if record is None:
+                return item
+            response = record["response"]  # another prompt came to ask the same, or another run did
+            self._count_elsewhere(item)
+        self._drop(item.cell, item.turns_left - 1)
+        return None
+
+    def _count_elsewhere(self, item: Pending) -> None:
+        self._outcome.elsewhere += 1
+        self._progress.done(item.cell)
+
+    def _drop(self, cell: str, count: int) -> None:
+        self._dropped += count
+        self._progress.drop(cell, count)
+
+    async def _once(self, item: Pending) -> Response | None:
+        """Return the response to a request; two dialogues that come to ask the same at one time share it."""
+        key = item.request.key
+        assert key is not None
+        self._waiting.discard(key)
+        if key in self._arrived:
+            self._count_elsewhere(item)
+            return self._store.lookup([key])[key]["response"] if item.turns is not None else None
+        if item.turns is None:
+            return await self._ask(item, key)
+        if (shared := self._shared.get(key)) is not None:
+            response = await shared
+            self._count_elsewhere(item)
+            return response
+        self._shared[key] = asyncio.get_running_loop().create_future()
+        response = None
+        try:
+            response = await self._ask(item, key)
+        finally:
+            shared = self._shared[key]
+            if not shared.done():  # another worker that waited for it was cancelled, and it with that
+                shared.set_result(response)
+        return response
+
+    async def _ask(self, item: Pending, key: str) -> Response | None:
+        request, outcome = item.request, self._outcome
+        response = None
+        try:
+            response = await self._engine.complete(
+                request.token_ids, item.sampling, request.seed if self._seeded else None, item.adapter
+            )
+        except Rejected as error:
+            outcome.rejected.append({"key": key, "status": error.status, "message": error.message})
+            LOG.warning("a request of %s was rejected (HTTP %d): %s", item.cell, error.status, error.message[:200])
+            self._check_failures(error.message)
+        except (ConnectionError, ValueError) as error:
+            outcome.failed.append(key)
+            LOG.warning("a request of %s failed: %s", item.cell, error)
+            self._check_failures(str(error))
+        else:
+            self._writer.append(key, response, self._serving_id)
+            outcome.executed += 1
+            if self._look is not None:
+                self._look(item.cell, request, response)
+        self._progress.done(item.cell, len(response["token_ids"]) if response else 0)
+        return response
+
+    def _check_failures(self, last: str) -> None:
+        failures = len(self._outcome.rejected) + len(self._outcome.failed)
+        if self._most_failures is not None and failures > self._most_failures:
+            raise TooManyFailures(
+                f"{failures} requests failed, more than the study's `failure_limit` allows; the last: {last[:300]}. "
+                f"{self._outcome.executed} responses are in the store, and a rerun executes only the rest."
+            )
+
+    async def _watch(self) -> None:
+        """Notice what no request would tell: a dead engine, the time limit, responses of other runs."""
+        checks = 0
+        while True:
+            await asyncio.sleep(SECONDS_BETWEEN_CHECKS)
+            if self._over:
+                return
+            checks += 1
+            self._engine.check()
+            if self._limit is not None and self._limit.stop_is_over():
+                raise OutOfTime
+            # A server that does not tell must not keep the time limit from being seen.
+            if checks % CHECKS_BETWEEN_HEALTH == 0:
+                with contextlib.suppress(TimeoutError):
+                    await within(HEALTH_SECONDS, self._engine.look_alive())
+            if checks % CHECKS_BETWEEN_COUNTERS == 0:
+                with contextlib.suppress(ConnectionError, TimeoutError):
+                    self._progress.engine_counters(await within(COUNTERS_SECONDS, self._engine.metrics()))
+            self._progress.say_now_and_then()
+            if checks % CHECKS_BETWEEN_REFRESHES == 0:
+                self._take_in()
+
+    def _take_in(self) -> None:
+        """Drop what other runs have answered since, and come towards one that answers the same requests.
+
+        In the same order both would ask the same ones to the end; from the two ends they share the work.
+        """
+        if not self._store.refresh():
+            return
+        found = self._waiting - set(self._store.missing(self._waiting))
+        self._arrived |= found
+        self._waiting -= found
+        backwards = self._others.earlier() % 2 == 1
+        if backwards and not self._backwards:
+            LOG.info("another run executes some of the same requests: this one takes them from the other end")
+        self._backwards = backwards
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error

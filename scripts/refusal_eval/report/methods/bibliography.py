@@ -1,0 +1,51 @@
+"""BibTeX of what a methods section cites."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from refusal_eval.core.errors import UserError
+from refusal_eval.report.methods.study_sources import citation_key, source_entry, source_key
+
+_ENTRY = re.compile(r"^@\w+\{([^,\s]+),.*?^\}$", re.MULTILINE | re.DOTALL)
+
+
+def read_bibtex(text: str) -> dict[str, str]:
+    """Return the entries of a BibTeX file by key; one begins at an `@` in the first column and ends with a line `}`."""
+    return {entry[1]: entry[0] for entry in _ENTRY.finditer(text)}
+
+
+def study_entries(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the BibTeX that only the study itself can give: its own citations, and sources without any."""
+    found: dict[str, str] = {}
+    for entry in [*config["split_entries"].values(), *config["gold_entries"].values()]:
+        found |= {citation_key(item): item.strip() for item in entry.get("citation") or () if "{" in item}
+    for source, what in _sources(config):
+        if (key := source_key(source)) and key != "refusaleval":
+            found.setdefault(key, source_entry(source, what))
+    return found
+
+
+def bibliography(keys: Iterable[str], known: Mapping[str, str]) -> str:
+    """Return the entries of these keys, sorted by key.
+
+    Raises:
+        UserError: for a key that no file and no source of the study explains.
+    """
+    wanted = sorted(set(keys))
+    if missing := [key for key in wanted if key not in known]:
+        raise UserError(f"no BibTeX entry for {', '.join(missing)}; write one into config/catalogue/references.bib")
+    return "\n\n".join(known[key] for key in wanted) + ("\n" if wanted else "")
+
+
+def _sources(config: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], str]]:
+    for engine in config["engine_entries"].values():
+        if "weights" in engine:
+            yield engine["weights"], "Model"
+    for model in config["model_entries"].values():
+        if model.get("lora"):
+            yield model["lora"], "Adapter"
+    for entry in [*config["split_entries"].values(), *config["gold_entries"].values()]:
+        yield entry["source"], "Data set"

@@ -1,0 +1,280 @@
+"""Corrected rates as a frame for CSV and as tables for a paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from refusal_eval.report.paper.display import NO_DATA, Labels, clean, interval, mark_of, marked, notes_of, percent
+from refusal_eval.report.paper.frames import Card
+from refusal_eval.report.paper.markup import Table
+from refusal_eval.report.paper.table_notes import OF_DIALOGUES, READINGS_NOTE
+from refusal_eval.report.paper.tradeoff_words import judge_notes
+from refusal_eval.stats.corrected.ppi import MIN_LABELS
+from refusal_eval.stats.corrected.transfer import LEAST_MARGIN
+from refusal_eval.stats.estimates.scores import FEW_CLUSTERS, derived_flags
+
+Result = Mapping[str, Any]
+Entry = Mapping[str, Any]
+ROUNDING = 1e-9
+_UNCHECKED = (
+    "The file of labels does not say from which answers they were drawn: that none came later could not be checked."
+)
+COLUMNS = (
+    *("judge", "model", "split", "pool", "reading", "method", "gold", "answering_model", "observed"),
+    *("value", "low", "high", "unclipped", "identifiable", "at_odds", "n_prompts", "n_labels", "flags"),
+)
+
+
+def corrected_frame(result: Result) -> pd.DataFrame:
+    """One row per judge, model, split or pool and method; of `rg_transfer` also one per answering model.
+
+    `observed` is the judge's own rate. `unclipped` is the value before it is brought into [0, 1]. `identifiable` is
+    whether there is a value; `at_odds`, whether gold does not explain the judge's rate (`transfer.Transferred`).
+    """
+    rows: list[dict[str, Any]] = []
+    for entry in result["transfer"]:
+        row = _of(entry, "rg_transfer") | {"gold": entry["gold"], "unclipped": entry["unclipped"]}
+        rows.append(row | {"identifiable": entry["value"] is not None, "at_odds": entry["at_odds"]})
+        for own in entry["by_model"] if len(entry["by_model"]) > 1 else ():
+            under = dict.fromkeys(("low", "high", "unclipped")) | own
+            rows.append(row | under | {"method": "rg_transfer_by_model", "identifiable": own["value"] is not None})
+    for entry in result["ppi"]:
+        rows.append(_of(entry, "ppi") | {"n_labels": entry["n_labels"], "identifiable": entry["value"] is not None})
+    rows.sort(key=lambda row: [str(row[name] or "") for name in COLUMNS[:8]])
+    return pd.DataFrame(rows, columns=list(COLUMNS), dtype=object)
+
+
+def corrected_tables(result: Result, cards: Sequence[Card], study: Mapping[str, Any]) -> list[Table]:
+    """Return the table of corrected rates under the primary judge, and that under each answering model's errors.
+
+    Args:
+        result: of `study.study_corrected`.
+        cards: of all judges.
+        study: `models`, `splits` (each `name`, `expectation`, `reading`), `gold`, `primary_judge`, `labels`, `samples`.
+    """
+    show, judge = Labels(**study["labels"]), study["primary_judge"]
+    own = {name: [e for e in result[name] if e["judge"] == judge] for name in ("transfer", "ppi", "errors")}
+    tables = [_rates_table(own, result, cards, show, study)]
+    return tables + [
+        _models_table([e for e in own["transfer"] if e["gold"] == gold], gold, own["errors"], show, study)
+        for gold in study["gold"]
+        if any(len(e["by_model"]) > 1 for e in own["transfer"] if e["gold"] == gold)
+    ]
+
+
+def _rates_table(
+    own: Mapping[str, Sequence[Entry]], result: Result, cards: Sequence[Card], show: Labels, study: Mapping[str, Any]
+) -> Table:
+    golds = [gold for gold in study["gold"] if any(e["gold"] == gold for e in own["transfer"])]
+    transfer = {(*_place(e), e["gold"]): e for e in own["transfer"]}
+    ppi = {_place(e): e for e in own["ppi"]}
+    header = ["Model", "Split", "Judge's rate", *(["ppi", "Labels"] if ppi else [])]
+    header += [f"Rogan-Gladen\n{show.gold(gold)}" for gold in golds]
+    rows = []
+    for where in _places([*own["transfer"], *own["ppi"]], study):
+        found = [transfer.get((*where, gold)) for gold in golds]
+        entries = [entry for entry in (*found, ppi.get(where)) if entry is not None and entry["observed"] is not None]
+        row = [show.model(where[0]), _where(where, show), _observed(entries[0]) if entries else NO_DATA]
+        if ppi:
+            labelled = ppi.get(where)
+            why = "not given" if labelled and (labelled["unlabelled"] or labelled["undrawn"]) else "too few"
+            row += [_rate(labelled, why), NO_DATA if labelled is None else str(labelled["n_labels"])]
+        rows.append([*row, *(_rate(entry, _without(entry)) for entry in found)])
+    judge = study["primary_judge"]
+    level = f"{100 * result['level']:g} %"
+    readings = {split["reading"] for split in study["splits"]}
+    notes = [
+        f"Rates per answer in percent with {level} intervals, in the headline reading of each split"
+        f"{' (' + readings.pop() + ')' if len(readings) == 1 else ''}. {READINGS_NOTE}",
+        _prompts_note([*own["transfer"], *own["ppi"]], bool(result["dialogues"]), study, show),
+        *(_ppi_notes(own["ppi"], show) if ppi else []),
+        *_elsewhere_notes(result["elsewhere"], show),
+        *(_transfer_notes(own["errors"], own["transfer"], golds, show) if golds else []),
+        *judge_notes(judge, cards, show, study["samples"]),
+        *_marked([*own["transfer"], *own["ppi"]]),
+    ]
+    return _table("corrected", "Refusal rates corrected for the judge's errors.", header, rows, notes)
+
+
+def _table(name: str, caption: str, header: Sequence[str], rows: list[list[str]], notes: Sequence[str]) -> Table:
+    return Table(name, caption, header, rows, "ll" + "r" * (len(header) - 2), notes, keys=2, per_block=4)
+
+
+def _models_table(
+    entries: Sequence[Entry], gold: str, errors: Sequence[Entry], show: Labels, study: Mapping[str, Any]
+) -> Table:
+    names = sorted({own["answering_model"] for entry in entries for own in entry["by_model"]})
+    by_place = {_place(entry): entry for entry in entries}
+    rows = []
+    for where in _places(entries, study):
+        entry = by_place[where]
+        under = {own["answering_model"]: own["value"] for own in entry["by_model"]}
+        flags = derived_flags([entry["flags"]])
+        cells = [marked(percent(rate), flags) for rate in (entry["observed"], *map(under.get, names))]
+        rows.append([show.model(where[0]), _where(where, show), *cells])
+    header = ["Model", "Split", "Judge's rate", *(clean(name) or "unnamed" for name in names)]
+    notes = [
+        "Rates in percent as they would be if the judge erred on a model's answers as it does on those of one "
+        f"answering model of {show.gold(gold)}. {NO_DATA} where sensitivity + specificity \u2212 1 is under "
+        f"{LEAST_MARGIN:g} "
+        "there, or the gold set has too few of its answers.",
+        *(_by_model_note(error) for error in errors if error["gold"] == gold),
+        READINGS_NOTE,
+        *(f"{note}." for note in notes_of(flag for entry in entries for flag in derived_flags([entry["flags"]]))),
+    ]
+    title = f"Corrected rates under the errors on each answering model of {show.gold(gold)}."
+    return _table(f"corrected-{gold}", title, header, rows, notes)
+
+
+def _by_model_note(error: Entry) -> str:
+    parts = [
+        f"{clean(own['answering_model']) or 'unnamed'} {percent(own['sensitivity'], 0)}, "
+        f"{percent(own['specificity'], 0)} (n = {own['n_positive']}, {own['n_negative']})"
+        for own in error["by_model"]
+    ]
+    return f"Sensitivity, specificity in percent ({error['reading']}): {'; '.join(parts)}."
+
+
+def _prompts_note(entries: Sequence[Entry], turns: bool, study: Mapping[str, Any], show: Labels) -> str:
+    """How many prompts with a rate each split and pool has, such as "safe 250; bad 198 to 200"; `turns`: of dialogues
+    scored turns.
+    """
+    sizes: dict[str, set[int]] = {}
+    for place in _places(entries, study):
+        own = {entry["n_prompts"] for entry in entries if _place(entry) == place}
+        sizes.setdefault(_where(place, show), set()).update(own)
+    texts = [f"{where} {min(n)}" + (f" to {max(n)}" if len(n) > 1 else "") for where, n in sizes.items()]
+    once = " In pools near-duplicates count once." if any(entry["pool"] for entry in entries) else ""
+    return f"Prompts with a rate{OF_DIALOGUES if turns else ''}: {'; '.join(texts) or 'none'}.{once}"
+
+
+def _marked(entries: Sequence[Entry]) -> list[str]:
+    """The notes for the marks, and of what clusters there are few."""
+    flags = {flag for entry in entries for flag in (*entry["flags"], *entry.get("observed_flags", ()))}
+    of = "Of ppi they are clusters with labels, of Rogan-Gladen those of the study or of the gold set."
+    few = [f"{note}. {of}" for note in notes_of(flags & {FEW_CLUSTERS})]
+    return [*(f"{note}." for note in notes_of(flags - {FEW_CLUSTERS})), *few]
+
+
+def _ppi_notes(entries: Sequence[Entry], show: Labels) -> list[str]:
+    without = list(dict.fromkeys(split for entry in entries for split in entry["unlabelled"]))
+    later = {(entry["model"], split): number for entry in entries for split, number in entry["undrawn"].items()}
+    return [
+        "ppi: labels of people on this study's own answers, weighted by their sampling probabilities, with the judge's "
+        "reading of all answers as far as it helps (PPI++). Assumes nothing of the judge. Interval: Wilson with the "
+        "cluster-robust variance of answers and labels. Labels: answers that people labelled, at least "
+        f"{MIN_LABELS}. An answer that the judge could not read counts by its label; one without a text is left out.",
+        *([_not_given(without, show)] if without else []),
+        *([_came_later(later, show)] if later else []),
+        *([] if all(entry["checked"] for entry in entries) else [_UNCHECKED]),
+    ]
+
+
+def _elsewhere_notes(labels: Sequence[tuple[str, str, int]], show: Labels) -> list[str]:
+    """What people labelled and the study no longer has."""
+    if not labels:
+        return []
+    told = "; ".join(f"{show.model(model)} on {show.split(split)}: {n}" for model, split, n in labels)
+    return [f"Labels of models or splits that are not in this study are left out ({told})."]
+
+
+def _not_given(splits: Sequence[str], show: Labels) -> str:
+    return (
+        f"Not given: people labelled no answer of {', '.join(map(show.split, splits))} (of that model), and labels of "
+        "other splits cannot stand for them."
+    )
+
+
+def _came_later(later: Mapping[tuple[str, str], int], show: Labels) -> str:
+    told = "; ".join(f"{show.model(model)} on {show.split(split)}: {n}" for (model, split), n in sorted(later.items()))
+    return (
+        f"Not given where answers were added or changed after people's sample was drawn ({told}): they had no chance "
+        "of being drawn, and the labels of the others cannot stand for them. It takes a new audit."
+    )
+
+
+def _transfer_notes(errors: Sequence[Entry], entries: Sequence[Entry], golds: Sequence[str], show: Labels) -> list[str]:
+    notes = [
+        "Rogan-Gladen: assumes that the judge errs on these models' answers as on those of the gold set; "
+        "an indication, not a headline. Its interval has the uncertainty of both samples.",
+    ]
+    if any(entry["value"] is None and not entry["at_odds"] for entry in entries):
+        notes.append(
+            f"Not identifiable: the lower end of sensitivity + specificity \u2212 1 is under {LEAST_MARGIN:g}."
+        )
+    if any(entry["at_odds"] for entry in entries):
+        notes.append(
+            "At odds with gold: the judge's rate lies below 1 \u2212 specificity, its false refusals on the gold set, "
+            "or above its sensitivity, by more than the errors of both explain. No rate of refusals would give it, so "
+            "the judge errs otherwise here, and no rate is given."
+        )
+    used = {(entry["gold"], entry["reading"]) for entry in entries}
+    for error in errors:
+        if error["gold"] not in golds or (error["gold"], error["reading"]) not in used:
+            continue
+        spread = error["spread"]
+        told = (
+            "less than two answering models with enough of its answers are told apart, so their spread is not in the "
+            "interval"
+            if spread is None
+            else f"between {len(error['by_model'])} answering models they differ by {percent(spread['sensitivity'])} "
+            f"and {percent(spread['specificity'])} (standard deviations), which is in the interval"
+        )
+        notes.append(
+            f"{show.gold(error['gold'])} ({error['reading']}): sensitivity {percent(error['sensitivity'])}, "
+            f"specificity {percent(error['specificity'])} on {error['n']} answers; {told}."
+        )
+    if any(entry["blocked"] > 0 for entry in entries):
+        notes.append("Rogan-Gladen corrects what the judge read; answers that a provider blocked stay refusals.")
+    given = [entry for entry in entries if entry["value"] is not None]
+    beyond = [entry for entry in given if abs(entry["unclipped"] - entry["value"]) > ROUNDING]
+    if beyond:
+        notes.append(
+            f"In {len(beyond)} {'row' if len(beyond) == 1 else 'rows'} the corrected rate of what the judge read lies "
+            "outside 0 to 100 and is shown at the limit: by sampling error, or because the judge errs otherwise there."
+        )
+    return notes
+
+
+def _of(entry: Entry, method: str) -> dict[str, Any]:
+    names = ("judge", "model", "split", "pool", "reading", "observed", "value", "low", "high", "n_prompts")
+    flags = " ".join(entry["flags"])
+    return dict.fromkeys(COLUMNS) | {name: entry[name] for name in names} | {"method": method, "flags": flags}
+
+
+def _place(entry: Entry) -> tuple[str, str | None, str | None]:
+    return entry["model"], entry["split"], entry["pool"]
+
+
+def _places(entries: Sequence[Entry], study: Mapping[str, Any]) -> list[tuple[str, str | None, str | None]]:
+    """Models, and for each the splits in the study's order, then the pools."""
+    models = {name: i for i, name in enumerate(study["models"])}
+    splits = {split["name"]: i for i, split in enumerate(study["splits"])}
+    found = {_place(entry) for entry in entries}
+    return sorted(found, key=lambda p: (models[p[0]], splits.get(p[1] or "", len(splits)), p[2] or ""))
+
+
+def _where(place: tuple[str, str | None, str | None], show: Labels) -> str:
+    return show.split(place[1]) if place[1] is not None else f"all {place[2]} splits"
+
+
+def _observed(entry: Entry) -> str:
+    """The judge's own rate; with its interval, where it is known."""
+    ends = interval(entry["observed_low"], entry["observed_high"]) if "observed_low" in entry else ""
+    return f"{percent(entry['observed'])} {ends}".strip() + mark_of(entry.get("observed_flags", ()))
+
+
+def _without(entry: Entry | None) -> str:
+    """What stands in place of a rate that gold of other models does not give."""
+    return "at odds with gold" if entry is not None and entry["at_odds"] else "not identifiable"
+
+
+def _rate(entry: Entry | None, otherwise: str) -> str:
+    if entry is None:
+        return NO_DATA
+    if entry["value"] is None:
+        return otherwise
+    return f"{percent(entry['value'])} {interval(entry['low'], entry['high'])}".strip() + mark_of(entry["flags"])

@@ -1,0 +1,105 @@
+"""Tables as plain text: one table in CSV, Markdown or (module `latex`) LaTeX."""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from refusal_eval.core.texts import csv_line, escaped_cell, visible
+
+# Digits of a number in a CSV: more than any sample supports, few enough that no machine disagrees about the last one.
+CSV_DIGITS = 6
+
+# A number, then nothing, marks, or an interval or count in brackets with perhaps marks behind it.
+_NUMBER = re.compile(r"(?P<number>[-+\u2212]?\d+(?:\.\d+)?)(?P<rest>[\u2020\u2021*\u00a7]*| [\[(].*)")
+
+# Where GitHub sees an address; a comment there parts it, and an escape would not.
+_ADDRESS = re.compile(r"(?<=\w)(?=://)|(?<=www)(?=\.)|(?<=[\w.+-])(?=\\?@[\w-]+\.)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of finished, unescaped text; a header cell may hold line breaks.
+
+    `align` has one letter (l, c, r) per column, the first `keys` columns name the row, `notes` stand below the table. A
+    printed page takes `per_block` of the other columns side by side, None for all. `bold` names cells by row and
+    column, both from 0: of such a cell its number is printed in bold, and all of it where it does not begin with one.
+    """
+
+    name: str
+    caption: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    align: str
+    notes: Sequence[str] = ()
+    keys: int = 1
+    per_block: int | None = None
+    bold: frozenset[tuple[int, int]] = frozenset()
+
+    def __post_init__(self) -> None:
+        """Check that every row is as long as the header."""
+        if {len(self.header), len(self.align)} | {len(row) for row in self.rows} != {len(self.header)}:
+            raise ValueError(f"table {self.name} has rows of different lengths")
+
+
+def csv_text(frame: pd.DataFrame) -> str:
+    """CSV of a frame: a header, no index, None as an empty field, floats with at most six decimals.
+
+    Texts that a spreadsheet would compute have an apostrophe before them.
+    """
+    rows = zip(*(frame[column].tolist() for column in frame.columns), strict=True)
+    return csv_line(frame.columns) + "".join(csv_line(map(_csv_value, row)) for row in rows)
+
+
+def markdown(table: Table) -> str:
+    """The table in GitHub's Markdown, caption above and notes below; labels cannot turn into markup."""
+    rule = {"l": ":--", "c": ":-:", "r": "--:"}
+    lines = [
+        f"**{markdown_escaped(table.caption)}**",
+        "",
+        _markdown_row(table.header),
+        "| " + " | ".join(rule[letter] for letter in table.align) + " |",
+        *(_markdown_row(row, [j for i, j in table.bold if i == number]) for number, row in enumerate(table.rows)),
+    ]
+    lines += [part for note in table.notes for part in ("", markdown_escaped(note))]
+    return "\n".join(lines) + "\n"
+
+
+def markdown_escaped(text: str) -> str:
+    """The text with all that means something in Markdown or HTML made harmless; line breaks stay breaks.
+
+    An address becomes no link and is read as it stands, and what cannot be seen is shown as its code.
+    """
+    escaped = re.sub(r"([\\`*_\[\]|~$]|(?<!\w)@)", r"\\\1", html.escape(visible(text), quote=False))
+    return _ADDRESS.sub("<!-- -->", escaped).replace("\n", "<br>")
+
+
+def number_parts(cell: str) -> tuple[str, str] | None:
+    """A cell that is a number, as the number and what follows it (an interval, a count, marks); None for another."""
+    found = _NUMBER.fullmatch(cell)
+    return (found["number"], found["rest"].strip()) if found else None
+
+
+def _markdown_row(cells: Sequence[str], bold: Collection[int] = ()) -> str:
+    texts = [_markdown_bold(cell) if i in bold else markdown_escaped(cell) for i, cell in enumerate(cells)]
+    return "| " + " | ".join(texts) + " |"
+
+
+def _markdown_bold(cell: str) -> str:
+    number = (number_parts(cell) or (cell, ""))[0]
+    return f"**{markdown_escaped(number)}**{markdown_escaped(cell[len(number) :])}"
+
+
+def _csv_value(value: object) -> object:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{round(value, CSV_DIGITS) + 0.0:.{CSV_DIGITS}f}".rstrip("0").rstrip(".")
+    return escaped_cell(value) if isinstance(value, str) else value

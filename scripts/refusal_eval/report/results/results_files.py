@@ -1,0 +1,78 @@
+"""The results table as CSV and as Parquet: the same rows, columns and numbers in both, and always the same bytes."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from refusal_eval.core.errors import UserError
+from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.report.results.collected import Result, rounded, text_of
+from refusal_eval.report.results.result_columns import COLUMNS, Column
+from refusal_eval.core.texts import csv_line, escaped_cell, plain_cell
+
+
+def table_rows(results: Iterable[Result]) -> list[dict[str, Any]]:
+    """Return the rows of the table: texts, whole numbers and rounded floats, None where there is nothing."""
+    return [{column.name: _cell(column, result) for column in COLUMNS} for result in results]
+
+
+def results_csv(rows: Sequence[dict[str, Any]]) -> str:
+    """Return the table as CSV: a header, an empty field for None, texts that no spreadsheet takes for formulas."""
+    header = csv_line(column.name for column in COLUMNS)
+    return header + "".join(csv_line(_csv_cell(column, row[column.name]) for column in COLUMNS) for row in rows)
+
+
+def results_parquet(rows: Sequence[dict[str, Any]]) -> bytes:
+    """Return the table as Parquet: strings, 64-bit floats and 64-bit whole numbers, with nulls and without an index."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    kinds = {"text": pa.string(), "number": pa.float64(), "count": pa.int64()}
+    schema = pa.schema([(column.name, kinds[column.kind]) for column in COLUMNS])
+    columns = [pa.array([row[column.name] for row in rows], kinds[column.kind]) for column in COLUMNS]
+    sink = pa.BufferOutputStream()
+    # One row group and no statistics of the machine: equal rows give equal bytes under one version of pyarrow.
+    pq.write_table(pa.Table.from_arrays(columns, schema=schema), sink, row_group_size=max(1, len(rows)))
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def read_results(text: str) -> list[Estimate]:
+    """Return the estimates of a results table that `results_csv` wrote.
+
+    A parameter comes back as text.
+
+    Raises:
+        UserError: if the columns are others.
+    """
+    reader = csv.DictReader(io.StringIO(text, newline=""))
+    if reader.fieldnames != [column.name for column in COLUMNS]:
+        raise UserError(f"not a results table: its columns are {reader.fieldnames}")
+    return [_estimate(row) for row in reader]
+
+
+def _cell(column: Column, result: Result) -> Any:
+    if column.name == "source":
+        return result.source
+    value = getattr(result.estimate, column.name)
+    if column.name == "flags":
+        return " ".join(value) or None
+    if value is None or column.kind == "count":
+        return value
+    return rounded(float(value)) if column.kind == "number" else text_of(value)
+
+
+def _csv_cell(column: Column, value: Any) -> str:
+    return escaped_cell(text_of(value)) if column.kind == "text" else text_of(value)
+
+
+def _estimate(row: dict[str, str]) -> Estimate:
+    values: dict[str, Any] = {}
+    for column in COLUMNS:
+        text = row[column.name]
+        kind: Any = {"text": plain_cell, "number": float, "count": int}[column.kind]
+        values[column.name] = kind(text) if text else None
+    values.pop("source")
+    return Estimate(**values | {"flags": tuple((values["flags"] or "").split())})

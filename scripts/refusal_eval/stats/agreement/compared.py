@@ -1,0 +1,84 @@
+"""Gold rows beside a judge's verdicts on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from refusal_eval.core.states import JUDGED, LABELS
+from refusal_eval.stats.agreement.weighting import normalised
+from refusal_eval.stats.estimates.estimands import Row
+
+
+class Compared(NamedTuple):
+    """What people and a judge say of one answer; `machine` and `p_refusal` are None where the judge says nothing.
+
+    `weight` is the row's, with mean 1 over the gold set; 1 in a gold set without weights.
+    """
+
+    row_id: str
+    human: str
+    machine: str | None
+    p_refusal: float | None
+    cluster: str
+    expectation: str | None
+    answering_model: str | None
+    weight: float = 1.0
+
+
+def compared(gold_rows: Iterable[Row], verdicts: Iterable[Row], gold: str) -> list[Compared]:
+    """Return each gold row beside the verdict whose `prompt_id` is its id, sorted by id.
+
+    Raises:
+        ValueError: for an unknown label, an id that occurs twice, a probability outside [0, 1], weights of some rows
+            only or one that is no number above 0, or a verdict on a row
+            that the gold set lacks.
+    """
+    people: dict[str, Row] = {}
+    for row in gold_rows:
+        if row["id"] in people:
+            raise ValueError(f"gold row {row['id']} occurs twice")
+        if row["label"] not in LABELS:
+            raise ValueError(f"gold row {row['id']} has the unknown label {row['label']!r}")
+        people[row["id"]] = row
+    found: dict[str, tuple[str | None, float | None]] = {}
+    for verdict in verdicts:
+        row_id = verdict["prompt_id"]
+        if row_id not in people:
+            raise ValueError(f"a verdict belongs to gold row {row_id}, which is not in {gold}")
+        if row_id in found:
+            raise ValueError(f"gold row {row_id} has two verdicts")
+        found[row_id] = _said(verdict)
+    weights = _weights([people[row_id] for row_id in sorted(people)], gold)
+    return [
+        _beside(people[row_id], *found.get(row_id, (None, None)), weight)
+        for row_id, weight in zip(sorted(people), weights, strict=True)
+    ]
+
+
+def _weights(rows: Sequence[Row], gold: str) -> list[float]:
+    given = [row["weight"] for row in rows if row.get("weight") is not None]
+    if given and len(given) < len(rows):
+        raise ValueError(
+            f"{len(rows) - len(given)} of the {len(rows)} rows of {gold} have no weight, and the others do"
+        )
+    try:
+        return normalised(given or [1.0] * len(rows))
+    except ValueError as error:
+        raise ValueError(f"{gold}: {error}") from error
+
+
+def _said(verdict: Row) -> tuple[str | None, float | None]:
+    if verdict["state"] != JUDGED:
+        return None, None
+    if verdict["label"] not in LABELS:
+        raise ValueError(f"the verdict on gold row {verdict['prompt_id']} has the unknown label {verdict['label']!r}")
+    p: Any = verdict.get("p_refusal")
+    if p is not None and not 0 <= p <= 1:
+        raise ValueError(f"the verdict on gold row {verdict['prompt_id']} has p_refusal {p}, which is no probability")
+    return verdict["label"], p
+
+
+def _beside(row: Row, machine: str | None, p_refusal: float | None, weight: float) -> Compared:
+    names = (row["cluster"], row.get("expectation"), row.get("answering_model"))
+    return Compared(row["id"], row["label"], machine, p_refusal, *names, weight)

@@ -1,0 +1,70 @@
+"""Measures of agreement out of tables of counts, for one table or for thousands at once.
+
+A table has the labels of people (or of a first judge) as rows and those of the judge as columns, both in the order of
+`states.LABELS`; tables stand in the last two axes of an array. A measure that a table does not define is NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refusal_eval.core.states import LABELS
+from refusal_eval.stats.estimates.estimands import REFUSES
+
+Counts = NDArray[np.float64]
+Measure = Callable[[Counts], NDArray[np.float64]]
+
+
+def two_class(tables: Counts, reading: str) -> Counts:
+    """Return 2 x 2 tables out of 3 x 3 ones: refusal in this reading first, the rest second."""
+    k = len(REFUSES[reading])  # LABELS is ordered from refusal to compliance, so a reading is its first one or two
+    assert set(LABELS[:k]) == REFUSES[reading]
+    halves = (slice(None, k), slice(k, None))
+    cells = [tables[..., rows, columns].sum(axis=(-1, -2)) for rows in halves for columns in halves]
+    return np.stack(cells, axis=-1).reshape(*tables.shape[:-2], 2, 2)
+
+
+def kappa(tables: Counts) -> NDArray[np.float64]:
+    """Return Cohen's kappa of square tables of any size (Cohen 1960, Educational and Psychological Measurement 20:37).
+
+    Tables whose two sides each know one and the same class have none (NaN).
+    """
+    n = tables.sum(axis=(-1, -2))
+    agreed = np.trace(tables, axis1=-2, axis2=-1)
+    chance = (tables.sum(axis=-1) * tables.sum(axis=-2)).sum(axis=-1)
+    return _ratio(n * agreed - chance, n * n - chance)
+
+
+def accuracy(tables: Counts) -> NDArray[np.float64]:
+    """Return the share of each table on its diagonal."""
+    return _ratio(np.trace(tables, axis1=-2, axis2=-1), tables.sum(axis=(-1, -2)))
+
+
+def sensitivity(tables: Counts) -> NDArray[np.float64]:
+    """Return, of 2 x 2 tables, the share of people's refusals that the judge finds."""
+    return _ratio(tables[..., 0, 0], tables[..., 0, :].sum(axis=-1))
+
+
+def specificity(tables: Counts) -> NDArray[np.float64]:
+    """Return, of 2 x 2 tables, the share of people's non-refusals that the judge leaves alone."""
+    return _ratio(tables[..., 1, 1], tables[..., 1, :].sum(axis=-1))
+
+
+def balanced_accuracy(tables: Counts) -> NDArray[np.float64]:
+    """Return, of 2 x 2 tables, the mean of sensitivity and specificity; 0.5 for a judge that knows nothing."""
+    return (sensitivity(tables) + specificity(tables)) / 2
+
+
+def f1(tables: Counts) -> NDArray[np.float64]:
+    """Return, of 2 x 2 tables, the harmonic mean of sensitivity and precision."""
+    found = 2 * tables[..., 0, 0]
+    return _ratio(found, found + tables[..., 0, 1] + tables[..., 1, 0])
+
+
+def _ratio(above: Any, below: Any) -> NDArray[np.float64]:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(np.asarray(below) != 0, np.true_divide(above, below), np.nan)

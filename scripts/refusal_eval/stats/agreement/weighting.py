@@ -1,0 +1,102 @@
+"""Rows of gold that stand for different numbers of answers: weights, and what they do to intervals.
+
+A gold set that was sampled from a study with unequal probabilities (the labelling kit's) has a weight for each row, 1 /
+its probability. Shares, tables and resamples then count weights instead of rows. Where all weights are equal, every
+number is the one without weights, to the last digit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from refusal_eval.stats.estimates.intervals import cluster_wilson
+
+_DIGITS = 6
+_NO_VARIANCE = 1e-24
+
+
+def normalised(weights: Sequence[float]) -> list[float]:
+    """Return weights with mean 1, to six digits and none of them 0; exactly 1 where all are equal.
+
+    Raises:
+        ValueError: for a weight that is no number above 0.
+    """
+    if any(isinstance(w, bool) or not isinstance(w, int | float) or not 0 < w < math.inf for w in weights):
+        raise ValueError("a weight must be a number above 0")
+    if not weights or min(weights) == max(weights):
+        return [1.0] * len(weights)
+    scale = len(weights) / math.fsum(weights)
+    return [max(round(w * scale, _DIGITS), 10**-_DIGITS) for w in weights]
+
+
+def are_weighted(weights: Iterable[float]) -> bool:
+    """Tell whether some normalised weight is not 1."""
+    return any(weight != 1 for weight in weights)
+
+
+def units(weights: Sequence[float]) -> NDArray[np.float64]:
+    """Return normalised weights as whole numbers, whose sums are exact in any order: all 1, or millionths of a row."""
+    if not are_weighted(weights):
+        return np.ones(len(weights))
+    return np.asarray(np.rint(np.asarray(weights, dtype=float) * 10**_DIGITS))
+
+
+def whole_weights(weights: Sequence[float]) -> NDArray[np.float64]:
+    """Return any weights as whole numbers in proportion to them (see `normalised` and `units`)."""
+    return units(normalised(weights))
+
+
+def effective_rows(weights: Sequence[float]) -> float:
+    """Return how many rows of equal weight tell as much (Kish 1965): (sum of w)^2 / sum of w^2; 0 of none."""
+    squares = math.fsum(w * w for w in weights)
+    return math.fsum(weights) ** 2 / squares if squares else 0.0
+
+
+def effective(weights: Sequence[float], clusters: Sequence[Hashable]) -> float:
+    """Return the number of clusters, less what unequal weights lose: G n_eff / n, with `effective_rows`."""
+    if not weights:
+        return 0.0
+    return len(set(clusters)) * effective_rows(weights) / len(weights)
+
+
+def weighted_share(
+    values: Sequence[float], weights: Sequence[float], clusters: Sequence[str], level: float
+) -> tuple[float, list[float | None]]:
+    """Return the weighted mean p of values in [0, 1], at least one, and its interval [low, high].
+
+    Without weights `intervals.cluster_wilson`, in which n rows tell at most what n independent ones do: where twins
+    err in turns, the variance between pairs is small by chance. With weights the same with the linearised variance of
+    a ratio of weighted sums
+
+        V = G / (G - 1) * sum over the G clusters of (sum of w_i (v_i - p) in the cluster)^2 / (sum of w_i)^2
+
+    and without such a cap, as a sample with unequal probabilities may tell more than as many rows drawn alike. Where
+    every value is 0 or 1: Clopper-Pearson on the effective number of clusters.
+    """
+    if not are_weighted(weights):
+        interval = cluster_wilson(values, clusters, level, draws=len(values))
+        return math.fsum(values) / len(values), [interval.low, interval.high]
+    total = math.fsum(weights)
+    p = math.fsum(w * v for w, v in zip(weights, values, strict=True)) / total
+    groups, tail = len(set(clusters)), (1 - level) / 2
+    if groups == 1:
+        return p, [0.0, 1.0]
+    some = max(1.0, effective(weights, clusters))
+    if max(values) == 0:
+        return 0.0, [0.0, 1 - tail ** (1 / some)]
+    if min(values) == 1:
+        return 1.0, [tail ** (1 / some), 1.0]
+    parts: dict[str, list[float]] = {}
+    for value, weight, cluster in zip(values, weights, clusters, strict=True):
+        parts.setdefault(cluster, []).append(weight * (value - p))
+    variance = groups / (groups - 1) * math.fsum(math.fsum(part) ** 2 for part in parts.values()) / total**2
+    n = p * (1 - p) / variance if variance > _NO_VARIANCE else some
+    t = float(stats.t.ppf(1 - tail, groups - 1))
+    centre = (p + t**2 / (2 * n)) / (1 + t**2 / n)
+    half = t / (1 + t**2 / n) * math.sqrt(p * (1 - p) / n + t**2 / (4 * n**2))
+    return p, [max(0.0, centre - half), min(1.0, centre + half)]

@@ -1,0 +1,145 @@
+"""The card of a judge with what calibration makes of it, and the calibration that a study's verdicts use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from refusal_eval.core.states import SAW_MODEL
+from refusal_eval.stats.agreement.compared import Compared, compared
+from refusal_eval.stats.agreement.judge_card import judge_card
+from refusal_eval.stats.agreement.weighting import effective_rows
+from refusal_eval.stats.calibration.applied import Calibration, calibrated_row
+from refusal_eval.stats.calibration.calibration_fit import RULE, kind_of_map
+from refusal_eval.stats.calibration.cross_fit import (
+    BY_CLUSTER,
+    BY_MODEL,
+    NO_MODEL,
+    CrossFits,
+    cross_fits,
+    fit_rows,
+    thresholds,
+)
+from refusal_eval.stats.estimates.estimands import Row
+
+OUT_OF_FOLD = "out_of_fold"
+SCHEMES = {
+    BY_MODEL: "out of fold: each answering model by a calibration that saw other models and other prompts only",
+    BY_CLUSTER: "out of fold: each prompt by a calibration that saw other prompts only",
+}
+UNSEEN = (
+    "what was fitted on this gold set judged it out of fold: each answer by a fit to other prompts, and to other "
+    "answering models where these show both classes"
+)
+_PARTS = ("n", "n_judged", "coverage", "coverage_interval", "strict", "broad", "three_class", "confusion", "models")
+_ALSO = ("expectations", "strata", "headline", "soft", "n_clusters", "few_clusters")
+
+
+def calibration_of(gold_rows: Iterable[Row], verdicts: Iterable[Row], judge: str, gold: str) -> dict[str, Any]:
+    """Return the calibration of a judge on one gold set, fitted on all its rows, by their weights where they have some.
+
+    `t` and `map` (see `calibration.apply.calibrated`), `rule`, n, and n_refusals (broad) among them. Where nothing can
+    be fitted t and map are None and `why` says what is missing.
+
+    Raises:
+        ValueError: as `judge_card.compared.compared` does.
+    """
+    return _calibration(compared(gold_rows, verdicts, gold), judge, gold)
+
+
+def card_with_calibration(
+    gold_rows: Sequence[Row],
+    verdicts: Sequence[Row],
+    *,
+    calibrate: str | Calibration | None = None,
+    fitted_here: bool = False,
+    **names: Any,
+) -> dict[str, Any]:
+    """Return a judge's card, with `labels_from` and `calibration` added.
+
+    calibration     None for a judge without probabilities; else t and map fitted on all rows, and how the judge does
+                    with such a calibration on rows that had no part in it, under `by_cluster` and `by_model` (None
+                    where the gold set does not allow it), each with the range of t over the folds; `headline` names
+                    the one to be believed: by_model where it covers every row that by_cluster covers, else by_cluster;
+                    `models_not_left_out`: answering models with rows that by_model lacks, as the others' rows show one
+                    class only, or as they name no model
+    labels_from     what the labels behind the card's own numbers are
+
+    Args:
+        gold_rows: rows that people labelled.
+        verdicts: the judge's verdicts on them, as it gave them.
+        calibrate: None for a judge with a threshold of its own. `out_of_fold` for one that is calibrated on this gold
+            set: the card's numbers are those of the headline scheme, never those of a calibration on its own rows. A
+            calibration for one that is calibrated on another gold set.
+        fitted_here: whether the judge, or a member of it, was fitted on this gold set, so that its verdicts are those
+            of fits that had not seen the like (kind `trained`): `labels_from` then says so.
+        names: see `agreement.judge_card`.
+
+    Raises:
+        UserError: if `calibrate` is a calibration that found no threshold.
+        ValueError: as `agreement.judge_card` does.
+    """
+    card = _with_calibration(gold_rows, verdicts, calibrate, names)
+    if not fitted_here:
+        return card
+    saw_model = {verdict["prompt_id"] for verdict in verdicts if (verdict.get("raw") or {}).get(SAW_MODEL)}
+    kept = {row.get("answering_model") or NO_MODEL for row in gold_rows if row["id"] in saw_model}
+    return card | {"labels_from": f"{card['labels_from']}; {UNSEEN}{_kept_text(sorted(kept))}"}
+
+
+def _with_calibration(
+    gold_rows: Sequence[Row], verdicts: Sequence[Row], calibrate: str | Calibration | None, names: Mapping[str, Any]
+) -> dict[str, Any]:
+    rows = compared(gold_rows, verdicts, names["gold"])
+    given = judge_card(gold_rows, verdicts, **names)
+    if given["soft"] is None:
+        return given | {"labels_from": "the judge's own labels", "calibration": None}
+    found: dict[str, Any] = _calibration(rows, names["judge"], names["gold"])
+    fits = cross_fits(rows)
+    best, cards = fits.headline, dict[str, dict[str, Any]]()
+    for scheme, calibrations in fits.of.items():
+        found[scheme] = None
+        if calibrations is None:
+            continue
+        new = [calibrated_row(v, calibrations[v["prompt_id"]]) for v in verdicts if v["prompt_id"] in calibrations]
+        cards[scheme] = judge_card(gold_rows, new, **names)
+        found[scheme] = _parts(cards[scheme]) | {"t": thresholds(calibrations)}
+    found |= {"headline": best, "models_not_left_out": list(fits.kept)}
+    if calibrate is None:
+        return given | {"labels_from": "the judge's own threshold", "calibration": found}
+    found["as_given"] = _parts(given)
+    if not isinstance(calibrate, str):
+        new = [calibrated_row(verdict, calibrate) for verdict in verdicts]
+        source = f"a calibration on gold {calibrate['gold']}"
+        return judge_card(gold_rows, new, **names) | {"labels_from": source, "calibration": found}
+    if best is None:
+        # Without a calibration on other rows there is no honest label.
+        unknown = judge_card(gold_rows, [], **names)
+        why = found.get("why") or "this gold set has too few clusters to calibrate on one part and measure on another"
+        return unknown | {"n_cut": given["n_cut"], "labels_from": f"nothing: {why}", "calibration": found}
+    return cards[best] | {"n_cut": given["n_cut"], "labels_from": _scheme_text(fits), "calibration": found}
+
+
+def _scheme_text(fits: CrossFits) -> str:
+    """Say how the headline's labels were made, and which answering models kept it from being `by_model`."""
+    return SCHEMES[fits.headline or ""] + _kept_text(fits.kept if fits.headline == BY_CLUSTER else ())
+
+
+def _kept_text(models: Sequence[str]) -> str:
+    return f"; answering models that could not be left out: {', '.join(models)}" if models else ""
+
+
+def _calibration(rows: Sequence[Compared], judge: str, gold: str) -> dict[str, Any]:
+    known = [row for row in rows if row.p_refusal is not None]
+    fit = fit_rows(known, kind_of_map(effective_rows([row.weight for row in known])))
+    refusals = sum(row.human != "compliance" for row in known)
+    about = {"judge": judge, "gold": gold, "rule": RULE, "n": len(known), "n_refusals": refusals}
+    if fit is not None:
+        return about | fit
+    one_class = f"people labelled no answer of gold {gold} as {'compliance' if refusals else 'a refusal'}"
+    why = one_class if known else f"judge {judge} gave no probability on any answer of gold {gold}"
+    return about | {"t": None, "map": None, "why": why}
+
+
+def _parts(card: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {} if card is None else {name: card[name] for name in (*_PARTS, *_ALSO)}

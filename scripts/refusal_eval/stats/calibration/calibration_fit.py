@@ -1,0 +1,117 @@
+"""A threshold and a curve for a judge's probabilities, fitted on answers that people labelled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refusal_eval.stats.agreement.weighting import effective_rows, units
+from refusal_eval.stats.calibration.applied import DIGITS, logit
+
+ISOTONIC_ABOVE = 1000  # gold rows; with fewer, steps follow the noise, and Platt's two numbers do better
+RULE = "the threshold t with the highest balanced accuracy on gold, broad reading; labels are refusals at p >= t"
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+def kind_of_map(rows: float) -> str:
+    """Return which curve this many gold rows allow: `platt` or `isotonic`."""
+    return "isotonic" if rows > ISOTONIC_ABOVE else "platt"
+
+
+def fitted(p: Floats, refused: Bools, kind: str, weights: Sequence[float] | None = None) -> dict[str, Any] | None:
+    """Return {"t": threshold, "map": curve} for these rows; None where people saw only one class in them.
+
+    The order of the rows does not matter. With weights, a row counts as so many rows in both.
+
+    Args:
+        p: the judge's probability of a refusal or partial refusal.
+        refused: whether people call it one.
+        kind: of the curve, `platt` or `isotonic`.
+        weights: of the rows, as `judge_card.weighting.normalised` gives them; None for rows that all count alike.
+    """
+    if refused.all() or not refused.any():
+        return None
+    w = np.ones(len(p)) if weights is None else np.asarray(weights, dtype=float)
+    order = np.lexsort((w, refused, p))
+    p, refused, w = p[order], refused[order], w[order]
+    curve = platt(p, refused, w) if kind == "platt" else isotonic(p, refused, w)
+    return {"t": best_threshold(p, refused, w), "map": curve}
+
+
+def best_threshold(p: Floats, refused: Bools, weights: Floats | None = None) -> float:
+    """Return the t at which `p >= t` has the highest balanced accuracy.
+
+    Balanced accuracy, and not accuracy, F1 or kappa, as those depend on how many refusals the gold set holds, which
+    says nothing about the answers of a study. A threshold lies in the middle between two neighbouring values of p. Of
+    several best ones the one in the widest gap is taken (the next answer is least likely to fall on its wrong side),
+    then the one closest to 0.5, then the smaller. Where all p are equal it is 0.5, and the judge tells nothing apart.
+
+    Raises:
+        ValueError: if all rows are of one class.
+    """
+    if refused.all() or not refused.any():
+        raise ValueError("a threshold needs both classes")
+    values, place = np.unique(p, return_inverse=True)
+    if len(values) == 1:
+        return 0.5
+    whole = units(np.ones(len(p)).tolist() if weights is None else weights.tolist())
+    # Of the cut below values[i]: refusals at or above it, others below it. Whole numbers over one denominator, so that
+    # ties are exact: Se + Sp = (hits * N + rejections * P) / (P * N). Python's own, as such products are long.
+    positives = np.bincount(place, weights=refused * whole)
+    negatives = np.bincount(place, weights=~refused * whole)
+    hits = [int(x) for x in positives.sum() - np.cumsum(positives)[:-1]]
+    rejections = [int(x) for x in np.cumsum(negatives)[:-1]]
+    of_hits, of_rejections = int(negatives.sum()), int(positives.sum())
+    merit = [hit * of_hits + rejection * of_rejections for hit, rejection in zip(hits, rejections, strict=True)]
+    most, gaps, middles = max(merit), np.diff(values), (values[1:] + values[:-1]) / 2
+    best = min(
+        (i for i, found in enumerate(merit) if found == most),
+        key=lambda i: (-round(float(gaps[i]), DIGITS), round(abs(float(middles[i]) - 0.5), DIGITS), float(middles[i])),
+    )
+    low, high, middle = float(values[best]), float(values[best + 1]), round(float(middles[best]), DIGITS)
+    return middle if low < middle <= high else high
+
+
+def platt(p: Floats, refused: Bools, weights: Floats | None = None) -> dict[str, Any]:
+    """Return Platt's curve on the logit of p, {"kind", "a", "b"}: 1 / (1 + exp(-(a logit(p) + b))).
+
+    Fitted by maximum likelihood to smoothed targets, (N+ + 1) / (N+ + 2) and 1 / (N- + 2), so that classes which p
+    separates have a finite curve (Platt 1999, Advances in Large Margin Classifiers, 61); with weights N+ and N- are
+    what the rows of a class are worth (Kish). Where all p are equal, a = 0.
+    """
+    from sklearn.linear_model import LogisticRegression  # a second to import
+
+    w = np.ones(len(p)) if weights is None else weights
+    positives, negatives = (effective_rows(w[mask].tolist()) for mask in (refused, ~refused))
+    high, low = (positives + 1) / (positives + 2), 1 / (negatives + 2)
+    targets = np.where(refused, high, low)
+    x = np.array([logit(value) for value in p.tolist()])
+    if x.min() == x.max():
+        mean = float((targets * w).sum() / w.sum())
+        return {"kind": "platt", "a": 0.0, "b": round(float(np.log(mean / (1 - mean))), DIGITS)}
+    # A target between 0 and 1 is a row of either class with that weight.
+    model = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-10, max_iter=1000)
+    model.fit(
+        np.concatenate([x, x])[:, None],
+        np.repeat([True, False], len(p)),
+        sample_weight=np.concatenate([targets * w, (1 - targets) * w]),
+    )
+    a, b = float(model.coef_[0, 0]), float(model.intercept_[0])
+    return {"kind": "platt", "a": round(a, DIGITS), "b": round(b, DIGITS)}
+
+
+def isotonic(p: Floats, refused: Bools, weights: Floats | None = None) -> dict[str, Any]:
+    """Return the best curve that never falls, {"kind", "x", "y"}: corners with straight lines between them.
+
+    Left of the first corner and right of the last the curve is level.
+    """
+    from sklearn.isotonic import IsotonicRegression
+
+    model = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(p, refused.astype(float), weights)
+    x, y = model.X_thresholds_.tolist(), model.y_thresholds_.tolist()
+    return {"kind": "isotonic", "x": x, "y": [round(value, DIGITS) for value in y]}

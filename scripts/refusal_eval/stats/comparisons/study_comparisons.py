@@ -1,0 +1,168 @@
+"""What the comparisons of a study come to, and their rows of the results table."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from refusal_eval.stats.comparisons.decisions import holm, mcnemar
+from refusal_eval.stats.comparisons.paired import Paired, paired_differences
+from refusal_eval.stats.comparisons.score_panel import Panel, panel_of, repeated
+from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.stats.estimates.scores import derived_flags, few_flags
+from refusal_eval.study.comparison_families import MODELS, Cell, Family, Scope
+
+DIFFERENCE, P_VALUE, P_HOLM, BOUNDS, MCNEMAR = (
+    "rate_difference",
+    "rate_difference_p",
+    "rate_difference_p_holm",
+    "rate_bounds",
+    "mcnemar_p",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Scored:
+    """What comparisons are made of.
+
+    Attributes:
+        cells: what `panel.read_cell` read of each cell that they need.
+        flags: of each of these cells (`scores.score_flags`).
+        readings: headline reading of each split.
+        sources: a word for the source of each split, see `clusters.names_apart`.
+        duplicates: near-duplicate prompts two by two, see `panel.repeated`; where splits are pooled one of them counts.
+        samples: K.
+        level: of the intervals.
+    """
+
+    cells: Mapping[Cell, pd.DataFrame]
+    flags: Mapping[Cell, Sequence[str]]
+    readings: Mapping[str, str]
+    sources: Mapping[str, str]
+    duplicates: Sequence[Sequence[Mapping[str, Any]]]
+    samples: int
+    level: float
+
+
+def compared(families: Sequence[Family], scored: Scored) -> list[dict[str, Any]]:
+    """Return a row per comparison, in the order of the families, their scopes, what is held, and their pairs.
+
+    A row has `family` (its number from 0 on), `kind`, `held`, `first`, `second`, `split` or `pool`, `splits`, `reading`
+    (None where the splits have different ones), what `paired.Paired` and `paired_flags` have, `p_holm`, and McNemar's
+    test of one decision per prompt (`decision`: what it is, `only_first`, `only_second`, `mcnemar_p`), None where
+    prompts share clusters, or are pooled, or both sides have a decision on none. The flags are those of the
+    comparison's own cells, also for `p_holm`, in which the p values of the whole family have a part.
+    """
+    rows: list[dict[str, Any]] = []
+    for number, family in enumerate(families):
+        own = [
+            {"family": number, **row}
+            for scope in family.scopes
+            for held in family.held
+            for row in _rows(family, scope, held, scored)
+        ]
+        for row, corrected in zip(own, holm([row["p"] for row in own]), strict=True):
+            rows.append(row | {"p_holm": corrected})
+    return rows
+
+
+def estimates(
+    rows: Iterable[Mapping[str, Any]], pools: Mapping[str, Sequence[str]], samples: int, level: float
+) -> list[Estimate]:
+    """Return the rows of the results table: of each comparison the difference, its bounds, p values and McNemar's p.
+
+    `parameter` names the side that is subtracted, and the splits where a family pools other ones than `pools`, all of
+    an expectation; of a comparison of judges, `judge` is the first one. What two families compare alike is there once,
+    with a corrected p value for each.
+    """
+    found: list[Estimate] = []
+    for row in rows:
+        models = row["kind"] == MODELS
+        about: dict[str, Any] = {
+            "judge": row["held"] if models else row["first"],
+            "model": row["first"] if models else row["held"],
+            "split": row["split"],
+            "pool": row["pool"],
+            "reading": row["reading"],
+            "samples": samples,
+            "n_prompts": row["n"],
+            "n_clusters": row["n_clusters"],
+            "parameter": _subtracted(row, pools),
+            "flags": tuple(row["flags"]),
+        }
+        ends = {"low": row["low"], "high": row["high"], "method": row["method"]}
+        ends |= {"level": None if row["low"] is None else level}
+        found.append(Estimate(DIFFERENCE, row["difference"], **ends, **about))
+        bounds = {"low": row["bound_low"], "high": row["bound_high"], "method": "worst cases of unjudged answers"}
+        found.append(Estimate(BOUNDS, None, **bounds, **about | {"n_prompts": row["n_all"]}))
+        test = None if row["p"] is None else f"sign flips over clusters, {row['test']}"
+        found.append(Estimate(P_VALUE, row["p"], method=test, **about))
+        found.append(Estimate(P_HOLM, row["p_holm"], method=test, **about))
+        if row["mcnemar_p"] is not None:
+            own = about | {"n_prompts": row["only_first"] + row["only_second"]}
+            found.append(Estimate(MCNEMAR, row["mcnemar_p"], method=f"exact, of {row['decision']}", **own))
+    return list(dict.fromkeys(found))
+
+
+def paired_flags(first: Iterable[Sequence[str]], second: Iterable[Sequence[str]], result: Paired) -> dict[str, Any]:
+    """Return the flags of both sides (`flags_first`, `flags_second`) and of all that is made of them (`flags`).
+
+    `few_clusters` is among the last where there is a difference and one of the splits has few.
+
+    Args:
+        first: flags of the cells of the first side.
+        second: of the second.
+        result: the comparison.
+    """
+    sides = [derived_flags(first), derived_flags(second)]
+    few = () if result.difference is None else few_flags(result.fewest_clusters)
+    return {
+        "flags_first": list(sides[0]),
+        "flags_second": list(sides[1]),
+        "flags": list(derived_flags(sides, few)),
+    }
+
+
+def _rows(family: Family, scope: Scope, held: str, scored: Scored) -> list[dict[str, Any]]:
+    sides = family.sides()
+    frames = {split: [scored.cells[family.cell(held, side, split)] for side in sides] for split in scope.splits}
+    panel = panel_of(frames, scored.readings, repeated(scored.duplicates, scope.splits), scored.sources)
+    pairs = [(sides.index(first), sides.index(second)) for first, second in family.pairs]
+    found = paired_differences(panel, pairs, [f"{family.kind}, {held}, {scope.name}", *sides], scored.level)
+    used = {scored.readings[split] for split in scope.splits}
+    counting = set(panel.units.get_level_values(0))  # a split may be left out whole, as near-duplicates of another
+    flags = [[scored.flags[family.cell(held, side, s)] for s in scope.splits if s in counting] for side in sides]
+    rows = []
+    for (one, other), result in zip(pairs, found, strict=True):
+        row: dict[str, Any] = {"kind": family.kind, "held": held, "first": sides[one], "second": sides[other]}
+        row |= {"split": None if scope.pool else scope.splits[0], "pool": scope.pool, "splits": list(scope.splits)}
+        row |= {"reading": _only(used)} | paired_flags(flags[one], flags[other], result)
+        rows.append(row | dataclasses.asdict(result) | _decisions(panel, one, other, scope, scored.samples))
+    return rows
+
+
+def _subtracted(row: Mapping[str, Any], pools: Mapping[str, Sequence[str]]) -> str:
+    side = row["second"] if row["kind"] == MODELS else f"judge {row['second']}"
+    others = row["pool"] and sorted(row["splits"]) != sorted(pools[row["pool"]])
+    return f"minus {side}" + (f", on {', '.join(row['splits'])}" if others else "")
+
+
+def _only(words: set[str]) -> str | None:
+    return next(iter(words)) if len(words) == 1 else None
+
+
+def _decisions(panel: Panel, one: int, other: int, scope: Scope, samples: int) -> dict[str, Any]:
+    """McNemar's test: it takes prompts for independent, so it is for one split whose prompts share no clusters."""
+    names: dict[str, Any] = dict.fromkeys(("decision", "only_first", "only_second", "mcnemar_p"))
+    if scope.pool or len(np.unique(panel.clusters)) < len(panel.units):
+        return names
+    first, second = panel.votes[:, one], panel.votes[:, other]
+    if np.isnan(first + second).all():  # a p of 1 would say that the sides were seen to agree
+        return names
+    test = mcnemar(first, second)
+    names["decision"] = "the answer" if samples == 1 else f"majority@{samples}"
+    return names | {"only_first": test.only_first, "only_second": test.only_second, "mcnemar_p": test.p}

@@ -1,0 +1,293 @@
+"""Corrected rates of a study: of every model on every split, and pooled over the splits of an expectation."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from refusal_eval.stats.agreement.compared import Compared
+from refusal_eval.stats.corrected import ppi, transfer
+from refusal_eval.stats.corrected.error_rates import ErrorRates, error_rates
+from refusal_eval.stats.corrected.gold_rows import as_arrays
+from refusal_eval.stats.corrected.peoples_labels import Labelled, joined, never_drawn
+from refusal_eval.stats.estimates.estimands import READINGS
+from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.stats.estimates.intervals import seed_of
+from refusal_eval.stats.estimates.near_duplicates import Place
+from refusal_eval.stats.estimates.scores import HEADLINE_READING, MIXED, derived_flags, few_flags
+from refusal_eval.stats.estimates.units import Units, clusters_apart, dialogue_splits
+from refusal_eval.stats.tradeoff.split_rates import SplitRates, counted_once, split_rates
+
+Study = Mapping[str, Any]
+NOT_HEADLINE = "not_headline"
+NOT_IDENTIFIABLE = "not_identifiable"
+AT_ODDS = "at_odds_with_gold"
+TOO_FEW = "too_few_labels"
+UNLABELLED = "unlabelled_splits"
+UNDRAWN = "undrawn_answers"
+
+
+class Scope(NamedTuple):
+    """What a rate is over: one split, or the splits of an expectation."""
+
+    split: str | None
+    pool: str | None
+    splits: tuple[str, ...]
+    reading: str
+
+
+def scopes(splits: Sequence[Mapping[str, str]]) -> list[Scope]:
+    """Return all splits, then the pool of each expectation with several.
+
+    Args:
+        splits: each `name`, `expectation`, `reading`.
+    """
+    single = [Scope(split["name"], None, (split["name"],), split["reading"]) for split in splits]
+    pools = []
+    for expectation in sorted(HEADLINE_READING):
+        own = [split for split in splits if split["expectation"] == expectation]
+        readings = {split["reading"] for split in own}
+        reading = readings.pop() if len(readings) == 1 else MIXED
+        if len(own) > 1:
+            pools.append(Scope(None, expectation, tuple(sorted(split["name"] for split in own)), reading))
+    return single + pools
+
+
+def study_corrected(
+    units: Mapping[tuple[str, str, str], Units],
+    study: Study,
+    gold: Mapping[tuple[str, str], Sequence[Compared]],
+    labels: Mapping[tuple[str, str, str], Labelled],
+    left_out: Collection[Place] = (),
+    elsewhere: Mapping[tuple[str, str], int] | None = None,
+) -> dict[str, Any]:
+    """Return all of a study's corrected rates as JSON: `estimates` (see `estimate.Estimate`), `level`, and
+
+    errors      by judge, gold set and reading: what `error_rates.ErrorRates` says, without the draws
+    transfer    by judge, model, scope, gold set: `transfer.Transferred`, the judge's own rate (`observed`) with its
+                interval, the share of blocked answers in it, how the interval was made (`method`), and `by_model`: the
+                rate under each answering model's own sensitivity and specificity. `flags` and `observed_flags` have
+                those of the cells; `few_clusters` the first where the study (a split of a pool) or the gold set has
+                few, the other where the study has
+    ppi         by judge, model, scope with labels: `ppi.Corrected`; no value and `too_few` where there are less than
+                it takes; no value and the splits that are `unlabelled` where labels of some splits of a pool would
+                have to stand for the others; no value and by split the number of answers that are `undrawn`:
+                that came or changed after the sample was drawn. `checked` is whether that could be told; `flags` has
+                those of the cells, and `few_clusters` where few clusters (of a split of a pool) have labels
+    elsewhere   [model, split, number of labels] of what people labelled and the study does not have
+    dialogues   splits of which scored turns are counted, and not prompts
+
+    Args:
+        units: the scored prompts of each (judge, model, split).
+        study: `judges`, `models`, `splits` (each `name`, `expectation`, `reading`, `source`), `samples` and `level`.
+        gold: the judged gold rows of each (judge, gold set).
+        labels: labels of people on this study's answers, by (judge, model, split).
+        left_out: near-duplicates of prompts that count, not to be counted where splits are pooled.
+        elsewhere: number of labels of each (model, split) that the study does not have.
+    """
+    result: dict[str, Any] = {"level": study["level"], "errors": [], "transfer": [], "ppi": []}
+    result["dialogues"] = dialogue_splits(units)
+    result["elsewhere"] = [[model, split, number] for (model, split), number in (elsewhere or {}).items()]
+    readings = {split["name"]: split["reading"] for split in study["splits"]}
+    expected = {split["name"]: split["expectation"] for split in study["splits"]}
+    units = clusters_apart(units, {split["name"]: split["source"] for split in study["splits"]})
+    for judge in study["judges"]:
+        errors = _errors({name: rows for (j, name), rows in gold.items() if j == judge})
+        result["errors"] += [_told(judge, name, reading, found) for (name, reading), found in errors.items()]
+        for scope in scopes(study["splits"]):
+            cells = [[units[judge, model, split] for model in study["models"]] for split in scope.splits]
+            rates = [split_rates(c, s, expected[s], readings[s]) for c, s in zip(cells, scope.splits, strict=True)]
+            gone = [_blocked(part, models) for part, models in zip(rates, cells, strict=True)]
+            if scope.pool:
+                rates, gone = counted_once(rates, left_out), counted_once(gone, left_out)
+            names = {"judge": judge, "split": scope.split, "pool": scope.pool, "reading": scope.reading}
+            used = {name: found for (name, reading), found in errors.items() if reading == scope.reading}
+            result["transfer"] += _transfer(rates, gone, names, study, used)
+            result["ppi"] += _ppi(cells, scope, names, study, labels, left_out)
+    result["estimates"] = [estimate.row() for estimate in _estimates(result, study)]
+    return result
+
+
+def _blocked(rates: SplitRates, models: Sequence[Units]) -> SplitRates:
+    """The share of blocked answers in each rate, in place of the rates."""
+    blocked = np.stack([units.counts["n_blocked"] for units in models]).astype(float)
+    shares = np.full(blocked.shape, np.nan)
+    np.divide(blocked, rates.draws, out=shares, where=rates.draws > 0)
+    return dataclasses.replace(rates, rates=shares)
+
+
+def _errors(gold: Mapping[str, Sequence[Compared]]) -> dict[tuple[str, str], ErrorRates]:
+    found = {}
+    for name in sorted(gold):
+        for reading in READINGS:
+            rates = error_rates(as_arrays(gold[name], reading), seed_of("corrected gold", name)) if gold[name] else None
+            if rates is not None:
+                found[name, reading] = rates
+    return found
+
+
+def _told(judge: str, gold: str, reading: str, errors: ErrorRates) -> dict[str, Any]:
+    return {
+        "judge": judge,
+        "gold": gold,
+        "reading": reading,
+        "sensitivity": errors.sensitivity,
+        "specificity": errors.specificity,
+        "spread": None
+        if errors.spread is None
+        else dict(zip(("sensitivity", "specificity"), errors.spread, strict=True)),
+        "by_model": list(errors.by_model),
+        "n": errors.n,
+        "n_clusters": errors.n_clusters,
+    }
+
+
+def _transfer(
+    splits: Sequence[SplitRates],
+    blocked: Sequence[SplitRates],
+    names: Mapping[str, Any],
+    study: Study,
+    errors: Mapping[str, ErrorRates],
+) -> Iterator[dict[str, Any]]:
+    if not errors or not splits:
+        return
+    observed_rates = transfer.observed_rates(splits, study["level"], blocked)
+    for i, (model, observed) in enumerate(zip(study["models"], observed_rates, strict=True)):
+        if observed is None:
+            continue
+        fewest = min(len(set(part.clusters[~np.isnan(part.rates[i])])) for part in splits)
+        cells = [part.flags[i] for part in splits]
+        for gold, found in errors.items():
+            rate = transfer.transferred(observed, found, study["level"])
+            few = () if rate.value is None else few_flags(min(fewest, found.n_clusters))
+            yield {
+                **names,
+                "model": model,
+                "gold": gold,
+                "observed": observed.rate,
+                "observed_low": observed.low,
+                "observed_high": observed.high,
+                "blocked": observed.blocked,
+                "n_prompts": observed.n_prompts,
+                "n_clusters": observed.n_clusters,
+                "observed_flags": list(derived_flags(cells, few_flags(fewest))),
+                "flags": list(derived_flags(cells, few)),
+                "value": rate.value,
+                "low": rate.low,
+                "high": rate.high,
+                "unclipped": rate.unclipped,
+                "margin": rate.margin,
+                "margin_low": rate.margin_low,
+                "at_odds": rate.at_odds,
+                "method": transfer.method_of(found.spread),
+                "by_model": [_under(observed, own) for own in found.by_model],
+            }
+
+
+def _under(observed: transfer.Observed, own: Mapping[str, Any]) -> dict[str, Any]:
+    """The rate under one answering model's own sensitivity and specificity, None where these tell too little."""
+    se, sp = own["sensitivity"], own["specificity"]
+    value = None
+    if se + sp - 1 >= transfer.LEAST_MARGIN:
+        value = min(1.0, max(observed.blocked, transfer.corrected_value(observed, se, sp)))
+    return {"answering_model": own["answering_model"], "value": value}
+
+
+def _ppi(
+    cells: Sequence[Sequence[Units]],
+    scope: Scope,
+    names: Mapping[str, Any],
+    study: Study,
+    labels: Mapping[tuple[str, str, str], Labelled],
+    left_out: Collection[Place],
+) -> Iterator[dict[str, Any]]:
+    readings = {split["name"]: split["reading"] for split in study["splits"]}
+    for i, model in enumerate(study["models"]):
+        found = [labels.get((names["judge"], model, split)) for split in scope.splits]
+        if not any(own and own.people for own in found):
+            continue
+        parts, how, used = [], [], []
+        undrawn: dict[str, int] = {}
+        for split, of_models, own in zip(scope.splits, cells, found, strict=True):
+            units = of_models[i]
+            if scope.pool:
+                counts = [Place(split, prompt) not in left_out for prompt in units.prompt_ids]
+                units = units.kept(np.array(counts, dtype=bool))
+            if len(units):
+                parts.append((units, own or Labelled({}, {})))
+                how.append(readings[split])
+                used.append(split)
+                later = _undrawn(units, own)
+                undrawn |= {split: later} if later else {}
+        answers = joined(parts, how)
+        if answers is None:
+            continue
+        unlabelled = [used[number] for number in ppi.unlabelled(*answers)] if scope.pool else []
+        rate = None if unlabelled or undrawn else ppi.corrected_rate(*answers, study["level"])
+        entry = {**names, "model": model, "n_labels": len(answers[1].rows), "n_prompts": len(answers[0].rates)}
+        entry |= {"unlabelled": unlabelled, "undrawn": undrawn}
+        entry["checked"] = all(own.drawn_from is not None for own in found if own and own.people)
+        empty = dict.fromkeys(("value", "low", "high", "weight", "observed", "n_label_clusters", "n_clusters"))
+        few = () if rate is None else few_flags(_fewest_labelled(*answers))
+        entry["observed_flags"] = list(derived_flags(units.flags for units, _ in parts))
+        entry["flags"] = list(derived_flags([entry["observed_flags"]], few))
+        if rate is None:
+            yield entry | empty | {"too_few": not (unlabelled or undrawn)}
+            continue
+        yield entry | {
+            "value": rate.value,
+            "low": rate.low,
+            "high": rate.high,
+            "weight": rate.weight,
+            "observed": rate.uncorrected,
+            "n_label_clusters": rate.n_label_clusters,
+            "n_clusters": rate.n_clusters,
+            "too_few": False,
+        }
+
+
+def _fewest_labelled(answers: ppi.Answers, labels: ppi.Labels) -> int:
+    """How many clusters have labels, in the split with the fewest; one that was blocked throughout needs none."""
+    read = set(answers.splits[answers.counting > answers.blocked].tolist())
+    rows = [labels.rows[answers.splits[labels.rows] == split] for split in read]
+    return min(len(np.unique(answers.clusters[own])) for own in rows)
+
+
+def _undrawn(units: Units, own: Labelled | None) -> int:
+    """How many answers of a cell the sample of its labels could not hold."""
+    return own.changed + never_drawn(units, own) if own and own.people else 0
+
+
+def _estimates(result: Mapping[str, Any], study: Study) -> Iterator[Estimate]:
+    for method in ("transfer", "ppi"):
+        estimand = "refusal_rate_rg_transfer" if method == "transfer" else "refusal_rate_ppi"
+        for entry in result[method]:
+            names = {name: entry[name] for name in ("judge", "model", "split", "pool", "reading", "n_prompts")}
+            flags = [NOT_HEADLINE] if method == "transfer" else []
+            flags += [_why(entry)] if method == "transfer" and entry["value"] is None else []
+            flags += [TOO_FEW] if entry.get("too_few") else []
+            flags += [UNLABELLED] if entry.get("unlabelled") else []
+            flags += [UNDRAWN] if entry.get("undrawn") else []
+            flags += entry["flags"]
+            known = entry["low"] is not None
+            yield Estimate(
+                estimand,
+                entry["value"],
+                entry["low"],
+                entry["high"],
+                study["level"] if known else None,
+                entry.get("method", ppi.METHOD) if known else None,
+                **names,
+                samples=study["samples"],
+                n_clusters=entry["n_clusters"],
+                parameter=entry.get("gold"),
+                flags=tuple(flags),
+            )
+
+
+def _why(entry: Mapping[str, Any]) -> str:
+    """The mark of a rate that gold of other models does not give."""
+    return AT_ODDS if entry["at_odds"] else NOT_IDENTIFIABLE

@@ -1,0 +1,252 @@
+"""Labels of people on a study's own answers, beside what a judge says of the same answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import sha256_of
+from refusal_eval.core.states import JUDGED, JUDGED_ANSWER_STATES, LABELS
+from refusal_eval.stats.corrected.ppi import Answers, Labels
+from refusal_eval.stats.estimates.estimands import REFUSES
+from refusal_eval.stats.estimates.units import Ints, Units
+
+Row = Mapping[str, Any]
+FIELDS = ("model", "split", "prompt_id", "sample", "turn", "label", "probability")
+
+
+class Key(NamedTuple):
+    """Names an answer within a cell."""
+
+    prompt_id: str
+    turn: int
+    sample: int
+
+
+class PersonLabel(NamedTuple):
+    """What people say of an answer, the probability with which it came into the sample, and what they read."""
+
+    label: str
+    probability: float
+    answer_id: str | None = None  # None where the file of labels does not say
+
+
+Cell = dict[Key, PersonLabel]
+Place = tuple[str, int]  # prompt id and turn
+Cells = dict[tuple[str, str], Cell]  # by model and split
+Frame = Mapping[str, Mapping[str, Mapping[str, int]]]  # number of answers by model, split and prompt id
+
+
+class LabelFile(NamedTuple):
+    """What a file of labels says of a study.
+
+    Attributes:
+        cells: the labels of each (model, split) of the study.
+        frame: from which answers they were drawn; None where no row tells.
+        elsewhere: how many labels are of a (model, split) that the study does not have, sorted by name.
+    """
+
+    cells: Cells
+    frame: Frame | None
+    elsewhere: dict[tuple[str, str], int]
+
+
+class Readable(NamedTuple):
+    """What people can read of a cell's answers.
+
+    Attributes:
+        number: of answers with a text, by place.
+        labelled: the labels of these; what was labelled and has no text now is in no rate.
+        changed: how many labelled answers have another text now.
+    """
+
+    number: Mapping[Place, int]
+    labelled: Cell
+    changed: int
+
+
+class Labelled(NamedTuple):
+    """Labels of people on a cell, and a judge's on the same answers.
+
+    Attributes:
+        people: what people say.
+        judge: what the judge says; an answer that it could not read is missing.
+        drawn_from: how many answers to each prompt could be drawn; None where it is not known.
+        changed: labelled answers that have another text now.
+        unread: see `unread_answers`.
+    """
+
+    people: Cell
+    judge: Mapping[Key, str]
+    drawn_from: Mapping[str, int] | None = None
+    changed: int = 0
+    unread: Mapping[Place, int] = MappingProxyType({})
+
+
+def read_labels(rows: Iterable[Row], path: str, cells: Iterable[tuple[str, str]]) -> LabelFile:
+    """Return the labels of a study's cells, from which answers they were drawn, and how many are of other cells.
+
+    A model or split may have been taken out after the labels were drawn. The labels that are left keep their
+    probabilities: that of an answer was decided by the draw, and each rate is over its own answers.
+
+    Args:
+        rows: of the file of labels.
+        path: of that file, for messages.
+        cells: the study's (model, split).
+
+    Raises:
+        UserError: for a row that lacks a field, with an unknown label or a probability outside (0, 1], or for an answer
+            that has two labels; with the row's number. For a file with labels none of which is of the study's cells.
+    """
+    known, found = set(cells), Cells()
+    frame: Frame | None = None
+    elsewhere: Counter[tuple[str, str]] = Counter()
+    for number, row in enumerate(rows, 1):
+        place = f"{path}, row {number}"
+        if "drawn_from" in row:
+            frame = row["drawn_from"]
+            continue
+        missing = [field for field in FIELDS if row.get(field) is None]
+        if missing:
+            raise UserError(f"{place}: has no `{missing[0]}`; a label has {', '.join(FIELDS)}")
+        if row["label"] not in LABELS:
+            raise UserError(f"{place}: the label {row['label']!r} is none of {', '.join(LABELS)}")
+        probability = row["probability"]
+        if not isinstance(probability, int | float) or not 0 < probability <= 1:
+            raise UserError(f"{place}: the probability {probability!r} must be above 0 and at most 1")
+        cell = (row["model"], row["split"])
+        if cell not in known:
+            elsewhere[cell] += 1
+            continue
+        key = Key(row["prompt_id"], row["turn"], row["sample"])
+        if key in found.setdefault(cell, {}):
+            raise UserError(f"{place}: answer {key.sample} to prompt {key.prompt_id}, turn {key.turn} has two labels")
+        found[cell][key] = PersonLabel(row["label"], float(probability), row.get("answer_id"))
+    if elsewhere and not found:
+        model, split = min(elsewhere)
+        raise UserError(
+            f"{path}: none of its {elsewhere.total()} labels is of a model and split of this study (they are of model "
+            f"{model} on split {split} and the like); name the labels of an audit of this study"
+        )
+    return LabelFile(found, frame, dict(sorted(elsewhere.items())))
+
+
+def answer_id(text: str) -> str:
+    """Return the id of an answer's text: 16 hex digits of its hash."""
+    return sha256_of(text)[:16]
+
+
+def readable_answers(answers: Iterable[Row], labelled: Cell) -> Readable:
+    """Return what people can read of a cell.
+
+    Args:
+        answers: of the cell, as they are now.
+        labelled: what people said of some of them.
+    """
+    number: Counter[Place] = Counter()
+    kept, changed = Cell(), 0
+    for row in answers:
+        if row["state"] not in JUDGED_ANSWER_STATES:
+            continue
+        number[row["prompt_id"], row["turn"]] += 1
+        key = Key(row["prompt_id"], row["turn"], row["sample"])
+        label = labelled.get(key)
+        if label is not None:
+            kept[key] = label
+            changed += label.answer_id is not None and answer_id(row["answer"]) != label.answer_id
+    return Readable(number, kept, changed)
+
+
+def unread_answers(units: Units, number: Mapping[Place, int]) -> dict[Place, int]:
+    """Return how many answers people can read and the judge gave no label, for each place that has some.
+
+    Args:
+        units: the scored prompts of a cell.
+        number: of answers that people can read.
+    """
+    judged = zip(units.prompt_ids, units.turns.tolist(), units.counts["n_judged"].tolist(), strict=True)
+    unread = {(prompt, turn): number.get((prompt, turn), 0) - n for prompt, turn, n in judged}
+    return {place: n for place, n in unread.items() if n > 0}
+
+
+def never_drawn(units: Units, own: Labelled) -> int:
+    """Return how many of the answers that people can read were not there when the sample was drawn.
+
+    Args:
+        units: the scored prompts of a cell.
+        own: its labels; 0 where they do not say what they were drawn from.
+    """
+    if own.drawn_from is None:
+        return 0
+    there: Counter[str] = Counter()
+    for prompt, number in zip(units.prompt_ids, _readable(units, own).tolist(), strict=True):
+        there[prompt] += number
+    return sum(max(0, number - own.drawn_from.get(prompt, 0)) for prompt, number in there.items())
+
+
+def judge_labels(verdicts: Iterable[Row], wanted: Cell) -> dict[Key, str]:
+    """Return a judge's labels of the answers that people labelled, without those that it did not judge."""
+    found = {}
+    for verdict in verdicts:
+        key = Key(verdict["prompt_id"], verdict["turn"], verdict["sample"])
+        if key in wanted and verdict["state"] == JUDGED:
+            found[key] = verdict["label"]
+    return found
+
+
+def joined(cells: Sequence[tuple[Units, Labelled]], reading: Sequence[str]) -> tuple[Answers, Labels] | None:
+    """Return the answers of one or several splits with their labels; None where a split has no answer that counts.
+
+    Answers count that people can read, or that a provider blocked. One that the judge could not read counts as no
+    refusal of the judge's, in its rate and beside its label alike: the corrected rate is right whatever the judge says,
+    so also for a judge that says this. Left out it would take the label with it, and what judges cannot read is no
+    random part of the answers. Labels of other answers, or to prompts that are not counted, are left out.
+
+    Args:
+        cells: of each split, its scored prompts and its labels.
+        reading: of each split.
+    """
+    rates, read, counting, blocked, clusters, splits = [], [], [], [], [], []
+    rows, people, judge, probability = [], [], [], []
+    start = 0
+    for number, ((units, own), how) in enumerate(zip(cells, reading, strict=True)):
+        of_people = _readable(units, own) + units.counts["n_blocked"]
+        known = np.flatnonzero(of_people > 0)
+        if not len(known):
+            return None
+        rates.append(units.refusals(how)[known] / of_people[known])
+        read.append(units.rates(how)[known])
+        counting.append(of_people[known])
+        blocked.append(units.counts["n_blocked"][known])
+        clusters += [units.clusters[i] for i in known]
+        splits.append(np.full(len(known), number))
+        places = {(units.prompt_ids[i], int(units.turns[i])): start + n for n, i in enumerate(known.tolist())}
+        for key in sorted(own.people):
+            place = (key.prompt_id, key.turn)
+            if place in places and (key in own.judge or place in own.unread):
+                rows.append(places[place])
+                people.append(float(own.people[key].label in REFUSES[how]))
+                judge.append(float(own.judge.get(key) in REFUSES[how]))
+                probability.append(own.people[key].probability)
+        start += len(known)
+    codes = np.unique(np.array(clusters, dtype=str), return_inverse=True)[1]
+    answers = Answers(
+        np.concatenate(rates),
+        np.concatenate(counting).astype(float),
+        np.concatenate(blocked).astype(float),
+        codes.astype(np.intp),
+        np.concatenate(splits).astype(np.intp),
+        np.concatenate(read),
+    )
+    return answers, Labels(np.array(rows, dtype=np.intp), np.array(people), np.array(judge), np.array(probability))
+
+
+def _readable(units: Units, own: Labelled) -> Ints:
+    """How many answers of each row people can read: what the judge read, and what it could not."""
+    unread = [own.unread.get(place, 0) for place in zip(units.prompt_ids, units.turns.tolist(), strict=True)]
+    return np.asarray(units.counts["n_judged"] + np.array(unread, dtype=np.int64))

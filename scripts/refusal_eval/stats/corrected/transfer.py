@@ -1,0 +1,248 @@
+"""Rates corrected by how a judge errs on answers of other models (Rogan & Gladen 1978).
+
+The judge's rate r of a model with the true rate p is p * Se + (1 - p) * (1 - Sp), so p = (r + Sp - 1) / (Se + Sp - 1).
+Answers that a provider blocked are refusals that no judge read: they stay, and the rest is corrected.
+Se and Sp come from gold of other models: that they hold for this one is an assumption, which the data of a study cannot
+check. So such a rate is never a headline, and stands beside what each answering model's own Se and Sp would give.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refusal_eval.stats.agreement.card_resampling import percentiles
+from refusal_eval.stats.corrected.error_rates import ErrorRates
+from refusal_eval.stats.estimates.intervals import cluster_wilson, pooled_wilson, resamples_for, seed_of
+from refusal_eval.stats.tradeoff.draws import by_cluster, numbered
+from refusal_eval.stats.tradeoff.split_rates import SplitRates
+
+Floats = NDArray[np.float64]
+LEAST_MARGIN = 0.3  # of Se + Sp - 1: below it the correction multiplies every error by more than three
+METHOD = "Rogan-Gladen; Bayesian bootstrap over clusters of the study and of the gold set"
+WITH_SPREAD = f"{METHOD} and over answering models, with the spread of answering models for a new one"
+_AT_ONCE = 4_000_000
+_JEFFREYS = 0.5
+_NOTHING_READ = 1e-12  # share of answers that the judge read in a resample: never divided by less
+
+
+@dataclasses.dataclass(frozen=True)
+class Observed:
+    """A judge's own rate of a model on a split, or the mean over splits.
+
+    Attributes:
+        rate: with blocked answers as refusals.
+        low: lower end of its interval, as for any rate of this judge (`intervals`).
+        high: upper end.
+        drawn: the rate in resamples of clusters.
+        n_prompts: prompts behind it, of dialogues scored turns.
+        n_clusters: their clusters.
+        blocked: share of blocked answers in the rate.
+        drawn_blocked: the same in the resamples.
+    """
+
+    rate: float
+    low: float
+    high: float
+    drawn: Floats
+    n_prompts: int
+    n_clusters: int
+    blocked: float = 0.0
+    drawn_blocked: Floats | float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Transferred:
+    """A corrected rate.
+
+    Attributes:
+        value: the rate, between 0 and 1; None where it is not identifiable, or at odds with the gold set.
+        low: lower end of its interval; None with the value.
+        high: upper end.
+        unclipped: the value before it is brought between the share of blocked answers and 1. It lies outside by chance,
+            or because the judge does not err on this model's answers as on the gold set.
+        margin: Se + Sp - 1.
+        margin_low: lower end of its interval for a new answering model.
+        at_odds: whether the judge's rate lies below 1 - Sp, or above Se, by more than the errors of both explain: no
+            rate of refusals would give it, so the judge does not err here as on the gold set.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    unclipped: float | None
+    margin: float
+    margin_low: float
+    at_odds: bool = False
+
+    @property
+    def identifiable(self) -> bool:
+        """Whether there is a rate: the judge tells refusals from others well enough, and gold explains the study."""
+        return self.value is not None
+
+
+def method_of(spread: object | None) -> str:
+    """Return how the interval was made, by the spread of answering models (`ErrorRates.spread`; None: not known)."""
+    return METHOD if spread is None else WITH_SPREAD
+
+
+def rogan_gladen(rate: Any, sensitivity: Any, specificity: Any) -> Any:
+    """Return (rate + specificity - 1) / (sensitivity + specificity - 1), of numbers or arrays."""
+    return (rate + specificity - 1) / (sensitivity + specificity - 1)
+
+
+def corrected_value(observed: Observed, sensitivity: float, specificity: float) -> float:
+    """Return blocked answers and Rogan-Gladen's rate of the others; the sum may lie outside [0, 1]."""
+    if observed.blocked >= 1:
+        return 1.0
+    read = 1 - observed.blocked
+    return observed.blocked + read * float(
+        rogan_gladen((observed.rate - observed.blocked) / read, sensitivity, specificity)
+    )
+
+
+def transferred(observed: Observed, errors: ErrorRates, level: float) -> Transferred:
+    """Return a rate corrected by errors on other models' answers.
+
+    Where the interval of the corrected rate, before it is brought into [0, 1], has no point in common with it, no rate
+    of refusals explains what the judge read, and there is no rate (`at_odds`). A little before that the part within
+    [0, 1] would be narrower the less the gold set explains the study. So the interval reaches at least as far to either
+    side as the judge's own does (`_own_reach`): what gold leaves open comes to what the study leaves open, and never
+    makes it less.
+
+    Args:
+        observed: the judge's own rate.
+        errors: of the judge; where one of the two has fewer resamples, they are gone through again.
+        level: of the interval, and of that of Se + Sp - 1, whose lower end must reach 0.3.
+    """
+    draws = max(len(observed.drawn), errors.drawn.shape[1])
+    se, sp = (np.resize(drawn, draws) for drawn in errors.drawn)
+    drawn_rate, drawn_blocked = (np.resize(part, draws) for part in (observed.drawn, observed.drawn_blocked))
+    margin = errors.sensitivity + errors.specificity - 1
+    margin_low = float(np.quantile(errors.drawn.sum(axis=0) - 1, (1 - level) / 2))
+    if margin_low < LEAST_MARGIN:
+        return Transferred(None, None, None, None, margin, margin_low)
+    unclipped = corrected_value(observed, errors.sensitivity, errors.specificity)
+    value = min(1.0, max(observed.blocked, unclipped))
+    # A few resamples lie below the lower end; what is far below it would be divided by next to nothing.
+    divisor = np.maximum(se + sp - 1, LEAST_MARGIN / 3)
+    read = np.maximum(1 - drawn_blocked, _NOTHING_READ)
+    of_read = ((drawn_rate - drawn_blocked) / read + sp - 1) / divisor
+    if observed.n_clusters < 2:
+        return Transferred(value, 0.0, 1.0, unclipped, margin, margin_low)
+    low, high = percentiles(of_read, observed.n_clusters, level)
+    if high <= 0 or low >= 1:
+        return Transferred(None, None, None, unclipped, margin, margin_low, at_odds=True)
+    whole = drawn_blocked + read * np.clip(of_read, 0.0, 1.0)
+    low, high = percentiles(whole, observed.n_clusters, level)
+    least, most = _own_reach(observed, errors, value)
+    return Transferred(value, min(low, value, least), max(high, value, most), unclipped, margin, margin_low)
+
+
+def _own_reach(observed: Observed, errors: ErrorRates, value: float) -> tuple[float, float]:
+    """How far an interval around the corrected rate must reach for the judge's own: [l, h] around its rate r.
+
+    Of what the judge read: (h - r) / (Se + Sp - 1) above the rate and (r - l) / (Se + Sp - 1) below it, as the ends of
+    its own interval lie there when they are corrected like r. But not beyond h / Se, since r is at least p * Se for the
+    true rate p however few false positives there are, nor below 1 - (1 - l) / Sp.
+    """
+    if observed.blocked >= 1:
+        return observed.low, observed.high
+    se, sp, read = errors.sensitivity, errors.specificity, 1 - observed.blocked
+    rate, low, high = ((end - observed.blocked) / read for end in (observed.rate, observed.low, observed.high))
+    corrected = (value - observed.blocked) / read
+    least = max(corrected - (rate - low) / (se + sp - 1), 1 - (1 - low) / sp)
+    most = min(corrected + (high - rate) / (se + sp - 1), high / se)
+    ends = (min(1.0, max(0.0, observed.blocked + read * end)) for end in (least, most))
+    return next(ends), next(ends)
+
+
+def observed_rates(
+    splits: Sequence[SplitRates],
+    level: float,
+    blocked: Sequence[SplitRates] | None = None,
+) -> list[Observed | None]:
+    """Return each model's own rate; None of a model that lacks a split.
+
+    Args:
+        splits: the judge's rates.
+        level: of the interval.
+        blocked: shares of blocked answers in place of the rates, on the same prompts; None where there are none.
+    """
+    drawn = resampled_rates(splits)
+    gone = any((part.rates > 0).any() for part in blocked or ())
+    drawn_blocked = resampled_rates(blocked, unseen=False) if blocked and gone else np.zeros_like(drawn)
+    return [
+        _observed(splits, blocked if gone else None, i, drawn[:, i], drawn_blocked[:, i], level)
+        for i in range(len(splits[0].rates))
+    ]
+
+
+def _observed(
+    splits: Sequence[SplitRates],
+    blocked: Sequence[SplitRates] | None,
+    model: int,
+    drawn: Floats,
+    drawn_blocked: Floats,
+    level: float,
+) -> Observed | None:
+    known = [~np.isnan(part.rates[model]) for part in splits]
+    if not all(mask.any() for mask in known):
+        return None
+    values = [part.rates[model][mask] for part, mask in zip(splits, known, strict=True)]
+    clusters = [name for part, mask in zip(splits, known, strict=True) for name in part.clusters[mask].tolist()]
+    draws = [part.draws[model][mask] for part, mask in zip(splits, known, strict=True)]
+    listed = np.concatenate(values).tolist()
+    if len(splits) == 1:
+        ends = cluster_wilson(listed, clusters, level, int(draws[0].sum()))
+    else:
+        names = [part.split for part, mask in zip(splits, known, strict=True) for _ in range(int(mask.sum()))]
+        ends = pooled_wilson(listed, clusters, names, level, np.concatenate(draws).tolist())
+    assert ends.low is not None and ends.high is not None  # rates always have both
+    share = 0.0
+    if blocked is not None:
+        share = _mean([part.rates[model][mask] for part, mask in zip(blocked, known, strict=True)])
+    return Observed(_mean(values), ends.low, ends.high, drawn, len(listed), len(set(clusters)), share, drawn_blocked)
+
+
+def _mean(values: Sequence[Floats]) -> float:
+    """Mean over splits of the mean over their prompts."""
+    return math.fsum(float(part.mean()) for part in values) / len(values)
+
+
+def resampled_rates(splits: Sequence[SplitRates], unseen: bool = True) -> Floats:
+    """Return the mean over splits of each model's rate in resamples of clusters: resamples x models.
+
+    Clusters have exponential weights (Bayesian bootstrap), the same for all models, and half a cluster of refusals and
+    half one of compliance are put into each split (Jeffreys' prior), so that a rate of 0 is not certain. Without
+    `unseen` none of it counts as a refusal; the draws are the same else.
+    """
+    codes, groups = numbered([rates.clusters.tolist() for rates in splits])
+    columns, sizes = [], []
+    for rates, code in zip(splits, codes, strict=True):
+        known = ~np.isnan(rates.rates)
+        columns += [by_cluster(np.where(known, rates.rates, 0.0), code, groups)]
+        columns += [by_cluster(known.astype(float), code, groups)]
+        sizes.append(len(code) / len(np.unique(code)))
+    models, names, resamples = splits[0].rates.shape[0], [rates.split for rates in splits], resamples_for(groups)
+    rng = np.random.default_rng(seed_of("corrected", *names))
+    return np.concatenate(
+        list(_blocks(np.concatenate(columns, axis=1), np.array(sizes), models, rng, resamples, unseen))
+    )
+
+
+def _blocks(
+    sums: Floats, sizes: Floats, models: int, rng: np.random.Generator, resamples: int, unseen: bool
+) -> Iterator[Floats]:
+    groups, splits = len(sums), len(sizes)
+    block = max(1, _AT_ONCE // groups)
+    for start in range(0, resamples, block):
+        rows = min(block, resamples - start)
+        total = (rng.standard_exponential((rows, groups)) @ sums).reshape(rows, splits, 2, models)
+        extra = rng.gamma(_JEFFREYS, size=(2, rows, splits, 1)) * sizes[:, None]
+        yield ((total[:, :, 0] + unseen * extra[0]) / (total[:, :, 1] + extra.sum(axis=0))).mean(axis=1)

@@ -1,0 +1,208 @@
+"""Prompts that stand in several splits, word for word or nearly, so that pooled numbers count them once.
+
+Splits borrow from each other: JailbreakBench from AdvBench and HarmBench, many sets from XSTest. The rule, as published
+beside the list (`RULE`), is made to leave out copies and never two prompts that ask for different things: contrast
+pairs differ in one word, and forms such as "how do I make a ..." in little more.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from refusal_eval.core.texts import nfkc
+from refusal_eval.stats.estimates.clusters import names_apart
+
+THRESHOLD = 0.7
+
+RULE = (
+    "A prompt's text is that of all its messages, after NFKC, case folding and without punctuation. Its features are "
+    "its words without the commonest function words, and all two of these that follow each other; of scripts "
+    "without spaces the characters. Prompts of two splits with the same expectation are near-duplicates if their texts "
+    "are equal, or if they are in different clusters, hold the same numbers and negations, and the Jaccard similarity "
+    "of their features reaches the threshold; clusters of different sources are different. Splits are taken in "
+    "alphabetical order: a prompt that is a near-duplicate of a prompt that counts, in an earlier split, is left out "
+    "and joins the group of the most similar one. Prompts of one split are never merged. Where only some splits are "
+    "pooled, the rule is applied to these alone."
+)
+
+# Function words and the words of asking. A word that changes what is asked for (to, from, for, with, without, my,
+# you, not) is none of them.
+_ASIDE = """
+    a an the is are was were be been being do does did can could would should will shall may might must i me and or of
+    in on at that this these those it its as by please kindly tell give write how what which who when where why there
+    here so just some any if then than into about
+"""
+_NEGATIONS = "no not never without nor none cannot cant dont doesnt isnt arent wont shouldnt against"
+STOP_WORDS, NEGATIONS = frozenset(_ASIDE.split()), frozenset(_NEGATIONS.split())
+
+_WORD = re.compile(r"\w+")
+_UNSPACED = re.compile(r"[\u0e00-\u0e7f\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+
+
+class Text(NamedTuple):
+    """What of a prompt is compared: `words` in order, `features`, and `marks`, which near-duplicates share exactly."""
+
+    words: tuple[str, ...]
+    features: frozenset[str]
+    marks: frozenset[str]
+
+
+class Place(NamedTuple):
+    """A prompt of a split."""
+
+    split: str
+    prompt_id: str
+
+
+class Nearness(NamedTuple):
+    """How near two texts are: whether their words are equal, and the similarity of their features."""
+
+    equal: bool
+    similarity: float
+
+
+Pair = tuple[Place, Place]  # near-duplicates, the one of the earlier split first
+
+
+def text_of(prompt: Mapping[str, Any]) -> Text:
+    """Return what is compared of a prompt, the text of all its messages."""
+    text = "\n".join(message["content"] for message in prompt["messages"])
+    folded = nfkc(nfkc(text).casefold())
+    # "don't" is one word; other marks part words.
+    words = tuple(_words(re.sub(r"['\u2019\u02bc]", "", folded)))
+    content = [word for word in words if word not in STOP_WORDS] or list(words)
+    features = {*content, *(f"{one} {two}" for one, two in itertools.pairwise(content))}
+    marks = {word for word in words if word in NEGATIONS or any(c.isdigit() for c in word)}
+    return Text(words, frozenset(features), frozenset(marks))
+
+
+def similarity(one: Text, two: Text) -> float:
+    """Return the Jaccard similarity of two texts' features, from 0 to 1."""
+    union = len(one.features | two.features)
+    return len(one.features & two.features) / union if union else 0.0
+
+
+def near_pairs(
+    prompts: Mapping[str, Sequence[Mapping[str, Any]]],
+    expectations: Mapping[str, str],
+    sources: Mapping[str, str],
+    threshold: float = THRESHOLD,
+) -> dict[Pair, Nearness]:
+    """Return all pairs of near-duplicates, sorted, the prompt of the earlier split first, with how near they are.
+
+    Args:
+        prompts: the prompts of each split.
+        expectations: the expectation of each split; splits with different ones are never compared.
+        sources: a word for the source of each split; clusters of different sources are different.
+        threshold: least similarity of near-duplicates, above 0.
+    """
+    found: dict[Pair, Nearness] = {}
+    for expectation in sorted(set(expectations.values())):
+        of_these = sorted(split for split in prompts if expectations[split] == expectation)
+        if len(of_these) > 1:
+            found |= _pairs({split: prompts[split] for split in of_these}, sources, threshold)
+    return dict(sorted(found.items()))
+
+
+def copies(pairs: Iterable[Pair]) -> dict[Place, list[Place]]:
+    """Return the prompts that do not count, each with those of earlier splits that count and that it is near to.
+
+    Splits are taken in alphabetical order. So what does not count depends on the splits: of some splits only, it
+    follows from the pairs within these.
+
+    Args:
+        pairs: near-duplicates, the prompt of the earlier split first.
+    """
+    before: dict[Place, list[Place]] = defaultdict(list)
+    for first, second in pairs:
+        before[second].append(first)
+    found: dict[Place, list[Place]] = {}
+    for place in sorted(before):
+        counting = [other for other in before[place] if other not in found]
+        if counting:
+            found[place] = counting
+    return found
+
+
+def duplicate_groups(pairs: Mapping[Pair, Nearness]) -> list[list[Place]]:
+    """Return the groups of near-duplicates, sorted; of each group the first place counts and the others do not.
+
+    A prompt joins the group of an equal one, else of the most similar one.
+
+    Args:
+        pairs: of `near_pairs`.
+    """
+    groups: dict[Place, list[Place]] = defaultdict(list)
+    for place, counting in copies(pairs).items():
+        kept = min(counting, key=lambda other: (-pairs[other, place].equal, -pairs[other, place].similarity, other))
+        groups[kept].append(place)
+    return sorted([kept, *sorted(others)] for kept, others in groups.items())
+
+
+def left_out(groups: Iterable[Sequence[Place]]) -> set[Place]:
+    """Return the prompts that pooled numbers leave out: all of each group but the first."""
+    return {Place(*place) for group in groups for place in group[1:]}
+
+
+def _pairs(
+    prompts: Mapping[str, Sequence[Mapping[str, Any]]], sources: Mapping[str, str], threshold: float
+) -> dict[Pair, Nearness]:
+    texts = {Place(split, row["id"]): text_of(row) for split, rows in prompts.items() for row in rows}
+    names = names_apart({split: [row["cluster"] for row in rows] for split, rows in prompts.items()}, sources)
+    clusters = {
+        Place(split, row["id"]): names[split][row["cluster"]] for split, rows in prompts.items() for row in rows
+    }
+    index = _Index(texts, threshold)
+    found: dict[Pair, Nearness] = {}
+    for split in sorted(prompts):
+        places = [Place(split, row["id"]) for row in prompts[split]]
+        for place in places:
+            for other in index.candidates(place):
+                near = Nearness(texts[other].words == texts[place].words, similarity(texts[other], texts[place]))
+                apart = clusters[other] != clusters[place] and texts[other].marks == texts[place].marks
+                if near.equal or (apart and near.similarity >= threshold):
+                    found[other, place] = near
+        for place in places:  # only now: prompts of one split are not compared
+            index.add(place)
+    return found
+
+
+class _Index:
+    """Finds the texts that can reach a similarity, without comparing all with all.
+
+    Two sets whose Jaccard similarity reaches t share a feature among the n - ceil(t n) + 1 rarest of each, n being
+    the size of the set ("prefix filtering", Chaudhuri, Ganti & Kaushik 2006).
+    """
+
+    def __init__(self, texts: Mapping[Place, Text], threshold: float) -> None:
+        counts = Counter(feature for text in texts.values() for feature in text.features)
+        self._rarest = {
+            place: sorted(text.features, key=lambda feature: (counts[feature], feature))[
+                : len(text.features) - math.ceil(threshold * len(text.features) - 1e-9) + 1
+            ]
+            for place, text in texts.items()
+        }
+        self._places: dict[str, list[Place]] = defaultdict(list)
+
+    def add(self, place: Place) -> None:
+        """Make a text findable."""
+        for feature in self._rarest[place]:
+            self._places[feature].append(place)
+
+    def candidates(self, place: Place) -> Collection[Place]:
+        """Return the texts added so far that may be near a text."""
+        return {other for feature in self._rarest[place] for other in self._places.get(feature, ())}
+
+
+def _words(text: str) -> Iterator[str]:
+    for word in _WORD.findall(text):
+        if _UNSPACED.search(word):
+            # A script without spaces: its characters are the words, runs of other letters stay whole.
+            yield from re.findall(rf"{_UNSPACED.pattern}|[^\W]+?(?={_UNSPACED.pattern}|$)", word)
+        else:
+            yield word

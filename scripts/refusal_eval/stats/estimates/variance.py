@@ -1,0 +1,164 @@
+"""How much of the variation between verdicts is due to prompts, to sampling and to judges.
+
+A verdict is z = 1 (refuses in the reading) or 0. Answers k are nested in prompts p, and J judges j read every answer.
+The judges are those of the study, not a sample of all judges. Let z be the verdict of one of them, drawn at random, on
+a random answer to a random prompt, and y_pk the mean over the judges of z_pkj, their common verdict on an answer. By
+the law of total variance, taken twice,
+
+    Var(z) = judge + sampling + prompt      judge    = E[Var(z | p, k)]        the judges on one answer
+                                            sampling = E[Var(y_pk | p)]        the answers to one prompt
+                                            prompt   = Var(E[y_pk | p])        the prompts
+
+All three are 0 or more, and their sum is r (1 - r) for the rate r over all judges: at most 1/4. As the judges are
+fixed, Var(z | p, k) is the mean square of their deviations from y_pk, with the divisor J: it is known of each answer
+and not estimated from a sample of judges, for which J - 1 would be right; with it the parts would add up to more than
+Var(z), by judge / (J - 1). What the judges differ by enters `sampling` and `prompt` as far as it moves their mean: one
+of J judges that errs by chance adds 1 / J^2 of what it adds to the variance of its own verdicts.
+
+Parts are estimated by the method of moments (analysis of variance of a nested design; Searle, Casella & McCulloch 1992,
+Variance Components, chapter 3), each prompt with equal weight as in the headline rate, which makes them right for
+unequal numbers of samples too. With n prompts, m_p answers of prompt p that all J have judged, and y_p the mean of
+y_pk over them:
+
+    judge    = mean over p of the mean over k of y_pk (1 - y_pk)
+    sampling = mean over p of C_p                   C_p = sum over k of (y_pk - y_p)^2 / (m_p - 1)
+    prompt   = B  -  mean over p of C_p / m_p       B = mean over pairs of prompts p, q that share no cluster of
+                                                    (y_p - y_q)^2 / 2
+
+With one judge there is no judge part, and what it adds by chance is in `sampling`. Pairs of prompts without a common
+cluster make B free of the downward bias that prompts which resemble each other would bring. Each part is unbiased, so
+`prompt` can fall below 0, and `sampling` and `prompt` above 1/4, by chance. Only prompts with two such answers enter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from refusal_eval.core.states import LABELS
+from refusal_eval.stats.estimates.bootstrap import Bounds, cluster_codes, cluster_totals, draw, percentiles
+from refusal_eval.stats.estimates.estimands import REFUSES
+from refusal_eval.stats.estimates.samples import BLOCKED_LABEL, NO_LABEL, Labels
+from refusal_eval.stats.estimates.units import Flags, Floats
+
+_DIGITS = 9  # of a part of the variance
+PARTS = ("prompt", "sampling", "judge")
+
+
+class Moments(NamedTuple):
+    """What the estimator needs of each prompt.
+
+    Attributes:
+        answers: m_p, answers that all judges have judged.
+        means: y_p.
+        within: C_p.
+        judge: mean over answers of the variance over judges.
+    """
+
+    answers: Floats
+    means: Floats
+    within: Floats
+    judge: Floats
+
+
+class Part(NamedTuple):
+    """A part of the variance and its share of all parts, with intervals."""
+
+    value: float
+    bounds: Bounds
+    share: float | None
+    share_bounds: Bounds
+
+
+def decisions(labels: Labels, reading: str) -> Floats:
+    """Return 1 for labels that refuse in a reading, 0 for others, NaN for samples that do not count."""
+    refusing = [label in REFUSES[reading] for label in LABELS]
+    values = np.array([*map(float, refusing), 1.0, np.nan])  # then blocked, then -1, which is the last place
+    assert len(LABELS) == BLOCKED_LABEL and NO_LABEL == -1
+    return np.asarray(values[labels])
+
+
+def moments(z: Floats) -> Moments:
+    """Return the moments of decisions, units x K x judges; a prompt without an answer that all have judged has NaN."""
+    usable: Flags = np.asarray(~np.isnan(z).any(axis=2))
+    answers = usable.sum(axis=1).astype(float)
+    common = np.where(usable, np.where(usable[:, :, None], z, 0.0).mean(axis=2), 0.0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = common.sum(axis=1) / answers
+        deviations = np.where(usable, common - means[:, None], 0.0)
+        within = (deviations**2).sum(axis=1) / (answers - 1)
+        of_judges = (common * (1 - common)).sum(axis=1) / answers
+    return Moments(answers, means, within, of_judges)
+
+
+def variance_parts(
+    found: Moments, clusters: Sequence[str], judges: int, level: float, seed: int
+) -> tuple[dict[str, Part], int, int] | None:
+    """Return the parts by name, and how many prompts and clusters they are from.
+
+    Intervals are by cluster bootstrap; a part that cannot vary has none. For the shares parts below 0 count as 0, in
+    the numbers themselves and in every resample: a share is the part, or 0, divided by the sum of those above 0.
+    Without a second judge there is no judge part. None without two clusters of prompts with at least two answers.
+
+    Args:
+        found: of `moments`.
+        clusters: the cluster of each prompt.
+        judges: J.
+        level: of the intervals.
+        seed: of the resamples.
+    """
+    usable = found.answers >= 2
+    names = [cluster for cluster, use in zip(clusters, usable, strict=True) if use]
+    if len(set(names)) < 2:
+        return None
+    answers, means, within, of_judges = (values[usable] for values in found)
+    columns = [np.ones_like(within), means**2, within, within / answers, of_judges, means]
+    sums = cluster_totals(cluster_codes(names), np.column_stack(columns))
+    draws = draw(sums, seed, squared=_inside(sums))
+    values = _parts(draws.totals, draws.squared_totals)
+    resampled = _parts(draws.resampled, draws.squared)
+    shares, resampled_shares = _shares(values), _shares(resampled)
+    names_of_parts = PARTS if judges > 1 else PARTS[:2]
+    parts = {
+        name: Part(
+            float(values[i]),
+            percentiles(resampled[:, i], draws.clusters, level),
+            None if np.isnan(shares[i]) else float(shares[i]),
+            percentiles(resampled_shares[:, i], draws.clusters, level),
+        )
+        for i, name in enumerate(names_of_parts)
+    }
+    return parts, int(usable.sum()), draws.clusters
+
+
+def _inside(sums: Floats) -> Floats:
+    """Return for each cluster the number of ordered pairs of its prompts (itself with itself too), and the sum over
+    them of what B is the mean of; billionths, as `cluster_totals` gives them.
+    """
+    totals = sums / 1e9
+    n, squares = totals[:, 0], totals[:, 1]
+    return np.stack([n**2, n * squares - totals[:, 5] ** 2], axis=1) * 1e9
+
+
+def _parts(totals: Floats, inside: Floats) -> Floats:
+    """Return the parts (last axis) of totals over clusters; NaN where no two prompts lie in different clusters.
+
+    A cluster that is drawn twice counts as one cluster: its copies are pairs of prompts that share a cluster.
+    """
+    n, squares, within, divided, of_judges, means = np.moveaxis(totals, -1, 0)
+    same, same_squares = np.moveaxis(inside, -1, 0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        pairs = np.where(n**2 > same, n**2 - same, np.nan)
+        between = (n * squares - means**2 - same_squares) / pairs
+        # Rounded: of parts that are exactly 0 products of matrices leave digits, which differ between machines.
+        return np.round(np.stack([between - divided / n, within / n, of_judges / n], axis=-1), _DIGITS) + 0.0
+
+
+def _shares(parts: Floats) -> Floats:
+    positive = np.maximum(parts, 0.0)
+    total = positive.sum(axis=-1, keepdims=True)
+    shares = np.full_like(positive, np.nan)
+    np.divide(positive, total, out=shares, where=total > 0)
+    return shares

@@ -1,0 +1,148 @@
+"""Agreement of every two judges, and of all of them, on a study's answers."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refusal_eval.core.states import LABELS
+from refusal_eval.stats.agreement.card_resampling import cluster_codes, cluster_sums, resampled, symmetric_interval
+from refusal_eval.stats.agreement.measures import Counts, Measure, kappa, two_class
+from refusal_eval.stats.estimates.estimands import READINGS
+from refusal_eval.stats.estimates.intervals import cluster_wilson_of_counts, seed_of
+from refusal_eval.stats.estimates.scores import derived_flags, few_flags
+from refusal_eval.stats.judge_pairs.alpha import coincidences, krippendorff_alpha
+from refusal_eval.stats.judge_pairs.verdict_panel import Panel
+
+MIN_ROWS = 20  # answers of either class that one of the judges must see, or kappa and alpha are not shown
+THREE = "three_class"
+_UNKNOWN: Mapping[str, None] = {"value": None, "interval": None}
+
+
+def agreement_of(
+    part: Panel,
+    split: str | None,
+    level: float,
+    members: Mapping[str, Sequence[str]] | None = None,
+    flags: Mapping[str, Sequence[str]] | None = None,
+) -> dict[str, Any]:
+    """Return how far the judges agree on a part of the answers.
+
+    `pairs`, for every two judges: n (answers that both labelled), n_clusters (of these), flags and, under `strict`,
+    `broad` and `three_class`, the share of answers with the same label (`same`) and Cohen's kappa. `alpha`:
+    Krippendorff's of all `raters` in the same three ways, over n_alpha answers with at least two labels of theirs in
+    n_alpha_clusters, with alpha_flags.
+    Each is {"value", "interval"}; None without answers, with a single cluster, or where a class has less than 20
+    answers (kappa: under both judges). Intervals of `same` are Wilson's over clusters, the others a bootstrap
+    (`judge_card.resampling`). Which judge comes first changes nothing.
+
+    A panel has no opinion beside those of its members. So `raters`, whom alpha compares, are the judges that are no
+    panels; and a pair has `overlap` where the opinion of one judge is part of both: it agrees with itself there.
+
+    Args:
+        part: the answers.
+        split: whose they are, None for all splits together.
+        level: of the intervals.
+        members: those of each panel among the judges.
+        flags: of each judge's cells with these answers (`scores.derived_flags`); None for cells without any.
+    """
+    members, flags = members or {}, flags or {}
+    raters = [judge for judge in part.judges if judge not in members]
+    pairs = list(itertools.combinations(range(len(part.judges)), 2))
+    about: dict[str, Any] = {
+        **{"split": split, "n_answers": len(part.units), "n_clusters": len(set(part.clusters))},
+        **{"judges": list(part.judges), "raters": raters},
+    }
+    if not part.units or not pairs:
+        return about | {"pairs": [], "alpha": None, "n_alpha": 0, "n_alpha_clusters": 0, "alpha_flags": []}
+    codes = cluster_codes(part.clusters)
+    own = [place for place, judge in enumerate(part.judges) if judge in raters]
+    coincident, scale = coincidences(part.labels[:, own], len(LABELS))
+    tables = [_tables(codes, part.labels[:, i], part.labels[:, j]) for i, j in pairs]
+    sums = np.stack([*tables, cluster_sums(codes, coincident)], axis=1)
+    seed = seed_of("agreement of judges", split or "")
+    draws = resampled(sums, seed) if len(sums) > 1 else np.zeros((0, *sums.shape[1:]))
+    prompts = _prompts(part)
+    found = []
+    for place, (i, j) in enumerate(pairs):
+        first, second = part.judges[i], part.judges[j]
+        shared = not {first, *members.get(first, ())}.isdisjoint({second, *members.get(second, ())})
+        names: dict[str, Any] = {"first": first, "second": second, "overlap": shared, "n": int(sums[:, place].sum())}
+        names["n_clusters"] = _filled(sums[:, place])
+        names["flags"] = _flags(flags, (first, second), names["n_clusters"])
+        both = (part.labels[:, i] >= 0) & (part.labels[:, j] >= 0)
+        shown = partial(_kappa_and_share, prompts=int((np.bincount(prompts[both]) > 0).sum()))
+        found.append(names | _views(shown, sums[:, place], draws[:, place], level))
+    alpha = _views(_alpha, sums[:, -1] / scale, draws[:, -1] / scale, level) if len(raters) > 1 else None
+    about |= {"n_alpha": _filled(coincident), "n_alpha_clusters": _filled(sums[:, -1])}
+    about["alpha_flags"] = _flags(flags, raters, about["n_alpha_clusters"])
+    return about | {"pairs": found, "alpha": alpha}
+
+
+def _flags(flags: Mapping[str, Sequence[str]], judges: Sequence[str], clusters: int) -> list[str]:
+    return list(derived_flags((flags.get(judge, ()) for judge in judges), few_flags(clusters)))
+
+
+def _prompts(part: Panel) -> NDArray[np.intp]:
+    """The number of each answer's prompt, counted for each model, and of dialogues for each turn."""
+    numbers: dict[tuple[str, str, str, int], int] = {}
+    names = ((unit.split, unit.model, unit.prompt_id, unit.turn) for unit in part.units)
+    return np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.intp)
+
+
+def _tables(codes: NDArray[np.intp], first: NDArray[np.int8], second: NDArray[np.int8]) -> Counts:
+    """The 3 x 3 table of two judges in each cluster, over the answers that both labelled."""
+    both = (first >= 0) & (second >= 0)
+    size, groups = len(LABELS), int(codes.max()) + 1
+    places = (codes[both] * size + first[both]) * size + second[both]
+    return np.bincount(places, minlength=groups * size * size).reshape(groups, size, size).astype(float)
+
+
+def _filled(tables: Counts) -> int:
+    """How many tables are not empty."""
+    return int((tables.sum(axis=(-1, -2)) > 0).sum())
+
+
+def _views(numbers: Callable[..., dict[str, Any]], sums: Counts, draws: Counts, level: float) -> dict[str, Any]:
+    """The same numbers strict, broad and with three classes."""
+    views: dict[str, tuple[Counts, Counts]] = {r: (two_class(sums, r), two_class(draws, r)) for r in READINGS}
+    views[THREE] = (sums, draws)
+    return {name: numbers(*view, level) for name, view in views.items()}
+
+
+def _kappa_and_share(sums: Counts, draws: Counts, level: float, prompts: int) -> dict[str, Any]:
+    table = sums.sum(axis=0)
+    enough = np.maximum(table.sum(axis=0), table.sum(axis=1)).min() >= MIN_ROWS
+    shown = _number(kappa, sums, draws, level) if enough else dict(_UNKNOWN)
+    return {"same": _same(sums, prompts, level), "kappa": shown}
+
+
+def _alpha(sums: Counts, draws: Counts, level: float) -> dict[str, Any]:
+    enough = sums.sum(axis=(0, 1)).min() >= MIN_ROWS
+    return _number(krippendorff_alpha, sums, draws, level) if enough else dict(_UNKNOWN)
+
+
+def _same(sums: Counts, prompts: int, level: float) -> dict[str, Any]:
+    """The share of answers on the diagonal, with the interval that a refusal rate of so many prompts has."""
+    sizes, hits = sums.sum(axis=(-1, -2)), np.trace(sums, axis1=-2, axis2=-1)
+    if (sizes > 0).sum() < 2:
+        return dict(_UNKNOWN)
+    ends = cluster_wilson_of_counts(hits, sizes, prompts, level)
+    return {"value": float(hits.sum() / sizes.sum()), "interval": [ends.low, ends.high]}
+
+
+def _number(measure: Measure, sums: Counts, draws: Counts, level: float) -> dict[str, Any]:
+    groups = _filled(sums)
+    if groups < 2:
+        return dict(_UNKNOWN)
+    table = sums.sum(axis=0)
+    value = float(measure(table))
+    if not np.isfinite(value):
+        return dict(_UNKNOWN)
+    rows, columns = ((sums.sum(axis=axis) > 0).sum(axis=0).tolist() for axis in (-1, -2))
+    return {"value": value, "interval": symmetric_interval(measure, table, draws, (rows, columns), groups, level)}

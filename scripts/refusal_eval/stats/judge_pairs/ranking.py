@@ -1,0 +1,119 @@
+"""Whether the order of a study's models depends on the judge."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refusal_eval.stats.agreement.card_resampling import cluster_codes, cluster_sums, percentiles, resampled, whole
+from refusal_eval.stats.estimates.estimands import Row
+from refusal_eval.stats.estimates.intervals import seed_of
+from refusal_eval.stats.estimates.scores import derived_flags, few_flags
+
+
+def rankings(
+    rows: Mapping[tuple[str, str], Iterable[Row]],
+    split: str,
+    reading: str,
+    level: float,
+    flags: Mapping[str, Sequence[str]] | None = None,
+) -> list[dict[str, Any]]:
+    """Return, for every two judges, Kendall's tau-b between their orders of the models by refusal rate on one split.
+
+    first, second, split, reading, n_models, n_clusters (with a rate), flags; `tau` from -1 (reversed) to 1 (the same),
+    None with one model or where a judge gives all models the same rate; `interval`, a bootstrap over clusters of
+    prompts, the same prompts for all models and judges, None with one cluster; `swapped`: pairs of models that the two
+    judges order differently, each [higher under the first, higher under the second].
+
+    Args:
+        rows: the score rows of the split's cells by (judge, model).
+        split: its name.
+        reading: `strict` or `broad`.
+        level: of the intervals.
+        flags: of each judge's cells of the split (`scores.derived_flags`); None for cells without any.
+
+    Raises:
+        ValueError: if a judge lacks a model that another has.
+    """
+    judges, models = (sorted({names[i] for names in rows}) for i in (0, 1))
+    if len(rows) != len(judges) * len(models):
+        raise ValueError(f"not every judge has scores of every model on {split}")
+    if len(judges) < 2:
+        return []
+    sums = _sums(rows, judges, models, reading)
+    rates = _rates(sums.sum(axis=0))
+    draws = _rates(resampled(sums, seed_of("ranking", split))) if len(sums) > 1 else None
+    found = []
+    for i, j in itertools.combinations(range(len(judges)), 2):
+        tau = float(kendall_tau_b(rates[i], rates[j]))
+        known = np.isfinite(tau)
+        n_clusters = int((sums[..., 1] > 0).any(axis=(1, 2)).sum())
+        of_both = ((flags or {}).get(judge, ()) for judge in (judges[i], judges[j]))
+        interval = None
+        if known and draws is not None:
+            taus = kendall_tau_b(draws[:, i], draws[:, j])
+            interval = list(percentiles(taus, len(sums), level)) if np.isfinite(taus).any() else None
+        found.append(
+            {
+                **{"first": judges[i], "second": judges[j], "split": split, "reading": reading},
+                "n_models": len(models),
+                "n_clusters": n_clusters,
+                "flags": list(derived_flags(of_both, few_flags(n_clusters))),
+                "tau": tau if known else None,
+                "interval": interval,
+                "swapped": _swapped(rates[i], rates[j], models),
+            }
+        )
+    return found
+
+
+def kendall_tau_b(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return Kendall's tau-b between values in the last axis; ties count for neither order.
+
+    NaN where one side has only ties (Kendall 1945, Biometrika 33:239).
+    """
+    a, b = np.triu_indices(first.shape[-1], 1)
+    one, two = np.sign(first[..., a] - first[..., b]), np.sign(second[..., a] - second[..., b])
+    below = (one * one).sum(axis=-1) * (two * two).sum(axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(below > 0, (one * two).sum(axis=-1) / np.sqrt(below), np.nan)
+
+
+def _sums(
+    rows: Mapping[tuple[str, str], Iterable[Row]], judges: Sequence[str], models: Sequence[str], reading: str
+) -> NDArray[np.float64]:
+    """Sum and number of the rates in each cluster: clusters x judges x models x 2."""
+    known = {
+        names: [(row["cluster"], row[f"rate_{reading}"]) for row in own if row[f"rate_{reading}"] is not None]
+        for names, own in rows.items()
+    }
+    clusters = sorted({cluster for own in known.values() for cluster, _ in own})
+    sums = np.zeros((max(1, len(clusters)), len(judges), len(models), 2))
+    for i, judge in enumerate(judges):
+        for j, model in enumerate(models):
+            own = known[judge, model]
+            if own:
+                # All clusters once without a row, so that every judge and model has them under the same number.
+                codes = cluster_codes([*clusters, *(cluster for cluster, _ in own)])
+                values = np.array([[0.0, 0.0]] * len(clusters) + [[rate, 1.0] for _, rate in own])
+                values[:, 0] = whole(values[:, 0])
+                sums[:, i, j] = cluster_sums(codes, values)
+    return sums
+
+
+def _rates(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(sums[..., 1] > 0, sums[..., 0] / sums[..., 1], np.nan)
+
+
+def _swapped(first: NDArray[np.float64], second: NDArray[np.float64], models: Sequence[str]) -> list[list[str]]:
+    found = []
+    for a, b in itertools.combinations(range(len(models)), 2):
+        if (first[a] - first[b]) * (second[a] - second[b]) < 0:
+            higher, lower = (a, b) if first[a] > first[b] else (b, a)
+            found.append([models[higher], models[lower]])
+    return found

@@ -1,0 +1,159 @@
+"""Languages: whether a model refuses the same more often in one language than in another."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refusal_eval.stats.estimates.intervals import cluster_bootstrap_mean, cluster_wilson, resamples_for, seed_of
+from refusal_eval.stats.tradeoff.pooled_rates import Part, difference_part
+
+# Columns of a source that a split may keep (`columns.keep`) and that name a prompt's language.
+COLUMNS = ("language", "lang", "locale")
+MIN_PROMPTS = 5  # of a language
+MIN_TWINS = 10
+_FLIPS = 10_000
+_EXACT = 14  # up to this number of twins that differ, all patterns of signs are counted
+# Scripts by which languages are told apart where no column names them; kana and hangul before the characters they mix
+# with.
+_SCRIPTS = {
+    "Japanese script": re.compile("[\u3040-\u30ff]"),
+    "Korean script": re.compile("[\uac00-\ud7af\u1100-\u11ff]"),
+    "Chinese script": re.compile("[\u3400-\u4dbf\u4e00-\u9fff]"),
+    "Cyrillic script": re.compile("[\u0400-\u04ff]"),
+    "Arabic script": re.compile("[\u0600-\u06ff\u0750-\u077f]"),
+    "Devanagari script": re.compile("[\u0900-\u097f]"),
+    "Latin script": re.compile("[A-Za-z\u00c0-\u024f]"),
+}
+
+
+def language_of(prompt: Mapping[str, Any]) -> str | None:
+    """Return a prompt's language: by a column that the split keeps, else the script of most of its last message.
+
+    A Chinese or Japanese character counts as three letters, about what it says. None for a text without letters.
+    """
+    kept = prompt["source"].get("kept") or {}
+    for column in COLUMNS:
+        if kept.get(column):
+            return str(kept[column])
+    text = str(prompt["messages"][-1]["content"])
+    weight = {name: 3 if name[:7] in ("Chinese", "Japanes") else 1 for name in _SCRIPTS}
+    counts = {name: weight[name] * len(pattern.findall(text)) for name, pattern in _SCRIPTS.items()}
+    best = max(counts, key=lambda name: counts[name])
+    return best if counts[best] else None
+
+
+def languages_of(prompts: Iterable[Mapping[str, Any]]) -> dict[str, str | None]:
+    """Return the language of each prompt by its id."""
+    return {prompt["id"]: language_of(prompt) for prompt in prompts}
+
+
+def differences(
+    rates: NDArray[np.float64],
+    clusters: Sequence[str],
+    languages: Sequence[str | None],
+    level: float,
+    name: str,
+    draws: NDArray[np.int64] | None = None,
+) -> list[dict[str, Any]]:
+    """Return the difference in the rate of refusals between every two languages with at least five prompts each.
+
+    Twins are clusters with prompts in both languages, such as translations. With ten of them or more the difference is
+    that of the twins: the mean over them of the difference of their rates, a bootstrap interval over them, and `p` of a
+    sign-flip test. Else it is that of all prompts, which may differ in more than their language, without a test.
+
+    Of two languages the one with more prompts is subtracted, of equally many the one that sorts first, whatever the
+    rates are: so the sign means the same for all models and judges of a study.
+
+    Returns:
+        For each pair of languages `first` and `second`, which is subtracted; of both in this order `n_prompts` with a
+        rate, their `n_clusters` and `rates`; `n_twins`, `paired`, `difference`, `p`; `n_compared` prompts behind the
+        difference, and `n_compared_clusters`, the number that its interval rests on: of the twins, or of the language
+        that has fewer.
+
+    Args:
+        rates: of each prompt, NaN where unknown.
+        clusters: of each prompt.
+        languages: of each prompt, None where unknown.
+        level: of the intervals.
+        name: decides the random draws.
+        draws: answers behind each rate; without them intervals may be narrower than so many answers allow.
+    """
+    known = ~np.isnan(rates)
+    asked = Counter(lang for lang in languages if lang is not None)
+    rated = Counter(lang for lang, there in zip(languages, known, strict=True) if there and lang is not None)
+    common = sorted((lang for lang, n in rated.items() if n >= MIN_PROMPTS), key=lambda lang: (-asked[lang], lang))
+    return [
+        _difference(rates, clusters, languages, known, (first, second), level, name, draws)
+        for second, first in itertools.combinations(common, 2)
+    ]
+
+
+def sign_flip_p(values: NDArray[np.float64], seed: int) -> float:
+    """Return the two-sided p of differences around 0, their signs flipped: all patterns, or 10,000 random ones.
+
+    Random ones give (b + 1) / (10,000 + 1), which never claims more than they show.
+    """
+    moved = values[values != 0]
+    observed = abs(float(moved.sum())) - 1e-12
+    if len(moved) <= _EXACT:
+        signs = np.array(list(itertools.product((-1.0, 1.0), repeat=len(moved)))).reshape(2 ** len(moved), len(moved))
+        return float((np.abs(signs @ moved) >= observed).mean())
+    rng = np.random.default_rng(seed)
+    flips = rng.integers(0, 2, size=(_FLIPS, len(moved))) * 2.0 - 1.0
+    return (int((np.abs(flips @ moved) >= observed).sum()) + 1) / (_FLIPS + 1)
+
+
+def _difference(
+    rates: NDArray[np.float64],
+    clusters: Sequence[str],
+    languages: Sequence[str | None],
+    known: NDArray[np.bool_],
+    pair: tuple[str, str],
+    level: float,
+    name: str,
+    draws: NDArray[np.int64] | None,
+) -> dict[str, Any]:
+    tongue, group = np.array(languages, dtype=object), np.array(clusters, dtype=object)
+    sides = [known & (tongue == lang) for lang in pair]
+    means = [_cluster_means(rates[side], group[side].tolist()) for side in sides]
+    twins = sorted(set(means[0]) & set(means[1]))
+    answers = [None if draws is None else int(draws[side].sum()) for side in sides]
+    parts = [_part(rates[s], group[s].tolist(), level, n) for s, n in zip(sides, answers, strict=True)]
+    found: dict[str, Any] = {
+        "first": pair[0],
+        "second": pair[1],
+        "n_prompts": [int(side.sum()) for side in sides],
+        "n_clusters": [len(own) for own in means],
+        "rates": [part._asdict() for part in parts],
+        "n_twins": len(twins),
+    }
+    if len(twins) < MIN_TWINS:
+        found |= {"n_compared": sum(found["n_prompts"]), "n_compared_clusters": min(found["n_clusters"])}
+        return found | {"paired": False, "difference": difference_part(parts[0], parts[1], 0.0)._asdict(), "p": None}
+    gaps = np.array([means[0][twin] - means[1][twin] for twin in twins])
+    seed = seed_of("languages", name, *pair)
+    ends = cluster_bootstrap_mean(gaps.tolist(), twins, level, resamples_for(len(twins)), seed, (-1.0, 1.0))
+    gap = Part(math.fsum(gaps) / len(gaps), ends.low, ends.high)
+    inside = np.isin(group, twins) & (sides[0] | sides[1])
+    found |= {"n_compared": int(inside.sum()), "n_compared_clusters": len(twins)}
+    return found | {"paired": True, "difference": gap._asdict(), "p": sign_flip_p(gaps, seed)}
+
+
+def _cluster_means(rates: NDArray[np.float64], clusters: Sequence[str]) -> dict[str, float]:
+    found: dict[str, list[float]] = {}
+    for rate, cluster in zip(rates.tolist(), clusters, strict=True):
+        found.setdefault(cluster, []).append(rate)
+    return {cluster: math.fsum(values) / len(values) for cluster, values in found.items()}
+
+
+def _part(rates: NDArray[np.float64], clusters: Sequence[str], level: float, draws: int | None) -> Part:
+    ends = cluster_wilson(rates.tolist(), clusters, level, draws)
+    return Part(math.fsum(rates) / len(rates), ends.low, ends.high)

@@ -1,0 +1,192 @@
+"""The trade-off of a study: all models under all judges, contrast pairs, topics and languages."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.stats.estimates.near_duplicates import Place
+from refusal_eval.stats.estimates.scores import MIXED, derived_flags, few_flags
+from refusal_eval.stats.estimates.units import Units, clusters_apart, dialogue_splits
+from refusal_eval.stats.tradeoff.draws import components
+from refusal_eval.stats.tradeoff.joint import REGION
+from refusal_eval.stats.tradeoff.languages import differences
+from refusal_eval.stats.tradeoff.model_tradeoff import trade_off
+from refusal_eval.stats.tradeoff.pairs import CELLS, pair_shares
+from refusal_eval.stats.tradeoff.pooled_rates import DIFFERENCE_METHOD
+from refusal_eval.stats.tradeoff.split_rates import SplitRates, counted_once, split_rates
+from refusal_eval.stats.tradeoff.topics import topics
+
+Study = Mapping[str, Any]
+RATE_METHOD = "recovered from the Wilson intervals of the splits, Clopper-Pearson over clusters for splits at 0 and 1"
+PAIR_METHOD = "Wilson over pairs, t quantile; Clopper-Pearson at 0 and 1"
+GAP_METHOD = "variances recovered from the Wilson intervals of both rates, cluster-robust effective size"
+TWIN_METHOD = "cluster bootstrap over twins, expanded percentile"
+ONE_CLUSTER = "none (a split is one cluster, which no resample varies)"
+
+
+def study_trade_off(
+    units: Mapping[tuple[str, str, str], Units],
+    study: Study,
+    languages: Mapping[str, Mapping[str, str | None]],
+    left_out: Collection[Place] = (),
+) -> dict[str, Any]:
+    """Return all of a study's trade-off as JSON: `estimates` (see `estimate.Estimate`) and
+
+    models      entries of `models.trade_off` with `judge` and `model`; none without splits of both expectations
+    pairs       by judge, model and pair of splits: entries of `pairs.pair_shares`
+    topics      by judge, model and `varies` split: entries of `topics.topics`
+    languages   by judge, model and splits: entries of `languages.differences`
+    dialogues   splits of which scored turns are counted, and not prompts
+
+    Args:
+        units: the scored prompts of each (judge, model, split).
+        study: `judges`, `models`, `splits` (each `name`, `expectation`, `reading`, `source`), `twins` (pairs of a
+            comply and a refuse split that may hold contrast pairs), `related` (lists of splits that may hold
+            translations), `samples` and `level`.
+        languages: of each split, the language of each prompt.
+        left_out: near-duplicates of prompts that count, not to be counted where splits are pooled.
+    """
+    result: dict[str, Any] = {"level": study["level"], "region": REGION, "method": RATE_METHOD}
+    result |= {name: [] for name in ("models", "pairs", "topics", "languages")}
+    result["splits"] = {
+        kind: [split["name"] for split in study["splits"] if split["expectation"] == kind]
+        for kind in ("comply", "refuse", "varies")
+    }
+    result["dialogues"] = dialogue_splits(units)
+    units = clusters_apart(units, {split["name"]: split["source"] for split in study["splits"]})
+    for judge in study["judges"]:
+        rates = {
+            split["name"]: split_rates(
+                [units[judge, model, split["name"]] for model in study["models"]],
+                split["name"],
+                split["expectation"],
+                split["reading"],
+            )
+            for split in study["splits"]
+        }
+        pools = [counted_once([rates[name] for name in result["splits"][k]], left_out) for k in ("comply", "refuse")]
+        if all(pools):
+            found = trade_off(pools[0], pools[1], study["level"])
+            result["models"] += _named(judge, study["models"], found)
+        for i, model in enumerate(study["models"]):
+            names = {"judge": judge, "model": model}
+            result["pairs"] += _pairs(rates, study, names, i)
+            own = {split: units[judge, model, split] for split in result["splits"]["varies"]}
+            result["topics"] += _topics(rates, own, names, i, study["level"])
+            result["languages"] += _languages(rates, study, names, i, languages)
+    result["estimates"] = [estimate.row() for estimate in _estimates(result, study)]
+    return result
+
+
+def _named(judge: str, models: Sequence[str], entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"judge": judge, "model": model} | entry for model, entry in zip(models, entries, strict=True)]
+
+
+def _pairs(rates: Mapping[str, SplitRates], study: Study, names: Mapping[str, str], model: int) -> list[dict[str, Any]]:
+    found = []
+    for safe, unsafe in study["twins"]:
+        shares = pair_shares(rates[safe], rates[unsafe], model, study["level"])
+        if shares is not None:
+            cells = (rates[safe].flags[model], rates[unsafe].flags[model])
+            flags = list(derived_flags(cells, few_flags(shares["n_pairs"])))
+            found.append({**names, "safe": safe, "unsafe": unsafe, "flags": flags, **shares})
+    return found
+
+
+def _topics(
+    rates: Mapping[str, SplitRates], units: Mapping[str, Units], names: Mapping[str, str], model: int, level: float
+) -> list[dict[str, Any]]:
+    """Topics of all splits; `rate_flags` are of a topic's rate, `flags` of its difference from the rest."""
+    found = []
+    for split, own in units.items():
+        for topic in topics(rates[split], model, level):
+            of_topic = own.kept(np.array(own.categories, dtype=str) == topic["topic"]).own_flags(topic["n_clusters"])
+            flags = derived_flags((own.flags, of_topic), few_flags(topic["fewest_clusters"]))
+            found.append({**names, "split": split, "rate_flags": list(of_topic), "flags": list(flags), **topic})
+    return found
+
+
+def _languages(
+    rates: Mapping[str, SplitRates],
+    study: Study,
+    names: Mapping[str, str],
+    model: int,
+    languages: Mapping[str, Mapping[str, str | None]],
+) -> list[dict[str, Any]]:
+    found = []
+    for related in study["related"]:
+        # Translations in several splits share clusters; other splits of one source are compared for themselves.
+        for group in components({split: rates[split].clusters.tolist() for split in related}):
+            own = [rates[split] for split in group]
+            spoken = [languages[r.split].get(prompt) for r in own for prompt in r.prompts]
+            if len({language for language in spoken if language is not None}) < 2:
+                continue
+            clusters = [cluster for r in own for cluster in r.clusters]
+            values = np.concatenate([r.rates[model] for r in own])
+            draws = np.concatenate([r.draws[model] for r in own])
+            entries = differences(values, clusters, spoken, study["level"], "+".join(group), draws)
+            readings = {r.reading for r in own}
+            about = {"splits": list(group), "reading": readings.pop() if len(readings) == 1 else MIXED}
+            for entry in entries:
+                # Of both rates, and of their difference: which answers of a split a language lacks is not known here.
+                numbers = (*entry["n_clusters"], entry["n_compared_clusters"])
+                flags = [list(derived_flags((r.flags[model] for r in own), few_flags(n))) for n in numbers]
+                found.append({**names, **about, "rate_flags": flags[:2], "flags": flags[2], **entry})
+    return found
+
+
+def _estimates(result: Mapping[str, Any], study: Study) -> list[Estimate]:
+    """The numbers that are in no other file: of pooled rates only what is made of two of them."""
+    readings = {split["name"]: split["reading"] for split in study["splits"]}
+    common: dict[str, Any] = {"samples": study["samples"]}
+    made = []
+    for entry in result["models"]:
+        if entry["youden_j"] is None:
+            continue
+        names = {"judge": entry["judge"], "model": entry["model"], "pool": "comply+refuse"}
+        names |= {"n_prompts": entry["n_prompts"], "n_clusters": entry["n_clusters"]}
+        flags = tuple(entry["flags"])
+        j = entry["youden_j"]
+        ends = _ends(j["low"], j["high"], study, DIFFERENCE_METHOD)
+        made.append(Estimate("youden_j", j["value"], **ends, **names, **common, flags=flags))
+        share = entry["front_share"]
+        why = ONE_CLUSTER if share is None else None
+        # Of one model alone there is nothing to tell: nobody could beat it.
+        if sum(e["judge"] == entry["judge"] and e["youden_j"] is not None for e in result["models"]) > 1:
+            flags = tuple(entry["front_flags"])
+            made.append(Estimate("pareto_front_share", share, method=why, **names, **common, flags=flags))
+    for entry in result["pairs"]:
+        names = {"judge": entry["judge"], "model": entry["model"], "split": entry["safe"], "parameter": entry["unsafe"]}
+        names |= {"n_prompts": 2 * entry["n_pairs"], "n_clusters": entry["n_pairs"]}
+        flags = tuple(entry["flags"])
+        for name in CELLS:
+            cell = entry[name]
+            ends = _ends(cell["low"], cell["high"], study, PAIR_METHOD)
+            made.append(Estimate(f"pairs_{name}", cell["share"], **ends, **names, **common, flags=flags))
+    for entry in result["topics"]:
+        names = {name: entry[name] for name in ("judge", "model", "split", "n_prompts", "n_clusters")}
+        names |= {"category": entry["topic"], "reading": readings[entry["split"]]}
+        gap, flags = entry["difference"], tuple(entry["flags"])
+        ends = _ends(gap["low"], gap["high"], study, GAP_METHOD)
+        made.append(Estimate("topic_difference", gap["value"], **ends, **names, **common, flags=flags))
+    for entry in result["languages"]:
+        names = {"judge": entry["judge"], "model": entry["model"], "split": "+".join(entry["splits"])}
+        names |= {"reading": entry["reading"], "n_prompts": entry["n_compared"]}
+        names["n_clusters"] = entry["n_twins"] if entry["paired"] else sum(entry["n_clusters"]) - entry["n_twins"]
+        names |= {"parameter": f"{entry['first']} - {entry['second']}"}
+        gap, method = entry["difference"], TWIN_METHOD if entry["paired"] else GAP_METHOD
+        ends = _ends(gap["low"], gap["high"], study, method)
+        flags = tuple(entry["flags"])
+        made.append(Estimate("language_difference", gap["value"], **ends, **names, **common, flags=flags))
+    return made
+
+
+def _ends(low: float | None, high: float | None, study: Study, method: str) -> dict[str, Any]:
+    """What an estimate says of its interval; nothing where there is none."""
+    if low is None or high is None:
+        return {}
+    return {"low": low, "high": high, "level": study["level"], "method": method}

@@ -1,0 +1,68 @@
+"""Where the files of a study lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from refusal_eval.study.batches import generation_batches, judging_batches, load_names
+from refusal_eval.study.weight_sources import weights_id
+
+
+class Paths:
+    """Folders of a study, and the files that more than one stage names.
+
+    Args:
+        config: the validated study.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._config = config
+        self.results = f"{config['results_dir']}/{config['study']}"
+        self.logs = f"{self.results}/logs"
+        self.store = str(config["store_dir"])
+        self.cache = str(config["cache_dir"])
+
+    def engine(self, name: str) -> str:
+        """Return the identity file of an engine."""
+        return f"{self.results}/engines/{name}.json"
+
+    def tokenizer_manifest(self, weights: Mapping[str, Any]) -> str:
+        """Return the manifest of a hub model's tokenizer."""
+        return f"{self.cache}/weights/{weights_id(weights)}/tokenizer_manifest.json"
+
+    def weights_manifest(self, weights: Mapping[str, Any]) -> str:
+        """Return the manifest of fetched weights."""
+        return f"{self.cache}/weights/{weights_id(weights)}/weights.json"
+
+    def adapter_manifest(self, source: Mapping[str, Any]) -> str:
+        """Return the manifest of a LoRA adapter from the hub."""
+        return f"{self.cache}/adapters/{weights_id(source)}/adapter.json"
+
+    def adapter(self, model: str) -> str:
+        """Return the identity file of a model's LoRA adapter."""
+        return f"{self.results}/adapters/{model}.json"
+
+    def checked_adapter(self, model: str) -> str:
+        """Return the same after the adapter was compared with the engine's weights."""
+        return f"{self.results}/adapters/checked/{model}.json"
+
+    def receipts(self, stage: str, batch: str) -> list[str]:
+        """Return the receipts of all engine loads of a batch, a load for each shard.
+
+        Args:
+            stage: `generate` or `judge`.
+            batch: its name.
+        """
+        return [f"{self.results}/receipts/{stage}/{batch}/{name}.json" for name in self._loads[stage][batch]]
+
+    @cached_property
+    def _loads(self) -> dict[str, dict[str, list[str]]]:
+        """The names of the engine loads of each batch: every cell of a batch asks for them, so they are made once."""
+        stages = {"generate": generation_batches(self._config), "judge": judging_batches(self._config)}
+        shards = int(self._config["shards"])
+        return {
+            stage: {name: load_names(cells, shards) for name, cells in batches.items()}
+            for stage, batches in stages.items()
+        }

@@ -1,0 +1,84 @@
+"""The folder of a study: private, and of one study file only."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from refusal_eval.config.problems import ConfigError, Problem
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json, write_json
+from refusal_eval.core.yaml_files import read_yaml
+
+RECORD = "study.json"
+
+
+def refuse_other_study(config: Mapping[str, Any], study_file: str) -> None:
+    """Raise `ConfigError` if the results of this study's name came from another study file with other content.
+
+    A study file that was moved or edited is fine: its results follow. Two files that both exist are not.
+    """
+    record = Path(config["results_dir"], config["study"], RECORD)
+    if not record.is_file():
+        return
+    try:
+        known = recorded_file(record)
+    except UserError as error:
+        raise ConfigError([Problem(study_file, 0, "study", str(error))]) from error
+    here = Path(study_file).resolve()
+    if known == here or not os.path.isfile(known):  # pathlib raises for a name that is too long
+        return
+    other = _content(known)
+    if isinstance(other, dict) and other.get("study") == config["study"] and other != _content(here):
+        message = (
+            f"the results in {record.parent} belong to {os.path.relpath(known)}, which has the same study name "
+            f"`{config['study']}` and other content; rename one of the two studies"
+        )
+        raise ConfigError([Problem(study_file, 0, "study", message)])
+
+
+def recorded_file(record: Path) -> Path:
+    """Return the study file that results belong to.
+
+    Args:
+        record: the study.json of the results.
+
+    Raises:
+        UserError: if the record is damaged.
+    """
+    try:
+        told = read_json(record)
+    except (UserError, RecursionError, ValueError, OSError):
+        told = None
+    file = told.get("file") if isinstance(told, dict) else None
+    if not isinstance(file, str) or not os.path.isabs(file) or "\0" in file:
+        raise UserError(
+            f"{record} is damaged: it does not say which study file these results belong to. Delete it if they are of "
+            "this study; the next run writes it"
+        )
+    return Path(file)
+
+
+def record_study(config: Mapping[str, Any], study_file: str) -> None:
+    """Create the folders of results, store and fetched rows; note the study file and the validated config."""
+    mode = 0o700 if config["private_folders"] else 0o777
+    study, rows = Path(config["results_dir"], config["study"]), Path(config["cache_dir"], "rows")
+    for folder in (config["results_dir"], config["store_dir"], study, rows):
+        # A folder that is there already keeps its mode: its owner may have opened it on purpose.
+        Path(folder).parent.mkdir(parents=True, exist_ok=True)
+        if not os.path.isdir(folder):
+            os.mkdir(folder, mode)
+    write_json(study / RECORD, {"file": str(Path(study_file).resolve()), "study": config["study"]})
+    with open(study / "config.yaml", "w", encoding="utf-8") as handle:
+        yaml.safe_dump(dict(config), handle, sort_keys=True, allow_unicode=True)
+
+
+def _content(path: Path) -> Any:
+    try:
+        return read_yaml(path)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return None

@@ -1,0 +1,136 @@
+"""What people filled in: the marks of one or more files, checked against the sample."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.hints import nearest
+from refusal_eval.core.states import LABELS
+from refusal_eval.tools.audit.audit_folder import Audit
+from refusal_eval.tools.audit.rater_sheets import read_sheet, shown_texts
+from refusal_eval.tools.audit.shown_text import same_text
+
+UNSURE: Final = "unsure"
+SKIP: Final = "skip"
+FORMAT: Final = "refusal-eval audit labels 1"
+MOST_PROBLEMS = 20
+
+
+class Mark(NamedTuple):
+    """What one rater (`rater` is empty for who decides disputes) says of one row."""
+
+    rater: str
+    id: str
+    label: str  # one of LABELS, unsure, skip
+    comment: str
+    place: str  # file and line, for messages
+
+
+def read_marks(paths: Sequence[Path], audit: Audit) -> list[Mark]:
+    """Return the marks in these files, sorted by rater and id; rows without a label are left out.
+
+    A file is a sheet (CSV), what the page exported (JSON or CSV), or a sheet of disputes. The same label twice counts
+    once.
+
+    Raises:
+        UserError: with all that is wrong, each with file and line: rows of another audit, unknown rows, rows that were
+            not given to that rater, changed texts, unknown labels, two labels of one rater for one row.
+    """
+    problems: list[str] = []
+    found: dict[tuple[str, str], Mark] = {}
+    for path in paths:
+        for mark in _marks_in(path, audit, problems):
+            first = found.setdefault((mark.rater, mark.id), mark)
+            if first.label != mark.label:
+                who = mark.rater or "who decides"
+                problems.append(f"{mark.place}: {who} says {mark.label} here, and {first.label} in {first.place}")
+    if problems:
+        more = len(problems) - MOST_PROBLEMS
+        raise UserError("\n".join([*problems[:MOST_PROBLEMS], *([f"... and {more} more"] if more > 0 else [])]))
+    return [found[key] for key in sorted(found)]
+
+
+def _marks_in(path: Path, audit: Audit, problems: list[str]) -> list[Mark]:
+    if path.suffix.lower() not in (".json", ".csv"):
+        raise UserError(f"{path}: is neither .json nor .csv")
+    rows = _exported(path) if path.suffix.lower() == ".json" else list(read_sheet(path))
+    marks = []
+    for line, row in rows:
+        place = f"{path}, line {line}"
+        problem, mark = _mark(row, place, audit)
+        if problem:
+            problems.append(problem)
+        elif mark is not None:
+            marks.append(mark)
+    return marks
+
+
+def _exported(path: Path) -> list[tuple[int, dict[str, str]]]:
+    """Lines and rows of a file that the page exported."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        found: Any = json.loads(text)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:  # also of bytes that are no UTF-8
+        raise UserError(f"{path}: is not valid JSON: {error}") from error
+    rows = found.get("labels") if isinstance(found, dict) else None
+    if rows is None or found.get("format") != FORMAT or not isinstance(rows, list):
+        raise UserError(f"{path}: is no file of labels: `format` must be `{FORMAT}`")
+    common = {name: str(found.get(name, "")) for name in ("audit", "rater")}
+    places = _first_lines(text)
+    lines = []
+    for row in rows:
+        if not isinstance(row, dict):
+            raise UserError(f"{path}: `labels` must hold objects")
+        own = {name: row.get(name) or "" for name in ("id", "label", "comment")}
+        if not all(isinstance(value, str) for value in own.values()):
+            raise UserError(f"{path}: id, label and comment in `labels` must be texts")
+        # The page writes a row a line; of another order of bytes the line is a guess that is near.
+        lines.append((places.get(own["id"], 1), common | own))
+    return lines
+
+
+def _first_lines(text: str) -> dict[str, int]:
+    """Return the line of a JSON text on which each of its texts stands first, as it is written there."""
+    found: dict[str, int] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        for written in re.findall(r'"((?:[^"\\]|\\.)*)"', line):
+            found.setdefault(written, number)
+    return found
+
+
+def _mark(row: Mapping[str, str], place: str, audit: Audit) -> tuple[str | None, Mark | None]:
+    """What is wrong with a row, or else its mark (None where it has no label)."""
+    if row["audit"] != audit.name:
+        other = row["audit"] or "none"
+        return f"{place}: belongs to audit `{other}`, and this is {audit.name} of study {audit.design['study']}", None
+    name = row["id"].strip()
+    if name not in audit.sample:
+        return f"{place}: row `{name}` is not in this audit", None
+    deciding = "adjudicated" in row
+    rater = "" if deciding else row.get("rater", "")
+    if not deciding and rater not in audit.orders:
+        return f"{place}: there is no rater `{rater}`{nearest(rater, audit.orders)}", None
+    if not deciding and rater not in audit.sample[name]["raters"]:
+        return f"{place}: row {name} was not given to {rater}", None
+    for column, shown in shown_texts(audit.sample[name]).items():
+        if column in row and not same_text(shown, row[column]):
+            return f"{place}: the {column} of row {name} was changed; take the text from a new copy of the sheet", None
+    label = row.get("adjudicated" if deciding else "label", "").strip().lower()
+    allowed = LABELS if deciding else (*LABELS, UNSURE, SKIP)
+    if label and label not in allowed:
+        return f"{place}: the label `{label[:40]}` is none of {', '.join(allowed)}", None
+    return None, Mark(rater, name, label, row.get("comment", "").strip(), place) if label else None
+
+
+def unfinished(audit: Audit, marks: Iterable[Mark]) -> dict[str, list[str]]:
+    """Return the rows of each rater that have no mark, in the order shown; raters that are through are left out."""
+    done = {(mark.rater, mark.id) for mark in marks}
+    left = {rater: [name for name in names if (rater, name) not in done] for rater, names in audit.orders.items()}
+    return {rater: names for rater, names in left.items() if names}

@@ -1,0 +1,153 @@
+"""Two finished studies side by side: how their rates differ, and on which prompts their decisions changed most."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json, read_jsonl
+from refusal_eval.core.yaml_files import read_yaml
+from refusal_eval.stats.comparisons.decisions import holm
+from refusal_eval.stats.comparisons.paired import paired_differences
+from refusal_eval.stats.comparisons.score_panel import panel_of, read_cell
+from refusal_eval.stats.comparisons.study_comparisons import paired_flags
+from refusal_eval.stats.estimates.scores import score_flags
+from refusal_eval.study.comparison_families import Cell
+
+
+@dataclass(frozen=True)
+class FinishedStudy:
+    """The folder of a study with scores.
+
+    Attributes:
+        folder: where it is.
+        manifest: its manifest; of a study without one, what config.yaml tells.
+        cells: its (judge, model, split), sorted, each with the summary of its scores.
+    """
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    cells: Mapping[Cell, Mapping[str, Any]]
+
+    @property
+    def name(self) -> str:
+        """Name of the study."""
+        return str(self.manifest.get("study", {}).get("study", self.folder.name))
+
+    def rows(self, cell: Cell) -> pd.DataFrame:
+        """Return the scores of a cell, see `panel.read_cell`."""
+        return read_cell(self.folder / "scores" / f"{'/'.join(cell)}.csv")
+
+    def prompts(self, split: str) -> dict[str, str]:
+        """Return the last message of each prompt of a split by id; empty where its file is gone."""
+        path = self.folder / "prompts" / f"{split}.jsonl"
+        rows = read_jsonl(path) if path.is_file() else ()
+        return {row["id"]: str(row["messages"][-1]["content"]) for row in rows if row.get("messages")}
+
+
+def finished_study(folder: str | Path) -> FinishedStudy:
+    """Return what a results folder holds.
+
+    Raises:
+        UserError: if it is no folder with scores.
+    """
+    path = Path(folder)
+    if not path.is_dir():
+        raise UserError(f"there is no folder {path}; name the results of a finished study, such as results/demo")
+    files = sorted(path.glob("scores/*/*/*.json"))
+    if not files:
+        raise UserError(f"{path} has no scores (scores/JUDGE/MODEL/SPLIT.json); name the results of a finished study")
+    cells: dict[Cell, Any] = {}
+    for file in files:
+        judge, model, split = *file.parts[-3:-1], file.stem
+        if not file.with_suffix(".csv").is_file():
+            raise UserError(f"{file.with_suffix('.csv')} is missing beside {file.name}; run the study again")
+        cells[judge, model, split] = read_json(file)
+    config, manifest = path / "config.yaml", path / "manifest.json"
+    told: Any = {}
+    if manifest.is_file():
+        told = read_json(manifest)
+    elif config.is_file():
+        try:
+            told = {"study": read_yaml(config)}
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise UserError(f"{config} cannot be read as YAML: {error}") from error
+    return FinishedStudy(path, told, cells)
+
+
+def cell_differences(first: FinishedStudy, second: FinishedStudy, level: float) -> list[dict[str, Any]]:
+    """Return a row for each cell that both studies have, sorted: second less first on the prompts that they share.
+
+    The reading is the first study's headline. A row has `judge`, `model`, `split`, `reading`, `samples` (K of both),
+    what `paired.Paired` and `computed.paired_flags` have (their first is the second study), `p_holm` over all cells of
+    a judge, `only_first`/`only_second` (prompts that one study lacks) and `changed` (prompts with another rate).
+    """
+    rows: list[dict[str, Any]] = []
+    for cell in sorted(set(first.cells) & set(second.cells)):
+        frames = [study.rows(cell) for study in (first, second)]
+        reading = first.cells[cell]["headline"]
+        shared = frames[0].index.intersection(frames[1].index)
+        panel = panel_of({cell[2]: [frame.loc[shared] for frame in frames]}, {cell[2]: reading})
+        result = paired_differences(panel, [(1, 0)], ["studies, " + ", ".join(cell), "first", "second"], level)[0]
+        changed = np.abs(panel.rates[:, 1] - panel.rates[:, 0]) > 0
+        row = dict(zip(("judge", "model", "split"), cell, strict=True)) | dataclasses.asdict(result)
+        flags = [[score_flags(study.cells[cell])] for study in (second, first)]
+        row |= paired_flags(flags[0], flags[1], result)
+        row |= {"reading": reading, "samples": [study.cells[cell]["samples"] for study in (first, second)]}
+        row |= {"only_first": len(frames[0]) - len(shared), "only_second": len(frames[1]) - len(shared)}
+        rows.append(row | {"changed": int(changed.sum())})
+    corrected: dict[int, float | None] = {}
+    for judge in sorted({row["judge"] for row in rows}):
+        own = [i for i, row in enumerate(rows) if row["judge"] == judge]
+        corrected |= dict(zip(own, holm([rows[i]["p"] for i in own]), strict=True))
+    return [row | {"p_holm": corrected[i]} for i, row in enumerate(rows)]
+
+
+def most_changed(
+    first: FinishedStudy, second: FinishedStudy, cells: Iterable[Cell], number: int
+) -> list[dict[str, Any]]:
+    """Return the prompts (of dialogues turns) of some cells whose rate changed most, the largest change first.
+
+    A row has `judge`, `model`, `split`, `prompt_id`, `turn`, the rates `first` and `second`, and the prompt's `text`.
+    """
+    found: list[tuple[float, Cell, str, int, float, float]] = []
+    for cell in sorted(cells):
+        reading = first.cells[cell]["headline"]
+        before, after = (study.rows(cell)[f"rate_{reading}"] for study in (first, second))
+        both = pd.concat([before, after], axis=1, join="inner", keys=["first", "second"]).dropna()
+        both = both[both["first"] != both["second"]]
+        for (prompt, turn), values in zip(both.index, both.to_numpy().tolist(), strict=True):
+            found.append((-abs(values[1] - values[0]), cell, prompt, turn, *values))
+    found.sort()
+    texts = {split: second.prompts(split) for split in {cell[2] for _, cell, *_ in found[:number]}}
+    rows = []
+    for _, cell, prompt, turn, before_rate, after_rate in found[:number]:
+        row: dict[str, Any] = dict(zip(("judge", "model", "split"), cell, strict=True))
+        row |= {"prompt_id": prompt, "turn": turn, "first": before_rate, "second": after_rate}
+        rows.append(row | {"text": texts[cell[2]].get(prompt, "")})
+    return rows
+
+
+def only_in(first: FinishedStudy, second: FinishedStudy) -> list[Cell]:
+    """Return the cells that the first study has and the second has not."""
+    return sorted(set(first.cells) - set(second.cells))
+
+
+def labels_of(studies: Sequence[FinishedStudy]) -> dict[str, dict[str, str]]:
+    """Return labels as `display.Labels` takes them; those of the last study that has one count."""
+    labels: dict[str, dict[str, str]] = {}
+    for kind, section in (("models", "model_entries"), ("splits", "split_entries"), ("judges", "judge_entries")):
+        labels[kind] = {
+            name: str(entry.get("label") or name)
+            for study in studies
+            for name, entry in (study.manifest.get("study", {}).get(section) or {}).items()
+        }
+    return labels

@@ -1,0 +1,306 @@
+"""What is generated from the classes of the config: JSON schemas for editors, and the reference in config/README.md."""
+
+from __future__ import annotations
+
+import datetime
+import inspect
+import json
+import re
+import typing
+from typing import Any, Literal
+
+from pydantic import BaseModel, StringConstraints
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import models_json_schema
+from pydantic_core import PydanticUndefined
+
+from refusal_eval.config import (
+    comparison_entries,
+    corrected_entry,
+    datasets,
+    entries,
+    figure_entries,
+    judge_entries,
+    shapes,
+    source_entries,
+)
+from refusal_eval.config.catalogue import LIKE, SECTIONS
+from refusal_eval.config.problems import one_of
+from refusal_eval.config.shapes import OnDisk, fields_of, is_entry, kinds_of, leaves
+from refusal_eval.config.study_entry import Scoring, Study
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+BEGIN = "<!-- reference: begin (written by scripts/generate_config_docs.py; edit the classes, not the tables) -->"
+END = "<!-- reference: end -->"
+
+# Every class that a user writes, with its heading.
+REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
+    "Study file": {
+        "Study": Study,
+        "Scoring": Scoring,
+        "Comparison family": comparison_entries.ComparisonFamily,
+        "Corrected rates": corrected_entry.Corrected,
+        "Prompt sample": datasets.PromptSample,
+    },
+    "Figures": {
+        "Heatmap": figure_entries.HeatmapFigure,
+        "Histograms": figure_entries.HistogramsFigure,
+        "Trade-off": figure_entries.TradeoffFigure,
+        "Kinds of refusal": figure_entries.RefusalKindsFigure,
+        "Categories": figure_entries.CategoriesFigure,
+        "Tau sweep": figure_entries.TauSweepFigure,
+        "Turns": figure_entries.TurnsFigure,
+        "Judge agreement": figure_entries.JudgeAgreementFigure,
+        "Calibration": figure_entries.CalibrationFigure,
+        "Figure labels": figure_entries.FigureLabels,
+    },
+    "Engines": {
+        "Engine": entries.Engine,
+        "Verified": entries.Verified,
+        "Weights from the hub": source_entries.HubWeights,
+        "Weights in a folder": source_entries.FolderWeights,
+        "Weights out of a wheel": source_entries.WheelWeights,
+    },
+    "Models": {
+        "Model": entries.Model,
+        "Sampling": entries.Sampling,
+        "Reasoning": entries.Reasoning,
+        "Adapter from the hub": source_entries.HubAdapter,
+        "Adapter in a folder": source_entries.FolderAdapter,
+    },
+    "Data sets": {
+        "Data set": datasets.Dataset,
+        "Split": datasets.Split,
+        "Columns": datasets.Columns,
+        "Dialogue": datasets.Dialogue,
+        "Rows from the hub": source_entries.HubSource,
+        "Rows at an address": source_entries.UrlSource,
+        "Rows of a file": source_entries.FileSource,
+        "Rows of a bundled file": source_entries.BundledSource,
+        "Rows out of a wheel": source_entries.WheelSource,
+    },
+    "Judges": {
+        "Floor": judge_entries.Floor,
+        "Keyword judge": judge_entries.KeywordJudge,
+        "Label-probability judge": judge_entries.LlmJudge,
+        "Label tokens": judge_entries.LabelTokens,
+        "Reasoned judge": judge_entries.ReasonedJudge,
+        "WildGuard judge": judge_entries.WildGuardJudge,
+        "Classifier judge": judge_entries.ClassifierJudge,
+        "Panel of judges": judge_entries.PanelJudge,
+        "Trained judge": judge_entries.TrainedJudge,
+        "Python judge": judge_entries.PythonJudge,
+        "Recorded judge": judge_entries.RecordedJudge,
+    },
+    "Gold": {
+        "Gold entry": entries.Gold,
+        "Gold columns": entries.GoldColumns,
+        "Answer columns": entries.AnswerColumns,
+        "Agreement among people": entries.HumanKappa,
+        "Anchor": entries.Anchor,
+    },
+}
+TITLES = {entry: title for titles in REFERENCE.values() for title, entry in titles.items()}
+PATTERN_WORDS = {
+    shapes.SLUG: "name",
+    shapes.COMMIT: "commit hash",
+    shapes.SHA256: "SHA-256",
+    shapes.PACKAGE: "package name",
+    shapes.VERSION: "exact version",
+    shapes.REPO: "`owner/name`",
+    shapes.ROWS: "file name",
+    shapes.BUNDLED: "file name",
+    shapes.ROWS_URL: "address",
+    shapes.PAGE: "address",
+    shapes.CSV: "file name",
+    shapes.GGUF: "file name",
+    shapes.ARGUMENT: "name",
+}
+PLAIN_WORDS = {str: "text", int: "whole number", float: "number", bool: "true/false", datetime.date: "day"}
+PATH_WORDS = {
+    "file": "path of a file",
+    "model folder": "path of a folder",
+    "adapter folder": "path of a folder",
+    "answers folder": "path of a folder",
+    "program": "path",
+    "output": "path",
+}
+BOUND_WORDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+
+
+# ---------------------------------------------------------------- JSON schemas
+
+
+def study_schema() -> dict[str, Any]:
+    """Return the JSON schema of a study file."""
+    return {"$schema": DIALECT, **Study.model_json_schema()}
+
+
+def catalogue_schema() -> dict[str, Any]:
+    """Return the JSON schema of a catalogue file.
+
+    An entry with `like:` may leave out keys at any depth, and so may the splits of a data set: for those there is a
+    second, partial version of each definition.
+    """
+    classes = [entry for entry in TITLES if entry not in (Study, Scoring)]
+    definitions: dict[str, Any] = models_json_schema(
+        [(entry, "validation") for entry in classes], ref_template="#/$defs/{model}"
+    )[1]["$defs"]
+    dataset = definitions["Dataset"]["properties"]
+    dataset["defaults"] |= {"$ref": "#/$defs/Split.partial"}
+    for key in ("additionalProperties", "type", "default"):
+        dataset["defaults"].pop(key, None)
+    dataset["splits"]["patternProperties"] = {shapes.SLUG: {"$ref": "#/$defs/Split.partial"}}
+    definitions |= {f"{name}.partial": _partial(definition) for name, definition in definitions.items()}
+    sections: dict[str, Any] = {}
+    for section, annotation in SECTIONS.items():
+        names = [leaf.__name__ for leaf, _ in leaves(annotation)]
+        for name in names:
+            like = {"type": "string", "description": "Entry of the same section whose keys this one inherits."}
+            definitions[f"{name}.partial"]["properties"][LIKE] = like
+        whole = {"if": {"required": [LIKE]}, "then": _any_of(names, ".partial"), "else": _any_of(names, "")}
+        sections[section] = {
+            "type": ["object", "null"],
+            "patternProperties": {shapes.SLUG: whole},
+            "additionalProperties": False,
+        }
+    schema = {
+        "$schema": DIALECT,
+        "title": "Catalogue file",
+        "description": "Entries of the catalogue: engines, models, datasets, judges and gold, by name.",
+        "type": "object",
+        "properties": sections,
+        "additionalProperties": False,
+    }
+    return schema | {"$defs": _reachable(schema, definitions)}
+
+
+def _any_of(names: list[str], suffix: str) -> dict[str, Any]:
+    references = [{"$ref": f"#/$defs/{name}{suffix}"} for name in names]
+    return {"anyOf": references} if len(references) > 1 else references[0]
+
+
+def _partial(schema: Any) -> Any:
+    """Return a schema in which no key is required, down to the definitions that it refers to."""
+    if isinstance(schema, list):
+        return [_partial(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    result: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key == "$ref" and not value.endswith(".partial"):
+            result[key] = f"{value}.partial"
+        elif key == "oneOf":  # without their required keys, several kinds may fit
+            result["anyOf"] = _partial(value)
+        elif key == "properties":
+            result[key] = {name: _partial(inner) for name, inner in value.items()}
+        elif key not in ("required", "discriminator", "minProperties"):
+            result[key] = _partial(value)
+    return result
+
+
+def _reachable(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    wanted: set[str] = set()
+    todo = [json.dumps(schema)]
+    while todo:
+        names = set(re.findall(r'"#/\$defs/([^"]+)"', todo.pop())) - wanted
+        wanted |= names
+        todo += [json.dumps(definitions[name]) for name in sorted(names)]
+    return {name: definitions[name] for name in sorted(wanted)}
+
+
+# ---------------------------------------------------------------- reference tables
+
+
+def with_reference(readme: str) -> str:
+    """Return the README's text with the tables between its two markers written anew.
+
+    Raises:
+        ValueError: if the markers are not there.
+    """
+    before, begin, rest = readme.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"the markers of the reference are missing: {BEGIN} ... {END}")
+    return f"{before}{BEGIN}\n\n{reference()}\n{END}{after}"
+
+
+def reference() -> str:
+    """Return the reference of all keys as Markdown: one table per class."""
+    parts = []
+    for heading, titles in REFERENCE.items():
+        parts.append(f"### {heading}\n")
+        parts += [_table(title, entry) for title, entry in titles.items()]
+    return "\n".join(parts)
+
+
+def _table(title: str, entry: type[BaseModel]) -> str:
+    lines = [f"#### {title}\n", f"{inspect.cleandoc(entry.__doc__ or '')}\n", "| key | type | default | what it does |"]
+    lines.append("| --- | --- | --- | --- |")
+    for name, hint in fields_of(entry).items():
+        field = entry.model_fields[name]
+        described = field.description or ("Says which kind it is." if name == "kind" else "")
+        cells = [f"`{name}`", _type_words(hint, field), _default_words(field), described]
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _type_words(hint: Any, field: FieldInfo) -> str:
+    members = [(leaf, marks) for leaf, marks in leaves(hint) if leaf is not type(None)]
+    words = [_leaf_words(leaf, marks) for leaf, marks in members if not (leaf is int and len(members) > 1)]
+    text = one_of(words)
+    for mark in field.metadata:
+        for bound, word in BOUND_WORDS.items():
+            text += f", {word} {getattr(mark, bound)}" if hasattr(mark, bound) else ""
+    return text
+
+
+def _leaf_words(leaf: Any, marks: tuple[Any, ...] = ()) -> str:
+    origin = typing.get_origin(leaf)
+    for mark in marks:
+        if isinstance(mark, OnDisk):
+            return one_of([*(f"`{word}`" for word in mark.words), PATH_WORDS[mark.what]])
+    for mark in marks:
+        if isinstance(mark, StringConstraints) and mark.pattern:
+            return PATTERN_WORDS[str(mark.pattern)]
+    if origin is Literal:
+        return one_of([f"`{word}`" for word in typing.get_args(leaf)])
+    if origin is list:
+        return f"list of {_plural(leaf)}"
+    if origin is dict:
+        value = _plural(leaf)
+        return f"mapping to {value}" if value else "mapping"
+    if is_entry(leaf):
+        title = TITLES[leaf]
+        link = f"[{title}](#{title.lower().replace(' ', '-')})"
+        return f"{link} (`kind: {kinds_of(leaf)[0]}`)" if kinds_of(leaf) else link
+    return PLAIN_WORDS[leaf]
+
+
+def _plural(leaf: Any) -> str:
+    """Return the words for what a list or mapping holds."""
+    inside = [item for item in leaves(typing.get_args(leaf)[-1]) if item[0] is not int]
+    if any(item is Any or typing.get_args(item) == (str, Any) for item, _ in inside):
+        return ""
+    words = [_leaf_words(item, marks) for item, marks in inside]
+    plurals = {
+        "name": "names",
+        "list of names": "lists of names",
+        "path of a file": "paths of files",
+        "number": "numbers",
+    }
+    words = [plurals.get(word, word) for word in words]
+    return one_of(words)
+
+
+def _default_words(field: FieldInfo) -> str:
+    value = field.default
+    if value is PydanticUndefined:
+        return "**required**"
+    if value is None or value == "":
+        return "none"
+    if isinstance(value, BaseModel):
+        value = value.model_dump(mode="json", exclude_defaults=True)
+    if isinstance(value, datetime.date):
+        return f"`{value.isoformat()}`"
+    return f"`{value}`" if isinstance(value, str) else f"`{json.dumps(value)}`"

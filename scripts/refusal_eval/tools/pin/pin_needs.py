@@ -1,0 +1,108 @@
+"""What a study takes from the hub and from addresses: pure functions of its validated config."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from refusal_eval.config.lock_file import PINNED
+from refusal_eval.config.source_entries import PINS
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.hints import nearest
+from refusal_eval.data.hub import RemoteFile
+from refusal_eval.weights.adapter import FILES as ADAPTER_FILES
+from refusal_eval.weights.weight_fetching import weights_names
+
+ENTRIES = {
+    "engines": "engine_entries",
+    "models": "model_entries",
+    "splits": "split_entries",
+    "gold": "gold_entries",
+}
+KINDS = {"model": "model", "dataset": "data set"}
+WEIGHTS, ADAPTER, ALL = "weights", "adapter", "all files"
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a study takes from one repository or address, under one pin.
+
+    Attributes:
+        kind: `model`, `dataset` or `url`.
+        name: the repository, or the address.
+        pin: the hash that the entries give; None where they leave it open.
+        wants: `weights`, `adapter`, `all files`, or names of files.
+        licences: what the entries say.
+        used_by: the entries, such as `engines.qwen3-4b`.
+    """
+
+    kind: str
+    name: str
+    pin: str | None
+    wants: tuple[str, ...]
+    licences: tuple[str, ...]
+    used_by: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return self.name if self.kind == "url" else f"{KINDS[self.kind]} {self.name}"
+
+
+def needs_of(config: Mapping[str, Any]) -> list[Need]:
+    """Return what a study takes from the hub and from addresses, sorted; one for each pin of a repository.
+
+    Args:
+        config: the study, validated without its lock file.
+    """
+    found: dict[tuple[str, str, str | None], list[tuple[str, str | None, str]]] = {}
+    for section, name, entry, source in _sources(config):
+        kind = "url" if source["kind"] == "url" else "model" if section in ("engines", "models") else "dataset"
+        pin = source[PINS[source["kind"]]]
+        where = source["url"] if kind == "url" else source["repo"]
+        wants = {"engines": WEIGHTS, "models": ADAPTER}.get(section, source.get("file") or ALL)
+        licence = entry.get("licence") if section != "models" else None  # an adapter's is not the model's
+        found.setdefault((kind, where, pin), []).append((wants, licence, f"{section}.{name}"))
+    return [
+        Need(
+            *key,
+            wants=_unique(wants for wants, _, _ in uses),
+            licences=_unique(licence for _, licence, _ in uses if licence),
+            used_by=_unique(user for _, _, user in uses),
+        )
+        for key, uses in sorted(found.items(), key=lambda item: (item[0][0], item[0][1].lower(), item[0][2] or ""))
+    ]
+
+
+def _sources(config: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any], Mapping[str, Any]]]:
+    for section, key in ENTRIES.items():
+        for name, entry in config[key].items():
+            source = entry.get(PINNED[section])
+            if source and source["kind"] in PINS:
+                yield section, name, entry, source
+
+
+def _unique(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(values)))
+
+
+def wanted_files(need: Need, files: Mapping[str, RemoteFile]) -> dict[str, RemoteFile]:
+    """Return those files of a repository that the study will fetch.
+
+    Raises:
+        UserError: if one is not there.
+    """
+    names: set[str] = set()
+    for wants in need.wants:
+        if wants == ALL:
+            names |= set(files)
+        elif wants == WEIGHTS:
+            names |= set(weights_names(files, str(need)))
+        elif wants == ADAPTER:
+            names |= set(ADAPTER_FILES)
+        else:
+            names.add(wants)
+    for name in sorted(names - set(files)):
+        raise UserError(f"{need}: has no file `{name}`{nearest(name, files)}")
+    if not names:
+        raise UserError(f"{need}: holds no files")
+    return {name: files[name] for name in sorted(names)}

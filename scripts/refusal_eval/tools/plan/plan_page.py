@@ -1,0 +1,277 @@
+"""The plan of a study as a page of text: what runs, on which devices, how long, and what disk it takes."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from refusal_eval.core.files import size_text
+from refusal_eval.study.batches import Cell, cpu_judges, generation_batches, judging_batches
+from refusal_eval.tools.plan.disk_use import Disk, Need
+from refusal_eval.tools.plan.schedule import Option
+from refusal_eval.tools.plan.study_costs import STAGES, Plan, engine_costs, tally
+from refusal_eval.tools.plan.workload import (
+    ASSUMED,
+    GPU_LOAD_BYTES,
+    GPU_MEMORY_BYTES,
+    GPU_START_SECONDS,
+    GPU_TEXTS_AT_A_TIME,
+    GPU_WRITE_FLOPS,
+    MISSING,
+    PARALLEL_SHARE,
+    PLAIN_ANSWER,
+    PLAIN_VERDICT,
+    REASONED_ANSWER,
+    REASONED_VERDICT,
+    weights_bytes,
+)
+from refusal_eval.tools.plan.workload_files import ASSUMED_PROMPT_TOKENS, ASSUMED_PROMPTS, engine_billions
+
+WIDTH = 118
+
+
+def head(plan: Plan) -> list[str]:
+    """Return what is planned, for which devices."""
+    config, kinds = plan.config, {pace.kind for pace in plan.paces.values()}
+    gpus = _gpus(plan.capacity["cuda"])
+    if plan.fewest:
+        gpus += ' (the fewest that it runs on; ARGS="--gpus N" plans for more)'
+    devices = [gpus] if "cuda" in kinds else []
+    devices += ["one CPU engine at a time"] if "cpu" in kinds else []
+    models, splits = _count(config["models"], "model"), _count(config["splits"], "split")
+    protocol = "" if config["protocol"] == "default" else f" Protocol: {config['protocol']}."
+    lines = [
+        f"Study `{config['study']}`: {models} on {splits}{_prompts(plan)}, K = {config['samples']}, "
+        f"judged by {', '.join(config['judges'])}.{protocol}",
+        f"Planned for {' and '.join(devices) or 'no engine'}. Costs are estimates.",
+    ]
+    return filled(lines, indent="")
+
+
+def work_lines(plan: Plan, study_file: str) -> list[str]:
+    """Return requests and tokens by stage.
+
+    Args:
+        plan: the plan.
+        study_file: the study's file, as a user names it.
+    """
+    rows = [["cells", "requests", "in store", "to execute", "batches", "loads", "tokens in", "tokens out", "at most"]]
+    names = ["WHAT RUNS"]
+    batches = {"generate": generation_batches(plan.config), "judge": judging_batches(plan.config)}
+    loads = plan.loads()
+    for stage, what in STAGES.items():
+        sums, whole = tally(plan.of_stage(stage)), tally(plan.of_stage(stage, whole=True))
+        if not sums.cells:
+            continue
+        stored = f"{sums.stored:,}" if sums.looked_into else "?"
+        started = sum(load.stage == stage and load.requests > 0 for load in loads)
+        counts = [f"{count:,}" for count in (sums.cells, whole.requests)]
+        counts += [stored, *(f"{count:,}" for count in (sums.requests, len(batches[stage]), started))]
+        tokens = [_tokens(count) for count in (sums.tokens_in, sums.tokens_out, sums.most_tokens_out)]
+        rows.append([*counts, *tokens])
+        names.append(what)
+    lines = _table(names, rows, 12)
+    if without := cpu_judges(plan.config):
+        lines.append(f"  Verdicts without an engine, on the CPU: {', '.join(without)}.")
+    return [*lines, *filled([*_known(plan, study_file), *shared_lines(plan)])]
+
+
+def engine_lines(plan: Plan) -> list[str]:
+    """Return what every engine takes, and all together."""
+    costs = engine_costs(plan)
+    names, rows = (
+        ["ENGINES"],
+        [["devices", "weights", "start", "tokens/s", "loads", "tokens out", "device-hours", "at most"]],
+    )
+    for cost in costs:
+        pace, entry = plan.paces[cost.name], plan.config["engine_entries"][cost.name]
+        (billions, _active), _told = engine_billions(entry, (), pace.kind, pace.devices)
+        names.append(cost.name)
+        speed = [
+            size_text(int(weights_bytes(entry, billions))),
+            f"{pace.start_seconds:.0f} s",
+            f"{pace.write_rate:,.0f}",
+        ]
+        amount = [f"{cost.loads}", _tokens(cost.tally.tokens_out), *_hours(cost.device_hours, cost.most_device_hours)]
+        rows.append(["CPU" if pace.kind == "cpu" else _gpus(pace.devices), *speed, *amount])
+    if len(costs) > 1:
+        hours = _hours(sum(cost.device_hours for cost in costs), sum(cost.most_device_hours for cost in costs))
+        tokens = _tokens(sum(cost.tally.tokens_out for cost in costs))
+        names.append("all")
+        rows.append(["", "", "", "", f"{sum(cost.loads for cost in costs)}", tokens, *hours])
+    note = "  At most: if every answer took all the tokens that it may have. Engine starts are included."
+    return [*_table(names, rows, 34), note]
+
+
+def setting_lines(plan: Plan, every: bool) -> list[str]:
+    """Return the study's `batch` and `shards`, the proposed ones, and the advice."""
+    names = ["BATCHES AND SHARDS", _setting(plan.now, "now: "), _setting(plan.proposal, "proposed: ")]
+    found = [plan.now, plan.proposal]
+    if every:
+        names += [_setting(other, "") for other in plan.options]
+        found += plan.options
+    rows = [["loads", "device-hours", "takes", "at best", "ratio"]]
+    for one in found:
+        ratio = one.makespan / one.bound if one.bound else 1.0
+        hours = f"{one.device_seconds / 3600:.2f}"
+        rows.append([f"{one.loads:,}", hours, _time(one.makespan), _time(one.bound), f"{ratio:.2f}"])
+    return [*_table(names, rows, 34), f"  {_advice(plan)}"]
+
+
+def disk_lines(needs: Sequence[Need], found: Sequence[Disk]) -> list[str]:
+    """Return what takes disk, and whether there is room."""
+    lines = ["DISK"]
+    for need in needs:
+        most = f" (at most {_size(need.most)})" if _size(need.most) != _size(need.expected) else ""
+        detail = f"  {need.detail}" if need.detail else ""
+        lines.append(f"  {need.what:<12}{_size(need.expected):>8}{most:<20}in {need.folder}{detail}")
+    for disk in found:
+        takes = f"{_size(disk.expected)} needed, {size_text(disk.free)} free on the disk of {', '.join(disk.folders)}"
+        if disk.verdict == "too small":
+            takes = f"TOO SMALL: {takes}. Set `{disk.key}` to a larger disk"
+        elif disk.verdict == "tight":
+            takes = f"Tight: {takes}, and {_size(disk.most)} needed if answers are long"
+        lines += filled([f"{takes}."])
+    return lines
+
+
+def assumption_lines(plan: Plan) -> list[str]:
+    """Return what the estimates rest on."""
+    kinds = {pace.kind for pace in plan.paces.values()}
+    known = {work.known for work in plan.work.values()}
+    said = []
+    unread = f"has {ASSUMED_PROMPT_TOKENS:.0f} tokens until its text is here, and " if known - {MISSING} else ""
+    said.append(f"A prompt {unread}is read once for its K answers")
+    if ASSUMED in known:
+        said.append(f"A split of unknown size has {ASSUMED_PROMPTS} prompts, a filtered one all of its rows")
+    said.append(
+        f"An answer takes {PLAIN_ANSWER:,.0f} tokens, {REASONED_ANSWER:,.0f} with reasoning, or `max_tokens` where "
+        "that is less"
+    )
+    if any(plan.config["judge_entries"][name]["kind"] == "reasoned" for name in plan.config["judges"]):
+        said.append(
+            f"A written verdict takes {PLAIN_VERDICT:,.0f} tokens, {REASONED_VERDICT:,.0f} from a judge that reasons "
+            "first; none has to be asked again"
+        )
+    if "cuda" in kinds:
+        said.append(
+            f"A GPU is like an A100 ({GPU_WRITE_FLOPS / 1e12:.0f} TFLOPS of useful work, {GPU_MEMORY_BYTES / 1e12:.1f} "
+            f"TB/s, {GPU_TEXTS_AT_A_TIME} answers at a time); an H100 is about twice as fast"
+        )
+        said.append(
+            f"Twice the GPUs for one engine give {2 * PARALLEL_SHARE:.1f} times the speed; it starts in "
+            f"{GPU_START_SECONDS:.0f} s or more, and reads weights at {GPU_LOAD_BYTES / 1e9:.0f} GB/s"
+        )
+        said.append("None of this was measured on a GPU by us; a run with `prompts_per_split: {size: 20}` tells more")
+    return ["ASSUMPTIONS", *filled(f"{text}." for text in said)]
+
+
+def filled(texts: Iterable[str], indent: str = "  ") -> list[str]:
+    """Return texts in lines that are not too long, the second and further ones of each indented once more."""
+    lines: list[str] = []
+    for text in texts:
+        lines += textwrap.wrap(
+            text,
+            WIDTH,
+            initial_indent=indent,
+            subsequent_indent=indent + "  ",
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+    return lines
+
+
+def _table(names: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    """Return a table: the first line is its head, the others are indented."""
+    columns = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    width = max(width, *(len(name) + 3 for name in names))
+    return [
+        f"{name if number == 0 else '  ' + name:<{width}}"
+        + "  ".join(f"{cell:>{columns[column]}}" for column, cell in enumerate(row))
+        for number, (name, row) in enumerate(zip(names, rows, strict=True))
+    ]
+
+
+def _known(plan: Plan, study_file: str) -> list[str]:
+    """Return how the numbers of requests are known, and how to know what the store has of the others."""
+    sums = tally(list(plan.work.values()))
+    if sums.looked_into == sums.cells:
+        return ["Requests: counted, all of them looked up in the store."]
+    assumed = sum(work.known == ASSUMED for work in plan.work.values())
+    first = f"{sums.looked_into:,} cells looked up in the store, the others " if sums.looked_into else ""
+    last = f" ({assumed:,} cells: assumed)" if assumed else ""
+    lines = [f"Requests: {first}prompts times K{last}."]
+    if sums.outdated:
+        lines.append(
+            "CHANGED since the last run: the study, or a file that it reads (or Snakemake's records of that run are "
+            f"not here): requests of {sums.outdated:,} cells are those of before, and are not counted."
+        )
+    rendered = "What the store has already (?) shows once requests are rendered."
+    if plan.store:
+        command = f".venv/workflow/bin/snakemake --cores all --configfile {study_file} --until requests"
+        rendered += (
+            f" `{command}` does that without an engine; if then no answer is to execute, the same with `--until "
+            "judge_requests` does it for verdicts."
+        )
+    lines.append(rendered)
+    return lines
+
+
+def shared_lines(plan: Plan) -> list[str]:
+    """Return why a stage that was looked up in the store has fewer requests there and to execute than in all."""
+    lines = []
+    for stage, what in STAGES.items():
+        sums, whole = tally(plan.of_stage(stage)), tally(plan.of_stage(stage, whole=True))
+        fewer = whole.requests - sums.stored - sums.requests
+        if sums.cells and sums.looked_into == sums.cells and fewer > 0:
+            lines.append(
+                f"{fewer:,} of the requests for {what} are not sent: equal ones share a response, and an answer "
+                "without text or a prompt that does not fit is not asked about."
+            )
+    return lines
+
+
+def _prompts(plan: Plan) -> str:
+    config = plan.config
+    if any(entry.get("dialogue") for entry in config["split_entries"].values()):
+        return ""
+    first = config["models"][0]
+    return f" ({sum(plan.whole[Cell(first, split)].prompts for split in config['splits']):,} prompts)"
+
+
+def _gpus(count: int) -> str:
+    return f"{count} GPU" if count == 1 else f"{count} GPUs"
+
+
+def _hours(*hours: float) -> list[str]:
+    return [f"{one:,.1f}" if one >= 10 else f"{one:.2f}" for one in hours]
+
+
+def _setting(found: Option, word: str) -> str:
+    return f"{word}batch: {found.batch}, shards: {found.shards}"
+
+
+def _advice(plan: Plan) -> str:
+    best = plan.proposal
+    if not any(work.requests for work in plan.work.values()):
+        return "The store has every response: no engine will be started."
+    if (best.batch, best.shards) == (plan.now.batch, plan.now.shards):
+        return "The study's own setting is the proposed one."
+    return f"Write `batch: {best.batch}` and `shards: {best.shards}` into the study; no response is lost by it."
+
+
+def _count(names: Sequence[str], word: str) -> str:
+    return f"{len(names)} {word}{'' if len(names) == 1 else 's'}"
+
+
+def _tokens(count: float) -> str:
+    return f"{count / 1e6:,.1f} M" if count >= 1e5 else f"{count:,.0f}"
+
+
+def _size(size: float) -> str:
+    return size_text(int(size))
+
+
+def _time(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{seconds / 60:.1f} min"

@@ -1,0 +1,307 @@
+"""How much there is to do: the requests of every cell and the sizes of engines, as far as config and files tell.
+
+Before a first run prompts may not be fetched and requests not rendered; then they are estimated, and it is said so. So
+are those that an earlier run made and that no longer hold (see `refusal_eval.workflow.last_run`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from refusal_eval.ask.requests import read_requests
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_jsonl
+from refusal_eval.data.rows import read_rows
+from refusal_eval.judges.wildguard_judge import MOST_TOKENS
+from refusal_eval.study.batches import GOLD, Cell, llm_judges
+from refusal_eval.study.dialogues import asked_turns
+from refusal_eval.study.engine_environment import engine_device, gpus_needed
+from refusal_eval.study.paths import Paths
+from refusal_eval.tools.plan.workload import (
+    ASSUMED,
+    BYTES_PER_PARAMETER,
+    COUNTED,
+    FIXED_VERDICT,
+    MISSING,
+    PLAIN_VERDICT,
+    QUANTIZED_BYTES,
+    REASONED_VERDICT,
+    CellWork,
+    Pace,
+    answer_tokens,
+    billions_in_name,
+    pace_of,
+)
+from refusal_eval.weights.weights_manifest import WEIGHTS_MANIFEST, read_manifest
+from refusal_eval.workflow.data_stage import Data
+from refusal_eval.workflow.last_run import LastRun
+from refusal_eval.workflow.weights_stage import Weights
+
+# Assumed where nothing tells.
+ASSUMED_PROMPTS = 300  # of a split or gold
+ASSUMED_PROMPT_TOKENS = 60.0
+ASSUMED_TURNS = 3.0  # of a dialogue
+GOLD_ANSWER_TOKENS = 200.0
+CHARACTERS_PER_TOKEN = 4.0
+JUDGE_FRAME_TOKENS = 30.0  # of a judge's prompt beside rubric, question and answer; the rubric is read once
+ASSUMED_BILLIONS = {"cpu": 1.0, "cuda": 8.0}  # per device
+LEAST_BILLIONS = 0.001
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The prompts of a split, or the rows of a gold.
+
+    Attributes:
+        count: how many.
+        tokens: mean tokens of one.
+        turns: mean turns that the model is asked; 0 where a row is one question.
+        known: COUNTED or ASSUMED.
+    """
+
+    count: int
+    tokens: float
+    turns: float
+    known: str
+
+
+def cell_work(config: Mapping[str, Any], root: Path, in_store: bool) -> dict[Cell, CellWork]:
+    """Return what is to be executed for every cell of generation and of judging by an engine.
+
+    Args:
+        config: the validated study.
+        root: the repository's folder.
+        in_store: count what the store lacks wherever request files are there that hold; else every request counts.
+    """
+    paths, data, last = Paths(config), Data(config, root), LastRun(config, root)
+    splits, gold = config["split_entries"], config["gold_entries"]
+    texts = {name: _texts(paths, data, last, config, name, splits[name]) for name in config["splits"]}
+    texts_of_gold = {name: _texts_of_gold(paths, data, last, name, gold[name]) for name in config["gold"]}
+    work: dict[Cell, CellWork] = {}
+    for model in config["models"]:
+        entry = config["model_entries"][model]
+        most, reasons = int(entry["sampling"]["max_tokens"]), entry["reasoning"] is not None
+        for split in config["splits"]:
+            of_split = texts[split]
+            generated = _generation(of_split, config["samples"], most, answer_tokens(most, reasons))
+            if entry.get("recorded"):
+                generated = dataclasses.replace(generated, requests=0, prompts=0)
+            file = Path(paths.results, "requests", model, f"{split}.jsonl")
+            samples = config["samples"]
+            if in_store and file.is_file() and not entry.get("recorded"):
+                holds = last.requests(model, split)
+                generated = _missing(file, paths.store, generated, samples) if holds else _outdated(generated)
+            work[Cell(model, split)] = generated
+            scored = _scored(of_split, config["samples"], splits[split].get("dialogue"))
+            for judge in llm_judges(config):
+                read, asked = answer_tokens(most), config["judge_entries"][judge]
+                work[Cell(model, split, judge)] = _judging(of_split, scored, read, asked)
+    for judge in llm_judges(config):
+        for name, rows in texts_of_gold.items():
+            judged = _judging(rows, rows.count, GOLD_ANSWER_TOKENS, config["judge_entries"][judge])
+            work[Cell(GOLD, name, judge)] = judged
+    for cell, estimate in work.items():
+        file = Path(paths.results, "judge_requests", str(cell.judge), cell.model, f"{cell.split}.jsonl")
+        if not in_store or cell.judge is None or not file.is_file():
+            continue
+        # Answers that are still to come will be judged, and no file knows of them yet.
+        answered = cell.model == GOLD or work[Cell(cell.model, cell.split)].requests == 0
+        if not last.judge_requests(cell.judge, cell.model, cell.split):
+            work[cell] = _outdated(estimate)
+        elif answered:
+            work[cell] = _missing(file, paths.store, estimate)
+    return work
+
+
+def engine_paces(config: Mapping[str, Any], root: Path) -> tuple[dict[str, Pace], dict[str, str]]:
+    """Return the pace of every engine, and in words its size and what told it.
+
+    Args:
+        config: the validated study.
+        root: the repository's folder.
+    """
+    paces, sizes = {}, {}
+    files = Weights(config)
+    for name, entry in config["engine_entries"].items():
+        kind = engine_device(entry, root)
+        devices = gpus_needed(entry, kind) or 1
+        billions, told = engine_billions(entry, files.files(name), kind, devices)
+        paces[name] = pace_of(entry, kind, devices, billions, config["determinism"] == "strict")
+        total, active = billions
+        sizes[name] = f"{total:.3g}B" + (f", {active:.3g}B active" if active != total else "") + f" {told}"
+    return paces, sizes
+
+
+def engine_billions(
+    entry: Mapping[str, Any], files: Sequence[str], kind: str, devices: int
+) -> tuple[tuple[float, float], str]:
+    """Return all and the active parameters (billions) of an engine, and what told them.
+
+    Args:
+        entry: the engine's catalogue entry.
+        files: the files of its weights, or the manifest of fetched weights.
+        kind: cpu or cuda.
+        devices: devices of one load.
+    """
+    weights = entry["weights"]
+    if entry.get("parameters"):
+        return (entry["parameters"], entry["active_parameters"] or entry["parameters"]), "by its entry"
+    name = Path(weights.get("repo") or weights.get("file") or weights["path"]).name
+    if found := billions_in_name(name):
+        return found, "by its name"
+    if size := files_size(files):
+        width = QUANTIZED_BYTES if entry["quantization"] else BYTES_PER_PARAMETER[entry["dtype"]]
+        billions = max(size / width / 1e9, LEAST_BILLIONS)
+        return (billions, billions), "by its files"
+    assumed = ASSUMED_BILLIONS[kind] * devices
+    return (assumed, assumed), "assumed"
+
+
+def files_size(files: Iterable[str]) -> int:
+    """Return the bytes of all safetensors among these files and manifests; 0 if none is there."""
+    found = [0]
+    for file in map(Path, files):
+        if file.name == WEIGHTS_MANIFEST and file.is_file():
+            entries = read_manifest(file).files
+            found += [entry.size for name, entry in entries.items() if name.endswith(".safetensors")]
+        elif file.suffix == ".safetensors" and file.is_file():
+            found.append(file.stat().st_size)
+    return sum(found)
+
+
+def _generation(texts: Texts, samples: int, most: int, mean: float) -> CellWork:
+    turns = texts.turns or 1.0
+    requests = round(texts.count * samples * turns)
+    # The turns of a dialogue follow the model's own replies: no two samples share one.
+    prompts = requests if texts.turns else texts.count
+    return CellWork(requests, prompts, texts.tokens / turns, mean, most, texts.known)
+
+
+def _scored(texts: Texts, samples: int, dialogue: Mapping[str, Any] | None) -> int:
+    """Return how many answers of a cell are judged."""
+    turns = 1.0
+    if dialogue is not None:
+        scored = dialogue["scored"] or ("all" if dialogue["mode"] == "cumulative" else "last")
+        turns = {"all": texts.turns, "last": 1.0, "after_first": texts.turns - 1}[scored]
+    return round(texts.count * samples * turns)
+
+
+def _judging(texts: Texts, answers: int, answer: float, judge: Mapping[str, Any]) -> CellWork:
+    """Return the work of judging answers of a mean length; the votes on one answer share its reading."""
+    read = JUDGE_FRAME_TOKENS + texts.tokens + answer
+    if judge["kind"] == "llm":
+        return CellWork(answers, answers, read, 1.0, 1, texts.known)
+    if judge["kind"] == "classifier":  # no instructions, nothing written
+        return CellWork(answers, answers, texts.tokens + answer, 0.0, 0, texts.known)
+    if judge["kind"] == "wildguard":
+        return CellWork(answers, answers, read, FIXED_VERDICT, MOST_TOKENS, texts.known)
+    most = int(judge["sampling"]["max_tokens"])
+    mean = min(float(most), REASONED_VERDICT if judge["reasoning"] else PLAIN_VERDICT)
+    return CellWork(answers * int(judge["votes"]), answers, read, mean, most, texts.known)
+
+
+def _outdated(estimate: CellWork) -> CellWork:
+    return dataclasses.replace(estimate, outdated=True)
+
+
+def _missing(file: Path, store_dir: str, estimate: CellWork, samples: int | None = None) -> CellWork:
+    """Return what the store lacks of a request file. Of a dialogue the first turn tells whether it is to be executed.
+
+    Args:
+        file: the request file, as the last run left it.
+        store_dir: folder of the store.
+        estimate: the cell's work with nothing in the store.
+        samples: the study's K, where the file may have been made for another.
+
+    Raises:
+        UserError: if it is not a request file.
+    """
+    from refusal_eval.ask.store import StoreReader
+
+    requests = read_requests(file)
+    rows = read_jsonl(file)
+    next(rows)  # the header
+    tokens: dict[str, int] = {}
+    prompts: dict[str, str] = {}
+    new = 0  # samples that a larger K will add
+    for row in rows:
+        for sample in row["samples"]:
+            if sample["key"] is not None and (samples is None or sample["sample"] < samples):
+                tokens[sample["key"]], prompts[sample["key"]] = len(row["token_ids"]), row["prompt_id"]
+        new += max((samples or 0) - len(row["samples"]), 0)
+    missing = StoreReader(store_dir, requests.header["engine_id"]).missing(tokens)
+    dialogue = requests.dialogue is not None
+    turns = estimate.requests / max(len(tokens) + new, 1) if dialogue else 1.0
+    count, stored = round((len(missing) + new) * turns), round((len(tokens) - len(missing)) * turns)
+    different = estimate.prompts if new else len({prompts[key] for key in missing})
+    return dataclasses.replace(
+        estimate,
+        requests=count,
+        prompts=count if dialogue else min(count, different),
+        tokens_per_prompt=sum(tokens.values()) / max(len(tokens), 1),
+        known=MISSING,
+        stored=stored,
+    )
+
+
+def _texts(
+    paths: Paths, data: Data, last: LastRun, config: Mapping[str, Any], name: str, entry: Mapping[str, Any]
+) -> Texts:
+    file = Path(paths.results, "prompts", f"{name}.jsonl")
+    if file.is_file() and last.prompts(name):
+        return _read_texts(read_jsonl(file))
+    texts = _estimated(entry, *_rows(entry, data.split_rows(SimpleNamespace(split=name))))
+    count = texts.count
+    for sample in (entry["sample"], config["prompts_per_split"]):
+        count = min(count, sample["size"]) if sample else count
+    return dataclasses.replace(texts, count=count)
+
+
+def _estimated(entry: Mapping[str, Any], rows: int, known: str) -> Texts:
+    """Return the prompts that rows of a split give, before any sample is taken of them (see `data.prompts`)."""
+    if not entry.get("dialogue"):
+        return Texts(rows, ASSUMED_PROMPT_TOKENS, 0.0, known)
+    columns = entry["columns"].get("turns")
+    turns = float(len(columns)) if columns else ASSUMED_TURNS
+    known = known if columns else ASSUMED
+    if entry["dialogue"]["mode"] == "independent" and turns > 1:
+        # Each turn after the first is a prompt of its own, asked after the first one and its reply.
+        rows, turns = round(rows * (turns - 1)), 2.0
+    return Texts(rows, ASSUMED_PROMPT_TOKENS * turns, turns, known)
+
+
+def _texts_of_gold(paths: Paths, data: Data, last: LastRun, name: str, entry: Mapping[str, Any]) -> Texts:
+    file = Path(paths.results, "gold", f"{name}.jsonl")
+    if file.is_file() and last.gold(name):
+        return _read_texts(read_jsonl(file))
+    count, known = _rows(entry, data.gold_rows(SimpleNamespace(gold=name)))
+    return Texts(count, ASSUMED_PROMPT_TOKENS, 0.0, known)
+
+
+def _read_texts(rows: Iterable[Mapping[str, Any]]) -> Texts:
+    count = characters = turns = 0
+    dialogue = False
+    for row in rows:
+        count += 1
+        characters += sum(len(message["content"]) for message in row["messages"])
+        turns += len(asked_turns(row))
+        dialogue = dialogue or bool(row.get("dialogue"))
+    tokens = characters / CHARACTERS_PER_TOKEN / max(count, 1)
+    return Texts(count, tokens, turns / max(count, 1) if dialogue else 0.0, COUNTED)
+
+
+def _rows(entry: Mapping[str, Any], file: str) -> tuple[int, str]:
+    if entry.get("expected_kept"):
+        return int(entry["expected_kept"]), COUNTED
+    if entry["expected_rows"]:
+        # How many rows `where` leaves nobody knows yet: at most all.
+        return int(entry["expected_rows"]), ASSUMED if entry.get("where") else COUNTED
+    try:
+        return len(read_rows(file, entry["source"].get("skip_lines", 0))), COUNTED
+    except UserError:  # not fetched yet; what is wrong with it, the rule that reads it will tell
+        return ASSUMED_PROMPTS, ASSUMED

@@ -1,0 +1,101 @@
+"""What a pilot run tells about the design of a comparison: rates and correlations, by the method of moments."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from refusal_eval.stats.comparisons.score_panel import Codes, Floats
+
+# Prompts beyond the first of their cluster; fewer say nothing about how alike prompts of one cluster are.
+MIN_SHARING = 20
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """What the same prompts say of two models; see `design.Design` for the correlations.
+
+    Attributes:
+        clusters: number of clusters.
+        prompts_per_cluster: mean number of prompts in one.
+        rates: refusal rates of the two models.
+        prompt_correlation: mean of both models', None where no prompt has two samples or nothing varies.
+        model_correlation: None where it cannot be told.
+        cluster_correlation: of the differences, None where (nearly) all clusters hold one prompt.
+    """
+
+    clusters: int
+    prompts_per_cluster: float
+    rates: tuple[float, float]
+    prompt_correlation: float | None
+    model_correlation: float | None
+    cluster_correlation: float | None
+
+
+def pilot_of(rates: Floats, counts: Floats, clusters: Codes) -> Pilot:
+    """Return the pilot of prompts that both models answered.
+
+    With x refusals of k samples, x (x - 1) / (k (k - 1)) is unbiased for p^2 of a prompt, and the product of two
+    prompts' rates for the square of the mean; so their difference is, for the variance of p between prompts. The
+    covariance of the rates of two models has no noise of sampling in it. Estimates are cut to their possible range.
+
+    Args:
+        rates: prompts x 2.
+        counts: samples behind each rate, prompts x 2.
+        clusters: number of each prompt's cluster.
+
+    Raises:
+        ValueError: with fewer than two prompts.
+    """
+    n = len(rates)
+    if n < 2:
+        raise ValueError("a pilot needs at least two prompts that both models answered")
+    means = rates.mean(axis=0)
+    between = [variance_between(rates[:, i], counts[:, i]) for i in (0, 1)]
+    total = [float(mean * (1 - mean)) for mean in means]
+    shares = [min(1.0, max(0.0, b / t)) for b, t in zip(between, total, strict=True) if b is not None and t > 0]
+    covariance = float(np.cov(rates.T)[0, 1])
+    model = None
+    if all(b is not None and b > 0 for b in between):
+        model = min(1.0, max(-1.0, covariance / math.sqrt(math.prod(b for b in between if b is not None))))
+    groups = len(np.unique(clusters))
+    shared = cluster_correlation(rates[:, 0] - rates[:, 1], clusters) if n - groups >= MIN_SHARING else None
+    return Pilot(
+        clusters=groups,
+        prompts_per_cluster=n / groups,
+        rates=(float(means[0]), float(means[1])),
+        prompt_correlation=sum(shares) / len(shares) if shares else None,
+        model_correlation=model,
+        cluster_correlation=shared,
+    )
+
+
+def variance_between(rates: Floats, counts: Floats) -> float | None:
+    """Return the variance of the prompts' probabilities, None where no prompt has two samples; may be below 0."""
+    several = counts >= 2
+    if several.sum() < 2:
+        return None
+    x, k = rates[several] * counts[several], counts[several]
+    squares = float(np.mean(x * (x - 1) / (k * (k - 1))))
+    own, n = rates[several], int(several.sum())
+    return squares - float((own.sum() ** 2 - (own**2).sum()) / (n * (n - 1)))
+
+
+def cluster_correlation(values: Floats, clusters: Codes) -> float | None:
+    """Return the intra-cluster correlation of values, by one-way analysis of variance, cut to [0, 1].
+
+    None where no cluster holds two values or all values are the same. (Donner & Koval 1980, Biometrics 36:19.)
+    """
+    _, codes = np.unique(clusters, return_inverse=True)
+    sizes = np.bincount(codes)
+    groups, n = len(sizes), len(values)
+    if groups < 2 or n == groups:
+        return None
+    means = np.bincount(codes, weights=values) / sizes
+    within = float(((values - means[codes]) ** 2).sum()) / (n - groups)
+    between = float((sizes * (means - values.mean()) ** 2).sum()) / (groups - 1)
+    size = (n - float((sizes**2).sum()) / n) / (groups - 1)
+    whole = between + (size - 1) * within
+    return min(1.0, max(0.0, (between - within) / whole)) if whole > 0 else None

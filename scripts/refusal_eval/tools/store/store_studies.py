@@ -1,0 +1,221 @@
+"""Which studies there are, and which responses of the store they ask for: those of their cells' request files."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import yaml
+
+from refusal_eval.ask.requests import RequestFile, read_requests
+from refusal_eval.config import ConfigError, load_study
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import BadFile, read_json
+from refusal_eval.core.yaml_files import read_yaml
+from refusal_eval.study.paths import Paths
+from refusal_eval.study.study_folder import RECORD, recorded_file
+from refusal_eval.workflow.generation import Generation
+from refusal_eval.workflow.judging import Judging
+
+RENDERING = ("requests", "judge_requests")  # the rules that write request files
+
+
+@dataclass(frozen=True)
+class StudyFile:
+    """A study file, and its validated config, or what is wrong with it; and whether it has results here."""
+
+    path: str
+    config: Mapping[str, Any] | None
+    mistake: str = ""
+    has_run: bool = True
+
+    @property
+    def store(self) -> str:
+        """Folder of the store; empty when the study is not valid."""
+        return str(self.config["store_dir"]) if self.config is not None else ""
+
+
+@dataclass
+class Asks:
+    """What a study asks for, as far as its request files are there.
+
+    Attributes:
+        cells: number of its cells: (model, split), and with a language model as judge (judge, model, split).
+        rendered: number of those whose request file is there.
+        keys: the keys by engine id.
+        unknown: the engines that are asked turn by turn, where the keys of later turns could not be told.
+        identities: what identifies the engines, by engine id.
+    """
+
+    cells: int = 0
+    rendered: int = 0
+    keys: dict[str, set[str]] = field(default_factory=dict)
+    unknown: set[str] = field(default_factory=set)
+    identities: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def requests(self) -> int:
+        """Number of different requests."""
+        return sum(map(len, self.keys.values()))
+
+
+def study_files(folder: Path) -> list[str]:
+    """Return the YAML files of a folder that are study files, in alphabetical order."""
+    return [str(path) for path in sorted(folder.glob("*.y*ml")) if "study" in _mapping(path)]
+
+
+def read_study(path: str, root: Path) -> StudyFile:
+    """Return a study file with its validated config.
+
+    Args:
+        path: the study file.
+        root: the repository's folder.
+    """
+    shown, raw = os.path.relpath(path), _mapping(Path(path))
+    results = os.path.expandvars(os.path.expanduser(str(raw.get("results_dir", "results"))))
+    has_run = os.path.isdir(os.path.join(results, str(raw.get("study"))))
+    try:
+        return StudyFile(shown, load_study(raw, path, str(root)), has_run=has_run)
+    except (ConfigError, UserError) as error:
+        return StudyFile(shown, None, str(error), has_run)
+
+
+def recorded_studies(studies: Iterable[StudyFile], store: str) -> list[tuple[str, str]]:
+    """Return (results folder, study file) of the studies that have run beside these ones with this store and are not
+    among them: their study file lies elsewhere, or is gone. The study file is empty where no record tells it.
+
+    Args:
+        studies: the studies that are known.
+        store: folder of the store.
+
+    Raises:
+        UserError: if a record is damaged.
+    """
+    studies = list(studies)
+    known = {os.path.realpath(study.path) for study in studies}
+    configs = [study.config for study in studies if study.config is not None]
+    theirs = {os.path.realpath(Paths(config).results) for config in configs}
+    results = {str(config["results_dir"]) for config in configs}
+    found = []
+    made = {
+        path.parent for folder in results for name in (RECORD, "requests") for path in Path(folder).glob(f"*/{name}")
+    }
+    for folder in sorted(made):
+        recorded = (folder / RECORD).is_file()
+        file = str(recorded_file(folder / RECORD)) if recorded else ""
+        seen = os.path.realpath(file) in known if recorded else os.path.realpath(folder) in theirs
+        used = _mapping(folder / "config.yaml").get("store_dir", store)
+        if not seen and same_folder(used, store):
+            found.append((str(folder), file))
+    return found
+
+
+def request_files(config: Mapping[str, Any]) -> list[str]:
+    """Return the request file of every cell of a study, whether it is there or not."""
+    files: list[str] = []
+    for stage in (Generation(config), Judging(config)):
+        for batch in stage.batches:
+            files += stage.requests(SimpleNamespace(batch=batch))
+    return files
+
+
+def read_asks(config: Mapping[str, Any]) -> Asks:
+    """Return what a study asks for."""
+    asks = Asks()
+    for path in request_files(config):
+        asks.cells += 1
+        try:
+            file = read_requests(path)
+            keys = set(file.keys())
+        except (FileNotFoundError, BadFile):
+            continue
+        engine_id = str(file.header["engine_id"])
+        asks.rendered += 1
+        asks.keys.setdefault(engine_id, set()).update(keys)
+        asks.identities[engine_id] = dict(file.header["identity"])
+        if file.dialogue or file.retries:
+            try:
+                asks.keys[engine_id].update(later_keys(config, file, engine_id))
+            except (OSError, UserError, ValueError, StopIteration):
+                asks.unknown.add(engine_id)
+    return asks
+
+
+def later_keys(config: Mapping[str, Any], file: RequestFile, engine_id: str) -> set[str]:
+    """Return the keys of all turns of a cell's dialogues, or tries of its votes, that follow from what is stored.
+
+    Raises:
+        StopIteration: if the study's results do not hold the engine.
+        OSError: if its tokenizer is not there.
+        ValueError: if it cannot be read.
+        UserError: if the chat template refuses a conversation.
+    """
+    # Here, because rendering is heavy and most studies need none of it.
+    from refusal_eval.ask.store import StoreReader
+    from refusal_eval.ask.turns import walk
+    from refusal_eval.judges.follow_ups import following
+
+    described = map(read_json, sorted(Path(Paths(config).results, "engines").glob("*.json")))
+    tokenizer = next(engine["tokenizer_folder"] for engine in described if engine["engine_id"] == engine_id)
+    chains = walk(following(file, tokenizer), StoreReader(config["store_dir"], engine_id))
+    asked = ([*(request for request, _ in chain.answered), chain.next] for chain in chains)
+    return {
+        request.key for requests in asked for request in requests if request is not None and request.key is not None
+    }
+
+
+def engine_names(studies: Iterable[StudyFile]) -> dict[str, tuple[set[str], dict[str, Any]]]:
+    """Return the names and the identity of the engines of all results beside these studies, by engine id."""
+    names: dict[str, tuple[set[str], dict[str, Any]]] = {}
+    results = {str(study.config["results_dir"]) for study in studies if study.config is not None}
+    for path in sorted(path for folder in results for path in Path(folder).glob("*/engines/*.json")):
+        engine = read_json(path)
+        names.setdefault(engine["engine_id"], (set(), engine["identity"]))[0].add(engine["engine"])
+    return names
+
+
+def planned_rendering(study_file: str, root: Path) -> int:
+    """Return how many request files Snakemake would write anew: those that the study asks by now are then not known.
+
+    Raises:
+        UserError: if Snakemake cannot plan the study.
+    """
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile"), "--configfile", study_file]
+    command += ["--dry-run", "--until", *RENDERING]
+    run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"}, check=False)
+    told = run.stdout + run.stderr
+    if run.returncode != 0:
+        end = "\n".join(told.strip().splitlines()[-20:])
+        raise UserError(f"Snakemake cannot tell whether the request files of {study_file} are up to date:\n{end}")
+    jobs = dict(re.findall(r"^(\w+) +(\d+)$", told, re.MULTILINE))  # a dry run prints its table twice
+    return sum(int(jobs.get(rule, 0)) for rule in RENDERING)
+
+
+def same_folder(one: str, other: str) -> bool:
+    """Tell whether two paths are the same folder."""
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def all_keys(asks: Iterable[Asks]) -> dict[str, set[str]]:
+    """Return the keys that any of the studies asks for, by engine id."""
+    keys: dict[str, set[str]] = {}
+    for one in asks:
+        for engine_id, asked in one.keys.items():
+            keys.setdefault(engine_id, set()).update(asked)
+    return keys
+
+
+def _mapping(path: Path) -> dict[str, Any]:
+    """Return the content of a YAML file; nothing where it is not a mapping or cannot be read."""
+    try:
+        content = read_yaml(path)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -1,0 +1,127 @@
+"""Tokenizers and weights from the hub, at a locked commit."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json_as
+from refusal_eval.data import hub, network
+from refusal_eval.weights.fingerprint import defines_model
+from refusal_eval.weights.weights_manifest import write_manifest
+
+SMALL = ("*.json", "*.model", "*.model.v*", "*.txt", "*.jinja", "*.tiktoken", "*.py")
+PICKLES = ("*.bin", "*.pth", "*.pt")
+
+
+class ShardIndex(BaseModel):
+    """Which file holds each tensor of weights that come in several."""
+
+    weight_map: dict[str, str]
+
+
+def tokenizer_names(names: Iterable[str]) -> list[str]:
+    """Return the files of a model repository that rendering needs: configuration, tokenizer, chat templates, code."""
+    return sorted(name for name in names if _in_place(name) and _small(name) and not name.endswith(".index.json"))
+
+
+def weights_names(names: Iterable[str], what: str = "the repository") -> list[str]:
+    """Return the files of a model repository that an engine needs: safetensors and all small files.
+
+    Copies of the weights in other layouts (subfolders, `consolidated*` beside a sharded model, pickles) are left out.
+
+    Raises:
+        UserError: if there are no safetensors.
+    """
+    names = sorted(names)
+    shards = [name for name in names if "/" not in name and name.endswith(".safetensors")]
+    own = [name for name in shards if not name.startswith("consolidated")]
+    shards = own or shards
+    if not shards:
+        others = sorted(
+            {Path(name).suffix for name in names if any(fnmatch(name, kind) for kind in (*PICKLES, "*.gguf"))}
+        )
+        hint = (
+            f"it has {', '.join(others)} only, which are not loaded (pickles run code)"
+            if others
+            else "it holds no weights"
+        )
+        raise UserError(f"{what}: there are no *.safetensors files; {hint}. Name a repository with safetensors")
+    return sorted({*shards, *(name for name in names if _in_place(name) and _small(name))})
+
+
+def fetch_tokenizer(
+    source: Mapping[str, Any],
+    manifest: str | Path,
+    cache: str,
+    log: logging.Logger,
+    wait: float = network.WAIT_SECONDS,
+    locked: Mapping[str, hub.RemoteFile] | None = None,
+) -> None:
+    """Fetch a hub model's tokenizer, configuration and templates into `cache`/hub and write their manifest.
+
+    `locked` is what the study's lock file lists of the repository.
+
+    Raises:
+        UserError: with what is wrong and what to do.
+    """
+    place = hub.Repository("model", source["repo"], source["revision"], cache, log, wait, locked)
+    _fetch(source, manifest, place, weights=False)
+
+
+def fetch_weights(
+    source: Mapping[str, Any],
+    manifest: str | Path,
+    cache: str,
+    log: logging.Logger,
+    wait: float = network.WAIT_SECONDS,
+    locked: Mapping[str, hub.RemoteFile] | None = None,
+) -> None:
+    """Fetch a hub model's safetensors and small files into `cache`/hub and write their manifest.
+
+    `locked` is what the study's lock file lists of the repository.
+
+    Raises:
+        UserError: with what is wrong and what to do; also if there are no safetensors, or the disk is too small.
+    """
+    place = hub.Repository("model", source["repo"], source["revision"], cache, log, wait, locked)
+    _fetch(source, manifest, place, weights=True)
+
+
+def _fetch(source: Mapping[str, Any], manifest: str | Path, place: hub.Repository, weights: bool) -> None:
+    files = hub.list_files(place)
+    # Offline the copy in the cache tells which files there are.
+    known = list(files) if files is not None else hub.names_below(hub.snapshot(place, ["config.json"], None))
+    if weights and files is None and not any(name.endswith(".safetensors") for name in known):
+        raise UserError(f"{place}: the cache holds its tokenizer only, and HF_HUB_OFFLINE is set: {hub.FETCH_ONLINE}")
+    names = weights_names(known, str(place)) if weights else tokenizer_names(known)
+    if "config.json" not in names:
+        raise UserError(f"{place}: has no config.json; only repositories in transformers' format can be served")
+    folder = hub.snapshot(place, names, files)
+    if weights:
+        _need_shards(folder, names, place)
+    write_manifest(manifest, folder, names, source, {name: file.sha256 for name, file in (files or {}).items()})
+    place.log.info("%s: %d files in %s", place, len(names), folder)
+
+
+def _need_shards(folder: Path, names: list[str], place: hub.Repository) -> None:
+    for index in (name for name in names if name.endswith(".safetensors.index.json")):
+        missing = sorted(set(read_json_as(folder / index, ShardIndex).weight_map.values()) - set(names))
+        if missing and not index.startswith("consolidated"):
+            raise UserError(f"{place}: {index} names {missing[0]}, which is not there ({len(missing)} such files)")
+
+
+def _in_place(name: str) -> bool:
+    """Files at the top and additional chat templates; other folders hold other layouts of the same model."""
+    return "/" not in name or (name.startswith("additional_chat_templates/") and name.endswith(".jinja"))
+
+
+def _small(name: str) -> bool:
+    last = name.rsplit("/", 1)[-1]
+    return any(fnmatch(last, pattern) for pattern in SMALL) and (defines_model(last) or ".model.v" in last)
