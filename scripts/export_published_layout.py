@@ -33,9 +33,9 @@ from refusal_eval.compat.published_layout import (
 )
 from refusal_eval.compat.recorded_folder import recorded_votes
 from refusal_eval.config import ConfigError, load_study, study_values
-from refusal_eval.config.recorded_files import split_folder
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl
+from refusal_eval.core.recorded_files import split_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 DIFFERENT = 3

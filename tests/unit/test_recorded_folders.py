@@ -20,10 +20,10 @@ from refusal_eval.compat.published_layout import differences, files_of, read_fol
 from refusal_eval.compat.published_responses import response_rows
 from refusal_eval.compat.recorded_folder import matched, recorded_votes
 from refusal_eval.compat.recorded_rows import recorded_cell, recorded_verdicts
-from refusal_eval.config.recorded_files import split_folder
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl, write_jsonl
 from refusal_eval.core.packing import pack_floats
+from refusal_eval.core.recorded_files import split_folder
 
 MARKS = {"format": "marks", "start": "<think>", "end": "</think>"}
 

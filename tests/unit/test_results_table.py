@@ -284,7 +284,7 @@ def test_every_estimand_that_the_library_writes_is_described() -> None:
 
 
 def test_every_flag_that_the_library_writes_is_described() -> None:
-    corrected = (LIBRARY / "corrected" / "study.py").read_text(encoding="utf-8")
+    corrected = (LIBRARY / "stats" / "corrected" / "corrected_study.py").read_text(encoding="utf-8")
     named = dict(re.findall(r'^([A-Z_]+) = "([a-z_]+)"$', corrected, re.MULTILINE))
     written = set(named.values()) | set(cell_flags(10, 9, 9, 16, 3)) | {"mixed_serving"}
     for module in LIBRARY.rglob("*.py"):

@@ -35,11 +35,11 @@ from refusal_eval.compat.recorded_folder import (
     row_place,
     votes_of,
 )
-from refusal_eval.config.recorded_files import ANSWERS as ANSWERS
-from refusal_eval.config.recorded_files import CHANNEL_ENDS
-from refusal_eval.config.recorded_files import JUDGE_SCORES as JUDGE_SCORES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, write_json
+from refusal_eval.core.recorded_files import ANSWERS as ANSWERS
+from refusal_eval.core.recorded_files import CHANNEL_ENDS
+from refusal_eval.core.recorded_files import JUDGE_SCORES as JUDGE_SCORES
 
 SCORES, METRICS = "censor_scores.json", "censor_scores_metrics.json"
 SCORE = "answer_censor_score"

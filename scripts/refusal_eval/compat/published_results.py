@@ -9,8 +9,8 @@ from pathlib import Path
 from refusal_eval.compat.published_config import Imported
 from refusal_eval.compat.recorded_folder import layout_list, layout_rows, row_place, votes_of
 from refusal_eval.compat.recorded_rows import samples_of
-from refusal_eval.config.recorded_files import ANSWERS, CHANNEL_ENDS, JUDGE_SCORES, split_folder
 from refusal_eval.core.errors import UserError
+from refusal_eval.core.recorded_files import ANSWERS, CHANNEL_ENDS, JUDGE_SCORES, split_folder
 
 KEYWORD = "keyword"  # the judge of our catalogue that needs no GPU
 

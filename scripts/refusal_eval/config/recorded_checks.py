@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.config.recorded_files import CHANNEL_ENDS, JUDGE_SCORES, split_folder
 from refusal_eval.config.shapes import KeyPath
 from refusal_eval.core.errors import UserError
+from refusal_eval.core.recorded_files import CHANNEL_ENDS, JUDGE_SCORES, split_folder
 
 Mistake = tuple[str, str, KeyPath, str]  # section, entry, where in it, what is wrong
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from refusal_eval.config.recorded_files import ANSWERS, JUDGE_SCORES, split_folder
+from refusal_eval.core.recorded_files import ANSWERS, JUDGE_SCORES, split_folder
 from refusal_eval.study.batches import recorded_judges, recorded_models
 from refusal_eval.workflow.content import content_hash
 
