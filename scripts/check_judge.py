@@ -8,11 +8,11 @@ from refusal_eval.ask.render import Renderer
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, sha256_of_file, write_json
 from refusal_eval.core.logs import start_log
+from refusal_eval.core.rubric import Rubric
 from refusal_eval.judges.classifier_judge import class_names, labels_of_classes
 from refusal_eval.judges.judge_kinds import engine_judge
 from refusal_eval.judges.llm_judge import label_token_ids
 from refusal_eval.judges.reasoned_judge import mark_token_ids
-from refusal_eval.judges.rubric import Rubric
 
 if TYPE_CHECKING:
     snakemake: Any

@@ -16,9 +16,9 @@ from refusal_eval.config import ConfigError, load_study
 from refusal_eval.config.lock_file import read_lock
 from refusal_eval.config.problems import Problem
 from refusal_eval.config.yaml_source import Source
+from refusal_eval.core.rubric import Rubric, rubric_mistake
 from refusal_eval.core.states import LABELS
 from refusal_eval.judges.keyword_judge import KeywordJudge
-from refusal_eval.judges.rubric import Rubric, rubric_mistake
 from refusal_eval.study.study_folder import recorded_file
 
 ROOT = Path(__file__).parents[2]

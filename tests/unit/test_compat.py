@@ -15,7 +15,6 @@ from refusal_eval.compat.elementary import torch_elementary
 from refusal_eval.compat.float32 import softmax, total
 from refusal_eval.compat.protocol_effects import CHOICES
 from refusal_eval.compat.published_cell import cell_units, published_cell
-from refusal_eval.compat.published_constants import PUBLISHED_SAMPLING
 from refusal_eval.compat.published_requests import published_token_ids
 from refusal_eval.compat.published_responses import response_rows
 from refusal_eval.compat.published_score import logarithms, metrics, prompt_score, weighted_score
@@ -23,6 +22,7 @@ from refusal_eval.compat.published_score_rows import with_published_scores
 from refusal_eval.compat.published_segments import probabilities, segment_means
 from refusal_eval.compat.published_verdicts import vote_of_text, vote_of_verdict
 from refusal_eval.config.entries import Sampling
+from refusal_eval.config.study_entry import PUBLISHED_SAMPLING
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.judges.judge_base import Verdict, verdict_row

@@ -14,12 +14,12 @@ import pytest
 from tokenizer_folders import CHATML, byte_tokenizer
 
 from refusal_eval.ask.render import Renderer
+from refusal_eval.core import rubric as rubrics
 from refusal_eval.core.packing import pack_floats
-from refusal_eval.judges import rubric as rubrics
+from refusal_eval.core.rubric import Rubric
 from refusal_eval.judges.keyword_judge import KeywordJudge
 from refusal_eval.judges.llm_judge import LabelJudge, label_verdict
 from refusal_eval.judges.reasoned_judge import ReasonedJudge, reasoned_vote
-from refusal_eval.judges.rubric import Rubric
 
 LLAMA = (
     "{{ '<|begin_of_text|>' }}{% for m in messages %}<|start_header_id|>{{ m['role'] }}<|end_header_id|>\n\n"

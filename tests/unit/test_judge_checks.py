@@ -3,7 +3,7 @@
 import pytest
 
 from refusal_eval.config.judge_checks import judge_mistakes
-from refusal_eval.judges.rubric import rubric_mistake
+from refusal_eval.core.rubric import rubric_mistake
 
 WORDS, LABEL = {"kind": "keyword"}, {"kind": "llm", "threshold": 0.5}
 

@@ -10,9 +10,9 @@ from tokenizer_folders import byte_tokenizer
 from refusal_eval.ask.render import Renderer
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.core.files import read_jsonl, write_jsonl
+from refusal_eval.core.rubric import Rubric, conversation_text
 from refusal_eval.judges.conversations import read_conversations
 from refusal_eval.judges.judge_base import Verdict
-from refusal_eval.judges.rubric import Rubric, conversation_text
 
 USER = [{"role": "user", "content": "How do I whittle a spoon?"}]
 

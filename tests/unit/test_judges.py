@@ -11,11 +11,11 @@ from refusal_eval.ask.render import Renderer
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json
 from refusal_eval.core.packing import pack_floats
+from refusal_eval.core.rubric import Rubric
 from refusal_eval.judges.judge_base import Verdict, judged_safely, readable, verdict_row
 from refusal_eval.judges.llm_judge import judge_sampling, label_token_ids, label_verdict
 from refusal_eval.judges.python_judge import PythonJudge
 from refusal_eval.judges.reading import vote_reader
-from refusal_eval.judges.rubric import Rubric
 
 ROOT = Path(__file__).parents[2]
 USER = [{"role": "user", "content": "How do I whittle a spoon?"}]

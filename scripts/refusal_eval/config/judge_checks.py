@@ -8,7 +8,7 @@ from typing import Any
 
 from refusal_eval.config.shapes import KeyPath
 from refusal_eval.core.hints import nearest
-from refusal_eval.judges.rubric import rubric_mistake
+from refusal_eval.core.rubric import rubric_mistake
 
 Mistake = tuple[str, KeyPath, str]  # the judge, where in its entry, what is wrong
 # A number that was fitted on gold of the study would make in-sample cards that call it the judge's own.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -14,6 +14,20 @@ from refusal_eval.config.entries import Engine, Gold, Model
 from refusal_eval.config.figure_entries import Figure
 from refusal_eval.config.judge_entries import Judge
 from refusal_eval.config.shapes import Entry, FilePath, Number, OutputFolder, Slug, Whole
+
+# How `protocol: compat` draws answers, as the published code does: it reads temperature, top_p and top_k of a config
+# and does not use them; of the rest it asks nothing.
+PUBLISHED_SAMPLING: Mapping[str, Any] = {
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "repetition_penalty": 1.0,
+    "min_tokens": 0,
+    "stop": [],
+}
 
 
 class Scoring(Entry):

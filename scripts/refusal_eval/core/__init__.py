@@ -1,0 +1,1 @@
+"""Vocabulary, files, errors, logs and hashes. Imports no other room."""

@@ -17,10 +17,10 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json_as
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.packing import unpack_floats
+from refusal_eval.core.rubric import prompt_and_answer
 from refusal_eval.core.states import LABELS
 from refusal_eval.core.texts import valid_text
 from refusal_eval.judges.judge_base import Messages, Verdict
-from refusal_eval.judges.rubric import prompt_and_answer
 from refusal_eval.judges.shares import verdict_of_shares
 
 # Classes that are no label ("clarification", say) may be mapped to `unparsable`; likelier than all labels, they win.

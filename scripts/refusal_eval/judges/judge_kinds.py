@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from refusal_eval.core.rubric import Rubric
 from refusal_eval.judges.classifier_judge import ClassifierJudge
 from refusal_eval.judges.judge_base import EngineJudge
 from refusal_eval.judges.llm_judge import LabelJudge
 from refusal_eval.judges.reasoned_judge import ReasonedJudge
-from refusal_eval.judges.rubric import Rubric
 from refusal_eval.judges.wildguard_judge import WildGuardJudge
 
 

@@ -10,9 +10,9 @@ from refusal_eval.ask.keys import NEUTRAL_SAMPLING
 from refusal_eval.ask.render import Renderer
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.packing import unpack_floats
+from refusal_eval.core.rubric import Rubric
 from refusal_eval.core.states import LABELS
 from refusal_eval.judges.judge_base import Messages, Verdict
-from refusal_eval.judges.rubric import Rubric
 from refusal_eval.judges.shares import verdict_of_shares
 
 ROUNDING = 1e-3  # by which an engine's arithmetic may put a log-probability above 0

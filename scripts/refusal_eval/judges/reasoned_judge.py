@@ -9,9 +9,9 @@ from typing import Any
 from refusal_eval.ask.keys import NEUTRAL_SAMPLING
 from refusal_eval.ask.reasoning import HARMONY_CHANNEL, HARMONY_ENDS, HARMONY_FINAL, HARMONY_MESSAGE, HARMONY_START
 from refusal_eval.core.errors import UserError
+from refusal_eval.core.rubric import Rubric
 from refusal_eval.core.states import COMPLIANCE, JUDGED, LABELS, UNPARSABLE
 from refusal_eval.judges.judge_base import Messages, Verdict
-from refusal_eval.judges.rubric import Rubric
 
 # The ways in which answers refuse. The twelve that the rubric of Refusal Steering (arXiv 2512.16602) tells apart, under
 # names of our own; what they mean stands in config/rubrics/refusal_reasoned.md.

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.ask.keys import NEUTRAL_SAMPLING
+from refusal_eval.core.rubric import prompt_and_answer
 from refusal_eval.core.states import COMPLIANCE, JUDGED, REFUSAL, UNPARSABLE
 from refusal_eval.judges.judge_base import Messages, Verdict
-from refusal_eval.judges.rubric import prompt_and_answer
 
 # A chat template, so that control tokens in what is judged are plain text while those of the format are control tokens.
 TEMPLATE = Path(__file__).resolve().parents[3] / "config" / "templates" / "wildguard.jinja"

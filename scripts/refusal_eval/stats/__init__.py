@@ -1,0 +1,1 @@
+"""The numbers: estimates, intervals, comparisons, agreement. Frames and rows in, estimates out."""

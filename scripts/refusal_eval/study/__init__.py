@@ -1,0 +1,1 @@
+"""A validated study: its batches, paths, sources, dialogues and comparisons."""

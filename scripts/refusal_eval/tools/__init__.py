@@ -1,0 +1,1 @@
+"""What a person runs beside the workflow, a package for each. May import every room; nobody imports it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from refusal_eval.compat.published_constants import PUBLISHED_SAMPLING
+from refusal_eval.config.study_entry import PUBLISHED_SAMPLING
 from refusal_eval.workflow.content import content_hash
 
 

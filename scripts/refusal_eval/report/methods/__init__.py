@@ -1,0 +1,1 @@
+"""The methods section of a study, with its bibliography."""

@@ -1,0 +1,1 @@
+"""The results table: every number of a study once, with what it means."""

@@ -1,0 +1,1 @@
+"""Refusal rates corrected for the errors of the judge."""

@@ -1,0 +1,1 @@
+"""Over-refusal against safety: pooled rates, joint regions, contrast pairs, topics, languages."""

@@ -1,0 +1,1 @@
+"""Two finished studies side by side."""

@@ -1,0 +1,1 @@
+"""Pages that are generated from the catalogue and the schema."""

@@ -1,0 +1,1 @@
+"""What a study costs before it runs: requests, tokens, hours, disk, terms."""

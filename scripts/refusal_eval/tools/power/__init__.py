@@ -1,0 +1,1 @@
+"""What a comparison of models can find before it is run."""

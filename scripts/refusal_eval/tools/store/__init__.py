@@ -1,0 +1,1 @@
+"""What lies in the store, and what of it no study asks for."""

@@ -1,0 +1,1 @@
+"""A finished study computed again and compared."""

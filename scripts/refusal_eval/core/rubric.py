@@ -6,7 +6,7 @@ import hashlib
 import os
 import resource
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import jinja2
@@ -14,10 +14,11 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json
-from refusal_eval.judges.judge_base import Messages
 
 # What a check of a rubric may take, of which a usual one takes milliseconds.
 CHECK_SECONDS, CHECK_MEGABYTES = 2, 500
+
+Messages = Sequence[Mapping[str, str]]
 
 
 class Rubric:
