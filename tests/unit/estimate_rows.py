@@ -1,4 +1,4 @@
-"""Cells of made-up verdicts, for the tests of refusal_eval/estimates/."""
+"""Cells of made-up verdicts, for the tests of refusal_eval/stats/estimates/."""
 
 from typing import Any
 

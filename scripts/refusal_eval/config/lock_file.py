@@ -1,6 +1,6 @@
 """The lock file of a study, `<study>.lock.yaml` beside it: the commit of every repository, and what its files hold.
 
-`make pin` writes it (refusal_eval/pins/). Here it is read, checked, and put into the entries whose pin is open.
+`make pin` writes it (refusal_eval/tools/pin/). Here it is read, checked, and put into the entries whose pin is open.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def open_pin(source: Mapping[str, Any]) -> str | None:
     """Return the key that must hold a hash and is null, of a source, of weights or of an adapter; None when all is
     pinned.
 
-    A lock file fills in exactly these keys (config/lock.py).
+    A lock file fills in exactly these keys (config/lock_file.py).
     """
     key = PINS.get(str(source.get("kind")))
     return key if key is not None and source.get(key) is None else None

@@ -1,6 +1,6 @@
 """What the lock file of a study says about the files of a repository.
 
-The lock file was validated when the study was loaded (config/lock.py); here its lists of files are read only.
+The lock file was validated when the study was loaded (config/lock_file.py); here its lists of files are read only.
 """
 
 from __future__ import annotations
