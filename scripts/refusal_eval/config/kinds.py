@@ -1,0 +1,72 @@
+"""Kinds: the classes among which an entry chooses by its `kind`, each in a module of its own.
+
+A kind's class is the schema of its entries and does their work. Its module is imported when the kind is asked for, so
+that rooms higher up can be named here without being imported.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import operator
+import typing
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, Field
+
+KindClass = TypeVar("KindClass", bound=type[BaseModel])
+
+
+class Registry:
+    """The kinds of one noun.
+
+    Args:
+        noun: what they are kinds of, for messages.
+        places: `module:Class` of every kind that ships, by its name.
+    """
+
+    def __init__(self, noun: str, places: dict[str, str]) -> None:
+        self.noun = noun
+        self._places = places
+        self._added: dict[str, type[BaseModel]] = {}
+
+    def names(self) -> list[str]:
+        """Return the names of all kinds: those that ship, then those that were added."""
+        return [*self._places, *self._added]
+
+    def get(self, kind: str) -> type[BaseModel]:
+        """Return the class of a kind.
+
+        Raises:
+            KeyError: if there is no such kind.
+        """
+        if kind in self._added:
+            return self._added[kind]
+        module, name = self._places[kind].split(":")
+        found: type[BaseModel] = getattr(importlib.import_module(module), name)
+        return found
+
+    def classes(self) -> list[type[BaseModel]]:
+        """Return the classes of all kinds."""
+        return [self.get(name) for name in self.names()]
+
+    def annotation(self) -> Any:
+        """Return the type of an entry of any kind, for pydantic: the union of all classes, told apart by `kind`."""
+        classes = self.classes()
+        if len(classes) == 1:
+            return classes[0]
+        return Annotated[functools.reduce(operator.or_, classes), Field(discriminator="kind")]
+
+    def add(self, cls: KindClass) -> KindClass:
+        """Add a kind; a decorator for the class in a plug-in's module.
+
+        Raises:
+            ValueError: if a kind of this name ships already, or the class names no kind.
+        """
+        kinds = typing.get_args(typing.get_type_hints(cls).get("kind"))
+        if len(kinds) != 1 or not isinstance(kinds[0], str):
+            raise ValueError(f'{cls.__name__} needs a field `kind: Literal["its_name"]` to be a kind of {self.noun}')
+        if kinds[0] in self._places:
+            raise ValueError(f"there is a {self.noun} of kind `{kinds[0]}` already; choose another name")
+        self._added[kinds[0]] = cls
+        return cls

@@ -1,0 +1,82 @@
+"""A validated study, typed: its entries, cells, batches, paths and labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from refusal_eval.config.datasets import Split
+from refusal_eval.config.entries import Engine, Gold, Model
+from refusal_eval.config.study_entry import StudyConfig
+from refusal_eval.study.batches import Cell, batch_names, generation_batches, judging_batches
+from refusal_eval.study.paths import Paths
+
+
+class Study:
+    """A validated study. Rules and tools ask it; scripts get what they need of it as params.
+
+    Attributes:
+        settings: what the study file says, typed (`settings.samples`, `settings.scoring.tau`).
+        config: the same as plain JSON values, as Snakemake's `config` holds it.
+        models, splits, judges, gold: the entries in use by name, in the study's order.
+        engines: the engines that these ask.
+        paths: where its files lie.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self.config = dict(config)
+        values = {key: value for key, value in self.config.items() if key != "lock"}
+        self.settings = StudyConfig.model_validate(values)
+        self.lock: str | None = self.config.get("lock")
+        self.models: dict[str, Model] = {name: self.settings.model_entries[name] for name in self.settings.models}
+        self.splits: dict[str, Split] = {name: self.settings.split_entries[name] for name in self.settings.splits}
+        self.judges: dict[str, Any] = {name: self.settings.judge_entries[name] for name in self.settings.judges}
+        self.gold: dict[str, Gold] = {name: self.settings.gold_entries[name] for name in self.settings.gold}
+        self.engines: dict[str, Engine] = dict(self.settings.engine_entries)
+        self.paths = Paths(self.config)
+
+    @property
+    def name(self) -> str:
+        """The study's name."""
+        return self.settings.study
+
+    @property
+    def primary_judge(self) -> str:
+        """The judge of the headline numbers."""
+        return self.settings.primary_judge or self.settings.judges[0]
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        """Every (judge, model, split) that is scored, in the study's order."""
+        return [Cell(model, split, judge) for judge in self.judges for model in self.models for split in self.splits]
+
+    @cached_property
+    def generation_batches(self) -> dict[str, list[Cell]]:
+        """The cells of each generation batch, by the batch's name."""
+        return generation_batches(self.config)
+
+    @cached_property
+    def judging_batches(self) -> dict[str, list[Cell]]:
+        """The cells of each judging batch, by the batch's name; gold included."""
+        return judging_batches(self.config)
+
+    @cached_property
+    def batch_of(self) -> dict[Cell, str]:
+        """The batch of every cell that an engine is asked for: (model, split), and (model, split, judge)."""
+        return batch_names(self.generation_batches) | batch_names(self.judging_batches)
+
+    def label(self, noun: str, name: str) -> str:
+        """Return the name of a model, split, judge or gold as tables and figures show it.
+
+        Args:
+            noun: `model`, `split`, `judge` or `gold`.
+            name: its name in the catalogue.
+        """
+        nouns: dict[str, Mapping[str, Any]] = {
+            "model": self.models,
+            "split": self.splits,
+            "judge": self.judges,
+            "gold": self.gold,
+        }
+        return str(nouns[noun][name].label or name)
