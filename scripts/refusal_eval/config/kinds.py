@@ -10,9 +10,12 @@ import functools
 import importlib
 import operator
 import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Discriminator, GetCoreSchemaHandler, Tag
+from pydantic_core import CoreSchema
 
 KindClass = TypeVar("KindClass", bound=type[BaseModel])
 
@@ -23,10 +26,11 @@ class Registry:
     Args:
         noun: what they are kinds of, for messages.
         places: `module:Class` of every kind that ships, by its name.
+        default: the kind of an entry that names none; None where every entry must name its own.
     """
 
-    def __init__(self, noun: str, places: dict[str, str]) -> None:
-        self.noun = noun
+    def __init__(self, noun: str, places: dict[str, str], default: str | None = None) -> None:
+        self.noun, self.default = noun, default
         self._places = places
         self._added: dict[str, type[BaseModel]] = {}
 
@@ -52,10 +56,16 @@ class Registry:
 
     def annotation(self) -> Any:
         """Return the type of an entry of any kind, for pydantic: the union of all classes, told apart by `kind`."""
-        classes = self.classes()
+        classes = [Annotated[self.get(name), Tag(name)] for name in self.names()]
         if len(classes) == 1:
-            return classes[0]
-        return Annotated[functools.reduce(operator.or_, classes), Field(discriminator="kind")]
+            return self.get(self.names()[0])
+        return Annotated[functools.reduce(operator.or_, classes), Discriminator(self.kind_of)]
+
+    def kind_of(self, entry: Any) -> Any:
+        """Return the kind of an entry, written or validated; that of an entry which names none is the default."""
+        if isinstance(entry, Mapping):
+            return entry.get("kind", self.default)
+        return getattr(entry, "kind", None)
 
     def add(self, cls: KindClass) -> KindClass:
         """Add a kind; a decorator for the class in a plug-in's module.
@@ -70,3 +80,18 @@ class Registry:
             raise ValueError(f"there is a {self.noun} of kind `{kinds[0]}` already; choose another name")
         self._added[kinds[0]] = cls
         return cls
+
+
+@dataclass(frozen=True)
+class OfKind:
+    """Marks the type of a field as an entry of any kind of a registry: `Annotated[Engine, OfKind(ENGINES)]`.
+
+    The kinds are asked for when a class with such a field is first used and not while modules are imported: their own
+    modules import the config.
+    """
+
+    registry: Registry
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Return the schema of all kinds."""
+        return handler.generate_schema(self.registry.annotation())
