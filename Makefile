@@ -115,7 +115,6 @@ benchmark: setup ## measure speed (ARGS goes to benchmarks/generation_speed.py; 
 	$(BIN)/python benchmarks/reporting_speed.py
 	$(BIN)/python benchmarks/store_lookup.py
 	$(BIN)/python benchmarks/judging_speed.py
-	$(BIN)/python benchmarks/scheduling.py
 	$(BIN)/python benchmarks/generation_speed.py $(ARGS)
 
 # Linters before the type checker: they are quicker, and their complaints the more common ones.

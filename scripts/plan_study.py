@@ -1,9 +1,10 @@
-"""Show what a study will cost before anything runs or is fetched: requests, tokens, device-hours, disk, and the `batch`
-and `shards` to take; on which terms its models and data may be used; and what of it nobody has verified.
+"""Show what a study will cost before anything runs or is fetched: requests, tokens, device-hours and disk; on which
+terms its models and data may be used; and what of it nobody has verified.
 
 Nothing is run and nothing is written; no GPU and no network is needed. Costs are estimates, and the page says what they
-rest on. Requests that the store has already are left out where request files of an earlier run tell of them and still
-hold. Where the study, or a file that it reads, has changed since, requests are estimated anew, and the page says so.
+rest on. Requests that the store has already are left out where request files of an earlier run are there that the next
+run would leave as they are. Where the study, or a file that it reads, has changed since, requests are estimated again,
+and the page says so.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from refusal_eval.tools.check.place_checks import has_token, read_free
 from refusal_eval.tools.plan.disk_use import disk_needs, disks
 from refusal_eval.tools.plan.plan_page import (
     assumption_lines,
+    batch_lines,
     disk_lines,
     engine_lines,
     head,
-    setting_lines,
     work_lines,
 )
-from refusal_eval.tools.plan.study_costs import STAGES, Plan, engine_costs, plan_study, tally
+from refusal_eval.tools.plan.study_costs import STAGES, Plan, plan_study, tally
 from refusal_eval.tools.plan.study_terms import never_verified, open_pins, terms_of, unverified
 from refusal_eval.tools.plan.terms_page import licence_lines, pin_lines, unverified_lines
 from refusal_eval.tools.plan.workload import ASSUMED, MISSING
@@ -55,7 +56,7 @@ def plan_page(plan: Plan, study_file: str, every: bool) -> str:
     Args:
         plan: the plan.
         study_file: the study's file, as a user names it.
-        every: whether all settings that were compared are listed.
+        every: whether every batch has a line.
     """
     needs, config = disk_needs(plan, ROOT), plan.config
     parts = [
@@ -63,7 +64,7 @@ def plan_page(plan: Plan, study_file: str, every: bool) -> str:
         pin_lines(open_pins(config), study_file, config.get("lock")),
         work_lines(plan, study_file),
         engine_lines(plan),
-        setting_lines(plan, every),
+        batch_lines(plan) if every else [],
         disk_lines(needs, disks(needs, read_free)),
         licence_lines(terms_of(config), has_token(os.environ)),
         unverified_lines(config),
@@ -76,10 +77,10 @@ def as_json(plan: Plan) -> dict[str, Any]:
     """Return a plan as plain values."""
     config, needs = plan.config, disk_needs(plan, ROOT)
     sums = {stage: tally(plan.of_stage(stage)) for stage in STAGES}
-    costs = {cost.name: dataclasses.asdict(cost) for cost in engine_costs(plan)}
+    costs = {cost.name: dataclasses.asdict(cost) for cost in plan.engines()}
     return {
         "study": config["study"],
-        "gpus": plan.capacity["cuda"],
+        "gpus": plan.gpus,
         "requests": {stage: of_stage.requests for stage, of_stage in sums.items()},
         "work": {stage: dataclasses.asdict(of_stage) for stage, of_stage in sums.items()},
         "counted_in_store": all(work.known == MISSING for work in plan.work.values()),
@@ -88,9 +89,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
             name: {**dataclasses.asdict(pace), **costs[name], "size": plan.sizes[name]}
             for name, pace in plan.paces.items()
         },
-        "now": dataclasses.asdict(plan.now),
-        "proposed": dataclasses.asdict(plan.proposal),
-        "options": [dataclasses.asdict(found) for found in plan.options],
+        "batches": [dataclasses.asdict(batch) for batch in plan.batches()],
         "disk": {
             "needs": [dataclasses.asdict(need) for need in needs],
             "disks": [{**dataclasses.asdict(disk), "verdict": disk.verdict} for disk in disks(needs, read_free)],
@@ -111,14 +110,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--configfile", type=Path, metavar="STUDY.yaml", help="the study; default: the demo")
     parser.add_argument("--directory", type=Path, metavar="FOLDER", help="working folder, as snakemake's")
     parser.add_argument("--gpus", type=int, help="GPUs that may be in use at one time (default: as few as it runs on)")
-    parser.add_argument("--all", action="store_true", help="all settings that were compared")
+    parser.add_argument("--all", action="store_true", help="a line for every batch")
     parser.add_argument("--json", action="store_true", help="everything as JSON")
     chosen = parser.parse_args(arguments)
     study_file = chosen.configfile.absolute() if chosen.configfile else ROOT / "config" / "config.yaml"
     try:
         if chosen.directory:
             os.chdir(chosen.directory)
-        plan = plan_study(load_config(study_file), ROOT, chosen.gpus)
+        plan = plan_study(load_config(study_file), study_file, ROOT, chosen.gpus)
         named = str(chosen.configfile or "config/config.yaml")
         text = json.dumps(as_json(plan), indent=2) if chosen.json else plan_page(plan, named, chosen.all)
     except (ConfigError, UserError, OSError) as error:

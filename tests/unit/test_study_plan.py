@@ -19,7 +19,8 @@ def project(tmp_path, monkeypatch):
 
 
 def needs(project, config):
-    return {need.what: need for need in disk_needs(plan_study(config, project.folder, None), project.folder)}
+    plan = plan_study(config, project.folder / "study.yaml", project.folder, None)
+    return {need.what: need for need in disk_needs(plan, project.folder)}
 
 
 # ---------------------------------------------------------------- disk

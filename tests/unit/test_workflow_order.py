@@ -9,7 +9,7 @@ import pytest
 from config_project import WHOLE_STUDY, Project
 from workflow_cases import of
 
-from refusal_eval.workflow.order import PREPARING, Order
+from refusal_eval.workflow.order import PREPARING, longest_first
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 ENGINES = {"small": ("owner/small-1B", 1), "large": ("owner/large-70B", 4)}
@@ -29,36 +29,22 @@ def order(tmp_path, monkeypatch):
     study = WHOLE_STUDY | {"models": ["small", "large"], "catalogue": ["own.yaml"], "prompts_per_split": None}
 
     def made(batch="model"):
-        return Order(project.load(study | {"batch": batch}), tmp_path)
+        return longest_first(project.load(study | {"batch": batch}))
 
     return made
 
 
-def test_the_longest_batch_has_the_highest_priority(order):
-    found = order()
-    large, small = (found.generate(of(batch=f"model/{name}/{name}")) for name in ("large", "small"))
+def test_the_longest_load_has_the_highest_priority(order):
+    priority = order()
+    large, small = (priority(of(batch=f"model/{name}/{name}")) for name in ("large", "small"))
     assert 0 < small < large == PREPARING - 1
 
 
-def test_generation_comes_before_the_judging_of_its_own_answers(order):
-    found = order()
-    assert found.generate(of(batch="model/small/small")) > found.judge(of(batch="model/wheel-engine/small")) > 0
-
-
-def test_what_a_gpu_waits_for_comes_before_all_engine_loads_and_the_longest_first(order):
-    found = order()
-    large, small = (found.requests(of(model=name, split="hub-rows")) for name in ("large", "small"))
-    assert large > small > PREPARING > found.generate(of(batch="model/large/large"))
-    cell = {"model": "small", "split": "hub-rows"}
-    judging = PREPARING + found.judge(of(batch="model/wheel-engine/small"))
-    assert found.answers(of(**cell)) == found.judge_requests(of(judge="reader", **cell)) == judging
-
-
-def test_a_cell_of_its_own_batch_has_its_own_priority(order):
-    found = order(batch="cell")
-    bundled = found.generate(of(batch="cell/large/large/bundled-rows"))  # one row; the hub's number is not known
-    assert bundled < found.generate(of(batch="cell/large/large/hub-rows"))
-    assert found.judge(of(batch="cell/wheel-engine/gold/people/reader")) > 0
+def test_what_an_engine_waits_for_comes_before_all_loads_that_of_the_longest_first(order):
+    priority = order()
+    large, small = (priority(of(model=name, split="hub-rows")) for name in ("large", "small"))
+    assert large > small > PREPARING > priority(of(batch="model/large/large"))
+    assert priority(of(model="gold", split="people", judge="reader")) > PREPARING
 
 
 def test_priorities_need_nothing_heavy(tmp_path):

@@ -1,9 +1,9 @@
-"""What engine loads are estimated to take: sizes by name, start and tokens by size and devices, parts of a batch."""
+"""What engine loads are estimated to take: sizes by name, start and tokens by size and devices."""
 
 import pytest
 
-from refusal_eval.study.batches import Cell
-from refusal_eval.tools.plan.workload import CellWork, answer_tokens, billions_in_name, loads_of, pace_of, work_seconds
+from refusal_eval.tools.plan.workload import CellWork, answer_tokens, pace_of, work_seconds
+from refusal_eval.weights.engine_size import billions_in_name
 
 ENTRY = {"dtype": "bfloat16", "quantization": None, "args": {}, "data_parallel": 1}
 
@@ -81,45 +81,3 @@ def test_work_takes_at_least_as_long_as_one_long_answer():
     one = CellWork(requests=1, prompts=1, tokens_per_prompt=10, answer_tokens=600, most_tokens=1000)
     assert work_seconds([one], pace) == 1000 / pace.stream_rate
     assert work_seconds([one], pace, shards=8) == 1000 / pace.stream_rate
-
-
-STUDY = {
-    "models": ["a", "b"],
-    "splits": ["s", "t"],
-    "judges": ["words", "reader"],
-    "gold": ["g"],
-    "model_entries": {"a": {"engine": "one"}, "b": {"engine": "two"}},
-    "judge_entries": {"words": {"kind": "keyword"}, "reader": {"kind": "llm", "engine": "judge"}},
-}
-PACES = {"one": gpu(8), "two": gpu(70, devices=4), "judge": gpu(8)}
-WORK = {
-    Cell(model, split, judge): CellWork(10, 10, 100, 300 if judge is None else 1, 500)
-    for model in ("a", "b", "gold")
-    for split in ("s", "t", "g")
-    for judge in (None, "reader")
-}
-
-
-def found(batch, shards=1, work=WORK):
-    return {(load.stage, load.batch, load.shard): load for load in loads_of(STUDY, work, PACES, batch, shards)}
-
-
-def test_a_load_per_batch_and_shard_with_its_engines_devices():
-    loads = found("model", shards=2)
-    assert len(loads) == 2 * (2 + 3)
-    assert [loads["generate", f"model/{name}", 0].devices for name in ("one/a", "two/b")] == [1, 4]
-    assert [loads["generate", "model/one/a", shard].requests for shard in (0, 1)] == [10, 10]
-
-
-def test_judging_comes_after_the_answers_it_reads_and_gold_after_none():
-    loads = found("model")
-    assert loads["judge", "model/judge/a", 0].after == {"model/one/a"}
-    assert loads["judge", "model/judge/gold", 0].after == frozenset()
-    assert found("engine")["judge", "engine/judge", 0].after == {"engine/one", "engine/two"}
-
-
-def test_a_batch_without_requests_starts_no_engine():
-    nothing = CellWork(0, 0, 0, 0, 1)
-    work = WORK | {Cell("a", split): nothing for split in "st"}
-    loads = found("model", work=work)
-    assert loads["generate", "model/one/a", 0].seconds == 0 and loads["generate", "model/two/b", 0].seconds > 0

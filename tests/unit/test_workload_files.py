@@ -1,27 +1,20 @@
 """How much there is to do: from config before the first run, from prompts, and from request files and the store."""
 
 import json
-import os
-import shutil
-from types import SimpleNamespace
 
 import pytest
-from config_project import WHOLE_STUDY, Project, changed
-from run_records import record_run, write_record
+from config_project import WHOLE_STUDY, Project
 from store_files import response
 
 from refusal_eval.ask.requests import Ask, read_requests, write_requests
 from refusal_eval.ask.store import StoreWriter
-from refusal_eval.core.files import sha256_of_file
 from refusal_eval.data.prompts import make_prompts
 from refusal_eval.study.batches import Cell
 from refusal_eval.study.dialogues import asked_turns
+from refusal_eval.tools.plan.current_files import Current
 from refusal_eval.tools.plan.workload import ASSUMED, COUNTED, MISSING, CellWork
-from refusal_eval.tools.plan.workload_files import ASSUMED_PROMPTS, cell_work, engine_billions, engine_paces
-from refusal_eval.workflow.content import content_hash
-from refusal_eval.workflow.data_stage import Data
-from refusal_eval.workflow.generation import Generation
-from refusal_eval.workflow.last_run import record_path
+from refusal_eval.tools.plan.workload_files import ASSUMED_PROMPTS, cell_work, engine_paces
+from refusal_eval.weights.engine_size import engine_billions
 
 ENGINE = {"engine": "hub-engine", "engine_id": "id", "identity": {"dtype": "bfloat16"}}
 
@@ -36,8 +29,10 @@ def study(project, **values):
     return project.load(WHOLE_STUDY | {"prompts_per_split": None} | values)
 
 
-def work(project, in_store=True, **values):
-    return cell_work(study(project, **values), project.folder, in_store)
+def work(project, in_store=True, asked_k=2, **values):
+    """Return the work of a study, all of whose files hold for K = `asked_k`."""
+    files = {str(path.relative_to(project.folder)) for path in project.folder.glob("results/large/**/*.jsonl")}
+    return cell_work(study(project, **values), project.folder, Current(files, asked_k), in_store)
 
 
 def prompts(project, split, count, dialogue=False):
@@ -99,7 +94,6 @@ def _hub_split(**keys):
 
 def test_prompts_that_are_there_are_counted(project):
     prompts(project, "hub-rows", 5)
-    record_run(study(project), project.folder)
     found = work(project)
     generated, judged = found[Cell("plain", "hub-rows")], found[Cell("plain", "hub-rows", "reader")]
     assert (generated.requests, generated.prompts, generated.tokens_per_prompt) == (10, 5, 10.0)
@@ -109,7 +103,6 @@ def test_prompts_that_are_there_are_counted(project):
 
 def test_every_turn_of_a_dialogue_is_a_request(project):
     prompts(project, "talk-rows", 4, dialogue=True)
-    record_run(study(project, splits=["talk-rows"]), project.folder)
     found = work(project, splits=["talk-rows"])
     assert found[Cell("plain", "talk-rows")].requests == 4 * 3 * 2
     assert found[Cell("plain", "talk-rows", "reader")].requests == 4 * 3 * 2
@@ -117,7 +110,6 @@ def test_every_turn_of_a_dialogue_is_a_request(project):
 
 def test_what_the_store_has_is_left_out(project):
     requests(project, "requests", "plain/hub-rows", count=5, samples=2, stored=7)
-    record_run(study(project), project.folder)
     found = work(project)[Cell("plain", "hub-rows")]
     assert (found.requests, found.prompts, found.known, found.stored) == (3, 2, MISSING, 7)
     assert work(project, in_store=False)[Cell("plain", "hub-rows")].known == ASSUMED
@@ -125,156 +117,43 @@ def test_what_the_store_has_is_left_out(project):
 
 def test_a_larger_k_asks_for_the_new_samples_only(project):
     requests(project, "requests", "plain/hub-rows", count=5, samples=2, stored=10)
-    record_run(study(project), project.folder)
     assert work(project, samples=4)[Cell("plain", "hub-rows")].requests == 5 * 2
     assert work(project, samples=1)[Cell("plain", "hub-rows")].requests == 0
 
 
 def test_verdict_requests_count_once_all_answers_are_there(project):
     requests(project, "judge_requests", "reader/plain/hub-rows", count=5, samples=1, stored=4)
-    record_run(study(project), project.folder)
     cell = Cell("plain", "hub-rows", "reader")
     assert work(project)[cell].known == ASSUMED, "answers that are still to come will be judged"
     requests(project, "requests", "plain/hub-rows", count=5, samples=2, stored=10)
     assert work(project)[cell] == CellWork(1, 1, work(project)[cell].tokens_per_prompt, 1.0, 1, MISSING, stored=4)
 
 
-# ---------------------------------------------------------------- a study that changed since its last run
-
-ANSWER, VERDICT = Cell("plain", "file-rows"), Cell("plain", "file-rows", "reader")
-OTHER = "f" * 40
-
-
-@pytest.fixture
-def ran(project):
-    """A study of one cell whose answers and verdicts are all in the store; its config as it was run."""
-    project.write("rows.csv", "question,answer,label\n" + "q,a,yes\n" * 5)
-    prompts(project, "file-rows", 5)
-    requests(project, "requests", "plain/file-rows", count=5, samples=2, stored=10)
-    requests(project, "judge_requests", "reader/plain/file-rows", count=5, samples=2, stored=10)
-    content_hash.cache_clear()
-    config = study(project, models=["plain"], splits=["file-rows"], judges=["reader"], gold=[], comparisons=[])
-    record_run(config, project.folder)
-    return config
+def test_files_that_the_next_run_makes_again_do_not_count(project):
+    prompts(project, "hub-rows", 5)
+    requests(project, "requests", "plain/hub-rows", count=5, samples=2, stored=10)
+    requests(project, "judge_requests", "reader/plain/hub-rows", count=5, samples=2, stored=10)
+    found = cell_work(study(project), project.folder, Current())
+    for cell in (Cell("plain", "hub-rows"), Cell("plain", "hub-rows", "reader")):
+        assert (found[cell].requests, found[cell].known, found[cell].outdated) == (ASSUMED_PROMPTS * 2, ASSUMED, True)
 
 
-def left(project, config):
-    """Return, of answers and of verdicts, what is to be executed and whether it was looked up in the store."""
-    content_hash.cache_clear()  # of another run
-    found = cell_work(config, project.folder, in_store=True)
-    return [(found[cell].requests, found[cell].known == MISSING, found[cell].outdated) for cell in (ANSWER, VERDICT)]
+def test_verdicts_of_another_k_do_not_count(project):
+    for kind, name in (("requests", "plain/hub-rows"), ("judge_requests", "reader/plain/hub-rows")):
+        requests(project, kind, name, count=5, samples=2, stored=10)
+    prompts(project, "hub-rows", 5)
+    found = work(project, samples=3)
+    assert found[Cell("plain", "hub-rows")].requests == 5
+    assert found[Cell("plain", "hub-rows", "reader")].requests == 15
+    assert found[Cell("plain", "hub-rows", "reader")].outdated
 
 
-KNOWN, UNKNOWN = (0, True, False), (10, False, True)
-
-
-@pytest.mark.parametrize(
-    ("path", "new"),
-    [
-        (("prompts_per_split",), {"size": 20, "seed": 0}),
-        (("split_entries", "file-rows", "sample"), {"size": 20, "seed": 0}),
-        (("split_entries", "file-rows", "columns", "category"), "label"),
-        (("split_entries", "file-rows", "where"), {"label": "yes"}),
-        (("split_entries", "file-rows", "source"), {"kind": "hub", "repo": "o/d", "revision": OTHER, "split": "test"}),
-        (("seed",), 7),
-        (("determinism",), "strict"),
-        (("protocol",), "compat"),
-        (("model_entries", "plain", "sampling", "temperature"), 0.3),
-        (("model_entries", "plain", "sampling", "max_tokens"), 32),
-        (("model_entries", "plain", "system_prompt"), "Decline."),
-        (("model_entries", "plain", "template"), "words.yaml"),
-        (("model_entries", "plain", "template_options"), {"enable_thinking": False}),
-        (("model_entries", "plain", "date"), "2026-06-01"),
-        (("model_entries", "plain", "engine"), "wheel-engine"),
-        (("model_entries", "plain", "lora"), {"kind": "hub", "repo": "owner/adapter", "revision": OTHER}),
-        (("engine_entries", "hub-engine", "weights", "revision"), OTHER),
-        (("engine_entries", "hub-engine", "dtype"), "float32"),
-        (("engine_entries", "hub-engine", "max_model_len"), 1024),
-    ],
-)
-def test_after_a_change_of_what_is_asked_all_is_planned_anew(project, ran, path, new):
-    assert left(project, ran) == [KNOWN, KNOWN]
-    # The prompts are counted in the source again; of one that is not here the split's sample of 10 is assumed.
-    answers, verdicts = left(project, changed(ran, path, new))
-    rows = 10 if path[-1] == "source" else 5
-    assert answers == verdicts == (rows * 2, False, True)
-
-
-@pytest.mark.parametrize(
-    ("path", "new"),
-    [
-        (("judge_entries", "reader", "labels", "refusal"), "B"),
-        (("judge_entries", "reader", "prefill"), "Answer:"),
-        (("judge_entries", "reader", "engine"), "hub-engine"),
-        (("judge_entries", "reader", "template_options"), {"enable_thinking": False}),
-        (("engine_entries", "wheel-engine", "weights", "version"), "1.1"),
-        (("model_entries", "plain", "reasoning"), {"format": "marks", "start": None, "end": "</think>"}),
-    ],
-)
-def test_after_a_change_of_a_judge_or_of_the_answers_to_it_its_verdicts_are_planned_anew(project, ran, path, new):
-    assert left(project, changed(ran, path, new)) == [KNOWN, UNKNOWN]
-
-
-@pytest.mark.parametrize(
-    ("path", "new"),
-    [
-        (("engine_entries", "hub-engine", "tensor_parallel"), 2),
-        (("model_entries", "plain", "label"), "Plain"),
-        (("split_entries", "file-rows", "expectation"), "refuse"),
-        (("judge_entries", "reader", "threshold"), 0.7),
-        (("batch",), "engine"),
-        (("shards",), 4),
-    ],
-)
-def test_what_is_asked_stays_known_when_something_else_changes(project, ran, path, new):
-    assert left(project, changed(ran, path, new)) == [KNOWN, KNOWN]
-
-
-def test_files_that_a_study_reads_count_by_their_content(project, ran):
-    project.write("rubric.md", "{{ prompt }} <r_{{ nonce }}>{{ answer }}</r_{{ nonce }}> Label it.\n")
-    assert left(project, ran) == [KNOWN, UNKNOWN]
-    project.write("rows.csv", "question,answer,label\n" + "q,a,yes\n" * 8)
-    assert left(project, ran) == [(16, False, True), (16, False, True)]
-
-
-def test_a_run_that_was_ended_before_it_made_all_files_again_leaves_old_ones_that_do_not_count(project, ran):
-    """Its config is the study's, so that only the record of each file tells."""
-    other = changed(ran, ("model_entries", "plain", "system_prompt"), "Decline.")
-    reading = Data(other, project.folder).split_reading(SimpleNamespace(split="file-rows"))
-    write_record("results/large/prompts/file-rows.jsonl", reading)
-    assert left(project, other) == [UNKNOWN, UNKNOWN]
-
-
-def test_requests_are_older_than_their_prompts_only_if_those_changed(project, ran):
-    file, made_of = "results/large/requests/plain/file-rows.jsonl", "results/large/prompts/file-rows.jsonl"
-    os.utime(file, (1, 1))
-    assert left(project, ran) == [UNKNOWN, UNKNOWN]
-    same = {made_of: f"sha256:{sha256_of_file(made_of)}", "results/large/engines/hub-engine.json": None}
-    write_record(file, Generation(ran).request_params(SimpleNamespace(model="plain", split="file-rows")), same)
-    assert left(project, ran) == [KNOWN, KNOWN]
-
-
-def test_verdicts_of_fewer_samples_than_there_are_now_do_not_count(project, ran):
-    more = changed(ran, ("samples",), 3)
-    assert left(project, more) == [(5, True, False), (15, False, True)]
-
-
-def test_a_model_whose_answers_are_recorded_by_now_has_nothing_to_execute(project, ran):
+def test_a_model_whose_answers_are_recorded_has_nothing_to_execute(project):
     project.write("answers_of_others/file-rows/answers.json", json.dumps([{"prompt": "q", "answers": ["a"]}]))
-    ran["model_entries"]["plain"]["recorded"] = "answers_of_others"
-    ran["engine_entries"] = {"reader-engine": ran["engine_entries"]["wheel-engine"]}
-    assert cell_work(ran, project.folder, in_store=True)[ANSWER].requests == 0
-
-
-def test_without_records_nothing_that_is_there_counts(project, ran):
-    shutil.rmtree(".snakemake")
-    assert left(project, ran) == [UNKNOWN, UNKNOWN]
-
-
-def test_records_of_long_names_are_found(project):
-    name = "results/" + "long/" * 80 + "file.jsonl"
-    write_record(name, {"a": 1})
-    assert record_path(name).is_file() and len(record_path(name).parts) > 4
+    config = study(project, models=["plain"], splits=["file-rows"], judges=["reader"], gold=[], comparisons=[])
+    config["model_entries"]["plain"]["recorded"] = "answers_of_others"
+    config["engine_entries"] = {"reader-engine": config["engine_entries"]["wheel-engine"]}
+    assert cell_work(config, project.folder, Current())[Cell("plain", "file-rows")].requests == 0
 
 
 # ---------------------------------------------------------------- dialogues

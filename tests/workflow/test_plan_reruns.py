@@ -1,4 +1,4 @@
-"""The command plan_study.py beside a study that really ran: which of its files still count, by Snakemake's records."""
+"""The command plan_study.py beside a study that really ran: which of its files still count."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ def test_a_finished_study_has_nothing_to_execute(finished: Project) -> None:
         ({"prompts_per_split": {"size": 4}}, [(2 * 8 * 3, 4), (2 * 8 * 3, 4)]),
         ({"seed": 9}, [(ANSWERS, 4), (VERDICTS - 6, 4)]),
         ({"samples": 4}, [(ANSWERS // 3, 0), (ANSWERS // 3 * 4, 4)]),
+        ({"samples": 2}, [(0, 0), (ANSWERS // 3 * 2, 4)]),
         ({"shards": 2}, [(0, 0), (0, 0)]),
     ],
-    ids=["sample", "seed", "more_samples", "shards"],
+    ids=["sample", "seed", "more_samples", "fewer_samples", "shards"],
 )
 def test_what_a_change_of_the_study_makes_anew_is_planned(
     finished: Project, change: dict[str, Any], wanted: list[tuple[int, int]]
@@ -51,6 +52,14 @@ def test_an_edited_file_counts_as_a_change(finished: Project) -> None:
     rows = finished.folder / "one.jsonl"
     rows.write_text(rows.read_text() + json.dumps({"prompt": "one: another?"}) + "\n")
     assert planned(finished) == [(2 * 7 * 3, 2), (VERDICTS + 2 * 3, 5)]
+
+
+def test_a_change_of_an_entry_counts_for_what_it_decides(finished: Project) -> None:
+    finished.catalogue("models", "plain", label="Plain", reasoning={"end": "</think>"})
+    finished.catalogue("engines", "tiny", memory_share=0.2)
+    assert planned(finished) == [(0, 0), (ANSWERS // 2, 2)]
+    finished.catalogue("models", "plain", system_prompt="Decline.")
+    assert planned(finished) == [(ANSWERS // 2, 2), (ANSWERS // 2, 2)]
 
 
 @pytest.mark.full

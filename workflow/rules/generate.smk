@@ -4,9 +4,9 @@ Reads prompts/{split}.jsonl and engines/{engine}.json; writes requests/{model}/{
 the key of each request), responses into the store (one engine load per batch of cells) and answers/{model}/{split}.jsonl.
 """
 
-from refusal_eval.workflow.order import Order
+from refusal_eval.workflow.order import longest_first
 
-order = quick_to_ask(Order(config, ROOT))
+job_priority = longest_first(config)
 
 
 rule requests:
@@ -22,7 +22,7 @@ rule requests:
         f"{LOGS}/requests/{{model}}/{{split}}.log",
     wildcard_constraints:
         model=any_of(generation.models),
-    priority: order.requests
+    priority: job_priority
     localrule: True
     params:
         request=generation.request_params,
@@ -48,7 +48,7 @@ rule generate:
         f"{RESULTS}/benchmarks/generate/{{batch}}/{{load}}.tsv"
     wildcard_constraints:
         batch=any_of(generation.batches),
-    priority: order.generate
+    priority: job_priority
     threads: execution.threads
     resources:
         gpu=execution.gpus,
@@ -74,7 +74,7 @@ rule answers:
         f"{LOGS}/answers/{{model}}/{{split}}.log",
     wildcard_constraints:
         model=any_of(generation.models),
-    priority: order.answers
+    priority: job_priority
     localrule: True
     params:
         segments=generation.segments,

@@ -49,7 +49,7 @@ rule judge_requests:
         judge=any_of(llm_judges(config)),
         model=MODEL_OR_GOLD,
         split=SPLIT_OR_GOLD,
-    priority: order.judge_requests
+    priority: job_priority
     localrule: True
     params:
         reading=judging.reading,
@@ -74,7 +74,7 @@ rule judge:
         f"{RESULTS}/benchmarks/judge/{{batch}}/{{load}}.tsv"
     wildcard_constraints:
         batch=any_of(judging.batches),
-    priority: order.judge
+    priority: job_priority
     threads: execution.threads
     resources:
         gpu=execution.gpus,

@@ -1,72 +1,59 @@
-"""Which engine load starts first: the longest, counted from its start until its answers are judged.
+"""Which jobs start first: what engines wait for, then the longest engine loads.
 
-Snakemake starts, of the jobs that are ready and fit, the one with the highest priority. Jobs on CPU come before all
-engine loads, those of the longest batches first: what a GPU waits for should never wait itself.
+Snakemake starts, of the jobs that are ready and fit, the one with the highest priority.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
-from refusal_eval.study.batches import Cell, batch_names, generation_batches, judging_batches
-from refusal_eval.tools.plan.schedule import tails
-from refusal_eval.tools.plan.workload import loads_of
-from refusal_eval.tools.plan.workload_files import cell_work, engine_paces
+from refusal_eval.study.batches import GOLD, Cell, batch_names, generation_batches, judging_batches
+from refusal_eval.weights.engine_size import engine_billions
 
 PREPARING = 50.0  # the least priority of a job that prepares requests: above all engine loads
+ASSUMED_ROWS = 300  # of a split or gold whose entry says nothing
 
 
-class Order:
-    """Priorities of the jobs of a study. Nothing is estimated before the first one is asked for.
+def longest_first(config: Mapping[str, Any]) -> Callable[[Any], float]:
+    """Return what gives a job its priority by its wildcards: a batch's, or one cell's whose requests it prepares.
 
-    Args:
-        config: the validated study.
-        root: the repository's folder.
+    A batch's priority grows with its requests times its engine's active parameters. It is a function of the study
+    alone; nothing is estimated before the first job asks.
     """
 
-    def __init__(self, config: Mapping[str, Any], root: Path) -> None:
-        self._config, self._root = config, root
+    @cache
+    def priorities() -> tuple[dict[str, float], dict[Cell, str]]:
+        generation, judging = generation_batches(config), judging_batches(config)
+        batch_of = batch_names(generation) | batch_names(judging)
+        work: dict[str, float] = {}
+        for cell, batch in batch_of.items():
+            work[batch] = work.get(batch, 0.0) + _rows(config, cell) * _effort(config["engine_entries"], batch)
+        longest = max(work.values(), default=1.0)
+        return {batch: (PREPARING - 1) * amount / longest for batch, amount in work.items()}, batch_of
 
-    def generate(self, wildcards: Any) -> float:
-        """Return the priority of a generation batch."""
-        return self._of("generate", wildcards.batch)
+    def priority(wildcards: Any) -> float:
+        by_batch, batch_of = priorities()
+        if batch := getattr(wildcards, "batch", None):
+            return by_batch[batch]
+        cell = Cell(wildcards.model, wildcards.split, getattr(wildcards, "judge", None))
+        return PREPARING + by_batch[batch_of[cell]]
 
-    def judge(self, wildcards: Any) -> float:
-        """Return the priority of a judging batch."""
-        return self._of("judge", wildcards.batch)
+    return priority
 
-    def requests(self, wildcards: Any) -> float:
-        """Return the priority of rendering a cell's requests."""
-        return PREPARING + self._of("generate", self._batch_of[Cell(wildcards.model, wildcards.split)])
 
-    def answers(self, wildcards: Any) -> float:
-        """Return the priority of collecting a cell's answers: that of the longest judging that waits for them."""
-        judging = (
-            self._batch_of.get(Cell(wildcards.model, wildcards.split, judge)) for judge in self._config["judges"]
-        )
-        return PREPARING + max((self._of("judge", batch) for batch in judging if batch is not None), default=0.0)
+def _rows(config: Mapping[str, Any], cell: Cell) -> int:
+    """Return about how many texts of a cell an engine is asked about."""
+    if cell.model == GOLD:
+        return int(config["gold_entries"][cell.split]["expected_rows"] or ASSUMED_ROWS)
+    entry = config["split_entries"][cell.split]
+    rows = int(entry.get("expected_kept") or entry["expected_rows"] or ASSUMED_ROWS)
+    sizes = [sample["size"] for sample in (entry["sample"], config["prompts_per_split"]) if sample]
+    return int(min([rows, *sizes]) * config["samples"])
 
-    def judge_requests(self, wildcards: Any) -> float:
-        """Return the priority of rendering what a judge is asked about a cell."""
-        batch = self._batch_of[Cell(wildcards.model, wildcards.split, wildcards.judge)]
-        return PREPARING + self._of("judge", batch)
 
-    def _of(self, stage: str, batch: str) -> float:
-        return self._priorities[stage, batch]
-
-    @functools.cached_property
-    def _batch_of(self) -> dict[Cell, str]:
-        return batch_names(generation_batches(self._config)) | batch_names(judging_batches(self._config))
-
-    @functools.cached_property
-    def _priorities(self) -> dict[tuple[str, str], float]:
-        """Priority of each (stage, batch), above 0 and below `PREPARING`."""
-        work = cell_work(self._config, self._root, in_store=False)
-        paces, _ = engine_paces(self._config, self._root)
-        loads = loads_of(self._config, work, paces, self._config["batch"], self._config["shards"])
-        seconds = {(load.stage, load.batch): tail for load, tail in tails(loads).items()}
-        longest = max(seconds.values(), default=0.0)
-        return {name: round((PREPARING - 1) * tail / longest, 4) if longest else 0.0 for name, tail in seconds.items()}
+def _effort(engines: Mapping[str, Any], batch: str) -> float:
+    entry = engines[batch.split("/")[1]]
+    (_, active), _ = engine_billions(entry, ())
+    return active

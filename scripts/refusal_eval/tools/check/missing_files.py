@@ -13,10 +13,7 @@ from refusal_eval.study.engine_environment import engine_device, gpus_needed
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.row_sources import fetched_path
 from refusal_eval.tools.pin.lock_text import repo_size
-from refusal_eval.tools.plan.workload import weights_bytes
-from refusal_eval.tools.plan.workload_files import engine_billions
-
-ASSUMED = "assumed"  # by `engine_billions`: nothing tells the size
+from refusal_eval.weights.engine_size import ASSUMED_SIZE, engine_billions, weights_bytes
 
 
 @dataclass(frozen=True)
@@ -42,7 +39,7 @@ def estimated_bytes(entry: Mapping[str, Any], root: Path) -> int | None:
     """Return the estimated size of an engine's weights, as `make plan` has it; None if neither entry nor name tells."""
     kind = engine_device(entry, root)
     (billions, _active), told = engine_billions(entry, (), kind, gpus_needed(entry, kind) or 1)
-    return None if told == ASSUMED and not entry["weights_gb"] else int(weights_bytes(entry, billions))
+    return None if told == ASSUMED_SIZE and not entry["weights_gb"] else int(weights_bytes(entry, billions))
 
 
 def missing_parts(config: Mapping[str, Any], lock: Lock | None, root: Path) -> list[Missing]:

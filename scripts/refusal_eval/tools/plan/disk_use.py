@@ -12,8 +12,8 @@ from refusal_eval.study.batches import Cell
 from refusal_eval.study.row_sources import fetched_path
 from refusal_eval.study.weight_sources import weights_id
 from refusal_eval.tools.plan.study_costs import Plan, Tally, tally
-from refusal_eval.tools.plan.workload import CellWork, weights_bytes
-from refusal_eval.tools.plan.workload_files import engine_billions
+from refusal_eval.tools.plan.workload import CellWork
+from refusal_eval.weights.engine_size import engine_billions, weights_bytes
 from refusal_eval.workflow.weights_stage import Weights
 
 # Measured on the demo's store and results: 1,253 responses, 681 answers under two judges.

@@ -6,10 +6,9 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from refusal_eval.core.files import size_text
-from refusal_eval.study.batches import Cell, cpu_judges, generation_batches, judging_batches
+from refusal_eval.study.batches import Cell, cpu_judges
 from refusal_eval.tools.plan.disk_use import Disk, Need
-from refusal_eval.tools.plan.schedule import Option
-from refusal_eval.tools.plan.study_costs import STAGES, Plan, engine_costs, tally
+from refusal_eval.tools.plan.study_costs import STAGES, Cost, Plan, tally, total
 from refusal_eval.tools.plan.workload import (
     ASSUMED,
     GPU_LOAD_BYTES,
@@ -23,27 +22,24 @@ from refusal_eval.tools.plan.workload import (
     PLAIN_VERDICT,
     REASONED_ANSWER,
     REASONED_VERDICT,
-    weights_bytes,
 )
-from refusal_eval.tools.plan.workload_files import ASSUMED_PROMPT_TOKENS, ASSUMED_PROMPTS, engine_billions
+from refusal_eval.tools.plan.workload_files import ASSUMED_PROMPT_TOKENS, ASSUMED_PROMPTS
+from refusal_eval.weights.engine_size import engine_billions, weights_bytes
 
 WIDTH = 118
 
 
 def head(plan: Plan) -> list[str]:
-    """Return what is planned, for which devices."""
+    """Return what is planned, and the GPUs that it takes."""
     config, kinds = plan.config, {pace.kind for pace in plan.paces.values()}
-    gpus = _gpus(plan.capacity["cuda"])
-    if plan.fewest:
-        gpus += ' (the fewest that it runs on; ARGS="--gpus N" plans for more)'
-    devices = [gpus] if "cuda" in kinds else []
-    devices += ["one CPU engine at a time"] if "cpu" in kinds else []
     models, splits = _count(config["models"], "model"), _count(config["splits"], "split")
     protocol = "" if config["protocol"] == "default" else f" Protocol: {config['protocol']}."
+    devices = ["the whole CPU, one engine at a time"] if "cpu" in kinds else []
+    devices += [f"up to {_gpus(max(pace.devices for pace in plan.paces.values()))}"] if "cuda" in kinds else []
     lines = [
         f"Study `{config['study']}`: {models} on {splits}{_prompts(plan)}, K = {config['samples']}, "
         f"judged by {', '.join(config['judges'])}.{protocol}",
-        f"Planned for {' and '.join(devices) or 'no engine'}. Costs are estimates.",
+        f"An engine load takes {' or '.join(devices) or 'nothing: there is no engine'}. Costs are estimates.",
     ]
     return filled(lines, indent="")
 
@@ -57,16 +53,16 @@ def work_lines(plan: Plan, study_file: str) -> list[str]:
     """
     rows = [["cells", "requests", "in store", "to execute", "batches", "loads", "tokens in", "tokens out", "at most"]]
     names = ["WHAT RUNS"]
-    batches = {"generate": generation_batches(plan.config), "judge": judging_batches(plan.config)}
-    loads = plan.loads()
+    batches = plan.batches()
     for stage, what in STAGES.items():
         sums, whole = tally(plan.of_stage(stage)), tally(plan.of_stage(stage, whole=True))
         if not sums.cells:
             continue
+        of_stage = [batch for batch in batches if batch.stage == stage]
         stored = f"{sums.stored:,}" if sums.looked_into else "?"
-        started = sum(load.stage == stage and load.requests > 0 for load in loads)
         counts = [f"{count:,}" for count in (sums.cells, whole.requests)]
-        counts += [stored, *(f"{count:,}" for count in (sums.requests, len(batches[stage]), started))]
+        counts += [stored, *(f"{count:,}" for count in (sums.requests, len(of_stage)))]
+        counts.append(f"{sum(batch.loads for batch in of_stage):,}")
         tokens = [_tokens(count) for count in (sums.tokens_in, sums.tokens_out, sums.most_tokens_out)]
         rows.append([*counts, *tokens])
         names.append(what)
@@ -77,8 +73,8 @@ def work_lines(plan: Plan, study_file: str) -> list[str]:
 
 
 def engine_lines(plan: Plan) -> list[str]:
-    """Return what every engine takes, and all together."""
-    costs = engine_costs(plan)
+    """Return what every engine takes, all together, and at least how long that is."""
+    costs = plan.engines()
     names, rows = (
         ["ENGINES"],
         [["devices", "weights", "start", "tokens/s", "loads", "tokens out", "device-hours", "at most"]],
@@ -87,35 +83,26 @@ def engine_lines(plan: Plan) -> list[str]:
         pace, entry = plan.paces[cost.name], plan.config["engine_entries"][cost.name]
         (billions, _active), _told = engine_billions(entry, (), pace.kind, pace.devices)
         names.append(cost.name)
-        speed = [
-            size_text(int(weights_bytes(entry, billions))),
-            f"{pace.start_seconds:.0f} s",
-            f"{pace.write_rate:,.0f}",
-        ]
-        amount = [f"{cost.loads}", _tokens(cost.tally.tokens_out), *_hours(cost.device_hours, cost.most_device_hours)]
-        rows.append(["CPU" if pace.kind == "cpu" else _gpus(pace.devices), *speed, *amount])
+        weights = size_text(int(weights_bytes(entry, billions)))
+        speed = [weights, f"{pace.start_seconds:.0f} s", f"{pace.write_rate:,.0f}"]
+        rows.append(["CPU" if pace.kind == "cpu" else _gpus(pace.devices), *speed, *_amount(cost)])
     if len(costs) > 1:
-        hours = _hours(sum(cost.device_hours for cost in costs), sum(cost.most_device_hours for cost in costs))
-        tokens = _tokens(sum(cost.tally.tokens_out for cost in costs))
         names.append("all")
-        rows.append(["", "", "", "", f"{sum(cost.loads for cost in costs)}", tokens, *hours])
-    note = "  At most: if every answer took all the tokens that it may have. Engine starts are included."
-    return [*_table(names, rows, 34), note]
+        rows.append(["", "", "", "", *_amount(total("all", costs))])
+    lines = _table(names, rows, 34)
+    lines.append("  At most: if every answer took all the tokens that it may have. Engine starts are included.")
+    if not any(cost.loads for cost in costs):
+        return [*lines, "  The store has every response: no engine will be started."]
+    return [*lines, *_least(plan, costs)]
 
 
-def setting_lines(plan: Plan, every: bool) -> list[str]:
-    """Return the study's `batch` and `shards`, the proposed ones, and the advice."""
-    names = ["BATCHES AND SHARDS", _setting(plan.now, "now: "), _setting(plan.proposal, "proposed: ")]
-    found = [plan.now, plan.proposal]
-    if every:
-        names += [_setting(other, "") for other in plan.options]
-        found += plan.options
-    rows = [["loads", "device-hours", "takes", "at best", "ratio"]]
-    for one in found:
-        ratio = one.makespan / one.bound if one.bound else 1.0
-        hours = f"{one.device_seconds / 3600:.2f}"
-        rows.append([f"{one.loads:,}", hours, _time(one.makespan), _time(one.bound), f"{ratio:.2f}"])
-    return [*_table(names, rows, 34), f"  {_advice(plan)}"]
+def batch_lines(plan: Plan) -> list[str]:
+    """Return what every batch takes, those that take longest first."""
+    names, rows = ["BATCHES"], [["stage", "cells", "to execute", "loads", "tokens out", "device-hours", "at most"]]
+    for cost in sorted(plan.batches(), key=lambda cost: -cost.device_hours):
+        names.append(cost.name)
+        rows.append([cost.stage, f"{cost.tally.cells:,}", f"{cost.tally.requests:,}", *_amount(cost)])
+    return _table(names, rows, 34)
 
 
 def disk_lines(needs: Sequence[Need], found: Sequence[Disk]) -> list[str]:
@@ -203,8 +190,8 @@ def _known(plan: Plan, study_file: str) -> list[str]:
     lines = [f"Requests: {first}prompts times K{last}."]
     if sums.outdated:
         lines.append(
-            "CHANGED since the last run: the study, or a file that it reads (or Snakemake's records of that run are "
-            f"not here): requests of {sums.outdated:,} cells are those of before, and are not counted."
+            "CHANGED since the last run: the study, a file that it reads, or the workflow: the next run renders the "
+            f"requests of {sums.outdated:,} cells again, and those of before are not counted."
         )
     rendered = "What the store has already (?) shows once requests are rendered."
     if plan.store:
@@ -247,19 +234,6 @@ def _hours(*hours: float) -> list[str]:
     return [f"{one:,.1f}" if one >= 10 else f"{one:.2f}" for one in hours]
 
 
-def _setting(found: Option, word: str) -> str:
-    return f"{word}batch: {found.batch}, shards: {found.shards}"
-
-
-def _advice(plan: Plan) -> str:
-    best = plan.proposal
-    if not any(work.requests for work in plan.work.values()):
-        return "The store has every response: no engine will be started."
-    if (best.batch, best.shards) == (plan.now.batch, plan.now.shards):
-        return "The study's own setting is the proposed one."
-    return f"Write `batch: {best.batch}` and `shards: {best.shards}` into the study; no response is lost by it."
-
-
 def _count(names: Sequence[str], word: str) -> str:
     return f"{len(names)} {word}{'' if len(names) == 1 else 's'}"
 
@@ -272,6 +246,19 @@ def _size(size: float) -> str:
     return size_text(int(size))
 
 
-def _time(seconds: float) -> str:
-    minutes = round(seconds / 60)
-    return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{seconds / 60:.1f} min"
+def _amount(cost: Cost) -> list[str]:
+    hours = _hours(cost.device_hours, cost.most_device_hours)
+    return [f"{cost.loads:,}", _tokens(cost.tally.tokens_out), *hours]
+
+
+def _least(plan: Plan, costs: Sequence[Cost]) -> list[str]:
+    """Return how long the GPUs take at least: all device-hours shared evenly, or the longest load."""
+    on_gpus = [cost for cost in costs if plan.paces[cost.name].kind == "cuda"]
+    if not on_gpus:
+        return []
+    hours = sum(cost.device_hours for cost in on_gpus) / plan.gpus
+    longest = max(on_gpus, key=lambda cost: cost.hours)
+    if longest.hours > hours:
+        part = " (`shards` in the study splits it)" if plan.config["shards"] == 1 else ""
+        return [f"  On {_gpus(plan.gpus)}: {longest.hours:.1f} h at least: the longest load of {longest.name}{part}."]
+    return [f"  On {_gpus(plan.gpus)}: {hours:,.1f} h at least."]

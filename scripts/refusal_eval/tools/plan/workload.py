@@ -1,18 +1,16 @@
-"""What a study costs: the engine loads of its batches, and how long each is estimated to take.
+"""What executing requests costs: how fast an engine is estimated to be, by its size and devices.
 
-An estimate orders jobs and compares settings; it promises no hour of its arrival. It knows an engine by its size and
-devices only. What was measured is said beside the number, and so is what is merely assumed.
+An estimate promises no hour of arrival. What was measured is said beside the number, and so is what is merely assumed.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from refusal_eval.study.batches import GOLD, Cell, generation_batches, judging_batches
+from refusal_eval.weights.engine_size import weights_bytes
 
 # -------------------------------------------- measured: SmolLM2-135M on 2 cores with vLLM's CPU build
 MEASURED_BILLIONS = 0.135
@@ -45,8 +43,6 @@ REASONED_ANSWER = 3000.0  # reasoning included
 PLAIN_VERDICT = 250.0
 REASONED_VERDICT = 1000.0
 FIXED_VERDICT = 20.0  # of a judge with a form of its own
-BYTES_PER_PARAMETER = {"bfloat16": 2.0, "float16": 2.0, "float32": 4.0}
-QUANTIZED_BYTES = 1.0
 
 MISSING, COUNTED, ASSUMED = "missing in the store", "prompts x K", "assumed prompts x K"
 
@@ -107,67 +103,9 @@ class Pace:
     stream_rate: float
 
 
-@dataclass(frozen=True)
-class Load:
-    """One engine load: a shard of a batch.
-
-    Attributes:
-        stage: generate or judge.
-        batch: name of the batch.
-        shard: number of the shard.
-        engine: the engine's name.
-        kind: cpu or cuda.
-        devices: devices that it holds from start to end.
-        requests: requests that it executes.
-        start_seconds: estimated seconds until the engine answers (0 without requests: no engine is started).
-        work_seconds: estimated seconds of executing.
-        after: generation batches whose answers it judges; all their shards come before it.
-    """
-
-    stage: str
-    batch: str
-    shard: int
-    engine: str
-    kind: str
-    devices: int
-    requests: int
-    start_seconds: float
-    work_seconds: float
-    after: frozenset[str] = frozenset()
-
-    @property
-    def seconds(self) -> float:
-        """Estimated seconds that it holds its devices."""
-        return self.start_seconds + self.work_seconds
-
-    @property
-    def device_seconds(self) -> float:
-        """Estimated seconds times devices."""
-        return self.seconds * self.devices
-
-
-def billions_in_name(name: str) -> tuple[float, float] | None:
-    """Return all and the active parameters (billions) that a model's name tells: `x-70B`, `x-135M`, `x-30B-A3B`."""
-    number = r"(?<![A-Za-z0-9.])(A?)(\d+(?:\.\d+)?)([BM])(?![A-Za-z0-9])"
-    sizes: dict[str, float] = {}
-    for active, digits, unit in re.findall(number, name, re.IGNORECASE):
-        sizes.setdefault(active.upper(), float(digits) / (1 if unit.upper() == "B" else 1000))
-    if "" not in sizes:
-        return None
-    return sizes[""], sizes.get("A", sizes[""])
-
-
 def answer_tokens(most: int, reasons: bool = False) -> float:
     """Return the assumed mean tokens of an answer that may have at most `most`; `reasons`: after some reasoning."""
     return min(float(most), REASONED_ANSWER if reasons else PLAIN_ANSWER)
-
-
-def weights_bytes(entry: Mapping[str, Any], billions: float) -> float:
-    """Return the size of an engine's weights: what its entry says, else by the number of parameters."""
-    if entry.get("weights_gb"):
-        return float(entry["weights_gb"]) * 1e9
-    width = QUANTIZED_BYTES if entry["quantization"] else BYTES_PER_PARAMETER[entry["dtype"]]
-    return billions * 1e9 * width
 
 
 def pace_of(entry: Mapping[str, Any], kind: str, devices: int, billions: tuple[float, float], strict: bool) -> Pace:
@@ -215,41 +153,3 @@ def work_seconds(cells: Iterable[CellWork], pace: Pace, shards: int = 1) -> floa
         if cell.requests:
             longest = max(longest, cell.most_tokens / pace.stream_rate)
     return max(read + write, longest)
-
-
-def loads_of(
-    config: Mapping[str, Any], work: Mapping[Cell, CellWork], paces: Mapping[str, Pace], batch: str, shards: int
-) -> list[Load]:
-    """Return the engine loads of a study under a `batch` and `shards`, generation first.
-
-    Args:
-        config: the validated study; its own `batch` and `shards` are not looked at.
-        work: what is to be executed for every cell of generation and of judging.
-        paces: the pace of every engine by its name.
-        batch: cell, model or engine.
-        shards: parts of a batch.
-    """
-    study = {**config, "batch": batch}
-    generation, judging = generation_batches(study), judging_batches(study)
-    batch_of = {cell: name for name, cells in generation.items() for cell in cells}
-    loads: list[Load] = []
-    for stage, batches in (("generate", generation), ("judge", judging)):
-        for name, cells in batches.items():
-            engine = name.split("/")[1]
-            judged = (Cell(cell.model, cell.split) for cell in cells if stage == "judge" and cell.model != GOLD)
-            after = frozenset(batch_of[cell] for cell in judged if cell in batch_of)  # recorded answers are there
-            loads += _shards_of(stage, name, engine, [work[cell] for cell in cells], paces[engine], shards, after)
-    return loads
-
-
-def _shards_of(
-    stage: str, name: str, engine: str, cells: Sequence[CellWork], pace: Pace, shards: int, after: frozenset[str]
-) -> list[Load]:
-    total = sum(cell.requests for cell in cells)
-    seconds = work_seconds(cells, pace, shards)
-    loads = []
-    for shard in range(shards):
-        requests = total // shards + (shard < total % shards)
-        start, busy = (pace.start_seconds, seconds) if requests else (0.0, 0.0)
-        loads.append(Load(stage, name, shard, engine, pace.kind, pace.devices, requests, start, busy, after))
-    return loads

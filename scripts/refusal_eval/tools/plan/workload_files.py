@@ -1,13 +1,13 @@
 """How much there is to do: the requests of every cell and the sizes of engines, as far as config and files tell.
 
 Before a first run prompts may not be fetched and requests not rendered; then they are estimated, and it is said so. So
-are those that an earlier run made and that no longer hold (see `refusal_eval.workflow.last_run`).
+are those that an earlier run made and that the next run makes again (see `refusal_eval.tools.plan.current_files`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,24 +22,21 @@ from refusal_eval.study.batches import GOLD, Cell, llm_judges
 from refusal_eval.study.dialogues import asked_turns
 from refusal_eval.study.engine_environment import engine_device, gpus_needed
 from refusal_eval.study.paths import Paths
+from refusal_eval.tools.plan.current_files import Current
 from refusal_eval.tools.plan.workload import (
     ASSUMED,
-    BYTES_PER_PARAMETER,
     COUNTED,
     FIXED_VERDICT,
     MISSING,
     PLAIN_VERDICT,
-    QUANTIZED_BYTES,
     REASONED_VERDICT,
     CellWork,
     Pace,
     answer_tokens,
-    billions_in_name,
     pace_of,
 )
-from refusal_eval.weights.weights_manifest import WEIGHTS_MANIFEST, read_manifest
+from refusal_eval.weights.engine_size import engine_billions
 from refusal_eval.workflow.data_stage import Data
-from refusal_eval.workflow.last_run import LastRun
 from refusal_eval.workflow.weights_stage import Weights
 
 # Assumed where nothing tells.
@@ -49,8 +46,6 @@ ASSUMED_TURNS = 3.0  # of a dialogue
 GOLD_ANSWER_TOKENS = 200.0
 CHARACTERS_PER_TOKEN = 4.0
 JUDGE_FRAME_TOKENS = 30.0  # of a judge's prompt beside rubric, question and answer; the rubric is read once
-ASSUMED_BILLIONS = {"cpu": 1.0, "cuda": 8.0}  # per device
-LEAST_BILLIONS = 0.001
 
 
 @dataclass(frozen=True)
@@ -70,18 +65,19 @@ class Texts:
     known: str
 
 
-def cell_work(config: Mapping[str, Any], root: Path, in_store: bool) -> dict[Cell, CellWork]:
+def cell_work(config: Mapping[str, Any], root: Path, current: Current, in_store: bool = True) -> dict[Cell, CellWork]:
     """Return what is to be executed for every cell of generation and of judging by an engine.
 
     Args:
         config: the validated study.
         root: the repository's folder.
+        current: the files of earlier runs that hold.
         in_store: count what the store lacks wherever request files are there that hold; else every request counts.
     """
-    paths, data, last = Paths(config), Data(config, root), LastRun(config, root)
+    paths, data = Paths(config), Data(config, root)
     splits, gold = config["split_entries"], config["gold_entries"]
-    texts = {name: _texts(paths, data, last, config, name, splits[name]) for name in config["splits"]}
-    texts_of_gold = {name: _texts_of_gold(paths, data, last, name, gold[name]) for name in config["gold"]}
+    texts = {name: _texts(paths, data, current, config, name, splits[name]) for name in config["splits"]}
+    texts_of_gold = {name: _texts_of_gold(paths, data, current, name, gold[name]) for name in config["gold"]}
     work: dict[Cell, CellWork] = {}
     for model in config["models"]:
         entry = config["model_entries"][model]
@@ -94,7 +90,7 @@ def cell_work(config: Mapping[str, Any], root: Path, in_store: bool) -> dict[Cel
             file = Path(paths.results, "requests", model, f"{split}.jsonl")
             samples = config["samples"]
             if in_store and file.is_file() and not entry.get("recorded"):
-                holds = last.requests(model, split)
+                holds = str(file) in current.files
                 generated = _missing(file, paths.store, generated, samples) if holds else _outdated(generated)
             work[Cell(model, split)] = generated
             scored = _scored(of_split, config["samples"], splits[split].get("dialogue"))
@@ -111,7 +107,8 @@ def cell_work(config: Mapping[str, Any], root: Path, in_store: bool) -> dict[Cel
             continue
         # Answers that are still to come will be judged, and no file knows of them yet.
         answered = cell.model == GOLD or work[Cell(cell.model, cell.split)].requests == 0
-        if not last.judge_requests(cell.judge, cell.model, cell.split):
+        same_answers = cell.model == GOLD or current.samples == config["samples"]
+        if str(file) not in current.files or not same_answers:
             work[cell] = _outdated(estimate)
         elif answered:
             work[cell] = _missing(file, paths.store, estimate)
@@ -135,43 +132,6 @@ def engine_paces(config: Mapping[str, Any], root: Path) -> tuple[dict[str, Pace]
         total, active = billions
         sizes[name] = f"{total:.3g}B" + (f", {active:.3g}B active" if active != total else "") + f" {told}"
     return paces, sizes
-
-
-def engine_billions(
-    entry: Mapping[str, Any], files: Sequence[str], kind: str, devices: int
-) -> tuple[tuple[float, float], str]:
-    """Return all and the active parameters (billions) of an engine, and what told them.
-
-    Args:
-        entry: the engine's catalogue entry.
-        files: the files of its weights, or the manifest of fetched weights.
-        kind: cpu or cuda.
-        devices: devices of one load.
-    """
-    weights = entry["weights"]
-    if entry.get("parameters"):
-        return (entry["parameters"], entry["active_parameters"] or entry["parameters"]), "by its entry"
-    name = Path(weights.get("repo") or weights.get("file") or weights["path"]).name
-    if found := billions_in_name(name):
-        return found, "by its name"
-    if size := files_size(files):
-        width = QUANTIZED_BYTES if entry["quantization"] else BYTES_PER_PARAMETER[entry["dtype"]]
-        billions = max(size / width / 1e9, LEAST_BILLIONS)
-        return (billions, billions), "by its files"
-    assumed = ASSUMED_BILLIONS[kind] * devices
-    return (assumed, assumed), "assumed"
-
-
-def files_size(files: Iterable[str]) -> int:
-    """Return the bytes of all safetensors among these files and manifests; 0 if none is there."""
-    found = [0]
-    for file in map(Path, files):
-        if file.name == WEIGHTS_MANIFEST and file.is_file():
-            entries = read_manifest(file).files
-            found += [entry.size for name, entry in entries.items() if name.endswith(".safetensors")]
-        elif file.suffix == ".safetensors" and file.is_file():
-            found.append(file.stat().st_size)
-    return sum(found)
 
 
 def _generation(texts: Texts, samples: int, most: int, mean: float) -> CellWork:
@@ -250,10 +210,10 @@ def _missing(file: Path, store_dir: str, estimate: CellWork, samples: int | None
 
 
 def _texts(
-    paths: Paths, data: Data, last: LastRun, config: Mapping[str, Any], name: str, entry: Mapping[str, Any]
+    paths: Paths, data: Data, current: Current, config: Mapping[str, Any], name: str, entry: Mapping[str, Any]
 ) -> Texts:
     file = Path(paths.results, "prompts", f"{name}.jsonl")
-    if file.is_file() and last.prompts(name):
+    if file.is_file() and str(file) in current.files:
         return _read_texts(read_jsonl(file))
     texts = _estimated(entry, *_rows(entry, data.split_rows(SimpleNamespace(split=name))))
     count = texts.count
@@ -275,9 +235,9 @@ def _estimated(entry: Mapping[str, Any], rows: int, known: str) -> Texts:
     return Texts(rows, ASSUMED_PROMPT_TOKENS * turns, turns, known)
 
 
-def _texts_of_gold(paths: Paths, data: Data, last: LastRun, name: str, entry: Mapping[str, Any]) -> Texts:
+def _texts_of_gold(paths: Paths, data: Data, current: Current, name: str, entry: Mapping[str, Any]) -> Texts:
     file = Path(paths.results, "gold", f"{name}.jsonl")
-    if file.is_file() and last.gold(name):
+    if file.is_file() and str(file) in current.files:
         return _read_texts(read_jsonl(file))
     count, known = _rows(entry, data.gold_rows(SimpleNamespace(gold=name)))
     return Texts(count, ASSUMED_PROMPT_TOKENS, 0.0, known)

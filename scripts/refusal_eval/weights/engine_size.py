@@ -1,0 +1,74 @@
+"""How large an engine is: its parameters and the bytes of its weights, by its entry, its name or its files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from refusal_eval.weights.weights_manifest import WEIGHTS_MANIFEST, read_manifest
+
+BYTES_PER_PARAMETER = {"bfloat16": 2.0, "float16": 2.0, "float32": 4.0}
+QUANTIZED_BYTES = 1.0
+ASSUMED_BILLIONS = {"cpu": 1.0, "cuda": 8.0}  # per device, where nothing tells
+ASSUMED_SIZE = "assumed"
+LEAST_BILLIONS = 0.001
+
+
+def engine_billions(
+    entry: Mapping[str, Any], files: Sequence[str], kind: str = "cuda", devices: int = 1
+) -> tuple[tuple[float, float], str]:
+    """Return all and the active parameters (billions) of an engine, and what told them.
+
+    Args:
+        entry: the engine's catalogue entry.
+        files: the files of its weights, or the manifest of fetched weights.
+        kind: cpu or cuda.
+        devices: devices of one load.
+    """
+    weights = entry["weights"]
+    if entry.get("parameters"):
+        return (entry["parameters"], entry["active_parameters"] or entry["parameters"]), "by its entry"
+    name = Path(weights.get("repo") or weights.get("file") or weights["path"]).name
+    if found := billions_in_name(name):
+        return found, "by its name"
+    if size := files_size(files):
+        billions = max(size / _bytes_per_parameter(entry) / 1e9, LEAST_BILLIONS)
+        return (billions, billions), "by its files"
+    assumed = ASSUMED_BILLIONS[kind] * devices
+    return (assumed, assumed), ASSUMED_SIZE
+
+
+def billions_in_name(name: str) -> tuple[float, float] | None:
+    """Return all and the active parameters (billions) that a model's name tells: `x-70B`, `x-135M`, `x-30B-A3B`."""
+    number = r"(?<![A-Za-z0-9.])(A?)(\d+(?:\.\d+)?)([BM])(?![A-Za-z0-9])"
+    sizes: dict[str, float] = {}
+    for active, digits, unit in re.findall(number, name, re.IGNORECASE):
+        sizes.setdefault(active.upper(), float(digits) / (1 if unit.upper() == "B" else 1000))
+    if "" not in sizes:
+        return None
+    return sizes[""], sizes.get("A", sizes[""])
+
+
+def weights_bytes(entry: Mapping[str, Any], billions: float) -> float:
+    """Return the size of an engine's weights: what its entry says, else by the number of parameters."""
+    if entry.get("weights_gb"):
+        return float(entry["weights_gb"]) * 1e9
+    return billions * 1e9 * _bytes_per_parameter(entry)
+
+
+def files_size(files: Iterable[str]) -> int:
+    """Return the bytes of all safetensors among these files and manifests; 0 if none is there."""
+    found = [0]
+    for file in map(Path, files):
+        if file.name == WEIGHTS_MANIFEST and file.is_file():
+            entries = read_manifest(file).files
+            found += [entry.size for name, entry in entries.items() if name.endswith(".safetensors")]
+        elif file.suffix == ".safetensors" and file.is_file():
+            found.append(file.stat().st_size)
+    return sum(found)
+
+
+def _bytes_per_parameter(entry: Mapping[str, Any]) -> float:
+    return QUANTIZED_BYTES if entry["quantization"] else BYTES_PER_PARAMETER[entry["dtype"]]
