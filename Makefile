@@ -16,6 +16,7 @@ B ?=
 LABELS ?=
 
 BIN := .venv/workflow/bin
+RUN := PYTHONPATH=scripts .venv/workflow/bin/python -m refusal_eval
 SETUP := $(PYTHON) envs/setup.py --engine $(ENGINE)
 
 .DEFAULT_GOAL := help
@@ -55,7 +56,7 @@ pin: setup-workflow ## resolve every repository of a study to a commit, in a loc
 	@$(BIN)/python scripts/pin_study.py --configfile $(CONFIG) $(ARGS)
 
 plan: setup-workflow ## show what a study costs, its terms, and what of it nobody verified, before anything is fetched (CONFIG=my_study.yaml)
-	@$(BIN)/python scripts/plan_study.py --configfile $(CONFIG) $(ARGS)
+	@$(RUN) plan $(CONFIG) $(ARGS)
 
 import: setup-workflow ## turn a config of the published library into a study (CONFIG=their.yaml)
 	@$(BIN)/python scripts/import_published_config.py $(CONFIG) $(ARGS)
@@ -64,13 +65,13 @@ export: setup-workflow ## write a finished study in the published library's layo
 	@$(BIN)/python scripts/export_published_layout.py --configfile $(CONFIG) $(ARGS)
 
 verify: setup-workflow ## compute scores and tables of a finished study again and compare (CONFIG=my_study.yaml)
-	@$(BIN)/python scripts/verify_study.py --configfile $(CONFIG) $(ARGS)
+	@$(RUN) verify $(CONFIG) $(ARGS)
 
 compare: setup-workflow ## put two finished studies side by side: differences, changed prompts, settings (A=results/one B=results/two)
-	@$(BIN)/python scripts/compare_studies.py $(A) $(B) $(ARGS)
+	@$(RUN) compare $(A) $(B) $(ARGS)
 
 power: setup-workflow ## tell what a comparison can find, from numbers or a pilot (ARGS="--pilot results/demo --split NAME")
-	@$(BIN)/python scripts/power.py $(ARGS)
+	@$(RUN) power $(ARGS)
 
 status: setup-workflow ## tell what of a study is done, missing or failed, and why (CONFIG=my_study.yaml)
 	@$(BIN)/python scripts/show_status.py --configfile $(CONFIG) $(ARGS) || test $$? -eq 3 # 3: not finished, nothing failed

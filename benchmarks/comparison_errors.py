@@ -1,13 +1,13 @@
 """What the comparison of two models does when the truth is known: false alarms, power, and coverage of its interval.
 
-Answers are made up (`comparisons.simulated`), and the comparison is the one that studies make. Columns of the table:
+Answers are made up (`simulated_comparisons.py`), and the comparison is the one that studies make. Columns of the table:
 
 - false alarms, like models: share of p <= .05 where both models have the same distribution of probabilities over
   prompts
 - false alarms, unlike models: both have the same rate, but one varies little between prompts and the other nearly
   always gives the same answer; the sign-flip test does not promise its level there
-- power: share of p <= .05 at a true difference for which the normal approximation (`make power`) says 80 %; the largest
-  that the rate leaves room for where there is none
+- power: share of p <= .05 at a true difference for which the normal approximation (`refusal-eval power`) says 80 %;
+  the largest that the rate leaves room for where there is none
 - coverage: share of 95 % intervals that hold that true difference
 
 The seeds are fixed: the same code prints the same table. `--write` puts it into docs/comparisons.md.
@@ -27,12 +27,12 @@ import numpy as np
 import pandas as pd
 from measuring import ROOT
 from scipy import stats
+from simulated_comparisons import cluster_correlation_of, probabilities, simulated_refusals
 
 from refusal_eval.core.files import written_whole
 from refusal_eval.stats.comparisons.paired import Paired, paired_differences
 from refusal_eval.stats.comparisons.score_panel import Floats, Panel
 from refusal_eval.tools.power.comparison_design import Design, detectable, power
-from refusal_eval.tools.power.simulated_comparisons import cluster_correlation_of, probabilities, simulated_refusals
 
 RATES, SAMPLES, CLUSTERS, SIZES = (0.02, 0.1, 0.5), (1, 5), (10, 20, 50, 100, 200), (1, 10)
 ALPHA, WANTED = 0.05, 0.8

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from made_up_study import Size, make_study
 from measuring import print_head, print_limit
-
-from refusal_eval.tools.verify.rule_jobs import Done, planned, run
+from rule_jobs import Done, planned, run
 
 SECONDS_LIMIT, GIB_LIMIT = 60.0, 4.0
 

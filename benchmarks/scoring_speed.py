@@ -13,8 +13,7 @@ from pathlib import Path
 from made_up_study import make_study
 from measuring import print_head, print_limit, print_values
 from reporting_speed import parser, peak_of, size_of, told
-
-from refusal_eval.tools.verify.rule_jobs import planned, run
+from rule_jobs import planned, run
 
 SECONDS_LIMIT, GIB_LIMIT = 20.0, 4.0
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-
-from refusal_eval.tools.verify.rule_jobs import planned, run
+from rule_jobs import planned, run
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 from flagged_study import MODELS, STUDY, change_lines, make_flagged
+from rule_jobs import planned, run
 
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.tools.audit.rater_agreement import THREE, estimates
-from refusal_eval.tools.verify.rule_jobs import planned, run
 
 DIALOGUES = "talks"
 TURNS = 3

@@ -15,8 +15,7 @@ from project import ROOT
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from made_up_study import STUDY, Size, make_study
-
-from refusal_eval.tools.verify.rule_jobs import planned, run
+from rule_jobs import planned, run
 
 LABELS = (
     r"a_b % $c$ #d & ~e ^f \input{/etc/passwd} {g}",

@@ -3,10 +3,10 @@
 import csv
 import json
 
-import compare_studies
 import pytest
 from comparison_rows import write_scores
 
+from refusal_eval.__main__ import main
 from refusal_eval.core.files import write_json, write_jsonl
 from refusal_eval.tools.compare.manifest_differences import files_that_differ, settings_that_differ
 
@@ -37,7 +37,7 @@ def two(tmp_path):
 
 
 def test_the_difference_is_the_second_minus_the_first_on_shared_prompts(two, capsys, tmp_path):
-    assert compare_studies.main([*map(str, two), "--output", str(tmp_path / "out")]) == 0
+    assert main(["compare", *map(str, two), "--output", str(tmp_path / "out")]) == 0
     with open(tmp_path / "out" / "studies.csv", newline="", encoding="utf-8") as handle:
         (row,) = csv.DictReader(handle)
     assert float(row["rate_first"]) == pytest.approx(1 / 12, abs=1e-6)
@@ -49,7 +49,7 @@ def test_the_difference_is_the_second_minus_the_first_on_shared_prompts(two, cap
 
 
 def test_the_page_tells_cells_of_one_study_only_changed_prompts_and_settings(two, capsys):
-    assert compare_studies.main([*map(str, two), "--most", "3"]) == 0
+    assert main(["compare", *map(str, two), "--most", "3"]) == 0
     text = capsys.readouterr().out
     assert "Only in A (judge/model/split): words/plain/safe" in text
     assert "Only in B (judge/model/split): words/stern/harm" in text
@@ -60,13 +60,13 @@ def test_the_page_tells_cells_of_one_study_only_changed_prompts_and_settings(two
 def test_prompts_of_one_study_only_are_left_out_and_counted(tmp_path, capsys):
     one = study(tmp_path, "one", {("plain", "harm"): prompts("cc", "cc", "cc")})
     two = study(tmp_path, "two", {("plain", "harm"): prompts("cc", "cr")})
-    assert compare_studies.main([str(one), str(two)]) == 0
+    assert main(["compare", str(one), str(two)]) == 0
     text = capsys.readouterr().out
     assert "Left out: 1 prompts of cells that only A has, 0 that only B has." in text
 
 
 def test_equal_studies_differ_nowhere(two, capsys):
-    assert compare_studies.main([str(two[0]), str(two[0])]) == 0
+    assert main(["compare", str(two[0]), str(two[0])]) == 0
     text = capsys.readouterr().out
     assert "No prompt has another refusal rate in B than in A." in text
     assert "- no setting, version or hardware" in text and "1.000" in text
@@ -76,7 +76,7 @@ def test_what_a_prompt_says_cannot_become_markup(tmp_path, capsys):
     text = "<script>x</script> | `y` [z](http://x)\n# Title " + "long " * 60
     one = study(tmp_path, "one", {("plain", "harm"): prompts("cc", "cc")}, text=text)
     two = study(tmp_path, "two", {("plain", "harm"): prompts("rr", "cc")}, text=text)
-    compare_studies.main([str(one), str(two)])
+    main(["compare", str(one), str(two)])
     out = capsys.readouterr().out
     assert "<script>" not in out and "\n# Title" not in out and "[z](" not in out and "long " * 40 not in out
 
@@ -93,13 +93,13 @@ def test_mistakes_are_told(tmp_path, capsys, names, told):
     study(tmp_path, "one", {("plain", "harm"): prompts("cc")})
     study(tmp_path, "other", {("plain", "safe"): prompts("cc")})
     (tmp_path / "empty").mkdir()
-    assert compare_studies.main([str(tmp_path / name) for name in names]) == 1
+    assert main(["compare", *(str(tmp_path / name) for name in names)]) == 1
     assert told in capsys.readouterr().err
 
 
 def test_a_cell_with_one_of_its_two_files_is_told(two, capsys):
     (two[0] / "scores" / "words" / "plain" / "harm.csv").unlink()
-    assert compare_studies.main(list(map(str, two))) == 1
+    assert main(["compare", *map(str, two)]) == 1
     assert "harm.csv is missing beside harm.json" in capsys.readouterr().err
 
 
@@ -135,5 +135,5 @@ def test_nothing_in_a_study_is_written(two):
         return {path: path.read_bytes() for folder in two for path in folder.rglob("*") if path.is_file()}
 
     before = content()
-    compare_studies.main(list(map(str, two)))
+    main(["compare", *map(str, two)])
     assert content() == before and json.loads((two[0] / "manifest.json").read_text())

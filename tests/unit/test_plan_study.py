@@ -5,11 +5,12 @@ import json
 import re
 from types import SimpleNamespace
 
-import plan_study
 import pytest
 import yaml
 from config_project import COMMIT, Project
 
+from refusal_eval.__main__ import main
+from refusal_eval.tools.plan import plan_command
 from refusal_eval.tools.plan import plan_page as page
 from refusal_eval.tools.plan.workload import COUNTED, MISSING, CellWork
 
@@ -40,7 +41,7 @@ def plan(tmp_path, monkeypatch, capsys):
     project.write("study.yaml", study | {"catalogue": ["own.yaml"]})
 
     def run(*arguments):
-        code = plan_study.main(["--configfile", "study.yaml", *arguments])
+        code = main(["plan", "study.yaml", *arguments])
         said = capsys.readouterr()
         return code, said.out + said.err
 
@@ -171,7 +172,7 @@ def terms(tmp_path, monkeypatch, capsys):
     def run(*arguments):
         # The shipped catalogue of this repository counts, not the project's.
         project.write("own.yaml", yaml.safe_load((tmp_path / "own.yaml").read_text()) | {"judges": judges})
-        code = plan_study.main(["--configfile", "study.yaml", *arguments])
+        code = main(["plan", "study.yaml", *arguments])
         said = capsys.readouterr()
         return code, " ".join((said.out + said.err).split())
 
@@ -218,10 +219,10 @@ def test_what_nobody_verified_is_told(terms):
 
 
 def test_a_disk_that_is_too_small_is_told_with_the_key_to_change(terms, monkeypatch):
-    monkeypatch.setattr(plan_study, "read_free", lambda folder: 10**12)
+    monkeypatch.setattr(plan_command, "read_free", lambda folder: 10**12)
     _, text = terms()
     assert "TOO SMALL" not in text and "weights 16 GB in .cache 1 to fetch" in text
-    monkeypatch.setattr(plan_study, "read_free", lambda folder: 15 * 10**9)
+    monkeypatch.setattr(plan_command, "read_free", lambda folder: 15 * 10**9)
     _, text = terms()
     assert "TOO SMALL: 16 GB needed, 15 GB free" in text and "Set `cache_dir` to a larger disk" in text
     found = json.loads(terms("--json")[1])["disk"]
@@ -233,7 +234,7 @@ def test_a_disk_that_is_too_small_is_told_with_the_key_to_change(terms, monkeypa
 
 def test_the_plan_of_the_papers_study_fits_on_a_page_and_tells_what_matters(repository, tmp_path, capsys):
     study = repository / "config" / "paper.yaml"
-    assert plan_study.main(["--configfile", str(study), "--directory", str(tmp_path)]) == 0
+    assert main(["plan", str(study), "--directory", str(tmp_path)]) == 0
     page = capsys.readouterr().out
     assert len(page.splitlines()) <= 80 and max(map(len, page.splitlines())) <= 120
     assert numbers(page, "answers")[:4] == ["54", "68,790", "?", "68,790"]

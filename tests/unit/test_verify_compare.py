@@ -1,4 +1,4 @@
-"""What `make verify` tells of files that differ, and the second way to the headline rate."""
+"""What `refusal-eval verify` tells of files that differ, and the second way to the headline rate."""
 
 from __future__ import annotations
 

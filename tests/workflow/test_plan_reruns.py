@@ -1,22 +1,20 @@
-"""The command plan_study.py beside a study that really ran: which of its files still count."""
+"""`refusal-eval plan` beside a study that really ran: which of its files still count."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
-from project import ROOT, Project
+from program import refusal_eval
+from project import Project
 
 ANSWERS, VERDICTS = 2 * (6 + 5) * 3, 2 * (6 + 5) * 3 + 6  # 2 models, prompts, K; for verdicts gold too
 
 
 def planned(project: Project) -> list[tuple[int, int]]:
     """Return, of answers and of verdicts, the requests to execute and the cells whose requests no longer hold."""
-    command = [sys.executable, str(ROOT / "scripts" / "plan_study.py"), "--configfile", "study.yaml", "--json"]
-    run = subprocess.run(command, cwd=project.folder, capture_output=True, text=True)
+    run = refusal_eval("plan", "study.yaml", "--json", cwd=project.folder)
     assert run.returncode == 0, run.stderr
     found: dict[str, dict[str, Any]] = json.loads(run.stdout)["work"]
     return [(found[stage]["requests"], found[stage]["outdated"]) for stage in ("generate", "judge")]

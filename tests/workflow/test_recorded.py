@@ -8,6 +8,7 @@ import pytest
 import yaml
 from project import CATALOGUE, STUDY, make_project
 
+from refusal_eval.__main__ import main
 from refusal_eval.core.files import read_jsonl
 
 SCORES = {"one": [1, -1, 0], "two": [1, 1, -1]}
@@ -88,12 +89,11 @@ def test_nothing_claims_that_we_asked_an_engine(recorded):
 
 def test_status_and_verify_take_it_for_a_finished_study(recorded, monkeypatch, capsys):
     import show_status
-    import verify_study
 
     monkeypatch.chdir(recorded.folder)
     assert show_status.main(["--configfile", "study.yaml"]) == 0
     assert "theirs: 2 of 2 splits done" in capsys.readouterr().out
-    assert verify_study.main(["--configfile", "study.yaml"]) == 0
+    assert main(["verify", "study.yaml"]) == 0
 
 
 def test_a_finished_study_stands_and_a_changed_folder_is_read_again(recorded):

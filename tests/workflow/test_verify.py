@@ -1,26 +1,19 @@
-"""`make verify`: a finished study is found to be what its answers and verdicts give, and any change is told."""
+"""`refusal-eval verify`: a finished study is found to be what its answers and verdicts give, and any change is told."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
-from project import ROOT, Project
+from program import refusal_eval
+from project import Project
 
 
 def verify(project: Project) -> subprocess.CompletedProcess[str]:
-    command = [
-        sys.executable,
-        str(ROOT / "scripts" / "verify_study.py"),
-        "--configfile",
-        str(project.folder / "study.yaml"),
-    ]
-    command += ["--directory", str(project.folder), "--cores", "2"]
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"})
+    file = str(project.folder / "study.yaml")
+    return refusal_eval("verify", file, "--directory", str(project.folder), "--cores", "2")
 
 
 def all_files(folder: Path) -> dict[str, bytes]:

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 
 from scipy import optimize, stats
 
+from refusal_eval.core.errors import UserError
+
 
 @dataclass(frozen=True)
 class Design:
@@ -61,12 +63,12 @@ def power(design: Design, difference: float, alpha: float) -> float:
     """Return the probability that the test finds a true difference at the level `alpha`, by normal approximation.
 
     Raises:
-        ValueError: if the second rate would not lie between 0 and 1, or there are less than two clusters.
+        UserError: if the second rate would not lie between 0 and 1, or there are less than two clusters.
     """
     if not 0 <= design.rate + difference <= 1:
-        raise ValueError(f"{design.rate:g} and a difference of {difference:+g} make no rate between 0 and 1")
+        raise UserError(f"{design.rate:g} and a difference of {difference:+g} make no rate between 0 and 1")
     if design.clusters < 2:
-        raise ValueError("a comparison needs at least two clusters")
+        raise UserError("a comparison needs at least two clusters")
     error = standard_error(design, difference)
     if error == 0:
         return float(difference != 0)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.hints import nearest
 from refusal_eval.stats.comparisons.score_panel import Codes, Floats
+from refusal_eval.tools.compare.two_studies import FinishedStudy
 
 # Prompts beyond the first of their cluster; fewer say nothing about how alike prompts of one cluster are.
 MIN_SHARING = 20
@@ -15,7 +21,7 @@ MIN_SHARING = 20
 
 @dataclass(frozen=True)
 class Pilot:
-    """What the same prompts say of two models; see `design.Design` for the correlations.
+    """What the same prompts say of two models; see `comparison_design.Design` for the correlations.
 
     Attributes:
         clusters: number of clusters.
@@ -24,6 +30,7 @@ class Pilot:
         prompt_correlation: mean of both models', None where no prompt has two samples or nothing varies.
         model_correlation: None where it cannot be told.
         cluster_correlation: of the differences, None where (nearly) all clusters hold one prompt.
+        samples: K.
     """
 
     clusters: int
@@ -32,6 +39,46 @@ class Pilot:
     prompt_correlation: float | None
     model_correlation: float | None
     cluster_correlation: float | None
+    samples: int | None = None
+
+
+def read_pilot(study: FinishedStudy, judge: str | None, split: str | None, models: Sequence[str]) -> tuple[Pilot, str]:
+    """Return what a finished study says, and what of it was used, in words.
+
+    Raises:
+        UserError: if it has no such cells.
+    """
+    judges = sorted({cell[0] for cell in study.cells})
+    judge = judge or str(study.manifest.get("study", {}).get("primary_judge") or judges[0])
+    found = {(m, s) for j, m, s in study.cells if j == judge}
+    splits, known = sorted({s for _, s in found}), sorted({m for m, _ in found})
+    if not found:
+        raise UserError(f"{study.folder} has no scores of judge {judge}" + nearest(judge, judges))
+    split = split or (splits[0] if len(splits) == 1 else "")
+    if split not in splits:
+        raise UserError(f"name one of the pilot's splits with --split: {', '.join(splits)}")
+    if not models and len(known) == 2:
+        models = known
+    if len(models) != 2:
+        raise UserError(f"name two of the pilot's models with --models: {', '.join(known)}")
+    for model in models:
+        if (model, split) not in found:
+            raise UserError(f"{study.folder} has no scores of model {model} on {split}" + nearest(model, known))
+    summary = study.cells[judge, models[0], split]
+    reading = summary["headline"]
+    both = [study.rows((judge, model, split)) for model in models]
+    shared = pd.concat(both, axis=1, join="inner", keys=[0, 1])
+    shared = shared.dropna(subset=[(side, f"rate_{reading}") for side in (0, 1)])
+    rates, counts = (
+        np.column_stack([shared[side, name].to_numpy(float) for side in (0, 1)])
+        for name in (f"rate_{reading}", "counting")
+    )
+    if len(rates) < 2:
+        raise UserError(f"{study.folder}: {' and '.join(models)} have less than two prompts with a rate on {split}")
+    codes = shared[0, "cluster"].astype("category").cat.codes.to_numpy().astype(int)
+    sides = " and ".join(models)
+    used = f"{study.folder}, {sides} on {split}, judge {judge}, {len(rates)} prompts, {reading} reading"
+    return dataclasses.replace(pilot_of(rates, counts, codes), samples=int(summary["samples"])), used
 
 
 def pilot_of(rates: Floats, counts: Floats, clusters: Codes) -> Pilot:

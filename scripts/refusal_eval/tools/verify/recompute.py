@@ -1,67 +1,151 @@
-"""A study's numbers, made anew in another folder from its stored answers and verdicts."""
+"""A study's numbers, made by the workflow in another folder from its stored answers and verdicts, and compared."""
 
 from __future__ import annotations
 
+import csv
 import math
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
-from refusal_eval.tools.verify.file_differences import Difference
+from refusal_eval.study.paths import Paths
+from refusal_eval.tools.status.log_text import error_and_cause, tail
+from refusal_eval.tools.verify.file_differences import Difference, differences
 from refusal_eval.tools.verify.independent_rate import headline_rate
-from refusal_eval.tools.verify.rule_jobs import Job
 
-Cell = tuple[str, str, str]  # judge, model, split
-# The first two tell of the run that made them (versions, machine), the third fails where a judge is worse than asked.
-NOT_COMPARED = ("manifest", "methods", "judge_floor")
+# What is computed of answers and verdicts. Only rules that write here may run: no engine, and nothing that fetches.
+COMPUTED = (
+    "calibration",
+    "published",
+    "scores",
+    "judge_cards",
+    "judge_agreement.json",
+    "estimates",
+    "results_table",
+    "tables",
+    "figures",
+)
+NOT_COMPARED = "judge_cards/floors.json"  # its rule fails where a judge is worse than asked
 PICTURES = (".pdf", ".svg", ".png")
+STEPS = re.compile(r"(\d+) of (\d+) steps")
 _TOLERANCE = 1e-12  # between two ways to add up the same shares
 
 
-def cells_of(config: Mapping[str, Any]) -> list[Cell]:
-    """Return all (judge, model, split) of a study, sorted."""
-    return sorted((j, m, s) for j in config["judges"] for m in config["models"] for s in config["splits"])
+def recompute(config: Mapping[str, Any], study_file: Path, root: Path, cores: int) -> list[Difference]:
+    """Return everything in which a finished study differs from what its answers and verdicts give.
+
+    Args:
+        config: the validated study.
+        study_file: its file.
+        root: the repository's folder.
+        cores: processes at one time.
+
+    Raises:
+        UserError: if the study has no answers or verdicts yet, or not all, or if nothing can be computed of them.
+    """
+    stored = Path(Paths(config).results).absolute()
+    needed = [f"answers/{model}/{split}.jsonl" for _, model, split in _cells(config)]
+    needed += [f"verdicts/{judge}/{model}/{split}.jsonl" for judge, model, split in _cells(config)]
+    for name in needed:
+        if not (stored / name).is_file():
+            raise UserError(
+                f"{stored / name} is not there: the study is not finished (`refusal-eval status` tells more)"
+            )
+    snakemake = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile")]
+    snakemake += ["--configfile", str(study_file)]
+    rules, others = _planned(snakemake, stored)
+    names = sorted({name for made in rules.values() for name in made if not name.endswith(PICTURES)})
+    with tempfile.TemporaryDirectory(prefix="refusal-eval-verify-") as temporary:
+        made = Path(temporary, "results", config["study"])
+        for name in others:
+            if (stored / name).is_file():
+                (made / name).parent.mkdir(parents=True, exist_ok=True)
+                (made / name).symlink_to((stored / name).resolve())
+        places = {key: str(Path(config[key]).absolute()) for key in ("store_dir", "cache_dir")}
+        places["results_dir"] = str(made.parent)
+        snakemake += ["--directory", temporary, "--executor", "local", "--cores", str(cores)]
+        snakemake += ["--config", *(f"{key}={value}" for key, value in places.items()), "--allowed-rules", *rules]
+        _run([*snakemake, "--", *(str(made / name) for name in names)], made)
+        found = [one for name in names for one in differences(stored / name, made / name, name)]
+    return [*found, *_other_rates(config, stored)]
 
 
-def only_numbers(levels: Sequence[Sequence[Job]]) -> list[list[Job]]:
-    """Return the jobs that write something else than pictures."""
-    kept = [[job for job in level if any(not out.endswith(PICTURES) for out in job.outputs)] for level in levels]
-    return [level for level in kept if level]
+def _planned(snakemake: Sequence[str], stored: Path) -> tuple[dict[str, list[str]], list[str]]:
+    """Return what each rule makes that computes numbers, and what the others make; names within the study."""
+    run = subprocess.run([*snakemake, "--summary"], capture_output=True, text=True)
+    if run.returncode:
+        raise UserError(f"the study cannot be planned: {run.stderr.strip()}")
+    rules: dict[str, list[str]] = {}
+    for row in csv.DictReader(run.stdout.splitlines(), delimiter="\t"):
+        path = Path(row["output_file"]).absolute()
+        if path.is_relative_to(stored):
+            rules.setdefault(row["rule"], []).append(path.relative_to(stored).as_posix())
+
+    def computes(names: list[str]) -> bool:
+        inside = all(name.split("/", 1)[0] in COMPUTED and name != NOT_COMPARED for name in names)
+        return inside and not all(name.endswith(PICTURES) for name in names)
+
+    computed = {rule: names for rule, names in rules.items() if computes(names)}
+    return computed, [name for rule, names in rules.items() if rule not in computed for name in names]
 
 
-def link_inputs(levels: Sequence[Sequence[Job]], stored: Path, made: Path) -> None:
-    """Put links into `made` for what jobs read there and none of them writes: to the same files of `stored`."""
-    jobs = [job for level in levels for job in level]
-    written = {path for job in jobs for path in job.outputs}
-    for path in {path for job in jobs for path in job.inputs} - written:
-        if Path(path).is_relative_to(made):
-            source = stored / Path(path).relative_to(made)
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-            Path(path).symlink_to(source.resolve())
+def _run(command: Sequence[str], made: Path) -> None:
+    """Run the workflow and show how far it is.
+
+    Raises:
+        UserError: if a rule fails.
+    """
+    from tqdm import tqdm
+
+    environment = {key: value for key, value in os.environ.items() if key != "SNAKEMAKE_PROFILE"}
+    last: deque[str] = deque(maxlen=20)
+    with (
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+        ) as process,
+        tqdm(desc="computing", unit="job", disable=None) as bar,
+    ):
+        for line in process.stdout or ():
+            last.append(line)
+            if steps := STEPS.search(line):
+                bar.total, bar.n = int(steps[2]), int(steps[1])
+                bar.refresh()
+    if process.returncode:
+        logs = sorted((made / "logs").rglob("*.log"))
+        failed = next(((log, told) for log in logs if (told := error_and_cause(tail(log)))), None)
+        if failed is None:
+            raise UserError(f"the study cannot be computed again:\n{''.join(last).strip()}")
+        name, (message, cause) = failed[0].relative_to(made / "logs").with_suffix(""), failed[1]
+        raise UserError(
+            "the stored answers and verdicts are not those of the study as it is: "
+            f"{name} cannot be computed from them ({cause or message}); run the study again, without --touch"
+        )
 
 
-def compared_files(levels: Sequence[Sequence[Job]], made: Path) -> list[str]:
-    """Return the names within the study of all files that jobs write, without pictures, scores first."""
-    paths = [Path(path) for level in levels for job in level for path in job.outputs]
-    names = [path.relative_to(made).as_posix() for path in paths if path.suffix not in PICTURES]
-    return sorted(names, key=lambda name: (not name.startswith("scores/"), name))
-
-
-def other_rates(config: Mapping[str, Any], stored: Path) -> Iterator[Difference]:
-    """Yield the cells whose stored headline rate is not what `independent.headline_rate` makes of the stored files."""
-    for judge, model, split in cells_of(config):
+def _other_rates(config: Mapping[str, Any], stored: Path) -> Iterator[Difference]:
+    """Yield the cells whose stored headline rate is not what a second way makes of the stored files."""
+    for judge, model, split in _cells(config):
         name = f"scores/{judge}/{model}/{split}.json"
         if config["split_entries"][split].get("dialogue") or not (stored / name).is_file():
             continue
         score = read_json(stored / name)
-        answers, verdicts = (
-            stored / f"answers/{model}/{split}.jsonl",
-            stored / f"verdicts/{judge}/{model}/{split}.jsonl",
-        )
+        answers = stored / f"answers/{model}/{split}.jsonl"
+        verdicts = stored / f"verdicts/{judge}/{model}/{split}.jsonl"
         rate = headline_rate(answers, verdicts, score["samples"], score["headline"])
         known = score[score["headline"]]["rate"]
-        if (rate is None) != (known is None) or (
-            rate is not None and not math.isclose(rate, known, abs_tol=_TOLERANCE)
-        ):
+        same = rate == known if rate is None or known is None else math.isclose(rate, known, abs_tol=_TOLERANCE)
+        if not same:
             yield Difference(name, f"the headline rate is {known}, and a second way to compute it gives {rate}")
+
+
+def _cells(config: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return all (judge, model, split) of a study, sorted."""
+    return sorted((j, m, s) for j in config["judges"] for m in config["models"] for s in config["splits"])

@@ -24,7 +24,7 @@ from typing import Any
 
 from refusal_eval.core.errors import UserError
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[1]
 # What comes before scores is taken as it is.
 STAGES_BEFORE = ("data.smk", "weights.smk", "generate.smk", "judge.smk")
 # As in a job of Snakemake: each has one core, and threads of linear algebra that wait for each other would fill more.

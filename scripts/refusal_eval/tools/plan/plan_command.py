@@ -1,26 +1,14 @@
-"""Show what a study will cost before anything runs or is fetched: requests, tokens, device-hours and disk; on which
-terms its models and data may be used; and what of it nobody has verified.
-
-Nothing is run and nothing is written; no GPU and no network is needed. Costs are estimates, and the page says what they
-rest on. Requests that the store has already are left out where request files of an earlier run are there that the next
-run would leave as they are. Where the study, or a file that it reads, has changed since, requests are estimated again,
-and the page says so.
-"""
+"""What a study will cost, on which terms its models and data may be used, and what of it nobody has verified."""
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import os
-import sys
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from refusal_eval.config import ConfigError, load_study, study_values
-from refusal_eval.core.errors import UserError
-from refusal_eval.study.study_folder import refuse_other_study
+import typer
+
 from refusal_eval.tools.check.place_checks import has_token, read_free
 from refusal_eval.tools.plan.disk_use import disk_needs, disks
 from refusal_eval.tools.plan.plan_page import (
@@ -35,19 +23,30 @@ from refusal_eval.tools.plan.study_costs import STAGES, Plan, plan_study, tally
 from refusal_eval.tools.plan.study_terms import never_verified, open_pins, terms_of, unverified
 from refusal_eval.tools.plan.terms_page import licence_lines, pin_lines, unverified_lines
 from refusal_eval.tools.plan.workload import ASSUMED, MISSING
+from refusal_eval.tools.study_file import DEMO, ROOT, Directory, StudyFile, load_config
 
-ROOT = Path(__file__).resolve().parent.parent
 
+def command(
+    study: StudyFile = DEMO,
+    directory: Directory = None,
+    gpus: Annotated[
+        int | None,
+        typer.Option(min=1, help="GPUs that may be in use at one time.", show_default="as few as it runs on"),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="A line for every batch.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Everything as JSON.")] = False,
+) -> None:
+    """Show what a study will cost before anything runs or is fetched.
 
-def load_config(study_file: Path) -> dict[str, Any]:
-    """Return the validated config of a study whose pins may still be open.
-
-    Raises:
-        ConfigError: for mistakes in it.
+    Requests, tokens, device-hours and disk; on which terms its models and data may be used; and what of it nobody has
+    verified. Nothing is run and nothing is written; no GPU and no network is needed. Costs are estimates, and the page
+    says what they rest on. Requests that the store has already are left out where request files of an earlier run are
+    there that the next run would leave as they are. Where the study, or a file that it reads, has changed since,
+    requests are estimated again, and the page says so.
     """
-    config = load_study(study_values(str(study_file)), str(study_file), str(ROOT), open_pins=True)
-    refuse_other_study(config, str(study_file))
-    return config
+    config, file = load_config(study, directory, open_pins=True)
+    plan = plan_study(config, file, ROOT, gpus)
+    typer.echo(json.dumps(plan_json(plan), indent=2) if as_json else plan_page(plan, str(study), every))
 
 
 def plan_page(plan: Plan, study_file: str, every: bool) -> str:
@@ -73,7 +72,7 @@ def plan_page(plan: Plan, study_file: str, every: bool) -> str:
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
-def as_json(plan: Plan) -> dict[str, Any]:
+def plan_json(plan: Plan) -> dict[str, Any]:
     """Return a plan as plain values."""
     config, needs = plan.config, disk_needs(plan, ROOT)
     sums = {stage: tally(plan.of_stage(stage)) for stage in STAGES}
@@ -102,30 +101,3 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "unverified": unverified(config),
         "assumptions": " ".join(line.strip() for line in assumption_lines(plan)[1:]),
     }
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--configfile", type=Path, metavar="STUDY.yaml", help="the study; default: the demo")
-    parser.add_argument("--directory", type=Path, metavar="FOLDER", help="working folder, as snakemake's")
-    parser.add_argument("--gpus", type=int, help="GPUs that may be in use at one time (default: as few as it runs on)")
-    parser.add_argument("--all", action="store_true", help="a line for every batch")
-    parser.add_argument("--json", action="store_true", help="everything as JSON")
-    chosen = parser.parse_args(arguments)
-    study_file = chosen.configfile.absolute() if chosen.configfile else ROOT / "config" / "config.yaml"
-    try:
-        if chosen.directory:
-            os.chdir(chosen.directory)
-        plan = plan_study(load_config(study_file), study_file, ROOT, chosen.gpus)
-        named = str(chosen.configfile or "config/config.yaml")
-        text = json.dumps(as_json(plan), indent=2) if chosen.json else plan_page(plan, named, chosen.all)
-    except (ConfigError, UserError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    print(text)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,18 +1,13 @@
-"""Compare two finished studies: rates per cell on the prompts they share, the prompts that changed most, and settings.
-
-Nothing is computed anew but the differences: it reads the scores and the manifests that the two runs wrote. It is for a
-study that was run again with another seed or another version of an engine, or with a model added.
-"""
+"""Two finished studies compared: rates per cell on shared prompts, the prompts that changed most, and settings."""
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
+import typer
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import written_whole
@@ -148,48 +143,36 @@ def page(first: FinishedStudy, second: FinishedStudy, rows: Sequence[Row], level
     return "\n\n".join(parts) + "\n"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("first", type=Path, metavar="A", help="results of a finished study, e.g. results/demo")
-    parser.add_argument("second", type=Path, metavar="B", help="results of another one")
-    parser.add_argument("--judge", help="only this judge (default: all that both have)")
-    parser.add_argument("--level", type=float, default=0.95, help="level of the intervals (default: %(default)s)")
-    parser.add_argument(
-        "--most", type=int, default=10, help="how many changed prompts are shown (default: %(default)s)"
-    )
-    parser.add_argument("--all", action="store_true", help="all settings that differ")
-    parser.add_argument("--output", type=Path, metavar="FOLDER", help="write studies.{md,csv,tex} there too")
-    chosen = parser.parse_args(arguments)
-    if not 0 < chosen.level < 1:
-        parser.error(f"--level must lie between 0 and 1, not {chosen.level:g}")
-    try:
-        first, second = finished_study(chosen.first), finished_study(chosen.second)
-        rows = cell_differences(first, second, chosen.level)
-        if chosen.judge:
-            rows = [row for row in rows if row["judge"] == chosen.judge]
-        if not rows:
-            under = f" under judge {chosen.judge}" if chosen.judge else ""
-            raise UserError(f"{chosen.first} and {chosen.second} have no (judge, model, split) in common{under}")
-        text = page(first, second, rows, chosen.level, chosen.most, chosen.all)
-        if chosen.output:
-            show = Labels(**labels_of([first, second]))
-            table = differences_table(rows, [str(study.folder) for study in (first, second)], show, chosen.level)
-            for ending, content in (("md", text), ("csv", csv_text(differences_frame(rows))), ("tex", latex(table))):
-                with written_whole(chosen.output / f"studies.{ending}") as handle:
-                    handle.write(content)
-    except (UserError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    print(text, end="")
-    return 0
+def command(
+    first: Annotated[Path, typer.Argument(metavar="A", help="Results of a finished study, e.g. results/demo.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="Results of another one.")],
+    judge: Annotated[str | None, typer.Option(help="Only this judge (default: all that both have).")] = None,
+    level: Annotated[float, typer.Option(min=0.01, max=0.9999, help="Level of the intervals.")] = 0.95,
+    most: Annotated[int, typer.Option(min=0, help="How many changed prompts are shown.")] = 10,
+    every: Annotated[bool, typer.Option("--all", help="All settings that differ.")] = False,
+    output: Annotated[Path | None, typer.Option(help="Write studies.{md,csv,tex} into this folder too.")] = None,
+) -> None:
+    """Put two finished studies side by side: rates on the prompts they share, changed prompts, and settings.
+
+    Nothing is computed again but the differences: it reads the scores and the manifests that the two runs wrote. It is
+    for a study that was run again with another seed or another version of an engine, or with a model added.
+    """
+    one, other = finished_study(first), finished_study(second)
+    rows = [row for row in cell_differences(one, other, level) if judge in (None, row["judge"])]
+    if not rows:
+        under = f" under judge {judge}" if judge else ""
+        raise UserError(f"{first} and {second} have no (judge, model, split) in common{under}")
+    text = page(one, other, rows, level, most, every)
+    if output:
+        show = Labels(**labels_of([one, other]))
+        table = differences_table(rows, [str(first), str(second)], show, level)
+        for ending, content in (("md", text), ("csv", csv_text(differences_frame(rows))), ("tex", latex(table))):
+            with written_whole(output / f"studies.{ending}") as handle:
+                handle.write(content)
+    typer.echo(text, nl=False)
 
 
 def _difference(row: Row) -> str:
     if row["difference"] is None:
         return NO_DATA
     return marked(f"{points(row['difference'])} {points_interval(row['low'], row['high'])}".strip(), row["flags"])
-
-
-if __name__ == "__main__":
-    sys.exit(main())

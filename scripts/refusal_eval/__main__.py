@@ -1,0 +1,62 @@
+"""The program `refusal-eval`: a verb for each thing that a user does beside running Snakemake."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+# Verb, its module below `tools`, and what it does. The module holds `command`: a function with typer's annotations, or
+# an app with verbs of its own. Only the module of the verb that is asked for is imported.
+VERBS = {
+    "plan": ("plan.plan_command", "what a study costs, its terms, and what nobody verified, before anything runs"),
+    "verify": ("verify.verify_command", "compute a finished study's numbers again and compare"),
+    "compare": ("compare.compare_command", "two finished studies side by side"),
+    "power": ("power.power_command", "what a comparison of two models can find, from numbers or a pilot"),
+}
+
+
+def usage() -> str:
+    """Return the program's help."""
+    width = max(map(len, VERBS))
+    lines = ["Usage: refusal-eval VERB ...   (refusal-eval VERB --help tells more)", ""]
+    return "\n".join([*lines, *(f"  {verb:<{width}}  {does}" for verb, (_, does) in VERBS.items())])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a verb; return the exit code."""
+    from refusal_eval.core.hints import nearest
+
+    verb, *rest = list(sys.argv[1:] if arguments is None else arguments) or [""]
+    if verb in ("-h", "--help"):
+        print(usage())
+        return 0
+    if verb not in VERBS:
+        print(f"there is no verb `{verb}`{nearest(verb, VERBS)}\n" if verb else "", usage(), file=sys.stderr, sep="\n")
+        return 2
+    return _run(verb, rest)
+
+
+def _run(verb: str, arguments: Sequence[str]) -> int:
+    import typer
+
+    from refusal_eval.config import ConfigError
+    from refusal_eval.core.errors import UserError
+
+    found = importlib.import_module(f"refusal_eval.tools.{VERBS[verb][0]}").command
+    app = found
+    if not isinstance(found, typer.Typer):
+        app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+        app.command()(found)
+    try:
+        app(list(arguments), prog_name=f"refusal-eval {verb}")
+    except SystemExit as end:
+        return int(end.code or 0)
+    except (ConfigError, UserError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

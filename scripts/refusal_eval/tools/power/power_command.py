@@ -1,0 +1,156 @@
+"""What a comparison of two models can find: its power, and the smallest difference that it detects."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from refusal_eval.core.errors import UserError
+from refusal_eval.report.paper.display import MINUS
+from refusal_eval.tools.compare.two_studies import finished_study
+from refusal_eval.tools.power.comparison_design import Design, detectable, power, standard_error
+from refusal_eval.tools.power.pilot_run import Pilot, read_pilot
+
+# Assumed where neither the command nor a pilot says more; the page says that they are assumed.
+ASSUMED = {"prompt_correlation": 0.7, "model_correlation": 0.5, "cluster_correlation": 0.0, "prompts_per_cluster": 1.0}
+SIZES = (50, 100, 200, 400, 800)
+SAMPLES = (1, 3, 5, 10)
+FEW_CLUSTERS = 50  # below, the approximation promises more than the test holds (docs/comparisons.md)
+NAMES = {
+    "clusters": "clusters of prompts",
+    "prompts_per_cluster": "prompts per cluster",
+    "samples": "answers per prompt (K)",
+    "rate": "refusal rate",
+    "prompt_correlation": "correlation of two answers to one prompt",
+    "model_correlation": "correlation of the two models over prompts",
+    "cluster_correlation": "correlation of the differences in one cluster",
+}
+
+
+def command(
+    clusters: Annotated[
+        int | None, typer.Option(min=2, help="Independent clusters of prompts; prompts, where they share none.")
+    ] = None,
+    prompts_per_cluster: Annotated[float | None, typer.Option(min=1, help="Default: 1, or the pilot's.")] = None,
+    samples: Annotated[int | None, typer.Option(min=1, help="K, answers per prompt.")] = None,
+    rate: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Refusal rate of the model that is compared against.")
+    ] = None,
+    prompt_correlation: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Of two answers to one prompt (default: 0.7).")
+    ] = None,
+    model_correlation: Annotated[
+        float | None, typer.Option(min=-1, max=1, help="Of two models over prompts (default: 0.5).")
+    ] = None,
+    cluster_correlation: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Of the differences in one cluster (default: 0).")
+    ] = None,
+    pilot: Annotated[Path | None, typer.Option(help="Results of a finished study, e.g. results/demo.")] = None,
+    judge: Annotated[str | None, typer.Option(help="Judge of the pilot (default: its primary judge).")] = None,
+    split: Annotated[str | None, typer.Option(help="Split of the pilot.")] = None,
+    models: Annotated[
+        tuple[str, str] | None, typer.Option(metavar="AGAINST MODEL", help="Models of the pilot.")
+    ] = None,
+    difference: Annotated[
+        float | None, typer.Option(min=-1, max=1, help="A difference, e.g. 0.1 for ten points: tell its power.")
+    ] = None,
+    wanted: Annotated[float, typer.Option("--power", min=0.05, max=0.999, help="Power that is wanted.")] = 0.8,
+    level: Annotated[float, typer.Option(min=0.5, max=0.9999, help="1 minus the test's level.")] = 0.95,
+    comparisons: Annotated[int, typer.Option(min=1, help="Size of the family: the hardest step of Holm's.")] = 1,
+) -> None:
+    """Tell what a comparison of two models can find: its power, and the smallest difference that it detects.
+
+    What a design needs to know is given (--clusters, --samples, --rate, --prompt-correlation, ...) or taken from a
+    pilot run (--pilot results/demo --split NAME --models A B), where a number that is given counts before the pilot's.
+    It is a normal approximation; docs/comparisons.md has how near it comes to the test.
+    """
+    given: dict[str, float | None] = {
+        "clusters": clusters,
+        "prompts_per_cluster": prompts_per_cluster,
+        "samples": samples,
+        "rate": rate,
+        "prompt_correlation": prompt_correlation,
+        "model_correlation": model_correlation,
+        "cluster_correlation": cluster_correlation,
+    }
+    found = None
+    if pilot:
+        found, used = read_pilot(finished_study(pilot), judge, split, models or ())
+        rates = " and ".join(f"{100 * rate:.1f} %" for rate in found.rates)
+        typer.echo(f"Pilot: {used}; rates {rates}\n")
+    design, source = chosen_design(given, found)
+    typer.echo(page(design, source, (1 - level) / comparisons, wanted, difference))
+
+
+def chosen_design(given: Mapping[str, float | None], pilot: Pilot | None) -> tuple[Design, dict[str, str]]:
+    """Return the design, and for each of its numbers where it comes from: `given`, `pilot` or `assumed`.
+
+    Args:
+        given: what the command says, None where it says nothing.
+        pilot: what the pilot says.
+
+    Raises:
+        UserError: if a number is missing that cannot be assumed.
+    """
+    told = {name: getattr(pilot, name, None) for name in NAMES}
+    if pilot:
+        told["rate"] = pilot.rates[0]
+    numbers: dict[str, float] = {}
+    source: dict[str, str] = {}
+    for name in NAMES:
+        for where, value in (("given", given.get(name)), ("pilot", told[name]), ("assumed", ASSUMED.get(name))):
+            if value is not None:
+                numbers[name], source[name] = value, where
+                break
+        else:
+            raise UserError(f"--{name} is missing; give it, or a pilot run (--pilot)".replace("_", "-"))
+    if not 0 < numbers["rate"] < 1:
+        raise UserError(f"a refusal rate of {numbers['rate']:g} tells nothing about how answers vary; give --rate")
+    whole = {"clusters": round(numbers["clusters"]), "samples": round(numbers["samples"])}
+    return Design(**numbers | whole), source  # type: ignore[arg-type]
+
+
+def page(design: Design, source: Mapping[str, str], alpha: float, wanted: float, difference: float | None) -> str:
+    """Return the answer as text.
+
+    Raises:
+        UserError: if the difference leaves no rate between 0 and 1.
+    """
+    lines = ["The design"]
+    for name, words in NAMES.items():
+        lines.append(f"  {words + ':':<48} {getattr(design, name):<8.3g} ({source[name]})")
+    lines.append(f"  {'level of the test, two-sided:':<48} {alpha:<8.3g}")
+    lines += ["", f"Smallest difference found with a power of {wanted:.0%} (percentage points):"]
+    lines += [f"  {_detected(design, wanted, alpha)}", ""]
+    if difference is not None:
+        lines += [f"Power for a difference of {100 * difference:+.1f} points: {power(design, difference, alpha):.0%}"]
+        lines += [f"  standard error of the difference: {100 * standard_error(design, difference):.1f} points", ""]
+    lines += ["The same for other numbers of clusters (rows) and K (columns), up:"]
+    lines.append("  " + f"{'clusters':>10}" + "".join(f"{'K = ' + str(k):>10}" for k in SAMPLES))
+    for clusters in sorted({*SIZES, design.clusters}):
+        cells = []
+        for samples in SAMPLES:
+            found = detectable(dataclasses.replace(design, clusters=clusters, samples=samples), wanted, alpha)
+            cells.append("-" if found is None else f"{100 * found:.1f}")
+        lines.append("  " + f"{clusters:>10}" + "".join(f"{cell:>10}" for cell in cells))
+    lines += ["", "More prompts always help; more answers per prompt (K) help where answers to one prompt vary."]
+    if design.clusters < FEW_CLUSTERS:
+        lines.append(f"With fewer than {FEW_CLUSTERS} clusters the test finds less than this (docs/comparisons.md).")
+    if "assumed" in source.values():
+        lines.append("What is assumed decides much: a pilot of some 50 prompts with K = 3 and both models tells it.")
+    return "\n".join(lines)
+
+
+def _detected(design: Design, wanted: float, alpha: float) -> str:
+    ends = {"up": detectable(design, wanted, alpha), "down": detectable(design, wanted, alpha, up=False)}
+    texts = {"up": "+", "down": MINUS}
+    told = [
+        f"{way} from {100 * design.rate:.1f} %: "
+        + (f"{texts[way]}{100 * abs(found):.1f}" if found is not None else "none that the rate leaves room for")
+        for way, found in ends.items()
+    ]
+    return "; ".join(told)

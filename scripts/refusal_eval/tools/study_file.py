@@ -1,0 +1,38 @@
+"""The study file that a verb is given, loaded as the Snakefile loads it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from refusal_eval.config import load_study, study_values
+from refusal_eval.study.study_folder import refuse_other_study
+
+ROOT = Path(__file__).resolve().parents[3]
+DEMO = ROOT / "config" / "config.yaml"
+StudyFile = Annotated[Path, typer.Argument(metavar="[STUDY.yaml]", help="The study file.", show_default="the demo's")]
+Directory = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Working folder, as snakemake's.")]
+
+
+def load_config(study: Path, directory: Path | None = None, open_pins: bool = False) -> tuple[dict[str, Any], Path]:
+    """Return the validated config of a study file, and the file's whole path; change to the working folder.
+
+    Like Snakemake's, the study's path counts from where the command is given.
+
+    Args:
+        study: the file.
+        directory: the working folder, if it is another one than this.
+        open_pins: whether pins may be open.
+
+    Raises:
+        ConfigError: for mistakes in it.
+    """
+    file = study.absolute()
+    if directory:
+        os.chdir(directory)
+    config = load_study(study_values(str(file)), str(file), str(ROOT), open_pins=open_pins)
+    refuse_other_study(config, str(file))
+    return config, file
