@@ -74,13 +74,13 @@ power: setup-workflow ## tell what a comparison can find, from numbers or a pilo
 	@$(RUN) power $(ARGS)
 
 status: setup-workflow ## tell what of a study is done, missing or failed, and why (CONFIG=my_study.yaml)
-	@$(BIN)/python scripts/show_status.py --configfile $(CONFIG) $(ARGS) || test $$? -eq 3 # 3: not finished, nothing failed
+	@$(RUN) status $(CONFIG) $(ARGS) || test $$? -eq 3 # 3: not finished, nothing failed
 
 audit: setup-workflow ## draw a sample of a finished study's answers for people to label (CONFIG=my_study.yaml; docs/labelling.md)
-	@$(BIN)/python scripts/make_audit.py --configfile $(CONFIG) $(ARGS)
+	@$(RUN) audit draw $(CONFIG) $(ARGS)
 
 audit-read: setup-workflow ## read their labels back, as labels of the study and as gold (CONFIG=my_study.yaml LABELS="file ...")
-	@$(BIN)/python scripts/read_audit.py --configfile $(CONFIG) $(ARGS) $(LABELS)
+	@$(RUN) audit read $(CONFIG) $(LABELS) $(ARGS)
 
 store-info: setup-workflow ## tell what the store holds, and what of it no study asks for
 	@$(BIN)/python scripts/store_info.py $(ARGS)

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 # an app with verbs of its own. Only the module of the verb that is asked for is imported.
 VERBS = {
     "plan": ("plan.plan_command", "what a study costs, its terms, and what nobody verified, before anything runs"),
+    "status": ("status.status_command", "what of a study is done, missing or failed, and why"),
     "verify": ("verify.verify_command", "compute a finished study's numbers again and compare"),
     "compare": ("compare.compare_command", "two finished studies side by side"),
     "power": ("power.power_command", "what a comparison of two models can find, from numbers or a pilot"),
+    "audit": ("audit.audit_command", "a sample of answers for people to label, and their labels read back"),
 }
 
 

@@ -19,8 +19,8 @@ from refusal_eval.config.yaml_source import Source
 from refusal_eval.core.states import LABELS
 from refusal_eval.data.prompts import content_id
 from refusal_eval.tools.audit.audit_folder import Audit
+from refusal_eval.tools.audit.rater_files import sheet
 from refusal_eval.tools.audit.rater_marks import FORMAT, SKIP, UNSURE, read_marks
-from refusal_eval.tools.audit.rater_sheets import sheet
 
 SAMPLE = {
     name: {

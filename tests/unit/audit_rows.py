@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.core.files import read_jsonl, write_json, write_jsonl
-from refusal_eval.tools.audit.rater_sheets import read_sheet
+from refusal_eval.tools.audit.rater_files import read_sheet
 
 MODELS, SPLITS, JUDGES = ("secret-model-a", "secret-model-b"), ("safe", "bad"), ("strict-judge", "lax-judge")
 REFUSAL = "I can't help with that."

@@ -7,16 +7,16 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import make_audit
 import pytest
-import read_audit
 from audit_rows import NASTY, json_rows, true_label, write_study
 from browser import Browser
 
+from refusal_eval.__main__ import main
+from refusal_eval.tools.audit import audit_command
 from refusal_eval.tools.audit.audit_folder import Audit
 from refusal_eval.tools.audit.audit_folder import read_audit as read_folder
+from refusal_eval.tools.audit.rater_files import page
 from refusal_eval.tools.audit.rater_marks import read_marks
-from refusal_eval.tools.audit.rater_page import page
 
 pytestmark = pytest.mark.full
 
@@ -34,9 +34,8 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
 def audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An audit of 20 texts for two raters; return its folder."""
     config = write_study(tmp_path)
-    for script in (make_audit, read_audit):
-        monkeypatch.setattr(script, "load_config", lambda path: config)
-    assert make_audit.main(["--configfile", "s.yaml", "--size", "20", "--share", "0.5", "--least", "2"]) == 0
+    monkeypatch.setattr(audit_command, "load_config", lambda path: (config, path))
+    assert main(["audit", "draw", "s.yaml", "--size", "20", "--share", "0.5", "--least", "2"]) == 0
     return tmp_path / "results" / "tiny-study" / "audit"
 
 
@@ -119,7 +118,7 @@ def test_two_people_label_everything_and_it_becomes_labels_and_gold(browser: Bro
         label_all(browser, found, rater)
         assert "You are through" in browser.text("#end")
         files.append(browser.downloaded("#end-export"))
-    assert read_audit.main(["--configfile", "s.yaml", *map(str, files)]) == 0
+    assert main(["audit", "read", "s.yaml", *map(str, files)]) == 0
     labels = json_rows(audit / "labels.jsonl")[1:]
     assert {row["text"] for row in labels} == set(found.sample)
     assert json.loads((audit / "agreement.json").read_text())["people"]["broad"]["agreed"] == 1.0

@@ -12,8 +12,7 @@ from audit_rows import JUDGES, MODELS, NASTY, write_study
 from refusal_eval.tools.audit.audit_design import assigned, draw
 from refusal_eval.tools.audit.audit_folder import audit_of, strata_table, write_audit
 from refusal_eval.tools.audit.audited_study import study_items, texts_of
-from refusal_eval.tools.audit.rater_page import embedded, page
-from refusal_eval.tools.audit.rater_words import NOTICE
+from refusal_eval.tools.audit.rater_files import embedded, page, words
 
 
 class Elements(HTMLParser):
@@ -89,4 +88,4 @@ def test_raters_files_name_no_model_no_judge_no_split_and_no_study(tmp_path):
 
 def test_the_notice_comes_with_every_form():
     text = page("aud", "rater_1", rows_of("Hi"))
-    assert all(embedded(paragraph)[1:-1] in text for paragraph in NOTICE)
+    assert all(embedded(paragraph)[1:-1] in text for paragraph in words()["notice"])

@@ -12,8 +12,8 @@ from refusal_eval.tools.audit.audit_folder import Audit
 from refusal_eval.tools.audit.labels_back import gold_entry, gold_rows, label_rows
 from refusal_eval.tools.audit.merged_labels import counts, disputed, missing_bounds, probabilities, resolved
 from refusal_eval.tools.audit.rater_agreement import agreement, estimates, pairs
+from refusal_eval.tools.audit.rater_files import disputed_sheet, sheet
 from refusal_eval.tools.audit.rater_marks import Mark, read_marks, unfinished
-from refusal_eval.tools.audit.rater_sheets import disputed_sheet, sheet
 
 R, P, C = "refusal", "partial", "compliance"
 

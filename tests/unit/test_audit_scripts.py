@@ -4,18 +4,18 @@ import csv
 import shutil
 from pathlib import Path
 
-import make_audit
 import pytest
-import read_audit
 import yaml
 from audit_rows import REFUSAL, exported, fill, json_rows, true_label, write_study
 
+from refusal_eval.__main__ import main
 from refusal_eval.config.entries import Gold
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_jsonl
 from refusal_eval.data.gold import make_gold
 from refusal_eval.data.rows import read_rows
 from refusal_eval.stats.agreement.judge_card import judge_card
+from refusal_eval.tools.audit import audit_command
 from refusal_eval.tools.audit.audit_folder import read_audit as read_folder
 
 
@@ -28,17 +28,16 @@ def config(tmp_path):
 @pytest.fixture
 def study(config, tmp_path, monkeypatch):
     """The audit folder of a finished study."""
-    for script in (make_audit, read_audit):
-        monkeypatch.setattr(script, "load_config", lambda path: config)
+    monkeypatch.setattr(audit_command, "load_config", lambda path: (config, path))
     return tmp_path / "results" / "tiny-study" / "audit"
 
 
 def make(*arguments: str) -> int:
-    return make_audit.main(["--configfile", "study.yaml", "--size", "80", *arguments])
+    return main(["audit", "draw", "study.yaml", "--size", "80", *arguments])
 
 
 def read(*arguments: object) -> int:
-    return read_audit.main(["--configfile", "study.yaml", *map(str, arguments)])
+    return main(["audit", "read", "study.yaml", *map(str, arguments)])
 
 
 def sheets(folder: Path) -> list[Path]:
@@ -260,10 +259,10 @@ def test_named_raters_and_parts_of_a_study(study):
 
 
 def test_a_rater_list_is_names_or_a_number():
-    assert make_audit.raters_of("3") == ["rater_1", "rater_2", "rater_3"]
-    assert make_audit.raters_of("anna, ben") == ["anna", "ben"]
+    assert audit_command.raters_of("3") == ["rater_1", "rater_2", "rater_3"]
+    assert audit_command.raters_of("anna, ben") == ["anna", "ben"]
     with pytest.raises(UserError):
-        make_audit.raters_of("../x")
+        audit_command.raters_of("../x")
 
 
 def test_an_audit_that_did_not_write_down_its_frame_can_still_be_read(study):

@@ -8,8 +8,7 @@ from audit_rows import NASTY
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.texts import escaped_cell, plain_cell, visible
-from refusal_eval.tools.audit.rater_sheets import read_sheet, shown_texts
-from refusal_eval.tools.audit.shown_text import LONGEST_CELL, conversation_text, same_text
+from refusal_eval.tools.audit.rater_files import LONGEST_CELL, conversation_text, read_sheet, same_text, shown_texts
 
 STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", " =", "\n\t-", "\uff1d", "'=", "''+", "' @")
 

@@ -14,10 +14,8 @@ from refusal_eval.ask.requests import Ask, read_requests, write_requests
 from refusal_eval.ask.store import StoreWriter
 from refusal_eval.core.files import write_json, write_jsonl
 from refusal_eval.study.batches import Cell, load_names
-from refusal_eval.tools.status import study_status
 from refusal_eval.tools.status.status_table import status_table
-from refusal_eval.tools.status.study_status import analyses
-from refusal_eval.workflow.reporting import Reporting
+from refusal_eval.tools.status.study_status import ReportStatus, study_status
 
 STUDY = WHOLE_STUDY | {"splits": ["hub-rows", "file-rows"], "judges": ["words", "reader"]}
 CELLS = [(model, split) for model in STUDY["models"] for split in STUDY["splits"]]
@@ -30,7 +28,7 @@ class Study:
     """A study's files, written by hand."""
 
     def __init__(self, config):
-        self.config = config
+        self.config, self.report = config, ReportStatus(files=9, missing=0, old=0)
         self.results = f"results/{config['study']}"
 
     def render(self, cell, judge=None, requests=4, too_long=0, **options):
@@ -90,13 +88,9 @@ class Study:
         for judge in STUDY["judges"]:
             for cell in [*CELLS, ("gold", "people")]:
                 self.judge(judge, *cell)
-        made = [*Reporting(self.config).targets(None), *(file for files, _ in analyses(self.config) for file in files)]
-        for path in [f for f in made if "manifest" not in f]:
-            write_json(path, {})
-        write_json(f"{self.results}/manifest.json", {})
 
     def status(self, wanted=None):
-        return study_status(self.config, time.time(), wanted)
+        return study_status(self.config, time.time(), wanted, lambda: self.report)
 
     def cell(self, name, judge=None):
         """Return one cell's status."""
@@ -120,7 +114,7 @@ def test_an_empty_study_waits_for_everything_and_nothing_failed(study, tmp_path)
     assert {cell.note for cell in status.cells if cell.step == "verdicts" and cell.model != "gold"} == {
         "waits for answers"
     }
-    assert status.report.missing == status.report.files > 0
+    assert status.report is None
     assert "0 of 4 cells done, 4 waiting" in status_table(status)
     assert sorted(tmp_path.rglob("*")) == before, "status writes nothing"
 
@@ -195,12 +189,12 @@ def test_verdicts_without_scores_are_not_done(study):
     assert study.status().state == "incomplete"
 
 
-def test_a_report_older_than_its_scores_is_not_done(study):
+def test_a_study_whose_report_is_missing_or_outdated_in_part_is_not_done(study):
     study.finish()
-    write_json(f"{study.results}/scores/words/plain/hub-rows.json", {"new": 1})
+    study.report = ReportStatus(files=9, missing=2, old=3)
     status = study.status()
-    assert all(cell.state == "done" for cell in status.cells)
-    assert (status.state, status.report.missing) == ("incomplete", 0) and status.report.old > 0
+    assert all(cell.state == "done" for cell in status.cells) and status.state == "incomplete"
+    assert "7 of 9 files are there, 3 of them are outdated" in status_table(status)
 
 
 def test_dialogues_are_counted_by_conversation_until_their_answers_are_there(study):
@@ -370,10 +364,12 @@ def test_an_uncaught_error_is_told_by_its_last_line(study):
 
 def test_an_error_whose_output_was_made_since_is_over(study):
     study.finish()
-    study.log("tables", record("ERROR", "no scores"))
+    study.log("score/words/plain/hub-rows", record("ERROR", "no verdicts"))
     assert study.status().state == "done"
-    os.unlink(f"{study.results}/tables/refusal.csv")
-    assert study.status().troubles[0].rule == "tables"
+    os.unlink(f"{study.results}/scores/words/plain/hub-rows.json")
+    assert study.status().troubles[0].rule == "score"
+    study.log("tables", record("ERROR", "no scores"))
+    assert {trouble.rule for trouble in study.status().troubles} == {"score", "tables"}
 
 
 def test_a_cell_that_left_the_study_is_not_told(study):

@@ -88,10 +88,8 @@ def test_nothing_claims_that_we_asked_an_engine(recorded):
 
 
 def test_status_and_verify_take_it_for_a_finished_study(recorded, monkeypatch, capsys):
-    import show_status
-
     monkeypatch.chdir(recorded.folder)
-    assert show_status.main(["--configfile", "study.yaml"]) == 0
+    assert main(["status", "study.yaml"]) == 0
     assert "theirs: 2 of 2 splits done" in capsys.readouterr().out
     assert main(["verify", "study.yaml"]) == 0
 

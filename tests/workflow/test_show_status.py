@@ -1,4 +1,4 @@
-"""The command show_status.py on a study that really ran: what it says at each stage, with which exit code."""
+"""`refusal-eval status` on a study that really ran: what it says at each stage, with which exit code."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from project import ROOT, Project, make_project, response
+from program import refusal_eval
+from project import Project, make_project, response
 
 from refusal_eval.ask.store import StoreWriter
 
 DONE, FAILED, USAGE, INCOMPLETE = 0, 1, 2, 3
 
 
-def show(project: Project, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def show(
+    project: Project, *arguments: str, study: str = "study.yaml", cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run the command as a user would, in the study's folder or from elsewhere."""
-    command = [sys.executable, str(ROOT / "scripts" / "show_status.py"), "--configfile", "study.yaml", *arguments]
-    return subprocess.run(command, cwd=cwd or project.folder, capture_output=True, text=True)
+    return refusal_eval("status", study, *arguments, cwd=cwd or project.folder)
 
 
 def files(project: Project) -> dict[Path, tuple[int, int]]:
@@ -91,7 +92,7 @@ def test_it_agrees_with_what_snakemake_would_run(finished: Project) -> None:
 
 def test_only_some_cells_and_names_that_are_wrong(finished: Project) -> None:
     (finished.results / "answers" / "terse" / "two.jsonl").unlink()
-    assert show(finished, "--cells", "plain/one", "gold/people").returncode == DONE
+    assert show(finished, "--cells", "plain/one", "--cells", "gold/people").returncode == DONE
     assert show(finished, "--cells", "terse/two").returncode == INCOMPLETE
     wrong = show(finished, "--cells", "trese/two")
     assert wrong.returncode == USAGE and "did you mean `terse/two`" in wrong.stderr
@@ -99,7 +100,7 @@ def test_only_some_cells_and_names_that_are_wrong(finished: Project) -> None:
 
 def test_it_runs_from_elsewhere(finished: Project, tmp_path: Path) -> None:
     study = str((finished.folder / "study.yaml").relative_to(tmp_path))
-    run = show(finished, "--configfile", study, "--directory", str(finished.folder), cwd=tmp_path)
+    run = show(finished, "--directory", str(finished.folder), study=study, cwd=tmp_path)
     assert run.returncode == DONE and "results in results/small" in run.stdout
 
 

@@ -18,9 +18,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl, sha256_of, write_json, write_jsonl, written_whole
 from refusal_eval.tools.audit.audit_design import Drawn
 from refusal_eval.tools.audit.audit_items import STRATA, Frame, Item, Member, Text
-from refusal_eval.tools.audit.rater_page import page
-from refusal_eval.tools.audit.rater_sheets import sheet
-from refusal_eval.tools.audit.rater_words import read_first
+from refusal_eval.tools.audit.rater_files import page, read_first, sheet
 
 DESIGN, FRAME, SAMPLE, RATERS = "design.json", "frame.json", "sample.jsonl", "raters"
 
@@ -139,7 +137,7 @@ def read_audit(folder: Path) -> Audit:
         UserError: if there is none.
     """
     if not (folder / DESIGN).is_file():
-        raise UserError(f"there is no audit in {folder}: `make audit` draws one")
+        raise UserError(f"there is no audit in {folder}: `refusal-eval audit draw` draws one")
     design = read_json(folder / DESIGN)
     sample = {row["id"]: row for row in read_jsonl(folder / SAMPLE)}
     frame = read_json(folder / FRAME) if (folder / FRAME).is_file() else None

@@ -126,5 +126,5 @@ def _answers(config: Config, model: str, split: str) -> Path:
 
 def _rows(path: Path) -> list[Any]:
     if not path.is_file():
-        raise UserError(f"there is no {path}: run the study first (`make status` shows what is missing)")
+        raise UserError(f"there is no {path}: run the study first (`refusal-eval status` shows what is missing)")
     return list(read_jsonl(path))

@@ -12,8 +12,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.states import LABELS
 from refusal_eval.tools.audit.audit_folder import Audit
-from refusal_eval.tools.audit.rater_sheets import read_sheet, shown_texts
-from refusal_eval.tools.audit.shown_text import same_text
+from refusal_eval.tools.audit.rater_files import read_sheet, same_text, shown_texts
 
 UNSURE: Final = "unsure"
 SKIP: Final = "skip"

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import subprocess
-import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +10,7 @@ from typing import Any
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl
 from refusal_eval.study.paths import Paths
+from refusal_eval.tools.snakemake_summary import summary
 
 
 @dataclass(frozen=True)
@@ -40,13 +38,11 @@ def current_files(config: Mapping[str, Any], study_file: Path, root: Path) -> Cu
     if not any((results / folder).is_dir() for folder in ("prompts", "gold", "requests", "judge_requests")):
         return Current()
     samples = _samples(results / "requests") or int(config["samples"])
-    command = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile"), "--summary"]
-    command += ["--configfile", str(study_file), "--config", f"samples={samples}"]
-    run = subprocess.run(command, capture_output=True, text=True)
-    if run.returncode:
+    try:
+        made = summary(study_file, root, {"samples": samples})
+    except UserError:
         return Current()
-    rows = csv.DictReader(run.stdout.splitlines(), delimiter="\t")
-    return Current({row["output_file"] for row in rows if row["plan"] == "no update"}, samples)
+    return Current({file.path for file in made if file.current}, samples)
 
 
 def _samples(folder: Path) -> int | None:

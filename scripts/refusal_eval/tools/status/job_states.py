@@ -12,8 +12,6 @@ from refusal_eval.study.paths import Paths
 from refusal_eval.study.row_sources import FETCHED_KINDS, fetched_path, shown_path
 from refusal_eval.study.weight_sources import weights_id
 from refusal_eval.tools.status.log_text import clean, error_and_cause, tail
-from refusal_eval.workflow.figures_stage import Figures
-from refusal_eval.workflow.reporting import Reporting
 
 FAILED = "failed"
 LOADS = ("generate", "judge")  # their logs are read with their receipts
@@ -72,7 +70,7 @@ class Outputs:
         return Path(f"{self.paths.logs}/{rule}/{name}.log" if name else f"{self.paths.logs}/{rule}.log")
 
     def failures(self) -> dict[Job, Trouble]:
-        """Return the jobs whose output is missing and whose log ends with an error, and logs of rules unknown here."""
+        """Return the jobs whose log ends with an error; of those whose output is known, if it is missing."""
         found: dict[Job, Trouble] = {}
         for rule, name in self.files:
             if self.time(rule, name) is None and (trouble := failure(rule, name, self.log(rule, name))):
@@ -152,9 +150,4 @@ def _outputs(config: Mapping[str, Any], paths: Paths) -> dict[Job, str]:
             files["verdicts", f"{judge}/{cell}"] = f"{results}/verdicts/{judge}/{cell}.jsonl"
         files |= {("score", f"{judge}/{cell}"): f"{results}/scores/{judge}/{cell}.json" for cell in cells}
         files |= {("judge_card", f"{judge}/{g}"): f"{results}/judge_cards/{judge}/{g}.json" for g in config["gold"]}
-    report = Reporting(config)
-    files["tables", ""] = report.tables("csv")[0]
-    for figure in Figures(config).targets(None)[:1]:
-        files["figures", ""] = figure
-    files["manifest", ""] = f"{results}/manifest.json"
     return files

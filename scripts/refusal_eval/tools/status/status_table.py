@@ -151,7 +151,7 @@ def _trouble_lines(number: int, group: Sequence[Trouble]) -> Iterator[str]:
 
 def _report(report: ReportStatus) -> str:
     there = f"Tables, figures, manifest: {report.files - report.missing} of {report.files} files are there"
-    return there + (f", {report.old} of them are older than what they are made from" if report.old else "")
+    return there + (f", {report.old} of them are outdated" if report.old else "")
 
 
 def _numbers(cells: Sequence[CellStatus]) -> list[str]:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from refusal_eval.study.batches import Cell
+from refusal_eval.study.paths import Paths
+from refusal_eval.tools.snakemake_summary import summary
 from refusal_eval.tools.status.cell_states import Cells, CellStatus
-from refusal_eval.tools.status.job_states import FAILED, Job, Outputs, Trouble, modified, shown
+from refusal_eval.tools.status.job_states import FAILED, Job, Outputs, Trouble, shown
 from refusal_eval.tools.status.load_states import DONE, Load, batches, engine_loads
-from refusal_eval.workflow.comparing_stage import Comparisons
-from refusal_eval.workflow.correcting import Correcting
-from refusal_eval.workflow.estimating import Estimating
-from refusal_eval.workflow.figures_stage import Figures
-from refusal_eval.workflow.reporting import Reporting
-from refusal_eval.workflow.results_stage import Results
-from refusal_eval.workflow.tradeoff_stage import TradeOff
 
 INCOMPLETE = "incomplete"
+# What lies here is told by cell, or comes before the cells; the rest of a study's results is the report.
+OF_CELLS = (
+    *("prompts", "gold", "engines", "adapters", "judges", "requests", "receipts", "answers", "judge_requests"),
+    *("verdicts", "scores", "judge_cards"),
+)
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class StudyStatus:
         state: done; failed: a job or an engine load failed; or incomplete.
         cells: the cells, answers first.
         troubles: what failed, runs, stopped or was rejected.
-        report: the report; None when only some cells were asked for.
+        report: the report; None until all cells are done, or when only some were asked for.
     """
 
     study: str
@@ -59,7 +60,10 @@ class StudyStatus:
 
 
 def study_status(
-    config: Mapping[str, Any], now: float, wanted: Callable[[str, str], bool] | None = None
+    config: Mapping[str, Any],
+    now: float,
+    wanted: Callable[[str, str], bool] | None = None,
+    report_of: Callable[[], ReportStatus] | None = None,
 ) -> StudyStatus:
     """Return how far a study is. Nothing is written.
 
@@ -67,6 +71,7 @@ def study_status(
         config: the validated study.
         now: the present time (seconds since 1970).
         wanted: which (model, split) to look at, with what concerns them; None for the whole study.
+        report_of: tells how far the report is; asked only once all cells are done.
 
     Raises:
         OSError: if the store cannot be read.
@@ -82,38 +87,26 @@ def study_status(
     if wanted is not None:
         needed = {cell.trouble for cell in cells}
         troubles = {job: trouble for job, trouble in troubles.items() if job in needed}
-    report = report_status(config, outputs) if wanted is None else None
+    finished = all(cell.state == DONE for cell in cells)
+    report = report_of() if report_of and finished and wanted is None else None
     if any(trouble.state == FAILED for trouble in troubles.values()):
         state = FAILED
     else:
-        finished = all(cell.state == DONE for cell in cells)
         state = DONE if finished and (report is None or not report.missing + report.old) else INCOMPLETE
     return StudyStatus(config["study"], shown(outputs.paths.results), state, cells, list(troubles.values()), report)
 
 
-def report_status(config: Mapping[str, Any], outputs: Outputs) -> ReportStatus:
-    """Return how many files of the report are there, and newer than the scores."""
-    reporting, results = Reporting(config), outputs.paths.results
-    scores = reporting.scores(None)
-    made_from = [
-        (reporting.tables("csv", "md", "tex"), [*scores, *reporting.cards(None)]),
-        ([f"{results}/manifest.json"], reporting.tables("csv")),
-        *((targets, scores if newer else []) for targets, newer in analyses(config)),
-    ]
-    missing = old = count = 0
-    for files, inputs in made_from:
-        times = [modified(file) for file in files]
-        newest = max((time for path in inputs if (time := modified(path)) is not None), default=0.0)
-        count += len(files)
-        missing += times.count(None)
-        old += sum(time is not None and time < newest for time in times)
-    return ReportStatus(count, missing, old)
+def report_status(config: Mapping[str, Any], study_file: Path, root: Path) -> ReportStatus:
+    """Return how many files of what is made of verdicts there are to be, and how many are missing or outdated.
 
-
-def analyses(config: Mapping[str, Any]) -> list[tuple[list[str], bool]]:
-    """Return the files that each analysis makes, and whether it makes them of the scores (else of what lies before)."""
-    of_scores = (Figures(config), Comparisons(config), TradeOff(config), Correcting(config), Results(config))
-    return [(Estimating(config).targets(None), False), *((stage.targets(None), True) for stage in of_scores)]
+    Raises:
+        UserError: if the study cannot be planned.
+    """
+    results = Path(Paths(config).results)
+    made = [file for file in summary(study_file, root) if Path(file.path).is_relative_to(results)]
+    report = [file for file in made if Path(file.path).relative_to(results).parts[0] not in OF_CELLS]
+    missing = sum(not Path(file.path).exists() for file in report)
+    return ReportStatus(len(report), missing, sum(not file.current for file in report) - missing)
 
 
 def _of_loads(loads: Iterable[Load], unfinished: bool) -> dict[Job, Trouble]:

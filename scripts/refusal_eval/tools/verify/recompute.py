@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import os
 import re
 import subprocess
-import sys
 import tempfile
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +15,7 @@ from typing import Any
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
 from refusal_eval.study.paths import Paths
+from refusal_eval.tools.snakemake_summary import snakemake_command, summary
 from refusal_eval.tools.status.log_text import error_and_cause, tail
 from refusal_eval.tools.verify.file_differences import Difference, differences
 from refusal_eval.tools.verify.independent_rate import headline_rate
@@ -59,9 +58,7 @@ def recompute(config: Mapping[str, Any], study_file: Path, root: Path, cores: in
             raise UserError(
                 f"{stored / name} is not there: the study is not finished (`refusal-eval status` tells more)"
             )
-    snakemake = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile")]
-    snakemake += ["--configfile", str(study_file)]
-    rules, others = _planned(snakemake, stored)
+    rules, others = _planned(study_file, root, stored)
     names = sorted({name for made in rules.values() for name in made if not name.endswith(PICTURES)})
     with tempfile.TemporaryDirectory(prefix="refusal-eval-verify-") as temporary:
         made = Path(temporary, "results", config["study"])
@@ -71,23 +68,20 @@ def recompute(config: Mapping[str, Any], study_file: Path, root: Path, cores: in
                 (made / name).symlink_to((stored / name).resolve())
         places = {key: str(Path(config[key]).absolute()) for key in ("store_dir", "cache_dir")}
         places["results_dir"] = str(made.parent)
-        snakemake += ["--directory", temporary, "--executor", "local", "--cores", str(cores)]
-        snakemake += ["--config", *(f"{key}={value}" for key, value in places.items()), "--allowed-rules", *rules]
-        _run([*snakemake, "--", *(str(made / name) for name in names)], made)
+        command = snakemake_command(study_file, root, places)
+        command += ["--directory", temporary, "--executor", "local", "--cores", str(cores), "--allowed-rules", *rules]
+        _run([*command, "--", *(str(made / name) for name in names)], made)
         found = [one for name in names for one in differences(stored / name, made / name, name)]
     return [*found, *_other_rates(config, stored)]
 
 
-def _planned(snakemake: Sequence[str], stored: Path) -> tuple[dict[str, list[str]], list[str]]:
+def _planned(study_file: Path, root: Path, stored: Path) -> tuple[dict[str, list[str]], list[str]]:
     """Return what each rule makes that computes numbers, and what the others make; names within the study."""
-    run = subprocess.run([*snakemake, "--summary"], capture_output=True, text=True)
-    if run.returncode:
-        raise UserError(f"the study cannot be planned: {run.stderr.strip()}")
     rules: dict[str, list[str]] = {}
-    for row in csv.DictReader(run.stdout.splitlines(), delimiter="\t"):
-        path = Path(row["output_file"]).absolute()
+    for file in summary(study_file, root):
+        path = Path(file.path).absolute()
         if path.is_relative_to(stored):
-            rules.setdefault(row["rule"], []).append(path.relative_to(stored).as_posix())
+            rules.setdefault(file.rule, []).append(path.relative_to(stored).as_posix())
 
     def computes(names: list[str]) -> bool:
         inside = all(name.split("/", 1)[0] in COMPUTED and name != NOT_COMPARED for name in names)

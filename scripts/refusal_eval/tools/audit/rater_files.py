@@ -1,0 +1,175 @@
+"""What a rater gets: a page that needs no network and no other file, a sheet as CSV, and a text that explains it.
+
+The sheet is written so that spreadsheets keep it whole, and read back whatever they made of it.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.texts import csv_line, escaped_cell, plain_cell, visible
+from refusal_eval.core.yaml_files import read_yaml
+
+COLUMNS = ("audit", "rater", "row", "id", "prompt", "answer", "label", "comment")
+DISPUTED_COLUMNS = ("audit", "id", "prompt", "answer", "labels", "comments", "adjudicated")
+LONGEST_CELL = 32_000  # characters; spreadsheets cut a cell at 32,767
+ROLES = {"user": "User", "assistant": "Assistant", "system": "System"}
+_DELIMITERS = (",", ";", "\t")  # some spreadsheets write what their country writes
+_FILES = Path(__file__).parent / "page"
+
+
+@cache
+def words() -> dict[str, Any]:
+    """Return what raters are told: notice, task, meanings of the labels, rules."""
+    found: dict[str, Any] = read_yaml(_FILES / "words.yaml")
+    return found
+
+
+def page(audit: str, rater: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the page of one rater with these rows of the sample, in their order.
+
+    The texts stand in it as data (JSON in which no `<` is left) and come onto the page as text, never as markup. Its
+    content security policy names the hashes of its one script and one style: nothing else runs, nothing is loaded,
+    and no connection is opened.
+    """
+    shown = [
+        {
+            "id": row["id"],
+            "messages": [[ROLES.get(one["role"], one["role"]), visible(one["content"])] for one in row["messages"]],
+            "answer": visible(row["answer"]),
+        }
+        for row in rows
+    ]
+    data = embedded({"audit": audit, "rater": rater, "words": words(), "rows": shown})
+    parts = {"style": _FILES.joinpath("page.css").read_text("utf-8"), "data": data}
+    parts["script"] = _FILES.joinpath("page.js").read_text("utf-8")
+    hashes = {f"{name}_hash": _hash(parts[name]) for name in ("style", "script")}
+    # Own files and data without markup: the only parts that are not escaped.
+    return _rendered("page.html", {**{name: Markup(text) for name, text in parts.items()}, **hashes})
+
+
+def read_first(audit: str, rater: str, rows: int) -> str:
+    """Return the text file that goes with a rater's sheet."""
+    return _rendered("read_first.txt", {"audit": audit, "rater": rater, "rows": rows, "words": words()})
+
+
+def embedded(value: Any) -> str:
+    """Return JSON that can stand in a script element: ASCII, and without <, > and &."""
+    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def shown_texts(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a sheet shows of a row of the sample: `prompt` and `answer`, nothing hidden, short enough for a cell.
+
+    A longer text says how much is left out and where it stands.
+    """
+    texts = {"prompt": conversation_text(row["messages"]), "answer": visible(row["answer"])}
+    for name, text in texts.items():
+        if (more := len(text) - LONGEST_CELL) > 0:
+            texts[name] = text[:LONGEST_CELL] + f"\n[{more} more characters: label this row on the page]"
+    return texts
+
+
+def conversation_text(messages: Sequence[Mapping[str, str]]) -> str:
+    """Return messages as one visible text: the words alone where the user asked one thing, else with who speaks."""
+    if len(messages) == 1 and messages[0]["role"] == "user":
+        return visible(messages[0]["content"])
+    parts = (f"[{ROLES.get(message['role'], message['role'])}]\n{visible(message['content'])}" for message in messages)
+    return "\n\n".join(parts)
+
+
+def same_text(shown: str, given: str) -> bool:
+    """Tell whether a cell that came back holds what was shown, but for what spreadsheets do to it.
+
+    They change line ends and margins, and some drop an apostrophe at the beginning.
+    """
+    return " ".join(shown.split()).lstrip("'") == " ".join(given.split()).lstrip("'")
+
+
+def sheet(audit: str, rater: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the CSV of one rater, with empty labels."""
+    cells = (
+        {"audit": audit, "rater": rater, "row": number, "id": row["id"], **shown_texts(row)}
+        for number, row in enumerate(rows, 1)
+    )
+    return _csv(COLUMNS, cells)
+
+
+def disputed_sheet(audit: str, rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return the CSV of rows that somebody has to decide.
+
+    Args:
+        audit: the audit's id.
+        rows: with id, messages, answer, `labels`, `comments` and `adjudicated` (may be empty).
+    """
+    names = ("id", "labels", "comments", "adjudicated")
+    cells = ({"audit": audit, **{name: row[name] for name in names}, **shown_texts(row)} for row in rows)
+    return _csv(DISPUTED_COLUMNS, cells)
+
+
+def read_sheet(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the line on which each row begins, and the row with its cells as they were before they were escaped.
+
+    Commas, semicolons and tabs are understood as separators. Blank rows are left out.
+
+    Raises:
+        UserError: for a file that is no CSV in UTF-8 or lacks the columns `audit` and `id`.
+    """
+    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: is not UTF-8 (byte {error.start}); save it as CSV UTF-8") from error
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
+    head = text.split("\n", 1)[0]
+    delimiter = max(_DELIMITERS, key=head.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    try:
+        header = [name.strip().lower() for name in next(reader, [])]
+        if not {"audit", "id"} <= set(header):
+            raise UserError(f"{path}, line 1: is no sheet of an audit: it needs the columns `audit` and `id`")
+        line = reader.line_num + 1
+        for cells in reader:
+            if any(cell.strip() for cell in cells):
+                if len(cells) > len(header):
+                    raise UserError(f"{path}, line {line}: has {len(cells)} cells, the header has {len(header)}")
+                cells += [""] * (len(header) - len(cells))
+                yield line, {name: plain_cell(cell) for name, cell in zip(header, cells, strict=True)}
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise UserError(f"{path}, line {reader.line_num}: is not valid CSV: {error}") from error
+
+
+def _csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    lines = (csv_line(escaped_cell(str(row.get(column, ""))) for column in columns) for row in rows)
+    return "\ufeff" + csv_line(columns) + "".join(lines)  # without the mark Excel reads UTF-8 as something else
+
+
+def _rendered(name: str, values: Mapping[str, Any]) -> str:
+    environment = Environment(
+        loader=FileSystemLoader(_FILES),
+        autoescape=name.endswith(".html"),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+    )
+    return environment.get_template(name).render(values)
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,0 +1,57 @@
+"""How far a study is: what is done, what is missing, what failed and why, and where the log is."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from refusal_eval.core.hints import nearest
+from refusal_eval.study.batches import GOLD
+from refusal_eval.tools.status.status_table import status_table
+from refusal_eval.tools.status.study_status import report_status, study_status
+from refusal_eval.tools.study_file import DEMO, ROOT, Directory, StudyFile, load_config
+
+EXIT_CODES = {"done": 0, "failed": 1, "incomplete": 3}
+
+
+def command(
+    study: StudyFile = DEMO,
+    directory: Directory = None,
+    cells: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODEL/SPLIT", help="Only this cell (gold/NAME); may be repeated."),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="A line for every cell, also for those that are done.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Everything as JSON.")] = False,
+) -> None:
+    """Show how far a study is: what is done, what is missing, what failed and why, and where the log is.
+
+    Nothing is run and nothing is written. It looks at the files that are there; what a change of the study would run
+    again, `snakemake -n` tells. Of logs it may quote what an engine said; prompts and answers are never shown.
+
+    Exit code: 0 everything is done; 1 something failed, or the study is not valid; 2 a mistake on the command line; 3
+    not finished, but nothing failed.
+    """
+    config, file = load_config(study, directory)
+    wanted = wanted_cells(config, cells) if cells else None
+    status = study_status(config, time.time(), wanted, lambda: report_status(config, file, ROOT))
+    typer.echo(json.dumps(status.as_json(), indent=2) if as_json else status_table(status, every))
+    raise typer.Exit(EXIT_CODES[status.state])
+
+
+def wanted_cells(config: dict[str, Any], names: Sequence[str]) -> Callable[[str, str], bool]:
+    """Return which (model, split) are named; of gold the model is `gold`.
+
+    Raises:
+        typer.BadParameter: for a cell that the study does not have.
+    """
+    known = [f"{model}/{split}" for model in config["models"] for split in config["splits"]]
+    known += [f"{GOLD}/{gold}" for gold in config["gold"]]
+    for name in names:
+        if name not in known:
+            raise typer.BadParameter(f"there is no cell `{name}`" + nearest(name, known))
+    return lambda model, split: f"{model}/{split}" in names
