@@ -53,16 +53,16 @@ fetch: setup ## bring everything that needs the internet: rows, tokenizers, weig
 	$(BIN)/snakemake fetch --cores all --configfile $(CONFIG) $(ARGS)
 
 pin: setup-workflow ## resolve every repository of a study to a commit, in a lock file that runs obey (CONFIG=my_study.yaml)
-	@$(BIN)/python scripts/pin_study.py --configfile $(CONFIG) $(ARGS)
+	@$(RUN) pin $(CONFIG) $(ARGS)
 
 plan: setup-workflow ## show what a study costs, its terms, and what of it nobody verified, before anything is fetched (CONFIG=my_study.yaml)
 	@$(RUN) plan $(CONFIG) $(ARGS)
 
 import: setup-workflow ## turn a config of the published library into a study (CONFIG=their.yaml)
-	@$(BIN)/python scripts/import_published_config.py $(CONFIG) $(ARGS)
+	@$(RUN) import $(CONFIG) $(ARGS)
 
 export: setup-workflow ## write a finished study in the published library's layout (CONFIG=my_study.yaml)
-	@$(BIN)/python scripts/export_published_layout.py --configfile $(CONFIG) $(ARGS)
+	@$(RUN) export $(CONFIG) $(ARGS)
 
 verify: setup-workflow ## compute scores and tables of a finished study again and compare (CONFIG=my_study.yaml)
 	@$(RUN) verify $(CONFIG) $(ARGS)
@@ -83,10 +83,10 @@ audit-read: setup-workflow ## read their labels back, as labels of the study and
 	@$(RUN) audit read $(CONFIG) $(LABELS) $(ARGS)
 
 store-info: setup-workflow ## tell what the store holds, and what of it no study asks for
-	@$(BIN)/python scripts/store_info.py $(ARGS)
+	@$(RUN) store $(ARGS)
 
 store-prune: setup-workflow ## show what could go from the store; ARGS=--yes removes it
-	@$(BIN)/python scripts/store_info.py --prune $(ARGS)
+	@$(RUN) store --prune $(ARGS)
 
 # What needs no engine runs on all cores, the long files first; pytest's exit code 5 says that ARGS chose no test of this half.
 PARALLEL := -n logical --dist loadfile --no-loadscope-reorder tests/workflow tests/unit tests/fuzz

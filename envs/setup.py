@@ -48,6 +48,7 @@ ENGINE_MACHINES = {"cpu": ("x86_64", "aarch64"), "cuda": ("x86_64",)}
 ENGINE_GLIBC = (2, 31)  # the oldest that every engine wheel runs on; without a wheel pip would build from source
 SOURCE_ONLY = ("connection-pool",)  # released without wheels; built with what `*-first.txt` installs
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+PROGRAM = "refusal-eval"
 NVIDIA_DRIVER_FILE = Path("/proc/driver/nvidia/version")
 SECONDS_BETWEEN_PROGRESS_LINES = 10
 
@@ -98,6 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print_commands(environments)
         else:
             set_up(environments)
+            if any(environment.name == "workflow" for environment in environments):
+                install_program()
     except SetupError as error:
         print(f"setup: {error}", file=sys.stderr)
         return 1
@@ -441,6 +444,26 @@ def install(environment: Environment) -> None:
         write_atomically(environment.folder / "engine-kind", environment.engine_kind + "\n")
     write_atomically(environment.stamp, json.dumps(stamp_content(environment), indent=2) + "\n")
     print(f"{environment.name} is ready, after {time.monotonic() - start:.0f} s", flush=True)
+
+
+def install_program() -> None:
+    """Make the program `refusal-eval` of this clone known to the workflow environment, unless it is.
+
+    The library is not a package to install: it stands in scripts/ and is used from there. A `.pth` file puts that
+    folder behind all installed packages, so that none of them can be shadowed.
+    """
+    if VENVS.is_symlink():
+        return  # the environment is another clone's
+    folder = VENVS / "workflow"
+    packages = folder / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+    program = (
+        f"#!{folder / 'bin' / 'python'}\nimport sys\n\nfrom refusal_eval.__main__ import main\n\nsys.exit(main())\n"
+    )
+    for path, text in ((packages / "refusal_eval.pth", f"{ROOT / 'scripts'}\n"), (folder / "bin" / PROGRAM, program)):
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, text)
+            path.chmod(0o755 if path.name == PROGRAM else 0o644)
 
 
 def run(command: Sequence[str], environment: Environment, log: Path) -> None:

@@ -9,12 +9,16 @@ from collections.abc import Sequence
 # Verb, its module below `tools`, and what it does. The module holds `command`: a function with typer's annotations, or
 # an app with verbs of its own. Only the module of the verb that is asked for is imported.
 VERBS = {
+    "pin": ("pin.pin_command", "the commit of everything that a study takes from the hub, in a lock file"),
     "plan": ("plan.plan_command", "what a study costs, its terms, and what nobody verified, before anything runs"),
     "status": ("status.status_command", "what of a study is done, missing or failed, and why"),
     "verify": ("verify.verify_command", "compute a finished study's numbers again and compare"),
     "compare": ("compare.compare_command", "two finished studies side by side"),
     "power": ("power.power_command", "what a comparison of two models can find, from numbers or a pilot"),
     "audit": ("audit.audit_command", "a sample of answers for people to label, and their labels read back"),
+    "import": ("published.import_command", "a study out of a config of the published library"),
+    "export": ("published.export_command", "a finished study in the published library's layout"),
+    "store": ("store.store_command", "what the store holds, and the removal of what no study asks for"),
 }
 
 

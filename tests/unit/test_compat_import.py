@@ -4,17 +4,18 @@ import copy
 import dataclasses
 import json
 
-import import_published_config
 import pytest
 import yaml
 from config_project import CATALOGUE, Project
 
+from refusal_eval.__main__ import main
 from refusal_eval.ask.answers import answer_of
 from refusal_eval.ask.reasoning import reasoning_of
 from refusal_eval.compat.published_config import Shipped, ShippedEngine, imported
 from refusal_eval.config import ConfigError, load_study
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.packing import pack_floats
+from refusal_eval.tools.published import import_command
 
 CONFIG = {
     "dataset_splits": ["jailbreakbench", "xstest_safe"],
@@ -185,16 +186,16 @@ def test_a_name_of_the_catalogue_would_change_the_judges_engine_and_is_not_taken
     config = changed(name_or_path="owner/model") | {"dataset_splits": ["hub-rows"]}
     for name in ("hub-engine", "plain"):
         theirs.write(f"{name}.yaml", config)
-        assert import_published_config.main([f"{name}.yaml"]) == 0
+        assert main(["import", f"{name}.yaml"]) == 0
         catalogue = yaml.safe_load((theirs.folder / f"{name}-imported_entries.yaml").read_text())
         assert list(catalogue["engines"]) == list(catalogue["models"]) == [f"{name}-imported"]
     capsys.readouterr()
-    assert import_published_config.main(["theirs.yaml", "--name", "hub-engine"]) == 1
+    assert main(["import", "theirs.yaml", "--name", "hub-engine"]) == 1
     assert "choose another --name, e.g. hub-engine-imported" in capsys.readouterr().err
 
 
 def test_no_name_of_our_own_catalogue_is_taken(repository):
-    taken = import_published_config.shipped_names(repository).taken
+    taken = import_command.shipped_names(repository).taken
     assert {"gpt-oss-20b", "gemma-3-4b-it", "qwen3-4b-thinking-paper", "smollm2-plain"} <= set(taken)
 
 
@@ -203,13 +204,13 @@ def test_a_folder_of_weights_is_found_from_where_the_study_is(tmp_path, monkeypa
     folder = tmp_path / "p"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(import_published_config, "ROOT", folder)
+    monkeypatch.setattr(import_command, "ROOT", folder)
     project = Project(folder)
     for file in ("config.json", "tokenizer.json", "model.safetensors"):
         project.write(f"models/x/{file}", "x")
     project.write("studies/readme.txt", "")
     project.write("theirs.yaml", changed(name_or_path=name) | {"dataset_splits": ["hub-rows"]})
-    assert import_published_config.main(["theirs.yaml", "--name", "mine", "--into", "studies"]) == 0
+    assert main(["import", "theirs.yaml", "--name", "mine", "--into", "studies"]) == 0
     assert "weights.path" not in capsys.readouterr().out
     weights = yaml.safe_load((folder / "studies/mine_entries.yaml").read_text())["engines"]["mine"]["weights"]
     assert weights == {"kind": "folder", "path": "../models/x"}
@@ -222,7 +223,7 @@ def test_a_folder_of_weights_is_found_from_where_the_study_is(tmp_path, monkeypa
 def test_a_folder_of_weights_that_is_not_there_is_to_do(theirs, capsys, name, path):
     theirs.write("local.yaml", changed(name_or_path=name) | {"dataset_splits": ["hub-rows"]})
     theirs.write("studies/readme.txt", "")
-    assert import_published_config.main(["local.yaml", "--name", "mine", "--into", "studies"]) == 0
+    assert main(["import", "local.yaml", "--name", "mine", "--into", "studies"]) == 0
     assert f"engines.mine.weights.path: there is no folder {path} as seen from studies" in capsys.readouterr().out
     weights = yaml.safe_load((theirs.folder / "studies/mine_entries.yaml").read_text())["engines"]["mine"]["weights"]
     assert weights == {"kind": "folder", "path": path}
@@ -278,13 +279,13 @@ def test_an_odd_value_is_told_with_file_and_key_and_what_would_be_right(
     config = copy.deepcopy(CONFIG)
     (config[section] if section else config)[key] = value
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(import_published_config, "ROOT", tmp_path)
+    monkeypatch.setattr(import_command, "ROOT", tmp_path)
     Project(tmp_path).write(
         "theirs.yaml", config | ({} if key == "dataset_splits" else {"dataset_splits": ["hub-rows"]})
     )
-    assert import_published_config.main(["theirs.yaml", "--name", "mine"]) == 1
+    assert main(["import", "theirs.yaml", "--name", "mine"]) == 1
     error = capsys.readouterr().err
-    assert error.startswith("error: theirs.yaml: ") and told in error
+    assert error.startswith("theirs.yaml: ") and told in error
     assert not list(tmp_path.glob("mine*"))
 
 
@@ -300,7 +301,7 @@ def results_folder(project, *splits, judged=True):
 def theirs(tmp_path, monkeypatch):
     """A config of a gated model that nobody knows, on three splits, beside the results of two."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(import_published_config, "ROOT", tmp_path)
+    monkeypatch.setattr(import_command, "ROOT", tmp_path)
     project = Project(tmp_path)
     catalogue = CATALOGUE | {"judges": CATALOGUE["judges"] | {"keyword": CATALOGUE["judges"]["words"]}}
     project.write("config/catalogue/base.yaml", catalogue)
@@ -310,7 +311,7 @@ def theirs(tmp_path, monkeypatch):
 
 def test_a_folder_of_results_becomes_a_study_that_reads_it_and_asks_nobody(theirs, capsys):
     results_folder(theirs, "hub-rows", "url-rows")
-    assert import_published_config.main(["theirs.yaml", "--name", "mine", "--results", "out"]) == 0
+    assert main(["import", "theirs.yaml", "--name", "mine", "--results", "out"]) == 0
     told = capsys.readouterr().out
     assert "wheel-rows is left out" in told and "`samples` is 3" in told and "no engine is asked" in told
     assert "To do" not in told, "no pin, and no GPUs"
@@ -323,7 +324,7 @@ def test_a_folder_of_results_becomes_a_study_that_reads_it_and_asks_nobody(their
 
 def test_results_without_scores_are_judged_by_ours_alone(theirs, capsys):
     results_folder(theirs, "hub-rows", judged=False)
-    assert import_published_config.main(["theirs.yaml", "--name", "mine", "--results", "out"]) == 0
+    assert main(["import", "theirs.yaml", "--name", "mine", "--results", "out"]) == 0
     assert yaml.safe_load((theirs.folder / "mine.yaml").read_text())["judges"] == ["keyword"]
     assert "so their judge is none of this study's" in capsys.readouterr().out
 
@@ -332,7 +333,7 @@ def test_results_without_scores_are_judged_by_ours_alone(theirs, capsys):
     ("folder", "told"), [("nowhere", "there is no folder"), ("config", "holds answers to none of")]
 )
 def test_a_folder_without_results_is_told(theirs, capsys, folder, told):
-    assert import_published_config.main(["theirs.yaml", "--name", "mine", "--results", folder]) == 1
+    assert main(["import", "theirs.yaml", "--name", "mine", "--results", folder]) == 1
     assert told in capsys.readouterr().err and not (theirs.folder / "mine.yaml").exists()
 
 
@@ -347,7 +348,7 @@ def test_a_folder_without_results_is_told(theirs, capsys, folder, told):
 def test_results_that_cannot_be_are_told_before_a_study_is_written(theirs, capsys, answers, told):
     rows = [{"prompt": "p", "answers": ["Yes."]}, {"prompt": "q", "answers": answers}]
     theirs.write("out/hub-rows/answers.json", json.dumps(rows))
-    assert import_published_config.main(["theirs.yaml", "--name", "mine", "--results", "out"]) == 1
+    assert main(["import", "theirs.yaml", "--name", "mine", "--results", "out"]) == 1
     error = capsys.readouterr().err
     assert "answers.json, " + told in error and not (theirs.folder / "mine.yaml").exists()
 
@@ -357,7 +358,7 @@ def test_answers_that_are_there_need_no_sampling_that_could_have_drawn_them(thei
     results_folder(theirs, "hub-rows")
     greedy = changed(temperature=0, top_k=1, max_new_tokens=16384) | {"dataset_splits": ["hub-rows"]}
     theirs.write("greedy.yaml", greedy)
-    assert import_published_config.main(["greedy.yaml", "--name", "mine", "--results", "out"]) == 0
+    assert main(["import", "greedy.yaml", "--name", "mine", "--results", "out"]) == 0
     assert "To do" not in capsys.readouterr().out
     loaded = theirs.load(yaml.safe_load((theirs.folder / "mine.yaml").read_text()), "again.yaml", {"study": "mine"})
     assert loaded["samples"] == 3 and loaded["model_entries"]["mine"]["sampling"]["temperature"] == 0
@@ -375,11 +376,11 @@ def test_answers_that_are_there_need_no_sampling_that_could_have_drawn_them(thei
 def test_recorded_answers_of_a_model_with_channels_are_parted_by_text(theirs, monkeypatch, capsys, text, end, told):
     rows = [{"prompt": "p", "answers": [{"text": text, "answer_prob": 0.5}]}]
     theirs.write("out/hub-rows/answers.json", json.dumps(rows))
-    shipped = import_published_config.shipped_names(theirs.folder)
+    shipped = import_command.shipped_names(theirs.folder)
     engines = {"Owner/Model-Thinking": ShippedEngine("hub-engine", reasoning={"format": "harmony"})}
     shipped = dataclasses.replace(shipped, engines=engines)
-    monkeypatch.setattr(import_published_config, "shipped_names", lambda root: shipped)
-    assert import_published_config.main(["theirs.yaml", "--name", "mine", "--results", "out"]) == 0
+    monkeypatch.setattr(import_command, "shipped_names", lambda root: shipped)
+    assert main(["import", "theirs.yaml", "--name", "mine", "--results", "out"]) == 0
     assert told in capsys.readouterr().out
     loaded = theirs.load(yaml.safe_load((theirs.folder / "mine.yaml").read_text()), "again.yaml", {"study": "mine"})
     assert loaded["model_entries"]["mine"]["reasoning"] == {"format": "marks", "start": None, "end": end}
@@ -409,36 +410,36 @@ def test_another_yaml_file_is_refused(broken):
 def test_the_command_writes_a_study_that_the_config_check_takes(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     project = Project(tmp_path)
-    monkeypatch.setattr(import_published_config, "ROOT", tmp_path)
+    monkeypatch.setattr(import_command, "ROOT", tmp_path)
     config = changed(name_or_path="owner/model") | {"dataset_splits": ["hub-rows"], "tensor_parallel_size": 2}
     project.write("Theirs Qwen.yaml", config)
     assert "hub-engine" in CATALOGUE["engines"]
-    assert import_published_config.main(["Theirs Qwen.yaml"]) == 0
+    assert main(["import", "Theirs Qwen.yaml"]) == 0
     told = capsys.readouterr().out
     assert "Wrote theirs-qwen.yaml and theirs-qwen_entries.yaml" in told
     study = yaml.safe_load((tmp_path / "theirs-qwen.yaml").read_text())
     loaded = project.load(study, "again.yaml", overrides={"study": "theirs-qwen"})
     assert loaded["engine_entries"]["theirs-qwen"]["weights"]["repo"] == "owner/model"
     assert loaded["model_entries"]["theirs-qwen"]["reasoning"]["end"] == "</think>"
-    assert import_published_config.main(["Theirs Qwen.yaml"]) == 1, "nothing is written over"
+    assert main(["import", "Theirs Qwen.yaml"]) == 1, "nothing is written over"
     assert "is there already" in capsys.readouterr().err
 
 
 def test_a_config_beside_its_study_is_not_in_the_way(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(import_published_config, "ROOT", tmp_path)
+    monkeypatch.setattr(import_command, "ROOT", tmp_path)
     Project(tmp_path).write("theirs.yaml", CONFIG | {"dataset_splits": ["hub-rows"]})
-    assert import_published_config.main(["theirs.yaml"]) == 0
+    assert main(["import", "theirs.yaml"]) == 0
     assert (tmp_path / "theirs-imported.yaml").exists()
 
 
 def test_an_unknown_repository_becomes_a_study_that_only_lacks_its_pin(tmp_path, monkeypatch):
     """`make pin` and `make plan` read it; a run asks for the lock file."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(import_published_config, "ROOT", tmp_path)
+    monkeypatch.setattr(import_command, "ROOT", tmp_path)
     project = Project(tmp_path)
     project.write("theirs.yaml", CONFIG | {"dataset_splits": ["hub-rows"]})
-    assert import_published_config.main(["theirs.yaml", "--name", "mine"]) == 0
+    assert main(["import", "theirs.yaml", "--name", "mine"]) == 0
     raw = yaml.safe_load((tmp_path / "mine.yaml").read_text()) | {"judges": ["words"]}
     config = load_study(raw, "mine.yaml", ".", open_pins=True)
     assert config["engine_entries"]["mine"]["weights"]["revision"] is None

@@ -2,10 +2,10 @@
 
 import json
 
-import export_published_layout
 import pytest
 from test_compat import ANSWERS, RESPONSES, VERDICTS, prompts, units_of
 
+from refusal_eval.__main__ import main
 from refusal_eval.compat.published_cell import published_cell
 from refusal_eval.compat.published_layout import ANSWERS as ANSWERS_FILE
 from refusal_eval.compat.published_layout import (
@@ -20,6 +20,7 @@ from refusal_eval.compat.published_layout import (
 )
 from refusal_eval.compat.published_responses import response_rows
 from refusal_eval.core.errors import UserError
+from refusal_eval.tools.published.export_command import DIFFERENT
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def test_what_was_written_is_read_back_and_follows_from_itself(folder, capsys):
     scores, shares = recomputed(read_folder(folder))
     assert list(scores) == [("p", 0)] and shares["neutral_pct"] == 100
     assert differences(read_folder(folder)) == []
-    assert export_published_layout.main(["--check", str(folder.parents[1])]) == 0
+    assert main(["export", "--check", str(folder.parents[1])]) == 0
     assert "m/s: 1 of 2 prompts scored" in capsys.readouterr().out
 
 
@@ -65,7 +66,7 @@ def test_stale_scores_and_metrics_are_told(folder, capsys):
     told = "\n".join(differences(read_folder(folder)))
     assert "prompt 0 has the score 0.000000; 1.000000 follows" in told
     assert "neutral_pct is 100" in told and "rejection_pct" in told
-    assert export_published_layout.main(["--check", str(folder)]) == export_published_layout.DIFFERENT
+    assert main(["export", "--check", str(folder)]) == DIFFERENT
     assert "p" not in capsys.readouterr().out.split("Differences:")[0].split(), "prompts are not shown"
 
 
@@ -121,5 +122,5 @@ def test_numbers_that_cannot_be_are_told_with_file_and_row(folder, name, text, t
 
 
 def test_a_folder_without_such_files_is_said(tmp_path, capsys):
-    assert export_published_layout.main(["--check", str(tmp_path)]) == 1
+    assert main(["export", "--check", str(tmp_path)]) == 1
     assert "there is no answers.json" in capsys.readouterr().err

@@ -4,11 +4,12 @@ Written down anew from notes on that library (which has no licence; nothing of i
 numbers its configs name, and what is wrong with them.
 """
 
-import import_published_config
 import pytest
 import yaml
 
+from refusal_eval.__main__ import main
 from refusal_eval.config import load_study
+from refusal_eval.tools.published import import_command
 
 # Seven splits, 1,943 prompts; one config has the everyday prompts too, and none has the safe prompts of XSTest.
 SPLITS = [
@@ -52,9 +53,9 @@ def published(name):
 def read(request, repository, tmp_path, monkeypatch, capsys):
     """Import one by the command, on a machine without a GPU; return its name, the validated study and what was said."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(import_published_config, "gpus_here", lambda: None)
+    monkeypatch.setattr(import_command, "gpus_here", lambda: None)
     (tmp_path / f"{request.param}.yaml").write_text(yaml.safe_dump(published(request.param)), encoding="utf-8")
-    assert import_published_config.main([f"{request.param}.yaml", "--name", "mine"]) == 0
+    assert main(["import", f"{request.param}.yaml", "--name", "mine"]) == 0
     raw = yaml.safe_load((tmp_path / "mine.yaml").read_text(encoding="utf-8"))
     config = load_study(raw, "mine.yaml", str(repository), open_pins=True)
     return request.param, config, capsys.readouterr().out

@@ -249,6 +249,28 @@ def test_a_second_call_does_nothing(
     assert capsys.readouterr().out == ""
 
 
+def test_the_program_is_in_the_workflow_environment_and_finds_the_library(
+    setup: ModuleType, installed: list[str], root: Path
+) -> None:
+    (root / "scripts").symlink_to(REPOSITORY / "scripts")
+    setup.main(["workflow"])
+    folder = root / ".venv" / "workflow"
+    (packages,) = folder.glob("lib/python*/site-packages")
+    assert (packages / "refusal_eval.pth").read_text(encoding="utf-8") == f"{root / 'scripts'}\n"
+    program = folder / "bin" / "refusal-eval"
+    assert os.access(program, os.X_OK) and program.read_text(encoding="utf-8").startswith(f"#!{folder}/bin/python\n")
+    program.unlink()
+    setup.main(["workflow"])
+    assert program.is_file(), "an environment that was made before the program gets it, too"
+    run = subprocess.run(
+        [sys.executable, str(program), "--help"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(root / "scripts")},
+    )
+    assert run.returncode == 0 and "plan" in run.stdout
+
+
 def append_comment(path: Path) -> None:
     """Change a file's hash."""
     path.write_text(path.read_text(encoding="utf-8") + "# changed\n", encoding="utf-8")

@@ -101,8 +101,8 @@ def project(hub, tmp_path):
 def pin(folder, hub, *arguments, **environment):
     """Run the command; return its exit code and all that it said."""
     own = {"HF_ENDPOINT": hub.address, "HF_HOME": str(folder / "home"), "PATH": os.environ["PATH"]}
-    own |= {"HOME": str(folder), **environment}
-    command = [sys.executable, str(ROOT / "scripts" / "pin_study.py"), "--configfile", "study.yaml", *arguments]
+    own |= {"HOME": str(folder), "PYTHONPATH": str(ROOT / "scripts"), **environment}
+    command = [sys.executable, "-m", "refusal_eval", "pin", "study.yaml", *arguments]
     run = subprocess.run(command, cwd=folder, env=own, capture_output=True, text=True, check=False)
     assert "Traceback" not in run.stderr, run.stderr
     return run.returncode, run.stdout + run.stderr

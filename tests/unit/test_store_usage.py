@@ -7,23 +7,24 @@ import time
 from pathlib import Path
 
 import pytest
-import store_info
 import yaml
 from project import Project, make_project
 from store_files import response
 
+from refusal_eval.__main__ import main
 from refusal_eval.ask.store import StoreReader, StoreWriter
 from refusal_eval.ask.store_index import index_path, load_index
 from refusal_eval.core.canonical import KEY_VERSION
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of, write_json, write_jsonl
+from refusal_eval.tools.store import store_command
 from refusal_eval.tools.store.store_studies import read_asks, read_study, request_files, study_files
 from refusal_eval.tools.store.store_usage import DAY, HOUR, prune_file, still_written, store_indexes, store_usage
 
 TINY, OTHER = "1111222233334444", "aaaabbbbccccdddd"  # engine ids
 IDENTITY = {"weights": {"repo": "people/tiny", "commit": "0123456789abcdef"}, "dtype": "bfloat16"}
 KEYS = [sha256_of(i) for i in range(100)]
-ROOT = store_info.ROOT
+ROOT = store_command.ROOT
 
 
 def store(folder: Path, keys, engine=TINY, text="an answer", job="job"):
@@ -60,7 +61,7 @@ def project(tmp_path, monkeypatch) -> Project:
     """Return a study of nine cells that ask for keys 0 to 17, two each, and are up to date in Snakemake's eyes."""
     project = make_project(tmp_path / "project")
     monkeypatch.chdir(project.folder)
-    monkeypatch.setattr(store_info, "planned_rendering", lambda file, root: 0)
+    monkeypatch.setattr(store_command, "planned_rendering", lambda file, root: 0)
     for number, path in enumerate(files_of(project)):
         render(path, KEYS[2 * number : 2 * number + 2])
     write_json(project.results / "engines" / "tiny.json", {"engine": "tiny", "engine_id": TINY, "identity": IDENTITY})
@@ -95,7 +96,7 @@ def told(capsys):
     """Return a function that runs the tool and returns its exit code and everything that it says."""
 
     def run(*arguments):
-        code = store_info.main([*arguments] if "--config" in arguments else ["--config", "study.yaml", *arguments])
+        code = main(["store", *([] if any(one.endswith(".yaml") for one in arguments) else ["study.yaml"]), *arguments])
         output = capsys.readouterr()
         assert all(len(line) <= 120 for line in output.out.splitlines())
         return code, output.out + output.err
@@ -166,9 +167,9 @@ def test_cells_that_are_not_rendered_are_told(project, told):
 def test_a_study_with_another_store_is_skipped_with_a_word(project, told):
     second_study(project, store_dir="elsewhere")
     store(project.store, KEYS)
-    text = told("--config", "study.yaml", "second.yaml", "--store", "results/store")[1]
+    text = told("study.yaml", "second.yaml", "--store", "results/store")[1]
     assert "second.yaml: skipped, its store is another one (elsewhere)" in text
-    code, text = told("--config", "study.yaml", "second.yaml")
+    code, text = told("study.yaml", "second.yaml")
     assert code == 1 and "different stores (results/store, elsewhere); choose one with --store" in text
 
 
@@ -177,7 +178,7 @@ def test_a_study_that_is_not_valid_is_told_with_its_mistakes(project, told):
     project_file = project.folder / "second.yaml"
     project_file.write_text(project_file.read_text().replace("- plain", "- plian"))
     store(project.store, KEYS)
-    code, text = told("--config", "study.yaml", "second.yaml")
+    code, text = told("study.yaml", "second.yaml")
     assert code == 0
     assert "second.yaml: not valid, what it asks for is not known" in text and "did you mean `plain`" in text
 
@@ -186,7 +187,7 @@ def test_two_studies_ask_for_more_than_one(project, told):
     second_study(project)
     store(project.store, KEYS)
     assert f"{TINY}          82 of 100" in told()[1]
-    assert f"{TINY}          80 of 100" in told("--config", "study.yaml", "second.yaml")[1]
+    assert f"{TINY}          80 of 100" in told("study.yaml", "second.yaml")[1]
 
 
 def test_study_files_are_those_with_a_study(tmp_path):
@@ -200,7 +201,7 @@ def test_study_files_are_those_with_a_study(tmp_path):
 
 def test_the_studies_of_config_are_the_default(monkeypatch, tmp_path, capsys, repository):
     monkeypatch.chdir(tmp_path)
-    assert store_info.main([]) == 0
+    assert main(["store"]) == 0
     assert "There is no store at results/store yet" in capsys.readouterr().out
     asks = read_asks(read_study(str(repository / "config" / "config.yaml"), repository).config)
     assert (asks.cells, asks.rendered) == (13, 0)
@@ -215,10 +216,10 @@ def test_studies_that_ran_beside_those_of_config_are_found(project, monkeypatch,
     # The study names its catalogue relative to itself.
     (config / "second.yaml").write_text((config / "second.yaml").read_text().replace("catalogue.y", "../catalogue.y"))
     write_json(project.results / "study.json", {"file": str(project.folder / "study.yaml"), "study": "small"})
-    monkeypatch.setattr(store_info, "ROOT", project.folder)
+    monkeypatch.setattr(store_command, "ROOT", project.folder)
     (config / "catalogue").symlink_to(ROOT / "config" / "catalogue")
     (config / "prompts").symlink_to(ROOT / "config" / "prompts")
-    assert store_info.main([]) == 0
+    assert main(["store"]) == 0
     text = capsys.readouterr().out
     assert "config/second.yaml: 1 of 1 cells" in text and "study.yaml: 9 of 9 cells" in text
 
@@ -283,7 +284,7 @@ def test_no_cell_may_lack_its_requests(project, told):
 
 def test_no_request_file_may_be_out_of_date(project, told, monkeypatch):
     store(project.store, KEYS)
-    monkeypatch.setattr(store_info, "planned_rendering", lambda file, root: 3 if file == "study.yaml" else 0)
+    monkeypatch.setattr(store_command, "planned_rendering", lambda file, root: 3 if file == "study.yaml" else 0)
     before = content(project.store)
     code, text = told("--prune", "--yes")
     assert code == 1 and content(project.store) == before
@@ -306,7 +307,7 @@ def test_no_study_may_be_invalid_or_have_run_and_not_be_named(project, told):
     (record.parent / "config.yaml").write_text("store_dir: elsewhere\n")
     assert told("--prune")[0] == 0
     (project.folder / "gone.yaml").write_text("study: [\n")
-    code, text = told("--prune", "--yes", "--config", "study.yaml", "gone.yaml")
+    code, text = told("--prune", "--yes", "study.yaml", "gone.yaml")
     assert code == 1 and "gone.yaml is not valid" in text
     assert content(project.store) == before
 
@@ -343,7 +344,7 @@ def test_responses_that_come_while_the_studies_are_read_are_kept(project, told, 
         store(project.store, KEYS[65:70])
         return asks
 
-    monkeypatch.setattr(store_info, "read_asks", while_a_job_ends)
+    monkeypatch.setattr(store_command, "read_asks", while_a_job_ends)
     told("--prune", "--yes")
     assert len(StoreReader(project.store, TINY).lookup(KEYS)) == 18 + 10
 
@@ -419,6 +420,5 @@ def test_keys_are_compared_whole_before_a_record_is_removed(tmp_path):
 
 
 def test_yes_alone_is_a_mistake(capsys):
-    with pytest.raises(SystemExit):
-        store_info.main(["--yes"])
+    assert main(["store", "--yes"]) == 2
     assert "--yes goes with --prune" in capsys.readouterr().err

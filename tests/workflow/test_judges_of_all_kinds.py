@@ -186,12 +186,12 @@ def test_compat_asks_every_row_and_leaves_nothing_of_the_models_sampling(study: 
 def test_the_export_of_each_judge_follows_from_itself(
     study: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import export_published_layout
+    from refusal_eval.__main__ import main
 
     monkeypatch.chdir(study.folder)
     for judge in ("thinker", "guard", "table", "writer"):
-        command = ["--configfile", "study.yaml", "--judge", judge, "--output", f"out/{judge}"]
-        assert export_published_layout.main(command) == 0
+        command = ["export", "study.yaml", "--judge", judge, "--output", f"out/{judge}"]
+        assert main(command) == 0
         folder = study.folder / "out" / judge / "plain" / "one"
         rows = json.loads((folder / "judge_scores.json").read_text())
         labels = [[one["label"] for one in row] for row in rows]
@@ -205,7 +205,7 @@ def test_the_export_of_each_judge_follows_from_itself(
         else:
             assert {label for row in labels for label in row} == {1.0}
             assert rows[0][0]["judge_outputs"][0].startswith("<answer>")
-    assert export_published_layout.main(["--check", "out"]) == 0
+    assert main(["export", "--check", "out"]) == 0
     assert capsys.readouterr().out.count(f"{DIFFERENT + 1} of {DIFFERENT + 1} prompts scored") == 4
 
 

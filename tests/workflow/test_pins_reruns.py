@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 from hub_server import HubServer
-from project import ROOT, Project, change_yaml, make_project
+from program import refusal_eval
+from project import Project, change_yaml, make_project
 
 
 def rows(word: str) -> dict[str, bytes]:
@@ -47,8 +46,7 @@ def project(hub: HubServer, tmp_path: Path) -> Project:
 
 
 def pin(project: Project, *arguments: str) -> str:
-    command = [sys.executable, str(ROOT / "scripts" / "pin_study.py"), "--configfile", "study.yaml", *arguments]
-    run = subprocess.run(command, cwd=project.folder, capture_output=True, text=True, check=False)
+    run = refusal_eval("pin", "study.yaml", *arguments, cwd=project.folder)
     assert run.returncode == 0, run.stdout + run.stderr
     return run.stdout
 

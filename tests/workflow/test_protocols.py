@@ -108,11 +108,11 @@ def test_compat_says_so_in_tables_figures_and_manifest(compat, default):
 
 
 def test_a_finished_study_is_exported_and_its_export_follows_from_itself(compat, monkeypatch, capsys):
-    import export_published_layout
+    from refusal_eval.__main__ import main
 
     monkeypatch.chdir(compat.folder)
-    assert export_published_layout.main(["--configfile", "study.yaml", "--output", "out"]) == 0
-    assert export_published_layout.main(["--check", "out"]) == 0
+    assert main(["export", "study.yaml", "--output", "out"]) == 0
+    assert main(["export", "--check", "out"]) == 0
     assert capsys.readouterr().out.count("of 6 prompts scored") == 2
     files = {path.name for path in Path("out/plain/one").iterdir()}
     assert files == {"answers.json", "judge_scores.json", "censor_scores.json", "censor_scores_metrics.json"}

@@ -108,13 +108,13 @@ def test_a_finished_study_stands_and_a_changed_folder_is_read_again(recorded):
 
 
 def test_under_compat_the_numbers_are_those_that_follow_from_the_folder(tmp_path, capsys):
-    import export_published_layout
+    from refusal_eval.__main__ import main
 
     project = recorded_project(tmp_path / "p", protocol="compat", judges=["their-judge"])
     for file in (project.folder / "theirs").rglob("judge_scores.json"):  # of a judge that was asked several times
         file.write_text(file.read_text().replace('"label": 1,', '"label": 0.25,'))
     project.snakemake()
-    assert export_published_layout.main(["--check", str(project.folder / "theirs")]) == 0
+    assert main(["export", "--check", str(project.folder / "theirs")]) == 0
     told = capsys.readouterr().out
     for split in SCORES:
         published = json.loads((project.results / f"published/scores/their-judge/theirs/{split}.json").read_text())

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
-from project import ROOT, Project
+from program import refusal_eval
+from project import Project
 
 from refusal_eval.ask.store import StoreReader
 
@@ -16,9 +15,7 @@ RENDERED_AND_EXECUTED = {"requests", "generate", "judge_requests", "judge", "ans
 
 def store_info(project: Project, *arguments: str, named: bool = True) -> tuple[int, str]:
     """Run the tool on the study, or on all that are known; return its exit code and what it says, in one line."""
-    studies = ["--config", "study.yaml"] if named else []
-    command = [sys.executable, str(ROOT / "scripts" / "store_info.py"), *studies, *arguments]
-    run = subprocess.run(command, cwd=project.folder, capture_output=True, text=True)
+    run = refusal_eval("store", *(["study.yaml"] if named else []), *arguments, cwd=project.folder)
     return run.returncode, " ".join((run.stdout + run.stderr).split())
 
 

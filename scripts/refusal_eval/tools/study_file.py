@@ -30,9 +30,15 @@ def load_config(study: Path, directory: Path | None = None, open_pins: bool = Fa
     Raises:
         ConfigError: for mistakes in it.
     """
-    file = study.absolute()
-    if directory:
-        os.chdir(directory)
+    file = working_in(study, directory)
     config = load_study(study_values(str(file)), str(file), str(ROOT), open_pins=open_pins)
     refuse_other_study(config, str(file))
     return config, file
+
+
+def working_in(study: Path, directory: Path | None) -> Path:
+    """Return the whole path of a study file, which counts from here; change to the working folder, if there is one."""
+    file = study.absolute()
+    if directory:
+        os.chdir(directory)
+    return file

@@ -1,22 +1,15 @@
-"""Ask the hub for the commit, files, sizes and licence of everything a study takes from it, and write its lock file.
-
-The lock file lies beside the study, `my_study.lock.yaml`, and runs obey it: where an entry of the catalogue names no
-commit (`revision: null`), the lock file's counts, and files are compared with it when they are fetched. Commits that
-entries name are checked: that they exist, and that the token in use may read them. Nothing is downloaded but the files
-behind `url` sources. docs/pins.md tells more.
-
-Exit code: 0 all is well; 1 something failed (then nothing is written), or --check found differences.
-"""
+"""The lock file of a study: the commit, files, sizes and licence of everything that it takes from the hub."""
 
 from __future__ import annotations
 
-import argparse
 import logging
-import os
 import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from refusal_eval.config import ConfigError, load_study, study_values
 from refusal_eval.config.lock_file import LockedRepo, LockedUrl, LockFile, lock_path, read_lock
@@ -28,26 +21,26 @@ from refusal_eval.tools.pin.lock_text import lock_text, repo_size
 from refusal_eval.tools.pin.locking import differences, unused
 from refusal_eval.tools.pin.pin_needs import Need, needs_of
 from refusal_eval.tools.pin.resolve import Resolved, resolve
+from refusal_eval.tools.study_file import DEMO, ROOT, Directory, StudyFile, working_in
 
-ROOT = Path(__file__).resolve().parent.parent
 
+def command(
+    study: StudyFile = DEMO,
+    directory: Directory = None,
+    upgrade: Annotated[bool, typer.Option(help="Take today's head where entries name no commit.")] = False,
+    check: Annotated[bool, typer.Option(help="Ask again and say what differs; write nothing.")] = False,
+) -> None:
+    """Resolve every repository of a study to a commit, in a lock file that runs obey.
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--configfile", type=Path, metavar="STUDY.yaml", help="the study; default: the demo")
-    parser.add_argument("--directory", type=Path, metavar="FOLDER", help="working folder, as snakemake's")
-    parser.add_argument("--upgrade", action="store_true", help="take today's head where entries name no commit")
-    parser.add_argument("--check", action="store_true", help="ask again and tell what differs; write nothing")
-    chosen = parser.parse_args(arguments)
-    study_file = chosen.configfile.absolute() if chosen.configfile else ROOT / "config" / "config.yaml"
-    try:
-        if chosen.directory:
-            os.chdir(chosen.directory)
-        return pin(study_file, chosen.upgrade, chosen.check)
-    except (ConfigError, UserError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 1
+    The lock file lies beside the study, `my_study.lock.yaml`: where an entry of the catalogue names no commit
+    (`revision: null`), the lock file's counts, and files are compared with it when they are fetched. Commits that
+    entries name are checked: that they exist, and that the token in use may read them. Nothing is downloaded but the
+    files behind `url` sources. docs/pins.md has more.
+
+    Exit code: 0 all is well; 1 something failed (then nothing is written), or --check found differences.
+    """
+    if code := pin(working_in(study, directory), upgrade, check):
+        raise typer.Exit(code)
 
 
 def pin(study_file: Path, upgrade: bool, check: bool) -> int:
@@ -142,7 +135,3 @@ def _write(path: str, lock: LockFile, old: LockFile | None, study: str, stale: S
 
 def _token() -> str:
     return "with a token" if token_is_set() else "without a token; gated repositories need HF_TOKEN"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

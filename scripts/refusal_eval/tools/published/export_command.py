@@ -1,23 +1,12 @@
-"""Write a finished study in the layout of the published library, or check a folder in that layout.
-
-Usage: python scripts/export_published_layout.py --configfile STUDY.yaml [--judge JUDGE] [--output FOLDER]
-       python scripts/export_published_layout.py --check FOLDER [--engine-python PYTHON]
-
-An export is FOLDER/MODEL/SPLIT/ with answers.json, judge_scores.json, censor_scores.json and
-censor_scores_metrics.json. It holds prompts and answers: do not publish it. Field names: see
-scripts/refusal_eval/compat/published_layout.py.
-
-A check reads every folder below FOLDER with an answers.json, computes its scores and metrics anew from answers and
-judge scores, prints them, and tells where the folder says otherwise (exit code 3).
-"""
+"""A finished study in the layout of the published library, and the check of a folder in that layout."""
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from refusal_eval.compat.elementary import torch_elementary
 from refusal_eval.compat.float32 import EXACT, Elementary
@@ -32,12 +21,11 @@ from refusal_eval.compat.published_layout import (
     write_folder,
 )
 from refusal_eval.compat.recorded_folder import recorded_votes
-from refusal_eval.config import ConfigError, load_study, study_values
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl
 from refusal_eval.core.recorded_files import split_folder
+from refusal_eval.tools.study_file import DEMO, StudyFile, load_config
 
-ROOT = Path(__file__).resolve().parent.parent
 DIFFERENT = 3
 
 
@@ -95,30 +83,36 @@ def check(folder: Path, elementary: Elementary = EXACT) -> list[str]:
     return told
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit code."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--configfile", type=Path, help="the study to export")
-    what.add_argument("--check", type=Path, help="a folder in the published layout")
-    parser.add_argument("--judge", help="whose verdicts; default: the primary judge")
-    parser.add_argument("--output", type=Path, help="default: results/STUDY/published/export")
-    parser.add_argument("--engine-python", help="Python whose torch computes the last digit of float32")
-    options = parser.parse_args(arguments)
-    try:
-        if options.check is not None:
-            told = check(options.check, torch_elementary(options.engine_python) if options.engine_python else EXACT)
-            print("\n".join(["Differences:", *told]) if told else "What the folders say follows from their answers.")
-            return DIFFERENT if told else 0
-        config = load_study(study_values(str(options.configfile)), str(options.configfile), str(ROOT))
-        output = options.output or Path(config["results_dir"], config["study"], "published", "export")
-        count = export(config, options.judge or config["primary_judge"], output)
-        print(f"{count} cells in {output}. They hold prompts and answers: do not publish them.")
-    except (UserError, ConfigError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+def command(
+    study: StudyFile = DEMO,
+    judge: Annotated[str | None, typer.Option(help="Whose verdicts.", show_default="the primary judge")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Where to.", show_default="results/STUDY/published/export"),
+    ] = None,
+    check_folder: Annotated[
+        Path | None,
+        typer.Option("--check", metavar="FOLDER", help="Check a folder in that layout instead; exports nothing."),
+    ] = None,
+    engine_python: Annotated[
+        str | None, typer.Option(help="Python whose torch computes the last digit of float32, for --check.")
+    ] = None,
+) -> None:
+    """Write a finished study in the layout of the published library, or check a folder in that layout.
 
+    An export is FOLDER/MODEL/SPLIT/ with answers.json, judge_scores.json, censor_scores.json and
+    censor_scores_metrics.json. It holds prompts and answers: do not publish it.
 
-if __name__ == "__main__":
-    sys.exit(main())
+    A check reads every folder below FOLDER with an answers.json, computes its scores and metrics again from answers and
+    judge scores, prints them, and says where the folder has others (exit code 3).
+    """
+    if check_folder is not None:
+        found = check(check_folder, torch_elementary(engine_python) if engine_python else EXACT)
+        typer.echo("\n".join(["Differences:", *found]) if found else "What the folders say follows from their answers.")
+        if found:
+            raise typer.Exit(DIFFERENT)
+        return
+    config, _ = load_config(study)
+    folder = output or Path(config["results_dir"], config["study"], "published", "export")
+    count = export(config, judge or config["primary_judge"], folder)
+    typer.echo(f"{count} cells in {folder}. They hold prompts and answers: do not publish them.")

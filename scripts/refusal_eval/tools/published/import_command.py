@@ -1,28 +1,17 @@
-"""Make a study and a catalogue file of ours out of a config of the published library of Refusal Steering.
-
-Usage: python scripts/import_published_config.py CONFIG.yaml [--name NAME] [--protocol default|compat] [--gpus N]
-                                                  [--results FOLDER]
-
-Writes NAME.yaml and NAME_entries.yaml, and says what it changed and why. What it cannot know (the commit of a model, a
-data set of your own) it lists last; `make pin CONFIG=NAME.yaml` finds commits, and `snakemake -n` refuses the study
-until all is filled in.
-
-With --results the study asks no engine: it reads the answers and the verdicts that the published library wrote for this
-config (FOLDER/SPLIT/answers.json and judge_scores.json, there or below; see docs/published_results.md).
-"""
+"""A study and a catalogue file of ours out of a config of the published library of Refusal Steering."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shutil
 import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 import yaml
 
 from refusal_eval.compat.published_config import Imported, Shipped, ShippedEngine, imported
@@ -30,8 +19,14 @@ from refusal_eval.compat.published_results import read_results, with_results
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import written_whole
 from refusal_eval.core.yaml_files import read_yaml
+from refusal_eval.tools.study_file import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
+
+class Protocol(StrEnum):
+    """How the study draws and scores answers."""
+
+    default = "default"
+    compat = "compat"
 
 
 def shipped_names(root: Path) -> Shipped:
@@ -109,56 +104,68 @@ def written(result: Imported, folder: Path) -> list[Path]:
     return [study, entries]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit code."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("config", type=Path, help="YAML file of the published library")
-    parser.add_argument("--name", help="name of the study; default: the file's name")
-    parser.add_argument("--protocol", choices=("default", "compat"), default="default")
-    parser.add_argument("--gpus", type=int, help="what `auto` stands for where the catalogue does not know the model")
-    parser.add_argument(
-        "--results", type=Path, help="folder of results to read the answers from, instead of drawing them"
-    )
-    parser.add_argument("--into", type=Path, default=Path("."), help="folder of the new files")
-    options = parser.parse_args(arguments)
-    name = options.name or re.sub(r"[^a-z0-9._-]+", "-", options.config.stem.lower()).strip("-._") or "imported"
-    try:
-        shipped = shipped_names(ROOT)
-        own = (options.into / f"{name}.yaml").resolve() == options.config.resolve()
-        if options.name is None and (own or name in shipped.taken):
-            name += "-imported"
-        try:
-            config = read_yaml(options.config)
-        except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-            raise UserError(f"{options.config} cannot be read as YAML: {error}") from error
-        if not isinstance(config, dict):
-            raise UserError(f"{options.config} is no config of the published library: it is no mapping")
-        gpus = options.gpus or gpus_here()
-        try:
-            weights = weights_folder(config, options.into)
-            result = imported(config, name, shipped, gpus, options.protocol, weights)
-            if weights is not None and not (options.into / weights).is_dir():
-                result.todo.append(
-                    f"engines.{name}.weights.path: there is no folder {weights} as seen from {options.into}; write "
-                    "where the weights lie"
-                )
-            if options.results is not None:
-                folder = os.path.relpath(options.results, options.into)
-                found = read_results(options.results, result.study["splits"])
-                with_results(result, found, folder, shipped.judges)
-        except UserError as error:
-            raise UserError(f"{options.config}: {error}") from error
-        files = written(result, options.into)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    print(f"Wrote {' and '.join(map(str, files))}.\n\nChanged, and why:")
-    print("\n".join(f"  - {note}" for note in result.notes))
+def command(
+    config: Annotated[Path, typer.Argument(metavar="THEIRS.yaml", help="A config of the published library.")],
+    name: Annotated[str | None, typer.Option(help="Name of the study.", show_default="the file's name")] = None,
+    protocol: Annotated[Protocol, typer.Option(help="How the study draws and scores answers.")] = Protocol.default,
+    gpus: Annotated[
+        int | None,
+        typer.Option(help="GPUs that `auto` stands for where the catalogue does not know the model."),
+    ] = None,
+    results: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Results to read the answers from, instead of drawing them."),
+    ] = None,
+    into: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of the new files.")] = Path("."),
+) -> None:
+    """Turn a config of the published library into a study.
+
+    Writes NAME.yaml and NAME_entries.yaml, and says what it changed and why. What it cannot know (the commit of a
+    model, a data set of your own) it lists last; `refusal-eval pin NAME.yaml` finds commits, and `snakemake -n` refuses
+    the study until all is filled in.
+
+    With --results the study asks no engine: it reads the answers and the verdicts that the published library wrote for
+    this config (FOLDER/SPLIT/answers.json and judge_scores.json, there or below; see docs/published_results.md).
+    """
+    study = name or re.sub(r"[^a-z0-9._-]+", "-", config.stem.lower()).strip("-._") or "imported"
+    shipped = shipped_names(ROOT)
+    own = (into / f"{study}.yaml").resolve() == config.resolve()
+    if name is None and (own or study in shipped.taken):
+        study += "-imported"
+    result = imported_study(config, study, shipped, gpus or gpus_here(), protocol.value, into, results)
+    files = written(result, into)
+    typer.echo(f"Wrote {' and '.join(map(str, files))}.\n\nChanged, and why:")
+    typer.echo("\n".join(f"  - {note}" for note in result.notes))
     if result.todo:
-        print("\nTo do before it runs:")
-        print("\n".join(f"  - {todo}" for todo in result.todo))
-    return 0
+        typer.echo("\nTo do before it runs:")
+        typer.echo("\n".join(f"  - {todo}" for todo in result.todo))
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def imported_study(
+    file: Path, name: str, shipped: Shipped, gpus: int | None, protocol: str, into: Path, results: Path | None
+) -> Imported:
+    """Return the study and the catalogue entries that a published config stands for.
+
+    Raises:
+        UserError: if it is no such config, or `results` do not belong to it.
+    """
+    try:
+        config = read_yaml(file)
+    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{file} cannot be read as YAML: {error}") from error
+    if not isinstance(config, dict):
+        raise UserError(f"{file} is no config of the published library: it is no mapping")
+    try:
+        weights = weights_folder(config, into)
+        result = imported(config, name, shipped, gpus, protocol, weights)
+        if weights is not None and not (into / weights).is_dir():
+            result.todo.append(
+                f"engines.{name}.weights.path: there is no folder {weights} as seen from {into}; write where the "
+                "weights lie"
+            )
+        if results is not None:
+            found = read_results(results, result.study["splits"])
+            with_results(result, found, os.path.relpath(results, into), shipped.judges)
+    except UserError as error:
+        raise UserError(f"{file}: {error}") from error
+    return result

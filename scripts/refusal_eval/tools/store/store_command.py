@@ -1,18 +1,14 @@
-"""Show what the store holds, and how much of it no study asks for; with --prune and --yes, remove that.
-
-A study asks for what is in the request files of its cells. The studies are those that have results here: study files in
-config/, and others (their results say where their study file lies). Without --yes nothing is ever changed.
-"""
+"""Everything in the store, how much of it no study asks for, and the removal of that."""
 
 from __future__ import annotations
 
-import argparse
 import os
-import sys
 import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Annotated, Any
+
+import typer
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.tools.store.store_studies import (
@@ -36,40 +32,49 @@ from refusal_eval.tools.store.store_usage import (
     store_indexes,
     store_usage,
 )
+from refusal_eval.tools.study_file import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 WIDTH = 120
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code: 1 if something that was asked for could not be done."""
-    options = parse(arguments)
-    try:
-        return run(options)
-    except UserError as error:
-        say(f"store-info: {error}", file=sys.stderr)
-        return 1
+def command(
+    studies: Annotated[
+        list[str] | None, typer.Argument(metavar="[STUDY.yaml...]", help="The studies.", show_default="all known")
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(metavar="FOLDER", help="The store.", show_default="the `store_dir` of the studies"),
+    ] = None,
+    prune: Annotated[bool, typer.Option("--prune", help="Show what no study asks for and could be removed.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --prune: remove it.")] = False,
+) -> None:
+    """Show what the store holds, and how much of it no study asks for; with --prune and --yes, remove that.
+
+    A study asks for what is in the request files of its cells. The studies are those that have results here: study
+    files in config/, and others (their results say where their study file lies). Without --yes nothing is ever changed.
+    """
+    if yes and not prune:
+        raise typer.BadParameter("--yes goes with --prune")
+    if code := run(studies or [], store, prune, yes):
+        raise typer.Exit(code)
 
 
-def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Return the options."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--store", metavar="DIR", help="folder of the store; default: the `store_dir` of the studies")
-    parser.add_argument("--config", nargs="+", metavar="FILE", help="the studies; default: all that are known")
-    parser.add_argument("--prune", action="store_true", help="show what no study asks for and could be removed")
-    parser.add_argument("--yes", action="store_true", help="with --prune: remove it")
-    options = parser.parse_args(arguments)
-    if options.yes and not options.prune:
-        parser.error("--yes goes with --prune")
-    return options
+def run(named: Sequence[str], folder: str | None, pruning: bool, yes: bool) -> int:
+    """Print what the store holds and, if `pruning`, what can be removed; return the exit code.
 
+    Args:
+        named: the study files to look at; none for all that are known.
+        folder: the store, if it is not that of the studies.
+        pruning: whether what no study asks for is shown.
+        yes: whether it is removed.
 
-def run(options: argparse.Namespace) -> int:
-    """Print what the options ask for; return the exit code."""
-    studies = [read_study(file, ROOT) for file in options.config or study_files(ROOT / "config")]
-    store = options.store or common_store(studies)
+    Raises:
+        UserError: if there is no such store, or it is not known what all studies ask for.
+    """
+    studies = [read_study(file, ROOT) for file in named or study_files(ROOT / "config")]
+    store = folder or common_store(studies)
     waiting: list[StudyFile] = []
-    if not options.config:
+    if not named:
         # What never ran has paid for nothing; of the studies that ship, few are ever run, and some need data first.
         waiting = [study for study in studies if not study.has_run]
         studies = [study for study in studies if study.has_run]
@@ -78,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
         )
         studies += [read_study(file, ROOT) for file in beside]
     if not os.path.isdir(store):
-        if options.store:
+        if folder:
             raise UserError(f"there is no folder {store}")
         say(f"There is no store at {store} yet: nothing was generated.")
         return 0
@@ -92,9 +97,9 @@ def run(options: argparse.Namespace) -> int:
     show_engines(store, usage, described_engines(studies, asks.values()))
     show_studies([*studies, *waiting], asks, unseen, {study.path for study in waiting})
     show_unasked(usage, unknown, complete=not gaps)
-    if options.prune:
+    if pruning:
         refuse_if_any(gaps or out_of_date(asks))
-        return prune(usage, unknown, asked, options.yes)
+        return prune(usage, unknown, asked, yes)
     return 0
 
 
@@ -125,9 +130,9 @@ def unseen_studies(studies: Sequence[StudyFile], store: str) -> list[str]:
         there = os.path.isfile(file)
         what = f"{os.path.relpath(file)}, which was not looked at" if there else f"{file}, which is gone"
         what = what if file else "a study that no study.json tells"
-        means = (
-            f"name it with --config or delete {folder}" if there or not file else f"delete {folder} if it is not needed"
-        )
+        means = f"delete {folder} if it is not needed"
+        if there or not file:
+            means = f"name it on the command line or delete {folder}"
         sentences.append(f"{folder} holds results of {what}: what they ask for is not known; {means}")
     return sentences
 
@@ -160,7 +165,8 @@ def show_studies(
     print("\nStudies")
     for study in studies:
         if study.path in waiting:
-            say(f"{study.path}: has no results here and is not counted; name it with --config if it is to be", indent=2)
+            what = "has no results here and is not counted; name it on the command line if it is to be"
+            say(f"{study.path}: {what}", indent=2)
         elif study.config is None:
             say(f"{study.path}: not valid, what it asks for is not known. {study.mistake}", indent=2)
         elif (one := asks.get(study.path)) is None:
@@ -209,7 +215,7 @@ def what_is_not_known(studies: Sequence[StudyFile], asks: Mapping[str, Asks], un
         gaps.append("none of the studies has this store; to remove all of it, delete the folder")
     for path, one in asks.items():
         if one.rendered < one.cells:
-            todo = f"run `{snakemake(path)}`, or name all other studies with --config"
+            todo = f"run `{snakemake(path)}`, or name all other studies on the command line"
             gaps.append(f"{path}: only {one.rendered:,} of {one.cells:,} cells are rendered; {todo}")
     return gaps
 
@@ -280,13 +286,9 @@ def minute(time: str) -> str:
     return time[:16].replace("T", " ")
 
 
-def say(text: str, indent: int = 0, file: TextIO | None = None) -> None:
+def say(text: str, indent: int = 0) -> None:
     """Print text in lines of at most 120 characters, where its words allow that."""
     for line in text.splitlines():
         start = " " * (indent + len(line) - len(line.lstrip()))
         words = textwrap.TextWrapper(WIDTH, start, start + "  ", break_long_words=False, break_on_hyphens=False)
-        print(words.fill(line.strip()), file=file)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        print(words.fill(line.strip()))

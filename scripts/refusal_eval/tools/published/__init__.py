@@ -1,0 +1,1 @@
+"""The published library: its configs taken in, finished studies given out in its layout."""
