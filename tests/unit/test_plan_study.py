@@ -12,7 +12,7 @@ from config_project import COMMIT, Project
 from refusal_eval.__main__ import main
 from refusal_eval.tools.plan import plan_command
 from refusal_eval.tools.plan import plan_page as page
-from refusal_eval.tools.plan.workload import COUNTED, MISSING, CellWork
+from refusal_eval.tools.plan.study_costs import Cost
 
 WEIGHTS = {"kind": "hub", "revision": "0" * 40}
 
@@ -74,7 +74,7 @@ def test_every_batch_has_its_requests_tokens_and_hours(plan):
     assert found["requests"] == {"generate": 6030, "judge": 6030} and not found["counted_in_store"]
     batches = {(batch["stage"], batch["name"]): batch for batch in found["batches"]}
     large, small = (batches["generate", f"model/{name}/{name}"] for name in ("l-70b", "s-8b"))
-    assert large["tally"]["requests"] == small["tally"]["requests"] == 3015
+    assert large["requests"] == small["requests"] == 3015
     assert large["device_hours"] > 4 * small["device_hours"] > 0
     assert numbers(plan("--all")[1], "model/l-70b/l-70b")[:4] == ["generate", "3", "3,015", "1"]
     assert "BATCHES" not in plan()[1]
@@ -252,15 +252,10 @@ def test_the_plan_of_the_papers_study_fits_on_a_page_and_tells_what_matters(repo
         assert what in text, what
 
 
-@pytest.mark.parametrize(
-    ("stored", "known", "told"), [(679, MISSING, True), (681, MISSING, False), (0, COUNTED, False)]
-)
-def test_requests_that_share_a_response_are_told(stored, known, told):
-    work = CellWork(requests=681, prompts=681, tokens_per_prompt=9.0, answer_tokens=1.0, most_tokens=1)
-    left = dataclasses.replace(work, requests=0, stored=stored, known=known)
-
-    def of_stage(stage, whole=False):
-        return [] if stage == "generate" else [work if whole else left]
-
-    lines = " ".join(page.shared_lines(SimpleNamespace(of_stage=of_stage)))
-    assert ("2 of the requests for verdicts are not sent" in lines) == told
+@pytest.mark.parametrize(("stored", "looked_into", "told"), [(679, 1, True), (681, 1, False), (0, 0, False)])
+def test_requests_that_share_a_response_are_told(stored, looked_into, told):
+    nothing = {field.name: 0 for field in dataclasses.fields(Cost)}
+    judging = Cost(**nothing | {"cells": 1, "stored": stored, "looked_into": looked_into})
+    costs = {"generate": Cost(**nothing), "judge": judging}
+    plan = SimpleNamespace(of_stage=costs.__getitem__, requests=lambda stage: 681 if stage == "judge" else 0)
+    assert ("2 of the requests for verdicts are not sent" in " ".join(page.shared_lines(plan))) == told

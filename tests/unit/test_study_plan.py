@@ -8,8 +8,7 @@ from refusal_eval.study.row_sources import fetched_path
 from refusal_eval.tools.plan.disk_use import Need, device_of, disk_needs, disks
 from refusal_eval.tools.plan.plan_page import disk_lines
 from refusal_eval.tools.plan.study_costs import plan_study
-from refusal_eval.tools.plan.study_terms import OpenPin, Terms, open_pins, terms_of
-from refusal_eval.tools.plan.terms_page import licence_lines, pin_lines
+from refusal_eval.tools.plan.study_terms import OpenPin, Terms, licence_lines, open_pins, pin_lines, terms_of
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any
 from refusal_eval.study.batches import Cell
 from refusal_eval.study.row_sources import fetched_path
 from refusal_eval.study.weight_sources import weights_id
-from refusal_eval.tools.plan.study_costs import Plan, Tally, tally
+from refusal_eval.tools.plan.study_costs import Cost, Plan
 from refusal_eval.tools.plan.workload import CellWork
 from refusal_eval.weights.engine_size import engine_billions, weights_bytes
 from refusal_eval.workflow.weights_stage import Weights
@@ -80,8 +80,8 @@ def disk_needs(plan: Plan, root: Path) -> list[Need]:
     config = plan.config
     cache, store = str(config["cache_dir"]), str(config["store_dir"])
     results = f"{config['results_dir']}/{config['study']}"
-    answers = tally(plan.of_stage("generate"))
-    verdicts = tally(plan.of_stage("judge"))
+    answers = plan.of_stage("generate")
+    verdicts = plan.of_stage("judge")
     made = [_results(config, answers, verdicts, longest) for longest in (False, True)]
     return [
         _weights(plan, cache),
@@ -158,11 +158,11 @@ def _data(config: Mapping[str, Any], work: Mapping[Cell, CellWork], cache: str) 
     return Need("rows", cache, "cache_dir", rows * ROW_BYTES, rows * ROW_BYTES, detail)
 
 
-def _stored(of_stage: Tally, tokens: float) -> float:
+def _stored(of_stage: Cost, tokens: float) -> float:
     return of_stage.requests * STORED_BYTES + tokens * STORED_BYTES_PER_TOKEN
 
 
-def _results(config: Mapping[str, Any], answers: Tally, verdicts: Tally, longest: bool) -> float:
+def _results(config: Mapping[str, Any], answers: Cost, verdicts: Cost, longest: bool) -> float:
     """Bytes of what is made of all responses, those that the store has already included."""
     count = answers.requests + answers.stored
     tokens = (answers.most_tokens_out if longest else answers.tokens_out) / max(answers.requests, 1)

@@ -19,9 +19,16 @@ from refusal_eval.tools.plan.plan_page import (
     head,
     work_lines,
 )
-from refusal_eval.tools.plan.study_costs import STAGES, Plan, plan_study, tally
-from refusal_eval.tools.plan.study_terms import never_verified, open_pins, terms_of, unverified
-from refusal_eval.tools.plan.terms_page import licence_lines, pin_lines, unverified_lines
+from refusal_eval.tools.plan.study_costs import STAGES, Plan, plan_study
+from refusal_eval.tools.plan.study_terms import (
+    licence_lines,
+    never_verified,
+    open_pins,
+    pin_lines,
+    terms_of,
+    unverified,
+    unverified_lines,
+)
 from refusal_eval.tools.plan.workload import ASSUMED, MISSING
 from refusal_eval.tools.study_file import DEMO, ROOT, Directory, StudyFile, load_config
 
@@ -75,8 +82,8 @@ def plan_page(plan: Plan, study_file: str, every: bool) -> str:
 def plan_json(plan: Plan) -> dict[str, Any]:
     """Return a plan as plain values."""
     config, needs = plan.config, disk_needs(plan, ROOT)
-    sums = {stage: tally(plan.of_stage(stage)) for stage in STAGES}
-    costs = {cost.name: dataclasses.asdict(cost) for cost in plan.engines()}
+    sums = {stage: plan.of_stage(stage) for stage in STAGES}
+    costs = {cost.name: dataclasses.asdict(cost) for cost in plan.engines}
     return {
         "study": config["study"],
         "gpus": plan.gpus,
@@ -88,7 +95,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
             name: {**dataclasses.asdict(pace), **costs[name], "size": plan.sizes[name]}
             for name, pace in plan.paces.items()
         },
-        "batches": [dataclasses.asdict(batch) for batch in plan.batches()],
+        "batches": [dataclasses.asdict(batch) for batch in plan.batches],
         "disk": {
             "needs": [dataclasses.asdict(need) for need in needs],
             "disks": [{**dataclasses.asdict(disk), "verdict": disk.verdict} for disk in disks(needs, read_free)],

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from refusal_eval.core.files import size_text
 from refusal_eval.study.batches import Cell, cpu_judges
 from refusal_eval.tools.plan.disk_use import Disk, Need
-from refusal_eval.tools.plan.study_costs import STAGES, Cost, Plan, tally, total
+from refusal_eval.tools.plan.page_lines import filled, table
+from refusal_eval.tools.plan.study_costs import STAGES, Cost, Plan, total
 from refusal_eval.tools.plan.workload import (
     ASSUMED,
     GPU_LOAD_BYTES,
@@ -25,8 +25,6 @@ from refusal_eval.tools.plan.workload import (
 )
 from refusal_eval.tools.plan.workload_files import ASSUMED_PROMPT_TOKENS, ASSUMED_PROMPTS
 from refusal_eval.weights.engine_size import engine_billions, weights_bytes
-
-WIDTH = 118
 
 
 def head(plan: Plan) -> list[str]:
@@ -53,20 +51,17 @@ def work_lines(plan: Plan, study_file: str) -> list[str]:
     """
     rows = [["cells", "requests", "in store", "to execute", "batches", "loads", "tokens in", "tokens out", "at most"]]
     names = ["WHAT RUNS"]
-    batches = plan.batches()
     for stage, what in STAGES.items():
-        sums, whole = tally(plan.of_stage(stage)), tally(plan.of_stage(stage, whole=True))
-        if not sums.cells:
+        cost = plan.of_stage(stage)
+        if not cost.cells:
             continue
-        of_stage = [batch for batch in batches if batch.stage == stage]
-        stored = f"{sums.stored:,}" if sums.looked_into else "?"
-        counts = [f"{count:,}" for count in (sums.cells, whole.requests)]
-        counts += [stored, *(f"{count:,}" for count in (sums.requests, len(of_stage)))]
-        counts.append(f"{sum(batch.loads for batch in of_stage):,}")
-        tokens = [_tokens(count) for count in (sums.tokens_in, sums.tokens_out, sums.most_tokens_out)]
-        rows.append([*counts, *tokens])
+        batches = sum(batch.stage == stage for batch in plan.batches)
+        stored = f"{cost.stored:,}" if cost.looked_into else "?"
+        counts = [f"{cost.cells:,}", f"{plan.requests(stage):,}", stored]
+        counts += [f"{count:,}" for count in (cost.requests, batches, cost.loads)]
+        rows.append([*counts, *(_tokens(count) for count in (cost.tokens_in, cost.tokens_out, cost.most_tokens_out))])
         names.append(what)
-    lines = _table(names, rows, 12)
+    lines = table(names, rows, 12)
     if without := cpu_judges(plan.config):
         lines.append(f"  Verdicts without an engine, on the CPU: {', '.join(without)}.")
     return [*lines, *filled([*_known(plan, study_file), *shared_lines(plan)])]
@@ -74,7 +69,7 @@ def work_lines(plan: Plan, study_file: str) -> list[str]:
 
 def engine_lines(plan: Plan) -> list[str]:
     """Return what every engine takes, all together, and at least how long that is."""
-    costs = plan.engines()
+    costs = plan.engines
     names, rows = (
         ["ENGINES"],
         [["devices", "weights", "start", "tokens/s", "loads", "tokens out", "device-hours", "at most"]],
@@ -89,7 +84,7 @@ def engine_lines(plan: Plan) -> list[str]:
     if len(costs) > 1:
         names.append("all")
         rows.append(["", "", "", "", *_amount(total("all", costs))])
-    lines = _table(names, rows, 34)
+    lines = table(names, rows, 34)
     lines.append("  At most: if every answer took all the tokens that it may have. Engine starts are included.")
     if not any(cost.loads for cost in costs):
         return [*lines, "  The store has every response: no engine will be started."]
@@ -99,10 +94,10 @@ def engine_lines(plan: Plan) -> list[str]:
 def batch_lines(plan: Plan) -> list[str]:
     """Return what every batch takes, those that take longest first."""
     names, rows = ["BATCHES"], [["stage", "cells", "to execute", "loads", "tokens out", "device-hours", "at most"]]
-    for cost in sorted(plan.batches(), key=lambda cost: -cost.device_hours):
+    for cost in sorted(plan.batches, key=lambda cost: -cost.device_hours):
         names.append(cost.name)
-        rows.append([cost.stage, f"{cost.tally.cells:,}", f"{cost.tally.requests:,}", *_amount(cost)])
-    return _table(names, rows, 34)
+        rows.append([cost.stage, f"{cost.cells:,}", f"{cost.requests:,}", *_amount(cost)])
+    return table(names, rows, 34)
 
 
 def disk_lines(needs: Sequence[Need], found: Sequence[Disk]) -> list[str]:
@@ -153,35 +148,9 @@ def assumption_lines(plan: Plan) -> list[str]:
     return ["ASSUMPTIONS", *filled(f"{text}." for text in said)]
 
 
-def filled(texts: Iterable[str], indent: str = "  ") -> list[str]:
-    """Return texts in lines that are not too long, the second and further ones of each indented once more."""
-    lines: list[str] = []
-    for text in texts:
-        lines += textwrap.wrap(
-            text,
-            WIDTH,
-            initial_indent=indent,
-            subsequent_indent=indent + "  ",
-            break_on_hyphens=False,
-            break_long_words=False,
-        )
-    return lines
-
-
-def _table(names: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Return a table: the first line is its head, the others are indented."""
-    columns = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    width = max(width, *(len(name) + 3 for name in names))
-    return [
-        f"{name if number == 0 else '  ' + name:<{width}}"
-        + "  ".join(f"{cell:>{columns[column]}}" for column, cell in enumerate(row))
-        for number, (name, row) in enumerate(zip(names, rows, strict=True))
-    ]
-
-
 def _known(plan: Plan, study_file: str) -> list[str]:
     """Return how the numbers of requests are known, and how to know what the store has of the others."""
-    sums = tally(list(plan.work.values()))
+    sums = total("all", plan.batches)
     if sums.looked_into == sums.cells:
         return ["Requests: counted, all of them looked up in the store."]
     assumed = sum(work.known == ASSUMED for work in plan.work.values())
@@ -208,8 +177,8 @@ def shared_lines(plan: Plan) -> list[str]:
     """Return why a stage that was looked up in the store has fewer requests there and to execute than in all."""
     lines = []
     for stage, what in STAGES.items():
-        sums, whole = tally(plan.of_stage(stage)), tally(plan.of_stage(stage, whole=True))
-        fewer = whole.requests - sums.stored - sums.requests
+        sums = plan.of_stage(stage)
+        fewer = plan.requests(stage) - sums.stored - sums.requests
         if sums.cells and sums.looked_into == sums.cells and fewer > 0:
             lines.append(
                 f"{fewer:,} of the requests for {what} are not sent: equal ones share a response, and an answer "
@@ -248,7 +217,7 @@ def _size(size: float) -> str:
 
 def _amount(cost: Cost) -> list[str]:
     hours = _hours(cost.device_hours, cost.most_device_hours)
-    return [f"{cost.loads:,}", _tokens(cost.tally.tokens_out), *hours]
+    return [f"{cost.loads:,}", _tokens(cost.tokens_out), *hours]
 
 
 def _least(plan: Plan, costs: Sequence[Cost]) -> list[str]:
@@ -257,8 +226,8 @@ def _least(plan: Plan, costs: Sequence[Cost]) -> list[str]:
     if not on_gpus:
         return []
     hours = sum(cost.device_hours for cost in on_gpus) / plan.gpus
-    longest = max(on_gpus, key=lambda cost: cost.hours)
-    if longest.hours > hours:
+    longest = max(on_gpus, key=lambda cost: cost.longest)
+    if longest.longest > hours:
         part = " (`shards` in the study splits it)" if plan.config["shards"] == 1 else ""
-        return [f"  On {_gpus(plan.gpus)}: {longest.hours:.1f} h at least: the longest load of {longest.name}{part}."]
+        return [f"  On {_gpus(plan.gpus)}: {longest.longest:.1f} h at least: the longest load of {longest.name}{part}."]
     return [f"  On {_gpus(plan.gpus)}: {hours:,.1f} h at least."]

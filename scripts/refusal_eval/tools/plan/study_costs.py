@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,13 @@ STAGES = {"generate": "answers", "judge": "verdicts"}
 
 
 @dataclass(frozen=True)
-class Tally:
-    """Sums over cells.
+class Cost:
+    """What a batch, a stage, an engine or the whole study takes: sums over its cells.
 
     Attributes:
+        name: of the batch, stage or engine.
+        stage: generate or judge; empty for sums over both.
+        engine: the engine's name; empty for sums over several.
         cells: how many.
         requests: requests to execute.
         stored: responses that the store is known to have already.
@@ -30,8 +34,15 @@ class Tally:
         tokens_in: tokens of prompts that are read.
         tokens_out: tokens that are generated, as expected.
         most_tokens_out: the same if every answer took all that it may have.
+        loads: engine loads that have something to execute.
+        device_hours: hours times devices, as expected.
+        most_device_hours: the same if every answer took all the tokens that it may have.
+        longest: hours of the longest load.
     """
 
+    name: str
+    stage: str
+    engine: str
     cells: int
     requests: int
     stored: int
@@ -40,31 +51,10 @@ class Tally:
     tokens_in: float
     tokens_out: float
     most_tokens_out: float
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What a batch, an engine or all engines take.
-
-    Attributes:
-        stage: generate or judge; empty for sums over both.
-        name: the batch, or the engine.
-        engine: the engine's name.
-        tally: sums over its cells.
-        loads: engine loads that have something to execute.
-        device_hours: hours times devices, as expected.
-        most_device_hours: the same if every answer took all the tokens that it may have.
-        hours: hours of the longest of its loads.
-    """
-
-    stage: str
-    name: str
-    engine: str
-    tally: Tally
     loads: int
     device_hours: float
     most_device_hours: float
-    hours: float
+    longest: float
 
 
 @dataclass(frozen=True)
@@ -89,13 +79,9 @@ class Plan:
     gpus: int
     store: bool
 
-    def of_stage(self, stage: str, whole: bool = False) -> list[CellWork]:
-        """Return the work of `generate` or of `judge`; `whole`: with nothing in the store."""
-        works = self.whole if whole else self.work
-        return [work for cell, work in works.items() if (cell.judge is not None) == (stage == "judge")]
-
+    @cached_property
     def batches(self) -> list[Cost]:
-        """Return what every batch takes, generation first."""
+        """What every batch takes, generation first."""
         stages = {"generate": generation_batches(self.config), "judge": judging_batches(self.config)}
         longest = at_length(self.work)
         return [
@@ -104,18 +90,41 @@ class Plan:
             for name, cells in batches.items()
         ]
 
+    @property
     def engines(self) -> list[Cost]:
-        """Return what every engine takes."""
-        batches = self.batches()
-        return [total(name, [batch for batch in batches if batch.engine == name]) for name in self.paces]
+        """What every engine takes."""
+        return [total(name, [batch for batch in self.batches if batch.engine == name]) for name in self.paces]
+
+    def of_stage(self, stage: str) -> Cost:
+        """Return what `generate` or `judge` takes."""
+        return total(stage, [batch for batch in self.batches if batch.stage == stage])
+
+    def requests(self, stage: str) -> int:
+        """Return the requests of a stage, those included that the store has already."""
+        return sum(work.requests for cell, work in self.whole.items() if (cell.judge is not None) == (stage == "judge"))
 
     def _batch(self, stage: str, name: str, work: list[CellWork], longest: list[CellWork]) -> Cost:
         engine = name.split("/")[1]
-        pace, sums, shards = self.paces[engine], tally(work), int(self.config["shards"])
-        loads = min(shards, sums.requests)  # no engine is started where the store has everything
+        pace, requests, shards = self.paces[engine], sum(one.requests for one in work), int(self.config["shards"])
+        loads = min(shards, requests)  # no engine is started where the store has everything
         usual, most = ((pace.start_seconds + work_seconds(works, pace, shards)) / 3600 for works in (work, longest))
-        devices = loads * pace.devices
-        return Cost(stage, name, engine, sums, loads, usual * devices, most * devices, usual if loads else 0.0)
+        return Cost(
+            name=name,
+            stage=stage,
+            engine=engine,
+            cells=len(work),
+            requests=requests,
+            stored=sum(one.stored for one in work),
+            looked_into=sum(one.known == MISSING for one in work),
+            outdated=sum(one.outdated for one in work),
+            tokens_in=sum(one.read_tokens for one in work),
+            tokens_out=sum(one.written_tokens for one in work),
+            most_tokens_out=sum(one.requests * float(one.most_tokens) for one in work),
+            loads=loads,
+            device_hours=usual * loads * pace.devices,
+            most_device_hours=most * loads * pace.devices,
+            longest=usual if loads else 0.0,
+        )
 
 
 def plan_study(config: dict[str, Any], study_file: Path, root: Path, gpus: int | None) -> Plan:
@@ -156,32 +165,8 @@ def at_length(work: Mapping[Cell, CellWork]) -> dict[Cell, CellWork]:
     return found
 
 
-def tally(works: Iterable[CellWork]) -> Tally:
-    """Return the sums over some cells."""
-    works = list(works)
-    return Tally(
-        cells=len(works),
-        requests=sum(work.requests for work in works),
-        stored=sum(work.stored for work in works),
-        looked_into=sum(work.known == MISSING for work in works),
-        outdated=sum(work.outdated for work in works),
-        tokens_in=sum(work.read_tokens for work in works),
-        tokens_out=sum(work.written_tokens for work in works),
-        most_tokens_out=sum(work.requests * float(work.most_tokens) for work in works),
-    )
-
-
-def total(engine: str, costs: Iterable[Cost]) -> Cost:
+def total(name: str, costs: Iterable[Cost]) -> Cost:
     """Return the sum of what some batches or engines take."""
     costs = list(costs)
-    tallies = [dataclasses.asdict(cost.tally) for cost in costs]
-    return Cost(
-        stage="",
-        name=engine,
-        engine=engine,
-        tally=Tally(**{field.name: sum(one[field.name] for one in tallies) for field in dataclasses.fields(Tally)}),
-        loads=sum(cost.loads for cost in costs),
-        device_hours=sum(cost.device_hours for cost in costs),
-        most_device_hours=sum(cost.most_device_hours for cost in costs),
-        hours=max((cost.hours for cost in costs), default=0.0),
-    )
+    sums = {field.name: sum(getattr(cost, field.name) for cost in costs) for field in dataclasses.fields(Cost)[3:-1]}
+    return Cost(name, "", name, **sums, longest=max((cost.longest for cost in costs), default=0.0))
