@@ -20,8 +20,7 @@ from refusal_eval.core.states import COMPLIANCE, REFUSAL
 from refusal_eval.stats.agreement.compared import Compared
 from refusal_eval.stats.agreement.measured_agreement import measured
 from refusal_eval.stats.agreement.weighting import normalised
-from refusal_eval.tools.audit.audit_design import FACTORS, draw
-from refusal_eval.tools.audit.audit_items import Item, Member, stratum_of
+from refusal_eval.tools.audit.audit_sample import FACTORS, Item, Member, draw, stratum_of
 
 ANSWERS, CLUSTERS, LABELLED = 4000, 400, 200
 MEASURES = ("sensitivity", "specificity")

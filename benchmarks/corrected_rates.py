@@ -31,8 +31,7 @@ from refusal_eval.stats.corrected.ppi import Answers, Labels, corrected_rate
 from refusal_eval.stats.corrected.transfer import Observed, transferred
 from refusal_eval.stats.estimates.intervals import cluster_wilson, seed_of
 from refusal_eval.stats.estimates.units import COUNTS, Units
-from refusal_eval.tools.audit.audit_design import FACTORS
-from refusal_eval.tools.audit.audit_items import UNJUDGED
+from refusal_eval.tools.audit.audit_sample import FACTORS, UNJUDGED
 
 PAGE = ROOT / "docs" / "corrected_rates.md"
 START, END = "<!-- table: begin -->", "<!-- table: end -->"

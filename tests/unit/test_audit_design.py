@@ -7,15 +7,21 @@ import numpy as np
 import pytest
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.tools.audit.audit_design import (
+from refusal_eval.tools.audit.audit_sample import (
+    COMPLIANCE,
+    DISAGREE,
     FACTORS,
+    REFUSAL,
+    STRATA,
+    Item,
+    Member,
     allocation,
     assigned,
     draw,
     inclusion_probabilities,
+    stratum_of,
     systematic,
 )
-from refusal_eval.tools.audit.audit_items import COMPLIANCE, DISAGREE, REFUSAL, STRATA, Item, Member, stratum_of
 
 
 def population(n: int = 300, seed: int = 1) -> dict[str, Item]:

@@ -2,7 +2,7 @@
 
 from audit_rows import REFUSAL, answer_row, verdict_row
 
-from refusal_eval.tools.audit.audit_items import Text, add_cell, item_id, labels_by_key, readable
+from refusal_eval.tools.audit.audit_sample import Text, add_cell, item_id, labels_by_key, readable
 
 PROMPT = {"id": "p", "messages": [{"role": "user", "content": "Hi"}], "cluster": "c"}
 

@@ -9,8 +9,8 @@ from html.parser import HTMLParser
 import pytest
 from audit_rows import JUDGES, MODELS, NASTY, write_study
 
-from refusal_eval.tools.audit.audit_design import assigned, draw
 from refusal_eval.tools.audit.audit_folder import audit_of, strata_table, write_audit
+from refusal_eval.tools.audit.audit_sample import assigned, draw
 from refusal_eval.tools.audit.audited_study import study_items, texts_of
 from refusal_eval.tools.audit.rater_files import embedded, page, words
 

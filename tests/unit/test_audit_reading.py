@@ -9,8 +9,16 @@ from audit_rows import exported
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.tools.audit.audit_folder import Audit
-from refusal_eval.tools.audit.labels_back import gold_entry, gold_rows, label_rows
-from refusal_eval.tools.audit.merged_labels import counts, disputed, missing_bounds, probabilities, resolved
+from refusal_eval.tools.audit.label_merging import (
+    counts,
+    disputed,
+    gold_entry,
+    gold_rows,
+    label_rows,
+    missing_bounds,
+    probabilities,
+    resolved,
+)
 from refusal_eval.tools.audit.rater_agreement import agreement, estimates, pairs
 from refusal_eval.tools.audit.rater_files import disputed_sheet, sheet
 from refusal_eval.tools.audit.rater_marks import Mark, read_marks, unfinished

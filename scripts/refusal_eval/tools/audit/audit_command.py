@@ -13,9 +13,8 @@ import typer
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_json, write_jsonl, written_whole
 from refusal_eval.report.paper.display import percent
-from refusal_eval.tools.audit.audit_design import FACTORS, LEAST, assigned, draw
 from refusal_eval.tools.audit.audit_folder import RATERS, Audit, audit_of, read_audit, strata_table, write_audit
-from refusal_eval.tools.audit.audit_items import STRATA, Member, frame_of
+from refusal_eval.tools.audit.audit_sample import FACTORS, LEAST, STRATA, Member, assigned, draw, frame_of
 from refusal_eval.tools.audit.audited_study import (
     changed_answers,
     chosen,
@@ -24,11 +23,13 @@ from refusal_eval.tools.audit.audited_study import (
     study_items,
     texts_of,
 )
-from refusal_eval.tools.audit.labels_back import gold_entry, gold_rows, label_rows
-from refusal_eval.tools.audit.merged_labels import (
+from refusal_eval.tools.audit.label_merging import (
     answered,
     counts,
     disputed,
+    gold_entry,
+    gold_rows,
+    label_rows,
     marks_by_rater,
     missing_bounds,
     probabilities,

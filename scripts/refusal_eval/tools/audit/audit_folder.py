@@ -16,8 +16,7 @@ from typing import Any
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl, sha256_of, write_json, write_jsonl, written_whole
-from refusal_eval.tools.audit.audit_design import Drawn
-from refusal_eval.tools.audit.audit_items import STRATA, Frame, Item, Member, Text
+from refusal_eval.tools.audit.audit_sample import STRATA, Drawn, Frame, Item, Member, Text
 from refusal_eval.tools.audit.rater_files import page, read_first, sheet
 
 DESIGN, FRAME, SAMPLE, RATERS = "design.json", "frame.json", "sample.jsonl", "raters"
@@ -31,7 +30,7 @@ class Audit:
         design: what design.json holds: `audit` (its id), `study`, `seed`, `strata` and the other arguments.
         sample: rows of sample.jsonl, by id.
         orders: the ids of each rater's rows, in the order shown.
-        frame: from what the sample was drawn, see `items.frame_of`; None of an audit that did not write it down.
+        frame: from what the sample was drawn, see `audit_sample.frame_of`; None of an audit that did not write it down.
     """
 
     design: dict[str, Any]

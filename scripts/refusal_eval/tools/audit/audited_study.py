@@ -12,7 +12,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl
 from refusal_eval.core.hints import nearest
 from refusal_eval.stats.estimates.clusters import names_apart
-from refusal_eval.tools.audit.audit_items import Item, Member, Text, add_cell, item_id, labels_by_key, readable
+from refusal_eval.tools.audit.audit_sample import Item, Member, Text, add_cell, item_id, labels_by_key, readable
 from refusal_eval.workflow.whole_study import sources_of
 
 Config = Mapping[str, Any]
@@ -62,7 +62,7 @@ def _clusters_apart(items: dict[str, Item], sources: Mapping[str, str]) -> dict[
 
 
 def cell_texts(config: Config, model: str, split: str) -> Iterator[tuple[tuple[str, int, int], Text, str]]:
-    """Yield key, text and cluster of each answer of a cell that can be labelled (see `items.readable`)."""
+    """Yield key, text and cluster of each answer of a cell that can be labelled (see `audit_sample.readable`)."""
     results, dialogue = results_of(config), config["split_entries"][split].get("dialogue")
     scored = (dialogue["scored"] or SCORED_BY_DEFAULT[dialogue["mode"]]) if dialogue else "all"
     prompts = _rows(results / "prompts" / f"{split}.jsonl")
