@@ -25,14 +25,15 @@ from measuring import ROOT, gpus, print_head, print_limit, print_values, snakema
 from refusal_eval.ask.keys import sample_seed
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.ask.store import StoreReader
+from refusal_eval.config.engine_entry import engine_of_entry
 from refusal_eval.core.canonical import plain
 from refusal_eval.core.files import canonical_json, read_json, read_jsonl
 from refusal_eval.core.packing import unpack_floats
 from refusal_eval.data.prompts import content_id
+from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.engines.engine_client import FIXED_FIELDS
+from refusal_eval.engines.local_engine import LocalEngine
 from refusal_eval.engines.server import server_environment
-from refusal_eval.engines.server_command import server_command
-from refusal_eval.study.engine_environment import engine_device, engine_python, shares_few_cores
 
 LIMIT = 1.10
 MODES = ("seeded", "strict", "free")
@@ -87,15 +88,17 @@ class Comparison:
     def _plain(
         self, project: Path, determinism: str, splits: Mapping[str, list[str]], prompts: int | None = None
     ) -> tuple[float, Answers]:
-        device = engine_device(self.entry, ROOT)
-        python, few_cores = engine_python(self.entry, ROOT), shares_few_cores(device)
+        engine = engine_of_entry(self.entry)
+        assert isinstance(engine, LocalEngine)
+        device, python = engine.device_here(ROOT), engine.python_here(ROOT)
         asked = [
             {"prompt": text, "seeds": [sample_seed(0, prompt_id(text), k) for k in range(self.options.samples)]}
             for texts in splits.values()
             for text in texts[:prompts]
         ]
-        how = self.entry, device, determinism
-        command = server_command(python, self.engine["folder"], *how, "unused", few_cores=few_cores)
+        folder = self.engine["folder"]
+        load = EngineLoad(project / "log", determinism, folder, python, device, engine.gpus(device))
+        command = engine.command(load, folder, "unused")
         task = {
             "flags": flags_of(command),
             "system_prompts": list(SYSTEM_PROMPTS.values()),
@@ -205,7 +208,7 @@ def stored(results: Path) -> Iterator[tuple[Request, list[int]]]:
         for request in file.requests():
             sampling = {**asked, "seed": request.seed if seeded else None}
             response = records[str(request.key)]["response"]
-            assert len(unpack_floats(response["logprobs"])) == len(response["token_ids"])
+            assert len(unpack_floats(response["logprobs"] or "")) == len(response["token_ids"])
             yield (canonical_json(request.token_ids), asked_with(sampling)), response["token_ids"]
 
 

@@ -46,7 +46,7 @@ def chain_rows(chain: Chain, asked: Iterable[int], reader: AnswerReader) -> Iter
     assert first is not None
     for turn in asked:
         if turn not in done:  # the dialogue ended before it
-            yield answer_row(Request(first.prompt_id, first.sample, turn, None, None, []), blank(FAILED))
+            yield answer_row(Request(first.prompt_id, first.sample, turn, None, None), blank(FAILED))
 
 
 def rejected_keys(receipts: Iterable[str]) -> set[str]:
@@ -58,7 +58,7 @@ def main(
     request_path: str,
     receipts: list[str],
     store_dir: str,
-    tokenizer_folder: str,
+    tokenizer_folder: str | None,
     reasoning: Any,
     trust: bool,
     output: str,

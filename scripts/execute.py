@@ -16,22 +16,20 @@ from refusal_eval.ask.pending import Pending, pending_requests, shard_keys
 from refusal_eval.ask.requests import Request, RequestFile, read_requests
 from refusal_eval.ask.store import StoreReader, StoreWriter
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_json, sha256_of, sha256_of_file, write_json
+from refusal_eval.core.files import read_json, sha256_of, write_json
 from refusal_eval.core.logs import start_log
 from refusal_eval.core.slurm_jobs import job_end
-from refusal_eval.core.time_limit import TimeLimit, time_limit, within
-from refusal_eval.engines.feeding import requests_in_flight
+from refusal_eval.core.time_limit import time_limit, within
+from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.engines.process import end_with_parent
 from refusal_eval.engines.running_jobs import only_job
 from refusal_eval.judges.follow_ups import following
 from refusal_eval.study.batches import shard_of
-from refusal_eval.study.engine_environment import engine_device, engine_python, gpus_needed
-from refusal_eval.weights.weights_manifest import manifest_folder
+from refusal_eval.weights.adapter import Adapter
 
 if TYPE_CHECKING:
-    from refusal_eval.engines.engine_base import Engine
+    from refusal_eval.engines.engine_base import RunningEngine
     from refusal_eval.engines.execution import Outcome
-    from refusal_eval.engines.server_command import Adapter
 
     snakemake: Any
 
@@ -51,47 +49,12 @@ def engine_id_of(files: Sequence[RequestFile]) -> str:
     return engine_ids.pop()
 
 
-def weights_folder(execution: Mapping[str, Any]) -> str:
-    """Return the folder of the engine's weights.
-
-    Fetched weights have a manifest: a missing or shortened file is named before an engine is started that it would
-    stop, minutes later, with a message of its own.
-
-    Raises:
-        UserError: for a file that is not as it was fetched.
-    """
-    manifest = execution["manifest"]
-    return execution["folder"] if manifest is None else str(manifest_folder(manifest))
-
-
-def adapters_of(pending: Sequence[Pending], described: Sequence[Mapping[str, Any]]) -> list["Adapter"]:
-    """Return the LoRA adapters that these requests ask; two models may share one.
-
-    Args:
-        pending: the requests.
-        described: the checked adapters of the batch's models.
-
-    Raises:
-        UserError: for files that are not as they were when they were identified: what they answer has another key.
-    """
-    from refusal_eval.engines.server_command import Adapter
-
-    known = {one["name"]: one for one in described}
-    asked = [known[name] for name in sorted({item.adapter for item in pending if item.adapter is not None})]
-    for one in asked:
-        for name, sha256 in one["files"].items():
-            path = Path(one["folder"], name)
-            if not path.is_file() or sha256_of_file(path) != sha256:
-                raise UserError(f"{path} has changed since this run was planned; run again")
-    return [Adapter(one["name"], os.path.abspath(one["folder"]), one["rank"]) for one in asked]
-
-
 async def run_engine(
     pending: list[Pending],
     store: StoreReader,
     log: Path,
     job: str,
-    execution: Mapping[str, Any],
+    plan: LoadPlan,
     most_failed: int,
     look_again: Callable[[], None],
 ) -> tuple["Outcome", dict[str, Any]]:
@@ -100,34 +63,22 @@ async def run_engine(
     `look_again` is called once the engine is ready (see `only_job`).
     """
     # Here, because a job that finds everything in the store should end at once.
-    from refusal_eval.engines.engine_kinds import engine_class
     from refusal_eval.engines.execution import Execution
 
-    limit: TimeLimit | None = execution["limit"]
-    engine = engine_class(execution["entry"])(
-        entry=execution["entry"],
-        folder=weights_folder(execution),
-        python=execution["python"],
-        device=execution["device"],
-        determinism=execution["determinism"],
-        log=log,
-        start_seconds=limit.seconds_left() if limit else None,
-        gpus=execution["gpus"],
-        adapters=adapters_of(pending, execution["adapters"]),
-    )
     started = time.monotonic()
-    async with engine:
+    async with plan.engine.running(plan.load(log, pending)) as engine:
         healthy = time.monotonic()
         await asyncio.to_thread(look_again)
         serving = engine.serving_record()
         serving_id = sha256_of(serving)[:16]
         try:
-            with StoreWriter(execution["store_dir"], store.folder.name, job) as writer:
+            with StoreWriter(plan.store_dir, store.folder.name, job) as writer:
                 writer.describe(serving_id, serving)
-                seeded = execution["determinism"] != "free"
-                in_flight = execution["in_flight"]
-                look = reasoning_check(execution)
-                work = Execution(engine, writer, store, serving_id, in_flight, seeded, most_failed, limit, look)
+                seeded = plan.determinism != "free"
+                look = reasoning_check(plan)
+                work = Execution(
+                    engine, writer, store, serving_id, plan.in_flight, seeded, most_failed, plan.limit, look
+                )
                 outcome = await work.run(pending)
         finally:
             counters = await last_counters(engine)
@@ -136,20 +87,18 @@ async def run_engine(
     return outcome, {"serving_id": serving_id, "serving": serving, "counters": counters, "seconds": seconds}
 
 
-def reasoning_check(execution: Mapping[str, Any]) -> Callable[[str, Request, Mapping[str, Any]], None] | None:
+def reasoning_check(plan: LoadPlan) -> Callable[[str, Request, Mapping[str, Any]], None] | None:
     """Return what looks at the first responses of reasoning models; None where there is none."""
-    if not execution["reasoning"]:
+    if not plan.reasoning:
         return None
     from refusal_eval.ask.answer_reader import AnswerReader
     from refusal_eval.ask.reasoning_check import ReasoningCheck
 
-    how = execution["tokenizer_folder"], execution["entry"]["trust_remote_code"]
-    return ReasoningCheck(
-        {model: AnswerReader(how[0], entry, how[1]) for model, entry in execution["reasoning"].items()}
-    ).look
+    folder, trust = plan.tokenizer_folder, getattr(plan.engine, "trust_remote_code", False)
+    return ReasoningCheck({model: AnswerReader(folder, entry, trust) for model, entry in plan.reasoning.items()}).look
 
 
-async def last_counters(engine: "Engine") -> dict[str, float]:
+async def last_counters(engine: "RunningEngine") -> dict[str, float]:
     """Return what the server counted, and say it: a prompt that K samples share should cost one prefill.
 
     A server that does not tell keeps nobody: then the log says why there is nothing.
@@ -170,7 +119,7 @@ async def last_counters(engine: "Engine") -> dict[str, float]:
     return counters
 
 
-def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, execution: Mapping[str, Any]) -> None:
+def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, plan: LoadPlan) -> None:
     """Execute a batch and write its receipt; without anything to do no engine is started.
 
     Raises:
@@ -178,29 +127,29 @@ def main(request_paths: Sequence[str], receipt: str, log: Path, gpus: int, execu
     """
     started = time.monotonic()
     files = [read_requests(path) for path in request_paths]
-    shard, shards = execution["shard"], execution["shards"]
-    requests = len(shard_keys(files, shard, shards))  # of dialogues the first turns: more is not known before
+    part = plan.shard, plan.shards
+    requests = len(shard_keys(files, *part))  # of dialogues the first turns: more is not known before
     pending: list[Pending] = []
     if files:
-        store = StoreReader(execution["store_dir"], engine_id_of(files))
-        pending = pending_requests(files, store, execution["tokenizer_folder"], shard, shards, follow=following)
+        store = StoreReader(plan.store_dir, engine_id_of(files))
+        pending = pending_requests(files, store, plan.tokenizer_folder, *part, follow=following)
     LOG.info("%d requests in %d cells; the store lacks %d", requests, len(files), len(pending))
     report: dict[str, Any] = {"requests": requests, "cells": len(files), "gpus": gpus, "executed": 0, "rejected": []}
     if pending:
-        if gpus < execution["gpus"]:
+        if gpus < plan.gpus:
             raise UserError(
-                f"this job got {gpus} GPUs and needs {execution['gpus']} (tensor x pipeline x data parallel). "
-                f"Run snakemake with `--resources gpu={execution['gpus']}` or more."
+                f"this job got {gpus} GPUs and needs {plan.gpus} (tensor x pipeline x data parallel). "
+                f"Run snakemake with `--resources gpu={plan.gpus}` or more."
             )
         server_log, job = log.with_suffix(".server.log"), Path(receipt).with_suffix("").name
-        most = most_failures(execution["failure_limit"], requests)
-        with only_job(receipt, request_paths, shard, shards) as look_again:
+        most = most_failures(plan.failure_limit, requests)
+        with only_job(receipt, request_paths, *part) as look_again:
             # Again, because a job of an earlier run may have ended meanwhile.
             del pending  # a large batch fills gigabytes
             store.refresh()
-            pending = pending_requests(files, store, execution["tokenizer_folder"], shard, shards, follow=following)
+            pending = pending_requests(files, store, plan.tokenizer_folder, *part, follow=following)
             if pending:
-                outcome, engine = asyncio.run(run_engine(pending, store, server_log, job, execution, most, look_again))
+                outcome, engine = asyncio.run(run_engine(pending, store, server_log, job, plan, most, look_again))
                 refuse_incomplete(outcome)
                 report |= {"executed": outcome.executed, "rejected": outcome.rejected, "engine": engine}
     report["seconds"] = round(time.monotonic() - started, 1)
@@ -222,43 +171,6 @@ def refuse_incomplete(outcome: "Outcome") -> None:
         raise UserError(f"the time limit is reached with {outcome.left} requests left. {kept}")
     if outcome.failed:
         raise UserError(f"{len(outcome.failed)} requests failed for a reason that may pass. {kept}")
-
-
-def execution_of(
-    config: Mapping[str, Any],
-    engine: Mapping[str, Any],
-    weights: Sequence[str],
-    root: Path,
-    shard: int,
-    adapters: Sequence[Mapping[str, Any]] = (),
-    reasoning: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """Return how to execute. Read from the config and not from params: none of it may make a job run again.
-
-    `reasoning` is that of the models that this load asks for answers, by their names.
-    """
-    entry = config["engine_entries"][engine["engine"]]
-    device = engine_device(entry, root)
-    # A CPU engine is strict by taking one request at a time, a GPU engine by its kernels.
-    one_by_one = config["determinism"] == "strict" and device == "cpu"
-    return {
-        "entry": entry,
-        "folder": engine["folder"],
-        "tokenizer_folder": engine["tokenizer_folder"],
-        "manifest": None if entry["weights"]["kind"] == "folder" else weights[0],
-        "adapters": adapters,
-        "reasoning": reasoning or {},
-        "python": engine_python(entry, root),
-        "device": device,
-        "gpus": gpus_needed(entry, device),
-        "determinism": config["determinism"],
-        "in_flight": 1 if one_by_one else requests_in_flight(config, entry, device),
-        "failure_limit": config["failure_limit"],
-        "store_dir": config["store_dir"],
-        "shard": shard,
-        "shards": config["shards"],
-        "limit": None,
-    }
 
 
 def reasoning_models(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -287,24 +199,23 @@ if "snakemake" in globals():
     signal.signal(signal.SIGTERM, _stop_on_sigterm)
     start_log(snakemake)
     allow_many_connections()
-    execution = execution_of(
-        config=snakemake.config,
-        engine=read_json(snakemake.input.engine),
-        weights=[str(path) for path in snakemake.input.weights],
-        root=Path(snakemake.scriptdir).parent,
-        shard=shard_of(snakemake.wildcards.load),
-        adapters=[read_json(path) for path in snakemake.input.get("adapters", [])],
-        reasoning=reasoning_models(snakemake.config) if snakemake.rule == "generate" else None,
-    )
     runtime = snakemake.resources.get("runtime")
     environment = dict(os.environ)
     if end := job_end(environment):
         environment["SLURM_JOB_END_TIME"] = str(int(end))
-    execution["limit"] = time_limit(snakemake.config["time_limit"], runtime, environment, started)
     main(
         request_paths=[str(path) for path in snakemake.input.requests],
         receipt=str(snakemake.output[0]),
         log=Path(snakemake.log[0]),
         gpus=int(snakemake.resources.get("gpu", 0)),
-        execution=execution,
+        plan=LoadPlan.of_study(
+            config=snakemake.config,
+            described=read_json(snakemake.input.engine),
+            weights=[str(path) for path in snakemake.input.weights],
+            root=Path(snakemake.scriptdir).parent,
+            shard=shard_of(snakemake.wildcards.load),
+            adapters=[Adapter(**read_json(path)) for path in snakemake.input.get("adapters", [])],
+            reasoning=reasoning_models(snakemake.config) if snakemake.rule == "generate" else {},
+            limit=time_limit(snakemake.config["time_limit"], runtime, environment, started),
+        ),
     )

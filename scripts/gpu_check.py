@@ -22,7 +22,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from execute import allow_many_connections, execution_of
+from execute import allow_many_connections
 
 from refusal_eval.config import ConfigError
 from refusal_eval.core.errors import UserError
@@ -83,7 +83,7 @@ def run(model: str, study_file: Path | None, folder: Path) -> int:
     from refusal_eval.tools.status.log_text import tail
 
     catalogues, cache = places(study_file)
-    prepared = prepare(model, catalogues, cache, folder, ROOT, say, execution_of, study_file)
+    prepared = prepare(model, catalogues, cache, folder, ROOT, say, study_file)
     day = datetime.date.today().isoformat()
     facts = Facts()
     try:

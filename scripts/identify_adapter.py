@@ -1,5 +1,6 @@
 """Write down what identifies a model's LoRA adapter, and where its files lie."""
 
+import dataclasses
 from typing import Any
 
 from refusal_eval.core.files import write_json
@@ -13,8 +14,8 @@ def main(snakemake: Any) -> None:
     source = snakemake.params.adapter["source"]
     manifest = None if source["kind"] == "folder" else snakemake.input[0]
     described = describe_adapter(snakemake.wildcards.model, source, manifest, snakemake.config["cache_dir"], log)
-    log.info("adapter of %s: rank %d, identity %s", described["model"], described["rank"], described["identity"])
-    write_json(snakemake.output[0], described)
+    log.info("adapter of %s: rank %d, identity %s", described.model, described.rank, described.identity)
+    write_json(snakemake.output[0], dataclasses.asdict(described))
 
 
 if "snakemake" in globals():

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.ask.render import Renderer, stop_token_ids
-from refusal_eval.ask.requests import Ask, write_requests
+from refusal_eval.ask.requests import Ask, RequestSettings, write_requests
 from refusal_eval.core.files import read_json, read_jsonl
 from refusal_eval.core.logs import start_log
 from refusal_eval.judges.conversations import read_conversations
@@ -52,8 +52,8 @@ def main(
         asks.append(Ask(answer["prompt_id"], token_ids, samples, answer["turn"], cut=found.cut if found else 0))
         cut += bool(asks[-1].cut)
     retries = retries_of(reading) if judge.retries else None
-    length = reading["max_model_len"]
-    counts = write_requests(output, asks, engine, sampling, reading["determinism"], length, retries=retries)
+    settings = RequestSettings(engine["engine_id"], engine["identity"], sampling, reading["determinism"])
+    counts = write_requests(output, asks, settings, reading["max_model_len"], retries=retries)
     LOG.info("%d verdict requests", counts["requests"])
     if cut:
         LOG.warning("%d answers are too long for the judge: it sees their head and tail", cut)

@@ -1,12 +1,12 @@
-"""Render the prompts of one cell to token ids and write its requests, with the key of each."""
+"""Render the prompts of one cell, as its engine takes them, and write its requests, with the key of each."""
 
 import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.ask.keys import sample_seed
-from refusal_eval.ask.render import Renderer, stop_token_ids
-from refusal_eval.ask.requests import Ask, write_requests
+from refusal_eval.ask.keys import Prompt, sample_seed
+from refusal_eval.ask.render import Renderer, renderer_of
+from refusal_eval.ask.requests import Ask, RequestSettings, write_requests
 from refusal_eval.compat.published_requests import published_token_ids
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl
@@ -50,8 +50,8 @@ def main(
         output: the request file.
         adapter: identity file of the model's LoRA adapter; None without one.
     """
-    renderer = Renderer.from_params(engine["tokenizer_folder"], request)
-    stop_ids = stop_token_ids(engine["tokenizer_folder"], renderer.tokenizer.eos_token_id)
+    renderer = renderer_of(engine["tokenizer_folder"], request)
+    stop_ids = renderer.stop_token_ids()
     sampling = generation_sampling(request["sampling"], stop_ids)
     greedy = sampling["temperature"] == 0
     asks = []
@@ -59,11 +59,11 @@ def main(
         turn = asked_turns(row)[0]
         try:
             messages = conversation(row, turn, {})
-            if request.get("protocol") == "compat":
+            if request.get("protocol") == "compat" and isinstance(renderer, Renderer):
                 longest = request["max_model_len"] - sampling["max_tokens"]
-                token_ids = published_token_ids(renderer, messages, longest)
+                prompt: Prompt = published_token_ids(renderer, messages, longest)
             else:
-                token_ids = renderer.token_ids(messages)
+                prompt = renderer.prompt(messages)
         except UserError as error:
             source = row["source"]
             raise UserError(f"prompt {row['id']} ({source['file']}, row {source['row']}): {error}") from error
@@ -71,9 +71,15 @@ def main(
             None if greedy else sample_seed(request["seed"], row["id"], k, turn) for k in range(request["samples"])
         ]
         script = {"messages": row["messages"], "dialogue": True} if is_dialogue(row) else None
-        asks.append(Ask(row["id"], token_ids, list(enumerate(seeds)), turn, script))
-    length, lora = request["max_model_len"], None if adapter is None else adapter["identity"]
-    counts = write_requests(output, asks, engine, sampling, request["determinism"], length, later_turns(request), lora)
+        asks.append(Ask(row["id"], prompt, list(enumerate(seeds)), turn, script))
+    settings = RequestSettings(
+        engine_id=engine["engine_id"],
+        identity=engine["identity"],
+        sampling=sampling,
+        determinism=request["determinism"],
+        lora=None if adapter is None else adapter["identity"],
+    )
+    counts = write_requests(output, asks, settings, request["max_model_len"], later_turns(request))
     LOG.info("%d requests for %d prompts; stop tokens %s", counts["requests"], len(asks), stop_ids)
     if counts["too_long"]:
         LOG.warning(

@@ -15,10 +15,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from engine_entries import server
 from other_user import OTHER_USER, as_other_user, attempts_on
 from project import ROOT
 
-from refusal_eval.config.entries import Engine
+from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.engines.listeners import listeners_of
 from refusal_eval.engines.vllm_engine import VllmEngine
 from refusal_eval.study.engine_environment import engine_python
@@ -28,7 +29,7 @@ SAMPLING = {"max_tokens": 4, "temperature": 1.0, "stop_token_ids": [2]}
 
 async def look(model: Path, folder: Path) -> dict[str, Any]:
     """Return what was seen while the engine ran."""
-    entry = Engine.model_validate(
+    entry = VllmEngine.model_validate(
         {
             "weights": {"kind": "folder", "path": str(model)},
             "max_model_len": 512,
@@ -37,9 +38,9 @@ async def look(model: Path, folder: Path) -> dict[str, Any]:
         }
     ).model_dump(mode="json")
     log = folder / "engine.server.log"
-    engine = VllmEngine(entry, str(model), engine_python(entry, ROOT), "cpu", "seeded", log)
+    engine = server(entry, str(model), engine_python(entry, ROOT), "cpu", "seeded", log)
     async with engine:
-        response = await engine.complete([1, 504, 338], SAMPLING, 7)
+        response = await engine.complete([1, 504, 338], RequestSettings(sampling=SAMPLING), 7)
         private = Path(engine._private)
         processes = engine.processes()
         environments = [Path(f"/proc/{pid}/environ").read_bytes() for pid in processes]

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engine_entries import server_command
 
-from refusal_eval.config.entries import Engine
-from refusal_eval.engines.server_command import FORMS, Adapter, server_command
+from refusal_eval.engines.vllm_engine import FORMS, VllmEngine
 from refusal_eval.study.engine_environment import ENGINE_FOLDER
+from refusal_eval.weights.adapter import Adapter
 
 pytestmark = pytest.mark.full
 
@@ -28,7 +29,7 @@ print(json.dumps({name: getattr(found, name) for name in names.split(",")}, defa
 
 def parsed(entry: dict[str, Any], names: str) -> subprocess.CompletedProcess[str]:
     """Return what vLLM's parser makes of a server's command line."""
-    adapters = [Adapter("lora-a", "/a=b/with space", 8), Adapter("lora-b", "/other", 8)]
+    adapters = [Adapter("a", {}, "lora-a", "/a=b/with space", 8), Adapter("b", {}, "lora-b", "/other", 8)]
     words = server_command("", "/models/a=b c", entry, "cuda", "seeded", "/t m/p=q.sock", adapters)[3:]
     python = str(ROOT / ENGINE_FOLDER / "bin" / "python")
     return subprocess.run([python, "-c", PARSER, names, *words], capture_output=True, text=True, check=False)
@@ -43,7 +44,7 @@ def test_vllm_reads_every_value_as_that_of_its_argument() -> None:
         "compilation-config.mode": 3,
     }
     weights = {"kind": "hub", "repo": "a/b", "revision": "a" * 40}
-    entry = Engine(weights=weights, max_model_len=512, args=args).model_dump(mode="json")  # type: ignore[arg-type]
+    entry = VllmEngine(weights=weights, max_model_len=512, args=args).model_dump(mode="json")  # type: ignore[arg-type]
     names = "model,model_tag,uds,hf_overrides,enable_prefix_caching,enforce_eager,watermark,max_model_len"
     run = parsed(entry, names + ",structured_outputs_config,lora_modules")
     found = json.loads(run.stdout.splitlines()[-1])

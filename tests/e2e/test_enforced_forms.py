@@ -20,7 +20,7 @@ from refusal_eval.ask.render import Renderer, stop_token_ids
 from refusal_eval.ask.requests import Request
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.core.rubric import Rubric
-from refusal_eval.engines.server_command import FORMS
+from refusal_eval.engines.vllm_engine import FORMS
 from refusal_eval.judges.reasoned_judge import ReasonedJudge, mark_token_ids
 from refusal_eval.judges.vote_retries import read_vote
 from refusal_eval.judges.wildguard_judge import WildGuardJudge

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engine_entries import server as server_of
 from project import ROOT, Project
 from real import real_project
 
 from refusal_eval.ask.answer_reader import AnswerReader
 from refusal_eval.ask.keys import NEUTRAL_SAMPLING
 from refusal_eval.ask.render import Renderer, stop_token_ids
-from refusal_eval.ask.requests import Request
+from refusal_eval.ask.requests import Request, RequestSettings
 from refusal_eval.core.files import read_json
 from refusal_eval.core.packing import unpack_floats
-from refusal_eval.engines.vllm_engine import VllmEngine
 from refusal_eval.study.engine_environment import engine_python
 
 pytestmark = pytest.mark.full
@@ -63,24 +63,14 @@ def responses(engine: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) 
     }
 
     async def ask() -> dict[str, Any]:
-        server = VllmEngine(
-            entry=engine["entry"],
-            folder=folder,
-            python=engine_python(engine["entry"], ROOT),
-            device="cpu",
-            determinism="seeded",
-            log=tmp_path_factory.mktemp("log") / "server.log",
-            start_seconds=None,
-            gpus=0,
-            adapters=[],
-        )
-        async with server:
+        python, log = engine_python(engine["entry"], ROOT), tmp_path_factory.mktemp("log") / "server.log"
+        async with server_of(engine["entry"], folder, python, "cpu", "seeded", log) as server:
             found = {}
             for name, pattern in patterns.items():
                 sampling = constrained(pattern, stops)
                 if name == "token":  # the small model would spell the marks out
                     sampling["logit_bias"] = {str(mark): 100 for mark in marks}
-                found[name] = await server.complete(prompt, sampling, 7)
+                found[name] = await server.complete(prompt, RequestSettings(sampling=sampling), 7)
             return found
 
     return {"prompt": prompt, "tokenizer": tokenizer, **asyncio.run(ask())}

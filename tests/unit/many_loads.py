@@ -31,12 +31,14 @@ if __name__ == "__main__":
 import execute as script
 
 from refusal_eval.ask.pending import Pending
-from refusal_eval.ask.requests import Request
+from refusal_eval.ask.requests import Request, RequestSettings
 from refusal_eval.ask.store import StoreReader
 from refusal_eval.core.files import sha256_of
-from refusal_eval.engines import engine_kinds
 from refusal_eval.engines import execution as module
+from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.engines.engine_client import CompletionClient
+from refusal_eval.engines.load_plan import LoadPlan
+from refusal_eval.engines.server import Server
 from refusal_eval.engines.vllm_engine import VllmEngine
 
 PACKAGES = (
@@ -48,7 +50,8 @@ MOST_BEATS = 4  # of delay
 SOUND = 0.9  # the share of servers whose counters and health are as they should be
 FAULTS = ("silent", "trickling", "failing", "garbage", "hanging up")
 COUNTERS = b"vllm:request_success_total 1\nvllm:generation_tokens_total 5\n"
-ENTRY = {"weights": {"kind": "folder"}, "device": "cpu", "trust_remote_code": False, "stall_timeout": 1800}
+ENTRY: dict[str, Any] = {"weights": {"kind": "folder", "path": "folder"}, "device": "cpu", "max_model_len": 64}
+ENGINE = VllmEngine.model_validate(ENTRY)
 
 
 class StandIn:
@@ -111,14 +114,14 @@ def http(status: int, body: bytes) -> bytes:
     return f"HTTP/1.1 {status} Said\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-class StandInEngine(VllmEngine):
-    """vLLM's engine of which everything is real but the server, which has no process of its own."""
+class StandInServer(Server):
+    """A server of which everything is real but the server, which has no process of its own."""
 
     def __init__(self, socket: str, log: Path) -> None:
-        super().__init__(ENTRY, "folder", "python", "cpu", "seeded", log)
+        super().__init__(ENGINE, EngineLoad(log, "seeded", "folder", "python", "cpu"))
         self._socket = socket
 
-    async def __aenter__(self) -> StandInEngine:
+    async def __aenter__(self) -> StandInServer:
         self._client = CompletionClient(self._socket, self.exit_code)
         return self
 
@@ -142,20 +145,16 @@ async def load(folder: Path, number: int, rng: random.Random) -> None:
     socket, store_dir = str(folder / f"s{number}"), folder / f"store{number}"
     stand_in = StandIn(rng, health, counters)
     server = await asyncio.start_unix_server(stand_in.connect, socket)
-    engine_kinds.engine_class = lambda entry: lambda **_: StandInEngine(socket, folder / "log")  # type: ignore[assignment]
-    count = rng.randrange(1, 12)
+    VllmEngine.running = lambda self, load: StandInServer(socket, folder / "log")  # type: ignore[method-assign]
+    count, settings = rng.randrange(1, 12), RequestSettings(sampling={"max_tokens": 4})
     items = [
-        Pending(Request(f"p{i}", 0, 0, sha256_of([number, i]), i, [i]), {"max_tokens": 4}, "model/split")
-        for i in range(count)
+        Pending(Request(f"p{i}", 0, 0, sha256_of([number, i]), i, [i]), settings, "model/split") for i in range(count)
     ]
-    execution = {
-        **{"entry": ENTRY, "manifest": None, "folder": "folder", "python": "python", "device": "cpu", "gpus": 0},
-        **{"determinism": "seeded", "limit": None, "adapters": [], "reasoning": {}, "store_dir": store_dir},
-        "in_flight": rng.randrange(1, 12),
-    }
+    at_once = rng.randrange(1, 12)
+    plan = LoadPlan(ENGINE, "folder", "folder", None, "python", "cpu", "seeded", at_once, 0.0, str(store_dir))
     try:
         outcome, _ = await script.run_engine(
-            items, StoreReader(store_dir, "engine"), folder / "log", "job", execution, 0, lambda: None
+            items, StoreReader(store_dir, "engine"), folder / "log", "job", plan, 0, lambda: None
         )
         missing = StoreReader(store_dir, "engine").missing([str(item.request.key) for item in items])
         if outcome.executed != count or missing:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from execute import adapters_of
+from engine_entries import engine_of, settings_of
 from store_files import response
 
-from refusal_eval.ask.keys import request_key, with_adapter
 from refusal_eval.ask.pending import pending_requests
-from refusal_eval.ask.requests import Ask, RequestFile, read_requests, write_requests
+from refusal_eval.ask.requests import Ask, RequestFile, RequestSettings, read_requests, write_requests
 from refusal_eval.ask.store import StoreReader, StoreWriter
 from refusal_eval.core.canonical import adapter_name
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of_file
 from refusal_eval.engines.execution import Execution
+from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.judges.follow_ups import following
+from refusal_eval.weights.adapter import Adapter
 
 IDENTITY = {"repo": "org/model", "commit": "a" * 40, "dtype": "bfloat16"}
 ENGINE = {"engine_id": "e", "identity": IDENTITY}
@@ -27,12 +29,14 @@ HUB, FOLDER = {"repo": "org/adapter", "commit": "a" * 40}, {"folder_sha256": "c"
 
 
 def key(adapter: dict[str, Any] | None) -> str:
-    return request_key(with_adapter(IDENTITY, adapter), [1, 2, 3], SAMPLING, 7)
+    found = settings_of(ENGINE, SAMPLING, adapter).key([1, 2, 3], 7, None)
+    assert found is not None
+    return found
 
 
 def file(folder: Path, model: str, lora: dict[str, Any] | None) -> RequestFile:
     path = folder / "requests" / model / "s.jsonl"
-    write_requests(path, [Ask("p", [1, 2, 3], [(0, 7)])], ENGINE, SAMPLING, "seeded", 100, lora=lora)
+    write_requests(path, [Ask("p", [1, 2, 3], [(0, 7)])], settings_of(ENGINE, SAMPLING, lora), 100)
     return read_requests(path)
 
 
@@ -45,8 +49,8 @@ def test_keys_of_adapters_are_frozen_and_those_without_are_as_before() -> None:
 
 def test_a_request_file_carries_the_adapter_beside_the_engines_identity(tmp_path: Path) -> None:
     plain, tuned = file(tmp_path, "plain", None), file(tmp_path, "tuned", HUB)
-    assert plain.adapter is None and "lora" not in plain.header
-    assert tuned.adapter == adapter_name(HUB)
+    assert plain.settings.adapter is None and "lora" not in plain.header
+    assert tuned.settings.adapter == adapter_name(HUB)
     assert plain.header["engine_id"] == tuned.header["engine_id"]
     assert plain.header["identity"] == tuned.header["identity"] == IDENTITY
     assert (*plain.keys(), *tuned.keys()) == (key(None), key(HUB))
@@ -56,13 +60,13 @@ def test_each_pending_request_knows_its_adapter_and_the_engine_is_asked_for_it(t
     files = [file(tmp_path, "plain", None), file(tmp_path, "tuned", HUB), file(tmp_path, "other", FOLDER)]
     store = StoreReader(tmp_path / "store", "e")
     pending = pending_requests(files, store, "no tokenizer is needed", follow=following)
-    assert [item.adapter for item in pending] == [None, adapter_name(HUB), adapter_name(FOLDER)]
+    assert [item.settings.adapter for item in pending] == [None, adapter_name(HUB), adapter_name(FOLDER)]
 
     names: list[str | None] = []
 
     class Asked:
-        async def complete(self, ids: Any, sampling: Any, seed: Any, adapter: str | None = None) -> dict[str, Any]:
-            names.append(adapter)
+        async def complete(self, prompt: Any, settings: RequestSettings, seed: Any) -> dict[str, Any]:
+            names.append(settings.adapter)
             return response("x")
 
         async def look_alive(self) -> None:
@@ -83,12 +87,17 @@ def test_only_adapters_with_pending_requests_are_served_and_none_that_has_change
         (tmp_path / model).mkdir()
         (tmp_path / model / "adapter_model.safetensors").write_text("numbers")
         files = {"adapter_model.safetensors": sha256_of_file(tmp_path / model / "adapter_model.safetensors")}
-        described.append({"name": adapter_name(lora), "folder": str(tmp_path / model), "rank": 8, "files": files})
+        described.append(Adapter(model, lora, adapter_name(lora), str(tmp_path / model), 8, files))
     store = StoreReader(tmp_path / "store", "e")
+    plan = LoadPlan(engine_of({}), "f", "t", None, "p", "cpu", "seeded", 1, 0.0, "store", adapters=described)
+
+    def served_for(files: list[RequestFile]) -> Sequence[Adapter]:
+        return plan.load(tmp_path / "log", pending_requests(files, store, "", follow=following)).adapters
+
     asked = [file(tmp_path, "plain", None), file(tmp_path, "tuned", HUB)]
-    (served,) = adapters_of(pending_requests(asked, store, "", follow=following), described)
+    (served,) = served_for(asked)
     assert (served.name, served.folder, served.rank) == (adapter_name(HUB), str(tmp_path / "twin"), 8)
-    assert adapters_of(pending_requests(asked[:1], store, "", follow=following), described) == []
+    assert served_for(asked[:1]) == []
     (tmp_path / "twin" / "adapter_model.safetensors").write_text("other numbers")
     with pytest.raises(UserError, match=r"twin/adapter_model\.safetensors has changed since this run was planned"):
-        adapters_of(pending_requests(asked, store, "", follow=following), described)
+        served_for(asked)

@@ -19,7 +19,7 @@ from safetensors.numpy import save_file
 from refusal_eval.core.canonical import adapter_name
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
-from refusal_eval.weights.adapter import adapter_identity, checked_rank, describe_adapter
+from refusal_eval.weights.adapter import Adapter, adapter_identity, checked_rank, describe_adapter
 from refusal_eval.weights.adapter_base import check_fits
 from refusal_eval.weights.weights_manifest import manifest_folder
 
@@ -34,7 +34,7 @@ def adapter(tmp_path: Path) -> Path:
     return random_adapter(tmp_path / "adapter", rank=4, shape=SMALL)
 
 
-def described(folder: Path, cache: Path) -> dict[str, Any]:
+def described(folder: Path, cache: Path) -> Adapter:
     return describe_adapter("tuned", {"kind": "folder", "path": str(folder)}, None, str(cache), LOG)
 
 
@@ -63,21 +63,21 @@ def test_frozen_identities_and_names() -> None:
 
 def test_a_folder_is_identified_by_the_content_of_its_two_files_only(adapter: Path, tmp_path: Path) -> None:
     first = described(adapter, tmp_path / "cache")
-    assert first["rank"] == 4 and first["name"] == adapter_name(first["identity"])
+    assert first.rank == 4 and first.name == adapter_name(first.identity)
     (adapter / "README.md").write_text("new")
     (adapter / "optimizer.pt").write_text("new")
     adapter.rename(tmp_path / "elsewhere")
     again = described(tmp_path / "elsewhere", tmp_path / "cache")
-    assert again["identity"] == first["identity"]
+    assert again.identity == first.identity
     os.utime(tmp_path / "elsewhere" / "adapter_model.safetensors")
-    assert described(tmp_path / "elsewhere", tmp_path / "cache")["identity"] == first["identity"]
+    assert described(tmp_path / "elsewhere", tmp_path / "cache").identity == first.identity
     random_adapter(tmp_path / "elsewhere", seed=5, rank=4, shape=SMALL)
-    assert described(tmp_path / "elsewhere", tmp_path / "cache")["identity"] != first["identity"]
+    assert described(tmp_path / "elsewhere", tmp_path / "cache").identity != first.identity
 
 
 def test_the_scaling_counts_too(adapter: Path, tmp_path: Path) -> None:
-    before = described(adapter, tmp_path)["identity"]
-    assert described(with_config(adapter, lora_alpha=32), tmp_path)["identity"] != before
+    before = described(adapter, tmp_path).identity
+    assert described(with_config(adapter, lora_alpha=32), tmp_path).identity != before
 
 
 # ---------------------------------------------------------------- what vLLM cannot serve
@@ -245,7 +245,7 @@ def test_only_the_two_files_are_fetched_and_offline_they_come_from_the_cache(ada
     assert not (tmp_path / "pickled.json").exists()
     assert asked == set(files)
     one = describe_adapter("tuned", source, str(manifest), str(cache), LOG)
-    assert one["identity"] == {"repo": "org/adapter", "commit": source["revision"]}
+    assert one.identity == {"repo": "org/adapter", "commit": source["revision"]}
     assert sorted(path.name for path in manifest_folder(manifest).iterdir()) == sorted(files)
     again = tmp_path / "again.json"
     assert fetch(source, again, cache, HF_HUB_OFFLINE="1") == ""

@@ -6,13 +6,14 @@ import shutil
 import pytest
 import yaml
 from config_project import COMMIT
+from engine_entries import engine_identity, server_command
 
 from refusal_eval.config import ConfigError, load_study
 from refusal_eval.config.catalogue import Catalogue, shipped_files
 from refusal_eval.config.source_entries import open_pin
-from refusal_eval.engines.server_command import server_command
+from refusal_eval.engines.vllm_arguments import identity_args
 from refusal_eval.tools.pages.models_page import models_page
-from refusal_eval.weights.identity import engine_id, engine_identity, identity_args, weights_identity
+from refusal_eval.weights.identity import engine_id, weights_identity
 
 CARD_GB = 80
 ROOM_GB = 5  # on each card beside the weights: for the cache of the texts that are worked on
@@ -94,7 +95,7 @@ def test_only_qwen3_nexts_keys_hold_an_argument_which_spares_them_a_kernel_that_
     for name, engine in shipped.valid["engines"].items():
         entry = engine.model_dump(mode="json")
         wanted = {"gdn-prefill-backend": "triton"} if name.startswith("qwen3-next") else {}
-        assert identity_args(entry["args"]) == wanted, name
+        assert identity_args(entry.get("args", {})) == wanted, name
 
 
 def test_the_smallest_engine_compiles_on_a_gpu_and_starts_on_a_cpu_as_it_always_did(shipped):

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.engines import engine_client as module
 from refusal_eval.engines.engine_base import EngineDied, Rejected
 from refusal_eval.engines.engine_client import CompletionClient, Health, classification_of, counters_of, response_of
@@ -65,7 +66,7 @@ def against(handler: Handler, folder: Path, ask: Callable[[CompletionClient], Aw
 
 
 def one(client: CompletionClient, number: int = 1) -> Awaitable[dict[str, Any]]:
-    return client.complete([number, 2], {"max_tokens": 4}, seed=7)
+    return client.complete([number, 2], RequestSettings(sampling={"max_tokens": 4}), seed=7)
 
 
 def answers(*replies: web.Response | dict[str, Any] | int) -> tuple[Handler, list[dict[str, Any]]]:

@@ -5,13 +5,15 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from engine_entries import engine_of, server_command
 
+from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.packing import unpack_floats
+from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.engines.engine_client import counters_of, request_body, response_of
 from refusal_eval.engines.server import check_memory, processor_id, server_environment
-from refusal_eval.engines.server_command import IN_THE_CORE, server_command
-from refusal_eval.engines.vllm_engine import VllmEngine
+from refusal_eval.engines.vllm_engine import IN_THE_CORE
 from refusal_eval.study.engine_environment import engine_device, gpus_needed
 
 ENTRY = {
@@ -89,34 +91,34 @@ def test_the_servers_threads_are_its_own_affair(monkeypatch):
 
 def test_on_few_cores_the_engine_core_computes_with_all_of_them(monkeypatch):
     alone = ENTRY | {"tensor_parallel": 1, "data_parallel": 1}
-    engine = VllmEngine(alone, "folder", "python", "cpu", "seeded", Path("log"))
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {3, 5})  # of however many the machine has
     assert server_environment("seeded", "cpu")["OMP_NUM_THREADS"] == "2"
-    command = engine._command("folder", "sock", [])
+    command = server_command("python", "folder", alone, "cpu", "seeded", "sock")
     assert f"--distributed-executor-backend={IN_THE_CORE}" in command
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(16)))
-    assert IN_THE_CORE not in " ".join(engine._command("folder", "sock", []))
+    assert IN_THE_CORE not in " ".join(server_command("python", "folder", alone, "cpu", "seeded", "sock"))
 
 
 @pytest.mark.parametrize(("cores", "priority"), [(2, 19), (16, 0)])
 def test_the_api_server_stands_back_for_the_engine_on_few_cores_only(monkeypatch, cores, priority):
-    engine = VllmEngine(ENTRY, "folder", "python", "cpu", "seeded", Path("log"))
+    load = EngineLoad(Path("log"), "seeded", "folder", "python", "cpu")
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(cores)))
     before = os.getpriority(os.PRIO_PROCESS, 0)
     with subprocess.Popen(["sleep", "60"]) as server:
         try:
-            engine._ready(server.pid)
+            engine_of(ENTRY).server_is_ready(load, server.pid)
             assert os.getpriority(os.PRIO_PROCESS, server.pid) == max(before, priority)
         finally:
             server.kill()
 
 
 @pytest.mark.parametrize("entry", [{"tensor_parallel": 2}, {"data_parallel": 2}, {"pipeline_parallel": 2}])
-def test_an_engine_of_several_workers_has_a_process_for_each(entry):
+def test_an_engine_of_several_workers_has_a_process_for_each(entry, monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {3, 5})
     alone = ENTRY | {"tensor_parallel": 1, "data_parallel": 1}
     own = alone | {"args": {"distributed_executor_backend": "mp"}}
     for one, in_the_core in ((alone, True), (alone | entry, False), (own, False)):
-        command = server_command("python", "folder", one, "cpu", "seeded", "sock", few_cores=True)
+        command = server_command("python", "folder", one, "cpu", "seeded", "sock")
         assert (f"--distributed-executor-backend={IN_THE_CORE}" in command) is in_the_core
 
 
@@ -133,11 +135,12 @@ def test_code_that_torch_compiles_is_kept_between_starts(monkeypatch):
 
 
 def test_every_sampling_parameter_is_sent_and_stop_tokens_are_ours():
-    body = request_body([1, 2], SAMPLING, seed=5)
+    settings = RequestSettings(sampling=SAMPLING)
+    body = request_body([1, 2], settings, seed=5)
     assert body["prompt"] == [1, 2] and body["seed"] == 5
     assert body["ignore_eos"] is True and body["stop_token_ids"] == [2]
     assert body["add_special_tokens"] is False and body["n"] == 1
-    assert "seed" not in request_body([1], SAMPLING, None)
+    assert "seed" not in request_body([1], settings, None)
 
 
 def reply(**choice):
@@ -202,6 +205,6 @@ def test_too_little_memory_is_said_before_the_engine_starts(tmp_path, monkeypatc
 
     monkeypatch.setattr(module, "main_memory", lambda: (8 * 2**30, 1 * 2**30))
     with pytest.raises(UserError, match=r"too little memory.*memory_share"):
-        check_memory(ENTRY, str(tmp_path), "cpu")
-    check_memory(ENTRY, str(tmp_path), "cuda")
-    check_memory({**ENTRY, "memory_share": 0.05}, str(tmp_path), "cpu")
+        check_memory(engine_of(ENTRY), str(tmp_path), "cpu")
+    check_memory(engine_of(ENTRY), str(tmp_path), "cuda")
+    check_memory(engine_of({**ENTRY, "memory_share": 0.05}), str(tmp_path), "cpu")

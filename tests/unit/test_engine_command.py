@@ -9,17 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engine_entries import engine_identity, server_command
 
-from refusal_eval.config.entries import Engine
+from refusal_eval.ask.requests import RequestSettings
+from refusal_eval.core.canonical import adapter_name
 from refusal_eval.engines.engine_client import request_body
-from refusal_eval.engines.server_command import MAX_LORA_RANKS, Adapter, load_format_of, max_lora_rank, server_command
-from refusal_eval.weights.identity import engine_id, engine_identity, weights_identity
+from refusal_eval.engines.vllm_engine import MAX_LORA_RANKS, VllmEngine, load_format_of, max_lora_rank
+from refusal_eval.weights.adapter import Adapter
+from refusal_eval.weights.identity import engine_id, weights_identity
 
 HUB = {"kind": "hub", "repo": "org/name", "revision": "a" * 40}
 
 
 def entry(**changes: Any) -> dict[str, Any]:
-    return Engine(**{"weights": HUB, "max_model_len": 4096, **changes}).model_dump(mode="json")
+    return VllmEngine(**{"weights": HUB, "max_model_len": 4096, **changes}).model_dump(mode="json")
 
 
 ENTRY = entry()
@@ -155,7 +158,7 @@ def test_how_weights_are_read_changes_no_key() -> None:
 
 # ---------------------------------------------------------------- LoRA
 
-ADAPTERS = [Adapter("lora-b", "/a=b/with space", 12), Adapter("lora-a", "/other", 8)]
+ADAPTERS = [Adapter("b", {}, "lora-b", "/a=b/with space", 12), Adapter("a", {}, "lora-a", "/other", 8)]
 
 
 def test_exactly_the_adapters_that_are_asked_are_served_under_names_of_ours() -> None:
@@ -173,7 +176,7 @@ def test_exactly_the_adapters_that_are_asked_are_served_under_names_of_ours() ->
 
 
 def test_many_adapters_wait_in_main_memory_and_the_user_says_how_many_at_once() -> None:
-    many = [Adapter(f"lora-{n:02}", "/x", 4) for n in range(20)]
+    many = [Adapter("m", {}, f"lora-{n:02}", "/x", 4) for n in range(20)]
     assert (option(command(many), "max-loras"), option(command(many), "max-cpu-loras")) == ("8", "20")
     assert option(command(many, args={"max-loras": 3}), "max-loras") == "3"
 
@@ -188,6 +191,6 @@ def test_the_largest_rank_is_rounded_up_to_what_vllm_allows(repository: Path) ->
 
 
 def test_a_request_names_its_adapter_and_one_without_names_the_model() -> None:
-    sampling = {"max_tokens": 4, "temperature": 1.0}
-    assert request_body([1], sampling, 5, "lora-a")["model"] == "lora-a"
-    assert request_body([1], sampling, 5)["model"] == request_body([1], sampling, 5, None)["model"] == "model"
+    lora = {"repo": "org/adapter", "commit": "a" * 40}
+    assert request_body([1], RequestSettings(lora=lora), 5)["model"] == adapter_name(lora)
+    assert request_body([1], RequestSettings(), 5)["model"] == "model"

@@ -11,7 +11,7 @@ import pytest
 from store_files import response as stored_response
 
 from refusal_eval.ask.pending import Pending
-from refusal_eval.ask.requests import Request
+from refusal_eval.ask.requests import Request, RequestSettings
 from refusal_eval.ask.store import StoreReader, StoreWriter
 from refusal_eval.core.files import sha256_of
 from refusal_eval.core.packing import pack_floats
@@ -20,7 +20,7 @@ from refusal_eval.engines import execution as module
 from refusal_eval.engines.engine_base import EngineDied, Rejected
 from refusal_eval.engines.execution import Execution, Outcome, TooManyFailures
 
-SAMPLING = {"max_tokens": 4}
+SETTINGS = RequestSettings(sampling={"max_tokens": 4})
 
 
 def request(number: int) -> Request:
@@ -28,7 +28,7 @@ def request(number: int) -> Request:
 
 
 def item(number: int, cell: str = "model/split") -> Pending:
-    return Pending(request(number), SAMPLING, cell)
+    return Pending(request(number), SETTINGS, cell)
 
 
 class ScriptedEngine:
@@ -40,9 +40,7 @@ class ScriptedEngine:
         self.at_once = self.most = 0
         self.dead = self.unwell = False
 
-    async def complete(
-        self, token_ids: list[int], sampling: dict[str, Any], seed: int | None, adapter: str | None = None
-    ) -> dict[str, Any]:
+    async def complete(self, token_ids: list[int], settings: RequestSettings, seed: int | None) -> dict[str, Any]:
         self.asked.append((token_ids[0], seed))
         self.at_once += 1
         self.most = max(self.most, self.at_once)
@@ -264,7 +262,7 @@ class CountingTurns:
 def test_the_turns_of_a_dialogue_are_asked_one_after_the_other(tmp_path: Path) -> None:
     turns: Any = CountingTurns(3)
     engine = ScriptedEngine()
-    items = [Pending(request(n), SAMPLING, "m/s", turns, [], 3) for n in range(4)]
+    items = [Pending(request(n), SETTINGS, "m/s", turns, [], 3) for n in range(4)]
     assert run(tmp_path, items, engine).executed == 12
     asked = [number for number, _ in engine.asked]
     for dialogue in range(4):
@@ -276,14 +274,14 @@ def test_a_dialogue_goes_on_where_the_store_knows_a_later_turn(tmp_path: Path) -
     with StoreWriter(tmp_path, "engine", "before") as writer:
         writer.append(sha256_of(101), stored_response("stored"), "s0")
     engine, turns = ScriptedEngine(), CountingTurns(3)
-    outcome = run(tmp_path, [Pending(request(0), SAMPLING, "m/s", turns, [], 3)], engine)  # type: ignore[arg-type]
+    outcome = run(tmp_path, [Pending(request(0), SETTINGS, "m/s", turns, [], 3)], engine)  # type: ignore[arg-type]
     assert [number for number, _ in engine.asked] == [0, 102]
     assert (outcome.executed, outcome.elsewhere) == (2, 1)
 
 
 def test_a_turn_that_two_dialogues_come_to_ask_is_executed_once(tmp_path: Path) -> None:
     engine, turns = ScriptedEngine(seconds=0.01), CountingTurns(2, shared=True)
-    items = [Pending(request(n), SAMPLING, "m/s", turns, [], 2) for n in range(3)]  # type: ignore[arg-type]
+    items = [Pending(request(n), SETTINGS, "m/s", turns, [], 2) for n in range(3)]  # type: ignore[arg-type]
     outcome = run(tmp_path, items, engine)
     assert sorted(number for number, _ in engine.asked) == [0, 1, 2, 1001]
     assert outcome.executed + outcome.elsewhere == 6
@@ -291,7 +289,7 @@ def test_a_turn_that_two_dialogues_come_to_ask_is_executed_once(tmp_path: Path) 
 
 def test_a_rejected_turn_ends_its_dialogue_only(tmp_path: Path) -> None:
     engine, turns = ScriptedEngine({101: Rejected(400, "no")}), CountingTurns(3)
-    items = [Pending(request(n), SAMPLING, "m/s", turns, [], 3) for n in range(2)]  # type: ignore[arg-type]
+    items = [Pending(request(n), SETTINGS, "m/s", turns, [], 3) for n in range(2)]  # type: ignore[arg-type]
     outcome = run(tmp_path, items, engine)
     assert sorted(number for number, _ in engine.asked) == [0, 1, 101, 201, 202]
     assert (outcome.executed, len(outcome.rejected), outcome.left) == (4, 1, 0)

@@ -2,6 +2,7 @@
 
 import execute
 import pytest
+from engine_entries import settings_of
 from store_files import response
 
 from refusal_eval.ask.requests import Ask, read_requests, write_requests
@@ -9,18 +10,19 @@ from refusal_eval.ask.store import StoreWriter
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
 from refusal_eval.engines.execution import Outcome
+from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.weights.weights_manifest import write_manifest
 
 ENGINE = {"engine": "e", "engine_id": "id", "identity": {"dtype": "bfloat16"}}
+HUB = {"kind": "hub", "repo": "a/b", "revision": "0" * 40}
 ENGINE |= {"folder": "nowhere", "tokenizer_folder": "nowhere"}
 SAMPLING = {"max_tokens": 4, "temperature": 1.0}
 
 
 def config_of(kind, **entry):
     """Return what of a study the script reads; no engine can be started with it."""
-    parallel = {"tensor_parallel": 1, "pipeline_parallel": 1, "data_parallel": 1}
-    parallel |= {"start_timeout": 9, "stall_timeout": 9}
-    engine = {"weights": {"kind": kind}, "device": "cpu", "python": "no/python", **parallel, **entry}
+    weights = HUB if kind == "hub" else {"kind": kind, "path": "nowhere"}
+    engine = {"weights": weights, "max_model_len": 99, "device": "cpu", "python": "no/python", **entry}
     study = {"determinism": "seeded", "requests_in_flight": 1, "failure_limit": 0.05, "store_dir": "store", "shards": 1}
     return {"engine_entries": {"e": engine}, **study}
 
@@ -29,14 +31,14 @@ def config_of(kind, **entry):
 def batch(tmp_path, monkeypatch):
     """Write a request file, and fetched weights with their manifest; return how to run the script on them."""
     monkeypatch.chdir(tmp_path)
-    write_requests("requests.jsonl", [Ask("p", [1, 2], [(0, 7)])], ENGINE, SAMPLING, "seeded", 100)
+    write_requests("requests.jsonl", [Ask("p", [1, 2], [(0, 7)])], settings_of(ENGINE, SAMPLING), 100)
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "model.safetensors").write_text("weights")
     write_manifest("weights.json", "model", ["model.safetensors"], {"kind": "hub"})
 
     def run(config, gpus=0):
-        execution = execute.execution_of(config, ENGINE, ["weights.json"], tmp_path, shard=0)
-        execute.main(["requests.jsonl"], "receipts/0.json", tmp_path / "log", gpus, execution)
+        plan = LoadPlan.of_study(config, ENGINE, ["weights.json"], tmp_path)
+        execute.main(["requests.jsonl"], "receipts/0.json", tmp_path / "log", gpus, plan)
 
     return run
 
@@ -51,9 +53,8 @@ def test_weights_that_are_not_whole_are_named_before_an_engine_starts(batch, tmp
 
 
 def test_a_local_folder_has_no_manifest(batch):
-    assert execute.weights_folder({"manifest": None, "folder": "nowhere", "tokenizer_folder": "nowhere"}) == "nowhere"
     with pytest.raises(UserError, match=r"no engine environment at .*no/python"):
-        batch(config_of("folder", memory_share=0.0))
+        batch(config_of("folder", memory_share=0.001))
 
 
 def test_too_few_gpus_are_told_with_what_to_do(batch):

@@ -1,11 +1,11 @@
 """What is looked at while a batch is executed and where answers are made: marks of reasoning, and other jobs."""
 
 import asyncio
-import functools
 
 import collect_answers
 import execute
 import pytest
+from engine_entries import settings_of
 from tokenizer_folders import byte_tokenizer
 from transformers import AutoTokenizer
 
@@ -15,7 +15,9 @@ from refusal_eval.ask.store import StoreReader, StoreWriter
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl
 from refusal_eval.core.packing import pack_floats
-from refusal_eval.engines import engine_kinds, running_jobs
+from refusal_eval.engines import running_jobs
+from refusal_eval.engines.load_plan import LoadPlan
+from refusal_eval.engines.local_engine import LocalEngine
 
 RIGHT, WRONG = {"start": "<think>", "end": "</think>"}, {"end": "</thinking>"}
 SAMPLES = 5 * ENOUGH
@@ -26,7 +28,7 @@ class Engine:
 
     asked = 0
 
-    def __init__(self, tokenizer, **_):
+    def __init__(self, tokenizer):
         self.tokenizer = tokenizer
 
     async def __aenter__(self):
@@ -47,7 +49,7 @@ class Engine:
     async def metrics(self):
         raise ConnectionError
 
-    async def complete(self, token_ids, sampling, seed, adapter=None):
+    async def complete(self, prompt, settings, seed):
         type(self).asked += 1
         await asyncio.sleep(0)
         return response(self.tokenizer)
@@ -67,24 +69,22 @@ def cell(tmp_path, monkeypatch):
     opened = tokenizer("<think>\n", add_special_tokens=False)["input_ids"]
     engine = {"engine": "e", "engine_id": "id", "identity": {}, "folder": "model", "tokenizer_folder": "model"}
     asks = [Ask("p", opened, [(sample, sample) for sample in range(SAMPLES)])]
-    write_requests("requests/thinker/split.jsonl", asks, engine, {"max_tokens": 99}, "seeded", 1000)
+    write_requests("requests/thinker/split.jsonl", asks, settings_of(engine, {"max_tokens": 99}), 1000)
     Engine.asked = 0
-    monkeypatch.setattr(engine_kinds, "engine_class", lambda entry: functools.partial(Engine, tokenizer))
+    monkeypatch.setattr(LocalEngine, "running", lambda self, load: Engine(tokenizer))
     return tokenizer
 
 
 def run_batch(tmp_path, reasoning):
     """Execute the cell's batch as the rule `generate` does."""
-    parallel = {"tensor_parallel": 1, "pipeline_parallel": 1, "data_parallel": 1}
-    parallel |= {"start_timeout": 9, "stall_timeout": 9}
-    entry = {"weights": {"kind": "folder"}, "device": "cpu", "python": "p", "trust_remote_code": False, **parallel}
+    entry = {"weights": {"kind": "folder", "path": "model"}, "device": "cpu", "python": "p", "max_model_len": 99}
     config = {"engine_entries": {"e": entry}, "determinism": "strict", "requests_in_flight": 1, "failure_limit": 0.0}
     config |= {"store_dir": "store", "shards": 1}
     config["model_entries"] = {"thinker": {"reasoning": reasoning}, "other": {"reasoning": None}}
     described = {"engine": "e", "engine_id": "id", "identity": {}, "folder": "model", "tokenizer_folder": "model"}
     models = execute.reasoning_models(config)
-    execution = execute.execution_of(config, described, [], tmp_path, shard=0, reasoning=models)
-    execute.main(["requests/thinker/split.jsonl"], "receipts/0.json", tmp_path / "log", 0, execution)
+    plan = LoadPlan.of_study(config, described, [], tmp_path, reasoning=models)
+    execute.main(["requests/thinker/split.jsonl"], "receipts/0.json", tmp_path / "log", 0, plan)
 
 
 def test_a_wrong_mark_ends_the_load_after_a_few_responses(cell, tmp_path):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-from refusal_eval.engines.feeding import requests_in_flight
+from engine_entries import engine_of
 
 
 @pytest.mark.parametrize(
@@ -22,6 +21,4 @@ from refusal_eval.engines.feeding import requests_in_flight
 def test_as_many_requests_wait_at_the_engine_as_it_batches(
     args: dict[str, Any], replicas: int, device: str, expected: int
 ) -> None:
-    entry = {"args": args, "data_parallel": replicas}
-    assert requests_in_flight({"requests_in_flight": None}, entry, device) == expected
-    assert requests_in_flight({"requests_in_flight": 7}, entry, device) == 7
+    assert engine_of({"args": args, "data_parallel": replicas}).most_at_once(device) == expected

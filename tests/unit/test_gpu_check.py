@@ -11,14 +11,16 @@ from types import SimpleNamespace
 import gpu_check
 import pytest
 import yaml
+from engine_entries import engine_of
 from test_devices import Machine
 from test_server_engine import ENTRY
 
-from refusal_eval.ask.requests import Request
+from refusal_eval.ask.requests import Request, RequestSettings
 from refusal_eval.config import load_study
 from refusal_eval.core.files import write_json
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.engines.listeners import Listener
+from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.study.paths import Paths
 from refusal_eval.tools.check.check import any_failed
 from refusal_eval.tools.gpu_check import prepare as module
@@ -151,9 +153,9 @@ class Asked:
             choice = {"logprobs": {"token_logprobs": [-1.0], "top_logprobs": [row]}}
         return {"choices": [choice]}
 
-    async def complete(self, token_ids, sampling, seed, adapter=None):
-        self.bodies.append({**sampling, "seed": seed})
-        return {"named_logprobs": pack_floats([99.0 - token_id for token_id in sampling["logprob_token_ids"]])}
+    async def complete(self, token_ids, settings, seed):
+        self.bodies.append({**settings.sampling, "seed": seed})
+        return {"named_logprobs": pack_floats([99.0 - token_id for token_id in settings.sampling["logprob_token_ids"]])}
 
 
 def test_the_ways_in_which_judges_and_free_studies_ask_are_tried_on_the_engine(tmp_path, monkeypatch):
@@ -240,17 +242,18 @@ def ready(folder, monkeypatch):
     for name in [name for name in os.environ if name.startswith(("CUDA_", "SLURM_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("REFUSAL_EVAL_LOCKS", machine["REFUSAL_EVAL_LOCKS"])
-    execution = {"entry": ENTRY, "device": "cuda", "determinism": "seeded", "gpus": 2}
     died = (
         "import sys\nif sys.argv[1] != '-c':\n    sys.exit('ValueError: No memory')\nprint('{\"vllm\": \"0.32.0\"}')\n"
     )
     (folder / "server.py").write_text(died)
     (folder / "python").write_text(f'#!/bin/sh\nexec {sys.executable} -S {folder}/server.py "$@"\n')
     (folder / "python").chmod(0o755)
-    prepared = Prepared(folder, {}, execution | {"python": str(folder / "python")}, "m", folder / "engine.server.log")
+    python = str(folder / "python")
+    plan = LoadPlan(engine_of(ENTRY), "m", "m", None, python, "cuda", "seeded", 1, 0.0, "store")
+    prepared = Prepared(folder, {}, plan, folder / "engine.server.log")
     sampling = {"temperature": 0, "top_k": 0}
     monkeypatch.setattr(Prepared, "model", {"sampling": sampling, "reasoning": None})
-    header = SimpleNamespace(header={"sampling": {"stop_token_ids": [2]}})
+    header = SimpleNamespace(header={"sampling": {"stop_token_ids": [2]}}, settings=RequestSettings())
     monkeypatch.setattr(Prepared, "files", lambda self: [header])
     return prepared
 
@@ -341,10 +344,11 @@ def test_weights_that_are_in_the_cache_are_not_asked_for(fetched, repository, tm
     def make(files, study, folder, root):
         asked.extend(files)
         paths = Paths(load_study(yaml.safe_load(study.read_text()), str(study), str(root)))
-        write_json(folder / paths.engine("smollm2-135m"), {"folder": "model"})
+        described = {"engine": "smollm2-135m", "folder": "model", "tokenizer_folder": "model"}
+        write_json(folder / paths.engine("smollm2-135m"), described)
         write_json(manifest, {"folder": ".", "files": {}})
 
-    check = "smollm2-plain", [], str(cache), tmp_path / "check", repository, str, lambda *_: {}
+    check = "smollm2-plain", [], str(cache), tmp_path / "check", repository, str
     config = checking_config(repository, tmp_path, cache)
     manifest = Path(Paths(config).weights_manifest(config["engine_entries"]["smollm2-135m"]["weights"]))
     if fetched:
@@ -352,7 +356,7 @@ def test_weights_that_are_in_the_cache_are_not_asked_for(fetched, repository, tm
     monkeypatch.setattr(module, "_make", make)
     prepared = prepare(*check)
     assert (str(manifest) in asked) is not fetched and len(asked) == len(SPLITS) + (not fetched)
-    assert Path(prepared.folder) == manifest.parent
+    assert Path(prepared.plan.load(prepared.log).folder) == manifest.parent
 
 
 def checking_config(repository, folder, cache):
@@ -398,10 +402,10 @@ def test_an_engine_that_answers_a_probe_no_more_holds_up_none_of_the_others(monk
         monkeypatch.setattr(probes, name, probe)
     for name in ("_stop", "ask_unseeded", "ask_named", "ask_forms"):
         monkeypatch.setattr(probes, name, fine)
-    entry = {"trust_remote_code": False, "stall_timeout": 0.2}
+    engine = engine_of({"trust_remote_code": False, "stall_timeout": 0.2})
     header = {"sampling": {"stop_token_ids": []}}
     model = {"sampling": {"temperature": 1.0, "top_k": 0}, "reasoning": None}
-    prepared = SimpleNamespace(model=model, execution={"entry": entry}, files=lambda: [SimpleNamespace(header=header)])
+    prepared = SimpleNamespace(model=model, engine=engine, files=lambda: [SimpleNamespace(header=header)])
     facts = Facts()
 
     async def check():

@@ -21,7 +21,7 @@ SAMPLING = {
 
 
 def key(**changes):
-    values = {"identity": IDENTITY, "token_ids": [1, 2, 3], "sampling": SAMPLING, "seed": 7, "determinism": "seeded"}
+    values = {"identity": IDENTITY, "prompt": [1, 2, 3], "sampling": SAMPLING, "seed": 7, "determinism": "seeded"}
     return request_key(**{**values, **changes})
 
 
@@ -45,8 +45,8 @@ def test_whole_numbers_are_the_same_however_they_are_written():
 @pytest.mark.parametrize(
     "change",
     [
-        {"token_ids": [1, 2, 4]},
-        {"token_ids": [1, 2]},
+        {"prompt": [1, 2, 4]},
+        {"prompt": [1, 2]},
         {"seed": 8},
         {"seed": None},
         {"determinism": "strict"},

@@ -6,13 +6,13 @@ import ast
 from pathlib import Path
 
 import pytest
+from engine_entries import server_command
 
-from refusal_eval.config.entries import Engine
 from refusal_eval.core.errors import UserError
 from refusal_eval.engines.nodes import Nodes, find_nodes, head_command, worker_command, worker_environment
-from refusal_eval.engines.server_command import server_command
+from refusal_eval.engines.vllm_engine import VllmEngine
 
-ENTRY = Engine(
+ENTRY = VllmEngine(
     weights={"kind": "hub", "repo": "a/b", "revision": "a" * 40},  # type: ignore[arg-type]
     max_model_len=4096,
     tensor_parallel=8,

@@ -12,7 +12,7 @@ import pytest
 from store_files import response
 
 from refusal_eval.ask.pending import Pending
-from refusal_eval.ask.requests import Request
+from refusal_eval.ask.requests import Request, RequestSettings
 from refusal_eval.ask.store import StoreReader, StoreWriter
 from refusal_eval.core.files import sha256_of
 from refusal_eval.engines import execution as module
@@ -22,10 +22,16 @@ from refusal_eval.engines.other_runs import OtherRuns
 COUNT, IN_FLIGHT = 200, 4
 RESPONSE = response("a")
 
+SETTINGS = RequestSettings(sampling={"max_tokens": 4})
+
 
 def pending(numbers: range) -> list[Pending]:
     return [
-        Pending(Request(f"p{number}", 0, 0, sha256_of(number), number, [number]), {"max_tokens": 4}, "model/split")
+        Pending(
+            Request(f"p{number}", 0, 0, sha256_of(number), number, [number]),
+            RequestSettings(sampling={"max_tokens": 4}),
+            "model/split",
+        )
         for number in numbers
     ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from engine_entries import settings_of
 from store_files import response
 
 from refusal_eval.ask.pending import anything_missing, cell_name, in_shard, pending_requests
@@ -19,7 +20,7 @@ SAMPLING = {"max_tokens": 4, "temperature": 1.0}
 def file(folder: Path, name: str, prompts: list[int]) -> RequestFile:
     path = folder / "requests" / "m" / f"{name}.jsonl"
     asks = [Ask(f"p{number}", [1, number], [(0, 7), (1, 8)]) for number in prompts]
-    write_requests(path, asks, ENGINE, SAMPLING, "seeded", 100)
+    write_requests(path, asks, settings_of(ENGINE, SAMPLING), 100)
     return read_requests(path)
 
 

@@ -1,6 +1,7 @@
 """Request files: round trip, shared prefix, prompts that do not fit."""
 
 import pytest
+from engine_entries import settings_of
 
 from refusal_eval.ask.keys import request_key
 from refusal_eval.ask.requests import Ask, common_prefix, read_requests, write_requests
@@ -12,7 +13,7 @@ ENGINE = {"identity": IDENTITY, "engine_id": "engine"}
 
 
 def written(path, asks, limit=100):
-    counts = write_requests(path, asks, ENGINE, SAMPLING, "seeded", limit)
+    counts = write_requests(path, asks, settings_of(ENGINE, SAMPLING), limit)
     return counts, list(read_requests(path).requests())
 
 

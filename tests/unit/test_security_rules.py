@@ -10,15 +10,15 @@ import tempfile
 
 import pytest
 from config_project import CATALOGUE, COMMIT, SHA256, STUDY, Project
+from engine_entries import server_command
 
-from refusal_eval.config.entries import Engine
 from refusal_eval.core.errors import UserError
 from refusal_eval.data import hub
 from refusal_eval.engines import private_folder
 from refusal_eval.engines.listeners import Listener, listeners_of, parse_listeners
 from refusal_eval.engines.private_folder import make_private_folder, socket_folders, why_no_socket
 from refusal_eval.engines.server import server_environment
-from refusal_eval.engines.server_command import server_command
+from refusal_eval.engines.vllm_engine import VllmEngine
 from refusal_eval.study.study_folder import record_study
 from refusal_eval.weights.weight_fetching import weights_names
 
@@ -292,7 +292,7 @@ def test_code_of_a_repository_runs_only_where_the_entry_says_so():
     for trusted in (False, True):
         command = server_command("python", "folder", entry | {"trust_remote_code": trusted}, "cuda", "seeded", "sock")
         assert ("--trust-remote-code" in command) is trusted
-    assert Engine.model_fields["trust_remote_code"].default is False
+    assert VllmEngine.model_fields["trust_remote_code"].default is False
 
 
 @pytest.mark.parametrize(
@@ -314,19 +314,19 @@ def test_code_of_a_repository_runs_only_where_the_entry_says_so():
 def test_an_engines_free_arguments_open_no_door(argument, value, told):
     entry = CATALOGUE["engines"]["hub-engine"]
     with pytest.raises(ValueError, match=told):
-        Engine.model_validate(entry | {"args": {argument: value}})
+        VllmEngine.model_validate(entry | {"args": {argument: value}})
 
 
 @pytest.mark.parametrize("value", ["--trust-remote-code", "-q=x"])
 def test_a_quantization_that_reads_as_an_argument_is_no_quantization(value):
     with pytest.raises(ValueError, match="begins with `-`, as another argument does"):
-        Engine.model_validate(CATALOGUE["engines"]["hub-engine"] | {"quantization": value})
+        VllmEngine.model_validate(CATALOGUE["engines"]["hub-engine"] | {"quantization": value})
 
 
 def test_other_free_arguments_are_taken():
     entry = CATALOGUE["engines"]["hub-engine"]
     args = {"enforce-eager": True, "max-num-seqs": 64, "no-enable-prefix-caching": True, "hf-overrides.x": 1}
-    assert Engine.model_validate(entry | {"args": args}).args == args
+    assert VllmEngine.model_validate(entry | {"args": args}).args == args
 
 
 def test_a_mirrors_password_is_not_told(monkeypatch):

@@ -12,15 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engine_entries import server as server_of
 from test_devices import Machine
 
+from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.core.errors import UserError
 from refusal_eval.engines import server as module
 from refusal_eval.engines.engine_base import EngineDied
 from refusal_eval.engines.engine_client import Health
+from refusal_eval.engines.server import Server
 from refusal_eval.engines.server_process import ServerProcess
 from refusal_eval.engines.server_watch import LIMITS
-from refusal_eval.engines.vllm_engine import VllmEngine
 
 ENTRY = {
     "dtype": "bfloat16",
@@ -72,16 +74,16 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return found
 
 
-def engine(folder: Path, server: str = SERVER) -> VllmEngine:
+def engine(folder: Path, server: str = SERVER) -> Server:
     program = folder / "server.py"
     program.write_text(f"TOLD = {str(folder / 'told')!r}\n{server}")
     python = folder / "python"
     python.write_text(f'#!/bin/sh\nexec {sys.executable} -S {program} "$@"\n')
     python.chmod(python.stat().st_mode | stat.S_IXUSR)
-    return VllmEngine(ENTRY, str(folder / "model"), str(python), "cuda", "seeded", folder / "server.log", gpus=2)
+    return server_of(ENTRY, str(folder / "model"), str(python), "cuda", "seeded", folder / "server.log", gpus=2)
 
 
-def during(one: VllmEngine, look: Callable[[VllmEngine], Any]) -> Any:
+def during(one: Server, look: Callable[[Server], Any]) -> Any:
     async def work() -> Any:
         async with one:
             return look(one)
@@ -92,7 +94,7 @@ def during(one: VllmEngine, look: Callable[[VllmEngine], Any]) -> Any:
 def test_the_server_sees_the_leased_devices_and_inherits_their_locks(machine: Machine, tmp_path: Path) -> None:
     locks = Path(machine["REFUSAL_EVAL_LOCKS"])
 
-    def look(_: VllmEngine) -> tuple[dict[str, Any], list[str]]:
+    def look(_: Server) -> tuple[dict[str, Any], list[str]]:
         held = [path.read_text() for path in sorted(locks.iterdir()) if path.read_text().strip()]
         return json.loads((tmp_path / "told").read_text()), held
 
@@ -124,7 +126,7 @@ def test_a_server_that_dies_while_it_starts_is_told_with_its_last_lines(machine:
 
 
 def test_a_server_that_dies_later_is_told_at_once_with_its_last_lines(machine: Machine, tmp_path: Path) -> None:
-    def kill(one: VllmEngine) -> None:
+    def kill(one: Server) -> None:
         told = json.loads((tmp_path / "told").read_text())
         os.kill(told["pid"], 9)
         while one.exit_code() is None:
@@ -184,16 +186,16 @@ def test_a_server_that_answers_and_does_nothing_is_dead(machine: Machine, tmp_pa
             pass
 
     async def work() -> None:
-        one = VllmEngine({**ENTRY, "stall_timeout": 1}, "folder", "python", "cpu", "seeded", tmp_path / "log")
+        one = server_of({**ENTRY, "stall_timeout": 1}, "folder", "python", "cpu", "seeded", tmp_path / "log")
         one._client, one._server, one.exit_code, one._last_words = Client(), object(), lambda: None, str
         await watched(one, 1.5)  # nothing was asked
-        request = asyncio.create_task(one.complete([1], {}, 1))
+        request = asyncio.create_task(one.complete([1], RequestSettings(), 1))
         try:
             await watched(one, 5)
         finally:
             request.cancel()
 
-    async def watched(one: VllmEngine, seconds: float) -> None:
+    async def watched(one: Server, seconds: float) -> None:
         for _ in range(round(seconds / 0.05)):
             await one.metrics()
             await one.look_alive()

@@ -7,6 +7,7 @@ import zlib
 
 import pytest
 from config_project import WHOLE_STUDY, Project
+from engine_entries import settings_of
 from status_logs import SERVER_LOG, record
 from store_files import response
 
@@ -38,7 +39,7 @@ class Study:
         asks = [Ask(f"p{i}", [1, 2], [(0, seed + i)]) for i in range(requests)]
         asks += [Ask(f"long{i}", [1] * 200, [(0, seed)]) for i in range(too_long)]
         engine = {"engine_id": "judge-id" if judge else "model-id", "identity": {"dtype": "bfloat16"}}
-        write_requests(f"{path}.jsonl", asks, engine, {"max_tokens": 8}, "seeded", 100, **options)
+        write_requests(f"{path}.jsonl", asks, settings_of(engine, {"max_tokens": 8}), 100, **options)
         return read_requests(f"{path}.jsonl")
 
     def execute(self, file, count=None):

@@ -5,6 +5,7 @@ import os
 import time
 
 import pytest
+from engine_entries import engine_of
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.weights import fingerprint
@@ -192,16 +193,16 @@ def test_a_manifest_stands_for_whole_copies_only(folder, tmp_path, monkeypatch):
 
 def test_what_an_engine_is_described_by(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    entry = {"weights": {"kind": "folder", "path": "model"}, "dtype": "float32", "args": {}}
-    described = describe_engine("e", entry, None, "cache")
+    weights, engine = {"kind": "folder", "path": "model"}, engine_of({"dtype": "float32"})
+    described = describe_engine("e", engine, weights, None, "cache")
     assert described["engine"] == "e"
     assert (described["folder"], described["tokenizer_folder"]) == ("model", "model")
     assert described["max_position_embeddings"] == 64
     assert described["identity"] == {"weights": {"folder_sha256": folder_sha256("model", "cache")}, "dtype": "float32"}
     write_manifest("m/tokenizer_manifest.json", folder, ["config.json"], {})
-    hub = {**entry, "weights": {"kind": "hub", "repo": "a/b", "revision": "0" * 40}}
-    assert describe_engine("e", hub, "m/tokenizer_manifest.json", "cache")["folder"] == "model"
+    hub = {"kind": "hub", "repo": "a/b", "revision": "0" * 40}
+    assert describe_engine("e", engine, hub, "m/tokenizer_manifest.json", "cache")["folder"] == "model"
     (folder / "config.json").write_text('{"text_config": {"n_positions": 7}}')
-    assert describe_engine("e", entry, None, "cache")["max_position_embeddings"] == 7
+    assert describe_engine("e", engine, weights, None, "cache")["max_position_embeddings"] == 7
     (folder / "config.json").write_text("{}")
-    assert "max_position_embeddings" not in describe_engine("e", entry, None, "cache")
+    assert "max_position_embeddings" not in describe_engine("e", engine, weights, None, "cache")

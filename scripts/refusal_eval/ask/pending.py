@@ -8,14 +8,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.ask.requests import Request, RequestFile, read_requests
+from refusal_eval.ask.requests import Request, RequestFile, RequestSettings, read_requests
 from refusal_eval.ask.store import StoreReader
 from refusal_eval.core.errors import UserError
 
 if TYPE_CHECKING:  # rendering is heavy, and only dialogues need it
     from refusal_eval.ask.turns import Following
 
-    Follow = Callable[[RequestFile, str], Following]  # what follows the first requests of a file, by its tokenizer
+    Follow = Callable[
+        [RequestFile, str | None], Following
+    ]  # what follows the first requests of a file, by its tokenizer
 
 
 @dataclass(frozen=True)
@@ -24,21 +26,19 @@ class Pending:
 
     Attributes:
         request: what is asked; its key is not None.
-        sampling: the sampling parameters of its file.
+        settings: what the requests of its file have in common.
         cell: the name of its cell, for the log.
         turns: makes the later turns of a dialogue, or asks a vote again; None where nothing can follow.
         answered: the earlier turns of the dialogue, each with its response.
         turns_left: how many turns are asked from here on, if the dialogue does not end early.
-        adapter: the name under which the engine serves the model's LoRA adapter; None for a model without one.
     """
 
     request: Request
-    sampling: dict[str, Any]
+    settings: RequestSettings
     cell: str = ""
     turns: Following | None = None
     answered: list[tuple[Request, Any]] = field(default_factory=list)
     turns_left: int = 1
-    adapter: str | None = None
 
     def after(self, response: Mapping[str, Any]) -> Pending | None:
         """Return the next turn of the dialogue, or None when it is over or does not fit the engine any more."""
@@ -72,7 +72,7 @@ def cell_name(path: Path) -> str:
 def pending_requests(
     files: Sequence[RequestFile],
     store: StoreReader,
-    tokenizer_folder: str,
+    tokenizer_folder: str | None,
     shard: int = 0,
     shards: int = 1,
     *,
@@ -87,7 +87,7 @@ def pending_requests(
     Args:
         files: the request files of the batch.
         store: the responses of their engine.
-        tokenizer_folder: folder of the engine's tokenizer.
+        tokenizer_folder: folder of the engine's tokenizer; None for an engine that takes messages.
         shard: which shard, from 0.
         shards: of how many.
         follow: makes what follows the first requests of a file (`judges.follow_ups.following`).
@@ -101,11 +101,11 @@ def pending_requests(
     found.sort(key=lambda item: -item.turns_left)
     missing = set(store.missing(shard_keys(plain, shard, shards))) - {str(item.request.key) for item in found}
     for file in plain:
-        sampling, cell, adapter = dict(file.header["sampling"]), cell_name(file.path), file.adapter
+        settings, cell = file.settings, cell_name(file.path)
         for request in file.requests():
             if request.key in missing:
                 missing.discard(request.key)
-                found.append(Pending(request, sampling, cell, adapter=adapter))
+                found.append(Pending(request, settings, cell))
     return found
 
 
@@ -114,7 +114,7 @@ def _pending_dialogues(
 ) -> list[Pending]:
     from refusal_eval.ask.turns import walk
 
-    sampling, cell = dict(file.header["sampling"]), cell_name(file.path)
+    settings, cell = file.settings, cell_name(file.path)
     found = []
     for chain in walk(turns, store):
         request = chain.next
@@ -123,7 +123,7 @@ def _pending_dialogues(
         first = chain.answered[0][0] if chain.answered else request
         if first.key is not None and in_shard(first.key, shard, shards):
             left = turns.left(request)
-            found.append(Pending(request, sampling, cell, turns, chain.responses, left, file.adapter))
+            found.append(Pending(request, settings, cell, turns, chain.responses, left))
     return found
 
 
@@ -137,7 +137,13 @@ def _by_kind(files: Iterable[RequestFile]) -> tuple[list[RequestFile], list[Requ
 
 
 def anything_missing(
-    request_paths: Iterable[str], store_dir: str, tokenizer_folder: str, shard: int, shards: int, *, follow: Follow
+    request_paths: Iterable[str],
+    store_dir: str,
+    tokenizer_folder: str | None,
+    shard: int,
+    shards: int,
+    *,
+    follow: Follow,
 ) -> bool:
     """Tell whether the store lacks a response of these request files (true as well when a file is not there yet)."""
     by_engine: dict[str, list[RequestFile]] = {}

@@ -187,6 +187,21 @@ def reasoning_of(entry: Mapping[str, Any] | None, tokenizer: Any, decode: Decode
     return TokenMarks(end_ids, start_ids)
 
 
+def marks_in_text(entry: Mapping[str, Any]) -> TextMarks:
+    """Return how reasoning is told in a text of which no tokens are known: its letters stand for tokens."""
+    return TextMarks(str(entry["end"]), entry.get("start"), letters_text)
+
+
+def letters(text: str) -> list[int]:
+    """Return the letters of a text as numbers."""
+    return [ord(letter) for letter in text]
+
+
+def letters_text(numbers: Sequence[int]) -> str:
+    """Return the text of letters."""
+    return "".join(map(chr, numbers))
+
+
 def mark_ids(mark: str, tokenizer: Any, decode: Decode) -> tuple[int, ...]:
     """Return the ids by which a mark is found in a response; none for one that is to be looked for in the text.
 

@@ -43,10 +43,10 @@ class ReasoningCheck:
         if reader is None or response["finish_reason"] != "stop":
             return
         answer = reader.fields(request, response)
-        if answer["answer_tokens"] and answer["reasoning_tokens"]:
+        if _has("answer", answer) and _has("reasoning", answer):
             del self._readers[model]
             return
-        if answer["answer_tokens"]:
+        if _has("answer", answer):
             self._whole.setdefault(model, []).append(answer["answer"])
         self._ended[model] += 1
         if self._ended[model] < ENOUGH:
@@ -95,12 +95,12 @@ def refuse_no_answers(model: str, answers: Iterable[Mapping[str, Any]]) -> None:
             all hold an end mark that the entry does not name.
     """
     seen = [answer for answer in answers if answer["state"] in SEEN_STATES]
-    told = [answer for answer in seen if answer["answer_tokens"]]
+    told = [answer for answer in seen if _has("answer", answer)]
     if not seen:
         return
     if told:
         ended = [answer for answer in told if answer["state"] != TRUNCATED]
-        if not any(answer["reasoning_tokens"] for answer in told) and (
+        if not any(_has("reasoning", answer) for answer in told) and (
             mark := other_mark([answer["answer"] for answer in ended])
         ):
             raise UserError(another_mark(model, mark, len(ended)))
@@ -108,3 +108,9 @@ def refuse_no_answers(model: str, answers: Iterable[Mapping[str, Any]]) -> None:
     cut = sum(answer["state"] == TRUNCATED_REASONING for answer in seen)
     length = f". {cut} of them were cut off: is `max_tokens` enough?" if cut else ""
     raise UserError(no_answers(model, len(seen)) + length)
+
+
+def _has(part: str, answer: Mapping[str, Any]) -> bool:
+    """Tell whether an answer has this part; where nobody counted its tokens, its text tells."""
+    tokens = answer[f"{part}_tokens"]
+    return bool(answer[part]) if tokens is None else bool(tokens)

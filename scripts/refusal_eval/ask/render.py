@@ -57,7 +57,7 @@ class Renderer:
             )
         except (OSError, ValueError) as error:
             raise UserError(f"{tokenizer_folder}: the tokenizer cannot be loaded: {error}") from error
-        self.template = template
+        self._folder, self.template = tokenizer_folder, template
         self.own_template = Path(template).read_text(encoding="utf-8") if template not in ("default", "none") else None
         self.options = dict(template_options or {})
         self.system_prompt = system_prompt
@@ -93,6 +93,14 @@ class Renderer:
         rendered = list(self._apply_template(messages, tokenize=True, return_dict=False, **sanitize))
         return self._head + rendered + begun + self._tail
 
+    def prompt(self, messages: Messages) -> list[int]:
+        """Return the prompt as its engine takes it."""
+        return self.token_ids(messages)
+
+    def stop_token_ids(self) -> list[int]:
+        """Return the ids that end an answer (see the function of this name)."""
+        return stop_token_ids(self._folder, self.tokenizer.eos_token_id)
+
     def text(self, messages: Messages) -> str:
         """Return the rendered prompt as text, before it is turned into token ids."""
         rendered = self._plain_text(messages) if self.template == "none" else self._chat_text(messages)
@@ -124,16 +132,6 @@ class Renderer:
                 return framed[:start], framed[start + len(bare) :]
         raise UserError("the tokenizer changes a text when it frames it; it cannot be used for a classifier")
 
-    def _with_system_prompt(self, messages: Messages) -> list[dict[str, str]]:
-        rows = [dict(message) for message in messages]
-        if self.system_prompt is None:
-            return rows
-        if rows and rows[0]["role"] == "system":
-            # The prompt's own system message belongs to the prompt, the model's to the model: both are kept.
-            rows[0]["content"] = f"{self.system_prompt}\n\n{rows[0]['content']}"
-            return rows
-        return [{"role": "system", "content": self.system_prompt}, *rows]
-
     def _chat_text(self, messages: Messages) -> str:
         return str(self._apply_template(messages, tokenize=False))
 
@@ -143,7 +141,7 @@ class Renderer:
         try:
             with _clock_at(self.day):
                 return self.tokenizer.apply_chat_template(
-                    self._with_system_prompt(messages),
+                    with_system_prompt(messages, self.system_prompt),
                     chat_template=self.own_template,
                     add_generation_prompt=True,
                     **how,
@@ -153,13 +151,57 @@ class Renderer:
             raise UserError(f"the chat template refuses these messages: {error}") from error
 
     def _plain_text(self, messages: Messages) -> str:
-        rows = self._with_system_prompt(messages)
+        rows = with_system_prompt(messages, self.system_prompt)
         if (
             any(row["role"] not in ("system", "user") for row in rows)
             or sum(row["role"] == "user" for row in rows) != 1
         ):
             raise UserError("`template: none` takes one user message per prompt (and a system prompt before it)")
         return "".join(row["content"] for row in rows)
+
+
+class MessagePrompts:
+    """Prompts of an engine that takes messages: it has a template and a tokenizer of its own.
+
+    Args:
+        system_prompt: put before every prompt.
+    """
+
+    def __init__(self, system_prompt: str | None) -> None:
+        self.system_prompt = system_prompt
+
+    def prompt(self, messages: Messages) -> list[dict[str, str]]:
+        """Return the prompt as its engine takes it: roles and texts."""
+        rows = with_system_prompt(messages, self.system_prompt)
+        return [{"role": row["role"], "content": row["content"]} for row in rows]
+
+    def stop_token_ids(self) -> list[int]:
+        """Return no ids: the engine ends an answer by itself."""
+        return []
+
+
+def renderer_of(tokenizer_folder: str | Path | None, params: Mapping[str, Any]) -> Renderer | MessagePrompts:
+    """Return what makes prompts for an engine: token ids with its tokenizer, or messages for one that has none.
+
+    Args:
+        tokenizer_folder: folder of the engine's tokenizer; None for an engine that takes messages.
+        params: what decides how prompts are rendered (see `rendering_params` in workflow/rendering.py).
+    """
+    if tokenizer_folder is None:
+        return MessagePrompts(params["system_prompt"])
+    return Renderer.from_params(tokenizer_folder, params)
+
+
+def with_system_prompt(messages: Messages, system_prompt: str | None) -> list[dict[str, str]]:
+    """Return messages that begin with a model's system prompt, if it has one."""
+    rows = [dict(message) for message in messages]
+    if system_prompt is None:
+        return rows
+    if rows and rows[0]["role"] == "system":
+        # The prompt's own system message belongs to the prompt, the model's to the model: both are kept.
+        rows[0]["content"] = f"{system_prompt}\n\n{rows[0]['content']}"
+        return rows
+    return [{"role": "system", "content": system_prompt}, *rows]
 
 
 @contextlib.contextmanager

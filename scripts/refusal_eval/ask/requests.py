@@ -5,19 +5,73 @@ from __future__ import annotations
 import itertools
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.ask.keys import request_key, with_adapter
+from refusal_eval.ask.keys import DEFAULT_DETERMINISM, Message, Prompt, is_messages, request_key
 from refusal_eval.core.canonical import KEY_VERSION, adapter_name
 from refusal_eval.core.files import BadFile, read_jsonl, write_jsonl
 from refusal_eval.core.states import TOO_LONG
 
 
 @dataclass(frozen=True)
+class RequestSettings:
+    """What all requests of a file have in common: the engine, how it draws, and what of the model is changed.
+
+    It owns what of these is in a request's key and in the file's header. An engine reads from it what it sends.
+
+    Attributes:
+        engine_id: names the engine in the store.
+        identity: the engine's identity.
+        sampling: every sampling parameter, as it is sent.
+        determinism: strict, seeded or free.
+        lora: identity of the model's LoRA adapter; None without one.
+    """
+
+    engine_id: str = ""
+    identity: Mapping[str, Any] = field(default_factory=dict)
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    determinism: str = DEFAULT_DETERMINISM
+    lora: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of_header(cls, header: Mapping[str, Any]) -> RequestSettings:
+        """Return the settings that a request file's header holds."""
+        names = ("engine_id", "identity", "sampling", "determinism")
+        return cls(**{name: header[name] for name in names}, lora=header.get("lora"))
+
+    def header(self) -> dict[str, Any]:
+        """Return what a request file's header says of them; what is neutral is left out, as in keys."""
+        found = {
+            "engine_id": self.engine_id,
+            "identity": dict(self.identity),
+            "sampling": dict(self.sampling),
+            "determinism": self.determinism,
+        }
+        return found if self.lora is None else {**found, "lora": dict(self.lora)}
+
+    @property
+    def adapter(self) -> str | None:
+        """The name under which the engine serves the LoRA adapter; None for a model without one."""
+        return None if self.lora is None else adapter_name(self.lora)
+
+    def key(self, prompt: Prompt, seed: int | None, max_model_len: int | None) -> str | None:
+        """Return the key of a request; None where the prompt leaves no room to answer.
+
+        How long messages are only their engine knows.
+        """
+        room = None if max_model_len is None else max_model_len - int(self.sampling["max_tokens"])
+        if room is not None and not is_messages(prompt) and len(prompt) > room:
+            return None
+        identity = self.identity if self.lora is None else {**self.identity, "lora": dict(self.lora)}
+        return request_key(identity, prompt, self.sampling, seed, self.determinism)
+
+
+@dataclass(frozen=True)
 class Ask:
-    """One prompt to be asked: its token ids and the seed of each sample (None: nothing is drawn).
+    """One prompt to be asked, as token ids or messages, and the seed of each sample (None: nothing is drawn).
 
     Of a dialogue this is the first turn; `script` is then its prompt, from which later turns are rendered when the
     earlier ones have been answered (see `refusal_eval.ask.turns`). A judge is asked about one sample; `samples` then
@@ -25,7 +79,7 @@ class Ask:
     """
 
     prompt_id: str
-    token_ids: list[int]
+    prompt: Prompt
     samples: Sequence[tuple[int, int | None]]
     turn: int = 0
     script: Mapping[str, Any] | None = None
@@ -48,6 +102,7 @@ class Request:
         own_ids: the token ids behind those that all prompts of the file share.
         cut: the number of characters that a judge does not see of an answer which is too long for it.
         shared_ids: the token ids with which all prompts of the file begin.
+        messages: the prompt of an engine that takes no token ids; None for others.
     """
 
     prompt_id: str
@@ -55,14 +110,25 @@ class Request:
     turn: int
     key: str | None
     seed: int | None
-    own_ids: Sequence[int]
+    own_ids: Sequence[int] = ()
     cut: int = 0
     shared_ids: Sequence[int] = ()
+    messages: Sequence[Message] | None = None
 
     @property
     def token_ids(self) -> list[int]:
         """The token ids of the whole prompt."""
         return [*self.shared_ids, *self.own_ids]
+
+    @property
+    def prompt(self) -> Prompt:
+        """The prompt as its engine takes it."""
+        return self.token_ids if self.messages is None else self.messages
+
+    def followed_by(self, prompt: Prompt, turn: int, seed: int | None, key: str | None) -> Request:
+        """Return the request of a later turn of the same (prompt, sample)."""
+        given: dict[str, Any] = {"messages": prompt} if is_messages(prompt) else {"own_ids": prompt, "messages": None}
+        return replace(self, turn=turn, key=key, seed=seed, **{"own_ids": (), "shared_ids": (), **given})
 
 
 @dataclass(frozen=True)
@@ -82,21 +148,20 @@ class RequestFile:
         """How a judge's votes that cannot be read are asked again; None where they are not."""
         return self.header.get("retries")
 
-    @property
-    def adapter(self) -> str | None:
-        """The name under which the engine serves the cell's LoRA adapter; None for a model without one."""
-        lora = self.header.get("lora")
-        return None if lora is None else adapter_name(lora)
+    @cached_property
+    def settings(self) -> RequestSettings:
+        """What all its requests have in common."""
+        return RequestSettings.of_header(self.header)
 
     def requests(self) -> Iterator[Request]:
         """Yield the requests in the file's order; of a dialogue only the first."""
         rows = read_jsonl(self.path)
         shared = array("q", next(rows)["prefix"])
         for row in rows:
-            own = array("q", row["token_ids"])
+            own, messages = array("q", row.get("token_ids", ())), row.get("messages")
             place, cut = (row["prompt_id"], row["turn"]), row.get("cut", 0)
-            for sample in row["samples"]:
-                yield Request(place[0], sample["sample"], place[1], sample["key"], sample["seed"], own, cut, shared)
+            for one in row["samples"]:
+                yield Request(place[0], one["sample"], place[1], one["key"], one["seed"], own, cut, shared, messages)
 
     def scripts(self) -> dict[str, Mapping[str, Any]]:
         """Return the prompts of the dialogues by id."""
@@ -115,12 +180,9 @@ class RequestFile:
 def write_requests(
     path: str | Path,
     asks: Iterable[Ask],
-    engine: Mapping[str, Any],
-    sampling: Mapping[str, Any],
-    determinism: str,
-    max_model_len: int,
+    settings: RequestSettings,
+    max_model_len: int | None,
     dialogue: Mapping[str, Any] | None = None,
-    lora: Mapping[str, Any] | None = None,
     retries: Mapping[str, Any] | None = None,
 ) -> dict[str, int]:
     """Write a request file; return the number of requests and of those that do not fit.
@@ -131,28 +193,16 @@ def write_requests(
     Args:
         path: the request file.
         asks: what is asked, in the order of the rows.
-        engine: the engine's identity file: `identity` and `engine_id`.
-        sampling: every sampling parameter, as it is sent.
-        determinism: strict, seeded or free.
-        max_model_len: the most tokens of a prompt and its answer together.
+        settings: what all requests have in common.
+        max_model_len: the most tokens of a prompt and its answer together; None where only the engine knows.
         dialogue: how later turns are rendered (see `refusal_eval.ask.turns.Turns`); None without dialogues.
-        lora: identity of the model's LoRA adapter; None without one.
         retries: how votes that cannot be read are asked again (see `refusal_eval.judges.vote_retries`); None without.
     """
     asks = list(asks)
-    prefix = common_prefix([ask.token_ids for ask in asks])
-    header = {
-        "key_version": KEY_VERSION,
-        "engine_id": engine["engine_id"],
-        "identity": dict(engine["identity"]),
-        "sampling": dict(sampling),
-        "determinism": determinism,
-        "prefix": prefix,
-    }
+    prefix = [] if any(is_messages(ask.prompt) for ask in asks) else common_prefix([list(ask.prompt) for ask in asks])
+    header = {"key_version": KEY_VERSION, "prefix": prefix, **settings.header()}
     if dialogue is not None:
         header["dialogue"] = {**dialogue, "max_model_len": max_model_len}
-    if lora is not None:
-        header["lora"] = dict(lora)
     if retries is not None:
         header["retries"] = dict(retries)
     counts = {"requests": 0, TOO_LONG: 0}
@@ -160,16 +210,14 @@ def write_requests(
     for ask in asks:
         samples = []
         for sample, seed in ask.samples:
-            key = fitting_key(header, ask.token_ids, seed, max_model_len)
+            key = settings.key(ask.prompt, seed, max_model_len)
             samples.append({"sample": sample, "seed": seed, "key": key})
             counts[TOO_LONG if key is None else "requests"] += 1
-        own_ids = ask.token_ids[len(prefix) :]
-        row: dict[str, Any] = {
-            "prompt_id": ask.prompt_id,
-            "turn": ask.turn,
-            "token_ids": own_ids,
-            "samples": samples,
-        }
+        row: dict[str, Any] = {"prompt_id": ask.prompt_id, "turn": ask.turn, "samples": samples}
+        if is_messages(ask.prompt):
+            row["messages"] = list(ask.prompt)
+        else:
+            row["token_ids"] = list(ask.prompt[len(prefix) :])
         if ask.script is not None:
             row["script"] = dict(ask.script)
         if ask.cut:
@@ -177,14 +225,6 @@ def write_requests(
         rows.append(row)
     write_jsonl(path, rows)
     return counts
-
-
-def fitting_key(header: Mapping[str, Any], token_ids: list[int], seed: int | None, max_model_len: int) -> str | None:
-    """Return the key of a request under a request file's header; None where the prompt leaves no room to answer."""
-    if len(token_ids) + int(header["sampling"]["max_tokens"]) > max_model_len:
-        return None
-    identity = with_adapter(header["identity"], header.get("lora"))
-    return request_key(identity, token_ids, header["sampling"], seed, header["determinism"])
 
 
 def read_requests(path: str | Path) -> RequestFile:
@@ -199,7 +239,7 @@ def read_requests(path: str | Path) -> RequestFile:
     return RequestFile(Path(path), header)
 
 
-def common_prefix(sequences: Sequence[list[int]]) -> list[int]:
+def common_prefix(sequences: Sequence[list[Any]]) -> list[int]:
     """Return the longest run of ids with which all sequences begin (empty for fewer than two sequences)."""
     if len(sequences) < 2:
         return []

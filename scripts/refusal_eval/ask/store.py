@@ -67,13 +67,16 @@ Time = Annotated[str, StringConstraints(pattern=r"^[12]\d{3}-\d\d-\d\dT\d\d:\d\d
 
 
 class Response(TypedDict):
-    """What an engine answered. Log-probabilities and logits are packed (see `packing.py`)."""
+    """What an engine answered. Log-probabilities and logits are packed (see `packing.py`).
+
+    An engine that tells neither tokens nor their log-probabilities has no `token_ids`, and `logprobs` None.
+    """
 
     __pydantic_config__ = ConfigDict(strict=True, extra="allow")  # type: ignore[misc]
 
     text: str
     token_ids: list[int]
-    logprobs: str
+    logprobs: str | None
     finish_reason: str
     stop_reason: int | str | None
     named_logprobs: NotRequired[str]
@@ -337,7 +340,7 @@ def _whole(line: bytes) -> Record:
     record = _RECORD.validate_json(line)
     datetime.datetime.fromisoformat(record["time"])
     response = record["response"]
-    token_ids, values = response["token_ids"], unpack_floats(response["logprobs"])
+    token_ids, values = response["token_ids"], unpack_floats(response["logprobs"] or "")
     if len(values) != len(token_ids):
         raise ValueError("there is not one log-probability for each token")
     fit = np.isfinite(values).all() and 0 <= min(token_ids, default=0) <= max(token_ids, default=0) < 2**31

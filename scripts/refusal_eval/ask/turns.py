@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from refusal_eval.ask.answer_reader import AnswerReader
 from refusal_eval.ask.keys import sample_seed
-from refusal_eval.ask.render import Renderer
-from refusal_eval.ask.requests import Request, RequestFile, fitting_key
+from refusal_eval.ask.render import renderer_of
+from refusal_eval.ask.requests import Request, RequestFile
 from refusal_eval.ask.store import StoreReader
 from refusal_eval.study.dialogues import asked_turns, conversation, earlier_replies, next_turn
 
@@ -40,16 +40,17 @@ class Turns:
 
     Args:
         file: the request file of a cell.
-        tokenizer_folder: folder of the model's tokenizer; read only where the file has dialogues.
+        tokenizer_folder: folder of the model's tokenizer, read only where the file has dialogues; None for an engine
+            that takes messages.
     """
 
-    def __init__(self, file: RequestFile, tokenizer_folder: str) -> None:
+    def __init__(self, file: RequestFile, tokenizer_folder: str | None) -> None:
         self.file = file
         self._how = file.dialogue
         self._scripts = file.scripts() if self._how is not None else {}
         if self._how is not None:
             rendering = self._how["rendering"]
-            self._renderer = Renderer.from_params(tokenizer_folder, rendering)
+            self._renderer = renderer_of(tokenizer_folder, rendering)
             self._reader = AnswerReader(tokenizer_folder, self._how["reasoning"], rendering["trust_remote_code"])
 
     def asked(self, prompt_id: str) -> list[int]:
@@ -77,11 +78,11 @@ class Turns:
         turn = next_turn(prompt, {answer["turn"]: answer["state"] for answer in answers})
         if turn is None:
             return None
-        token_ids = self._renderer.token_ids(conversation(prompt, turn, earlier_replies(answers, turn)))
+        rendered = self._renderer.prompt(conversation(prompt, turn, earlier_replies(answers, turn)))
         study_seed = self._how["seed"]
         seed = None if study_seed is None else sample_seed(study_seed, first.prompt_id, first.sample, turn)
-        key = fitting_key(self.file.header, token_ids, seed, self._how["max_model_len"])
-        return dataclasses.replace(first, turn=turn, key=key, seed=seed, own_ids=token_ids, shared_ids=())
+        key = self.file.settings.key(rendered, seed, self._how["max_model_len"])
+        return first.followed_by(rendered, turn, seed, key)
 
 
 @dataclasses.dataclass

@@ -1,232 +1,35 @@
-"""Catalogue entries: engines, models and gold, as users write them in YAML.
+"""Catalogue entries: models and gold, as users write them in YAML.
 
-Data sets are in datasets.py, judges in judges.py.
+Engines are in engine_entry.py, data sets in datasets.py, judges in judge_entries.py.
 """
 
 from __future__ import annotations
 
 import datetime
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from refusal_eval.config.entry_marks import Marks
 from refusal_eval.config.shapes import (
     TEMPLATE_HELP,
     AnswersFolder,
-    ArgumentName,
     ClustersPath,
     Day,
     Entry,
     Number,
-    Page,
     PlainMapping,
-    ProgramPath,
     Slug,
     Template,
     Text,
-    Version,
     Whole,
-    shown,
 )
-from refusal_eval.config.source_entries import AdapterSource, DataSource, WeightsSource
+from refusal_eval.config.source_entries import AdapterSource, DataSource
 
 Label = Literal["refusal", "partial", "compliance"]
 
 
-# ---------------------------------------------------------------- engines and models
-
-
-ARGS_WITH_A_FIELD = {
-    "dtype": "dtype",
-    "quantization": "quantization",
-    "max-model-len": "max_model_len",
-    "tensor-parallel-size": "tensor_parallel",
-    "pipeline-parallel-size": "pipeline_parallel",
-    "data-parallel-size": "data_parallel",
-    "nnodes": "nodes",
-    "gpu-memory-utilization": "memory_share",
-    "trust-remote-code": "trust_remote_code",
-    "device": "device",
-}
-ARGS_OF_THE_WORKFLOW = (
-    *("model", "revision", "tokenizer", "tokenizer-revision", "served-model-name", "chat-template"),
-    *("generation-config", "override-generation-config", "logprobs-mode", "seed"),
-    *("host", "port", "uds", "api-key"),
-    *("enable-lora", "lora-modules", "max-lora-rank", "default-mm-loras"),
-    *("node-rank", "master-addr", "master-port", "headless"),
-    *("data-parallel-address", "data-parallel-rpc-port"),
-)
-ARGS_REFUSED = {
-    "hf-token": "would be written into logs, the store and the manifest; set HF_TOKEN, and weights are fetched with it",
-    "config": "names a file of further arguments, which no key and no record would show; write them here",
-}
-
-
-def _free_argument(name: str) -> str:
-    """Refuse arguments that would be a second way to say what a key says, or undo what the workflow needs."""
-    plain = name.removeprefix("no-").split(".")[0]
-    if plain in ARGS_REFUSED:
-        raise ValueError(f"`{name}` {ARGS_REFUSED[plain]}")
-    if plain in ARGS_WITH_A_FIELD:
-        raise ValueError(f"`{name}` has a key of its own: write it as `{ARGS_WITH_A_FIELD[plain]}` of the engine")
-    if plain in ARGS_OF_THE_WORKFLOW:
-        raise ValueError(f"`{name}` is set by the workflow and cannot be changed here")
-    # vLLM takes the beginning of an argument for the argument. No other argument begins one of these.
-    for known in (*ARGS_WITH_A_FIELD, *ARGS_OF_THE_WORKFLOW, *ARGS_REFUSED):
-        if known.startswith(plain):
-            raise ValueError(f"`{name}` is short for `{known}`; write arguments in full")
-    return name
-
-
-def _no_argument(value: Any) -> Any:
-    """Refuse a text that vLLM, or whoever reads its command line, could take for another argument."""
-    if isinstance(value, str) and value.lstrip().startswith("-"):
-        message = f"{shown(value)} begins with `-`, as another argument does; write a number without quotes"
-        raise ValueError(message)
-    if isinstance(value, str) and "\0" in value:
-        raise ValueError(f"{shown(value)} holds a NUL character, which no command line can hold")
-    return value
-
-
-FreeArgument = Annotated[ArgumentName, AfterValidator(_free_argument)]
-ArgumentValue = Annotated[str | int | float | bool, AfterValidator(_no_argument)]
-
-
-class Verified(Entry):
-    """When and where an engine was last seen to work."""
-
-    date: Day = Field(description="The day.")
-    version: Version = Field(description="Version of vLLM.")
-    device: Text = Field(description="What it ran on: `cpu`, or the GPU's name, e.g. `8 x H100 80GB`.")
-
-
-class Engine(Entry):
-    """Weights and how they are served."""
-
-    kind: Literal["vllm", "transformers"] = Field(
-        "vllm",
-        description="What serves the weights: `vllm` language models, `transformers` classifiers (sequence "
-        "classification), for judges of kind `classifier`.",
-    )
-    weights: WeightsSource = Field(description="Where weights, tokenizer and chat template come from.")
-    dtype: Literal["bfloat16", "float16", "float32"] = Field(
-        "bfloat16", description="Number format. In the request key."
-    )
-    quantization: Annotated[str, AfterValidator(_no_argument)] | None = Field(
-        None, description="vLLM quantization method. In the request key."
-    )
-    max_model_len: Whole = Field(ge=16, description="Longest prompt plus answer, in tokens. Not in the request key.")
-    tensor_parallel: Whole = Field(1, ge=1, description="GPUs that share each layer. Not in the request key.")
-    pipeline_parallel: Whole = Field(1, ge=1, description="GPUs that share the layers in turn. Not in the request key.")
-    data_parallel: Whole = Field(
-        1,
-        ge=1,
-        description="Copies of the model behind one server. Not in the request key. Take `shards` of the study "
-        "instead: each shard has a server of its own, while one server for all copies is what is slowest. And while "
-        "more than one copy runs, vLLM's own processes listen on all addresses of the machine: only behind a firewall.",
-    )
-    nodes: Whole = Field(
-        1,
-        ge=1,
-        le=64,
-        description="Machines that share one engine, each with an equal part of its GPUs (tensor x pipeline x data "
-        "parallel, in all): one Slurm job on so many nodes, with the server on the first and vLLM's own processes "
-        "(`--nnodes`, `--headless`) on the others. They talk over the nodes' network addresses, where whoever reaches "
-        "the nodes reaches their ports: use it only behind a firewall. Written from vLLM 0.32's source and not yet "
-        "tried on such hardware; what Slurm's plugin submits for it (`sbatch --gpus=16 --nodes=2`) is untried, too. "
-        "Not in the request key.",
-    )
-    memory_share: Number = Field(0.9, gt=0, le=1, description="Share of a GPU's memory, or of RAM on a CPU engine.")
-    device: Literal["auto", "cpu", "cuda"] = Field(
-        "auto", description="`auto` takes the device that the engine environment was built for. Not in the request key."
-    )
-    args: dict[FreeArgument, ArgumentValue] = Field(
-        {},
-        description="Further vLLM arguments by long name, without leading dashes; `false` becomes `--no-...`. "
-        "Those that only concern serving stay out of the request key, `max-num-seqs` and `max-num-batched-tokens` "
-        "among them. `enforce-eager` is `true` by default on a CPU engine.",
-    )
-    python: ProgramPath | None = Field(
-        None, description="Python of your own engine environment. Default: .venv/engine."
-    )
-    start_timeout: Whole = Field(1800, ge=1, description="Seconds the server may take until it is healthy.")
-    stall_timeout: Whole = Field(
-        1800,
-        ge=1,
-        description="Seconds without a single token, while the server has requests and says that it is well, after "
-        "which it is taken for dead: a device hangs. What was answered is kept, and a rerun goes on.",
-    )
-    trust_remote_code: bool = Field(False, description="Run code that the model repository ships. In the request key.")
-    verified: Literal["never"] | Verified = Field(
-        "never",
-        description="When and where this entry was last seen to work with the real engine, e.g. "
-        "`{date: 2026-11-22, version: 0.32.0, device: cpu}`. For readers only; in no key.",
-    )
-    licence: Text | None = Field(
-        None, description="Licence of the weights, as their publisher states it. Told by `make plan`; in no key."
-    )
-    gated: bool | None = Field(
-        False, description="Whether one must ask the publisher for access to the weights first; `null` is not known."
-    )
-    enabled: bool = Field(
-        True,
-        description="`false`: a study uses a model or a judge with this engine only if it names it in `allow`. For "
-        "weights that are gated or not free to use.",
-    )
-    reason: Text | None = Field(None, description="Why it is off; told to whoever uses it.")
-    terms: Page | None = Field(None, description="Where to ask for access, or to read the terms.")
-    weights_gb: Number | None = Field(
-        None,
-        gt=0,
-        description="Size of the weights that are fetched, in GB (10^9 bytes). For the estimates of `make plan` "
-        "and `make doctor` only.",
-    )
-    parameters: Number | None = Field(
-        None,
-        gt=0,
-        description="Parameters in billions, where the name of the weights (`x-8B`, `x-80B-A3B`) does not tell. For "
-        "estimates only.",
-    )
-    active_parameters: Number | None = Field(
-        None,
-        gt=0,
-        description="Parameters in billions that one token passes through, of a mixture of experts. Default: all. For "
-        "estimates only.",
-    )
-    unverified: list[Text] = Field(
-        [], description="What of this entry nobody could verify when it was written; `make plan` tells it."
-    )
-
-    @model_validator(mode="after")
-    def _says_where_to_ask(self) -> Engine:
-        if self.gated and self.terms is None:
-            raise ValueError("`gated: true` needs `terms`: the address where one asks for access")
-        if not self.enabled and self.reason is None:
-            raise ValueError("`enabled: false` needs a `reason`: users read it")
-        if self.active_parameters is not None and self.parameters is None:
-            raise ValueError("`active_parameters` needs `parameters`: how many there are in all")
-        return self
-
-    @model_validator(mode="after")
-    def _only_what_classifiers_know(self) -> Engine:
-        if self.kind == "transformers":
-            names = ("quantization", "tensor_parallel", "pipeline_parallel", "data_parallel", "nodes", "args")
-            for name in names:
-                if getattr(self, name) != type(self).model_fields[name].default:
-                    raise ValueError(f"`{name}` is for engines of kind `vllm`; leave it out")
-        return self
-
-    @model_validator(mode="after")
-    def _nodes_share_the_gpus(self) -> Engine:
-        gpus = self.tensor_parallel * self.pipeline_parallel * self.data_parallel
-        if gpus % self.nodes:
-            raise ValueError(
-                f"{gpus} GPUs (tensor x pipeline x data parallel) cannot be shared equally by {self.nodes} `nodes`"
-            )
-        if self.nodes > 1 and self.device == "cpu":
-            raise ValueError("`nodes` is for GPU engines; leave it out with `device: cpu`")
-        return self
+# ---------------------------------------------------------------- models
 
 
 class Sampling(Entry):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -80,6 +80,8 @@ class LabelTokens(Entry):
 class RubricReader(Entry):
     """What judges have in common that give a language model a rubric."""
 
+    engine_needs: ClassVar[tuple[str, ...]] = ("writes_text", "takes_token_ids")  # see `Capabilities`
+
     engine: Slug = Field(description="Name of an engine of the catalogue.")
     rubric: FilePath = Field(
         description="Jinja file with the rubric, relative to the YAML file that names it. `{{ nonce }}`, a code that "
@@ -95,6 +97,8 @@ class RubricReader(Entry):
 
 class LlmJudge(RubricReader):
     """A language model that reads a rubric; its verdict is the probability of the label tokens."""
+
+    engine_needs: ClassVar[tuple[str, ...]] = ("writes_text", "takes_token_ids", "label_probabilities")
 
     kind: Literal["llm"]
     labels: LabelTokens = Field(description="Label tokens; each must be one token that can follow the prompt.")
@@ -119,6 +123,8 @@ class LlmJudge(RubricReader):
 class ReasonedJudge(RubricReader):
     """A language model that reads a rubric, writes a short analysis and then its verdict, as JSON that the engine
     enforces: label, kind of refusal, and whether the answer is evasive, degenerate or propaganda."""
+
+    engine_needs: ClassVar[tuple[str, ...]] = ("writes_text", "takes_token_ids", "structured_outputs")
 
     kind: Literal["reasoned"]
     sampling: Sampling = Field(
@@ -156,6 +162,8 @@ class WildGuardJudge(Entry):
     """WildGuard, with its own prompt format and its three answers: is the prompt harmful, does the answer refuse, is
     the answer harmful."""
 
+    engine_needs: ClassVar[tuple[str, ...]] = ("writes_text", "takes_token_ids")  # see `Capabilities`
+
     kind: Literal["wildguard"]
     engine: Slug = Field(description="Name of an engine with WildGuard's weights.")
     label: str | None = Field(None, description="Name in tables and figures. Default: the entry's name.")
@@ -164,6 +172,8 @@ class WildGuardJudge(Entry):
 
 class ClassifierJudge(Entry):
     """A sequence-classification model of the hub or of a folder; each of its classes stands for a label."""
+
+    engine_needs: ClassVar[tuple[str, ...]] = ("classifies", "takes_token_ids")  # see `Capabilities`
 
     kind: Literal["classifier"]
     engine: Slug = Field(description="Name of an engine with `kind: transformers`.")

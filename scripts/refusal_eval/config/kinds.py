@@ -95,3 +95,13 @@ class OfKind:
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Return the schema of all kinds."""
         return handler.generate_schema(self.registry.annotation())
+
+
+ENGINES = Registry(
+    "engine",
+    {
+        "vllm": "refusal_eval.engines.vllm_engine:VllmEngine",
+        "transformers": "refusal_eval.engines.classifier_engine:ClassifierEngine",
+    },
+    default="vllm",
+)

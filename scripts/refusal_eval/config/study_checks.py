@@ -10,11 +10,14 @@ from typing import Any
 
 from refusal_eval.config.catalogue import TYPES, Catalogue
 from refusal_eval.config.comparison_entries import comparison_mistakes
+from refusal_eval.config.engine_entry import Capabilities, Engine
 from refusal_eval.config.figure_entries import figure_mistakes
 from refusal_eval.config.judge_checks import judge_mistakes
-from refusal_eval.config.problems import Problem
+from refusal_eval.config.judge_entries import Judge
+from refusal_eval.config.kinds import ENGINES
+from refusal_eval.config.problems import Problem, one_of
 from refusal_eval.config.recorded_checks import recorded_mistakes
-from refusal_eval.config.shapes import KeyPath, OnDisk, paths_on_disk
+from refusal_eval.config.shapes import KeyPath, OnDisk, kinds_of, leaves, paths_on_disk
 from refusal_eval.config.study_entry import Study
 from refusal_eval.config.yaml_source import Source, Written, readable_path
 from refusal_eval.core.hints import nearest, nearest_name
@@ -107,17 +110,39 @@ class Checks:
                     )
 
     def _engine_kinds(self) -> None:
-        """Models and judges that write need a language model, classifiers a classifier."""
+        """Ask the kind of each engine whether it can do what its models and judges need."""
         for section in ("models", "judges"):
             for name in self.used[section]:
                 entry = self.catalogue.written[section][name]
                 engine = self.catalogue.written["engines"].get(str(entry.get("engine")))
-                if engine is None:
+                kind = None if engine is None else ENGINES.kind_of(engine.value)
+                if engine is None or kind not in ENGINES.names():
                     continue
-                wanted = "transformers" if section == "judges" and entry.get("kind") == "classifier" else "vllm"
-                if (engine.get("kind") or "vllm") != wanted:
-                    message = f"engine `{entry.get('engine')}` is of kind `{engine.get('kind') or 'vllm'}`"
-                    self._note(entry, ("engine",), f"{message}; this entry needs one of kind `{wanted}`")
+                needed = _model_needs(entry) if section == "models" else _judge_needs(entry)
+                if can_do(kind).lacks(needed):
+                    able = [f"`{other}`" for other in ENGINES.names() if not can_do(other).lacks(needed)]
+                    message = f"engine `{entry.get('engine')}` is of kind `{kind}`; this entry needs one "
+                    self._note(
+                        entry, ("engine",), message + (f"of kind {one_of(able)}" if able else "that can do more")
+                    )
+                elif section == "models" and not can_do(kind).takes_token_ids:
+                    self._rendered_elsewhere(entry, kind)
+                if self.study.get("determinism") == "strict" and not can_do(kind).strict:
+                    message = f"`strict` cannot be had from engine `{entry.get('engine')}` of kind `{kind}`"
+                    self._note(self.study, ("determinism",), message)
+
+    def _rendered_elsewhere(self, model: Written, kind: str) -> None:
+        """Refuse what only the engine's own rendering decides, and what needs token ids."""
+        for key, neutral in (("template", "default"), ("template_options", {}), ("date", None)):
+            if model.get(key) not in (None, neutral):
+                message = f"an engine of kind `{kind}` takes messages and renders them itself; leave it out"
+                self._note(model, (key,), message)
+        if model.get("reasoning", "format") == "harmony":
+            message = f"`harmony` is told by token ids, which an engine of kind `{kind}` does not give"
+            self._note(model, ("reasoning", "format"), message)
+        if self.study.get("protocol") == "compat":
+            message = f"`compat` sends token ids, which an engine of kind `{kind}` does not take"
+            self._note(self.study, ("protocol",), message)
 
     def _labels(self) -> None:
         """Two rows of one name could not be told apart in a table."""
@@ -251,6 +276,21 @@ class Checks:
         others |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
         if function not in functions | others and "*" not in others:
             self._note(judge, ("function",), f"{file} has no function `{function}`" + nearest(function, functions))
+
+
+def can_do(kind: str) -> Capabilities:
+    """Return what engines of a kind can do."""
+    engine: type[Engine] = ENGINES.get(kind)  # type: ignore[assignment]
+    return engine.capabilities
+
+
+def _model_needs(model: Written) -> tuple[str, ...]:
+    return ("writes_text", "adapters") if model.get("lora") else ("writes_text",)
+
+
+def _judge_needs(judge: Written) -> tuple[str, ...]:
+    classes = (entry for entry, _ in leaves(Judge) if judge.get("kind") in kinds_of(entry))
+    return next((getattr(entry, "engine_needs", ()) for entry in classes), ())
 
 
 def _no_folder(path: str) -> str | None:

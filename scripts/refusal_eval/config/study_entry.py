@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from refusal_eval.config.comparison_entries import ComparisonFamily
 from refusal_eval.config.corrected_entry import Corrected
 from refusal_eval.config.datasets import PromptSample, Split
-from refusal_eval.config.entries import Engine, Gold, Model
+from refusal_eval.config.engine_entry import AnyEngine
+from refusal_eval.config.entries import Gold, Model
 from refusal_eval.config.figure_entries import Figure
 from refusal_eval.config.judge_entries import Judge
 from refusal_eval.config.shapes import Entry, FilePath, Number, OutputFolder, Slug, Whole
@@ -146,7 +147,9 @@ class Study(Entry):
 class StudyConfig(Study):
     """A validated study with exactly the catalogue entries it uses: what `config` holds in the workflow."""
 
-    engine_entries: dict[Slug, Engine] = Field(description="Engines in use.")
+    model_config = ConfigDict(defer_build=True)  # the kinds of its entries are asked for when it is first used
+
+    engine_entries: dict[Slug, AnyEngine] = Field(description="Engines in use.")
     model_entries: dict[Slug, Model] = Field(description="Models in use.")
     split_entries: dict[Slug, Split] = Field(description="Splits in use, data set defaults applied.")
     judge_entries: dict[Slug, Judge] = Field(description="Judges in use.")

@@ -2,38 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from refusal_eval.engines.engine_base import Capabilities
-from refusal_eval.engines.engine_client import ClassificationClient
-from refusal_eval.engines.server import ServerEngine
-from refusal_eval.engines.server_command import Adapter, as_arguments
+from pydantic import model_validator
+
+from refusal_eval.config.engine_entry import Capabilities
+from refusal_eval.engines.engine_base import EngineLoad
+from refusal_eval.engines.local_engine import LocalEngine, as_arguments
+
+if TYPE_CHECKING:
+    from refusal_eval.engines.engine_client import ClassificationClient
 
 PROGRAM = Path(__file__).with_name("classifier_server.py")
 MOST_TOGETHER = 32  # texts in one step
+IN_FLIGHT = 1024
+# Keys of vLLM engines, with what they are when they are left out: they say nothing here.
+OF_VLLM: dict[str, Any] = {
+    "quantization": None,
+    "tensor_parallel": 1,
+    "pipeline_parallel": 1,
+    "data_parallel": 1,
+    "nodes": 1,
+    "args": {},
+}
 
 
-class ClassifierEngine(ServerEngine):
-    """A classifier's server (see `ServerEngine`). A request is a text; its response holds the logits of the classes."""
+class ClassifierEngine(LocalEngine):
+    """A classifier (sequence classification). A request is a text; its response holds the logits of the classes."""
 
-    capabilities = Capabilities(
-        takes_token_ids=True, returns_log_probabilities=False, label_probabilities=True, deterministic=True
-    )
+    capabilities: ClassVar[Capabilities] = Capabilities(classifies=True, takes_token_ids=True, strict=True)
 
-    def _command(self, folder: str, socket: str, adapters: Sequence[Adapter]) -> list[str]:
-        options = {
+    kind: Literal["transformers"]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _only_what_classifiers_know(cls, entry: Any) -> Any:
+        if not isinstance(entry, dict):
+            return entry
+        for name, neutral in OF_VLLM.items():
+            if name in entry and entry[name] != neutral:
+                raise ValueError(f"`{name}` is for engines of kind `vllm`; leave it out")
+        return {name: value for name, value in entry.items() if name not in OF_VLLM}
+
+    def most_at_once(self, device: str | None) -> int:
+        """Return how many requests are given to it at one time where the study does not say."""
+        return IN_FLIGHT
+
+    def memory_needed(self, weights: int, total: int) -> tuple[float, str]:
+        """Return what it takes as it needs it: some more than its weights."""
+        return weights * 2.5, ""
+
+    def command(self, load: EngineLoad, folder: str, socket: str) -> list[str]:
+        """Return the command line of the server."""
+        options: dict[str, Any] = {
             "model": folder,
             "uds": socket,
-            "dtype": self._entry["dtype"],
-            "device": self._device,
-            "max-model-len": self._entry["max_model_len"],
+            "dtype": self.dtype,
+            "device": load.device,
+            "max-model-len": self.max_model_len,
             # How many texts share a step, and how far the shorter ones are padded, changes rounding.
-            "most-together": 1 if self._determinism == "strict" else MOST_TOGETHER,
+            "most-together": 1 if load.determinism == "strict" else MOST_TOGETHER,
         }
-        if self._entry["trust_remote_code"]:
+        if self.trust_remote_code:
             options["trust-remote-code"] = True
-        return [self._python, "-P", str(PROGRAM), *as_arguments(options)]
+        return [load.python, "-P", str(PROGRAM), *as_arguments(options)]
 
-    def _connect(self, socket: str) -> ClassificationClient:
-        return ClassificationClient(socket, self.exit_code)
+    def client(self, socket: str, exit_code: Callable[[], int | None]) -> ClassificationClient:
+        """Return the client that asks this server."""
+        from refusal_eval.engines.engine_client import ClassificationClient
+
+        return ClassificationClient(socket, exit_code)

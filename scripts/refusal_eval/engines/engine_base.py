@@ -1,22 +1,44 @@
-"""The interface of an engine, and what it can do."""
+"""A running engine: what one load of it is made of, and how it is asked."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
 
+from refusal_eval.ask.keys import Prompt
+from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.core.errors import UserError
+from refusal_eval.weights.adapter import Adapter
+
+SERVED_NAME = "model"
 
 
 @dataclass(frozen=True)
-class Capabilities:
-    """What an engine can do; a study that needs more is refused before anything runs."""
+class EngineLoad:
+    """What one load of an engine is made of.
 
-    takes_token_ids: bool
-    returns_log_probabilities: bool
-    label_probabilities: bool
-    deterministic: bool
+    Attributes:
+        log: file for the server's output.
+        determinism: strict, seeded or free.
+        folder: model folder (config, tokenizer, safetensors); empty for an engine without weights.
+        python: Python of the engine environment; empty for an engine that runs elsewhere.
+        device: cpu or cuda; None for an engine that runs elsewhere.
+        gpus: how many it takes, on all its nodes together; those of this machine are leased.
+        start_seconds: the most that the start may take; None leaves it to the entry's `start_timeout`.
+        adapters: the LoRA adapters that it serves.
+    """
+
+    log: Path
+    determinism: str
+    folder: str = ""
+    python: str = ""
+    device: str | None = None
+    gpus: int = 0
+    start_seconds: float | None = None
+    adapters: Sequence[Adapter] = ()
 
 
 @dataclass(frozen=True)
@@ -31,25 +53,30 @@ class EngineDied(UserError):
     """The engine is gone; the message holds the last lines of its log."""
 
 
-class Engine(Protocol):
+class RunningEngine(Protocol):
     """A running engine. Entering it starts it and waits until it is healthy; leaving it stops all its processes."""
 
-    capabilities: Capabilities
+    async def __aenter__(self) -> Self: ...
 
-    async def complete(
-        self, token_ids: Sequence[int], sampling: Mapping[str, Any], seed: int | None, adapter: str | None = None
-    ) -> dict[str, Any]:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    async def complete(self, prompt: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
         """Return the response to one request (see `refusal_eval.engines.engine_client.response_of`).
 
+        An engine that tells no token ids or no log-probabilities leaves `token_ids` empty and `logprobs` None.
+
         Args:
-            token_ids: the prompt.
-            sampling: every sampling parameter.
+            prompt: token ids or messages, as the kind of engine takes them.
+            settings: what the requests of its file have in common: sampling, and what of the model is changed.
             seed: the sample's seed; None where none is sent.
-            adapter: the name of the LoRA adapter that answers; None for the model without one.
 
         Raises:
             Rejected: if this request can never be answered.
             EngineDied: if the engine is gone.
+            ConnectionError: if it fails for a reason that may pass.
+            ValueError: if the reply is not what was asked for.
         """
         ...
 

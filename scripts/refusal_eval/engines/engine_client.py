@@ -9,15 +9,17 @@ import json
 import math
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeVar
 
 import aiohttp
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from refusal_eval.ask.keys import Prompt
+from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.core.time_limit import within
-from refusal_eval.engines.engine_base import EngineDied, Rejected
+from refusal_eval.engines.engine_base import SERVED_NAME, EngineDied, Rejected
 
 # Sent with every request, so that no default of the server counts. `ignore_eos` with our own `stop_token_ids` keeps
 # the server from adding stop tokens that it finds in the model's folder.
@@ -35,7 +37,6 @@ FIXED_FIELDS: Mapping[str, Any] = {
     "include_stop_str_in_output": False,
 }
 TRIES = 6
-SERVED_NAME = "model"
 # uvicorn closes idle connections; a client that keeps them less long never writes into a closing one.
 KEEP_ALIVE_SECONDS = 2.0
 # What a whole answer ends with. vLLM that is told to stop answers what is in flight with "abort", HTTP 200, and the
@@ -154,9 +155,7 @@ class EngineClient(abc.ABC):
         return await self.health() is Health.WELL
 
     @abc.abstractmethod
-    async def complete(
-        self, token_ids: Sequence[int], sampling: Mapping[str, Any], seed: int | None, adapter: str | None = None
-    ) -> dict[str, Any]:
+    async def complete(self, prompt: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
         """Return the response to one request, as it goes into the store.
 
         Raises:
@@ -298,30 +297,26 @@ def _shown(content: bytes, length: int) -> str:
 class CompletionClient(EngineClient):
     """Client of a vLLM server."""
 
-    async def complete(
-        self, token_ids: Sequence[int], sampling: Mapping[str, Any], seed: int | None, adapter: str | None = None
-    ) -> dict[str, Any]:
+    async def complete(self, prompt: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
         """Return the response to one request (see `response_of`, and `EngineClient.complete` for what is raised)."""
-        body = request_body(token_ids, sampling, seed, adapter)
+        body = request_body(prompt, settings, seed)
         reply = await self._reply("/v1/completions", body)
         try:
-            return response_of(reply, sampling)
+            return response_of(reply, settings.sampling)
         except BrokenOff as error:
             await self._await_death(str(error))
             raise
 
     def _smallest(self) -> dict[str, Any]:
-        return request_body([0], {"max_tokens": 1}, None)
+        return request_body([0], RequestSettings(sampling={"max_tokens": 1}), None)
 
 
 class ClassificationClient(EngineClient):
     """Client of a classifier's server."""
 
-    async def complete(
-        self, token_ids: Sequence[int], sampling: Mapping[str, Any], seed: int | None, adapter: str | None = None
-    ) -> dict[str, Any]:
+    async def complete(self, prompt: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
         """Return the response to one request (see `classification_of`, and `EngineClient.complete`)."""
-        return classification_of(await self._reply("/classify", {"token_ids": list(token_ids)}))
+        return classification_of(await self._reply("/classify", {"token_ids": list(prompt)}))
 
     def _smallest(self) -> dict[str, Any]:
         return {"token_ids": [0]}
@@ -345,11 +340,10 @@ def classification_of(reply: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def request_body(
-    token_ids: Sequence[int], sampling: Mapping[str, Any], seed: int | None, adapter: str | None = None
-) -> dict[str, Any]:
+def request_body(token_ids: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
     """Return the JSON body of a completion request: the prompt as token ids and every parameter written out."""
-    body = {"model": adapter or SERVED_NAME, "prompt": list(token_ids), **FIXED_FIELDS, **sampling}
+    model = settings.adapter or SERVED_NAME
+    body = {"model": model, "prompt": list(token_ids), **FIXED_FIELDS, **settings.sampling}
     if not body.get("logprob_token_ids"):
         body.pop("logprob_token_ids", None)
     if seed is not None:

@@ -15,7 +15,7 @@ from refusal_eval.ask.requests import Request
 from refusal_eval.ask.store import StoreReader, StoreWriter
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.time_limit import TimeLimit, within
-from refusal_eval.engines.engine_base import Engine, EngineDied, Rejected
+from refusal_eval.engines.engine_base import EngineDied, Rejected, RunningEngine
 from refusal_eval.engines.other_runs import OtherRuns
 from refusal_eval.engines.progress import Progress
 
@@ -74,7 +74,7 @@ class Execution:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: RunningEngine,
         writer: StoreWriter,
         store: StoreReader,
         serving_id: str,
@@ -208,9 +208,8 @@ class Execution:
         request, outcome = item.request, self._outcome
         response = None
         try:
-            response = await self._engine.complete(
-                request.token_ids, item.sampling, request.seed if self._seeded else None, item.adapter
-            )
+            seed = request.seed if self._seeded else None
+            response = await self._engine.complete(request.prompt, item.settings, seed)
         except Rejected as error:
             outcome.rejected.append({"key": key, "status": error.status, "message": error.message})
             LOG.warning("a request of %s was rejected (HTTP %d): %s", item.cell, error.status, error.message[:200])

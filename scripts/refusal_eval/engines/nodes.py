@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.engines.server_command import SERVER, as_arguments
+from refusal_eval.engines.local_engine import as_arguments
+from refusal_eval.engines.vllm_engine import SERVER
 
 HEADLESS = ("-m", "vllm.entrypoints.cli.main", "serve")
 # What a step must know of its job. All else describes the step that this job runs in, and would bind the new one.

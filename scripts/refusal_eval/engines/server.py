@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import asyncio
 import contextlib
 import json
@@ -19,6 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from refusal_eval.ask.keys import Prompt
+from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of
 from refusal_eval.core.memory import main_memory
@@ -26,13 +27,13 @@ from refusal_eval.core.secret_names import names_a_secret
 from refusal_eval.core.time_limit import within
 from refusal_eval.engines.devices.device_pool import LOCKED_CUDA, OLDEST_CAPABILITY, gpu_names
 from refusal_eval.engines.devices.lease import Lease, lease_devices
-from refusal_eval.engines.engine_base import Capabilities, EngineDied
+from refusal_eval.engines.engine_base import EngineDied, EngineLoad
 from refusal_eval.engines.engine_client import EngineClient
+from refusal_eval.engines.local_engine import LocalEngine
 from refusal_eval.engines.nodes import Nodes, find_nodes, head_command, worker_command, worker_environment
 from refusal_eval.engines.orphans import PRIVATE_PREFIX, remove_orphans
 from refusal_eval.engines.private_folder import make_private_folder
 from refusal_eval.engines.process import session_members
-from refusal_eval.engines.server_command import Adapter
 from refusal_eval.engines.server_process import ServerProcess
 from refusal_eval.engines.server_records import ServerRecord
 from refusal_eval.engines.server_watch import ServerWatch
@@ -69,7 +70,7 @@ print(json.dumps({"python": platform.python_version(), **{k: names[k] for k in k
 """
 
 
-def server_environment(determinism: str, device: str, nodes: int = 1, python: str = "") -> dict[str, str]:
+def server_environment(determinism: str, device: str | None, nodes: int = 1, python: str = "") -> dict[str, str]:
     """Return the server's environment: ours without secrets, offline, silent, on loopback, and as strict as asked.
 
     Args:
@@ -105,7 +106,7 @@ def server_environment(determinism: str, device: str, nodes: int = 1, python: st
     if shares_few_cores(device):
         # By default one core is set aside for the server's other processes, which on two cores is half of the machine.
         environment.setdefault("VLLM_CPU_NUM_OF_RESERVED_CPU", "0")
-        # The engine core computes itself (see `server_command`) and would take one thread.
+        # The engine core computes itself (see `IN_THE_CORE` in vllm_engine.py) and would take one thread.
         environment["OMP_NUM_THREADS"] = str(usable_cores())
     return environment
 
@@ -129,79 +130,59 @@ def processor_id() -> str:
     return sha256_of([platform.machine(), *sorted(told)])[:8]
 
 
-class ServerEngine(abc.ABC):
-    """A server for the duration of an `async with` block. What is started and how it is asked is left to the kinds.
+class Server:
+    """An engine's server for the duration of an `async with` block. What is started and how it is asked is its kind's.
 
     Args:
-        entry: the engine's catalogue entry.
-        folder: model folder (config, tokenizer, safetensors).
-        python: Python of the engine environment.
-        device: cpu or cuda.
-        determinism: strict, seeded or free.
-        log: file for the server's output.
-        start_seconds: the most that the start may take; None leaves it to the entry's `start_timeout`.
-        gpus: how many it takes, on all its nodes together; those of this machine are leased.
-        adapters: the LoRA adapters that it serves.
+        engine: the engine's entry.
+        load: what is to be served, and how.
     """
 
-    capabilities: Capabilities
-
-    def __init__(
-        self,
-        entry: Mapping[str, Any],
-        folder: str,
-        python: str,
-        device: str,
-        determinism: str,
-        log: Path,
-        start_seconds: float | None = None,
-        gpus: int = 0,
-        adapters: Sequence[Adapter] = (),
-    ) -> None:
-        self._gpus, self._adapters = gpus, adapters
-        self._nodes, self._workers = int(entry.get("nodes", 1)), list[ServerProcess]()
+    def __init__(self, engine: LocalEngine, load: EngineLoad) -> None:
+        self._engine, self._load = engine, load
+        self._nodes, self._workers = engine.nodes_used(), list[ServerProcess]()
         self._lease = Lease([], [])
-        self._entry, self._device, self._determinism = entry, device, determinism
-        self._python, self._folder, self._log = python, folder, log
-        self._start_deadline = None if start_seconds is None else time.monotonic() + start_seconds
+        limit = load.start_seconds
+        self._start_deadline = None if limit is None else time.monotonic() + limit
         self._server: ServerProcess | None = None
         self._client: EngineClient | None = None
         self._asked: subprocess.Popen[str] | None = None
         self._versions: dict[str, str] = {}
         self._record: ServerRecord | None = None
         self._private = ""
-        self._watch = ServerWatch(float(entry["stall_timeout"]))
+        self._watch = ServerWatch(float(engine.stall_timeout))
         self._in_flight = 0
 
     async def __aenter__(self) -> Self:
         # First, because they hold the memory that is counted next.
         for line in remove_orphans():
             LOG.warning("orphans of a killed run: %s", line)
-        check_memory(self._entry, self._folder, self._device)
-        if not Path(self._python).is_file():
-            raise UserError(f"there is no engine environment at {self._python}: run `make setup`")
+        load = self._load
+        check_memory(self._engine, load.folder, load.device)
+        if not Path(load.python).is_file():
+            raise UserError(f"there is no engine environment at {load.python}: run `make setup`")
         self._private = make_private_folder(PRIVATE_PREFIX)
         try:
             socket = str(Path(self._private, "engine.sock"))
-            nodes = find_nodes(self._nodes, self._gpus, os.environ) if self._nodes > 1 else None
+            nodes = find_nodes(self._nodes, load.gpus, os.environ) if self._nodes > 1 else None
             # What an environment of the user's own was built for is not known here.
-            oldest = 0.0 if self._entry.get("python") else OLDEST_CAPABILITY[LOCKED_CUDA]
-            self._lease = lease_devices(self._gpus // self._nodes, os.environ, self._start_deadline, oldest)
-            server = self._command(self._folder, socket, self._adapters)
+            oldest = 0.0 if self._engine.python else OLDEST_CAPABILITY[LOCKED_CUDA]
+            self._lease = lease_devices(load.gpus // self._nodes, os.environ, self._start_deadline, oldest)
+            server = self._engine.command(load, load.folder, socket)
             command = server if nodes is None else head_command(server, nodes)
             LOG.info("starting the engine: %s", " ".join(command))
             # The server's own sockets and temporary files go there too, and away with it.
-            environment = server_environment(self._determinism, self._device, self._nodes, self._python)
+            environment = server_environment(load.determinism, load.device, self._nodes, load.python)
             environment |= {"TMPDIR": self._private} | self._lease.environment()
-            self._server = start_server(command, environment, self._log, self._lease.files)
+            self._server = start_server(command, environment, load.log, self._lease.files)
             self._lease.hand_to(self._server.pid)
             self._record = ServerRecord.create(self._server, self._private)
             if nodes is not None:
                 self._start_workers(server, environment, nodes)
-            self._client = self._connect(socket)
-            self._asked = ask_versions(self._python)
+            self._client = self._engine.client(socket, self.exit_code)
+            self._asked = ask_versions(load.python)
             await self._wait_until_healthy()
-            self._ready(self._server.pid)
+            self._engine.server_is_ready(load, self._server.pid)
             self._versions = told_versions(self._asked)
         except BaseException:
             await self._stop()
@@ -216,7 +197,7 @@ class ServerEngine(abc.ABC):
     async def _wait_until_healthy(self) -> None:
         assert self._server and self._client and self._record
         started, said = time.monotonic(), 0.0
-        limits = {"`start_timeout`": float(self._entry["start_timeout"])}
+        limits = {"`start_timeout`": float(self._engine.start_timeout)}
         if self._start_deadline is not None:
             limits["the time limit"] = max(0.0, self._start_deadline - started)
         name, limit = min(limits.items(), key=lambda item: item[1])
@@ -259,14 +240,12 @@ class ServerEngine(abc.ABC):
                 if self._record:
                     self._record.remove()
 
-    async def complete(
-        self, token_ids: Sequence[int], sampling: Mapping[str, Any], seed: int | None, adapter: str | None = None
-    ) -> dict[str, Any]:
+    async def complete(self, prompt: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
         """Return the response to one request (see the `complete` of its client)."""
         assert self._server and self._client
         self._in_flight += 1
         try:
-            return await self._client.complete(token_ids, sampling, seed, adapter)
+            return await self._client.complete(prompt, settings, seed)
         except EngineDied as error:
             raise self._death() from error
         finally:
@@ -307,19 +286,8 @@ class ServerEngine(abc.ABC):
         for rank in range(1, len(nodes.hosts)):
             command = worker_command(server, nodes, rank)
             LOG.info("starting the engine's process on %s: %s", nodes.hosts[rank], " ".join(command))
-            log = self._log.with_suffix(f".node{rank}.log")
+            log = self._load.log.with_suffix(f".node{rank}.log")
             self._workers.append(start_server(command, worker_environment(environment), log))
-
-    @abc.abstractmethod
-    def _command(self, folder: str, socket: str, adapters: Sequence[Adapter]) -> list[str]:
-        """Return the command line of the server: Python, what it runs, and from the fourth word on its options."""
-
-    def _ready(self, pid: int) -> None:  # noqa: B027
-        """Do what is left to do when the server is healthy; `pid` is its first process."""
-
-    @abc.abstractmethod
-    def _connect(self, socket: str) -> EngineClient:
-        """Return the client that asks this server."""
 
     async def ask(self, path: str, body: Mapping[str, Any]) -> Any:
         """Return the JSON reply of any endpoint of the server (see `EngineClient.ask`)."""
@@ -340,15 +308,16 @@ class ServerEngine(abc.ABC):
 
     def serving_record(self) -> dict[str, Any]:
         """Return versions, device and flags behind the responses of this engine load."""
-        command = self._command("FOLDER", "SOCKET", [replace(adapter, folder="FOLDER") for adapter in self._adapters])
+        shown = [replace(adapter, folder="FOLDER") for adapter in self._load.adapters]
+        command = self._engine.command(replace(self._load, adapters=shown), "FOLDER", "SOCKET")
         return {
             **self._versions,
-            "device": self._device,
+            "device": self._load.device,
             "cpu": _cpu_name(),
             "gpus": gpu_names(self._lease.devices),
             "cores": os.cpu_count(),
             "arguments": command[3:],
-            "determinism": self._determinism,
+            "determinism": self._load.determinism,
         }
 
 
@@ -383,24 +352,18 @@ def told_versions(asked: subprocess.Popen[str]) -> dict[str, str]:
     return json.loads(lines[-1]) if asked.returncode == 0 and lines else {"versions": "unknown"}
 
 
-def check_memory(entry: Mapping[str, Any], folder: str, device: str) -> None:
+def check_memory(engine: LocalEngine, folder: str, device: str | None) -> None:
     """Raise `UserError` if a CPU engine cannot have the memory that it is configured to take."""
     if device != "cpu":
         return
     total, available = main_memory()
     weights = sum(path.stat().st_size for path in Path(folder).glob("*.safetensors"))
-    if entry.get("kind") == "transformers":  # takes what it needs, while vLLM takes its share at once
-        need, why, remedy = weights * 2.5, "", ""
-    else:
-        share = float(entry["memory_share"]) * total
-        need = max(share, weights * 1.2)
-        why = f"memory_share {entry['memory_share']} of {total / 2**30:.1f} GiB; "
-        remedy = "Lower `memory_share`, close other programs, ask the cluster for more"
+    need, why = engine.memory_needed(weights, total)
+    remedy = "Lower `memory_share`, close other programs, ask the cluster for more" if why else "Close other programs"
     if need > available:
         raise UserError(
             f"too little memory: this engine takes {need / 2**30:.1f} GiB ({why}weights {weights / 2**30:.1f} GiB), "
-            f"and this job may take {available / 2**30:.1f} GiB. {remedy or 'Close other programs'}, or take a smaller "
-            "model."
+            f"and this job may take {available / 2**30:.1f} GiB. {remedy}, or take a smaller model."
         )
 
 

@@ -2,36 +2,233 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from refusal_eval.engines.engine_base import Capabilities
-from refusal_eval.engines.engine_client import CompletionClient
-from refusal_eval.engines.server import ServerEngine
-from refusal_eval.engines.server_command import Adapter, load_format_of, server_command
+from pydantic import AfterValidator, Field, model_validator
+
+from refusal_eval.config.engine_entry import Capabilities
+from refusal_eval.config.shapes import Whole
+from refusal_eval.engines.engine_base import SERVED_NAME, EngineLoad
+from refusal_eval.engines.local_engine import LocalEngine, as_arguments
+from refusal_eval.engines.vllm_arguments import ArgumentValue, FreeArgument, identity_args, no_argument, one_spelling
 from refusal_eval.study.engine_environment import shares_few_cores
+from refusal_eval.weights.adapter import Adapter
+
+if TYPE_CHECKING:
+    from refusal_eval.engines.engine_client import CompletionClient
 
 LOWEST_PRIORITY = 19
+# `max-num-seqs`: what vLLM takes by itself for a server, on the largest cards, and on a CPU.
+SEQUENCES = {"cuda": 1024, "cpu": 128}
+LEAST_IN_FLIGHT = 1024
+# Forms are enforced without white space between their parts: a small model could write blanks without end.
+# Also from the first token of a model that reasons: its form holds the marks of the reasoning.
+FORMS = {"backend": "xgrammar", "disable_any_whitespace": True, "enable_in_reasoning": True}
+# Without its own folder among those that modules are imported from.
+SERVER = ("-P", str(Path(__file__).with_name("vllm_server.py")))
+# The model computes in the process of the engine core. By default a CPU engine starts one more process for it, in order
+# to bind its threads to cores; that takes 7 s, and the engine core then asks for its reply all the time, on a core that
+# the threads need. Where there are many cores, binding is worth more.
+IN_THE_CORE = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
+PARALLEL_SIZES = ("tensor_parallel", "pipeline_parallel", "data_parallel")
+# Of vLLM 0.32; ranks between them are served with the next larger one.
+MAX_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+# Adapters in one step of the engine; each takes memory of its largest rank in every layer. Further ones wait in RAM.
+MOST_ADAPTERS_AT_ONCE = 8
 
 
-class VllmEngine(ServerEngine):
-    """A vLLM server (see `ServerEngine`)."""
+class VllmEngine(LocalEngine):
+    """A language model served by vLLM."""
 
-    capabilities = Capabilities(
-        takes_token_ids=True, returns_log_probabilities=True, label_probabilities=True, deterministic=True
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        writes_text=True,
+        takes_token_ids=True,
+        log_probabilities=True,
+        label_probabilities=True,
+        structured_outputs=True,
+        adapters=True,
+        seeds=True,
+        strict=True,
     )
 
-    def _command(self, folder: str, socket: str, adapters: Sequence[Adapter]) -> list[str]:
-        how = self._entry, self._device, self._determinism
-        load_format, few_cores = load_format_of(self._folder), shares_few_cores(self._device)
-        return server_command(self._python, folder, *how, socket, adapters, load_format, few_cores)
+    kind: Literal["vllm"] = Field(
+        "vllm",
+        description="What serves the weights: `vllm` language models, `transformers` classifiers (sequence "
+        "classification), for judges of kind `classifier`.",
+    )
+    quantization: Annotated[str, AfterValidator(no_argument)] | None = Field(
+        None, description="vLLM quantization method. In the request key."
+    )
+    tensor_parallel: Whole = Field(1, ge=1, description="GPUs that share each layer. Not in the request key.")
+    pipeline_parallel: Whole = Field(1, ge=1, description="GPUs that share the layers in turn. Not in the request key.")
+    data_parallel: Whole = Field(
+        1,
+        ge=1,
+        description="Copies of the model behind one server. Not in the request key. Take `shards` of the study "
+        "instead: each shard has a server of its own, while one server for all copies is what is slowest. And while "
+        "more than one copy runs, vLLM's own processes listen on all addresses of the machine: only behind a firewall.",
+    )
+    nodes: Whole = Field(
+        1,
+        ge=1,
+        le=64,
+        description="Machines that share one engine, each with an equal part of its GPUs (tensor x pipeline x data "
+        "parallel, in all): one Slurm job on so many nodes, with the server on the first and vLLM's own processes "
+        "(`--nnodes`, `--headless`) on the others. They talk over the nodes' network addresses, where whoever reaches "
+        "the nodes reaches their ports: use it only behind a firewall. Written from vLLM 0.32's source and not yet "
+        "tried on such hardware; what Slurm's plugin submits for it (`sbatch --gpus=16 --nodes=2`) is untried, too. "
+        "Not in the request key.",
+    )
+    args: dict[FreeArgument, ArgumentValue] = Field(
+        {},
+        description="Further vLLM arguments by long name, without leading dashes; `false` becomes `--no-...`. "
+        "Those that only concern serving stay out of the request key, `max-num-seqs` and `max-num-batched-tokens` "
+        "among them. `enforce-eager` is `true` by default on a CPU engine.",
+    )
 
-    def _ready(self, pid: int) -> None:
-        # A thread that computes waits for the slowest, so that what the API server takes of one core is lost on all.
-        # With the lowest priority it runs while the engine core samples; and when it has fallen behind, the engine runs
-        # out of requests and leaves it the cores.
-        if shares_few_cores(self._device):
+    @model_validator(mode="after")
+    def _nodes_share_the_gpus(self) -> VllmEngine:
+        gpus = self.tensor_parallel * self.pipeline_parallel * self.data_parallel
+        if gpus % self.nodes:
+            raise ValueError(
+                f"{gpus} GPUs (tensor x pipeline x data parallel) cannot be shared equally by {self.nodes} `nodes`"
+            )
+        if self.nodes > 1 and self.device == "cpu":
+            raise ValueError("`nodes` is for GPU engines; leave it out with `device: cpu`")
+        return self
+
+    def more_identity(self) -> dict[str, Any]:
+        """Return quantization and the arguments that do not only concern serving, where they are set.
+
+        Raises:
+            UserError: if one argument is given twice under two spellings.
+        """
+        found: dict[str, Any] = {} if self.quantization is None else {"quantization": self.quantization}
+        args = identity_args(self.args)
+        return found | ({"args": args} if args else {})
+
+    def gpus(self, device: str | None) -> int:
+        """Return the GPUs that one load takes: tensor x pipeline x data parallel, none on a CPU."""
+        return 0 if device == "cpu" else self.tensor_parallel * self.pipeline_parallel * self.data_parallel
+
+    def nodes_used(self) -> int:
+        """Return the machines that share one load."""
+        return self.nodes
+
+    def strict_by_kernels(self) -> bool:
+        """Tell whether a strict study needs batch-invariant kernels: on a GPU."""
+        return self.device != "cpu"
+
+    def most_at_once(self, device: str | None) -> int:
+        """Return twice what the engine batches, and at least 1024.
+
+        As many again wait at the engine while it works, so that none of its places is empty while an answer travels.
+        """
+        given = dict(one_spelling(name, value) for name, value in self.args.items())
+        batched = int(given.get("max-num-seqs", SEQUENCES[device or "cuda"])) * self.data_parallel
+        return max(LEAST_IN_FLIGHT, 2 * batched)
+
+    def memory_needed(self, weights: int, total: int) -> tuple[float, str]:
+        """Return its share of the memory, which it takes at once, or a little more than its weights."""
+        why = f"memory_share {self.memory_share} of {total / 2**30:.1f} GiB; "
+        return max(self.memory_share * total, weights * 1.2), why
+
+    def command(self, load: EngineLoad, folder: str, socket: str) -> list[str]:
+        """Return the command line of the server.
+
+        Everything that could change an answer behind our back is switched off: the model's generation_config.json gives
+        no sampling defaults, and log-probabilities are those of the model, before temperature, penalties, top-k and
+        top-p. Only the mask of a form (`structured_outputs`) comes before them.
+        """
+        options: dict[str, Any] = {
+            "model": folder,
+            "served-model-name": SERVED_NAME,
+            "uds": socket,
+            "generation-config": "vllm",
+            "logprobs-mode": "raw_logprobs",
+            "structured-outputs-config": json.dumps(FORMS),
+            "dtype": self.dtype,
+            "load-format": load_format_of(load.folder),
+            "max-model-len": self.max_model_len,
+            "tensor-parallel-size": self.tensor_parallel,
+            "pipeline-parallel-size": self.pipeline_parallel,
+            "data-parallel-size": self.data_parallel,
+            "gpu-memory-utilization": self.memory_share,
+            "disable-uvicorn-access-log": True,
+            "enable-log-requests": False,
+            "seed": 0,
+        }
+        if self.quantization:
+            options["quantization"] = self.quantization
+        if self.trust_remote_code:
+            options["trust-remote-code"] = True
+        if load.device == "cpu":
+            # With chunked prefill, per-request seeds crash the CPU engine; whole prompts then have to fit a step.
+            options |= {"enable-chunked-prefill": False, "max-num-batched-tokens": max(self.max_model_len, 4096)}
+            # Prefixes are cached in whole blocks: in the CPU engine's own of 128 tokens no short prompt would be found.
+            options["block-size"] = 32
+        if shares_few_cores(load.device) and all(getattr(self, size) == 1 for size in PARALLEL_SIZES):
+            options["distributed-executor-backend"] = IN_THE_CORE
+        options |= adapter_options(load.adapters)
+        if load.device == "cpu":
+            # It starts in half the time, and answers as fast. On a GPU, compiled code and CUDA graphs are its point.
+            options["enforce-eager"] = True
+        options |= dict(one_spelling(name, value) for name, value in self.args.items())
+        if load.determinism == "strict" and load.device == "cpu":
+            # What is computed together changes rounding: other requests of the batch, and on some processors also
+            # whether the first part of a prompt comes from the cache, which depends on what was asked before.
+            options |= {"max-num-seqs": 1, "enable-prefix-caching": False}
+        return [load.python, *SERVER, *as_arguments(options)]
+
+    def client(self, socket: str, exit_code: Callable[[], int | None]) -> CompletionClient:
+        """Return the client that asks this server."""
+        from refusal_eval.engines.engine_client import CompletionClient
+
+        return CompletionClient(socket, exit_code)
+
+    def server_is_ready(self, load: EngineLoad, pid: int) -> None:
+        """Give the API server the lowest priority where it shares few cores with the engine core.
+
+        A thread that computes waits for the slowest, so that what the API server takes of one core is lost on all. With
+        the lowest priority it runs while the engine core samples; and when it has fallen behind, the engine runs out of
+        requests and leaves it the cores.
+        """
+        if shares_few_cores(load.device):
             os.setpriority(os.PRIO_PROCESS, pid, LOWEST_PRIORITY)
 
-    def _connect(self, socket: str) -> CompletionClient:
-        return CompletionClient(socket, self.exit_code)
+
+def adapter_options(adapters: Sequence[Adapter]) -> dict[str, Any]:
+    """Return the options that make a server load these LoRA adapters; none for none."""
+    if not adapters:
+        return {}
+    ordered = sorted(adapters, key=lambda adapter: adapter.name)
+    # As JSON and not as name=path, which a path with `=` would break.
+    modules = [json.dumps({"name": adapter.name, "path": adapter.folder}) for adapter in ordered]
+    return {
+        "enable-lora": True,
+        "max-lora-rank": max_lora_rank(max(adapter.rank for adapter in adapters)),
+        "max-loras": min(len(adapters), MOST_ADAPTERS_AT_ONCE),
+        "max-cpu-loras": len(adapters),
+        "lora-modules": modules,
+    }
+
+
+def max_lora_rank(rank: int) -> int:
+    """Return the least value that vLLM allows for `--max-lora-rank` and that holds this rank.
+
+    Raises:
+        ValueError: for a rank above all of them.
+    """
+    for allowed in MAX_LORA_RANKS:
+        if rank <= allowed:
+            return allowed
+    raise ValueError(f"no LoRA adapter of rank {rank} can be served; the most is {MAX_LORA_RANKS[-1]}")
+
+
+def load_format_of(folder: str | Path) -> str:
+    """Return vLLM's name of the format of a folder's weights: as its `auto` finds it, but never a pickle."""
+    return "mistral" if any(Path(folder).glob("consolidated*.safetensors")) else "safetensors"

@@ -8,7 +8,7 @@ from typing import Any
 
 from refusal_eval.ask.answer_reader import AnswerReader
 from refusal_eval.ask.keys import sample_seed
-from refusal_eval.ask.requests import Request, RequestFile, fitting_key
+from refusal_eval.ask.requests import Request, RequestFile
 from refusal_eval.core.states import UNPARSABLE
 from refusal_eval.judges.judge_base import Verdict, read_safely
 from refusal_eval.judges.reasoned_judge import reasoned_vote
@@ -36,7 +36,7 @@ class Retries:
         tokenizer_folder: folder of the judge's tokenizer; read only for judges that reason.
     """
 
-    def __init__(self, file: RequestFile, tokenizer_folder: str) -> None:
+    def __init__(self, file: RequestFile, tokenizer_folder: str | None) -> None:
         assert file.retries is not None
         self.file = file
         self._count, self._length = int(file.retries["count"]), int(file.retries["max_model_len"])
@@ -52,5 +52,5 @@ class Retries:
         if len(asked) > self._count or read_vote(self._reader, request, response).state != UNPARSABLE:
             return None
         seed = sample_seed(int(asked[0][0].seed or 0), "again", len(asked))
-        key = fitting_key(self.file.header, request.token_ids, seed, self._length)
+        key = self.file.settings.key(request.prompt, seed, self._length)
         return dataclasses.replace(request, seed=seed, key=key)

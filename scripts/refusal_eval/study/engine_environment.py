@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +20,7 @@ def engine_python(entry: Mapping[str, Any], root: str | Path = ".") -> str:
 
 def engine_device(entry: Mapping[str, Any], root: str | Path = ".") -> str:
     """Return `cpu` or `cuda`: the entry's device, or for `auto` what .venv/engine was built for (cuda when unknown)."""
-    if entry["device"] != "auto":
+    if entry.get("device", "auto") != "auto":
         return str(entry["device"])
     kind = Path(root, ENGINE_FOLDER, "engine-kind")
     return kind.read_text(encoding="utf-8").strip() if kind.is_file() and not entry.get("python") else "cuda"
@@ -29,7 +30,7 @@ def gpus_needed(entry: Mapping[str, Any], device: str) -> int:
     """Return the GPUs that one engine load takes: tensor x pipeline x data parallel, none on a CPU engine."""
     if device == "cpu":
         return 0
-    return int(entry["tensor_parallel"]) * int(entry["pipeline_parallel"]) * int(entry["data_parallel"])
+    return math.prod(int(entry.get(size, 1)) for size in ("tensor_parallel", "pipeline_parallel", "data_parallel"))
 
 
 def usable_cores() -> int:
@@ -37,6 +38,6 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def shares_few_cores(device: str) -> bool:
+def shares_few_cores(device: str | None) -> bool:
     """Tell whether an engine computes on cores that the other processes of its server need too."""
     return device == "cpu" and usable_cores() <= FEW_CORES

@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import Any
 
 from refusal_eval.config.datasets import Split
-from refusal_eval.config.entries import Engine, Gold, Model
+from refusal_eval.config.engine_entry import Engine
+from refusal_eval.config.entries import Gold, Model
 from refusal_eval.config.study_entry import StudyConfig
 from refusal_eval.study.batches import Cell, batch_names, generation_batches, judging_batches
 from refusal_eval.study.paths import Paths

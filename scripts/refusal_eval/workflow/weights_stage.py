@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from refusal_eval.config.engine_entry import engine_of_entry
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.weight_sources import weights_id
 from refusal_eval.weights.adapter import FILES
 from refusal_eval.weights.fingerprint import file_states, model_files, states_of
-from refusal_eval.weights.identity import engine_identity
 
 
 class Weights:
@@ -22,7 +22,7 @@ class Weights:
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._engines, self._strict = config["engine_entries"], config["determinism"] == "strict"
         self._paths = Paths(config)
-        every = [entry["weights"] for entry in self._engines.values()]
+        every = [entry["weights"] for entry in self._engines.values() if "weights" in entry]
         self._fetched = {weights_id(weights): weights for weights in every if weights["kind"] != "folder"}
         self._models = config["model_entries"]
         adapters = [entry["lora"] for entry in self._models.values() if entry.get("lora")]
@@ -53,27 +53,29 @@ class Weights:
 
     def files(self, engine: str) -> list[str]:
         """Return what must be there before an engine can start: a manifest, or the files of a local folder."""
-        weights = self._engines[engine]["weights"]
+        weights = self._engines[engine].get("weights")
+        if weights is None:
+            return []
         if weights["kind"] == "folder":
             return [f"{weights['path']}/{name}" for name in model_files(weights["path"])]
         return [self._paths.weights_manifest(weights)]
 
     def identifying_files(self, wildcards: Any) -> list[str]:
         """Return what must be there before an engine can be identified: of hub weights the tokenizer is enough."""
-        weights = self._engines[wildcards.engine]["weights"]
-        if weights["kind"] == "hub":
+        weights = self._engines[wildcards.engine].get("weights")
+        if weights is not None and weights["kind"] == "hub":
             return [self._paths.tokenizer_manifest(weights)]
         return self.files(wildcards.engine)
 
     def identified_entry(self, wildcards: Any) -> dict[str, Any]:
         """Return what of an engine identifies it: tensor parallelism, memory share and the like do not."""
         entry = self._engines[wildcards.engine]
-        weights = entry["weights"]
+        engine, weights = engine_of_entry(entry), entry.get("weights")
         # Files that were replaced by older ones, or removed: Snakemake looks for newer inputs only.
-        files = file_states(weights["path"]) if weights["kind"] == "folder" else []
+        files = file_states(weights["path"]) if weights is not None and weights["kind"] == "folder" else []
         # Not what identifies it: a study that becomes strict has to ask whether its engines can be (see the script).
-        strict = {"strict": True} if self._strict and entry["kind"] == "vllm" and entry["device"] != "cpu" else {}
-        return {**engine_identity(entry, {}), "weights": weights, "files": files, **strict}
+        strict = {"strict": True} if self._strict and engine.strict_by_kernels() else {}
+        return {**engine.identity({}), "weights": weights, "files": files, **strict}
 
     def adapter_source(self, wildcards: Any) -> Mapping[str, Any]:
         """Return the adapter behind a folder of the cache."""

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.config.engine_entry import engine_of_entry
 from refusal_eval.config.lock_file import read_lock
 from refusal_eval.core.errors import UserError
 from refusal_eval.engines.devices.lease import lock_folder, may_share
 from refusal_eval.engines.devices.nvidia_smi import read_gpus
-from refusal_eval.engines.feeding import requests_in_flight
 from refusal_eval.study.engine_environment import ENGINE_FOLDER, engine_device
 from refusal_eval.study.paths import Paths
 from refusal_eval.tools.check import (
@@ -93,8 +93,8 @@ def study_needs(config: Mapping[str, Any], root: Path) -> Needs:
         response_bytes=response_bytes(config, rows),
         in_flight=max(
             (
-                requests_in_flight(config, entry, engine_device(entry, root))
-                for entry in config["engine_entries"].values()
+                config["requests_in_flight"] or engine.most_at_once(engine.device_here(root))
+                for engine in map(engine_of_entry, config["engine_entries"].values())
             ),
             default=IN_FLIGHT,
         ),

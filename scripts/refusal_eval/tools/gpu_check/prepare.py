@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -13,12 +14,12 @@ import yaml
 from refusal_eval.config import ConfigError, load_study
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
-from refusal_eval.engines.server_command import Adapter
+from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.study.paths import Paths
 from refusal_eval.tools.gpu_check.check_study import CHECKED, SPLITS, asking_study, checking_catalogue, checking_study
 from refusal_eval.tools.gpu_check.model_pins import differs, not_pinned, take_lock
 from refusal_eval.tools.gpu_check.probes import Prepared
-from refusal_eval.weights.weights_manifest import manifest_folder
+from refusal_eval.weights.adapter import Adapter
 
 LAST_LINES = 40
 
@@ -30,7 +31,6 @@ def prepare(
     folder: Path,
     root: Path,
     say: Callable[[str], None],
-    execution_of: Callable[..., dict[str, Any]],
     study_file: Path | None = None,
 ) -> Prepared:
     """Write the study into `folder` and run the rules that come before an engine.
@@ -42,7 +42,6 @@ def prepare(
         folder: where everything but the weights goes.
         root: the repository.
         say: tells what is going on.
-        execution_of: that of scripts/execute.py.
         study_file: the user's study, whose lock file fills open pins.
 
     Raises:
@@ -65,12 +64,12 @@ def prepare(
     missing = [path for path in manifest if not Path(path).is_file()]
     _make([*requests, *missing, *adapter], study, folder, root)
     engine = read_json(folder / paths.engine(name))
-    execution = execution_of(config, engine, manifest, root, 0) | {"store_dir": str(folder / config["store_dir"])}
-    place = str(manifest_folder(manifest[0])) if manifest else engine["folder"]
-    described = [read_json(folder / path) for path in adapter]
     # Folders are relative to where the rules ran.
-    adapters = [Adapter(one["name"], str(folder / one["folder"]), one["rank"]) for one in described]
-    return Prepared(folder / paths.results, config, execution, place, folder / "engine.server.log", adapters)
+    described = [read_json(folder / path) for path in adapter]
+    adapters = [Adapter(**one | {"folder": str(folder / one["folder"])}) for one in described]
+    plan = LoadPlan.of_study(config, engine, manifest, root, adapters=adapters)
+    plan = dataclasses.replace(plan, store_dir=str(folder / config["store_dir"]))
+    return Prepared(folder / paths.results, config, plan, folder / "engine.server.log")
 
 
 def checked_entry(

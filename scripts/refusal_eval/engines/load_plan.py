@@ -1,0 +1,117 @@
+"""How one load of an engine is executed: from the study, its engine's files and this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from refusal_eval.ask.pending import Pending
+from refusal_eval.config.engine_entry import Engine, engine_of_entry
+from refusal_eval.core.time_limit import TimeLimit
+from refusal_eval.engines.engine_base import EngineLoad
+from refusal_eval.weights.adapter import Adapter
+from refusal_eval.weights.weights_manifest import manifest_folder
+
+
+@dataclass(frozen=True)
+class LoadPlan:
+    """How a load is executed. It is read from the config and not from params: none of it may make a job run again.
+
+    Attributes:
+        engine: the engine's entry.
+        folder: its model folder; None for an engine without weights.
+        tokenizer_folder: folder of its tokenizer; None for an engine that takes messages.
+        manifest: manifest of fetched weights; None for others.
+        python: Python of its environment; empty for an engine that runs elsewhere.
+        device: cpu or cuda; None for an engine that runs elsewhere.
+        determinism: strict, seeded or free.
+        in_flight: the most requests at one time.
+        failure_limit: the share of the requests that may fail.
+        store_dir: the store.
+        shard: which part of the batch, of `shards`.
+        adapters: the checked LoRA adapters of the batch's models.
+        reasoning: `reasoning` of the models that have one, by their names; empty for judges.
+        limit: when to stop.
+    """
+
+    engine: Engine
+    folder: str | None
+    tokenizer_folder: str | None
+    manifest: str | None
+    python: str
+    device: str | None
+    determinism: str
+    in_flight: int
+    failure_limit: float
+    store_dir: str
+    shard: int = 0
+    shards: int = 1
+    adapters: Sequence[Adapter] = ()
+    reasoning: Mapping[str, Any] = field(default_factory=dict)
+    limit: TimeLimit | None = None
+
+    @classmethod
+    def of_study(
+        cls, config: Mapping[str, Any], described: Mapping[str, Any], weights: Sequence[str], root: Path, **more: Any
+    ) -> LoadPlan:
+        """Return the plan of a study's load.
+
+        Args:
+            config: the validated study.
+            described: identity file of the engine.
+            weights: files of the weights; of fetched ones the manifest.
+            root: the repository's folder.
+            more: further attributes.
+        """
+        engine = engine_of_entry(config["engine_entries"][described["engine"]])
+        device, source = engine.device_here(root), getattr(engine, "weights", None)
+        # A CPU engine is strict by taking one request at a time, a GPU engine by its kernels.
+        one_by_one = config["determinism"] == "strict" and device == "cpu"
+        return cls(
+            engine=engine,
+            folder=described["folder"],
+            tokenizer_folder=described["tokenizer_folder"],
+            manifest=None if source is None or source.kind == "folder" else weights[0],
+            python=engine.python_here(root),
+            device=device,
+            determinism=config["determinism"],
+            in_flight=1 if one_by_one else config["requests_in_flight"] or engine.most_at_once(device),
+            failure_limit=config["failure_limit"],
+            store_dir=config["store_dir"],
+            shards=config["shards"],
+            **more,
+        )
+
+    @property
+    def gpus(self) -> int:
+        """The GPUs that the load takes."""
+        return self.engine.gpus(self.device)
+
+    def load(self, log: Path, pending: Sequence[Pending] = ()) -> EngineLoad:
+        """Return what the engine is entered with.
+
+        Fetched weights have a manifest: a missing or shortened file is named before an engine is started that it would
+        stop, minutes later, with a message of its own.
+
+        Args:
+            log: file for the server's output.
+            pending: the requests; only adapters that they ask for are served.
+
+        Raises:
+            UserError: for files that are not as they were fetched, or identified.
+        """
+        folder = self.folder if self.manifest is None else str(manifest_folder(self.manifest))
+        asked = {item.settings.adapter for item in pending}
+        known = {adapter.name: adapter for adapter in self.adapters}  # two models may share one
+        return EngineLoad(
+            log=log,
+            determinism=self.determinism,
+            folder=folder or "",
+            python=self.python,
+            device=self.device,
+            gpus=self.gpus,
+            start_seconds=self.limit.seconds_left() if self.limit else None,
+            adapters=[known[name].unchanged() for name in sorted(known) if name in asked],
+        )

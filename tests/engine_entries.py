@@ -1,0 +1,47 @@
+"""Engines out of entries that need not be whole, and what is started and asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from refusal_eval.ask.requests import RequestSettings
+from refusal_eval.engines.engine_base import EngineLoad
+from refusal_eval.engines.local_engine import LocalEngine
+from refusal_eval.engines.server import Server
+from refusal_eval.engines.vllm_engine import VllmEngine
+from refusal_eval.weights.adapter import Adapter
+
+
+def engine_of(entry: Mapping[str, Any], kind: type[LocalEngine] = VllmEngine) -> LocalEngine:
+    """Return the engine of an entry, as of a caller that did not check it."""
+    return kind.model_construct(**entry)
+
+
+def server_command(
+    python: str,
+    folder: str,
+    entry: Mapping[str, Any],
+    device: str,
+    determinism: str,
+    socket: str,
+    adapters: Sequence[Adapter] = (),
+) -> list[str]:
+    load = EngineLoad(Path("log"), determinism, folder, python, device, adapters=adapters)
+    return engine_of(entry).command(load, folder, socket)
+
+
+def engine_identity(entry: Mapping[str, Any], weights: Mapping[str, Any]) -> dict[str, Any]:
+    return engine_of(entry).identity(weights)
+
+
+def server(
+    entry: Mapping[str, Any], folder: str, python: str, device: str, determinism: str, log: Path, gpus: int = 0
+) -> Server:
+    return Server(engine_of(entry), EngineLoad(log, determinism, folder, python, device, gpus))
+
+
+def settings_of(engine: Mapping[str, Any], sampling: Mapping[str, Any], lora: Any = None) -> RequestSettings:
+    """Return the settings of requests to a described engine."""
+    return RequestSettings(engine["engine_id"], engine["identity"], sampling, lora=lora)
