@@ -27,10 +27,10 @@ def engine_billions(
         kind: cpu or cuda.
         devices: devices of one load.
     """
-    weights = entry["weights"]
+    weights = entry.get("weights") or {}  # none: an engine that computes elsewhere
     if entry.get("parameters"):
         return (entry["parameters"], entry["active_parameters"] or entry["parameters"]), "by its entry"
-    name = Path(weights.get("repo") or weights.get("file") or weights["path"]).name
+    name = Path(weights.get("repo") or weights.get("file") or weights.get("path") or "").name
     if found := billions_in_name(name):
         return found, "by its name"
     if size := files_size(files):

@@ -133,7 +133,9 @@ def _weights(plan: Plan, cache: str) -> Need:
     files, sizes = Weights(plan.config), dict[str, float]()
     here: set[str] = set()
     for name, entry in plan.config["engine_entries"].items():
-        weights, pace = entry["weights"], plan.paces[name]
+        weights, pace = entry.get("weights"), plan.paces[name]
+        if weights is None:
+            continue
         of_engine = files.files(name)
         if weights["kind"] == "folder" or all(os.path.isfile(file) for file in of_engine):
             here.add(weights_id(weights))

@@ -11,6 +11,7 @@ from refusal_eval.tools.plan.page_lines import filled, table
 from refusal_eval.tools.plan.study_costs import STAGES, Cost, Plan, total
 from refusal_eval.tools.plan.workload import (
     ASSUMED,
+    ELSEWHERE,
     GPU_LOAD_BYTES,
     GPU_MEMORY_BYTES,
     GPU_START_SECONDS,
@@ -76,8 +77,11 @@ def engine_lines(plan: Plan) -> list[str]:
     )
     for cost in costs:
         pace, entry = plan.paces[cost.name], plan.config["engine_entries"][cost.name]
-        (billions, _active), _told = engine_billions(entry, (), pace.kind, pace.devices)
         names.append(cost.name)
+        if pace == ELSEWHERE:
+            rows.append([pace.kind, "-", "-", "-", *_amount(cost)])
+            continue
+        (billions, _active), _told = engine_billions(entry, (), pace.kind, pace.devices)
         weights = size_text(int(weights_bytes(entry, billions)))
         speed = [weights, f"{pace.start_seconds:.0f} s", f"{pace.write_rate:,.0f}"]
         rows.append(["CPU" if pace.kind == "cpu" else _gpus(pace.devices), *speed, *_amount(cost)])

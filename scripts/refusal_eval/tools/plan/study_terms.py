@@ -74,7 +74,8 @@ def terms_of(config: Mapping[str, Any]) -> list[Terms]:
 def open_pins(config: Mapping[str, Any]) -> list[OpenPin]:
     """Return the pins of a study that are open."""
     sources: list[tuple[str, str, Mapping[str, Any]]] = []
-    sources += [("engines", name, entry["weights"]) for name, entry in config["engine_entries"].items()]
+    engines = config["engine_entries"].items()
+    sources += [("engines", name, entry["weights"]) for name, entry in engines if entry.get("weights")]
     sources += [("models", name, entry["lora"]) for name, entry in config["model_entries"].items() if entry["lora"]]
     for section in ("splits", "gold"):
         entries = config["split_entries" if section == "splits" else "gold_entries"]
@@ -116,8 +117,9 @@ def _of_engines(config: Mapping[str, Any]) -> Iterator[Terms]:
             if not entry.get("engine") or entry.get("recorded"):
                 continue
             engine = config["engine_entries"][entry["engine"]]
-            weights = engine["weights"]
-            here = weights["kind"] == "folder" or os.path.isfile(paths.weights_manifest(weights))
+            weights = engine.get("weights") or {"kind": engine["kind"], "path": entry["engine"]}
+            here = "weights" not in engine or weights["kind"] == "folder"
+            here = here or os.path.isfile(paths.weights_manifest(weights))
             licence = engine["licence"] or NOT_STATED
             yield Terms(section, name, source_text(weights), licence, None, engine["gated"], engine["terms"], here)
             if entry.get("lora"):

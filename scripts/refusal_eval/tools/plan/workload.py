@@ -87,7 +87,7 @@ class Pace:
     """How fast one load of an engine is.
 
     Attributes:
-        kind: cpu or cuda.
+        kind: cpu, cuda or elsewhere.
         devices: GPUs of one load; a CPU engine takes the whole machine, which counts as one device.
         start_seconds: from the start of the server until it answers.
         read_rate: prompt tokens/s.
@@ -101,6 +101,9 @@ class Pace:
     read_rate: float
     write_rate: float
     stream_rate: float
+
+
+ELSEWHERE = Pace("elsewhere", 0, 0.0, math.inf, math.inf, math.inf)  # somebody's server: no device of ours
 
 
 def answer_tokens(most: int, reasons: bool = False) -> float:

@@ -14,18 +14,19 @@ from types import SimpleNamespace
 from typing import Any
 
 from refusal_eval.ask.requests import read_requests
+from refusal_eval.config.engine_entry import engine_of_entry
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl
 from refusal_eval.data.rows import read_rows
 from refusal_eval.judges.wildguard_judge import MOST_TOKENS
 from refusal_eval.study.batches import GOLD, Cell, llm_judges
 from refusal_eval.study.dialogues import asked_turns
-from refusal_eval.study.engine_environment import engine_device, gpus_needed
 from refusal_eval.study.paths import Paths
 from refusal_eval.tools.plan.current_files import Current
 from refusal_eval.tools.plan.workload import (
     ASSUMED,
     COUNTED,
+    ELSEWHERE,
     FIXED_VERDICT,
     MISSING,
     PLAIN_VERDICT,
@@ -125,8 +126,12 @@ def engine_paces(config: Mapping[str, Any], root: Path) -> tuple[dict[str, Pace]
     paces, sizes = {}, {}
     files = Weights(config)
     for name, entry in config["engine_entries"].items():
-        kind = engine_device(entry, root)
-        devices = gpus_needed(entry, kind) or 1
+        engine = engine_of_entry(entry)
+        kind = engine.device_here(root)
+        if kind is None:
+            paces[name], sizes[name] = ELSEWHERE, "computes elsewhere"
+            continue
+        devices = engine.gpus(kind) or 1
         billions, told = engine_billions(entry, files.files(name), kind, devices)
         paces[name] = pace_of(entry, kind, devices, billions, config["determinism"] == "strict")
         total, active = billions

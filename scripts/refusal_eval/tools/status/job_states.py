@@ -119,6 +119,8 @@ def rows_jobs(entry: Mapping[str, Any], cache: str) -> list[Job]:
 
 def engine_jobs(name: str, entry: Mapping[str, Any]) -> list[Job]:
     """Return the jobs that make an engine's identity file."""
+    if not entry.get("weights"):
+        return [("identify_engine", name)]
     kind, place = entry["weights"]["kind"], weights_id(entry["weights"])
     fetch = {"hub": "fetch_tokenizer", "folder": None}.get(kind, "fetch_weights")
     return [("identify_engine", name), *([(fetch, place)] if fetch else [])]
@@ -133,7 +135,7 @@ def _outputs(config: Mapping[str, Any], paths: Paths) -> dict[Job, str]:
         for job in rows_jobs(entry, cache):
             files[job] = fetched_path(entry["source"], cache)
     for engine, entry in config["engine_entries"].items():
-        weights = entry["weights"]
+        weights = entry.get("weights") or {"kind": "folder"}
         if weights["kind"] == "hub":
             files["fetch_tokenizer", weights_id(weights)] = paths.tokenizer_manifest(weights)
         if weights["kind"] != "folder":
