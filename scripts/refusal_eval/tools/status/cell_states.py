@@ -10,8 +10,23 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import FAILED as NO_RESPONSE
 from refusal_eval.core.states import JUDGE_FAILED, TOO_LONG
 from refusal_eval.study.batches import GOLD, Cell, llm_judges
-from refusal_eval.tools.status.job_states import FAILED, Job, Outputs, Trouble, damaged, engine_jobs, rows_jobs
-from refusal_eval.tools.status.load_states import DONE, GRAVEST, NOT_STARTED, RUNNING, STARTING, STOPPED, Load, batches
+from refusal_eval.tools.status.job_states import (
+    DONE,
+    FAILED,
+    GRAVEST,
+    NOT_STARTED,
+    RUNNING,
+    STARTING,
+    STOPPED,
+    Job,
+    Load,
+    Trouble,
+    batches,
+    damaged,
+    engine_jobs,
+    modified,
+    rows_jobs,
+)
 from refusal_eval.tools.status.response_counts import Asked, Counts, count_states, count_stored, read_asked
 
 ANSWERS, VERDICTS = "answers", "verdicts"
@@ -85,7 +100,7 @@ class Cells:
 
     Args:
         config: the validated study.
-        outputs: what jobs make.
+        files: the file that each job makes.
         failures: jobs that failed; request files that cannot be read are added.
         loads: the engine loads by stage and batch.
         wanted: which (model, split) are asked for.
@@ -94,12 +109,12 @@ class Cells:
     def __init__(
         self,
         config: Mapping[str, Any],
-        outputs: Outputs,
+        files: Mapping[Job, str],
         failures: dict[Job, Trouble],
         loads: Mapping[tuple[str, str], Sequence[Load]],
         wanted: Callable[[str, str], bool],
     ) -> None:
-        self._config, self._outputs, self._failures = config, outputs, failures
+        self._config, self._files, self._failures = config, files, failures
         self._loads = {
             cell: loads[stage, batch]
             for stage, of_stage in batches(config).items()
@@ -142,7 +157,7 @@ class Cells:
             status = replace(status, rendered=None, unit=None, note=NOT_READ)
             if made is None:
                 return self._after_failure(status, ("answers", name), ("prompts", cell.split))
-            states = count_states(self._outputs.files["answers", name])
+            states = count_states(self._files["answers", name])
             return replace(_with_states(status, states), state=DONE, note="done", current=True)
         if rendered is None:
             split = self._config["split_entries"][cell.split]
@@ -152,7 +167,7 @@ class Cells:
         status = replace(status, rendered=True)
         if made is None or made < rendered:
             return status
-        states = count_states(self._outputs.files["answers", name])
+        states = count_states(self._files["answers", name])
         return replace(_with_states(status, states), state=DONE, note="done", current=True)
 
     def _verdicts(self, cell: Cell, answered: float | None) -> CellStatus:
@@ -191,7 +206,7 @@ class Cells:
         if made is None or made < before:
             note = "not judged" if made is None else "verdicts older than the answers"
             return status if asks else self._after_failure(replace(status, note=note), ("verdicts", status.name))
-        states = count_states(self._outputs.files["verdicts", status.name])
+        states = count_states(self._files["verdicts", status.name])
         return self._scored(replace(_with_states(status, states), current=True), made)
 
     def _scored(self, status: CellStatus, judged: float) -> CellStatus:
@@ -223,9 +238,9 @@ class Cells:
         """Return what a cell's request file asks for; None, and a failure, if it cannot be used."""
         job = _requests_rule(cell), name
         try:
-            return read_asked(self._outputs.files[job])
+            return read_asked(self._files[job])
         except (OSError, UserError) as error:
-            self._failures[job] = damaged(*job, self._outputs.files[job], error)
+            self._failures[job] = damaged(*job, self._files[job], error)
             return None
 
     def _rejected(self, cell: Cell) -> set[str]:
@@ -241,8 +256,8 @@ class Cells:
     def _engine_jobs(self, engine: str) -> list[Job]:
         return engine_jobs(engine, self._config["engine_entries"][engine])
 
-    def _time(self, *job: str) -> float | None:
-        return self._outputs.time(*job)
+    def _time(self, rule: str, name: str) -> float | None:
+        return modified(self._files[rule, name])
 
 
 def _requests_rule(cell: Cell) -> str:

@@ -1,20 +1,30 @@
-"""The jobs of a study besides engine loads: what each one makes, and what its log says when that is missing."""
+"""The jobs of a study: what each one makes, which engine loads are done or run, and what failed and why."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.study.batches import GOLD, llm_judges
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json
+from refusal_eval.study.batches import GOLD, Cell, generation_batches, judging_batches, llm_judges
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.row_sources import FETCHED_KINDS, fetched_path, shown_path
 from refusal_eval.study.weight_sources import weights_id
-from refusal_eval.tools.status.log_text import clean, error_and_cause, tail
+from refusal_eval.tools.status.log_text import at_work, clean, error_and_cause, progress, tail
 
-FAILED = "failed"
+FAILED, DONE, NOT_STARTED = "failed", "done", "not started"
+RUNNING, STARTING, STOPPED = "running", "starting", "stopped"
+REJECTED = "rejected"
+# What a cell is told that waits for several loads: the first of these that one of them is in.
+GRAVEST = (FAILED, RUNNING, STARTING, STOPPED, NOT_STARTED, DONE)
 LOADS = ("generate", "judge")  # their logs are read with their receipts
+
+# A job whose log and store were silent for so long is not running: servers log every ten seconds.
+SILENCE = 120.0  # seconds
+TIME_LIMIT = "the time limit is reached"  # how scripts/execute.py ends a load whose time is over: nothing went wrong
 Job = tuple[str, str]  # a rule, and the name of what it is run for: ("answers", "plain/one"), ("tables", "")
 
 
@@ -46,49 +56,86 @@ class Trouble:
         return self.rule, self.name
 
 
-class Outputs:
-    """The file (the first, of several) that each job makes, and when it was written.
+@dataclass(frozen=True)
+class Load:
+    """One engine load: a shard of a batch.
 
-    Args:
-        config: the validated study.
+    Attributes:
+        stage: `generate` or `judge`.
+        name: `<batch>/<load>`, see `plan.load_names`.
+        state: done, not started, starting, running, stopped (without an error, or at the time limit) or failed.
+        trouble: what there is to tell of a load that is not done.
+        rejections: why the engine rejected requests, by their keys.
+        receipt: the receipt's path.
     """
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        self.paths = Paths(config)
-        self.files = _outputs(config, self.paths)
-        self._times: dict[str, float | None] = {}
+    stage: str
+    name: str
+    state: str
+    trouble: Trouble | None
+    receipt: str
+    rejections: Mapping[str, str] = field(default_factory=dict, repr=False)
 
-    def time(self, *job: str) -> float | None:
-        """Return when a job's output was written (seconds since 1970); None if it is not there."""
-        path = self.files[job[0], job[1]]
-        if path not in self._times:
-            self._times[path] = modified(path)
-        return self._times[path]
+    @property
+    def damaged(self) -> bool:
+        """Whether its receipt cannot be read."""
+        return self.trouble is not None and self.trouble.log == self.receipt
 
-    def log(self, rule: str, name: str) -> Path:
-        """Return a job's log."""
-        return Path(f"{self.paths.logs}/{rule}/{name}.log" if name else f"{self.paths.logs}/{rule}.log")
-
-    def failures(self) -> dict[Job, Trouble]:
-        """Return the jobs whose log ends with an error; of those whose output is known, if it is missing."""
-        found: dict[Job, Trouble] = {}
-        for rule, name in self.files:
-            if self.time(rule, name) is None and (trouble := failure(rule, name, self.log(rule, name))):
-                found[rule, name] = trouble
-        known = {rule for rule, _ in self.files} | {*LOADS}
-        for entry in sorted(Path(self.paths.logs).glob("*")):
-            rule = entry.name.removesuffix(".log")
-            for log in [] if rule in known else sorted(entry.rglob("*.log")) if entry.is_dir() else [entry]:
-                name = str(log.relative_to(entry)).removesuffix(".log") if log != entry else ""
-                if trouble := failure(rule, name, log):
-                    found[rule, name] = trouble
-        return found
+    def rejection(self) -> Trouble | None:
+        """Return what there is to tell of the requests that the engine rejected."""
+        if not self.rejections:
+            return None
+        count = len(self.rejections)
+        message = f"the engine rejected {count} request{'s' if count > 1 else ''}"
+        return Trouble(self.stage, self.name, REJECTED, message, next(iter(self.rejections.values())), self.receipt)
 
 
-def failure(rule: str, name: str, log: Path) -> Trouble | None:
-    """Return what a job's log says of its failure, if it ends with one."""
-    told = error_and_cause(tail(log))
-    return Trouble(rule, name, FAILED, *told, shown(log)) if told else None
+def outputs(config: Mapping[str, Any]) -> dict[Job, str]:
+    """Return the file (the first, of several) that each job of a study's cells makes, and what these need."""
+    paths = Paths(config)
+    results, cache = paths.results, paths.cache
+    cells = [f"{model}/{split}" for model in config["models"] for split in config["splits"]]
+    golds = [f"{GOLD}/{gold}" for gold in config["gold"]]
+    files: dict[Job, str] = {}
+    for entry in [*config["split_entries"].values(), *config["gold_entries"].values()]:
+        files |= dict.fromkeys(rows_jobs(entry, cache), fetched_path(entry["source"], cache))
+    for engine, entry in config["engine_entries"].items():
+        weights = entry.get("weights") or {"kind": "folder"}
+        if weights["kind"] == "hub":
+            files["fetch_tokenizer", weights_id(weights)] = paths.tokenizer_manifest(weights)
+        if weights["kind"] != "folder":
+            files["fetch_weights", weights_id(weights)] = paths.weights_manifest(weights)
+        files["identify_engine", engine] = paths.engine(engine)
+    files |= {("prompts", split): f"{results}/prompts/{split}.jsonl" for split in config["splits"]}
+    files |= {("gold", gold): f"{results}/answers/{GOLD}/{gold}.jsonl" for gold in config["gold"]}
+    files |= {(rule, cell): f"{results}/{rule}/{cell}.jsonl" for cell in cells for rule in ("requests", "answers")}
+    asking = llm_judges(config)
+    for judge in config["judges"]:
+        rules = ("judge_requests", "verdicts") if judge in asking else ("verdicts",)
+        judged = [f"{judge}/{cell}" for cell in [*cells, *golds]]
+        files |= {(rule, name): f"{results}/{rule}/{name}.jsonl" for name in judged for rule in rules}
+        files |= {("score", f"{judge}/{cell}"): f"{results}/scores/{judge}/{cell}.json" for cell in cells}
+        files |= {("judge_card", f"{judge}/{g}"): f"{results}/judge_cards/{judge}/{g}.json" for g in config["gold"]}
+    return files | {("check_judge", judge): f"{results}/judges/{judge}.json" for judge in asking}
+
+
+def failures(files: Mapping[Job, str], logs: str) -> dict[Job, Trouble]:
+    """Return the jobs whose log ends with an error; of those whose output is known, if it is missing.
+
+    Args:
+        files: the output of each job that is known.
+        logs: folder of the study's logs.
+    """
+    rules = {rule for rule, _ in files}
+    found: dict[Job, Trouble] = {}
+    for log in sorted(Path(logs).rglob("*.log")):
+        rule, *rest = log.relative_to(logs).with_suffix("").parts
+        job = rule, "/".join(rest)
+        if rule in LOADS or (rule in rules and (job not in files or modified(files[job]) is not None)):
+            continue
+        if told := error_and_cause(tail(log)):
+            found[job] = Trouble(*job, FAILED, *told, shown(log))
+    return found
 
 
 def damaged(rule: str, name: str, path: str | Path, error: Exception) -> Trouble:
@@ -126,30 +173,75 @@ def engine_jobs(name: str, entry: Mapping[str, Any]) -> list[Job]:
     return [("identify_engine", name), *([(fetch, place)] if fetch else [])]
 
 
-def _outputs(config: Mapping[str, Any], paths: Paths) -> dict[Job, str]:
-    results, cache = paths.results, paths.cache
-    cells = [f"{model}/{split}" for model in config["models"] for split in config["splits"]]
-    golds = [f"{GOLD}/{gold}" for gold in config["gold"]]
-    files: dict[Job, str] = {}
-    for entry in [*config["split_entries"].values(), *config["gold_entries"].values()]:
-        for job in rows_jobs(entry, cache):
-            files[job] = fetched_path(entry["source"], cache)
-    for engine, entry in config["engine_entries"].items():
-        weights = entry.get("weights") or {"kind": "folder"}
-        if weights["kind"] == "hub":
-            files["fetch_tokenizer", weights_id(weights)] = paths.tokenizer_manifest(weights)
-        if weights["kind"] != "folder":
-            files["fetch_weights", weights_id(weights)] = paths.weights_manifest(weights)
-        files["identify_engine", engine] = paths.engine(engine)
-    files |= {("prompts", split): f"{results}/prompts/{split}.jsonl" for split in config["splits"]}
-    files |= {("gold", gold): f"{results}/answers/{GOLD}/{gold}.jsonl" for gold in config["gold"]}
-    files |= {("check_judge", judge): f"{results}/judges/{judge}.json" for judge in llm_judges(config)}
-    files |= {(rule, cell): f"{results}/{rule}/{cell}.jsonl" for cell in cells for rule in ("requests", "answers")}
-    for judge in config["judges"]:
-        for cell in [*cells, *golds]:
-            if judge in llm_judges(config):
-                files["judge_requests", f"{judge}/{cell}"] = f"{results}/judge_requests/{judge}/{cell}.jsonl"
-            files["verdicts", f"{judge}/{cell}"] = f"{results}/verdicts/{judge}/{cell}.jsonl"
-        files |= {("score", f"{judge}/{cell}"): f"{results}/scores/{judge}/{cell}.json" for cell in cells}
-        files |= {("judge_card", f"{judge}/{g}"): f"{results}/judge_cards/{judge}/{g}.json" for g in config["gold"]}
-    return files
+def batches(config: Mapping[str, Any]) -> dict[str, dict[str, list[Cell]]]:
+    """Return the cells of each batch by stage and name."""
+    return {"generate": generation_batches(config), "judge": judging_batches(config)}
+
+
+def engine_loads(config: Mapping[str, Any], now: float) -> dict[tuple[str, str], list[Load]]:
+    """Return the engine loads of each (stage, batch), a load for each shard.
+
+    Args:
+        config: the validated study.
+        now: the present time (seconds since 1970).
+    """
+    paths = Paths(config)
+    grown = {name: _store_grown(paths, name) for name in config["engine_entries"]}
+    return {
+        (stage, batch): [
+            _load(stage, f"{batch}/{Path(receipt).stem}", receipt, paths, now, grown[batch.split("/")[1]])
+            for receipt in paths.receipts(stage, batch)
+        ]
+        for stage, of_stage in batches(config).items()
+        for batch in of_stage
+    }
+
+
+def _load(stage: str, name: str, receipt: str, paths: Paths, now: float, store_grown: float) -> Load:
+    try:
+        return Load(stage, name, DONE, None, shown(receipt), _rejections(read_json(receipt)))
+    except FileNotFoundError:
+        pass
+    except (OSError, UserError, KeyError, TypeError, AttributeError) as error:
+        text = error if isinstance(error, UserError | OSError) else f"{receipt} is not a receipt"
+        trouble = damaged(stage, name, receipt, UserError(f"{text}; delete it and run again"))
+        return Load(stage, name, FAILED, trouble, shown(receipt))
+    log = Path(f"{paths.logs}/{stage}/{name}.log")
+    server_log = log.with_suffix(".server.log")
+    written = modified(log)
+    if written is None:
+        return Load(stage, name, NOT_STARTED, None, shown(receipt))
+    text = tail(log)
+    cause: str | None = None
+    if told := error_and_cause(text, tail(server_log)):
+        message, cause = told
+        state = STOPPED if message.startswith(TIME_LIMIT) else FAILED
+    elif now - max(written, modified(server_log) or 0) > SILENCE:
+        state = STOPPED
+        message = f"ended without an error and without a receipt (killed?); the last it said: {progress(text)}"
+    else:
+        state = RUNNING if now - store_grown <= SILENCE or at_work(text) else STARTING
+        message = progress(text)
+    shown_server_log = shown(server_log) if server_log.exists() else None
+    trouble = Trouble(stage, name, state, clean(message), cause, shown(log), shown_server_log)
+    return Load(stage, name, state, trouble, shown(receipt))
+
+
+def _rejections(receipt: Any) -> dict[str, str]:
+    """Return the reason of each rejection by key.
+
+    Raises:
+        KeyError, TypeError, AttributeError: if it is not a receipt.
+    """
+    rows = {str(row["key"]): (row.get("status"), row.get("message")) for row in receipt["rejected"]}
+    return {key: clean(f"HTTP {status}: {message}") for key, (status, message) in rows.items()}
+
+
+def _store_grown(paths: Paths, engine: str) -> float:
+    """Return when a store file of an engine was last written to (seconds since 1970; 0 when there is none)."""
+    try:
+        engine_id = str(read_json(paths.engine(engine))["engine_id"])
+        files = list(Path(paths.store, engine_id).glob("*.jsonl"))
+    except (OSError, UserError, KeyError, TypeError):
+        return 0.0
+    return max((modified(file) or 0.0 for file in files), default=0.0)

@@ -11,8 +11,7 @@ from refusal_eval.core.states import ANSWER_STATES, JUDGE_FAILED, VERDICT_STATES
 from refusal_eval.core.states import FAILED as NO_RESPONSE
 from refusal_eval.study.batches import GOLD
 from refusal_eval.tools.status.cell_states import CONVERSATIONS, WAITING, WAITS_FOR_ANSWERS, CellStatus
-from refusal_eval.tools.status.job_states import FAILED, Job, Trouble
-from refusal_eval.tools.status.load_states import DONE, REJECTED, RUNNING
+from refusal_eval.tools.status.job_states import DONE, FAILED, REJECTED, RUNNING, Job, Trouble
 from refusal_eval.tools.status.study_status import INCOMPLETE, ReportStatus, StudyStatus
 
 Item = TypeVar("Item")

@@ -11,8 +11,18 @@ from refusal_eval.study.batches import Cell
 from refusal_eval.study.paths import Paths
 from refusal_eval.tools.snakemake_summary import summary
 from refusal_eval.tools.status.cell_states import Cells, CellStatus
-from refusal_eval.tools.status.job_states import FAILED, Job, Outputs, Trouble, shown
-from refusal_eval.tools.status.load_states import DONE, Load, batches, engine_loads
+from refusal_eval.tools.status.job_states import (
+    DONE,
+    FAILED,
+    Job,
+    Load,
+    Trouble,
+    batches,
+    engine_loads,
+    failures,
+    outputs,
+    shown,
+)
 
 INCOMPLETE = "incomplete"
 # What lies here is told by cell, or comes before the cells; the rest of a study's results is the report.
@@ -76,10 +86,10 @@ def study_status(
     Raises:
         OSError: if the store cannot be read.
     """
-    outputs = Outputs(config)
-    troubles = outputs.failures()
+    files, paths = outputs(config), Paths(config)
+    troubles = failures(files, paths.logs)
     loads = engine_loads(config, now)
-    cells = Cells(config, outputs, troubles, loads, wanted or (lambda model, split: True)).statuses()
+    cells = Cells(config, files, troubles, loads, wanted or (lambda model, split: True)).statuses()
     behind = {Cell(cell.model, cell.split, cell.judge) for cell in cells if not cell.current}
     for stage, of_stage in batches(config).items():
         for batch, of_batch in of_stage.items():
@@ -93,7 +103,7 @@ def study_status(
         state = FAILED
     else:
         state = DONE if finished and (report is None or not report.missing + report.old) else INCOMPLETE
-    return StudyStatus(config["study"], shown(outputs.paths.results), state, cells, list(troubles.values()), report)
+    return StudyStatus(config["study"], shown(paths.results), state, cells, list(troubles.values()), report)
 
 
 def report_status(config: Mapping[str, Any], study_file: Path, root: Path) -> ReportStatus:
