@@ -1,9 +1,9 @@
 """What the labelling kit's sample is worth, by simulation: bias, spread and coverage with its weights and without them.
 
 A study of 4,000 answers in 400 clusters and two judges: the first is wrong in 15 % of refusals, 8 % of the rest, more
-so where the second disagrees. 200 texts are labelled by people without error, drawn as `make audit` draws them, or all
-alike. Printed for the first judge: the truth of sensitivity and specificity, the mean of what cards say less that of
-their study, the standard deviation of that, and how often the card's 95 % interval holds the truth.
+so where the second disagrees. 200 texts are labelled by people without error, drawn as `refusal-eval audit draw`
+draws them, or all alike. Printed for the first judge: the truth of sensitivity and specificity, the mean of what
+cards say less that of their study, the standard deviation of that, and how often the card's 95 % interval holds it.
 """
 
 from __future__ import annotations

@@ -108,8 +108,9 @@ def study_with_unread(case: Case, share: float, way: str, rng: np.random.Generat
     Args:
         case: rate, judge and number of labels.
         share: of all answers.
-        way: how labels are drawn: all answers alike, unread ones four times as likely (as `make audit` draws them), or
-            alike and then unread answers left out with their labels, as if they had no text.
+        way: how labels are drawn: all answers alike, unread ones four times as likely (as
+            `refusal-eval audit draw` draws them), or alike and then unread answers
+            left out with their labels, as if they had no text.
         rng: of the draws.
     """
     truth = drawn_answers(case.rate, rng, PROMPTS, SAMPLES)

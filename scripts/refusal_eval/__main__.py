@@ -9,6 +9,7 @@ from collections.abc import Sequence
 # Verb, its module below `tools`, and what it does. The module holds `command`: a function with typer's annotations, or
 # an app with verbs of its own. Only the module of the verb that is asked for is imported.
 VERBS = {
+    "check": ("check.check_command", "this machine before a run, or one model's answers, and what to fix"),
     "pin": ("pin.pin_command", "the commit of everything that a study takes from the hub, in a lock file"),
     "plan": ("plan.plan_command", "what a study costs, its terms, and what nobody verified, before anything runs"),
     "status": ("status.status_command", "what of a study is done, missing or failed, and why"),
@@ -57,7 +58,10 @@ def _run(verb: str, arguments: Sequence[str]) -> int:
     try:
         app(list(arguments), prog_name=f"refusal-eval {verb}")
     except SystemExit as end:
-        return int(end.code or 0)
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+            return 1
+        return end.code or 0
     except (ConfigError, UserError, OSError) as error:
         print(error, file=sys.stderr)
         return 1

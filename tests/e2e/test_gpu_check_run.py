@@ -1,4 +1,4 @@
-"""`make gpu-check` on the machine at hand, with the demo's model."""
+"""`refusal-eval check --model` on the machine at hand, with the demo's model."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from program import refusal_eval
 from project import ROOT
 
-from refusal_eval.tools.gpu_check.answer_checks import CHECKS
+from refusal_eval.tools.check.answer_checks import CHECKS
 
 pytestmark = pytest.mark.full
 
@@ -20,8 +21,13 @@ pytestmark = pytest.mark.full
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess[str], Path]:
     """Return the finished check, and its folder for temporary files."""
     temporary = tmp_path_factory.mktemp("t")
-    command = [sys.executable, str(ROOT / "scripts" / "gpu_check.py"), "smollm2-plain"]
-    environment = {**os.environ, "TMPDIR": str(temporary), "HF_TOKEN": "hf_PLANTEDTOKEN"}
+    command = [sys.executable, "-m", "refusal_eval", "check", "--model", "smollm2-plain"]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT / "scripts"),
+        "TMPDIR": str(temporary),
+        "HF_TOKEN": "hf_PLANTEDTOKEN",
+    }
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False), temporary
 
 
@@ -43,11 +49,10 @@ def test_the_block_can_be_pasted(run: tuple[subprocess.CompletedProcess[str], Pa
 
 def test_nothing_is_left_behind(run: tuple[subprocess.CompletedProcess[str], Path]) -> None:
     _, temporary = run
-    assert not [path.name for path in temporary.iterdir() if path.name.startswith(("gpu-check-", "refusal-eval-t"))]
+    assert not [path.name for path in temporary.iterdir() if path.name.startswith("refusal-eval-")]
 
 
 def test_a_model_that_is_not_in_the_catalogue() -> None:
-    command = [sys.executable, str(ROOT / "scripts" / "gpu_check.py"), "smollm2-plian"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = refusal_eval("check", "--model", "smollm2-plian")
     assert done.returncode == 1 and done.stdout == ""
     assert "did you mean `smollm2-plain`" in done.stderr and "Traceback" not in done.stderr

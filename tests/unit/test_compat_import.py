@@ -134,7 +134,7 @@ def test_an_engine_of_the_catalogue_is_used_and_another_takes_its_commit_from_ma
     assert known.catalogue["engines"]["theirs"]["like"] == "known-engine" and known.todo == []
     other = imported(CONFIG, "theirs", SHIPPED)
     assert other.catalogue["engines"]["theirs"]["weights"]["revision"] is None, "a branch is refused by every command"
-    assert any("make pin CONFIG=theirs.yaml" in todo for todo in other.todo)
+    assert any("refusal-eval pin theirs.yaml" in todo for todo in other.todo)
 
 
 @pytest.mark.parametrize("config", [CONFIG, {key: CONFIG[key] for key in CONFIG if key != "tensor_parallel_size"}])
@@ -434,7 +434,7 @@ def test_a_config_beside_its_study_is_not_in_the_way(tmp_path, monkeypatch):
 
 
 def test_an_unknown_repository_becomes_a_study_that_only_lacks_its_pin(tmp_path, monkeypatch):
-    """`make pin` and `make plan` read it; a run asks for the lock file."""
+    """`refusal-eval pin` and `refusal-eval plan` read it; a run asks for the lock file."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(import_command, "ROOT", tmp_path)
     project = Project(tmp_path)
@@ -443,7 +443,7 @@ def test_an_unknown_repository_becomes_a_study_that_only_lacks_its_pin(tmp_path,
     raw = yaml.safe_load((tmp_path / "mine.yaml").read_text()) | {"judges": ["words"]}
     config = load_study(raw, "mine.yaml", ".", open_pins=True)
     assert config["engine_entries"]["mine"]["weights"]["revision"] is None
-    with pytest.raises(ConfigError, match="make pin"):
+    with pytest.raises(ConfigError, match="refusal-eval pin"):
         load_study(raw, "mine.yaml", ".")
 
 

@@ -1,4 +1,4 @@
-"""`make doctor`: each thing that can be wrong with a machine is a line that says what to do."""
+"""`refusal-eval check`: each thing that can be wrong with a machine is a line that says what to do."""
 
 import dataclasses
 import hashlib
@@ -650,21 +650,21 @@ def test_an_open_pin_is_told_with_the_command():
     assert places.pins_check(None).state == places.pins_check(NO_HUB).state == "not applicable"
     assert places.pins_check(NEEDS).state == "ok"
     check = places.pins_check(dataclasses.replace(NEEDS, open_pins=("model org/m",)))
-    assert (check.state, check.seen) == ("fail", "not known yet: model org/m") and "make pin" in check.todo
+    assert (check.state, check.seen) == ("fail", "not known yet: model org/m") and "refusal-eval pin" in check.todo
 
 
 # ---------------------------------------------------------------- the program
 
 
 def doctor(repository, *arguments, **variables):
-    command = [sys.executable, str(repository / "scripts" / "doctor.py"), *arguments]
-    environment = {**os.environ, **variables}
+    command = [sys.executable, "-m", "refusal_eval", "check", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(repository / "scripts"), **variables}
     return subprocess.run(command, capture_output=True, text=True, cwd=repository, env=environment, check=False)
 
 
 def test_the_program_tells_every_check_and_no_secret(repository):
     study = str(repository / "config" / "config.yaml")
-    done = doctor(repository, "--configfile", study, HF_TOKEN="hf_PLANTEDTOKEN")
+    done = doctor(repository, study, HF_TOKEN="hf_PLANTEDTOKEN")
     for name in ("environment workflow", "memory for smollm2-135m", "disk for results", "clock", "sockets", "Slurm"):
         assert name in done.stdout, done.stdout + done.stderr
     assert "PLANTEDTOKEN" not in done.stdout + done.stderr
@@ -676,11 +676,11 @@ def test_the_program_fails_where_something_fails(repository, tmp_path):
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(catalogue))
     study = yaml.safe_load((repository / "config" / "config.yaml").read_text()) | {"study": "other"}
     (tmp_path / "s.yaml").write_text(json.dumps(study | {"catalogue": ["c.yaml"]}))
-    done = doctor(repository, "--configfile", str(tmp_path / "s.yaml"), PATH="/usr/bin:/bin")
+    done = doctor(repository, str(tmp_path / "s.yaml"), PATH="/usr/bin:/bin")
     assert done.returncode == 1 and "FAIL  GPUs" in done.stdout
 
 
 def test_a_study_that_is_not_valid(repository, tmp_path):
     (tmp_path / "s.yaml").write_text("study: x\n")
-    done = doctor(repository, "--configfile", str(tmp_path / "s.yaml"))
+    done = doctor(repository, str(tmp_path / "s.yaml"))
     assert done.returncode == 1 and "mistakes in the configuration" in done.stderr and done.stdout == ""

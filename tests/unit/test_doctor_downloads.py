@@ -1,11 +1,10 @@
-"""`make doctor` on what is fetched: files at addresses, downloads that were left unfinished, stale lock entries."""
+"""`refusal-eval check` on what is fetched: addresses, unfinished downloads, stale lock entries."""
 
 import contextlib
 import dataclasses
 import fcntl
 import os
 import subprocess
-import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from program import refusal_eval
 
 from refusal_eval.config import load_study
 from refusal_eval.study.row_sources import fetched_path
@@ -191,7 +191,7 @@ def test_a_lock_with_more_than_the_study_takes_is_told(repository, tmp_path):
     urls = [{"url": url, **locked}, {"url": "https://example.org/gone.csv", **locked}]
     (tmp_path / "x.lock.yaml").write_text(yaml.safe_dump({"lock_version": 1, "urls": urls}))
     check = place_checks.pins_check(needs_of(repository, file))
-    assert check.state == "warn" and "make pin" in check.todo
+    assert check.state == "warn" and "refusal-eval pin" in check.todo
     assert f"{tmp_path}/x.lock.yaml also has what the study does not take: https://example.org/gone.csv" in check.seen
     (tmp_path / "x.lock.yaml").write_text(yaml.safe_dump({"lock_version": 1, "urls": urls[:1]}))
     assert place_checks.pins_check(needs_of(repository, file)).state == "ok"
@@ -248,8 +248,7 @@ def test_a_cache_without_leftovers(tmp_path):
 def test_the_program_looks_at_addresses_and_leftovers(repository, server, cache, tmp_path):
     url = f"http://127.0.0.1:{server.server_port}/404/rows.csv"
     file = study(repository, tmp_path, url, cache_dir=str(cache))
-    command = [sys.executable, str(repository / "scripts" / "doctor.py"), "--configfile", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=repository, check=False)
+    done = refusal_eval("check", str(file), cwd=repository)
     assert done.returncode == 1, done.stderr
     assert "FAIL  addresses" in done.stdout and f"{url} answers with HTTP 404; split s" in done.stdout
     assert "WARN  unfinished downloads" in done.stdout

@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import gpu_check
 import pytest
 import yaml
 from engine_entries import engine_of
 from test_devices import Machine
 from test_server_engine import ENTRY
 
+from refusal_eval.__main__ import main
 from refusal_eval.ask.requests import Request, RequestSettings
 from refusal_eval.config import load_study
 from refusal_eval.core.files import write_json
@@ -22,15 +22,15 @@ from refusal_eval.core.packing import pack_floats
 from refusal_eval.engines.listeners import Listener
 from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.study.paths import Paths
+from refusal_eval.tools.check import check_command, probes
+from refusal_eval.tools.check import prepare as module
+from refusal_eval.tools.check.answer_checks import CHECKS, run_checks
 from refusal_eval.tools.check.check import any_failed
-from refusal_eval.tools.gpu_check import prepare as module
-from refusal_eval.tools.gpu_check import probes
-from refusal_eval.tools.gpu_check.answer_checks import CHECKS, run_checks
-from refusal_eval.tools.gpu_check.check_report import arguments_text, block, device_text, failed_block, without_paths
-from refusal_eval.tools.gpu_check.check_study import SPLITS, asking_study, checking_catalogue, checking_study
-from refusal_eval.tools.gpu_check.gpu_facts import Facts, Rescored, Sample, StopProbe, Template
-from refusal_eval.tools.gpu_check.prepare import checked_entry, prepare
-from refusal_eval.tools.gpu_check.probes import Prepared
+from refusal_eval.tools.check.check_report import arguments_text, block, device_text, failed_block, without_paths
+from refusal_eval.tools.check.check_study import SPLITS, asking_study, checking_catalogue, checking_study
+from refusal_eval.tools.check.gpu_facts import Facts, Rescored, Sample, StopProbe, Template
+from refusal_eval.tools.check.prepare import checked_entry, prepare
+from refusal_eval.tools.check.probes import Prepared
 
 STOP = 2
 
@@ -263,10 +263,10 @@ def temporary(tmp_path, monkeypatch):
     """Return the folder for temporary files of the program, which is run inside of this process."""
     folder = tmp_path / "t"
     folder.mkdir()
-    monkeypatch.setattr(gpu_check.tempfile, "tempdir", str(folder))
+    monkeypatch.setattr(check_command.tempfile, "tempdir", str(folder))
     for name in ("end_with_parent", "allow_many_connections"):
-        monkeypatch.setattr(gpu_check, name, lambda: None)
-    monkeypatch.setattr(gpu_check.signal, "signal", lambda *_: None)
+        monkeypatch.setattr(check_command, name, lambda: None)
+    monkeypatch.setattr(check_command.signal, "signal", lambda *_: None)
     return folder
 
 
@@ -274,19 +274,21 @@ def test_what_is_known_before_the_start_is_told_and_the_log_is_kept_when_the_eng
     temporary, tmp_path, monkeypatch, capsys
 ):
     prepared = ready(tmp_path, monkeypatch)
-    monkeypatch.setattr(module, "prepare", lambda *given: dataclasses.replace(prepared, log=given[3] / "engine.log"))
-    assert gpu_check.main(["smollm2-plain"]) == 1
+    monkeypatch.setattr(
+        check_command, "prepare", lambda *given: dataclasses.replace(prepared, log=given[3] / "engine.log")
+    )
+    assert main(["check", "--model", "smollm2-plain"]) == 1
     told = capsys.readouterr()
     assert "engine        vllm 0.32.0" in told.out and "--tensor-parallel-size=2" in told.out
     assert "device        cuda: 4 x Simulated, 580.95.05" in told.out
     assert "its log       ValueError: No memory" in told.out and str(tmp_path) not in told.out
-    (kept,) = temporary.glob("gpu-check-*")
-    assert f"gpu-check: everything is kept in {kept}" in told.err
+    (kept,) = temporary.glob("refusal-eval-check-*")
+    assert f"check: everything is kept in {kept}" in told.err
     assert "No memory" in (kept / "engine.log").read_text()
 
 
 def test_a_mistake_before_anything_ran_leaves_nothing(temporary, capsys):
-    assert gpu_check.main(["smollm2-plian"]) == 1
+    assert main(["check", "--model", "smollm2-plian"]) == 1
     assert "did you mean" in capsys.readouterr().err and not list(temporary.iterdir())
 
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.tools.gpu_check.prepare import checked_entry
+from refusal_eval.tools.check.prepare import checked_entry
 
 COMMIT, OTHER = "a" * 40, "b" * 40
 
@@ -47,8 +47,8 @@ def test_an_open_pin_is_told_with_its_place_and_the_commands(repository, tmp_pat
     text = str(told.value)
     assert "`tuned` cannot be checked yet: the commit is not known of" in text
     assert f"\n  - {tmp_path}/own.yaml:6: engines.big.weights.revision\n" in text
-    assert "make pin CONFIG=my_study.yaml" in text
-    assert 'make gpu-check MODEL=tuned ARGS="--configfile my_study.yaml"' in text
+    assert "refusal-eval pin my_study.yaml" in text
+    assert "refusal-eval check --model tuned my_study.yaml" in text
     assert str(tmp_path / "check") not in text, "the check's own study is gone when this is read"
 
 
@@ -67,7 +67,7 @@ def test_with_a_study_its_name_and_its_lock_file_are_told(repository, tmp_path, 
         entry(repository, tmp_path, study)
     lacks = "does not have it" if locked else "is not there"
     assert f"and {tmp_path}/mine.lock.yaml {lacks}. Name the model in {study}, run" in str(told.value)
-    assert f"make pin CONFIG={study}" in str(told.value)
+    assert f"refusal-eval pin {study}" in str(told.value)
 
 
 def test_the_lock_file_of_the_users_study_fills_open_pins(repository, tmp_path):
@@ -93,16 +93,16 @@ def test_an_entry_that_differs_from_the_lock_is_told_as_such(repository, tmp_pat
     (tmp_path / "mine.lock.yaml").write_text(yaml.safe_dump(content))
     with pytest.raises(UserError, match=r"models\.tuned\.lora\.revision: is a{40}, but ") as told:
         entry(repository, tmp_path, study)
-    assert f"but {tmp_path}/mine.lock.yaml:" in str(told.value) and f"make pin CONFIG={study}" in str(told.value)
+    assert f"but {tmp_path}/mine.lock.yaml:" in str(told.value) and f"refusal-eval pin {study}" in str(told.value)
     assert str(tmp_path / "check") not in str(told.value)
 
 
 def test_the_program_says_it_and_leaves_nothing(repository, tmp_path):
     study = catalogue(tmp_path)
     (tmp_path / "t").mkdir()
-    command = [sys.executable, str(repository / "scripts" / "gpu_check.py"), "tuned", "--configfile", str(study)]
-    environment = {**os.environ, "TMPDIR": str(tmp_path / "t")}
+    command = [sys.executable, "-m", "refusal_eval", "check", "--model", "tuned", str(study)]
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "t"), "PYTHONPATH": str(repository / "scripts")}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 1 and done.stdout == "" and "Traceback" not in done.stderr
-    assert "engines.big.weights.revision" in done.stderr and f"make pin CONFIG={study}" in done.stderr
-    assert not list((tmp_path / "t").glob("gpu-check-*"))
+    assert "engines.big.weights.revision" in done.stderr and f"refusal-eval pin {study}" in done.stderr
+    assert not list((tmp_path / "t").glob("refusal-eval-check-*"))

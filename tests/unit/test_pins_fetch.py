@@ -153,7 +153,7 @@ def test_a_file_of_a_data_set_that_the_lock_does_not_list_is_told(hub, tmp_path)
     rows = source_of(hub, "dataset", "org/rows", ROWS | {"a.jsonl": b"{}"}) | {"split": None, "file": "a.jsonl"}
     lock = locked(tmp_path, datasets=[(rows, ROWS)])
     (told,) = fetch([("rows", rows, "a.jsonl", lock)], tmp_path, HF_ENDPOINT=hub.address)[0]
-    assert "the lock file does not list a.jsonl; run `make pin` again" in told
+    assert "the lock file does not list a.jsonl; run `refusal-eval pin` again" in told
 
 
 def test_a_download_that_broke_goes_on_where_it_ended(hub, tmp_path):

@@ -1,4 +1,4 @@
-"""`make pin` through the real hub library: what is asked, written, refused and told, against a hub on loopback."""
+"""`refusal-eval pin` through the real hub library: what is asked, written and refused, on loopback."""
 
 import hashlib
 import json

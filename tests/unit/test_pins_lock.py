@@ -75,7 +75,7 @@ def test_each_open_pin_is_refused_with_its_place_and_the_command(open_project):
     for key in keys:
         (line,) = [line for line in told if f": {key}: " in line]
         assert line.startswith("config/catalogue/base.yaml:")
-        assert "is not known yet" in line and "run `make pin CONFIG=my_study.yaml`" in line
+        assert "is not known yet" in line and "run `refusal-eval pin my_study.yaml`" in line
 
 
 def test_what_only_looks_may_leave_them_open(open_project, monkeypatch):
@@ -131,7 +131,7 @@ def test_an_entry_with_another_pin_than_the_lock_names_both_places(project):
     lines = (project.folder / "study.lock.yaml").read_text().splitlines()
     place = next(number for number, line in enumerate(lines, 1) if "commit:" in line)
     assert f"study.lock.yaml:{place} has {OTHER}" in told
-    assert "run `make pin CONFIG=study.yaml` to lock what the entry says" in told
+    assert "run `refusal-eval pin study.yaml` to lock what the entry says" in told
     project.write("study.lock.yaml", lock(models=[repo(commit=COMMIT, by="entry")]))
     assert project.mistakes() == []
 
@@ -141,7 +141,7 @@ def test_a_lock_of_another_study_fills_nothing_and_says_so(open_project):
     open_project.write("study.lock.yaml", WHOLE | {"models": other})
     (told,) = open_project.mistakes(OPEN_STUDY)
     assert told.startswith("config/catalogue/base.yaml:") and "engines.hub-engine.weights.revision" in told
-    assert "(study.lock.yaml has no `owner/model` under `models`)" in told and "make pin CONFIG=study.yaml" in told
+    assert "(study.lock.yaml has no `owner/model` under `models`)" in told and "refusal-eval pin study.yaml" in told
 
 
 def test_a_file_that_was_not_locked_is_told_before_anything_is_fetched(open_project):
@@ -151,7 +151,7 @@ def test_a_file_that_was_not_locked_is_told_before_anything_is_fetched(open_proj
     assert told.startswith("config/catalogue/base.yaml:")
     assert ": gold.people.source.file: `gold.csv` is not among the files" in told
     line = next(n for n, text in enumerate(path.read_text().splitlines(), 1) if "c" * 40 in text)
-    assert f"that study.lock.yaml:{line} locks: run `make pin CONFIG=study.yaml`" in told
+    assert f"that study.lock.yaml:{line} locks: run `refusal-eval pin study.yaml`" in told
 
 
 def test_a_study_does_not_name_its_lock_file(project):

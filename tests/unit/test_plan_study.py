@@ -183,7 +183,7 @@ def terms(tmp_path, monkeypatch, capsys):
 def test_a_study_with_an_open_commit_is_planned_and_says_what_to_do(terms):
     code, text = terms()
     assert code == 0
-    assert "NOT PINNED YET: run `make pin CONFIG=study.yaml`" in text and "the commit of owner/model-8B (e)" in text
+    assert "NOT PINNED YET: run `refusal-eval pin study.yaml`" in text and "the commit of owner/model-8B (e)" in text
 
 
 def test_with_a_lock_file_nothing_is_open(terms, tmp_path):

@@ -177,7 +177,7 @@ def test_another_judge_of_recorded_answers_votes_by_its_labels(scored):
 
 
 def test_an_export_of_ours_is_such_a_folder(tmp_path):
-    """What `make export` writes is read as what it was written from."""
+    """What `refusal-eval export` writes is read as what it was written from."""
     texts = [{**row, "reasoning": "think</t>", "answer": f"text {row['sample']}"} for row in ANSWERS]
     published = response_rows(RESPONSES, "</t>", {5: "a", 6: "</t>", 7: "b", 8: "<end>"}.get)
     split = asked("p", "q")
@@ -206,7 +206,7 @@ def tokenizer_folder(tmp_path_factory):
 
 
 def exported(folder, split, answers, reasoning):
-    """Write answers as `make export` does; return them as a study on recorded answers reads them."""
+    """Write answers as `refusal-eval export` does; return them as a study on recorded answers reads them."""
     files = files_of(split, answers, [], [], {"scores": [], "metrics": None}, text_mark(reasoning))
     write_folder(folder, files)
     marks = {"format": "marks", "start": reasoning.get("start"), "end": text_mark(reasoning)}

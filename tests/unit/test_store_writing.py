@@ -126,7 +126,7 @@ def test_a_store_that_cannot_be_made_is_told(tmp_path):
 
 
 def test_a_file_that_is_replaced_while_it_is_written_takes_no_more(tmp_path):
-    """As `make store-prune` replaces it: what follows would go into a file that nobody finds."""
+    """As `refusal-eval store --prune` replaces it: what follows would go into a file that nobody finds."""
     with StoreWriter(tmp_path, "engine", "job") as writer:
         writer.append(KEYS[0], response("a"), "s1")
         pruned = writer.path.with_suffix(".new")

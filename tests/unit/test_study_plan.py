@@ -162,7 +162,7 @@ def test_every_kind_of_open_pin_is_found_once(project):
         ("splits", "url-rows", "sha256"),
     ]
     text = " ".join(pin_lines(open_pins(config), "my.yaml", None))
-    assert "make pin CONFIG=my.yaml" in text and "the SHA-256 of https://example.org/0123/rows.csv" in text
+    assert "refusal-eval pin my.yaml" in text and "the SHA-256 of https://example.org/0123/rows.csv" in text
 
 
 def test_entries_with_one_open_source_are_told_together():

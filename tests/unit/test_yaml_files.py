@@ -97,7 +97,7 @@ def test_a_lock_file_is_a_mistake_with_its_place(project: Project, name: str) ->
     project.write("study.lock.yaml", "\n" + ADVERSARIES[name][0])
     (line,) = project.mistakes(STUDY)
     assert line.startswith("study.lock.yaml:") and f"is not valid YAML: {ADVERSARIES[name][1]}" in line
-    assert "`make pin` writes it anew" in line
+    assert "`refusal-eval pin` writes a new one" in line
 
 
 @pytest.mark.parametrize("name", ADVERSARIES)

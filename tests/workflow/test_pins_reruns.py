@@ -58,7 +58,7 @@ def test_a_changed_pin_reruns_its_own_cells_only(
     refused = project.snakemake("-n", check=False)
     said = refused.stdout + refused.stderr
     assert refused.returncode != 0 and said.count("the commit hash is not known yet") == 2
-    assert "catalogue.yaml:" in said and "run `make pin CONFIG=study.yaml`" in said
+    assert "catalogue.yaml:" in said and "run `refusal-eval pin study.yaml`" in said
     pin(project)
     project.snakemake("--until", "requests")
     project.answer_everything("requests")

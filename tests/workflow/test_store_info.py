@@ -1,4 +1,4 @@
-"""`make store-info` and `make store-prune` on a study that has run: what they remove, no study misses."""
+"""`refusal-eval store` and `refusal-eval store --prune` on a study that has run: what they remove, no study misses."""
 
 from __future__ import annotations
 

@@ -196,8 +196,9 @@ def _engine(
     if folder is not None:
         return {"weights": {"kind": "folder", "path": folder}, **engine}
     result.todo.append(
-        f"engines.{name}.weights.revision: the published code takes whatever {repo} holds that day; run `make pin "
-        f"CONFIG={name}.yaml`, which writes today's commit into {name}.lock.yaml, or write the commit that you mean"
+        f"engines.{name}.weights.revision: the published code takes whatever {repo} holds that day; run "
+        f"`refusal-eval pin {name}.yaml`, which writes today's commit into {name}.lock.yaml, or write the commit that "
+        "you mean"
     )
     return {"weights": {"kind": "hub", "repo": repo, "revision": None}, **engine}
 

@@ -74,7 +74,8 @@ class Engine(Entry):
         "`{date: 2026-11-22, version: 0.32.0, device: cpu}`. For readers only; in no key.",
     )
     licence: Text | None = Field(
-        None, description="Licence of the weights, as their publisher states it. Told by `make plan`; in no key."
+        None,
+        description="Licence of the weights, as their publisher states it. Shown by `refusal-eval plan`; in no key.",
     )
     gated: bool | None = Field(
         False, description="Whether one must ask the publisher for access to the weights first; `null` is not known."
@@ -99,7 +100,7 @@ class Engine(Entry):
         "estimates only.",
     )
     unverified: list[Text] = Field(
-        [], description="What of this entry nobody could verify when it was written; `make plan` tells it."
+        [], description="What of this entry nobody could verify when it was written; `refusal-eval plan` tells it."
     )
 
     @model_validator(mode="after")

@@ -100,7 +100,9 @@ class Model(Entry):
         None, description="Marks of the reasoning. Read from stored responses: no GPU job when changed."
     )
     unverified: list[Text] = Field(
-        [], description="What of this entry nobody could verify when it was written; `make plan` tells it. In no key."
+        [],
+        description="What of this entry nobody could verify when it was written; `refusal-eval plan` shows it. In no "
+        "key.",
     )
     base: Slug | None = Field(None, description="Reserved: the model this one was derived from.")
     transform: str | None = Field(None, description="Reserved: a change of the weights.")

@@ -1,6 +1,7 @@
 """The lock file of a study, `<study>.lock.yaml` beside it: the commit of every repository, and what its files hold.
 
-`make pin` writes it (refusal_eval/tools/pin/). Here it is read, checked, and put into the entries whose pin is open.
+`refusal-eval pin` writes it (refusal_eval/tools/pin/). Here it is read, checked, and put into the entries whose pin is
+open.
 """
 
 from __future__ import annotations
@@ -167,7 +168,9 @@ def read_lock(path: str, problems: list[Problem]) -> Lock | None:
         validated(LockFile, Written([Layer(source.data, source, ())], broken=not source.readable), found)
         # What is wrong at all is told once: lines of a file that nobody writes by hand would be noise.
         first = min(found) if found else Problem(source.file, 0, "", str(error).splitlines()[0])
-        advice = f"{first.message.rstrip('.')}. Runs obey this file; `make pin` writes it anew once it is deleted"
+        advice = (
+            f"{first.message.rstrip('.')}. Runs obey this file; once it is deleted, `refusal-eval pin` writes a new one"
+        )
         problems.append(Problem(first.file, first.line, first.path, advice))
         return None
 
@@ -190,7 +193,7 @@ def check_pins(
         open_pins: whether pins may stay open.
         problems: takes the mistakes.
     """
-    command = f"`make pin CONFIG={study.layers[-1].source.file}`"
+    command = f"`refusal-eval pin {study.layers[-1].source.file}`"
     allowed = study.get("allow")
     for section, key in PINNED.items():
         for name in dict.fromkeys(used[section]):

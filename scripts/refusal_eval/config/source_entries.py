@@ -29,7 +29,8 @@ from refusal_eval.config.shapes import (
 
 SKIP_LINES = "Lines before a CSV's header that are not data."
 COMMIT_HELP = (
-    "Full commit hash (40 hex digits). `null` where it is not known: `make pin` finds it for the study's lock file."
+    "Full commit hash (40 hex digits). `null` where it is not known: `refusal-eval pin` finds it for the study's lock "
+    "file."
 )
 ENCODING = "Encoding of a CSV, JSON or JSONL file. Default: UTF-8, with or without a byte-order mark."
 
@@ -42,7 +43,8 @@ class HubSource(Entry):
     repo: RepoId = Field(description="Data set repository, `owner/name`.")
     revision: CommitHash | None = Field(
         description="Full commit hash (40 hex digits). A branch name would change under you. `null` where it is not "
-        "known: such an entry is off, or names it in `unverified`, and `make pin` finds it for the study's lock file."
+        "known: such an entry is off, or names it in `unverified`, and `refusal-eval pin` finds it for the study's "
+        "lock file.",
     )
     config: str | None = Field(None, description="Configuration (subset) of the data set. Needs `split`.")
     split: Text | None = Field(None, description="Split of the data set on the hub; all its files are fetched.")
@@ -79,7 +81,7 @@ class UrlSource(Entry):
     sha256: Sha256 | None = Field(
         description="SHA-256 of the file (of several: of their contents one after the other). `null` where it is not "
         "known: such an entry is off, or names it in "
-        "`unverified`, and `make pin` finds it for the study's lock file."
+        "`unverified`, and `refusal-eval pin` finds it for the study's lock file."
     )
     skip_lines: Whole = Field(0, ge=0, description=SKIP_LINES)
     encoding: Encoding | None = Field(None, description=ENCODING)

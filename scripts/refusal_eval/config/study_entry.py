@@ -48,7 +48,8 @@ class Study(Entry):
 
     # What is looked for here and stands elsewhere.
     NO_KEYS: ClassVar[Mapping[str, str]] = {
-        "lock": "the lock file of my_study.yaml is my_study.lock.yaml beside it, which `make pin` writes (docs/pins.md)"
+        "lock": "the lock file of my_study.yaml is my_study.lock.yaml beside it, which `refusal-eval pin` writes "
+        "(docs/pins.md)"
     }
 
     study: Slug = Field(description="Name of the study; results go to `<results_dir>/<study>/`.")

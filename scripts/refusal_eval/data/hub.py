@@ -142,7 +142,7 @@ def snapshot(place: Repository, names: Sequence[str] | None, files: Mapping[str,
     wanted = dict(files) if names is None else {name: files[name] for name in names if name in files}
     unlisted = sorted(set(names or ()) - set(wanted))
     if place.locked is not None and unlisted:
-        raise UserError(f"{place}: the lock file does not list {unlisted[0]}; run `make pin` again")
+        raise UserError(f"{place}: the lock file does not list {unlisted[0]}; run `refusal-eval pin` again")
     if place.locked is None or not _all_there(place.snapshot, wanted):
         if place.locked is not None:
             _compare_with_lock(place, wanted)

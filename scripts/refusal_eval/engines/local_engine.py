@@ -47,8 +47,8 @@ class LocalEngine(Engine):
     weights_gb: Number | None = Field(
         None,
         gt=0,
-        description="Size of the weights that are fetched, in GB (10^9 bytes). For the estimates of `make plan` "
-        "and `make doctor` only.",
+        description="Size of the weights that are fetched, in GB (10^9 bytes). For the estimates of "
+        "`refusal-eval plan` and `refusal-eval check` only.",
     )
 
     def identity(self, weights: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -59,7 +59,7 @@ class Results:
         return [f"{self._results}/judge_agreement.json"] if len(self._config["judges"]) > 1 else []
 
     def people(self, wildcards: Any) -> list[str]:
-        """Return the agreement of people that `make audit-read` wrote beside the labels the study names, as a list.
+        """Return the agreement of people that was written beside the labels the study names, as a list.
 
         None for labels of another origin.
         """

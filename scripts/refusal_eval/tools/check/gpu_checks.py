@@ -67,7 +67,7 @@ def count_check(
     if not needed:
         return not_applicable(name, "no engine here needs one")
     if login_node and not seen.gpus:
-        return not_applicable(name, "none on this login node; run `make doctor` in a job on a GPU node too")
+        return not_applicable(name, "none on this login node; run `refusal-eval check` in a job on a GPU node too")
     if not seen.installed:
         return fail(name, f"no nvidia-smi; {needed} needed", "install NVIDIA's driver, or set `device: cpu`")
     if not seen.gpus:
@@ -109,7 +109,8 @@ def driver_check(seen: Seen, engine_kind: str, cuda: int | None) -> Check:
         return not_applicable(name, "no CUDA build, or no GPU")
     driver, oldest = seen.gpus[0].driver, OLDEST_DRIVERS.get(cuda or 0)
     if oldest is None:
-        return warn(name, f"{driver}; which one CUDA {cuda} needs is not known here", "try `make gpu-check`")
+        seen = f"{driver}; which one CUDA {cuda} needs is not known here"
+        return warn(name, seen, "try `refusal-eval check --model`")
     version = tuple(int(part) for part in re.findall(r"\d+", driver))
     text = ".".join(f"{part:02d}" for part in oldest)
     if version < oldest:
@@ -145,7 +146,7 @@ def memory_check(seen: Seen, engine: EngineNeeds) -> Check:
     best = best_first(seen.gpus)[: engine.gpus_here]
     if unknown := [str(gpu.index) for gpu in best if gpu.memory is None]:
         told = f"nvidia-smi does not tell the memory of GPU {', '.join(unknown)}"
-        return warn(name, told, "compare it with the weights yourself, or try `make gpu-check`")
+        return warn(name, told, "compare it with the weights yourself, or try `refusal-eval check --model`")
     free = sorted(((gpu.memory or 0) - (gpu.used or 0) for gpu in seen.gpus), reverse=True)[: engine.gpus_here]
     busy = [str(gpu.index) for gpu in seen.gpus if (gpu.used or 0) > MOST_FOREIGN_MEMORY]
     taken = f"; GPUs {', '.join(busy)} are in use by others" if busy else ""

@@ -36,7 +36,7 @@ class Missing:
 
 
 def estimated_bytes(entry: Mapping[str, Any], root: Path) -> int | None:
-    """Return the estimated size of an engine's weights, as `make plan` has it; None if neither entry nor name tells."""
+    """Return the estimated size of an engine's weights, as the plan has it; None if neither entry nor name says."""
     kind = engine_device(entry, root)
     (billions, _active), told = engine_billions(entry, (), kind, gpus_needed(entry, kind) or 1)
     return None if told == ASSUMED_SIZE and not entry["weights_gb"] else int(weights_bytes(entry, billions))

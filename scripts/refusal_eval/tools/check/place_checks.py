@@ -111,10 +111,10 @@ def pins_check(needs: Needs | None) -> Check:
         return not_applicable(name, "no study was named")
     if needs.open_pins:
         seen = f"not known yet: {', '.join(needs.open_pins)}"
-        return fail(name, seen, "run `make pin CONFIG=...`, which writes the study's lock file")
+        return fail(name, seen, "run `refusal-eval pin ...`, which writes the study's lock file")
     if needs.locked_unused:
         seen = f"{needs.lock} also has what the study does not take: {', '.join(needs.locked_unused)}"
-        todo = "is it another study's? `make pin CONFIG=...` writes it anew for this one; until then they do not count"
+        todo = "is it another study's? `refusal-eval pin ...` writes it anew for this one; until then they do not count"
         return warn(name, seen, todo)
     if not (needs.in_hub or needs.in_addresses):
         return not_applicable(name, "the study takes nothing from the hub or from addresses")

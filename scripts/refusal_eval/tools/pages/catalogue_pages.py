@@ -41,7 +41,7 @@ def details_of(name: str, title: str, marks: Marks, source: DataSource) -> str:
         parts.append(f"  **Off:** {marks.reason.rstrip('.')}{terms}.")
     pin = open_pin(source.model_dump())
     if pin is not None:
-        parts.append(f"  Its `{pin}` is not known yet; `make pin` asks for it and writes it into a lock file.")
+        parts.append(f"  Its `{pin}` is not known yet; `refusal-eval pin` asks for it and writes it into a lock file.")
     if marks.unverified:
         parts.append(f"  Not verified: {'; '.join(marks.unverified)}.")
     links = [f"[page]({marks.homepage})"] if marks.homepage else []

@@ -21,7 +21,7 @@ number of rows.
   it. Judge cards show it, and what other judges are published to reach (kappa or F1), beside the judge's own numbers.
 - **Off** means that a study must name the gold in `allow` before it may use it.
 - **Pin first**: we have not seen the file, so the entry has no hash of it, and a study that names the gold stops with a
-  message until `make pin CONFIG=my_study.yaml` has read the file once and written what it found into the study's lock
+  message until `refusal-eval pin my_study.yaml` has read the file once and written what it found into the study's lock
   file. Later runs, yours and those of others with that lock file, get the same bytes or stop. That the first file is
   the right one is not proven by this: its number of rows and its labels are checked when gold is made.
 - Labels of your own, on the answers of your own study, are made with the labelling kit

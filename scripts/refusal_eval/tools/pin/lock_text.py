@@ -18,7 +18,7 @@ WORDS = ("y", "n", "yes", "no", "on", "off", "true", "false", "null")
 def lock_text(lock: LockFile, study: str) -> str:
     """Return the text of a lock file; `study` is the name of the study's file."""
     head = [
-        f"# What {study} runs on. Written by `make pin CONFIG={study}`; runs obey it. Keep it beside the study file.",
+        f"# What {study} runs on. Written by `refusal-eval pin {study}`; runs obey it. Keep it beside the study file.",
         "# ARGS=--check asks again and tells what differs; ARGS=--upgrade takes the newest of what entries leave open.",
         f"lock_version: {lock.lock_version}",
     ]

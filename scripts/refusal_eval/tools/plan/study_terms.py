@@ -149,7 +149,7 @@ def pin_lines(pins: Sequence[OpenPin], study_file: str, lock: str | None) -> lis
     """
     if not pins:
         return [f"Every model and data set is pinned, with {lock}."] if lock else []
-    lines = [f"NOT PINNED YET: run `make pin CONFIG={study_file}`; before that no run starts"]
+    lines = [f"NOT PINNED YET: run `refusal-eval pin {study_file}`; before that no run starts"]
     what = {"revision": "the commit", "sha256": "the SHA-256"}
     found: dict[str, list[str]] = {}
     for pin in pins:
@@ -182,7 +182,7 @@ def unverified_lines(config: Mapping[str, Any]) -> list[str]:
     if never:
         all_of_them = len(never) == len(config["engine_entries"]) > 1
         which = f"all {len(never)}" if all_of_them else ", ".join(never)
-        check = "`make gpu-check MODEL=...` tries one"
+        check = "`refusal-eval check --model ...` tries one"
         lines += filled([f"Engines that nobody has seen work with the real vLLM: {which}; {check}."])
     together: dict[str, list[str]] = {}
     for what, names in found.items():

@@ -16,9 +16,9 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
 from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.study.paths import Paths
-from refusal_eval.tools.gpu_check.check_study import CHECKED, SPLITS, asking_study, checking_catalogue, checking_study
-from refusal_eval.tools.gpu_check.model_pins import differs, not_pinned, take_lock
-from refusal_eval.tools.gpu_check.probes import Prepared
+from refusal_eval.tools.check.check_study import CHECKED, SPLITS, asking_study, checking_catalogue, checking_study
+from refusal_eval.tools.check.model_pins import differs, not_pinned, take_lock
+from refusal_eval.tools.check.probes import Prepared
 from refusal_eval.weights.adapter import Adapter
 
 LAST_LINES = 40

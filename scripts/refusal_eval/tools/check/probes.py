@@ -34,8 +34,8 @@ from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.engines.local_engine import LocalEngine
 from refusal_eval.engines.server import Server, ask_versions, told_versions
 from refusal_eval.judges.follow_ups import following
-from refusal_eval.tools.gpu_check.check_study import CHECKED, SPLITS, is_greedy
-from refusal_eval.tools.gpu_check.gpu_facts import Facts, Rescored, Sample, StopProbe, Template
+from refusal_eval.tools.check.check_study import CHECKED, SPLITS, is_greedy
+from refusal_eval.tools.check.gpu_facts import Facts, Rescored, Sample, StopProbe, Template
 
 REPEATED_TOKENS = 64  # repeats are asked one by one, so they are kept short
 TOP_K, TOP_P, UNSEEDED_TOKENS = 5, 0.95, 16

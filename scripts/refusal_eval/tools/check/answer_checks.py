@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from refusal_eval.core.packing import unpack_floats
 from refusal_eval.core.states import COMPLETE, TRUNCATED, TRUNCATED_REASONING
 from refusal_eval.tools.check.check import Check, fail, not_applicable, ok, warn
-from refusal_eval.tools.gpu_check.gpu_facts import Facts
+from refusal_eval.tools.check.gpu_facts import Facts
 
 # Nats per token, between the mean while generating and the mean while reading: bfloat16 rounds, a temperature or a
 # constraint that got into log-probabilities shows tenths.

