@@ -109,8 +109,8 @@ def driver_check(seen: Seen, engine_kind: str, cuda: int | None) -> Check:
         return not_applicable(name, "no CUDA build, or no GPU")
     driver, oldest = seen.gpus[0].driver, OLDEST_DRIVERS.get(cuda or 0)
     if oldest is None:
-        seen = f"{driver}; which one CUDA {cuda} needs is not known here"
-        return warn(name, seen, "try `refusal-eval check --model`")
+        note = f"{driver}; which one CUDA {cuda} needs is not known here"
+        return warn(name, note, "try `refusal-eval check --model`")
     version = tuple(int(part) for part in re.findall(r"\d+", driver))
     text = ".".join(f"{part:02d}" for part in oldest)
     if version < oldest:
