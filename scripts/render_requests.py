@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from refusal_eval.ask.keys import Prompt, sample_seed
 from refusal_eval.ask.render import Renderer, renderer_of
-from refusal_eval.ask.requests import Ask, RequestSettings, write_requests
+from refusal_eval.ask.requests import CHANGES, Ask, RequestSettings, write_requests
 from refusal_eval.compat.published_requests import published_token_ids
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl
@@ -72,12 +72,15 @@ def main(
         ]
         script = {"messages": row["messages"], "dialogue": True} if is_dialogue(row) else None
         asks.append(Ask(row["id"], prompt, list(enumerate(seeds)), turn, script))
+    changes = {name: request[name] for name in CHANGES if name in request}
+    if adapter is not None:
+        changes["lora"] = adapter["identity"]
     settings = RequestSettings(
         engine_id=engine["engine_id"],
         identity=engine["identity"],
         sampling=sampling,
         determinism=request["determinism"],
-        lora=None if adapter is None else adapter["identity"],
+        changes=changes,
     )
     counts = write_requests(output, asks, settings, request["max_model_len"], later_turns(request))
     LOG.info("%d requests for %d prompts; stop tokens %s", counts["requests"], len(asks), stop_ids)

@@ -44,4 +44,6 @@ def server(
 
 def settings_of(engine: Mapping[str, Any], sampling: Mapping[str, Any], lora: Any = None) -> RequestSettings:
     """Return the settings of requests to a described engine."""
-    return RequestSettings(engine["engine_id"], engine["identity"], sampling, lora=lora)
+    return RequestSettings(
+        engine["engine_id"], engine["identity"], sampling, changes={} if lora is None else {"lora": lora}
+    )

@@ -2,8 +2,8 @@
 
 import pytest
 
-from refusal_eval.ask.answers import answer_of
-from refusal_eval.ask.reasoning import NoReasoning, TokenMarks
+from refusal_eval.ask.answers import answer_of, answer_of_text
+from refusal_eval.ask.reasoning import NoReasoning, TokenMarks, marks_in_text
 from refusal_eval.core.packing import pack_floats, unpack_floats
 
 THINK = TokenMarks(start=(100,), end=(101, 102))
@@ -75,3 +75,14 @@ def test_a_stop_string_does_not_show_in_an_answer_behind_reasoning():
     row = answer_of(response([101, 102, 8, 9], stop="t9"), OPEN, THINK, decode)
     assert row["answer"] == "t8 "
     assert row["answer_tokens"] == 2
+
+
+def test_an_engine_that_tells_texts_only_has_answers_without_counts_and_weights():
+    told = {"text": "<t>why</t> Yes.", "token_ids": [], "logprobs": None, "finish_reason": "stop", "stop_reason": None}
+    row = answer_of_text(told, marks_in_text({"start": "<t>", "end": "</t>"}))
+    assert (row["state"], row["answer"], row["reasoning"]) == ("complete", " Yes.", "<t>why</t>")
+    assert row["answer_tokens"] is row["answer_logprob"] is row["reasoning_tokens"] is None
+    cut = answer_of_text({**told, "text": "<t>why", "finish_reason": "length"}, marks_in_text({"end": "</t>"}))
+    assert cut["state"] == "truncated_reasoning"
+    assert answer_of_text({**told, "text": ""}, NoReasoning())["state"] == "empty"
+    assert answer_of_text({**told, "finish_reason": "content_filter"}, NoReasoning())["state"] == "blocked"

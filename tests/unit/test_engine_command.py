@@ -192,5 +192,5 @@ def test_the_largest_rank_is_rounded_up_to_what_vllm_allows(repository: Path) ->
 
 def test_a_request_names_its_adapter_and_one_without_names_the_model() -> None:
     lora = {"repo": "org/adapter", "commit": "a" * 40}
-    assert request_body([1], RequestSettings(lora=lora), 5)["model"] == adapter_name(lora)
+    assert request_body([1], RequestSettings(changes={"lora": lora}), 5)["model"] == adapter_name(lora)
     assert request_body([1], RequestSettings(), 5)["model"] == "model"

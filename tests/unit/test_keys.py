@@ -71,3 +71,11 @@ def test_samples_of_a_prompt_have_seeds_of_their_own_and_more_samples_keep_the_f
     assert sample_seed(1, "p", 0) != sample_seed(2, "p", 0) != sample_seed(2, "q", 0)
     assert sample_seed(1, "p", 0, turn=1) != sample_seed(1, "p", 0)
     assert all(0 <= seed < 2**48 for seed in five)
+
+
+def test_messages_stand_in_the_key_in_place_of_token_ids():
+    # If this fails, every response of a served model has become unreachable. Do not adapt the test.
+    messages = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}]
+    assert key(prompt=messages) == "42e4e737d4f851bf3a117464d489f4e8d5e19e8b5825a1cf03e0e391d26ff74d"
+    assert key(prompt=[dict(reversed(message.items())) for message in messages]) == key(prompt=messages)
+    assert len({key(prompt=messages), key(prompt=messages[1:]), key(prompt=messages[::-1]), key()}) == 4

@@ -1,5 +1,7 @@
 """Request files: round trip, shared prefix, prompts that do not fit."""
 
+import dataclasses
+
 import pytest
 from engine_entries import settings_of
 
@@ -54,3 +56,22 @@ def test_a_foreign_file_is_refused(tmp_path):
     write_jsonl(tmp_path / "r.jsonl", [{"key_version": 99}])
     with pytest.raises(BadFile, match="key version"):
         read_requests(tmp_path / "r.jsonl")
+
+
+def test_what_changes_a_model_is_in_the_key_and_in_the_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("refusal_eval.ask.requests.CHANGES", ("lora", "steering"))
+    plain = settings_of(ENGINE, SAMPLING)
+    steered = dataclasses.replace(plain, changes={"steering": {"scale": 2}})
+    assert steered.key([1], 7, 100) != plain.key([1], 7, 100)
+    write_requests(tmp_path / "r.jsonl", [Ask("p", [1], [(0, 7)])], steered, 100)
+    file = read_requests(tmp_path / "r.jsonl")
+    assert file.settings == steered and list(file.keys()) == [steered.key([1], 7, 100)]
+
+
+def test_messages_come_back_as_they_are_and_are_never_too_long(tmp_path):
+    messages = [{"role": "user", "content": "x" * 999}]
+    counts, (row,) = written(tmp_path / "r.jsonl", [Ask("p", messages, [(0, 7)])], limit=10)
+    assert counts == {"requests": 1, "too_long": 0}
+    assert row.prompt == messages and row.key == request_key(IDENTITY, messages, SAMPLING, 7)
+    later = row.followed_by([*messages, *messages], 1, 8, "key")
+    assert (later.prompt, later.turn, later.seed) == ([*messages, *messages], 1, 8)

@@ -15,6 +15,10 @@ from refusal_eval.core.canonical import KEY_VERSION, adapter_name
 from refusal_eval.core.files import BadFile, read_jsonl, write_jsonl
 from refusal_eval.core.states import TOO_LONG
 
+# Keys of a model's entry that change what its engine computes. Each is in the key of the model's requests, where it is
+# set. A new one is named here, described in `Model`, and read by the kinds of engine that can do it.
+CHANGES = ("lora",)
+
 
 @dataclass(frozen=True)
 class RequestSettings:
@@ -27,35 +31,37 @@ class RequestSettings:
         identity: the engine's identity.
         sampling: every sampling parameter, as it is sent.
         determinism: strict, seeded or free.
-        lora: identity of the model's LoRA adapter; None without one.
+        changes: what of the model is changed, by the key of its entry (`CHANGES`); of `lora` the adapter's identity.
     """
 
     engine_id: str = ""
     identity: Mapping[str, Any] = field(default_factory=dict)
     sampling: Mapping[str, Any] = field(default_factory=dict)
     determinism: str = DEFAULT_DETERMINISM
-    lora: Mapping[str, Any] | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of_header(cls, header: Mapping[str, Any]) -> RequestSettings:
         """Return the settings that a request file's header holds."""
         names = ("engine_id", "identity", "sampling", "determinism")
-        return cls(**{name: header[name] for name in names}, lora=header.get("lora"))
+        return cls(
+            **{name: header[name] for name in names}, changes={name: header[name] for name in CHANGES if name in header}
+        )
 
     def header(self) -> dict[str, Any]:
         """Return what a request file's header says of them; what is neutral is left out, as in keys."""
-        found = {
+        return {
             "engine_id": self.engine_id,
             "identity": dict(self.identity),
             "sampling": dict(self.sampling),
             "determinism": self.determinism,
+            **self.changes,
         }
-        return found if self.lora is None else {**found, "lora": dict(self.lora)}
 
     @property
     def adapter(self) -> str | None:
         """The name under which the engine serves the LoRA adapter; None for a model without one."""
-        return None if self.lora is None else adapter_name(self.lora)
+        return adapter_name(self.changes["lora"]) if "lora" in self.changes else None
 
     def key(self, prompt: Prompt, seed: int | None, max_model_len: int | None) -> str | None:
         """Return the key of a request; None where the prompt leaves no room to answer.
@@ -65,8 +71,7 @@ class RequestSettings:
         room = None if max_model_len is None else max_model_len - int(self.sampling["max_tokens"])
         if room is not None and not is_messages(prompt) and len(prompt) > room:
             return None
-        identity = self.identity if self.lora is None else {**self.identity, "lora": dict(self.lora)}
-        return request_key(identity, prompt, self.sampling, seed, self.determinism)
+        return request_key({**self.identity, **self.changes}, prompt, self.sampling, seed, self.determinism)
 
 
 @dataclass(frozen=True)

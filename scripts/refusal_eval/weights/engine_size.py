@@ -71,4 +71,4 @@ def files_size(files: Iterable[str]) -> int:
 
 
 def _bytes_per_parameter(entry: Mapping[str, Any]) -> float:
-    return QUANTIZED_BYTES if entry["quantization"] else BYTES_PER_PARAMETER[entry["dtype"]]
+    return QUANTIZED_BYTES if entry.get("quantization") else BYTES_PER_PARAMETER[entry["dtype"]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from refusal_eval.ask.requests import CHANGES
 from refusal_eval.study.batches import Cell, asked_models, batch_names, generation_batches
 from refusal_eval.study.paths import Paths
 from refusal_eval.workflow.rendering import protocol_params, rendering_params, template_file
@@ -51,6 +52,7 @@ class Generation:
             "seed": self._config["seed"],
         }
         params |= protocol_params(self._config, entry["sampling"])
+        params |= {name: entry[name] for name in CHANGES if entry.get(name)}
         if entry.get("lora"):
             # What the adapter is comes from its file; that one was taken away is seen nowhere else.
             params["lora"] = True
