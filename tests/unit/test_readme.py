@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import importlib.util
+import inspect
 import json
 import re
 import shlex
@@ -17,6 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
+from refusal_eval.__main__ import VERBS
 from refusal_eval.config import load_study
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,6 +78,16 @@ def test_every_make_target_exists() -> None:
     for target, *settings in commands:
         assert target in makefile_targets()
         assert {setting.split("=")[0] for setting in settings} <= variables
+
+
+@pytest.mark.parametrize("command", command_lines("refusal-eval"), ids=" ".join)
+def test_every_verb_and_option_exists(command: list[str]) -> None:
+    if command == ["--help"]:
+        return
+    verb, *words = command
+    module = importlib.import_module(f"refusal_eval.tools.{VERBS[verb][0]}")
+    names = set(inspect.signature(module.command).parameters)
+    assert {word.removeprefix("--") for word in words if word.startswith("--")} <= names
 
 
 @pytest.mark.parametrize("command", command_lines("snakemake"), ids=" ".join)
@@ -224,9 +237,21 @@ def test_every_path_of_the_layout_exists() -> None:
 
 def test_every_link_leads_to_a_file() -> None:
     links = re.findall(r"\]\(([^)]+)\)", README) + re.findall(r'src="([^"]+)"', README)
-    assert {"docs/dag.svg", "docs/demo_heatmap.png", "LICENSE", "CITATION.cff"} <= set(links)
+    assert {"docs/running.md", "docs/demo_heatmap.png", "LICENSE", "CITATION.cff"} <= set(links)
     for link in links:
-        assert link.startswith(ARXIV) or (ROOT / link).exists(), link
+        assert link.startswith(ARXIV) or (ROOT / link.partition("#")[0]).exists(), link
+
+
+@pytest.mark.parametrize("page", ["running.md", "own_study.md", "paper.md"])
+def test_every_link_of_the_pages_it_leads_to_leads_to_a_file(page: str) -> None:
+    for link in re.findall(r"\]\(([^)]+)\)", (ROOT / "docs" / page).read_text(encoding="utf-8")):
+        assert (ROOT / "docs" / link.partition("#")[0]).exists(), link
+
+
+def test_it_fits_four_screens() -> None:
+    lines = README.splitlines()
+    assert len(lines) <= 225
+    assert all(len(line) <= 120 for line in lines if not line.startswith("<img"))
 
 
 def test_sizes_are_those_of_the_locks() -> None:
