@@ -155,7 +155,7 @@ def test_a_moved_head_is_taken_when_asked_for_only(hub, project):
     new = hub.add("dataset", "org/rows", {"README.md": b"# y", "test.jsonl": ROWS}, licence="mit")
     for arguments in ([], ["--check"]):
         code, told = pin(project, hub, *arguments)
-        assert code == 0 and f"`main` is at {new[:12]} now; ARGS=--upgrade takes it" in told
+        assert code == 0 and f"`main` is at {new[:12]} now; --upgrade takes it" in told
         assert lock_of(project).datasets[1].commit == old
     before = (project / "study.lock.yaml").read_bytes()
     code, told = pin(project, hub, "--check", "--upgrade")
@@ -230,7 +230,7 @@ def test_a_rewritten_history_is_told(hub, project):
     hub.add("dataset", "org/rows", {"README.md": b"# x", "test.jsonl": ROWS})
     hub.rewrite("dataset", "org/rows", sha)
     code, told = pin(project, hub)
-    assert code == 1 and "the lock file names it: ARGS=--upgrade takes what is there today" in told
+    assert code == 1 and "the lock file names it: --upgrade takes what is there today" in told
     assert (project / "study.lock.yaml").read_bytes() == before
     assert pin(project, hub, "--upgrade")[0] == 0
 

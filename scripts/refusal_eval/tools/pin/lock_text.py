@@ -19,7 +19,7 @@ def lock_text(lock: LockFile, study: str) -> str:
     """Return the text of a lock file; `study` is the name of the study's file."""
     head = [
         f"# What {study} runs on. Written by `refusal-eval pin {study}`; runs obey it. Keep it beside the study file.",
-        "# ARGS=--check asks again and tells what differs; ARGS=--upgrade takes the newest of what entries leave open.",
+        "# --check asks again and tells what differs; --upgrade takes the newest of what entries leave open.",
         f"lock_version: {lock.lock_version}",
     ]
     lines = [*head, *_repos("models", lock.models), *_repos("datasets", lock.datasets), *_urls(lock.urls)]

@@ -84,12 +84,12 @@ def _repository(
         state = repository_state(place)
     except UserError as error:
         if kept is not None and "has no commit" in str(error):
-            raise UserError(f"{error}; the lock file names it: ARGS=--upgrade takes what is there today") from error
+            raise UserError(f"{error}; the lock file names it: --upgrade takes what is there today") from error
         raise
     if kept is not None:
         head = head_of(hub.Repository(place.kind, place.repo, HEAD, cache, log, wait))
         if head != kept:
-            notes.append(f"{place}: `{HEAD}` is at {head[:12]} now; ARGS=--upgrade takes it")
+            notes.append(f"{place}: `{HEAD}` is at {head[:12]} now; --upgrade takes it")
     return locked_repo(need, state)
 
 
