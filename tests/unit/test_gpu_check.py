@@ -19,6 +19,7 @@ from refusal_eval.ask.requests import Request, RequestSettings
 from refusal_eval.config import load_study
 from refusal_eval.core.files import write_json
 from refusal_eval.core.packing import pack_floats
+from refusal_eval.engines.devices.nvidia_smi import computing
 from refusal_eval.engines.listeners import Listener
 from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.study.paths import Paths
@@ -44,6 +45,7 @@ def sample(prompt="p1", ids=(11, 12, 13, STOP), logprobs=None, finish="stop", re
 
 CUT = sample(ids=(11, 12, 14), finish="length", reason=None, state="truncated")
 SERVING = {"vllm": "0.32.0", "device": "cuda", "gpus": ["NVIDIA H100 80GB HBM3, 580.65.06"] * 2, "cores": 64}
+STRICT = SERVING | {"determinism": "strict"}
 MISSED = {"prefix_cache_queries": 100.0, "prefix_cache_hits": 0.0}
 GOOD = Facts(
     serving=SERVING | {"arguments": ["--model=FOLDER", "--dtype=bfloat16", "--uds=SOCKET", "--seed=0"]},
@@ -55,6 +57,11 @@ GOOD = Facts(
     templates=[Template([1, 2, 3], [1, 2, 3])],
     rescored=[Rescored([-0.5, -1.0], [-0.52, -0.99])],
     repeats=[([1, 2], [1, 2])],
+    together=[([1, 2], [1, 2]), ([3], [3])],
+    processes=2,
+    told_offline=1,
+    leased={"GPU-a", "GPU-b"},
+    computing={"GPU-a", "GPU-b"},
     stops=[StopProbe(13, [11, 12, 13], "stop", 13)],
     unseeded=[(-0.5, -3.0), (-3.0, -3.0)],
     named=[(-0.5, -0.5), (-4.0, -3.97)],
@@ -95,6 +102,16 @@ def test_good_facts_pass():
         ("same seed twice", "fail", {"repeats": [([1, 2], [1, 3]), ([1], [1])]}),
         ("same seed twice", "warn", {"repeats": [([1, 2], [1, 3]), ([1], [1]), ([2], [2])]}),
         ("same seed twice", "fail", {"repeats": []}),
+        ("seeds under load", "fail", {"together": []}),
+        ("seeds under load", "fail", {"together": [([1], [2]), ([3], [4])]}),
+        ("seeds under load", "warn", {"together": [([1], [2]), ([3], [3])]}),
+        ("seeds under load", "fail", {"together": [([1], [2]), *[([3], [3])] * 9], "serving": STRICT}),
+        ("adapter", "fail", {"plain": Rescored([-0.5, -1.0], [-0.5, -1.0])}),
+        ("compiled path", "warn", {"serving": SERVING | {"arguments": ["--enforce-eager"]}}),
+        ("leased GPUs", "fail", {"computing": {"GPU-a", "GPU-c"}}),
+        ("leased GPUs", "fail", {"computing": {"GPU-a"}}),
+        ("leased GPUs", "warn", {"computing": set()}),
+        ("offline start", "fail", {"told_offline": 0}),
         ("other seeds", "fail", {"samples": [sample(), sample()]}),
         ("stop tokens", "fail", {"stop_token_ids": []}),
         ("stop tokens", "fail", {"samples": [sample(ids=(STOP, 11, 12), finish="length"), CUT]}),
@@ -125,8 +142,39 @@ def test_each_fault_is_told_in_its_line(name, state, change):
 def test_checks_that_say_nothing_here_are_not_applicable():
     greedy = dataclasses.replace(GOOD, greedy=True, samples=[sample(), sample()], untested="own template")
     found = {check.name for check in run_checks(greedy) if check.state == "not applicable"}
-    assert found == {"other seeds", "template ids", "reasoning marks"}
+    assert found == {"other seeds", "template ids", "reasoning marks", "adapter"}
     assert not any_failed(run_checks(greedy))
+
+
+def test_on_a_cpu_no_card_is_leased_and_nothing_compiled():
+    facts = dataclasses.replace(GOOD, serving=SERVING | {"device": "cpu", "gpus": []}, leased=(), computing=())
+    rows = {check.name: check for check in run_checks(facts)}
+    assert states(facts) == {}
+    assert rows["compiled path"].seen == rows["leased GPUs"].seen == "not on CPU"
+
+
+def test_few_that_differ_under_load_are_what_seeded_promises_and_free_promises_nothing():
+    few = [([1], [2]), ([3], [3]), ([4], [4])]
+    assert states(dataclasses.replace(GOOD, together=few)) == {}
+    free = dataclasses.replace(GOOD, together=[([1], [2])], serving=SERVING | {"determinism": "free"})
+    assert states(free) == {}
+
+
+def test_an_adapter_that_changes_log_probabilities_is_in_use():
+    facts = dataclasses.replace(GOOD, plain=Rescored([-0.5, -1.0], [-0.6, -1.0]))
+    assert next(check.state for check in run_checks(facts) if check.name == "adapter") == "ok"
+
+
+def test_the_gpus_on_which_processes_compute_are_found_by_their_numbers(tmp_path, monkeypatch):
+    (tmp_path / "nvidia-smi").write_text(
+        "#!/bin/sh\necho 'gpu_uuid, pid, used_gpu_memory [MiB], process_name'\n"
+        "echo 'GPU-a, 41, 900, python'\necho 'GPU-b, 42, 900, a, b'\necho 'GPU-c, [N/A], 1, x'\n"
+    )
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert computing({42, 7}) == {"GPU-b"}
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert computing({42}) == set()
 
 
 @pytest.mark.parametrize(("block_size", "state"), [(1.0, "fail"), (2.0, "not applicable"), (272.0, "not applicable")])
@@ -193,14 +241,14 @@ def test_the_block_names_what_ran_and_no_text_of_a_prompt_or_answer():
         assert part in text
     assert "7 tokens in 2.0 s: 4 tokens/s" in text and "start         40 s" in text
     assert text.splitlines()[0] == "```text" and text.splitlines()[-1] == "```"
-    assert "passed: 12 ok" in text
+    assert "passed: 16 ok" in text
     assert "SECRET" not in text and "FOLDER" not in text and "SOCKET" not in text
 
 
 def test_a_failed_check_is_counted_and_says_what_to_do():
     bad = dataclasses.replace(GOOD, failed=1)
     text = block("m", {"weights": {}}, bad, run_checks(bad), "2026-01-02")
-    assert "FAILED: 11 ok, 1 failed" in text and "-> look at the engine's log" in text
+    assert "FAILED: 15 ok, 1 failed" in text and "-> look at the engine's log" in text
 
 
 def test_paths_are_hidden_wherever_they_stand():
@@ -384,6 +432,8 @@ def test_an_engine_that_answers_a_probe_no_more_holds_up_none_of_the_others(monk
         def serving_record(self):
             return {}
 
+        devices = ()
+
         def processes(self):
             return []
 
@@ -402,7 +452,7 @@ def test_an_engine_that_answers_a_probe_no_more_holds_up_none_of_the_others(monk
     monkeypatch.setattr(probes, "before_start", lambda _: {})
     for name, probe in (("_answers", fine), ("_templates", hang), ("_score_again", odd), ("_repeat", fine)):
         monkeypatch.setattr(probes, name, probe)
-    for name in ("_stop", "ask_unseeded", "ask_named", "ask_forms"):
+    for name in ("_stop", "ask_together", "ask_plain", "ask_unseeded", "ask_named", "ask_forms"):
         monkeypatch.setattr(probes, name, fine)
     engine = engine_of({"trust_remote_code": False, "stall_timeout": 0.2})
     header = {"sampling": {"stop_token_ids": []}}

@@ -25,7 +25,7 @@ from refusal_eval.core.files import sha256_of
 from refusal_eval.core.memory import main_memory
 from refusal_eval.core.secret_names import names_a_secret
 from refusal_eval.core.time_limit import within
-from refusal_eval.engines.devices.device_pool import LOCKED_CUDA, OLDEST_CAPABILITY, gpu_names
+from refusal_eval.engines.devices.device_pool import LOCKED_CUDA, OLDEST_CAPABILITY, Device, gpu_names
 from refusal_eval.engines.devices.lease import Lease, lease_devices
 from refusal_eval.engines.engine_base import EngineDied, EngineLoad
 from refusal_eval.engines.engine_client import EngineClient
@@ -298,6 +298,11 @@ class Server:
         """Return the numbers of the server's processes."""
         assert self._server
         return [process.pid for process in session_members(self._server.pid)]
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The devices that are leased for the server."""
+        return self._lease.devices
 
     async def metrics(self) -> dict[str, float]:
         """Return the server's own counters."""

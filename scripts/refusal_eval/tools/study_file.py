@@ -13,7 +13,7 @@ from refusal_eval.study.study_folder import refuse_other_study
 
 ROOT = Path(__file__).resolve().parents[3]
 DEMO = ROOT / "config" / "config.yaml"
-StudyFile = Annotated[Path, typer.Argument(metavar="[STUDY.yaml]", help="The study file.", show_default="the demo's")]
+StudyFile = Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="The study file.", show_default="the demo's")]
 Directory = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Working folder, as snakemake's.")]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
@@ -111,6 +111,16 @@ def parse_apps(text: str) -> tuple[dict[str, str], set[str]]:
             users[uuid] = f"process {pid} computes on it"
             users[uuid] += f" and holds {found} MiB" if (found := _whole(used)) is not None else ""
     return users, served
+
+
+def computing(pids: Collection[int]) -> set[str]:
+    """Return the UUIDs of the GPUs on which these processes compute, as far as nvidia-smi sees them."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return set()
+    _, text = _ask(program, f"--query-compute-apps={','.join(APPS)}", ",nounits")
+    rows = [[field.strip() for field in line.split(",", len(APPS) - 1)] for line in text.splitlines()]
+    return {row[0] for row in rows if len(row) == len(APPS) and row[1].isdigit() and int(row[1]) in pids}
 
 
 def _read_list(program: str) -> tuple[int, Seen]:

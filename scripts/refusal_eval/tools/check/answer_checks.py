@@ -110,6 +110,64 @@ def same_seed(facts: Facts) -> Check:
     return fail(name, seen, f"seeds have no effect; {ISSUE}")
 
 
+def seeds_under_load(facts: Facts) -> Check:
+    """Requests asked again together, in another order, give the same tokens: all of them under `strict`."""
+    name, determinism = "seeds under load", facts.serving.get("determinism", "seeded")
+    if determinism == "free" and not facts.greedy:
+        return not_applicable(name, "`determinism: free` sends no seeds")
+    equal = sum(list(one) == list(other) for one, other in facts.together)
+    seen = f"{equal} of {len(facts.together)} requests gave the same tokens again, together and in another order"
+    if facts.together and equal == len(facts.together):
+        return ok(name, seen)
+    if not equal or determinism == "strict":
+        return fail(name, seen, f"`determinism: {determinism}` does not hold; {ISSUE}")
+    if equal * 2 > len(facts.together):
+        return ok(name, seen)
+    return warn(name, seen, "batches change the rounding; `determinism: strict` makes all of them equal")
+
+
+def adapter(facts: Facts) -> Check:
+    """The model's adapter is in use: without it an answer has other log-probabilities."""
+    name = "adapter"
+    if facts.plain is None:
+        return not_applicable(name, "the model's entry has no `lora`")
+    apart = [abs(one - other) for one, other in zip(facts.plain.first, facts.plain.again, strict=False)]
+    mean = sum(apart) / len(apart) if apart else 0.0
+    seen = f"with and without it, tokens of an answer are {mean:.1e} nats apart on average"
+    return ok(name, seen) if mean > 0 else fail(name, seen, f"it changes nothing; {ISSUE}")
+
+
+def compiled_path(facts: Facts) -> Check:
+    """The engine runs compiled, with CUDA graphs, as it does by default."""
+    name = "compiled path"
+    if facts.serving.get("device") == "cpu":
+        return not_applicable(name, "not on CPU")
+    if any(word.partition("=")[0] == "--enforce-eager" for word in facts.serving.get("arguments", ())):
+        return warn(name, "the engine's entry says `enforce-eager`", "it was not tried; check a model without it too")
+    return ok(name, f"healthy after {facts.start_seconds:.0f} s, without `enforce-eager`")
+
+
+def leased_cards(facts: Facts) -> Check:
+    """The GPUs that compute are those that were leased."""
+    name = "leased GPUs"
+    if facts.serving.get("device") == "cpu":
+        return not_applicable(name, "not on CPU")
+    leased, used = set(facts.leased), set(facts.computing)
+    seen = f"{len(leased)} leased, {len(leased & used)} of them compute, {len(used - leased)} others"
+    if used and used == leased:
+        return ok(name, seen)
+    if not used:
+        return warn(name, seen, "nvidia-smi shows none of the engine's processes; in some containers it cannot")
+    return fail(name, seen, f"leases do not hold; do not share this machine; {ISSUE}")
+
+
+def offline_start(facts: Facts) -> Check:
+    """The engine started without asking a hub."""
+    name = "offline start"
+    seen = f"{facts.told_offline} of {facts.processes} processes were told to ask no hub; all files came from a folder"
+    return ok(name, seen) if facts.told_offline else fail(name, seen, f"nodes without internet may hang; {ISSUE}")
+
+
 def other_seeds(facts: Facts) -> Check:
     """Samples of one prompt differ."""
     name = "other seeds"
@@ -207,12 +265,17 @@ CHECKS: Sequence[Callable[[Facts], Check]] = (
     log_probabilities,
     scored_again,
     same_seed,
+    seeds_under_load,
     other_seeds,
     stop_tokens,
     unseeded_sampling,
     named_log_probabilities,
     forms,
+    adapter,
     prefix_cache,
+    compiled_path,
+    leased_cards,
+    offline_start,
     closed_to_others,
 )
 

@@ -32,7 +32,7 @@ from refusal_eval.tools.study_file import ROOT, Directory, working_in
 
 def command(
     study: Annotated[
-        Path | None, typer.Argument(metavar="[STUDY.yaml]", help="The study that is to run.", show_default="none")
+        Path | None, typer.Argument(metavar="STUDY.yaml", help="The study that is to run.", show_default="none")
     ] = None,
     model: Annotated[
         str | None,
@@ -50,8 +50,9 @@ def command(
 
     With --model: eight bundled prompts are rendered, executed on the model's engine into a store in a temporary folder,
     and read back as answers. Then the engine is asked what tells whether its answers can be trusted: token ids of the
-    template, log-probabilities, seeds, stop tokens, prefix cache, and who can reach it. The block that is printed holds
-    no prompts, answers, paths or secrets; paste it into an issue. Weights that are missing are fetched into the cache.
+    template, log-probabilities, seeds alone and under load, an adapter, stop tokens, forms, prefix cache, the GPUs that
+    compute, whether it may ask a hub, and who can reach it. The block that is printed holds no prompts, answers, paths
+    or secrets; paste it into an issue. Weights that are missing are fetched into the cache.
     Where something fails, the folder is kept, with the logs. Of a study its catalogue files, cache and lock file count.
 
     Exit code: 0 nothing failed (warnings apart); 1 something will not work, or the study is not valid.

@@ -33,7 +33,7 @@ def block(model: str, identity: Mapping[str, Any], facts: Facts, checks: Sequenc
     prompts = len({sample.request.prompt_id for sample in facts.samples})
     rate = tokens / facts.work_seconds if facts.work_seconds else 0.0
     rows = [
-        ("refusal-eval", f"{VERSION}, gpu-check of {day}"),
+        ("refusal-eval", f"{VERSION}, check of {day}"),
         ("model", model),
         ("weights", ", ".join(f"{key} {value}" for key, value in identity["weights"].items())),
         ("engine", _versions(serving)),
@@ -62,7 +62,7 @@ def failed_block(model: str, facts: Facts, message: str, log: str, day: str) -> 
     first = without_paths(SERVER_LINES.sub("", message.strip().splitlines()[0]))[:300]
     serving = facts.serving
     rows = [
-        ("refusal-eval", f"{VERSION}, gpu-check of {day}"),
+        ("refusal-eval", f"{VERSION}, check of {day}"),
         ("model", model),
         ("engine", _versions(serving)),
         ("device", device_text(serving)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,6 +61,12 @@ class Facts:
         failed: how many requests failed or were rejected.
         templates: rendered by both, a pair per prompt; empty if `untested` says why.
         repeats: pairs of token ids of one request asked twice, alone.
+        together: pairs of token ids of one request: as it was answered, and asked again under load in another order.
+        plain: log-probabilities of an answer's tokens with the model's adapter and without; None if it has none.
+        processes: how many processes the engine has.
+        told_offline: how many of them were told to ask no hub.
+        leased: UUIDs of the GPUs that the engine leased; empty also where nvidia-smi does not tell them.
+        computing: UUIDs of the GPUs on which the engine's processes compute.
         unseeded: of each token drawn with top_k and no seed the log-probability, and that of the k-th likeliest.
         named: log-probabilities of tokens, among the likeliest of a reply and asked for by their ids.
         forms: for each kind of form whether the reply obeyed it.
@@ -80,6 +86,12 @@ class Facts:
     untested: str = ""
     rescored: Sequence[Rescored] = ()
     repeats: Sequence[tuple[Sequence[int], Sequence[int]]] = ()
+    together: Sequence[tuple[Sequence[int], Sequence[int]]] = ()
+    plain: Rescored | None = None
+    processes: int = 0
+    told_offline: int = 0
+    leased: Collection[str] = ()
+    computing: Collection[str] = ()
     stops: Sequence[StopProbe] = ()
     unseeded: Sequence[tuple[float, float]] = ()
     named: Sequence[tuple[float, float]] = ()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import datetime
 import json
 import os
 import re
+import subprocess
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,14 +27,14 @@ from refusal_eval.core.files import read_jsonl
 from refusal_eval.core.packing import unpack_floats
 from refusal_eval.core.time_limit import within
 from refusal_eval.engines.devices.device_pool import device_pool, gpu_names
-from refusal_eval.engines.devices.nvidia_smi import read_gpus
+from refusal_eval.engines.devices.nvidia_smi import computing, read_gpus
 from refusal_eval.engines.engine_base import Rejected
 from refusal_eval.engines.engine_client import request_body
 from refusal_eval.engines.execution import Execution
 from refusal_eval.engines.listeners import listeners_of
 from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.engines.local_engine import LocalEngine
-from refusal_eval.engines.server import Server, ask_versions, told_versions
+from refusal_eval.engines.server import OFFLINE, Server, ask_versions, told_versions
 from refusal_eval.judges.follow_ups import following
 from refusal_eval.tools.check.check_study import CHECKED, SPLITS, is_greedy
 from refusal_eval.tools.check.gpu_facts import Facts, Rescored, Sample, StopProbe, Template
@@ -121,6 +123,8 @@ async def find_out(prepared: Prepared, say: Callable[[str], None], facts: Facts)
             "template ids": lambda: _templates(prepared, engine, facts, trust),
             "scored again": lambda: _score_again(prepared, engine, facts),
             "same seed twice": lambda: _repeat(prepared, engine, facts),
+            "seeds under load": lambda: ask_together(prepared, engine, facts),
+            "adapter": lambda: ask_plain(prepared, engine, facts),
             "stop tokens": lambda: _stop(prepared, engine, facts),
             "unseeded sampling": lambda: ask_unseeded(prepared, engine, facts),
             "named log-probabilities": lambda: ask_named(prepared, engine, facts),
@@ -128,7 +132,7 @@ async def find_out(prepared: Prepared, say: Callable[[str], None], facts: Facts)
         }
         for name, probe in probes.items():
             await _noted(name, within(seconds, probe()), facts)
-        facts.listeners = listeners_of(engine.processes())
+        await _noted("processes", _look_at_processes(engine, facts), facts)
         await _noted("counters", within(min(seconds, COUNTERS_SECONDS), _count(engine, facts)), facts)
 
 
@@ -138,6 +142,25 @@ async def _noted(name: str, probe: Coroutine[Any, Any, None], facts: Facts) -> N
         await probe
     except (ConnectionError, TimeoutError, ValueError, LookupError, TypeError, Rejected) as error:
         facts.errors[name] = f"{type(error).__name__}: {str(error)[:200]}"
+
+
+async def _look_at_processes(engine: Server, facts: Facts) -> None:
+    pids = engine.processes()
+    facts.listeners = listeners_of(pids)
+    facts.processes, facts.told_offline = len(pids), sum(map(_told_offline, pids))
+    facts.leased = {device.gpu.uuid for device in engine.devices if device.gpu}
+    try:
+        facts.computing = await asyncio.to_thread(computing, set(pids)) if facts.leased else ()
+    except subprocess.TimeoutExpired as error:
+        raise TimeoutError("nvidia-smi does not answer") from error
+
+
+def _told_offline(pid: int) -> bool:
+    """Whether a process was started with what keeps it from asking the hub."""
+    with contextlib.suppress(OSError):
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        return all(f"{name}={value}".encode() in variables for name, value in OFFLINE.items())
+    return False
 
 
 async def _count(engine: Server, facts: Facts) -> None:
@@ -194,18 +217,22 @@ async def _templates(prepared: Prepared, engine: Server, facts: Facts, trust: bo
 
 async def _score_again(prepared: Prepared, engine: Server, facts: Facts) -> None:
     """Let the server score one answer of each prompt as a part of a prompt."""
-    longest = prepared.engine.max_model_len
-    served = {"model": prepared.plan.adapters[0].name} if prepared.plan.adapters else {}
     rescored = []
     for sample in _one_per_prompt(facts.samples):
-        prompt = list(sample.request.token_ids)
-        answer = list(sample.response["token_ids"])[: longest - len(prompt) - 1]
-        body = {"prompt": prompt + answer, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
-        reply = await engine.ask("/v1/completions", body | {"add_special_tokens": False} | served)
-        rows = reply["choices"][0]["prompt_logprobs"][len(prompt) :]
-        again = [float(row[str(token)]["logprob"]) for token, row in zip(answer, rows, strict=True)]
-        rescored.append(Rescored(unpack_floats(sample.response["logprobs"])[: len(answer)].tolist(), again))
+        again = await _scored(prepared, engine, sample, adapted=True)
+        rescored.append(Rescored(unpack_floats(sample.response["logprobs"])[: len(again)].tolist(), again))
     facts.rescored = rescored
+
+
+async def _scored(prepared: Prepared, engine: Server, sample: Sample, adapted: bool) -> list[float]:
+    """Return the log-probabilities of an answer's tokens, read as a part of a prompt; without the adapter if asked."""
+    served = {"model": prepared.plan.adapters[0].name} if adapted and prepared.plan.adapters else {}
+    prompt = list(sample.request.token_ids)
+    answer = list(sample.response["token_ids"])[: prepared.engine.max_model_len - len(prompt) - 1]
+    body = {"prompt": prompt + answer, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
+    reply = await engine.ask("/v1/completions", body | {"add_special_tokens": False} | served)
+    rows = reply["choices"][0]["prompt_logprobs"][len(prompt) :]
+    return [float(row[str(token)]["logprob"]) for token, row in zip(answer, rows, strict=True)]
 
 
 async def _repeat(prepared: Prepared, engine: Server, facts: Facts) -> None:
@@ -216,6 +243,24 @@ async def _repeat(prepared: Prepared, engine: Server, facts: Facts) -> None:
         replies = [await _ask(prepared, engine, sample.request, sampling) for _ in range(2)]
         repeats.append((replies[0]["token_ids"], replies[1]["token_ids"]))
     facts.repeats = repeats
+
+
+async def ask_together(prepared: Prepared, engine: Server, facts: Facts) -> None:
+    """Ask all requests again at once, in the opposite order."""
+    sampling = dict(prepared.files()[0].header["sampling"])
+    samples = list(reversed(facts.samples))
+    replies = await asyncio.gather(*(_ask(prepared, engine, sample.request, sampling) for sample in samples))
+    facts.together = [
+        (sample.response["token_ids"], reply["token_ids"]) for sample, reply in zip(samples, replies, strict=True)
+    ]
+
+
+async def ask_plain(prepared: Prepared, engine: Server, facts: Facts) -> None:
+    """Let the engine without the model's adapter, if it has one, score an answer."""
+    if prepared.plan.adapters:
+        sample = _one_per_prompt(facts.samples)[0]
+        adapted, plain = [await _scored(prepared, engine, sample, with_it) for with_it in (True, False)]
+        facts.plain = Rescored(adapted, plain)
 
 
 async def _stop(prepared: Prepared, engine: Server, facts: Facts) -> None:

@@ -27,8 +27,8 @@ from refusal_eval.tools.study_file import DEMO, ROOT, Directory, StudyFile, work
 def command(
     study: StudyFile = DEMO,
     directory: Directory = None,
-    upgrade: Annotated[bool, typer.Option(help="Take today's head where entries name no commit.")] = False,
-    check: Annotated[bool, typer.Option(help="Ask again and say what differs; write nothing.")] = False,
+    upgrade: Annotated[bool, typer.Option("--upgrade", help="Take today's head where entries name no commit.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Ask again and say what differs; write nothing.")] = False,
 ) -> None:
     """Resolve every repository of a study to a commit, in a lock file that runs obey.
 

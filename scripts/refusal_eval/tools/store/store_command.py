@@ -39,7 +39,7 @@ WIDTH = 120
 
 def command(
     studies: Annotated[
-        list[str] | None, typer.Argument(metavar="[STUDY.yaml...]", help="The studies.", show_default="all known")
+        list[str] | None, typer.Argument(metavar="STUDY.yaml", help="The studies.", show_default="all known")
     ] = None,
     store: Annotated[
         str | None,
