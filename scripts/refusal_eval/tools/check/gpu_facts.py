@@ -63,8 +63,7 @@ class Facts:
         repeats: pairs of token ids of one request asked twice, alone.
         together: pairs of token ids of one request: as it was answered, and asked again under load in another order.
         plain: log-probabilities of an answer's tokens with the model's adapter and without; None if it has none.
-        processes: how many processes the engine has.
-        told_offline: how many of them were told to ask no hub.
+        told_offline: whether the server was told to ask no hub.
         leased: UUIDs of the GPUs that the engine leased; empty also where nvidia-smi does not tell them.
         computing: UUIDs of the GPUs on which the engine's processes compute.
         unseeded: of each token drawn with top_k and no seed the log-probability, and that of the k-th likeliest.
@@ -88,8 +87,7 @@ class Facts:
     repeats: Sequence[tuple[Sequence[int], Sequence[int]]] = ()
     together: Sequence[tuple[Sequence[int], Sequence[int]]] = ()
     plain: Rescored | None = None
-    processes: int = 0
-    told_offline: int = 0
+    told_offline: bool = False
     leased: Collection[str] = ()
     computing: Collection[str] = ()
     stops: Sequence[StopProbe] = ()

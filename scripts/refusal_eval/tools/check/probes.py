@@ -147,7 +147,8 @@ async def _noted(name: str, probe: Coroutine[Any, Any, None], facts: Facts) -> N
 async def _look_at_processes(engine: Server, facts: Facts) -> None:
     pids = engine.processes()
     facts.listeners = listeners_of(pids)
-    facts.processes, facts.told_offline = len(pids), sum(map(_told_offline, pids))
+    # Of all processes, because vLLM's workers write their name over their environment.
+    facts.told_offline = any(map(_told_offline, pids))
     facts.leased = {device.gpu.uuid for device in engine.devices if device.gpu}
     try:
         facts.computing = await asyncio.to_thread(computing, set(pids)) if facts.leased else ()

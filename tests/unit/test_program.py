@@ -1,0 +1,55 @@
+"""The program `refusal-eval`: its help, its verbs, and what it says of mistakes on the command line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from refusal_eval.__main__ import VERBS, main
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+
+
+def test_the_help_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"  {verb} " in shown for verb in VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_a_help_with_its_options(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([verb, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert f"refusal-eval {verb}" in shown and "--help" in shown
+
+
+@pytest.mark.parametrize("arguments", [[], ["chekc"]])
+def test_without_a_verb_that_exists_it_says_which_there_are(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    told = capsys.readouterr()
+    assert "  check " in told.err and not told.out
+    assert ("did you mean `check`" in told.err) is bool(arguments)
+
+
+def test_an_option_that_does_not_exist_is_a_mistake_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--nope"]) == 2
+    assert "--nope" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["check", "pin", "plan", "status", "verify", "export"])
+def test_a_study_file_that_is_not_there_is_one_message(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([verb, "not_there.yaml"]) == 1
+    told = capsys.readouterr()
+    assert "not_there.yaml" in told.err and "Traceback" not in told.err and not told.out
+
+
+def test_the_help_imports_no_verb() -> None:
+    code = "from refusal_eval.__main__ import main; main(['--help'])"
+    command = [sys.executable, "-S", "-c", code]  # without site-packages: the help needs none of them
+    run = subprocess.run(command, env={"PYTHONPATH": str(SCRIPTS)}, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
