@@ -226,6 +226,49 @@ def test_a_reply_that_breaks_a_form_is_noticed(tmp_path, monkeypatch):
     assert facts.forms == {"regex": False, "json": False}
 
 
+def test_all_requests_are_asked_again_at_once_in_the_opposite_order(tmp_path, monkeypatch):
+    class Waiting:
+        """Answers only when all requests are there."""
+
+        def __init__(self):
+            self.seen, self.all_there = [], asyncio.Event()
+
+        async def complete(self, token_ids, settings, seed):
+            self.seen.append(token_ids)
+            if len(self.seen) == 2:
+                self.all_there.set()
+            await asyncio.wait_for(self.all_there.wait(), 10)
+            return {"token_ids": [*token_ids, seed]}
+
+    first, second = sample("p1", ids=(1, 5, 7)), sample("p2", ids=(1, 6, 8))
+    second = dataclasses.replace(second, request=Request("p2", 0, 0, "other", 7, [1, 6]))
+    engine, facts = Waiting(), Facts(samples=[first, second])
+    asyncio.run(probes.ask_together(ready(tmp_path, monkeypatch), engine, facts))
+    assert engine.seen == [[1, 6], [1, 5]]
+    assert [(list(one), list(other)) for one, other in facts.together] == [
+        ([1, 6, 8], [1, 6, 7]),
+        ([1, 5, 7], [1, 5, 7]),
+    ]
+
+
+def test_without_its_adapter_a_model_is_asked_for_the_same_answer(tmp_path, monkeypatch):
+    class Scoring:
+        async def ask(self, path, body):
+            value = -1.0 if body.get("model") == "mine" else -2.0
+            return {
+                "choices": [{"prompt_logprobs": [None, *({str(i): {"logprob": value}} for i in body["prompt"][1:])]}]
+            }
+
+    prepared, facts = ready(tmp_path, monkeypatch), Facts(samples=[sample()])
+    asyncio.run(probes.ask_plain(prepared, Scoring(), facts))
+    assert facts.plain is None
+    with_one = dataclasses.replace(
+        prepared, plan=dataclasses.replace(prepared.plan, adapters=[SimpleNamespace(name="mine")])
+    )
+    asyncio.run(probes.ask_plain(with_one, Scoring(), facts))
+    assert facts.plain == Rescored([-1.0] * 4, [-2.0] * 4)
+
+
 def test_a_reasoning_models_marks_are_found():
     reasoned = dataclasses.replace(GOOD, reasoning=True, samples=[sample(reasoning_tokens=2), CUT])
     assert states(reasoned) == {}
