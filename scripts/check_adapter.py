@@ -5,6 +5,7 @@ from typing import Any
 from refusal_eval.core.files import read_json, write_json
 from refusal_eval.core.logs import start_log
 from refusal_eval.weights.adapter_base import check_fits
+from refusal_eval.weights.identity import weight_source
 from refusal_eval.weights.weights_manifest import manifest_folder
 
 
@@ -13,7 +14,8 @@ def main(snakemake: Any) -> None:
     log = start_log(snakemake)
     described = read_json(snakemake.input.adapter)
     source = snakemake.params.weights
-    weights = source["path"] if source["kind"] == "folder" else manifest_folder(snakemake.input.weights[0])
+    fetched = weight_source(source).fetched
+    weights = manifest_folder(snakemake.input.weights[0]) if fetched else source["path"]
     check_fits(described["folder"], weights, log)
     write_json(snakemake.output[0], described)
 

@@ -8,6 +8,7 @@ from refusal_eval.core.files import write_json
 from refusal_eval.core.logs import start_log
 from refusal_eval.weights.batch_invariance import refuse_strict
 from refusal_eval.weights.engine_file import describe_engine
+from refusal_eval.weights.identity import weight_source
 
 
 def main(snakemake: Any) -> None:
@@ -16,7 +17,7 @@ def main(snakemake: Any) -> None:
     name, params = snakemake.wildcards.engine, snakemake.params.engine
     engine = engine_of_entry(snakemake.config["engine_entries"][name])
     weights = params["weights"]
-    manifest = None if weights is None or weights["kind"] == "folder" else snakemake.input[0]
+    manifest = None if weights is None or not weight_source(weights).fetched else snakemake.input[0]
     described = describe_engine(name, engine, weights, manifest, snakemake.config["cache_dir"])
     if params.get("strict") and engine.device_here(Path(snakemake.scriptdir).parent) == "cuda":
         refuse_strict(name, described["folder"])

@@ -210,12 +210,12 @@ def test_names_that_cannot_be_compared_are_mentioned(
 
 CALLS = """
 import json, logging, sys
-from refusal_eval.weights.adapter import fetch_adapter
+from refusal_eval.weights.weight_fetching import Fetching, fetch_from_hub
 from refusal_eval.core.errors import UserError
 
 try:
     source, manifest, cache = json.load(sys.stdin)
-    fetch_adapter(source, manifest, cache, logging.getLogger("fetch"), wait=0.01)
+    fetch_from_hub("adapter", source, Fetching(manifest, cache, logging.getLogger("fetch"), wait=0.01))
 except UserError as error:
     print(error)
 """

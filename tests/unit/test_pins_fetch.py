@@ -33,16 +33,17 @@ import json, logging, sys
 from refusal_eval.data.row_fetching import fetch_rows
 from refusal_eval.data.locked import locked_files
 from refusal_eval.core.errors import UserError
-from refusal_eval.weights.adapter import fetch_adapter
-from refusal_eval.weights.weight_fetching import fetch_tokenizer, fetch_weights
+from refusal_eval.weights.weight_fetching import Fetching, fetch_from_hub
 
 logging.basicConfig(level=logging.INFO)
 log, told = logging.getLogger("fetch"), []
-functions = {"rows": fetch_rows, "weights": fetch_weights, "tokenizer": fetch_tokenizer, "adapter": fetch_adapter}
 for what, source, target, cache, lock in json.load(sys.stdin):
     try:
         locked = locked_files({"lock": lock}, "dataset" if what == "rows" else "model", source)
-        functions[what](source, target, cache, log, wait=0.01, locked=locked)
+        if what == "rows":
+            fetch_rows(source, target, cache, log, wait=0.01, locked=locked)
+        else:
+            fetch_from_hub(what, source, Fetching(target, cache, log, wait=0.01, locked=locked))
         told.append(None)
     except UserError as error:
         told.append(str(error))

@@ -22,13 +22,13 @@ SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 CALLS = """
 import json, logging, sys
-from refusal_eval.weights.weight_fetching import fetch_tokenizer, fetch_weights
+from refusal_eval.weights.weight_fetching import Fetching, fetch_from_hub
 from refusal_eval.core.errors import UserError
 
 log, told = logging.getLogger("fetch"), []
 for what, source, manifest, cache in json.load(sys.stdin):
     try:
-        (fetch_weights if what == "weights" else fetch_tokenizer)(source, manifest, cache, log, wait=0.01)
+        fetch_from_hub(what, source, Fetching(manifest, cache, log, wait=0.01))
         told.append(None)
     except UserError as error:
         told.append(str(error))

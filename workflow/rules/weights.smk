@@ -17,10 +17,11 @@ rule fetch_tokenizer:
     localrule: True
     params:
         source=weights.source,
+        part="tokenizer",
     message:
         "Fetching the tokenizer in {output}"
     script:
-        "../../scripts/fetch_tokenizer.py"
+        "../../scripts/fetch_weights.py"
 
 
 rule fetch_weights:
@@ -36,6 +37,7 @@ rule fetch_weights:
     localrule: True
     params:
         source=weights.source,
+        part="weights",
     message:
         "Fetching the weights in {output}"
     script:
@@ -71,10 +73,11 @@ rule fetch_adapter:
     localrule: True
     params:
         source=weights.adapter_source,
+        part="adapter",
     message:
         "Fetching the adapter in {output}"
     script:
-        "../../scripts/fetch_adapter.py"
+        "../../scripts/fetch_weights.py"
 
 
 rule identify_adapter:

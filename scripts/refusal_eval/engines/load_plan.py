@@ -73,7 +73,7 @@ class LoadPlan:
             engine=engine,
             folder=described["folder"],
             tokenizer_folder=described["tokenizer_folder"],
-            manifest=None if source is None or source.kind == "folder" else weights[0],
+            manifest=None if source is None or not source.fetched else weights[0],
             python=engine.python_here(root),
             device=device,
             determinism=config["determinism"],

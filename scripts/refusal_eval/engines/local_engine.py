@@ -12,7 +12,7 @@ from pydantic import Field
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.kinds import ENGINES
 from refusal_eval.config.shapes import Number, ProgramPath, Whole
-from refusal_eval.config.source_entries import WeightsSource
+from refusal_eval.config.source_entries import AnyWeights
 from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.study.engine_environment import engine_device, engine_python
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class LocalEngine(Engine):
     """Weights and how they are served."""
 
-    weights: WeightsSource = Field(description="Where weights, tokenizer and chat template come from.")
+    weights: AnyWeights = Field(description="Where weights, tokenizer and chat template come from.")
     dtype: Literal["bfloat16", "float16", "float32"] = Field(
         "bfloat16", description="Number format. In the request key."
     )

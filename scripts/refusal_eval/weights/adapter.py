@@ -12,11 +12,11 @@ from typing import Any
 from refusal_eval.core.canonical import adapter_name
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, sha256_of_file
-from refusal_eval.data import hub, network
+from refusal_eval.data import hub
 from refusal_eval.study.row_sources import shown_path
 from refusal_eval.weights.fingerprint import files_sha256
 from refusal_eval.weights.tensors import Tensor, read_tensors
-from refusal_eval.weights.weights_manifest import manifest_folder, write_manifest
+from refusal_eval.weights.weights_manifest import manifest_folder
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 FILES = (CONFIG, WEIGHTS)
@@ -79,31 +79,21 @@ class Adapter:
         return replace(self, folder=os.path.abspath(self.folder))
 
 
-def fetch_adapter(
-    source: Mapping[str, Any],
-    manifest: str | Path,
-    cache: str,
-    log: logging.Logger,
-    wait: float = network.WAIT_SECONDS,
-    locked: Mapping[str, hub.RemoteFile] | None = None,
-) -> None:
-    """Fetch an adapter's two files from the hub into `cache`/hub and write their manifest.
+def fetched_names(place: hub.Repository, files: Mapping[str, hub.RemoteFile] | None) -> list[str]:
+    """Return the files of an adapter's repository that are wanted: two.
 
-    `locked` is what the study's lock file lists of the repository.
+    Args:
+        place: the repository.
+        files: what the hub lists of it; None offline, where the copy in the cache tells.
 
     Raises:
-        UserError: with what is wrong and what to do; also if there are no safetensors.
+        UserError: if one of them is not there.
     """
-    place = hub.Repository("model", source["repo"], source["revision"], cache, log, wait, locked)
-    files = hub.list_files(place)
+    names = [path.name for path in hub.snapshot(place, FILES, None).iterdir()] if files is None else list(files)
+    _need_files(names, str(place))
     if files is not None:
-        _need_files(files, str(place))
-        _tell_template(files, str(place), log)
-    folder = hub.snapshot(place, FILES, files)
-    if files is None:
-        _need_files((path.name for path in folder.iterdir()), str(place))
-    write_manifest(manifest, folder, FILES, source, {name: file.sha256 for name, file in (files or {}).items()})
-    log.info("%s: %s", place, folder)
+        _tell_template(names, str(place), place.log)
+    return list(FILES)
 
 
 def describe_adapter(

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from refusal_eval.config.kinds import WEIGHT_SOURCES
+from refusal_eval.config.source_entries import WeightSource
 from refusal_eval.core.canonical import KEY_VERSION
 from refusal_eval.core.files import sha256_of
-from refusal_eval.study.weight_sources import CONVERSION
 
 
 def weights_identity(weights: Mapping[str, Any], folder_sha256: str | None = None) -> dict[str, Any]:
@@ -21,13 +22,13 @@ def weights_identity(weights: Mapping[str, Any], folder_sha256: str | None = Non
         weights: the `weights` of an engine entry.
         folder_sha256: fingerprint of the folder, for `kind: folder`.
     """
-    if weights["kind"] == "hub":
-        return {"repo": weights["repo"], "commit": weights["revision"]}
-    if weights["kind"] == "wheel":
-        return {"gguf_sha256": weights["sha256"], "conversion": CONVERSION}
-    if folder_sha256 is None:
-        raise ValueError("a folder of weights is identified by its fingerprint")
-    return {"folder_sha256": folder_sha256}
+    return weight_source(weights).identity(folder_sha256)
+
+
+def weight_source(weights: Mapping[str, Any]) -> WeightSource:
+    """Return a source of weights, as the config holds it, as its class."""
+    source: WeightSource = WEIGHT_SOURCES.get(weights["kind"]).model_validate(weights)  # type: ignore[assignment]
+    return source
 
 
 def engine_id(identity: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from pydantic import BaseModel
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json_as
 from refusal_eval.data import hub, network
+from refusal_eval.weights import adapter
 from refusal_eval.weights.fingerprint import defines_model
 from refusal_eval.weights.weights_manifest import write_manifest
 
@@ -56,58 +58,63 @@ def weights_names(names: Iterable[str], what: str = "the repository") -> list[st
     return sorted({*shards, *(name for name in names if _in_place(name) and _small(name))})
 
 
-def fetch_tokenizer(
-    source: Mapping[str, Any],
-    manifest: str | Path,
-    cache: str,
-    log: logging.Logger,
-    wait: float = network.WAIT_SECONDS,
-    locked: Mapping[str, hub.RemoteFile] | None = None,
-) -> None:
-    """Fetch a hub model's tokenizer, configuration and templates into `cache`/hub and write their manifest.
+@dataclass(frozen=True)
+class Fetching:
+    """Where a copy goes, and with what it is made.
 
-    `locked` is what the study's lock file lists of the repository.
-
-    Raises:
-        UserError: with what is wrong and what to do.
+    Attributes:
+        manifest: its manifest, written last.
+        cache: the cache folder.
+        log: the script's logger.
+        wait: seconds before the first of the repeated attempts after a fault of the network.
+        locked: what the study's lock file lists of the repository.
+        python: Python of the engine environment, which converts.
+        converter: path of scripts/convert_gguf.py.
     """
-    place = hub.Repository("model", source["repo"], source["revision"], cache, log, wait, locked)
-    _fetch(source, manifest, place, weights=False)
+
+    manifest: str | Path
+    cache: str
+    log: logging.Logger
+    wait: float = network.WAIT_SECONDS
+    locked: Mapping[str, hub.RemoteFile] | None = None
+    python: str = ""
+    converter: str | Path = ""
 
 
-def fetch_weights(
-    source: Mapping[str, Any],
-    manifest: str | Path,
-    cache: str,
-    log: logging.Logger,
-    wait: float = network.WAIT_SECONDS,
-    locked: Mapping[str, hub.RemoteFile] | None = None,
-) -> None:
-    """Fetch a hub model's safetensors and small files into `cache`/hub and write their manifest.
+def fetch_from_hub(part: str, source: Mapping[str, Any], fetching: Fetching) -> None:
+    """Fetch a part of a model repository, or an adapter, into `cache`/hub and write its manifest.
 
-    `locked` is what the study's lock file lists of the repository.
+    Args:
+        part: `tokenizer` (with configuration and templates), `weights` (safetensors and all small files) or `adapter`.
+        source: repository and commit.
+        fetching: where to.
 
     Raises:
         UserError: with what is wrong and what to do; also if there are no safetensors, or the disk is too small.
     """
-    place = hub.Repository("model", source["repo"], source["revision"], cache, log, wait, locked)
-    _fetch(source, manifest, place, weights=True)
-
-
-def _fetch(source: Mapping[str, Any], manifest: str | Path, place: hub.Repository, weights: bool) -> None:
+    log = fetching.log
+    place = hub.Repository(
+        "model", source["repo"], source["revision"], fetching.cache, log, fetching.wait, fetching.locked
+    )
     files = hub.list_files(place)
-    # Offline the copy in the cache tells which files there are.
+    names = adapter.fetched_names(place, files) if part == "adapter" else _model_names(part, place, files)
+    folder = hub.snapshot(place, names, files)
+    if part == "weights":
+        _need_shards(folder, names, place)
+    known = {name: file.sha256 for name, file in (files or {}).items()}
+    write_manifest(fetching.manifest, folder, names, source, known)
+    log.info("%s: %d files in %s", place, len(names), folder)
+
+
+def _model_names(part: str, place: hub.Repository, files: Mapping[str, hub.RemoteFile] | None) -> list[str]:
+    """Return the files of a model repository that are wanted; offline the copy in the cache tells which there are."""
     known = list(files) if files is not None else hub.names_below(hub.snapshot(place, ["config.json"], None))
-    if weights and files is None and not any(name.endswith(".safetensors") for name in known):
+    if part == "weights" and files is None and not any(name.endswith(".safetensors") for name in known):
         raise UserError(f"{place}: the cache holds its tokenizer only, and HF_HUB_OFFLINE is set: {hub.FETCH_ONLINE}")
-    names = weights_names(known, str(place)) if weights else tokenizer_names(known)
+    names = weights_names(known, str(place)) if part == "weights" else tokenizer_names(known)
     if "config.json" not in names:
         raise UserError(f"{place}: has no config.json; only repositories in transformers' format can be served")
-    folder = hub.snapshot(place, names, files)
-    if weights:
-        _need_shards(folder, names, place)
-    write_manifest(manifest, folder, names, source, {name: file.sha256 for name, file in (files or {}).items()})
-    place.log.info("%s: %d files in %s", place, len(names), folder)
+    return names
 
 
 def _need_shards(folder: Path, names: list[str], place: hub.Repository) -> None:

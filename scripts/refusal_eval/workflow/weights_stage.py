@@ -10,6 +10,7 @@ from refusal_eval.study.paths import Paths
 from refusal_eval.study.weight_sources import weights_id
 from refusal_eval.weights.adapter import FILES
 from refusal_eval.weights.fingerprint import file_states, model_files, states_of
+from refusal_eval.weights.identity import weight_source
 
 
 class Weights:
@@ -23,15 +24,15 @@ class Weights:
         self._engines, self._strict = config["engine_entries"], config["determinism"] == "strict"
         self._paths = Paths(config)
         every = [entry["weights"] for entry in self._engines.values() if "weights" in entry]
-        self._fetched = {weights_id(weights): weights for weights in every if weights["kind"] != "folder"}
+        self._fetched = {weights_id(weights): weights for weights in every if weight_source(weights).fetched}
         self._models = config["model_entries"]
         adapters = [entry["lora"] for entry in self._models.values() if entry.get("lora")]
         self._adapters = {weights_id(source): source for source in adapters if source["kind"] == "hub"}
 
     def tokenizer_manifests(self) -> list[str]:
         """Return the manifests of the tokenizers that are fetched."""
-        hub = [source for source in self._fetched.values() if source["kind"] == "hub"]
-        return [self._paths.tokenizer_manifest(source) for source in hub]
+        apart = [source for source in self._fetched.values() if weight_source(source).tokenizer_apart]
+        return [self._paths.tokenizer_manifest(source) for source in apart]
 
     def weights_manifests(self) -> list[str]:
         """Return the manifests of the weights that are fetched."""
@@ -49,21 +50,21 @@ class Weights:
     def tokenizer_before(self, wildcards: Any) -> list[str]:
         """Return the tokenizer that hub weights come after, so that a repository is fetched by one job at a time."""
         weights = self.source(wildcards)
-        return [self._paths.tokenizer_manifest(weights)] if weights["kind"] == "hub" else []
+        return [self._paths.tokenizer_manifest(weights)] if weight_source(weights).tokenizer_apart else []
 
     def files(self, engine: str) -> list[str]:
         """Return what must be there before an engine can start: a manifest, or the files of a local folder."""
         weights = self._engines[engine].get("weights")
         if weights is None:
             return []
-        if weights["kind"] == "folder":
+        if not weight_source(weights).fetched:
             return [f"{weights['path']}/{name}" for name in model_files(weights["path"])]
         return [self._paths.weights_manifest(weights)]
 
     def identifying_files(self, wildcards: Any) -> list[str]:
         """Return what must be there before an engine can be identified: of hub weights the tokenizer is enough."""
         weights = self._engines[wildcards.engine].get("weights")
-        if weights is not None and weights["kind"] == "hub":
+        if weights is not None and weight_source(weights).tokenizer_apart:
             return [self._paths.tokenizer_manifest(weights)]
         return self.files(wildcards.engine)
 
@@ -72,7 +73,7 @@ class Weights:
         entry = self._engines[wildcards.engine]
         engine, weights = engine_of_entry(entry), entry.get("weights")
         # Files that were replaced by older ones, or removed: Snakemake looks for newer inputs only.
-        files = file_states(weights["path"]) if weights is not None and weights["kind"] == "folder" else []
+        files = file_states(weights["path"]) if weights is not None and not weight_source(weights).fetched else []
         # Not what identifies it: a study that becomes strict has to ask whether its engines can be (see the script).
         strict = {"strict": True} if self._strict and engine.strict_by_kernels() else {}
         return {**engine.identity({}), "weights": weights, "files": files, **strict}

