@@ -91,7 +91,8 @@ def test_what_is_counted_beside_labels_depends_on_the_judge(config: Any) -> None
 
 
 def test_floors_are_checked_after_everything_else_of_a_run(repository: Path) -> None:
-    whole = (repository / "Snakefile").read_text(encoding="utf-8").split("rule all:")[1].split("localrule")[0]
+    workflow = (repository / "workflow" / "Snakefile").read_text(encoding="utf-8")
+    whole = workflow.split("rule all:")[1].split("localrule")[0]
     floor = (repository / "workflow" / "rules" / "floors.smk").read_text(encoding="utf-8").split("output:")[0]
     made = set(re.findall(r"(\w+\.targets),", whole))
     assert "tradeoff.targets" in made

@@ -12,7 +12,8 @@ import yaml
 from project import ROOT, STUDY, Project, make_project, planned_jobs
 
 MODULE = "module refusal_eval:\n    snakefile: {snakefile}\n    config: config\nuse rule * from refusal_eval\n"
-LOCAL = MODULE.format(snakefile=repr(str(ROOT / "Snakefile")))
+LOCAL = MODULE.format(snakefile=repr(str(ROOT / "workflow" / "Snakefile")))
+ENTRY = MODULE.format(snakefile=repr(str(ROOT / "Snakefile")))
 WITH_CONFIGFILE = 'configfile: "config/config.yaml"\n' + LOCAL
 LEAN = {key: value for key, value in STUDY.items() if key not in ("gold", "batch")}
 
@@ -50,6 +51,7 @@ def test_a_study_is_not_merged_with_the_config_of_the_snakefile_that_takes_the_m
     ("snakefile", "arguments"),
     [
         pytest.param(LOCAL, ["--configfile", "study.yaml"], id="no configfile of its own"),
+        pytest.param(ENTRY, ["--configfile", "study.yaml"], id="the entry of the clone"),
         pytest.param('configfile: "study.yaml"\n' + LOCAL, [], id="the study is the configfile"),
         pytest.param(LOCAL, ["--configfile", "study.yaml", "--config", "samples=3"], id="command line"),
     ],
@@ -70,13 +72,20 @@ def test_a_module_without_config_says_how_to_pass_the_study_on(lean: Project) ->
     assert "`module:` passes the study on with `config: config`" in output
 
 
-def test_a_module_of_a_repository_says_to_clone_it(lean: Project) -> None:
+@pytest.mark.parametrize("path", ["workflow/Snakefile", "Snakefile"])
+def test_a_module_of_a_repository_says_to_clone_it(lean: Project, path: str) -> None:
     repository = lean.folder / "repository"
-    repository.mkdir()
-    (repository / "Snakefile").write_text((ROOT / "Snakefile").read_text())
+    (repository / "workflow").mkdir(parents=True)
+    for name in ("workflow/Snakefile", "Snakefile"):
+        (repository / name).write_text((ROOT / name).read_text())
     git = ["git", "-C", str(repository), "-c", "user.name=a", "-c", "user.email=a@example.org"]
     for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "one"], ["tag", "v1"]):
         subprocess.run([*git, *command], check=True)
-    snakefile = f'gitfile("{repository}", path="Snakefile", tag="v1")'
+    snakefile = f'gitfile("{repository}", path="{path}", tag="v1")'
     _, output = dry_run(lean, MODULE.format(snakefile=snakefile), "--configfile", "study.yaml")
     assert "cannot run from an address" in output and "Clone the repository" in output
+
+
+def test_workflow_snakefile_is_the_same_workflow_as_the_entry_of_the_clone(lean: Project) -> None:
+    jobs, output = dry_run(lean, "", "--snakefile", str(ROOT / "workflow" / "Snakefile"), "--configfile", "study.yaml")
+    assert jobs == lean.planned(), output
