@@ -2,6 +2,7 @@
 
 import gc
 
+from snakemake import __version__ as SNAKEMAKE
 from snakemake.dag import DAG
 
 from refusal_eval.core.code_version import code_version
@@ -23,7 +24,7 @@ from refusal_eval.workflow.signatures import quick_to_ask
 from refusal_eval.workflow.weights_stage import Weights
 from refusal_eval.workflow.wildcards import any_of, folder_not_there
 
-ask_jobs_behind_ancient_inputs(DAG)
+ask_jobs_behind_ancient_inputs(DAG, SNAKEMAKE)
 limit_gpus(workflow)
 
 # Planning makes millions of objects that are kept; looking among them for garbage took a fifth of the time.

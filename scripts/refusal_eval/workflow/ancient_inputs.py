@@ -1,4 +1,4 @@
-"""A correction of Snakemake 9.27: an `ancient` input is no reason to run, and hides no other one.
+"""A correction of Snakemake 9.27 (issue 4166): an `ancient` input is no reason to run, and hides no other one.
 
 `DAG.update_needrun` first asks every job whether it has a reason to run, but leaves out all jobs downstream of one that
 has: those are to be found later, by following the files that change. There two things go wrong with `ancient` files:
@@ -15,18 +15,22 @@ from __future__ import annotations
 from collections.abc import Callable, ItemsView, Iterator
 from typing import Any
 
+VERSIONS = ("9.27.0", "9.27.1")  # that are known to need it; tests/workflow/test_ancient_inputs.py tells when none does
 PLANNED_BY = "update_needrun"
 
 
-def ask_jobs_behind_ancient_inputs(dag_class: type) -> None:
-    """Correct a class of Snakemake's DAG, once.
+def ask_jobs_behind_ancient_inputs(dag_class: type, version: str) -> None:
+    """Correct a class of Snakemake's DAG, once; in other versions than those above do nothing.
 
     Args:
         dag_class: `snakemake.dag.DAG`.
+        version: Snakemake's.
 
     Raises:
         AttributeError: if this Snakemake plans in another way than the version that is pinned.
     """
+    if version not in VERSIONS:
+        return
     plan: Callable[..., Any] = getattr(dag_class, PLANNED_BY)
     if getattr(plan, "asks_behind_ancient_inputs", False):
         return
