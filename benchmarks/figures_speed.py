@@ -22,7 +22,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests" / "unit")]
 
-import make_figures  # noqa: E402
+import make_figure  # noqa: E402
 from figure_checks import estimate, score  # type: ignore[import-not-found] # noqa: E402
 
 from refusal_eval.plots.figure_sources import Sources  # noqa: E402
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for entry in entries(models, splits):
             before, at_before = time.perf_counter(), time.process_time()
             study: dict[str, Any] = {"labels": {name: {} for name in ("models", "splits", "judges", "golds")}}
-            make_figures.main([entry], study | {"scoring": {"tau": 1.0, "band": 0.1}}, sources, f"{folder}/figures")
+            make_figure.main(entry, study | {"scoring": {"tau": 1.0, "band": 0.1}}, sources, Path(folder, "figures"))
             told(entry["kind"], before, at_before)
         told("together", started, at_start)
     print(f"peak memory    {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:6.2f} GB")

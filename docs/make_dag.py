@@ -128,7 +128,9 @@ BOXES = {
         also=("near_duplicates", "variance", "corrected", "judge_agreement"),
     ),
     "results": Box("results table", "every number, its interval", ("results_table",), "study", "C", 4),
-    "figures": Box("figures", "PDF, SVG, PNG", ("figures",), "study", "B", 5, also=("judge_card_figure",)),
+    "figures": Box(
+        "figures", "PDF, SVG, PNG", ("figure",), "study", "B", 5, also=("judge_card_figure", "captions_preamble")
+    ),
     "tables": Box(
         "tables", "CSV, Markdown, LaTeX", ("tables",), "study", "C", 5, also=("protocol_effects", "judge_tables")
     ),

@@ -25,7 +25,6 @@ from refusal_eval.plots.style import save_figure
 from refusal_eval.plots.tau_sweep_figure import tau_sweep
 from refusal_eval.report.paper.display import Labels
 from refusal_eval.report.paper.latex_text import definitions, latex_escaped
-from refusal_eval.workflow.figures_stage import PREAMBLE
 
 FOREIGN = Labels(
     models={"model_00": "模型一", "model_01": "Ωμέγα"}, splits={"split_00": "русский 😀"}, judges={"rules": "判官"}
@@ -174,7 +173,6 @@ def test_captions_use_only_commands_of_latex_or_of_the_preamble() -> None:
         assert comment == r"% Needs \input{captions_preamble} before \begin{document}."
         used = set(re.findall(r"\\([A-Za-z]+)", caption))
         assert used <= STANDARD | defined and used & defined
-    assert captions.PREAMBLE == PREAMBLE == "captions_preamble.tex"
 
 
 def test_captions_with_plain_labels_need_no_preamble() -> None:
@@ -190,7 +188,7 @@ def test_signs_that_our_own_words_hold_are_printed_by_every_latex() -> None:
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
 def test_captions_compile_with_the_preamble(tmp_path: Path) -> None:
     figures = "".join(f"\\begin{{figure}}x\\caption{{{text}}}\\end{{figure}}\n" for text in drawn_captions(FOREIGN))
-    (tmp_path / PREAMBLE).write_text(captions_preamble(), encoding="utf-8")
+    (tmp_path / captions.PREAMBLE).write_text(captions_preamble(), encoding="utf-8")
     (tmp_path / "page.tex").write_text(
         "\\documentclass{article}\\input{captions_preamble}\n\\begin{document}\\listoffigures\n"
         + figures

@@ -13,7 +13,7 @@ from refusal_eval.config.figure_entries import MOST_CURVES, figure_mistakes
 from refusal_eval.plots import series
 from refusal_eval.plots.figure_kinds import KINDS
 from refusal_eval.plots.figure_sources import Sources
-from refusal_eval.workflow.figures_stage import ENDINGS, PREAMBLE, REPORT, Figures
+from refusal_eval.workflow.figures_stage import ENDINGS, REPORT, figures_of, presentation, shown_by
 
 RESULTS = "results/large"
 
@@ -24,34 +24,34 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     return Project(tmp_path)
 
 
-def kinds(figures: Figures) -> list[str]:
-    return [entry["kind"] for entry in figures.entries(of())]
+def kinds(figures: dict[str, dict[str, Any]]) -> list[str]:
+    return [entry["kind"] for entry in figures.values()]
 
 
 # ---------------------------------------------------------------- which figures there are
 
 
 def test_a_study_that_names_none_has_those_that_it_has_data_for(project: Project) -> None:
-    assert kinds(Figures(project.load(STUDY))) == ["heatmap", "histograms", "tau_sweep"]
-    large = Figures(project.load(WHOLE_STUDY))
+    assert kinds(figures_of(project.load(STUDY))) == ["heatmap", "histograms", "tau_sweep"]
+    large = figures_of(project.load(WHOLE_STUDY))
     assert kinds(large) == ["heatmap", "histograms", "tradeoff", "tau_sweep", "judge_agreement", "calibration"]
-    assert large.entries(of())[-1]["judges"] == ["reader"] and large.entries(of())[-1]["gold"] == ["people"]
-    assert kinds(Figures(project.load(STUDY | {"samples": 1}))) == ["heatmap", "histograms"]
-    assert kinds(Figures(project.load(STUDY | {"figures": []}))) == []
-    two = Figures(project.load(WHOLE_STUDY | {"judges": ["words", "reader"]}))
+    assert large["calibration"]["judges"] == ["reader"] and large["calibration"]["gold"] == ["people"]
+    assert kinds(figures_of(project.load(STUDY | {"samples": 1}))) == ["heatmap", "histograms"]
+    assert kinds(figures_of(project.load(STUDY | {"figures": []}))) == []
+    two = figures_of(project.load(WHOLE_STUDY | {"judges": ["words", "reader"]}))
     assert "judge_agreement" not in kinds(two)  # a single number
 
 
 def test_dialogues_categories_and_kinds_have_figures_where_a_study_has_them(project: Project) -> None:
     config = project.load(STUDY | {"splits": ["hub-rows", "talk-rows"]})
-    assert "turns" in kinds(Figures(config)) and "categories" not in kinds(Figures(config))
+    assert "turns" in kinds(figures_of(config)) and "categories" not in kinds(figures_of(config))
     config["split_entries"]["hub-rows"]["columns"]["category"] = "topic"
-    entries = {entry["kind"]: entry for entry in Figures(config).entries(of())}
+    entries = {entry["kind"]: entry for entry in figures_of(config).values()}
     assert entries["categories"]["splits"] == ["hub-rows"] and entries["turns"]["splits"] == ["talk-rows"]
     config["split_entries"]["talk-rows"]["dialogue"]["scored"] = "last"
-    assert "turns" not in kinds(Figures(config))
+    assert "turns" not in kinds(figures_of(config))
     config["judge_entries"]["words"]["kind"] = "reasoned"
-    assert "refusal_kinds" in kinds(Figures(config))
+    assert "refusal_kinds" in kinds(figures_of(config))
 
 
 def test_categories_of_many_models_have_a_figure_for_each_split(project: Project) -> None:
@@ -62,50 +62,70 @@ def test_categories_of_many_models_have_a_figure_for_each_split(project: Project
         (MOST_CURVES, ["categories"]),
         (MOST_CURVES + 1, ["categories_hub-rows", "categories_file-rows"]),
     ):
-        many = Figures({**config, "models": [f"m{i}" for i in range(models)]})
-        assert [entry["name"] for entry in many.entries(of()) if entry["kind"] == "categories"] == names
+        many = figures_of({**config, "models": [f"m{i}" for i in range(models)]})
+        assert [entry["name"] for entry in many.values() if entry["kind"] == "categories"] == names
 
 
-def test_every_kind_can_be_drawn_and_has_a_caption_in_the_report(repository: Path) -> None:
+def test_every_kind_can_be_drawn_and_has_a_caption_in_the_report() -> None:
     assert set(KINDS) == set(REPORT)
-    for kind in KINDS:
-        assert (repository / "workflow" / "report" / f"figure_{kind}.rst").is_file()
     assert MOST_CURVES == series.MOST
 
 
-# ---------------------------------------------------------------- what they ask for
+# ---------------------------------------------------------------- what they are drawn from
+
+
+def files(figures: dict[str, dict[str, Any]], noun: str, pattern: str, figure: str) -> list[str]:
+    return shown_by(figures)(noun, pattern)(of(figure=figure))
 
 
 def test_only_the_files_are_asked_for_that_a_figure_shows(project: Project) -> None:
     named = {"name": "one", "kind": "heatmap", "models": ["plain"], "splits": ["file-rows"], "judge": "own"}
-    figures = Figures(project.load(WHOLE_STUDY | {"figures": [named]}))
-    assert figures.scores(of()) == [f"{RESULTS}/scores/own/plain/file-rows.json"]
-    for nothing in (figures.rows, figures.verdicts, figures.estimates, figures.tradeoff, figures.agreement):
-        assert nothing(of()) == []
-    made = {f"{RESULTS}/figures/one.{ending}" for ending in ENDINGS}
-    assert set(figures.targets(of())) == {*made, f"{RESULTS}/figures/captions_preamble.tex"}
-    assert Figures(project.load(STUDY | {"figures": []})).targets(of()) == []
-    assert [file for file in figures.others() if file.endswith("svg")] == []
+    figures = figures_of(project.load(WHOLE_STUDY | {"figures": [named]}))
+    assert files(figures, "scores", "{judge}/{model}/{split}", "one") == ["own/plain/file-rows"]
+    assert files(figures, "cards", "{judge}/{gold}", "one") == ["own/people"]
+    for noun in ("rows", "verdicts", "estimates", "tradeoff", "agreement"):
+        assert files(figures, noun, "x", "one") == []
 
 
-def test_files_stand_in_the_order_of_their_cells(project: Project) -> None:
+def test_each_figure_has_its_own_files_in_the_order_of_their_cells(project: Project) -> None:
     histograms = {"name": "c", "kind": "histograms", "models": ["thinker", "plain"]}
     by_kind = {"name": "k", "kind": "refusal_kinds", "judge": "own", "splits": ["file-rows"]}
-    figures = Figures(project.load(WHOLE_STUDY | {"figures": [histograms, by_kind]}))
-    cells = figures.cells(of())
-    assert figures.rows(of()) == [f"{RESULTS}/scores/{'/'.join(cell)}.csv" for cell in cells["rows"]]
-    assert figures.verdicts(of()) == [f"{RESULTS}/verdicts/{'/'.join(cell)}.jsonl" for cell in cells["verdicts"]]
+    figures = figures_of(project.load(WHOLE_STUDY | {"figures": [histograms, by_kind]}))
+    rows = files(figures, "rows", "{judge}/{model}/{split}", "c")
+    assert rows == sorted(rows) and len(rows) == 2 * len(WHOLE_STUDY["splits"])
     # Kinds of refusal need the scores, too: they say which turns of dialogues count.
-    assert len(cells["rows"]) == 10 and cells["verdicts"] == [["own", m, "file-rows"] for m in ("plain", "thinker")]
-    assert figures.estimates(of()) == []
+    cells = ["own/plain/file-rows", "own/thinker/file-rows"]
+    assert files(figures, "rows", "{judge}/{model}/{split}", "k") == cells
+    assert files(figures, "verdicts", "{judge}/{model}/{split}", "k") == cells
+    assert files(figures, "verdicts", "x", "c") == files(figures, "estimates", "x", "k") == []
+
+
+def test_one_file_of_the_study_is_asked_for_once(project: Project) -> None:
+    figures = figures_of(project.load(WHOLE_STUDY))
+    assert files(figures, "tradeoff", "tradeoff.json", "tradeoff") == ["tradeoff.json"]
+    assert files(figures, "agreement", "agreement.json", "judges_agree") == ["agreement.json"]
+    assert len(files(figures, "estimates", "{judge}/{model}", "tau_sweep")) == len(WHOLE_STUDY["models"])
 
 
 def test_an_entry_overrides_names_and_a_default_is_filled_in(project: Project) -> None:
     named = {"name": "one", "kind": "heatmap", "labels": {"models": {"plain": "Base"}}, "reading": "strict"}
-    (entry,) = Figures(project.load(WHOLE_STUDY | {"figures": [named]})).entries(of())
+    (entry,) = figures_of(project.load(WHOLE_STUDY | {"figures": [named]})).values()
     assert entry["models"] == ["plain", "thinker"] and entry["judges"] == ["words"]
     assert entry["options"] == {"reading": "strict", "order": "listed"}
     assert entry["labels"]["models"] == {"plain": "Base"}
+
+
+def test_labels_and_tau_belong_to_what_all_figures_share_and_an_order_to_its_figure(project: Project) -> None:
+    config = project.load(WHOLE_STUDY)
+    before = json.dumps([presentation(config), figures_of(config)])  # plain values, which Snakemake can compare
+    relabelled = json.loads(json.dumps(config))
+    relabelled["model_entries"]["plain"]["label"] = "Base"
+    assert presentation(relabelled) != presentation(config) and figures_of(relabelled) == figures_of(config)
+    cooler = config | {"scoring": config["scoring"] | {"tau": 2.0}}
+    assert presentation(cooler) != presentation(config) and figures_of(cooler) == figures_of(config)
+    turned = config | {"models": config["models"][::-1]}
+    assert presentation(turned) == presentation(config) and figures_of(turned) != figures_of(config)
+    assert json.dumps([presentation(config), figures_of(config)]) == before
 
 
 # ---------------------------------------------------------------- mistakes
@@ -195,7 +215,7 @@ def test_the_script_writes_every_figure_and_says_why_one_is_not_drawn(
     tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.syspath_prepend(str(repository / "scripts"))
-    import make_figures
+    import make_figure
 
     scores, verdicts = tmp_path / "scores.json", tmp_path / "verdicts.jsonl"
     scores.write_text(json.dumps(score("m", "s", 0.5)))
@@ -230,9 +250,10 @@ def test_the_script_writes_every_figure_and_says_why_one_is_not_drawn(
     found = {("rules", "m", "s"): str(csv)}, {("rules", "m", "s"): str(verdicts)}
     sources = Sources(scores=[str(scores)], rows=found[0], verdicts=found[1], estimates=[str(estimates)])
     study = {"labels": labels, "scoring": {"tau": 1.0, "band": 0.1}}
-    make_figures.main(entries, study, sources, str(tmp_path / "figures"))
+    for entry in entries:
+        make_figure.main(entry, study, sources, tmp_path / "figures")
     made = {path.name for path in (tmp_path / "figures").iterdir()}
-    assert made == {PREAMBLE, *(f"{entry['name']}.{ending}" for entry in entries for ending in ENDINGS)}
+    assert made == {f"{entry['name']}.{ending}" for entry in entries for ending in ENDINGS}
     assert (tmp_path / "figures" / "heat.caption.md").read_text().startswith("**Mine.** In each cell")
     assert (tmp_path / "figures" / "kinds.csv").read_text().splitlines()[1:] == [
         "rules,m,s,broad,lecture,1,0.5",

@@ -1,7 +1,6 @@
 """What reruns a job: its params hold all that decides its result, and nothing that does not."""
 
 import copy
-import re
 from pathlib import Path
 
 import pytest
@@ -19,10 +18,8 @@ SHOWS = {
     "judge_cards.presentation",
     "judge_cards.drawn",
     "judge_cards.comparison",
-    "drawing.presentation",
     *WEIGHED,
 }
-DRAWN = {"drawing.entries", "drawing.cells"}
 ESTIMATES = {"estimating.duplicates", "estimating.study", "estimating.judges"}
 FROM_SCORES_ON = {
     *ESTIMATES,
@@ -31,7 +28,6 @@ FROM_SCORES_ON = {
     "scoring.published_cell",
     "judge_cards.calibration",
     "results.study",
-    *DRAWN,
     *SHOWS,
 }
 
@@ -80,9 +76,6 @@ def asked(config):
         "scoring.published_reading": models,
         "scoring.published_cell": [{**judge, **cell} for judge in judges for cell in CELLS],
         "reporting.presentation": [{}],
-        "drawing.entries": [{}],
-        "drawing.cells": [{}],
-        "drawing.presentation": [{}],
         "results.study": [{}],
         "recordings.reading": [],  # no model of this study is recorded: see tests/workflow/test_recorded.py
         "recordings.judged": [],
@@ -112,14 +105,6 @@ def rerun(config, *edits):
         holder[last] = value
     before, after = params(config), params(edited)
     return {method for method in before if before[method] != after[method]}
-
-
-def test_these_are_all_params_of_all_rules(repository, config):
-    rules = [path.read_text(encoding="utf-8") for path in sorted((repository / "workflow" / "rules").glob("*.smk"))]
-    blocks = [block for rule in rules for block in re.findall(r"\n    params:\n((?:        .*\n)+)", rule)]
-    values = {line.split("=", 1)[1].rstrip(",") for block in blocks for line in block.split("\n") if line}
-    values = {value.strip() for value in values if not value.startswith(("code_version(ROOT / ", "["))}
-    assert values == {*asked(config), '{"results": RESULTS}'}
 
 
 def test_params_are_plain_values_that_snakemake_can_compare(config):
@@ -204,7 +189,6 @@ CHANGED_BY_COMPAT = {
     "generation.request_params",
     "scoring.cell",
     "scoring.published_reading",
-    "drawing.entries",  # the published c(x) has no sweep over tau
     *SHOWS,
 }
 
@@ -271,7 +255,6 @@ CHANGED_BY_COMPAT = {
                 "scoring.cell",
                 "scoring.published_cell",
                 "reporting.presentation",
-                "drawing.presentation",
                 "results.study",
             },
         ),
@@ -299,7 +282,6 @@ CHANGED_BY_COMPAT = {
                 "scoring.cell",
                 "scoring.published_cell",
                 "reporting.presentation",
-                "drawing.presentation",
             },
         ),
         ("protocol", "compat", CHANGED_BY_COMPAT),
@@ -327,7 +309,7 @@ def test_a_replaced_adapter_of_a_local_folder_is_noticed_even_if_it_is_older(con
 
 def test_the_order_of_models_and_splits_reruns_only_what_shows_it(config):
     turned = [(name, config[name][::-1]) for name in ("models", "splits", "judges")]
-    assert rerun(config, *turned) == SHOWS - {"drawing.presentation"} | {"drawing.entries"}
+    assert rerun(config, *turned) == SHOWS
 
 
 def test_what_has_no_label_is_shown_by_its_name(config):

@@ -9,7 +9,6 @@ from refusal_eval.workflow.correcting import Correcting
 from refusal_eval.workflow.data_stage import Data
 from refusal_eval.workflow.estimating import Estimating
 from refusal_eval.workflow.execution_stage import Execution
-from refusal_eval.workflow.figures_stage import Figures
 from refusal_eval.workflow.generation import Generation
 from refusal_eval.workflow.judge_cards import JudgeCards
 from refusal_eval.workflow.judging import Judging
@@ -41,7 +40,6 @@ def stages(config, root, cores=2):
         correcting=Correcting(config),
         scoring=Scoring(config),
         reporting=Reporting(config),
-        drawing=Figures(config),
         results=Results(config),
     )
 

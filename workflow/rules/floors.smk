@@ -9,7 +9,7 @@ rule judge_floor:
     input:
         cards=judge_cards.cards,
         reports=reporting.targets,
-        figures=drawing.targets,
+        figures=FIGURE_FILES,
         judges=judge_cards.results,
         comparisons=comparisons.targets,
         results=results.targets,
