@@ -35,7 +35,10 @@ FROM_SCORES_ON = {
 @pytest.fixture
 def config(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    return Project(tmp_path).load(WHOLE_STUDY | {"models": list(CATALOGUE["models"])})
+    config = Project(tmp_path).load(WHOLE_STUDY | {"models": list(CATALOGUE["models"])})
+    for name in ("hub-engine", "folder-engine", "wheel-engine"):  # what `nodes`, `gated`, `active_parameters` need
+        config["engine_entries"][name] |= {"tensor_parallel": 4, "terms": "https://example.org/terms", "parameters": 7}
+    return config
 
 
 def asked(config):

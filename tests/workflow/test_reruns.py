@@ -16,7 +16,8 @@ from project import ROOT, Project, make_project, planned_jobs
 AGREEMENT = {"judge_agreement": 1}
 CARD = {"judge_card": 1, "judge_card_figure": 1, "judge_tables": 1}
 # Of the whole study; and what is there for each judge and model, here of one of two.
-AGGREGATES = {rule: 1 for rule in ("tables", "figures", "results_table", "methods", "manifest")}
+AGGREGATES = {rule: 1 for rule in ("tables", "results_table", "methods", "manifest")}
+AGGREGATES |= {"figure": 4}
 AGGREGATES |= {"compare": 1, "tradeoff": 1, "corrected": 1, **AGREEMENT}
 ESTIMATES = {"estimates": 2, "variance": 1}
 GPU_RULES = {"generate", "judge"}
@@ -101,6 +102,7 @@ def test_a_rubric_reruns_that_judges_verdicts_and_what_follows(finished: Project
     rubric.write_text("Another. " + rubric.read_text())
     planned = finished.planned()
     assert planned == AGGREGATES | ESTIMATES | {
+        "figure": 2,  # the others show the primary judge
         "check_judge": 1,
         "judge_requests": 5,
         "judge": 1,
@@ -140,7 +142,7 @@ def test_bands_tau_and_level_rerun_scores_and_no_gpu_job(finished: Project, chan
 def test_a_judges_threshold_reruns_its_verdicts_and_no_gpu_job(finished: Project) -> None:
     finished.catalogue("judges", "label", threshold=0.8)
     planned = finished.planned()
-    assert planned == AGGREGATES | ESTIMATES | {"llm_verdicts": 5, "score": 4, **CARD}
+    assert planned == AGGREGATES | ESTIMATES | {"figure": 2, "llm_verdicts": 5, "score": 4, **CARD}
 
 
 def test_the_reasoning_end_mark_reruns_answers_and_no_generation(finished: Project) -> None:
@@ -248,6 +250,14 @@ def test_what_is_taken_away_leaves_the_results_table_also_where_nothing_else_rer
     fresh.study(models=["plain"])
     fresh.snakemake()
     assert "label" not in table.read_text() and "terse" not in table.read_text()
+
+
+def test_a_changed_title_draws_that_figure_again_and_nothing_else(finished: Project) -> None:
+    figures = [{"name": "rates", "kind": "heatmap"}, {"name": "votes", "kind": "histograms"}]
+    finished.study(figures=figures)
+    finished.snakemake()
+    finished.study(figures=[figures[0] | {"title": "Mine."}, figures[1]])
+    assert finished.planned() == {"figure": 1}
 
 
 def test_the_order_of_models_and_splits_changes_no_number(finished: Project) -> None:

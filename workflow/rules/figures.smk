@@ -47,7 +47,7 @@ rule figure:
         runtime=10,
     params:
         figure=lambda wildcards: FIGURES[wildcards.figure],
-        study=presentation(config),
+        study=lambda wildcards: presentation(config, FIGURES[wildcards.figure]),
         caption=lambda wildcards: report_caption(config, FIGURES[wildcards.figure]),
         code=code_version(ROOT / "scripts" / "make_figure.py"),
     message:

@@ -136,12 +136,17 @@ def _files(entry: Mapping[str, Any], noun: str, pattern: str) -> list[str]:
     return list(dict.fromkeys(pattern.format(judge=j, model=m, split=s) for j, m, s in cells))
 
 
-def presentation(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what all figures share: labels, and the numbers of the scoring."""
+def presentation(config: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a figure shows of the whole study: labels, and the numbers of the scoring.
+
+    The trade-off names models that it does not show; figures of judges name none.
+    """
     labels = {
         f"{noun}s": {name: entry["label"] or name for name, entry in config[f"{noun}_entries"].items()}
         for noun in ("model", "split", "judge", "gold")
     }
+    if entry["kind"] in _OF_JUDGES:
+        labels["models"] = {}
     scoring = {name: config["scoring"][name] for name in ("tau", "band")}
     return {"labels": labels, "scoring": scoring, **protocol_label(config)}
 
