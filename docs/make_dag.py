@@ -132,7 +132,13 @@ BOXES = {
         "figures", "PDF, SVG, PNG", ("figure",), "study", "B", 5, also=("judge_card_figure", "captions_preamble")
     ),
     "tables": Box(
-        "tables", "CSV, Markdown, LaTeX", ("tables",), "study", "C", 5, also=("protocol_effects", "judge_tables")
+        "tables",
+        "CSV, Markdown, LaTeX",
+        ("tables",),
+        "study",
+        "C",
+        5,
+        also=("tradeoff_table", "corrected_table", "protocol_effects", "judge_tables"),
     ),
     "manifest": Box(
         "manifest, methods",

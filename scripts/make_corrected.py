@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from refusal_eval.core.files import read_json, read_jsonl, write_json
 from refusal_eval.core.logs import start_log
-from refusal_eval.report.paper.corrected_tables import corrected_frame, corrected_tables
-from refusal_eval.report.paper.table_files import write_tables
 from refusal_eval.stats.corrected.corrected_study import study_corrected
 from refusal_eval.stats.corrected.gold_rows import judged_gold
 from refusal_eval.stats.corrected.peoples_labels import (
@@ -29,18 +27,17 @@ LOG = logging.getLogger(__name__)
 Cell = tuple[str, str, str]  # judge, model, split
 
 
-def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], output: str, tables: Sequence[str]) -> None:
-    """Write the corrected rates of a study and their tables.
+def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], output: str) -> None:
+    """Write the corrected rates of a study.
 
     Args:
         paths: `rows` and `scores` (a file for each of the study's `cells`), `gold` and `gold_verdicts` (one for each of
-            its `measured`), `calibrations` (for each of them whose calibration is another gold set's), `cards`,
+            its `measured`), `calibrations` (for each of them whose calibration is another gold set's),
             `duplicates`; with labels of people `labels`, `verdicts` (one for each cell) and `answers` (one for each
             model and split).
-        study: see `study.study_corrected` and `tables.corrected_tables`; `cells` are [judge, model, split], `measured`
+        study: see `corrected_study.study_corrected`; `cells` are [judge, model, split], `measured`
             {judge, gold, calibrate}.
         output: the JSON.
-        tables: the CSV, the Markdown and the LaTeX.
     """
     cells = [(judge, model, split) for judge, model, split in study["cells"]]
     units = {
@@ -57,9 +54,6 @@ def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], output: s
     labels, elsewhere = _labels(paths, study, units)
     result = study_corrected(units, study, gold, labels, away, elsewhere)
     write_json(output, result)
-    cards = [read_json(path) for path in paths["cards"]]
-    made = corrected_tables(result, cards, study)
-    write_tables(corrected_frame(result), made, tables, study.get("protocol", "default"))
     LOG.info("%d rates by gold of other models, %d by labels", len(result["transfer"]), len(result["ppi"]))
 
 
@@ -96,11 +90,10 @@ def _labels(
 
 if "snakemake" in globals():
     start_log(snakemake)
-    lists = ("rows", "scores", "gold", "gold_verdicts", "calibrations", "cards", "labels", "verdicts", "answers")
+    lists = ("rows", "scores", "gold", "gold_verdicts", "calibrations", "labels", "verdicts", "answers")
     main(
         paths={"duplicates": [str(snakemake.input.duplicates)]}
         | {name: [str(path) for path in snakemake.input.get(name, [])] for name in lists},
         study=snakemake.params.study,
-        output=str(snakemake.output.json),
-        tables=[str(snakemake.output[0]), str(snakemake.output.md), str(snakemake.output.tex)],
+        output=str(snakemake.output[0]),
     )

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import make_corrected
+import make_corrected_table
 import make_tradeoff
+import make_tradeoff_table
 import pytest
 from config_project import WHOLE_STUDY, Project
 
@@ -93,7 +95,8 @@ def outputs(folder: Path, name: str) -> tuple[str, list[str]]:
 
 def test_labels_of_every_answer_give_the_rate_of_people(paths: dict[str, list[str]], tmp_path: Path) -> None:
     made, tables = outputs(tmp_path, "corrected")
-    make_corrected.main(paths, STUDY, made, tables)
+    make_corrected.main(paths, STUDY, made)
+    make_corrected_table.main(made, paths["cards"], STUDY, tables)
     result = json.loads(Path(made).read_text())
     people = [json.loads(line) for line in Path(paths["labels"][0]).read_text().splitlines()]
     for entry in result["ppi"]:
@@ -106,13 +109,15 @@ def test_labels_of_every_answer_give_the_rate_of_people(paths: dict[str, list[st
 
 def test_without_labels_nobody_reads_verdicts(paths: dict[str, list[str]], tmp_path: Path) -> None:
     made, tables = outputs(tmp_path, "corrected")
-    make_corrected.main(paths | {"labels": [], "verdicts": [], "answers": []}, STUDY, made, tables)
+    make_corrected.main(paths | {"labels": [], "verdicts": [], "answers": []}, STUDY, made)
+    make_corrected_table.main(made, paths["cards"], STUDY, tables)
     assert json.loads(Path(made).read_text())["ppi"] == []
 
 
 def test_the_trade_off_knows_pairs(paths: dict[str, list[str]], tmp_path: Path) -> None:
     made, tables = outputs(tmp_path, "tradeoff")
-    make_tradeoff.main(paths, STUDY, made, tables)
+    make_tradeoff.main(paths, STUDY, made)
+    make_tradeoff_table.main(made, paths["scores"], paths["cards"], STUDY, tables)
     result = json.loads(Path(made).read_text())
     assert result["pairs"][0]["n_pairs"] == 40 and result["models"][0]["n_clusters"] == 40
     assert result["languages"] == []
@@ -144,7 +149,8 @@ def drawn_before(
 
 def ppi_of(paths: dict[str, list[str]], folder: Path) -> tuple[dict[str, Any], str]:
     made, tables = outputs(folder, "corrected")
-    make_corrected.main(paths, STUDY, made, tables)
+    make_corrected.main(paths, STUDY, made)
+    make_corrected_table.main(made, paths["cards"], STUDY, tables)
     entries = {entry["split"]: entry for entry in json.loads(Path(made).read_text())["ppi"]}
     return entries, Path(tables[1]).read_text()
 
@@ -199,7 +205,8 @@ def test_a_split_that_was_taken_out_after_the_audit_leaves_the_rates_of_the_othe
     only_unsafe = {name: files[1:] for name, files in paths.items() if len(files) == 2}
     study = STUDY | {"splits": SPLITS[1:], "cells": STUDY["cells"][1:]}
     made, tables = outputs(tmp_path, "corrected")
-    make_corrected.main(paths | only_unsafe, study, made, tables)
+    make_corrected.main(paths | only_unsafe, study, made)
+    make_corrected_table.main(made, paths["cards"], study, tables)
     result = json.loads(Path(made).read_text())
     assert result["ppi"] == [before["unsafe"]]
     assert result["elsewhere"] == [["m", "safe", 80]]
@@ -263,7 +270,8 @@ def labelled_rate(paths: dict[str, list[str]], folder: Path) -> tuple[dict[str, 
     """The rate by labels of that study, and the marks of its row in the results table."""
     study = STUDY | {"splits": SPLITS[1:], "cells": [["j", "m", "unsafe"]], "measured": [], "gold": []}
     made, tables = outputs(folder, "corrected")
-    make_corrected.main(paths, study, made, tables)
+    make_corrected.main(paths, study, made)
+    make_corrected_table.main(made, paths["cards"], study, tables)
     result = json.loads(Path(made).read_text())
     return result["ppi"][0], result["estimates"][0]["flags"]
 

@@ -12,17 +12,19 @@ from refusal_eval.study.weight_sources import weights_id
 
 # From scores on a rerun is cheap, and what is shown there belongs to their params.
 WEIGHED = {"tradeoff.study", "correcting.study"}
+TYPESET = {"tradeoff.presentation", "correcting.presentation"}
 SHOWS = {
     "comparisons.presentation",
     "reporting.presentation",
     "judge_cards.presentation",
     "judge_cards.drawn",
     "judge_cards.comparison",
-    *WEIGHED,
+    *TYPESET,
 }
 ESTIMATES = {"estimating.duplicates", "estimating.study", "estimating.judges"}
 FROM_SCORES_ON = {
     *ESTIMATES,
+    *WEIGHED,
     "scoring.cell",
     "scoring.card",
     "scoring.published_cell",
@@ -72,7 +74,9 @@ def asked(config):
         "judge_cards.comparison": [{}],
         "comparisons.presentation": [{}],
         "tradeoff.study": [{}],
+        "tradeoff.presentation": [{}],
         "correcting.study": [{}],
+        "correcting.presentation": [{}],
         "judge_cards.floors": [{}],
         "scoring.cell": [{**judge, **cell} for judge in judges for cell in CELLS],
         "scoring.card": [{**judge, "gold": "people"} for judge in judges],
@@ -205,6 +209,7 @@ CHANGED_BY_COMPAT = {
             5,
             {
                 *WEIGHED,
+                *TYPESET,
                 "estimating.study",
                 "comparisons.presentation",
                 "generation.request_params",
@@ -312,7 +317,7 @@ def test_a_replaced_adapter_of_a_local_folder_is_noticed_even_if_it_is_older(con
 
 def test_the_order_of_models_and_splits_reruns_only_what_shows_it(config):
     turned = [(name, config[name][::-1]) for name in ("models", "splits", "judges")]
-    assert rerun(config, *turned) == SHOWS
+    assert rerun(config, *turned) == SHOWS | WEIGHED
 
 
 def test_what_has_no_label_is_shown_by_its_name(config):

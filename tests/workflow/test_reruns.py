@@ -18,7 +18,7 @@ CARD = {"judge_card": 1, "judge_card_figure": 1, "judge_tables": 1}
 # Of the whole study; and what is there for each judge and model, here of one of two.
 AGGREGATES = {rule: 1 for rule in ("tables", "results_table", "methods", "manifest")}
 AGGREGATES |= {"figure": 4}
-AGGREGATES |= {"compare": 1, "tradeoff": 1, "corrected": 1, **AGREEMENT}
+AGGREGATES |= {"compare": 1, "tradeoff": 1, "tradeoff_table": 1, "corrected": 1, "corrected_table": 1, **AGREEMENT}
 ESTIMATES = {"estimates": 2, "variance": 1}
 GPU_RULES = {"generate", "judge"}
 LEFT_OUT = (".venv", ".cache", ".git", "results", ".snakemake", "__pycache__")
@@ -258,6 +258,15 @@ def test_a_changed_title_draws_that_figure_again_and_nothing_else(finished: Proj
     finished.snakemake()
     finished.study(figures=[figures[0] | {"title": "Mine."}, figures[1]])
     assert finished.planned() == {"figure": 1}
+
+
+def test_a_changed_label_typesets_tables_and_computes_no_rate(finished: Project) -> None:
+    finished.catalogue("models", "plain", label="Another label")
+    planned = finished.planned()
+    assert {"tradeoff_table", "corrected_table"} <= set(planned)
+    assert not set(planned) & {"score", "estimates", "variance", "tradeoff", "corrected"}
+    finished.snakemake()
+    assert "Another label" in (finished.results / "tables" / "corrected.md").read_text(encoding="utf-8")
 
 
 def test_the_order_of_models_and_splits_changes_no_number(finished: Project) -> None:

@@ -1,4 +1,4 @@
-"""Over-refusal against safety: one job for the whole study.
+"""Over-refusal against safety: one job for the whole study, and one for its table.
 
 Reads all scores, the prompts and the near-duplicates among them; writes estimates/tradeoff.json and tables/tradeoff.*.
 """
@@ -14,21 +14,15 @@ rule tradeoff:
         rows=tradeoff.rows,
         scores=tradeoff.scores,
         prompts=tradeoff.prompts,
-        cards=reporting.cards,
         duplicates=f"{RESULTS}/estimates/duplicates.json",
     output:
-        report(
-            f"{RESULTS}/tables/tradeoff.csv",
-            category="Trade-off",
-            caption="../report/tradeoff_table.rst",
-            labels={"result": "Over-refusal against safety", "form": "table"},
-        ),
-        json=f"{RESULTS}/estimates/tradeoff.json",
-        md=f"{RESULTS}/tables/tradeoff.md",
-        tex=f"{RESULTS}/tables/tradeoff.tex",
+        f"{RESULTS}/estimates/tradeoff.json",
     log:
         f"{LOGS}/tradeoff.log",
     localrule: True
+    resources:
+        mem_mb=2000,
+        runtime=60,
     params:
         study=tradeoff.study,
         code=code_version(ROOT / "scripts" / "make_tradeoff.py"),
@@ -36,3 +30,33 @@ rule tradeoff:
         "Weighing over-refusal against safety"
     script:
         "../../scripts/make_tradeoff.py"
+
+
+rule tradeoff_table:
+    """Typeset over-refusal against safety."""
+    input:
+        estimates=f"{RESULTS}/estimates/tradeoff.json",
+        scores=tradeoff.scores,
+        cards=reporting.cards,
+    output:
+        report(
+            f"{RESULTS}/tables/tradeoff.csv",
+            category="Trade-off",
+            caption="../report/tradeoff_table.rst",
+            labels={"result": "Over-refusal against safety", "form": "table"},
+        ),
+        md=f"{RESULTS}/tables/tradeoff.md",
+        tex=f"{RESULTS}/tables/tradeoff.tex",
+    log:
+        f"{LOGS}/tradeoff_table.log",
+    localrule: True
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        study=tradeoff.presentation,
+        code=code_version(ROOT / "scripts" / "make_tradeoff_table.py"),
+    message:
+        "Typesetting over-refusal against safety"
+    script:
+        "../../scripts/make_tradeoff_table.py"

@@ -60,9 +60,9 @@ class Correcting(WholeStudy):
         return [f"{self._results}/answers/{model}/{split}.jsonl" for model in models for split in splits]
 
     def study(self, wildcards: Any) -> dict[str, Any]:
-        """Return what, besides files, decides the corrected rates and how they are shown."""
+        """Return what, besides files, decides the corrected rates."""
         labels = [content_hash(path) for path in self.labels(wildcards)]
-        return self._presented() | {"measured": self._measured, "labels_sha256": labels}
+        return self._computed() | {"measured": self._measured, "labels_sha256": labels}
 
     def targets(self, wildcards: Any) -> list[str]:
         """Return what a run makes; nothing for a study with neither gold nor labels."""

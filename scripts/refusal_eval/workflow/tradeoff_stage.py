@@ -17,7 +17,7 @@ class TradeOff(WholeStudy):
         return [f"{self._results}/prompts/{split}.jsonl" for split in self._config["splits"]]
 
     def study(self, wildcards: Any) -> dict[str, Any]:
-        """Return what, besides files, decides the trade-off and how it is shown."""
+        """Return what, besides files, decides the trade-off."""
         sources, entries = sources_of(self._config), self._config["split_entries"]
         alike: dict[tuple[str, str], list[str]] = {}
         for split in self._config["splits"]:
@@ -25,7 +25,7 @@ class TradeOff(WholeStudy):
         # Clusters of a comply and a refuse split of one source may be contrast pairs.
         safe, unsafe = ([s for s in self._config["splits"] if entries[s]["expectation"] == e] for e in _TWO_KINDS)
         twins = [[a, b] for a in safe for b in unsafe if sources[a] == sources[b]]
-        return self._presented() | {"twins": twins, "related": sorted(alike.values())}
+        return self._computed() | {"twins": twins, "related": sorted(alike.values())}
 
     def targets(self, wildcards: Any) -> list[str]:
         """Return what a run makes: estimates, and the tables of a study that has any."""

@@ -34,8 +34,22 @@ class WholeStudy:
         """Return the summaries of all scores."""
         return [f"{self._results}/scores/{'/'.join(cell)}.json" for cell in self._cells]
 
-    def _presented(self) -> dict[str, Any]:
-        """Return the cells, names in their order, readings, sources and labels."""
+    def presentation(self, wildcards: Any) -> dict[str, Any]:
+        """Return what, besides files, decides how a table of the whole study looks."""
+        kinds = {"models": "model", "splits": "split", "judges": "judge", "golds": "gold"}
+        labels = {
+            kind: {name: entry["label"] or name for name, entry in self._config[f"{section}_entries"].items()}
+            for kind, section in kinds.items()
+        }
+        shown = {"primary_judge": self._config["primary_judge"], "labels": labels}
+        return self._names() | shown | protocol_label(self._config)
+
+    def _computed(self) -> dict[str, Any]:
+        """Return the cells, and what decides their numbers: no labels, which may change without a new computation."""
+        return self._names() | {"cells": self._cells, "level": self._config["scoring"]["level"]}
+
+    def _names(self) -> dict[str, Any]:
+        """Return names in the study's order, with readings and sources of splits."""
         config, entries = self._config, self._config["split_entries"]
         sources = sources_of(config)
         splits = [
@@ -47,14 +61,7 @@ class WholeStudy:
             }
             for split in config["splits"]
         ]
-        kinds = {"models": "model", "splits": "split", "judges": "judge", "golds": "gold"}
-        labels = {
-            kind: {name: entry["label"] or name for name, entry in config[f"{section}_entries"].items()}
-            for kind, section in kinds.items()
-        }
-        found = {name: config[name] for name in ("models", "judges", "gold", "primary_judge", "samples")}
-        found |= {"cells": self._cells, "splits": splits, "labels": labels, "level": config["scoring"]["level"]}
-        return found | protocol_label(config)
+        return {name: config[name] for name in ("models", "judges", "gold", "samples")} | {"splits": splits}
 
     def _made(self, name: str) -> list[str]:
         """Return the files of a stage: its estimates and tables."""
