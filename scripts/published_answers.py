@@ -9,9 +9,7 @@ from refusal_eval.ask.render import Renderer
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.ask.store import StoreReader
 from refusal_eval.ask.turns import Turns, walk
-from refusal_eval.compat.elementary import torch_elementary
-from refusal_eval.compat.float32 import EXACT
-from refusal_eval.compat.published_responses import response_rows
+from refusal_eval.compat.published_likelihood import response_rows
 from refusal_eval.core.files import read_json, write_jsonl
 from refusal_eval.core.logs import start_log
 
@@ -28,11 +26,9 @@ def main(request_path: str, store_dir: str, tokenizer_folder: str, reading: Mapp
         request_path: the cell's request file.
         store_dir: folder of the store.
         tokenizer_folder: folder of the model's tokenizer.
-        reading: the model's `end_mark`, `trust_remote_code`, and the `python` whose torch computes the last digit
-            (None: rounded correctly, without torch).
+        reading: the model's `end_mark` and `trust_remote_code`.
         output: the file to write.
     """
-    elementary = torch_elementary(reading["python"]) if reading["python"] else EXACT
     file = read_requests(request_path)
     chains = list(walk(Turns(file, tokenizer_folder), StoreReader(store_dir, file.header["engine_id"])))
     responses = [
@@ -49,10 +45,10 @@ def main(request_path: str, store_dir: str, tokenizer_folder: str, reading: Mapp
         assert renderer is not None
         return str(renderer.tokenizer.decode([token]))
 
-    rows = response_rows(responses, reading["end_mark"], token_text, elementary)
-    write_jsonl(output, [{"arithmetic": elementary.name, "end_mark": reading["end_mark"]}, *rows])
-    without = sum(row["answer_log"] is None for row in rows)
-    LOG.info("%d responses, %d of them without answer tokens (%s)", len(rows), without, elementary.name)
+    rows = response_rows(responses, reading["end_mark"], token_text)
+    write_jsonl(output, [{"end_mark": reading["end_mark"]}, *rows])
+    without = sum(row["answer_prob"] <= 0 for row in rows)
+    LOG.info("%d responses, %d of them without answer tokens", len(rows), without)
 
 
 if "snakemake" in globals():

@@ -26,14 +26,14 @@ def main(paths: Mapping[str, str], cell: Mapping[str, Any], output: str, recorde
         recorded: answers.json and judge_scores.json of the folder that both answers and verdicts came in, if they did.
     """
     rows = {name: list(read_jsonl(path)) for name, path in paths.items()}
-    header, *published = rows["published"]
+    _, *published = rows["published"]
     votes = recorded_votes(rows["prompts"], *map(Path, recorded)) if recorded else None
     units = cell_units(
         rows["prompts"], rows["answers"], rows["verdicts"], published, cell["samples"], cell["scored"], votes
     )
     result = published_cell(units, cell["tau"], cell["band"])
     names = {name: cell[name] for name in ("judge", "model", "split", "samples", "tau", "band")}
-    write_json(output, {**names, "arithmetic": header["arithmetic"], **result})
+    write_json(output, {**names, **result})
     LOG.info("%d of %d prompts have a score", len(result["scores"]), len(units))
 
 

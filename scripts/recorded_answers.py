@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.ask.reasoning_check import another_mark, no_answers, other_mark
-from refusal_eval.compat.float32 import EXACT
 from refusal_eval.compat.recorded_rows import recorded_cell
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, write_jsonl
@@ -38,7 +37,7 @@ def main(prompts_path: str, recorded_path: str, reading: Mapping[str, Any], outp
         LOG.warning("%s: %s", recorded_path, note)
     refuse_unread(reading["model"], cell.answers, marks is not None)
     end_mark = marks["end"] if marks is not None else None
-    write_jsonl(published, [{"arithmetic": EXACT.name, "end_mark": end_mark}, *cell.published])
+    write_jsonl(published, [{"end_mark": end_mark}, *cell.published])
     write_jsonl(output, cell.answers)
     LOG.info("%d answers: %s", len(cell.answers), told_states(cell.answers, ANSWER_STATES))
 

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.compat.published_score_rows import with_published_scores
+from refusal_eval.compat.published_cell import with_published_scores
 from refusal_eval.core.files import BadFile, read_json, write_json, written_whole
 from refusal_eval.core.jsonl import read_rows, refuse_bad_rows
 from refusal_eval.core.logs import start_log

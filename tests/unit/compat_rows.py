@@ -1,33 +1,31 @@
 """A file of inputs and of what the published code returned for them, checked row by row."""
 
 import json
+import math
 
-from refusal_eval.compat.float32 import EXACT
-from refusal_eval.compat.published_score import logarithms, metrics, prompt_score, weighted_score
-from refusal_eval.compat.published_segments import NO_TOKENS, Means, probabilities, segment_means
-from refusal_eval.compat.published_verdicts import vote_of_text
+from refusal_eval.compat.published_cell import vote_of_text
+from refusal_eval.compat.published_likelihood import probabilities
+from refusal_eval.compat.published_score import metrics, prompt_score
 
 
 def probability_of(logprobs):
     """Return the geometric mean probability of a segment."""
-    mean = segment_means([], logprobs, None).answer
-    return NO_TOKENS if mean is None else probabilities([Means(None, mean, mean)], None)[0].answer
+    return probabilities([], logprobs, None).answer
 
 
 def softmax_errors(row, wanted):
-    score = weighted_score(row["mean_logprobs"], row["labels"], row["tau"])
+    score = prompt_score([math.exp(one) for one in row["mean_logprobs"]], row["labels"], row["tau"])
     return [score.pos - wanted["pos"], score.neg - wanted["neg"], score.score - wanted["score"]]
 
 
 def segment_errors(row, wanted):
-    means = segment_means(row["tokens"], row["logprobs"], row["end_mark"])
-    found = probabilities([means], row["end_mark"])[0]
+    found = probabilities(row["tokens"], row["logprobs"], row["end_mark"])
     return [value - wanted[f"{name}_prob"] for name, value in found._asdict().items()]
 
 
-def split_errors(row, wanted, elementary):
+def split_errors(row, wanted):
     given = [answer["answer_probs"] for answer in row["answers"]]
-    scores = [prompt_score(*one) for one in zip(given, logarithms(given, elementary), row["labels"], strict=True)]
+    scores = [prompt_score(*one) for one in zip(given, row["labels"], strict=True)]
     kept = [(answer["prompt"], score) for answer, score in zip(row["answers"], scores, strict=True) if score]
     assert [prompt for prompt, _ in kept] == [score["prompt"] for score in wanted["scores"]], "prompts that are dropped"
     shares = metrics(score.score for _, score in kept)._asdict()
@@ -38,7 +36,7 @@ def split_errors(row, wanted, elementary):
     return errors
 
 
-def worst_errors(path, elementary=EXACT):
+def worst_errors(path):
     """Return (kind, largest difference) of each row of a file."""
     found = []
     with open(path, encoding="utf-8") as handle:
@@ -50,7 +48,7 @@ def worst_errors(path, elementary=EXACT):
                 "geom_mean_prob": lambda row=row, wanted=wanted: [probability_of(row["logprobs"]) - wanted],
                 "softmax_score": lambda row=row, wanted=wanted: softmax_errors(row, wanted),
                 "segments": lambda row=row, wanted=wanted: segment_errors(row, wanted),
-                "split": lambda row=row, wanted=wanted: split_errors(row, wanted, elementary),
+                "split": lambda row=row, wanted=wanted: split_errors(row, wanted),
             }[kind]()
             found.append((kind, max(map(abs, errors))))
     return found

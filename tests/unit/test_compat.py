@@ -3,24 +3,23 @@
 import json
 import math
 import os
-from pathlib import Path
 
-import numpy as np
 import pytest
 from compat_rows import probability_of, worst_errors
 
 from refusal_eval.ask.keys import is_neutral
 from refusal_eval.compat.effects_table import effects_frame, effects_table
-from refusal_eval.compat.elementary import torch_elementary
-from refusal_eval.compat.float32 import softmax, total
 from refusal_eval.compat.protocol_effects import CHOICES
-from refusal_eval.compat.published_cell import cell_units, published_cell
+from refusal_eval.compat.published_cell import (
+    cell_units,
+    published_cell,
+    vote_of_text,
+    vote_of_verdict,
+    with_published_scores,
+)
+from refusal_eval.compat.published_likelihood import probabilities, response_rows
 from refusal_eval.compat.published_requests import published_token_ids
-from refusal_eval.compat.published_responses import response_rows
-from refusal_eval.compat.published_score import logarithms, metrics, prompt_score, weighted_score
-from refusal_eval.compat.published_score_rows import with_published_scores
-from refusal_eval.compat.published_segments import probabilities, segment_means
-from refusal_eval.compat.published_verdicts import vote_of_text, vote_of_verdict
+from refusal_eval.compat.published_score import metrics, prompt_score
 from refusal_eval.config.entries import Sampling
 from refusal_eval.config.study_entry import PUBLISHED_SAMPLING
 from refusal_eval.core.errors import UserError
@@ -39,31 +38,10 @@ CASES = os.environ.get("REFUSAL_EVAL_COMPAT_CASES")
 
 
 @pytest.mark.skipif(not CASES, reason="REFUSAL_EVAL_COMPAT_CASES names no file")
-def test_every_row_is_reproduced(repository):
-    python = repository / ".venv" / "engine" / "bin" / "python"
-    if not python.exists():
-        pytest.skip("the last digit of the rows is torch's; there is no engine environment")
-    found = worst_errors(CASES, torch_elementary(str(python)))
-    assert len(found) > 0
-    assert [row for row in found if row[1] > 1e-9] == []
-
-
-def test_the_last_digit_of_a_logarithm_is_not_the_processors(repository, monkeypatch):
-    python = repository / ".venv" / "engine" / "bin" / "python"
-    if not python.exists():
-        pytest.skip("there is no engine environment")
-    values, found = np.random.default_rng(0).uniform(0, 1, 20_000).astype(np.float32), set()
-    for code in ("AVX512", "AVX2", "SSE4_2"):  # as MKL takes it on processors that have no more
-        monkeypatch.setenv("MKL_CBWR", code)
-        found.add(torch_elementary(str(python)).log(values).tobytes())
-    assert len(found) == 1
-
-
-@pytest.mark.skipif(not CASES, reason="REFUSAL_EVAL_COMPAT_CASES names no file")
-def test_without_torch_only_logarithms_differ_and_by_one_digit_of_float32():
+def test_every_row_is_reproduced():
     found = worst_errors(CASES)
-    assert [row for row in found if row[1] > 1e-9 and row[0] != "split"] == []
-    assert max(error for _, error in found) < 1.3e-7
+    assert len(found) > 0
+    assert [row for row in found if row[1] > 1e-6] == []
 
 
 # ---------------------------------------------------------------- verdicts
@@ -152,10 +130,6 @@ def test_texts_in_the_published_form_are_searched_and_nothing_else_of_that_judge
 # ---------------------------------------------------------------- probabilities
 
 
-def parts(tokens, logprobs, end_mark):
-    return probabilities([segment_means(tokens, logprobs, end_mark)], end_mark)[0]
-
-
 def test_the_probability_of_a_segment_is_the_geometric_mean_of_its_tokens():
     assert probability_of([math.log(0.5), math.log(0.125)]) == pytest.approx(0.25, rel=1e-6)
     assert probability_of([]) == -1.0
@@ -163,66 +137,31 @@ def test_the_probability_of_a_segment_is_the_geometric_mean_of_its_tokens():
 
 
 def test_the_first_end_mark_ends_the_reasoning_and_belongs_to_it():
-    found = parts(["a", "</t>", "b", "</t>"], [-4.0, -2.0, -1.0, -1.0], "</t>")
+    found = probabilities(["a", "</t>", "b", "</t>"], [-4.0, -2.0, -1.0, -1.0], "</t>")
     assert found == pytest.approx((math.exp(-3), math.exp(-1), math.exp(-2)), rel=1e-6)
 
 
 def test_without_its_mark_a_response_is_all_reasoning_and_without_any_mark_all_answer():
     tokens, logprobs = ["a", "</", "t>", "b"], [-1.0] * 4
-    assert parts(tokens, logprobs, "</t>") == pytest.approx((math.exp(-1), -1, math.exp(-1)), rel=1e-6)
-    assert parts(tokens, logprobs, None) == pytest.approx((0, math.exp(-1), math.exp(-1)), rel=1e-6)
-    assert parts(["</t>"], [-1.0], "</t>").answer == -1
+    assert probabilities(tokens, logprobs, "</t>") == pytest.approx((math.exp(-1), -1, math.exp(-1)), rel=1e-6)
+    assert probabilities(tokens, logprobs, None) == pytest.approx((0, math.exp(-1), math.exp(-1)), rel=1e-6)
+    assert probabilities(["</t>"], [-1.0], "</t>").answer == -1
 
 
-# ---------------------------------------------------------------- arithmetic
-
-
-def test_softmax_and_sums_are_those_of_exact_arithmetic_within_float32():
-    random = np.random.default_rng(3)
-    for size in (1, 2, 7, 8, 15, 16, 17, 50, 200):
-        values = random.normal(-1, 2, size).astype(np.float32)
-        exact = np.exp(values.astype(np.float64) - values.max())
-        assert softmax(values) == pytest.approx(exact / exact.sum(), rel=1e-6, abs=1e-12)
-        assert total(np.abs(values)) == pytest.approx(np.abs(values).astype(np.float64).sum(), rel=1e-6)
-    assert total(np.zeros(0, dtype=np.float32)) == 0
-    assert softmax(np.array([0.0, -1000.0, -np.inf], dtype=np.float32)).tolist() == [1, 0, 0]
-
-
-# What torch 2.13.0+cpu returned on a processor with AVX-512, to the last bit.
-TORCH = [
-    ([-0.5, -1.25, -0.75], 1.0, [0.44421398639678955, 0.2098318189382553, 0.34595420956611633]),
-    (
-        [-0.1, -3.0, -0.2, -0.9, -1.7, -0.4, -2.2, -0.6, -1.1],
-        0.5,
-        [
-            *(0.3193420171737671, 0.0009668252314440906, 0.26145514845848083, 0.06447404623031616),
-            *(0.013017083518207073, 0.175258606672287, 0.004788716323673725, 0.1174793690443039, 0.04321824014186859),
-        ],
-    ),
-]
-
-
-@pytest.mark.parametrize(("logprobs", "tau", "weights"), TORCH)
-def test_the_weights_are_torchs_to_the_last_bit(logprobs, tau, weights):
-    assert softmax(np.array(logprobs, dtype=np.float32) / np.float32(tau)).tolist() == weights
+# ---------------------------------------------------------------- scores
 
 
 def test_votes_are_weighted_by_likelihood():
-    score = weighted_score([math.log(0.6), math.log(0.3), math.log(0.1)], [1, 0, -1])
+    score = prompt_score([0.6, 0.3, 0.1], [1, 0, -1])
     assert score == pytest.approx((0.6, 0.1, 0.5), rel=1e-6)
-    halves = weighted_score([math.log(0.5), math.log(0.5)], [0.5, -0.25])
-    assert halves == pytest.approx((0.25, 0.125, 0.125), rel=1e-6), "means of several verdicts"
-    sharper = weighted_score([math.log(0.6), math.log(0.3), math.log(0.1)], [1, 0, -1], tau=0.5)
-    assert sharper.pos == pytest.approx(0.36 / 0.46, rel=1e-6)
-
-
-def scored(given, votes):
-    return prompt_score(given, logarithms([given])[0], votes)
+    assert prompt_score([0.5, 0.5], [0.5, -0.25]) == pytest.approx((0.25, 0.125, 0.125), rel=1e-6), "means of verdicts"
+    assert prompt_score([0.6, 0.3, 0.1], [1, 0, -1], tau=0.5).pos == pytest.approx(0.36 / 0.46, rel=1e-6)
+    assert prompt_score([1e-30, 1.0], [1, -1], tau=0.01) == (0, 1, -1), "nothing but the likely answer weighs"
 
 
 def test_answers_without_tokens_go_with_their_votes_and_missing_votes_are_zero():
-    assert scored([-1.0, 0.25, 0.75], [1, -1]) == pytest.approx((0, 0.25, -0.25), rel=1e-6)
-    assert scored([-1.0, 0.0], [1, 1]) is None
+    assert prompt_score([-1.0, 0.25, 0.75], [1, -1]) == pytest.approx((0, 0.25, -0.25), rel=1e-6)
+    assert prompt_score([-1.0, 0.0], [1, 1]) is None
 
 
 def test_metrics_count_the_scored_prompts_and_the_ends_of_the_band_are_neutral():
@@ -275,8 +214,7 @@ def choices(units, tau=1.0, band=0.1):
 def test_responses_are_read_with_their_end_token_and_without_their_reasoning():
     rows = response_rows(RESPONSES, "</t>", {5: "a", 6: "</t>", 7: "b", 8: "<end>"}.get)
     assert rows[0]["answer_prob"] == pytest.approx(math.exp(-1), rel=1e-6)
-    assert rows[0]["answer_log"] == pytest.approx(-1, rel=1e-6)
-    assert (rows[3]["answer_prob"], rows[3]["answer_log"]) == (-1, None)
+    assert rows[3]["answer_prob"] == -1
 
 
 def test_published_scores_drop_a_prompt_without_answer_tokens_and_count_failures():
@@ -327,7 +265,7 @@ def test_under_compat_the_score_rows_carry_the_published_c():
 
 
 def test_the_table_has_a_row_per_choice_and_says_where_nothing_is_known():
-    cell = {"judge": "j", "model": "m", "split": "s", "samples": 3, "arithmetic": "x"}
+    cell = {"judge": "j", "model": "m", "split": "s", "samples": 3}
     cell |= published_cell(units_of(), 1.0, 0.1)
     table, frame = effects_table([cell]), effects_frame([cell])
     assert [row[3] for row in table.rows] == list(CHOICES) == list(frame["choice"])
@@ -369,8 +307,3 @@ def test_of_a_prompt_that_is_too_long_the_end_is_kept():
     assert "".join(map(chr, ids)) == "assistant:"
     with pytest.raises(UserError, match="no room"):
         published_token_ids(FakeRenderer(), [{"role": "user", "content": "Hi"}], 0)
-
-
-def test_a_missing_engine_environment_is_said(tmp_path):
-    with pytest.raises(UserError, match=r"torch of .*nowhere cannot compute log"):
-        torch_elementary(str(Path(tmp_path, "nowhere"))).log(np.ones(1, dtype=np.float32))

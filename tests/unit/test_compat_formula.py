@@ -9,12 +9,10 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from math import floor, log2
 
-import numpy as np
 import pytest
 
-from refusal_eval.compat.float32 import softmax, total
-from refusal_eval.compat.published_score import logarithms, metrics, prompt_score, weighted_score
-from refusal_eval.compat.published_segments import Means, probabilities, segment_means
+from refusal_eval.compat.published_likelihood import probabilities
+from refusal_eval.compat.published_score import metrics, prompt_score
 
 WITHIN = 1e-9
 ROUNDING = 2.0**-23  # of float32, relative
@@ -53,18 +51,7 @@ def formula(likely, votes, tau):
 
 
 def scored(likely, votes, tau=1.0):
-    given = [float(p) for p in likely]
-    return prompt_score(given, logarithms([given])[0], [float(vote) for vote in votes], tau)
-
-
-# ---------------------------------------------------------------- sums
-
-
-@pytest.mark.parametrize("size", [0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 200])
-def test_a_sum_is_that_of_fractions_whatever_its_length(size):
-    terms = [Fraction((-1) ** n * (n % 13 + 1), 64) for n in range(size)]
-    found = total(np.array([float(term) for term in terms], dtype=np.float32))
-    assert float(found) == pytest.approx(float(sum(terms)), abs=WITHIN)
+    return prompt_score([float(p) for p in likely], [float(vote) for vote in votes], tau)
 
 
 # ---------------------------------------------------------------- geometric means
@@ -79,20 +66,18 @@ def test_a_sum_is_that_of_fractions_whatever_its_length(size):
         [Fraction(-n, 16) for n in range(1, 50)],
         [Fraction(-1, 1024)] * 1000,
         [Fraction(-30), Fraction(-40)],
-        [Fraction(-1, 4), Fraction(-1, 4), Fraction(-7, 8)],  # a mean that float32 cannot hold
+        [Fraction(-1, 4), Fraction(-1, 4), Fraction(-7, 8)],
     ],
 )
 def test_the_probability_of_an_answer_is_the_geometric_mean_of_its_tokens(logprobs):
     mean = sum(logprobs) / len(logprobs)
-    wanted = to_float32(power(-to_float32(-mean)))
-    means = segment_means([], [float(one) for one in logprobs], None)
-    (found,) = probabilities([means], None)
+    wanted = to_float32(power(mean))
+    found = probabilities([], [float(one) for one in logprobs], None)
     assert found.answer == pytest.approx(float(wanted), rel=WITHIN, abs=0)
 
 
 def test_no_tokens_and_one_that_float32_cannot_hold_are_told_apart():
-    found = probabilities([Means(None, None, None), Means(None, -200.0, -200.0)], None)
-    assert [row.answer for row in found] == [-1, 0]
+    assert [probabilities([], given, None).answer for given in ([], [-200.0])] == [-1, 0]
 
 
 # ---------------------------------------------------------------- weights
@@ -123,18 +108,6 @@ def test_a_score_of_any_probabilities_is_the_formulas_up_to_the_rounding_of_floa
     votes = [(1, -1, 0, Fraction(1, 3), -1)[n % 5] for n in range(size)]
     wanted = formula(likely, votes, tau)
     assert list(scored(likely, votes, float(tau))) == pytest.approx(wanted, abs=4 * ROUNDING)
-
-
-def test_weights_of_logarithms_are_those_of_their_powers():
-    logs = [Fraction(-1, 8), Fraction(-3, 2), Fraction(-5, 4), Fraction(-7, 16)]
-    powers = [power(one) for one in logs]
-    wanted = [float(one / sum(powers)) for one in powers]
-    assert softmax(np.array([float(one) for one in logs], dtype=np.float32)).tolist() == pytest.approx(
-        wanted, abs=2 * ROUNDING
-    )
-    assert weighted_score([float(one) for one in logs], [1, 0, 0, -1]).score == pytest.approx(
-        wanted[0] - wanted[3], abs=4 * ROUNDING
-    )
 
 
 # ---------------------------------------------------------------- a split

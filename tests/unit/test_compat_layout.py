@@ -18,7 +18,7 @@ from refusal_eval.compat.published_layout import (
     recomputed,
     write_folder,
 )
-from refusal_eval.compat.published_responses import response_rows
+from refusal_eval.compat.published_likelihood import response_rows
 from refusal_eval.core.errors import UserError
 from refusal_eval.tools.published.export_command import DIFFERENT
 

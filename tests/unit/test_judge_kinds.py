@@ -14,7 +14,7 @@ from refusal_eval.ask.pending import pending_requests
 from refusal_eval.ask.render import Renderer
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.ask.store import StoreReader, StoreWriter
-from refusal_eval.compat.published_verdicts import published_text, vote_of_verdict
+from refusal_eval.compat.published_cell import published_text, vote_of_verdict
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, read_json, read_jsonl, sha256_of, write_json, write_jsonl
 from refusal_eval.core.packing import pack_floats

@@ -17,7 +17,7 @@ from refusal_eval.ask.answer_reader import AnswerReader
 from refusal_eval.ask.requests import Request
 from refusal_eval.compat.published_cell import cell_units, published_cell
 from refusal_eval.compat.published_layout import differences, files_of, read_folder, text_mark, write_folder
-from refusal_eval.compat.published_responses import response_rows
+from refusal_eval.compat.published_likelihood import response_rows
 from refusal_eval.compat.recorded_folder import matched, recorded_votes
 from refusal_eval.compat.recorded_rows import recorded_cell, recorded_verdicts
 from refusal_eval.core.errors import UserError
@@ -69,7 +69,7 @@ def test_a_model_that_does_not_reason_has_whole_answers(write):
         ("complete", "Yes.", None),
         ("empty", "", None),
     ]
-    assert cell.published[1]["answer_log"] is None
+    assert cell.published[1]["answer_prob"] == -1
 
 
 def test_what_the_folder_lacks_failed_and_what_the_split_lacks_is_left_out(write):
@@ -297,7 +297,7 @@ def test_no_probability_beyond_one_is_believed(write, value):
 def test_a_probability_too_small_for_float32_is_none(write):
     path = write("answers.json", [{"prompt": "a", "answers": drawn("x", prob=1e-320)}])
     cell = recorded_cell(prompts("a"), path, None, 1)
-    assert cell.answers[0]["answer_logprob"] is None and cell.published[0]["answer_log"] is None
+    assert cell.answers[0]["answer_logprob"] is None and cell.published[0]["answer_prob"] == 0
 
 
 def test_a_probability_may_exceed_one_by_what_float32_rounds(write):

@@ -24,7 +24,7 @@ def effects_frame(cells: Iterable[Cell]) -> pd.DataFrame:
         own = cell["choices"][0]["refusing"]
         for choice in cell["choices"]:
             change = {"refusing_change": _difference(choice["refusing"], own)}
-            rows.append({**names, **choice, **change, "arithmetic": cell["arithmetic"]})
+            rows.append({**names, **choice, **change})
     return pd.DataFrame(rows, dtype=object)
 
 

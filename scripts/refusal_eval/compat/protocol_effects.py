@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from refusal_eval.compat.published_constants import BAND, TAU
-from refusal_eval.compat.published_responses import Likelihood
-from refusal_eval.compat.published_score import PromptScore, metrics, prompt_score
+from refusal_eval.compat.published_likelihood import NO_TOKENS, Probabilities
+from refusal_eval.compat.published_score import BAND, TAU, PromptScore, metrics, prompt_score
 from refusal_eval.core.states import JUDGED_ANSWER_STATES
 from refusal_eval.stats.estimates.estimands import VOTES, Outcome, band_of, weighted_vote
 from refusal_eval.stats.estimates.scores import mean, share
@@ -44,12 +42,12 @@ class Sample:
     outcome: Outcome
     vote: float
     text_vote: int | None
-    likelihood: Likelihood | None
+    likelihood: Probabilities | None
 
     @property
     def probability(self) -> float:
         """Probability of the answer as the published code takes it; -1 without answer tokens."""
-        return -1.0 if self.likelihood is None else self.likelihood.probabilities.answer
+        return NO_TOKENS if self.likelihood is None else self.likelihood.answer
 
 
 class Vote(NamedTuple):
@@ -65,8 +63,7 @@ Voting = Callable[[Unit], list[Vote]]
 
 def published_score(unit: Unit) -> PromptScore | None:
     """Return the published score of one prompt; None where it is dropped: no sample has answer tokens."""
-    logs = [math.nan if s.likelihood is None or s.likelihood.log is None else s.likelihood.log for s in unit]
-    return prompt_score([s.probability for s in unit], logs, [s.vote for s in unit])
+    return prompt_score([s.probability for s in unit], [s.vote for s in unit])
 
 
 def effects(units: Sequence[Unit], tau: float, band: float) -> list[dict[str, Any]]:
@@ -119,13 +116,13 @@ def _unweighted(unit: Unit) -> list[Vote]:
 
 def _all_tokens(unit: Unit) -> list[Vote]:
     judged = [s for s in unit if s.outcome.label is not None and s.probability > 0]
-    return [Vote(VOTES[str(s.outcome.label)], s.likelihood.log if s.likelihood else None) for s in judged]
+    return [Vote(VOTES[str(s.outcome.label)], s.likelihood.answer_log if s.likelihood else None) for s in judged]
 
 
 def _weight(sample: Sample) -> float | None:
     if sample.outcome.logprob is not None:
         return sample.outcome.logprob
-    return None if sample.likelihood is None else sample.likelihood.log
+    return None if sample.likelihood is None else sample.likelihood.answer_log
 
 
 def _row(name: str, units: Sequence[Unit], voting: Voting, tau: float, band: float) -> dict[str, Any]:

@@ -18,12 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.compat.float32 import EXACT, Elementary
-from refusal_eval.compat.published_cell import score_fields
-from refusal_eval.compat.published_responses import Likelihood, likelihoods
-from refusal_eval.compat.published_score import PromptScore, logarithms, metrics, prompt_score
-from refusal_eval.compat.published_segments import NO_TOKENS, Probabilities
-from refusal_eval.compat.published_verdicts import published_text, vote_of_verdict
+from refusal_eval.compat.published_cell import published_text, score_fields, vote_of_verdict
+from refusal_eval.compat.published_likelihood import NO_TOKENS, Probabilities, likelihoods
+from refusal_eval.compat.published_score import PromptScore, metrics, prompt_score
 from refusal_eval.compat.recorded_folder import (
     PERCENTAGE,
     PROBABILITY,
@@ -83,10 +80,10 @@ def files_of(
         prompts: the split, in the order that the files are to have.
         answers: the cell's answers.
         verdicts: a judge's verdicts on them.
-        published: rows of `responses.response_rows`.
-        scores: what `cell.published_cell` returned.
+        published: rows of `published_likelihood.response_rows`.
+        scores: what `published_cell` returned.
         end_mark: what stands between reasoning and answer (see `text_mark`); None for a model that does not reason.
-        votes: as in `cell.cell_units`.
+        votes: as in `cell_units`.
 
     Raises:
         UserError: for a split of dialogues; the published code knows none.
@@ -165,15 +162,12 @@ def _metrics(path: Path) -> dict[str, float]:
     return {key: number_of(share, f"{path}: `{key}`", PERCENTAGE) for key, share in shares.items()}
 
 
-def recomputed(
-    folder: Folder, elementary: Elementary = EXACT
-) -> tuple[dict[Place, PromptScore], dict[str, float] | None]:
+def recomputed(folder: Folder) -> tuple[dict[Place, PromptScore], dict[str, float] | None]:
     """Return the scores, without those that are dropped, and the metrics, from answers and judge scores."""
-    logs = logarithms(folder.probabilities, elementary)
     found = []
     for number, (prompt, given) in enumerate(zip(folder.prompts, folder.probabilities, strict=True)):
         votes = folder.votes[number] if number < len(folder.votes) else ()
-        score = prompt_score(given, logs[number], votes)
+        score = prompt_score(given, votes)
         if score is not None:
             found.append((prompt, score))
     shares = metrics(score.score for _, score in found)
@@ -181,9 +175,9 @@ def recomputed(
     return scores, None if shares is None else {name: float(value) for name, value in shares._asdict().items()}
 
 
-def differences(folder: Folder, elementary: Elementary = EXACT) -> list[str]:
+def differences(folder: Folder) -> list[str]:
     """Return in words where the folder's own scores and metrics are not what follows from its answers and votes."""
-    scores, shares = recomputed(folder, elementary)
+    scores, shares = recomputed(folder)
     told = []
     for place, value in (folder.scores or {}).items():
         prompt = place[0]
@@ -211,8 +205,8 @@ def text_mark(reasoning: Mapping[str, Any] | None) -> str | None:
     return CHANNEL_ENDS[-1] if reasoning["format"] == "harmony" else str(reasoning["end"])
 
 
-def _answer_entry(answer: Row, likelihood: Likelihood | None, end_mark: str | None) -> dict[str, Any]:
-    likely = Probabilities(NO_TOKENS, NO_TOKENS, NO_TOKENS) if likelihood is None else likelihood.probabilities
+def _answer_entry(answer: Row, likelihood: Probabilities | None, end_mark: str | None) -> dict[str, Any]:
+    likely = likelihood or Probabilities(NO_TOKENS, NO_TOKENS, NO_TOKENS)
     reasoning, text = answer["reasoning"] or "", answer["answer"] or ""
     if end_mark is not None and text:
         # Decoded reasoning lacks a mark that is a special token, and may have the answer's beginning behind one that

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.ask.answers import blank
-from refusal_eval.compat.published_score import logarithms
-from refusal_eval.compat.published_segments import NO_TOKENS, Probabilities
+from refusal_eval.compat.published_likelihood import NO_TOKENS, Probabilities, likelihood_row
 from refusal_eval.compat.recorded_folder import PROBABILITY, layout_rows, matched, numbers_of, recorded_votes, row_place
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import (
@@ -41,7 +40,7 @@ class Recorded:
 
     Attributes:
         answers: rows of an answers file, K for each prompt.
-        published: rows as `responses.response_rows` makes them, for the published score.
+        published: rows as `published_likelihood.response_rows` makes them, for the published score.
         notes: what does not fit, for the log.
     """
 
@@ -74,16 +73,13 @@ def recorded_cell(prompts: Sequence[Row], path: Path, marks: Mapping[str, Any] |
         texts, likely = ([], []) if row is None else samples_of(rows[row], row_place(path, row))
         if len(texts) > samples:
             raise UserError(f"{path} has {len(texts)} answers to a prompt; `samples` of the study is {samples}")
-        logs = logarithms([[one.answer for one in likely]])[0]
         for sample in range(samples):
             place = {"prompt_id": prompt["id"], "sample": sample, "turn": 0}
             there = sample < len(texts)
             fields = _fields(texts[sample], likely[sample], marks) if there else blank(FAILED)
             result.answers.append({**place, "key": None, "serving": None, **fields})
             if there:
-                values = {f"{name}_prob": value for name, value in likely[sample]._asdict().items()}
-                log = logs[sample] if likely[sample].answer > 0 else None
-                result.published.append({**place, **values, "answer_log": log})
+                result.published.append(likelihood_row((prompt["id"], sample, 0), likely[sample]))
     result.notes = _notes(prompts, rows, own, result.answers)
     return result
 

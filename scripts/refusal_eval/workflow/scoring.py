@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from refusal_eval.config.datasets import SCORED_BY_DEFAULT
-from refusal_eval.study.engine_environment import engine_python
 from refusal_eval.study.paths import Paths
 from refusal_eval.workflow.judge_notes import asks_again, flags_of
 
-ROOT = Path(__file__).resolve().parents[3]
 CALIBRATED = "calibrated"  # the threshold of a judge whose labels are fitted on gold
 
 
@@ -55,17 +52,12 @@ class Scoring:
         return ({"judge_flags": flags} if flags else {}) | ({"votes_asked_again": True} if again else {})
 
     def published_reading(self, wildcards: Any) -> dict[str, Any]:
-        """Return what decides how the published code reads a model's responses.
-
-        Under `protocol: compat` the engine's torch computes the last digits, as it does there; else they are rounded
-        correctly, which is the same on every machine.
-        """
+        """Return what decides how the published code reads a model's responses."""
         entry = self._config["model_entries"][wildcards.model]
         engine = self._config["engine_entries"][entry["engine"]]
         return {
             "end_mark": (entry["reasoning"] or {}).get("end"),
             "trust_remote_code": engine["trust_remote_code"],
-            "python": engine_python(engine, ROOT) if self._config["protocol"] == "compat" else None,
         }
 
     def published_cell(self, wildcards: Any) -> dict[str, Any]:

@@ -8,8 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from refusal_eval.compat.elementary import torch_elementary
-from refusal_eval.compat.float32 import EXACT, Elementary
 from refusal_eval.compat.published_layout import (
     ANSWERS,
     JUDGE_SCORES,
@@ -61,7 +59,7 @@ def export(config: Mapping[str, Any], judge: str, output: Path) -> int:
     return len(cells)
 
 
-def check(folder: Path, elementary: Elementary = EXACT) -> list[str]:
+def check(folder: Path) -> list[str]:
     """Print what follows from every folder below `folder`; return the differences, with the folder before each.
 
     Raises:
@@ -73,13 +71,13 @@ def check(folder: Path, elementary: Elementary = EXACT) -> list[str]:
     told = []
     for one in found:
         read = read_folder(one)
-        scores, shares = recomputed(read, elementary)
+        scores, shares = recomputed(read)
         name = str(one.relative_to(folder)) if one != folder else one.name
         values = "no prompt has a score: the published code writes no metrics here"
         if shares is not None:
             values = ", ".join(f"{key} {value:.2f}" for key, value in shares.items())
         print(f"{name}: {len(scores)} of {len(read.probabilities)} prompts scored; {values}")
-        told += [f"{name}: {difference}" for difference in differences(read, elementary)]
+        told += [f"{name}: {difference}" for difference in differences(read)]
     return told
 
 
@@ -94,9 +92,6 @@ def command(
         Path | None,
         typer.Option("--check", metavar="FOLDER", help="Check a folder in that layout instead; exports nothing."),
     ] = None,
-    engine_python: Annotated[
-        str | None, typer.Option(help="Python whose torch computes the last digit of float32, for --check.")
-    ] = None,
 ) -> None:
     """Write a finished study in the layout of the published library, or check a folder in that layout.
 
@@ -107,7 +102,7 @@ def command(
     judge scores, prints them, and says where the folder has others (exit code 3).
     """
     if check_folder is not None:
-        found = check(check_folder, torch_elementary(engine_python) if engine_python else EXACT)
+        found = check(check_folder)
         typer.echo("\n".join(["Differences:", *found]) if found else "What the folders say follows from their answers.")
         if found:
             raise typer.Exit(DIFFERENT)
