@@ -447,23 +447,27 @@ def install(environment: Environment) -> None:
 
 
 def install_program() -> None:
-    """Make the program `refusal-eval` of this clone known to the workflow environment, unless it is.
+    """Put the program `refusal-eval` of this clone into the workflow environment, unless it is there.
 
-    The library is not a package to install: it stands in scripts/ and is used from there. A `.pth` file puts that
-    folder behind all installed packages, so that none of them can be shadowed.
+    The library is not a package to install: it stands in scripts/ and is used from there. Nothing but the program
+    names that folder: in a `.pth` file it would come before the library of another clone that links to this
+    environment, and its jobs would run this clone's code.
     """
     if VENVS.is_symlink():
         return  # the environment is another clone's
-    folder = VENVS / "workflow"
-    packages = folder / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
-    program = (
-        f"#!{folder / 'bin' / 'python'}\nimport sys\n\nfrom refusal_eval.__main__ import main\n\nsys.exit(main())\n"
+    path = VENVS / "workflow" / "bin" / PROGRAM
+    lines = (
+        f"#!{VENVS / 'workflow' / 'bin' / 'python'}",
+        "import sys",
+        f"sys.path.insert(0, {str(ROOT / 'scripts')!r})",
+        "from refusal_eval.__main__ import main",
+        "sys.exit(main())",
     )
-    for path, text in ((packages / "refusal_eval.pth", f"{ROOT / 'scripts'}\n"), (folder / "bin" / PROGRAM, program)):
-        if not path.is_file() or path.read_text(encoding="utf-8") != text:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, text)
-            path.chmod(0o755 if path.name == PROGRAM else 0o644)
+    text = "\n".join(lines) + "\n"
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, text)
+        path.chmod(0o755)
 
 
 def run(command: Sequence[str], environment: Environment, log: Path) -> None:
