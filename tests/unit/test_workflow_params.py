@@ -195,7 +195,6 @@ CHANGED_BY_COMPAT = {
     "estimating.study",
     "generation.request_params",
     "scoring.cell",
-    "scoring.published_reading",
     *SHOWS,
 }
 

@@ -38,7 +38,8 @@ TEXT_LENGTH = 90  # characters of a prompt that are shown
 COLUMNS = (
     *("judge", "model", "split", "reading", "rate_first", "rate_second", "difference", "low", "high", "method"),
     *("p", "p_holm", "test", "bound_low", "bound_high", "n", "n_all", "n_clusters", "n_differ", "changed"),
-    *("only_first", "only_second", "samples_first", "samples_second", "flags"),
+    *("only_first", "only_second", "samples_first", "samples_second"),
+    "flags",
 )
 Row = Mapping[str, Any]
 
