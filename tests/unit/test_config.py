@@ -41,6 +41,7 @@ SMALLEST = {
     "tables": [],
     "scoring": {"tau": 1.0, "band": 0.1, "level": 0.95},
     "catalogue": [],
+    "plugins": [],
     "results_dir": "results",
     "store_dir": "results/store",
     "cache_dir": ".cache",

@@ -261,7 +261,7 @@ def test_mistakes_of_the_command_line_are_told_as_such(project):
         "(allowed: plain, thinker, tuned, tuned-here)",
         "--config: sampels: unknown key `sampels`; did you mean `samples`? (allowed: allow, batch, cache_dir, "
         "catalogue, comparisons, corrected, description, determinism, failure_limit, figures, gold, judges, "
-        "... (28 in all))",
+        "... (29 in all))",
         "--config: samples: must be at least 1, not 0",
     ]
 

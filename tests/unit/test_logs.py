@@ -19,7 +19,7 @@ def log(tmp_path, monkeypatch):
     before = root.handlers[:], root.level
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
     path = tmp_path / "logs" / "rule.log"
-    start_log(SimpleNamespace(log=[str(path)], rule="rule"))
+    start_log(SimpleNamespace(log=[str(path)], rule="rule", config={}))
     yield path
     for handler in root.handlers:
         handler.close()

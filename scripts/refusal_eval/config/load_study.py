@@ -7,13 +7,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from refusal_eval.config.catalogue import Catalogue, shipped_files, with_paths
-from refusal_eval.config.explain import validated
+from refusal_eval.config.explain import ask_for_kinds_again, validated
+from refusal_eval.config.kinds import Registry
 from refusal_eval.config.lock_file import Lock, check_pins, lock_path, pinned, read_lock
 from refusal_eval.config.permission import check_permissions
 from refusal_eval.config.problems import ConfigError, Problem
 from refusal_eval.config.study_checks import Checks, check_same_name
 from refusal_eval.config.study_entry import Study, StudyConfig
 from refusal_eval.config.yaml_source import Layer, Source, Written
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.plugins import load_plugins
 
 
 def study_values(study_file: str) -> dict[str, Any]:
@@ -49,6 +52,7 @@ def load_study(
     problems = list(source.problems)
     value = with_paths(Study, dict(raw), source, (), problems)
     written = Written([Layer(value, source, ())], broken=not source.readable)
+    _load_plugins(written, problems)
     study: Study | None = validated(Study, written, problems)
     catalogue = _catalogue(written, root, problems)
     checks = Checks(written, catalogue, root, problems)
@@ -63,6 +67,20 @@ def load_study(
         raise ConfigError(problems)
     config = _with_entries(study, checks.used, catalogue, lock).model_dump(mode="json")
     return config | ({"lock": lock.path} if lock is not None else {})
+
+
+def _load_plugins(study: Written, problems: list[Problem]) -> None:
+    """Import a study's plug-ins, so that the kinds that they add are known; a missing file is noted by `Checks`."""
+    had_others, named = Registry.forget_added(), study.get("plugins")
+    files = [file if isinstance(file, str) else "" for file in (named if isinstance(named, list) else ())]
+    for index, file in enumerate(files):
+        if os.path.isfile(file):
+            try:
+                load_plugins([file])
+            except UserError as error:
+                problems.append(study.problem(("plugins", index), str(error)))
+    if files or had_others:
+        ask_for_kinds_again()
 
 
 def _catalogue(study: Written, root: str, problems: list[Problem]) -> Catalogue:

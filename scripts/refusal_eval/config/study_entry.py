@@ -46,6 +46,8 @@ class Scoring(Entry):
 class Study(Entry):
     """A study file. It is whole by itself: nothing of config/config.yaml leaks into it."""
 
+    model_config = ConfigDict(defer_build=True)  # until plug-ins have added their kinds
+
     # What is looked for here and stands elsewhere.
     NO_KEYS: ClassVar[Mapping[str, str]] = {
         "lock": "the lock file of my_study.yaml is my_study.lock.yaml beside it, which `refusal-eval pin` writes "
@@ -135,6 +137,9 @@ class Study(Entry):
     catalogue: list[FilePath] = Field(
         [], description="Your own catalogue files, relative to this file; an entry with a known name replaces it."
     )
+    plugins: list[FilePath] = Field(
+        [], description="Python files with kinds of your own, relative to this file (docs/extending.md)."
+    )
     results_dir: OutputFolder = Field("results", description="Folder of the results, relative to where snakemake runs.")
     store_dir: OutputFolder = Field("results/store", description="Folder of the store, which studies share.")
     cache_dir: OutputFolder = Field(
@@ -147,8 +152,6 @@ class Study(Entry):
 
 class StudyConfig(Study):
     """A validated study with exactly the catalogue entries it uses: what `config` holds in the workflow."""
-
-    model_config = ConfigDict(defer_build=True)  # the kinds of its entries are asked for when it is first used
 
     engine_entries: dict[Slug, AnyEngine] = Field(description="Engines in use.")
     model_entries: dict[Slug, Model] = Field(description="Models in use.")

@@ -9,33 +9,38 @@ from collections.abc import Iterator
 from pathlib import Path
 
 LIBRARY = Path(__file__).resolve().parents[1]  # the folder of the package, whose name its modules are imported by
+# Rooms that decide only which values a job gets as params, which Snakemake compares itself.
+UNCOUNTED = ("config",)
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @functools.cache
-def code_version(script: str | Path, library: Path = LIBRARY) -> str:
+def code_version(script: str | Path, *modules: Path, library: Path = LIBRARY) -> str:
     """Return 16 hex digits that change when the code that `script` imports from this library changes.
 
-    Comments, docstrings and layout do not count: they cannot change a result. The script itself is left to Snakemake,
-    which tracks it.
+    Comments, docstrings, layout and the descriptions of fields do not count: they cannot change a result. The script
+    itself is left to Snakemake, which tracks it.
 
     Args:
         script: path of the script.
+        modules: files of modules that it finds by name (see `Registry.module`), of the library or plug-ins.
         library: folder of the package.
     """
     digest = hashlib.sha256()
-    for module in imported_modules(script, library):
-        digest.update(f"{module.relative_to(library).as_posix()}\0{_code(module)}\0".encode())
+    for module in imported_modules(script, *modules, library=library):
+        name = module.relative_to(library).as_posix() if module.is_relative_to(library) else module.name
+        digest.update(f"{name}\0{_code(module)}\0".encode())
     return digest.hexdigest()[:16]
 
 
-def imported_modules(script: str | Path, library: Path = LIBRARY) -> list[Path]:
-    """Return the files of the library's modules that a script imports, in alphabetical order.
+def imported_modules(script: str | Path, *modules: Path, library: Path = LIBRARY) -> list[Path]:
+    """Return the files of the library's modules that a script imports, and of further modules, in alphabetical order.
 
-    Imports are followed through the whole package, wherever in a module they stand; the `__init__.py` of a module's
-    packages are run with it and so belong to it.
+    Imports are followed through the whole package, wherever in a module they stand, but for `UNCOUNTED` rooms; the
+    `__init__.py` of a module's packages are run with it and so belong to it.
     """
-    todo, seen = _imported(ast.parse(Path(script).read_text(encoding="utf-8")), library), set[Path]()
+    todo = {*modules, *_imported(ast.parse(Path(script).read_text(encoding="utf-8")), library)}
+    seen = set[Path]()
     while todo:
         module = todo.pop()
         if module not in seen:
@@ -47,8 +52,12 @@ def imported_modules(script: str | Path, library: Path = LIBRARY) -> list[Path]:
 # Kept, as many scripts import the same modules, and on a cluster every job reads the workflow anew.
 @functools.cache
 def _code(module: Path) -> str:
-    """Return the code of a module as text, without docstrings."""
-    return ast.dump(_parsed(module))
+    """Return the code of a module as text, without docstrings and descriptions of fields."""
+    tree = _parsed(module)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Field":
+            node.keywords = [keyword for keyword in node.keywords if keyword.arg != "description"]
+    return ast.dump(tree)
 
 
 @functools.cache
@@ -92,4 +101,4 @@ def _imported(tree: ast.Module, library: Path) -> set[Path]:
             files.add(library.joinpath(*parts[:length], "__init__.py"))
         if parts:
             files.add(library.joinpath(*parts).with_suffix(".py"))
-    return {file for file in files if file.is_file()}
+    return {file for file in files if file.is_file() and file.relative_to(library).parts[0] not in UNCOUNTED}

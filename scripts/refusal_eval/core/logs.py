@@ -1,4 +1,4 @@
-"""Logging of a rule's script: to its log file and to the console, with uncaught errors in both."""
+"""The common start of the rules' scripts: plug-ins, and a log file and the console, with uncaught errors in both."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import disk_is_full, no_room
+from refusal_eval.core.plugins import load_plugins
 
 FORMAT = "%(asctime)s %(levelname)s %(message)s"
 # Libraries that log a line for every request, lock or font.
@@ -17,7 +18,10 @@ QUIET = ("httpx", "httpcore", "httpx2", "httpcore2", "filelock", "fsspec", "matp
 
 
 def start_log(snakemake: Any) -> logging.Logger:
-    """Send log records and uncaught errors to `snakemake.log[0]` and to stderr; return the script's logger."""
+    """Begin a rule's script: load the study's plug-ins, and log to `snakemake.log[0]` and to stderr.
+
+    Uncaught errors go there too. Returns the script's logger.
+    """
     path = Path(snakemake.log[0])
     path.parent.mkdir(parents=True, exist_ok=True)
     handlers: list[logging.Handler] = [
@@ -38,4 +42,5 @@ def start_log(snakemake: Any) -> logging.Logger:
             logger.error("uncaught error", exc_info=(kind, error, trace))
 
     sys.excepthook = log_uncaught
+    load_plugins(snakemake.config.get("plugins", ()))
     return logger

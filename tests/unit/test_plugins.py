@@ -1,0 +1,75 @@
+"""Plug-ins of a study: files whose kinds are known before it is validated."""
+
+import pytest
+from config_project import STUDY, Project
+
+PLUGIN = """
+from typing import Literal
+
+from refusal_eval.config.kinds import JUDGES
+from refusal_eval.config.shapes import Entry, Whole
+
+
+@JUDGES.add
+class {name}(Entry):
+    kind: Literal["{kind}"]
+    most: Whole
+    label: str | None = None
+"""
+OWN = {"judges": {"mine": {"kind": "shortest", "most": 3}}}
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    project = Project(tmp_path)
+    project.write("own/kinds.py", PLUGIN.format(name="Shortest", kind="shortest"))
+    project.write("own/catalogue.yaml", OWN)
+    return project
+
+
+def study(**changes):
+    files = {"plugins": ["own/kinds.py"], "catalogue": ["own/catalogue.yaml"]}
+    return STUDY | files | {"judges": ["words", "mine"]} | changes
+
+
+def test_kinds_that_a_plugin_adds_are_known_to_its_study(project):
+    loaded = project.load(study())
+    assert loaded["judge_entries"]["mine"] == {"kind": "shortest", "most": 3, "label": None}
+    assert loaded["plugins"] == ["own/kinds.py"]
+    (another,) = project.mistakes(STUDY | {"catalogue": ["own/catalogue.yaml"]})
+    assert "unknown kind 'shortest'" in another, "a study's kinds are not known to the next one in a process"
+
+
+def test_mistakes_in_entries_of_such_a_kind_are_told_as_of_any_other(project):
+    project.write("own/catalogue.yaml", {"judges": {"mine": {"kind": "shortest", "moist": 3}}})
+    (line,) = project.mistakes(study())
+    assert "own/catalogue.yaml:4: judges.mine.moist: unknown key `moist`; did you mean `most`?" in line
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "message"),
+    [
+        ("import sys\nimport no_such_module\n", 2, "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("def f(:\n", 1, "SyntaxError"),
+        ("\n\nraise SystemExit(3)\n", 3, "SystemExit: 3"),
+        (PLUGIN.format(name="Mine", kind="keyword"), 8, "ValueError: there is a judge of kind `keyword` already"),
+    ],
+)
+def test_a_plugin_that_cannot_be_imported_is_a_mistake_with_its_line(project, code, line, message):
+    project.write("broken.py", code)
+    (found,) = project.mistakes(STUDY | {"plugins": ["broken.py"]})
+    assert found.split(": ")[1] == "plugins[0]" and f"broken.py, line {line}: cannot be imported" in found
+    assert message in found
+
+
+def test_a_plugin_that_is_missing_is_a_mistake(project):
+    (found,) = project.mistakes(STUDY | {"plugins": ["own/kind.py"]})
+    assert "there is no file own/kind.py; did you mean `kinds.py`?" in found
+
+
+def test_a_plugin_that_changed_is_imported_again(project):
+    project.load(study())
+    project.write("own/kinds.py", PLUGIN.format(name="Shortest", kind="shortest").replace("most: Whole", "most: str"))
+    project.write("own/catalogue.yaml", {"judges": {"mine": {"kind": "shortest", "most": "three"}}})
+    assert project.load(study())["judge_entries"]["mine"]["most"] == "three"
