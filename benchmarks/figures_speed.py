@@ -25,7 +25,6 @@ sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests" / "unit")]
 import make_figure  # noqa: E402
 from figure_checks import estimate, score  # type: ignore[import-not-found] # noqa: E402
 
-from refusal_eval.plots.figure_sources import Sources  # noqa: E402
 from refusal_eval.plots.refusal_kinds_figure import KINDS  # noqa: E402
 
 K = 5
@@ -41,14 +40,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     models = [f"model_{i:02d}" for i in range(options.models)]
     splits = [f"split_{i:02d}" for i in range(options.splits)]
     with tempfile.TemporaryDirectory() as folder:
-        sources = made(models, splits, options.answers // (len(models) * len(splits) * K), Path(folder))
+        files = made(models, splits, options.answers // (len(models) * len(splits) * K), Path(folder))
         print(f"{len(models)} models, {len(splits)} splits, {options.answers:,} answers")
         started, at_start = time.perf_counter(), time.process_time()
-        for entry in entries(models, splits):
+        for one in asked(models, splits):
             before, at_before = time.perf_counter(), time.process_time()
-            study: dict[str, Any] = {"labels": {name: {} for name in ("models", "splits", "judges", "golds")}}
-            make_figure.main(entry, study | {"scoring": {"tau": 1.0, "band": 0.1}}, sources, Path(folder, "figures"))
-            told(entry["kind"], before, at_before)
+            make_figure.main(one, files, Path(folder, "figures"))
+            told(one["figure"]["kind"], before, at_before)
         told("together", started, at_start)
     print(f"peak memory    {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:6.2f} GB")
 
@@ -59,41 +57,43 @@ def told(what: str, since: float, processor_since: float) -> None:
     print(f"{what:14} {took:6.1f} s, processor {alone:.1f} s", flush=True)
 
 
-def entries(models: Sequence[str], splits: Sequence[str]) -> list[dict[str, Any]]:
-    """Return one figure of each kind that reads answers, verdicts or estimates."""
-    labels: dict[str, Any] = {name: {} for name in ("models", "splits", "judges", "gold", "categories")}
-    common = {"title": None, "width": None, "labels": labels, "judges": ["rules"], "gold": []}
-    everything = {"models": list(models), "splits": list(splits)}
-    few = {"models": list(models), "splits": list(splits[:3])}
-    wanted: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
-        ("heatmap", everything, {}),
-        ("histograms", everything, {}),
-        ("refusal_kinds", everything, {"reading": "broad", "by": None}),
-        ("categories", few, {"most": 12}),
-        ("tau_sweep", few, {"measure": "mean"}),
+def asked(models: Sequence[str], splits: Sequence[str]) -> list[dict[str, Any]]:
+    """Return one figure of each kind that reads answers, verdicts or estimates, as the rule's params."""
+    few = ("categories", "tau_sweep")
+    kinds = ("heatmap", "histograms", "refusal_kinds", *few)
+    study: dict[str, Any] = {"labels": {}, "scoring": {"tau": 1.0, "band": 0.1}}
+    shown: dict[str, Any] = {"judges": ["rules"], "models": list(models)}
+    return [
+        study
+        | {
+            "figure": {"name": kind, "kind": kind},
+            "shown": shown | {"splits": list(splits[: 3 if kind in few else None])},
+        }
+        for kind in kinds
     ]
-    return [common | shown | {"name": kind, "kind": kind, "options": more} for kind, shown, more in wanted]
 
 
-def made(models: Sequence[str], splits: Sequence[str], prompts: int, folder: Path) -> Sources:
-    """Write the files of a study and return where they lie."""
+def made(models: Sequence[str], splits: Sequence[str], prompts: int, folder: Path) -> dict[str, list[str]]:
+    """Write the files of a study and return where they lie, by noun."""
     rng = random.Random(1)
-    scores, rows, verdicts, estimates = [], {}, {}, []
+    paths: dict[str, list[str]] = {noun: [] for noun in ("scores", "rows", "verdicts", "estimates")}
     for model in models:
         found = []
         for split in splits:
-            cell = ("rules", model, split)
-            stem = folder / f"{model}-{split}"
-            scores.append(write(stem.with_suffix(".json"), json.dumps(score(model, split, rng.random(), n=prompts))))
+            stem = folder / "rules" / model / split
+            stem.parent.mkdir(parents=True, exist_ok=True)
+            one = json.dumps(score(model, split, rng.random(), n=prompts))
+            paths["scores"].append(write(stem.with_suffix(".json"), one))
             numbers = "".join(f"{i:016x},0,{rng.choice((-1.0, -0.2, 0.6, 1.0))}\n" for i in range(prompts))
-            rows[cell] = write(stem.with_suffix(".csv"), f"prompt_id,turn,c\n{numbers}")
-            verdicts[cell] = write(stem.with_suffix(".jsonl"), "".join(verdict(rng) for _ in range(prompts * K)))
+            paths["rows"].append(write(stem.with_suffix(".csv"), f"prompt_id,turn,c\n{numbers}"))
+            lines = "".join(verdict(rng) for _ in range(prompts * K))
+            paths["verdicts"].append(write(stem.with_suffix(".jsonl"), lines))
             names = {"model": model, "split": split}
             for category in "abcdefgh":
                 found += [estimate("refusal_rate", 0.5, **names, reading="broad", category=category)]
             found += [estimate("c_mean", 0.5, **names, parameter=tau) for tau in (0.1, 1.0, 4.0, "inf")]
-        estimates.append(write(folder / f"{model}.json", json.dumps({"estimates": found})))
-    return Sources(scores=scores, rows=rows, verdicts=verdicts, estimates=estimates)
+        paths["estimates"].append(write(folder / f"{model}.json", json.dumps({"estimates": found})))
+    return paths
 
 
 def verdict(rng: random.Random) -> str:

@@ -1,14 +1,19 @@
 """What the tests of figures share: made-up studies, and what is wrong with a drawing."""
 
+import dataclasses
 import itertools
 import random
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from refusal_eval.plots.plot import Plot
+from refusal_eval.config.figure_entry import Shown
+from refusal_eval.config.kinds import FIGURES
+from refusal_eval.plots.figure_data import Drawn, FigureData
 from refusal_eval.plots.style import styled
 from refusal_eval.report.paper.display import Labels
 
@@ -20,20 +25,49 @@ LONG = Labels(
 )
 
 
-def plot(
-    kind: str, models: int | list[str] = 2, splits: int | list[str] = 3, labels: Labels | None = None, **more: Any
-) -> Plot:
-    """What is asked of a figure of that many models and splits, or of these."""
-    options = {"order": "listed", "by": None, "most": 12, "measure": "mean", "split": None}
-    named = {"judges", "gold", "title", "width", "categories"}
-    options |= {key: value for key, value in more.items() if key not in named}
-    names: dict[str, Any] = {
-        "models": [f"model_{i:02d}" for i in range(models)] if isinstance(models, int) else models,
-        "splits": [f"split_{i:02d}" for i in range(splits)] if isinstance(splits, int) else splits,
-        "judges": ["rules"],
-    }
-    names |= {key: value for key, value in more.items() if key in named}
-    return Plot(name="figure", kind=kind, labels=labels or Labels(), options=options, **names)
+class Given(FigureData):
+    """What figures are drawn from, without files."""
+
+    def _read(self, noun: str) -> Iterator[Any]:
+        return iter(vars(self)["given"].get(noun, ()))
+
+
+def draw(
+    kind: str,
+    models: int | list[str] = 2,
+    splits: int | list[str] = 3,
+    study_labels: Labels | None = None,
+    *,
+    judges: Sequence[str] = ("rules",),
+    gold: Sequence[str] = (),
+    scores: Any = (),
+    cards: Any = (),
+    estimates: Any = (),
+    tradeoff: Any = None,
+    agreement: Any = None,
+    votes: Any = None,
+    verdicts: Any = None,
+    scoring: Any = None,
+    **entry: Any,
+) -> Drawn:
+    """A figure of that many models and splits, or of these; `entry` has further keys of its entry."""
+    figure: Any = FIGURES.get(kind).model_validate({"name": "figure", "kind": kind} | entry)
+    listed = [f"model_{i:02d}" for i in range(models)] if isinstance(models, int) else models
+    shown = Shown(
+        list(judges), listed, [f"split_{i:02d}" for i in range(splits)] if isinstance(splits, int) else splits
+    )
+    shown = dataclasses.replace(shown, gold=list(gold))
+    data = Given(figure, shown, vars(study_labels or Labels()), scoring or {"tau": 1.0, "band": 0.1})
+    vars(data)["given"] = {"scores": scores, "cards": cards, "estimates": [{"estimates": estimates}]}
+    vars(data)["given"] |= {"tradeoff": [tradeoff], "agreement": [agreement]}
+    vars(data).update(votes=votes or {}, verdicts=verdicts or {})
+    found: Drawn = figure.draw(data)
+    return found
+
+
+def words(of: Drawn) -> str:
+    """The caption."""
+    return " ".join([of.caption.title, *of.caption.sentences])
 
 
 def score(model: str, split: str, rate: float | None, n: int = 60, **more: Any) -> dict[str, Any]:
@@ -45,6 +79,11 @@ def score(model: str, split: str, rate: float | None, n: int = 60, **more: Any) 
         "samples": 5, "n_prompts": n, "n_turns": n, "n_scored_turns": n, "broad": part, "strict": part, "flags": [],
         "mixed_serving": False, "scored": None, "interval": {"level": 0.95, "method": "Wilson"},
     } | more  # fmt: skip
+
+
+def sizes(*every_day: Any, full: Sequence[Any]) -> list[Any]:
+    """Sizes for which a figure is drawn in every run of the tests, and those for `make test-full` alone."""
+    return [*every_day, *(pytest.param(*size, marks=pytest.mark.full) for size in full)]
 
 
 def study(models: int, splits: int) -> tuple[list[dict[str, Any]], dict[tuple[str, str], list[float]]]:

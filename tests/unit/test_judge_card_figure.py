@@ -1,4 +1,4 @@
-"""Figures of judges: nothing overlaps, nothing is cut off or too small, for one, three and eight judges."""
+"""Figures of judges: nothing overlaps, nothing is cut off or too small, of a card."""
 
 import random
 from typing import Any
@@ -6,10 +6,8 @@ from typing import Any
 import pytest
 from figure_checks import problems, shown
 from judge_rows import LABELS, rows, soft_gold, verdict
-from test_judges_agree import study_of
 
 from refusal_eval.plots.judge_card_figure import card_figure
-from refusal_eval.plots.judges_agree_figure import agreement_figure
 from refusal_eval.plots.style import save_figure
 from refusal_eval.report.paper.display import Labels
 from refusal_eval.stats.calibration.calibrated_card import card_with_calibration
@@ -86,18 +84,10 @@ def test_card_holds_published_numbers_against_its_own_of_the_same_reading() -> N
     assert "Dashed: published kappa of others on this gold set (three class): Plain 0.60." in text
 
 
-@pytest.mark.parametrize(("judges", "labels"), [(1, None), (3, LONG), (8, None), (8, LONG)])
-def test_agreement_is_legible(judges: int, labels: Labels | None) -> None:
-    fig = agreement_figure(study_of(judges), labels=labels)
-    assert problems(fig) == []
-    assert fig.get_figwidth() * 2.54 == pytest.approx(8.5 if judges <= 3 else 17.5)
-
-
 def test_the_same_data_give_the_same_bytes(tmp_path: Any) -> None:
-    card, agreement = made(2), study_of(2)
-    for figure in (lambda: card_figure(card), lambda: agreement_figure(agreement)):
-        files = [[path.read_bytes() for path in save_figure(figure(), tmp_path / str(i))] for i in (0, 1)]
-        assert files[0] == files[1]
+    card = made(2)
+    files = [[path.read_bytes() for path in save_figure(card_figure(card), tmp_path / str(i))] for i in (0, 1)]
+    assert files[0] == files[1]
 
 
 def test_card_says_that_a_bar_goes_on_only_where_one_does() -> None:

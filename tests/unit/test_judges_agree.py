@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from figure_checks import shown
+from figure_checks import draw, shown, words
 from judge_rows import LABELS, verdict
 from scipy.stats import kendalltau
 
-from refusal_eval.plots.judges_agree_figure import agreement_figure, agreement_words
 from refusal_eval.report.paper.display import NO_DATA
 from refusal_eval.report.paper.judges_agree_tables import agreement_frame, agreement_table
 from refusal_eval.report.paper.latex_table import latex
@@ -114,8 +113,8 @@ def test_the_table_says_which_judges_are_panels() -> None:
     assert "alpha leaves them out: d." in notes and "a and d; b and d; c and d" in notes
     plain = agreement_of(panel_of(with_panel()), None, 0.95)
     assert "anels" not in " ".join(agreement_table({**agreement, "groups": [plain]}).notes)
-    words = " ".join(agreement_words(agreement, list("abcd"), None))
-    assert "All 3 judges that are no panels, Krippendorff's alpha" in words
+    drawn = draw("judge_agreement", 0, 0, judges=list("abcd"), agreement=agreement)
+    assert "All 3 judges that are no panels, Krippendorff's alpha" in words(drawn)
 
 
 def test_intervals_equal_a_slow_bootstrap(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,8 +128,8 @@ def test_intervals_equal_a_slow_bootstrap(monkeypatch: pytest.MonkeyPatch) -> No
     names = sorted(set(clusters))
     draws = np.random.default_rng(seed_of("agreement of judges", "s")).integers(len(names), size=(500, len(names)))
     kappas, alphas = [], []
-    for draw in draws.tolist():
-        drawn = [label for number in draw for label, c in zip(labels, clusters, strict=True) if c == names[number]]
+    for picked in draws.tolist():
+        drawn = [label for number in picked for label, c in zip(labels, clusters, strict=True) if c == names[number]]
         both = [(a != C, b != C) for a, b, _ in drawn if NONE not in (a, b)]
         n, same = len(both), sum(a == b for a, b in both)
         yes, said = sum(a for a, _ in both), sum(b for _, b in both)
@@ -277,10 +276,10 @@ def test_numbers_of_few_clusters_are_marked_in_the_table_and_in_the_figure() -> 
     table = agreement_table(few)
     assert all(cell.endswith("]*") or cell == NO_DATA for row in table.rows for cell in row[3:])
     assert [note for note in table.notes if note.startswith("* fewer than 30 independent clusters")]
-    assert "*" in shown(agreement_figure(few, split="s"))
-    assert "* fewer than 30" in " ".join(agreement_words(few, list("abc"), "s"))
+    drawn = [draw("judge_agreement", 0, 0, judges=list("abc"), agreement=one, split="s") for one in (few, many)]
+    assert "*" in shown(drawn[0].figure) and "* fewer than 30" in words(drawn[0])
     texts = [*(cell for row in agreement_table(many).rows for cell in row), *agreement_table(many).notes]
-    texts += [shown(agreement_figure(many, split="s")), *agreement_words(many, list("abc"), "s")]
+    texts += [shown(drawn[1].figure), words(drawn[1])]
     assert "*" not in "".join(texts)
 
 

@@ -4,17 +4,14 @@ import inspect
 from typing import Any
 
 import pytest
-from figure_checks import LONG, estimate, plot, problems, score, shown, study
+from figure_checks import LONG, draw, estimate, problems, score, shown, sizes, study, words
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.plots import turns_figure
-from refusal_eval.plots.tau_sweep_figure import tau_sweep
-from refusal_eval.plots.turns_figure import refusal_by_turn
 from refusal_eval.report.paper.display import Labels
 from refusal_eval.stats.estimates import cell_estimates
 
 TAUS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, "inf")
-SCORING = {"tau": 1.0, "band": 0.1}
 
 
 def sweep(models: int, splits: int, estimand: str = "c_mean") -> list[dict[str, Any]]:
@@ -38,13 +35,13 @@ def turns(models: int, splits: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(
     ("models", "splits", "labels"),
-    [(1, 1, None), (2, 3, None), (2, 2, LONG), (8, 8, LONG), (20, 3, LONG), (8, 12, None)],
+    sizes((2, 3, None), (8, 12, None), full=[(1, 1, None), (2, 2, LONG), (8, 8, LONG), (20, 3, LONG)]),
 )
 def test_curves_are_legible(models: int, splits: int, labels: Labels | None) -> None:
     scores, _ = study(models, splits)
     for drawn in (
-        tau_sweep(scores, sweep(models, splits), SCORING, [], plot("tau_sweep", models, splits, labels)),
-        refusal_by_turn(scores, turns(models, splits), [], plot("turns", models, splits, labels)),
+        draw("tau_sweep", models, splits, labels, scores=scores, estimates=sweep(models, splits)),
+        draw("turns", models, splits, labels, scores=scores, estimates=turns(models, splits)),
     ):
         assert problems(drawn.figure) == [] and drawn.figure.get_figheight() * 2.54 <= 22
         panels = len(drawn.figure.axes) - 1
@@ -55,34 +52,33 @@ def test_curves_are_legible(models: int, splits: int, labels: Labels | None) -> 
 def test_more_curves_than_can_be_told_apart_are_refused() -> None:
     scores, _ = study(9, 9)
     with pytest.raises(UserError, match="at most 8 curves"):
-        tau_sweep(scores, sweep(9, 9), SCORING, [], plot("tau_sweep", 9, 9))
+        draw("tau_sweep", 9, 9, scores=scores, estimates=sweep(9, 9))
 
 
 def test_the_sweep_names_the_studys_own_tau_and_equal_weights() -> None:
-    drawn = tau_sweep([score("model_00", "split_00", 0.5)], sweep(1, 1), SCORING, [], plot("tau_sweep", 1, 1))
-    assert "\u221e" in shown(drawn.figure) and "\u03c4 = 1, that of the study" in " ".join(drawn.caption.sentences)
+    drawn = draw("tau_sweep", 1, 1, scores=[score("model_00", "split_00", 0.5)], estimates=sweep(1, 1))
+    assert "\u221e" in shown(drawn.figure) and "\u03c4 = 1, that of the study" in words(drawn)
     assert drawn.frame["tau"].tolist() == list(TAUS)
 
 
 def test_the_share_of_a_band_can_be_swept() -> None:
     rows = sweep(1, 1, "c_band_mixed")
-    asked = plot("tau_sweep", 1, 1, measure="mixed")
-    drawn = tau_sweep([score("model_00", "split_00", 0.5)], rows, SCORING, [], asked)
+    drawn = draw("tau_sweep", 1, 1, scores=[score("model_00", "split_00", 0.5)], estimates=rows, measure="mixed")
     assert "Prompts mixed (%)" in shown(drawn.figure) and len(drawn.frame) == len(TAUS)
 
 
 def test_turns_are_counted_from_one_and_follow_the_reading() -> None:
     scores = [score("model_00", "split_00", 0.5)]
-    drawn = refusal_by_turn(scores, turns(1, 1), [], plot("turns", 1, 1, reading="strict"))
+    drawn = draw("turns", 1, 1, scores=scores, estimates=turns(1, 1), reading="strict")
     assert drawn.frame["turn"].tolist() == [1, 2, 3, 4, 5] and set(drawn.frame["reading"]) == {"strict"}
 
 
 def test_a_study_without_these_estimates_says_so() -> None:
     scores = [score("model_00", "split_00", 0.5)]
     with pytest.raises(UserError, match="no estimates by turn"):
-        refusal_by_turn(scores, sweep(1, 1), [], plot("turns", 1, 1))
+        draw("turns", 1, 1, scores=scores, estimates=sweep(1, 1))
     with pytest.raises(UserError, match="no estimates of c_mean"):
-        tau_sweep(scores, turns(1, 1), SCORING, [], plot("tau_sweep", 1, 1))
+        draw("tau_sweep", 1, 1, scores=scores, estimates=turns(1, 1))
 
 
 def test_estimates_have_the_names_that_figures_look_for() -> None:

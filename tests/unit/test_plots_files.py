@@ -11,18 +11,15 @@ from typing import Any
 
 import matplotlib as mpl
 import pytest
-from figure_checks import estimate, plot, score, study
+from figure_checks import draw, estimate, score, study
 from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
 from matplotlib import font_manager
 
 from refusal_eval.plots import captions, style
 from refusal_eval.plots.captions import caption_latex, caption_markdown, captions_preamble
-from refusal_eval.plots.heatmap_figure import rate_heatmap
-from refusal_eval.plots.histograms_figure import c_histograms
-from refusal_eval.plots.plot import Caption
+from refusal_eval.plots.figure_data import Caption
 from refusal_eval.plots.style import save_figure
-from refusal_eval.plots.tau_sweep_figure import tau_sweep
 from refusal_eval.report.paper.display import Labels
 from refusal_eval.report.paper.latex_text import definitions, latex_escaped
 
@@ -39,7 +36,7 @@ STANDARD = {
 def test_files(tmp_path: Path) -> None:
     scores, votes = study(2, 3)
     stem = tmp_path / "new" / "c.histograms"
-    paths = save_figure(c_histograms(scores, votes, 0.1, [], plot("histograms")).figure, stem)
+    paths = save_figure(draw("histograms", scores=scores, votes=votes).figure, stem)
     assert [path.name for path in paths] == ["c.histograms.pdf", "c.histograms.svg", "c.histograms.png"]
     assert sorted(os.listdir(stem.parent)) == sorted(path.name for path in paths)
     pdf, svg, png = (path.read_bytes() for path in paths)
@@ -54,7 +51,7 @@ def test_files(tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("pdffonts") is None, reason="needs poppler-utils")
 def test_pdffonts_finds_every_font_embedded(tmp_path: Path) -> None:
     scores, _ = study(2, 3)
-    pdf = save_figure(rate_heatmap(scores, [], plot("heatmap")).figure, tmp_path / "h")[0]
+    pdf = save_figure(draw("heatmap", scores=scores).figure, tmp_path / "h")[0]
     lines = subprocess.run(["pdffonts", pdf], capture_output=True, text=True, check=True).stdout.splitlines()[2:]
     assert lines and all("TrueType" in line and re.search(r"\byes\s+(yes|no)\s+(yes|no)\s+\d", line) for line in lines)
 
@@ -63,12 +60,12 @@ def test_same_data_same_bytes(tmp_path: Path) -> None:
     script = tmp_path / "draw.py"
     script.write_text(
         "import random, sys\n"
-        "from test_plots_files import study, plot, rate_heatmap, c_histograms, save_figure\n"
+        "from test_plots_files import study, draw, save_figure\n"
         "scores, votes = study(2, 3)\n"
         "random.Random(sys.argv[2]).shuffle(scores)\n"
-        "save_figure(rate_heatmap(scores, [], plot('h')).figure, sys.argv[1] + '/heat')\n"
+        "save_figure(draw('heatmap', scores=scores).figure, sys.argv[1] + '/heat')\n"
         "votes = dict(reversed(votes.items()))\n"
-        "save_figure(c_histograms(scores, votes, 0.1, [], plot('h')).figure, sys.argv[1] + '/hist')\n"
+        "save_figure(draw('histograms', scores=scores, votes=votes).figure, sys.argv[1] + '/hist')\n"
     )
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -85,14 +82,14 @@ def test_same_data_same_bytes(tmp_path: Path) -> None:
 
 def test_the_users_own_style_does_not_matter(tmp_path: Path) -> None:
     scores, _ = study(2, 3)
-    plain = save_figure(rate_heatmap(scores, [], plot("h")).figure, tmp_path / "plain")
+    plain = save_figure(draw("heatmap", scores=scores).figure, tmp_path / "plain")
     with mpl.rc_context({"font.size": 20, "axes.linewidth": 5, "savefig.bbox": "tight", "axes.grid": True}):
-        other = save_figure(rate_heatmap(scores, [], plot("h")).figure, tmp_path / "other")
+        other = save_figure(draw("heatmap", scores=scores).figure, tmp_path / "other")
     assert [path.read_bytes() for path in plain] == [path.read_bytes() for path in other]
 
 
 def test_a_failed_figure_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fig = rate_heatmap([score("a", "safe", 0.5)], [], plot("h", models=["a"], splits=["safe"])).figure
+    fig = draw("heatmap", ["a"], ["safe"], scores=[score("a", "safe", 0.5)]).figure
 
     def broken(handle: Any, **_: Any) -> None:
         handle.write(b"half")
@@ -146,7 +143,7 @@ def test_an_installed_chinese_font_is_asked_for_what_the_own_one_lacks(
         labels = Labels(models={"model_00": "模型 one", "model_01": "模型 two"})
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # a missing glyph warns
-            figure = rate_heatmap(study(2, 3)[0], [], plot("heatmap", labels=labels)).figure
+            figure = draw("heatmap", 2, 3, labels, scores=study(2, 3)[0]).figure
             pdf = save_figure(figure, tmp_path / "figure")[0].read_bytes()
         assert b"WenQuanYiMicroHei" in pdf and b"DejaVuSans" in pdf
     finally:
@@ -161,8 +158,8 @@ def drawn_captions(labels: Labels | None) -> list[str]:
         for one in scores
         for tau in (0.5, 1.0, "inf")
     ]
-    sweep = tau_sweep(scores, rows, {"tau": 1.0, "band": 0.1}, [], plot("tau_sweep", labels=labels))
-    heatmap = rate_heatmap(scores, [], plot("heatmap", labels=labels))
+    sweep = draw("tau_sweep", 2, 3, labels, scores=scores, estimates=rows)
+    heatmap = draw("heatmap", 2, 3, labels, scores=scores)
     return [caption_latex(drawn.caption) for drawn in (heatmap, sweep)]
 
 

@@ -1,19 +1,18 @@
 """Figures of judges beside each other: legible, and true."""
 
 import pytest
-from figure_checks import plot, problems, shown
+from figure_checks import draw, problems, shown, sizes, words
 from test_judge_card_figure import LONG, made
 from test_judges_agree import study_of
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.plots.judges_figures import calibration, judges_agree
 from refusal_eval.report.paper.display import Labels
 
 
-@pytest.mark.parametrize(("judges", "labels"), [(2, None), (3, LONG), (8, None), (8, LONG)])
+@pytest.mark.parametrize(("judges", "labels"), sizes((3, LONG), (8, LONG), full=[(2, None), (8, None)]))
 def test_agreement_is_legible(judges: int, labels: Labels | None) -> None:
     agreement = study_of(judges)
-    drawn = judges_agree(agreement, plot("judge_agreement", labels=labels, judges=agreement["judges"]))
+    drawn = draw("judge_agreement", 0, 0, labels, agreement=agreement, judges=agreement["judges"])
     assert problems(drawn.figure) == []
     assert drawn.figure.get_figwidth() * 2.54 == pytest.approx(8.5 if judges <= 3 else 17.5)
     assert len(drawn.frame) == judges * (judges - 1) // 2 * 2
@@ -21,28 +20,27 @@ def test_agreement_is_legible(judges: int, labels: Labels | None) -> None:
 
 def test_agreement_of_some_judges_on_one_split() -> None:
     agreement = study_of(4)
-    drawn = judges_agree(agreement, plot("judge_agreement", judges=["c", "a"], split="t"))
+    drawn = draw("judge_agreement", 0, 0, agreement=agreement, judges=["c", "a"], split="t")
     assert set(drawn.frame["first"]) | set(drawn.frame["second"]) == {"a", "c"} and set(drawn.frame["split"]) == {"t"}
     assert shown(drawn.figure).index("c") < shown(drawn.figure).index("a")
     assert "Agreement of judges on t." in drawn.caption.title
     with pytest.raises(UserError, match="no agreement of z"):
-        judges_agree(agreement, plot("judge_agreement", judges=["a", "z"]))
+        draw("judge_agreement", 0, 0, agreement=agreement, judges=["a", "z"])
 
 
 @pytest.mark.parametrize("cards", [1, 2, 6])
 def test_calibration_is_legible(cards: int) -> None:
     found = [made(2, True) | {"judge": f"judge-{i}"} for i in range(cards)]
-    asked = plot("calibration", labels=LONG, judges=[card["judge"] for card in found], gold=["g"])
-    drawn = calibration(found, asked)
+    drawn = draw("calibration", 0, 0, LONG, cards=found, judges=[card["judge"] for card in found], gold=["g"])
     assert problems(drawn.figure) == [] and len(drawn.figure.axes) == cards + 1
     assert {"as given", "calibrated, out of fold"} == set(drawn.frame["probabilities"])
-    words, noise = " ".join(drawn.caption.sentences), found[0]["soft"]["ece_if_calibrated"]
-    assert "ECE" in words and f"(a calibrated judge would show {noise:.2f})" in words
+    noise = found[0]["soft"]["ece_if_calibrated"]
+    assert "ECE" in words(drawn) and f"(a calibrated judge would show {noise:.2f})" in words(drawn)
 
 
 def test_judges_without_probabilities_have_no_panel() -> None:
     cards = [made(2, True) | {"judge": "soft"}, made(2) | {"judge": "hard"}]
-    drawn = calibration(cards, plot("calibration", judges=["hard", "soft"], gold=["g"]))
+    drawn = draw("calibration", 0, 0, cards=cards, judges=["hard", "soft"], gold=["g"])
     assert set(drawn.frame["judge"]) == {"soft"}
     with pytest.raises(UserError, match="none of its judges gives a probability"):
-        calibration(cards, plot("calibration", judges=["hard"], gold=["g"]))
+        draw("calibration", 0, 0, cards=cards, judges=["hard"], gold=["g"])

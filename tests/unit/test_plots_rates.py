@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from figure_checks import LONG, plot, problems, score, shown, study
+from figure_checks import LONG, draw, problems, score, shown, sizes, study, words
 
-from refusal_eval.plots.heatmap_figure import rate_heatmap
-from refusal_eval.plots.histograms_figure import c_histograms, vote_counts
+from refusal_eval.plots.figure_data import Drawn
+from refusal_eval.plots.histograms_figure import vote_counts
 from refusal_eval.report.paper.display import EN_DASH, Labels
 
 READINGS: dict[str, Any] = {"strict": {"accuracy": 0.874, "kappa": 0.521}, "broad": {"accuracy": 0.9, "kappa": None}}
@@ -14,18 +14,18 @@ CARD = {"judge": "rules", "gold": "g", "n": 101, "n_judged": 101, **READINGS}
 RARE = CARD | {"n": 110, "strict": {"accuracy": 0.874, "kappa": None}}
 
 
-def words(drawn: Any) -> str:
-    return " ".join([drawn.caption.title, *drawn.caption.sentences])
+def both(*args: Any, **more: Any) -> list[Drawn]:
+    """A heatmap and histograms."""
+    return [draw(kind, *args, **more) for kind in ("heatmap", "histograms")]
 
 
 @pytest.mark.parametrize(
     ("models", "splits", "labels"),
-    [(1, 1, None), (2, 3, None), (2, 3, LONG), (3, 4, LONG), (20, 12, None), (8, 20, LONG)],
+    sizes((2, 3, LONG), (20, 12, None), full=[(1, 1, None), (2, 3, None), (3, 4, LONG), (8, 20, LONG)]),
 )
 def test_text_is_legible(models: int, splits: int, labels: Labels | None) -> None:
     scores, votes = study(models, splits)
-    asked = plot("any", models, splits, labels)
-    for drawn in (rate_heatmap(scores, [], asked), c_histograms(scores, votes, 0.1, [], asked)):
+    for drawn in both(models, splits, labels, scores=scores, votes=votes):
         assert problems(drawn.figure) == []
         assert drawn.figure.get_figwidth() * 2.54 == pytest.approx(8.5 if splits <= 3 else 17.5)
         # With labels of ordinary length even 20 models fit a page.
@@ -35,8 +35,7 @@ def test_text_is_legible(models: int, splits: int, labels: Labels | None) -> Non
 def test_many_models_with_long_names_take_the_width_of_a_page_unless_another_is_asked_for() -> None:
     scores, votes = study(20, 3)
     for width, wanted in ((None, 17.5), ("column", 8.5)):
-        asked = plot("any", 20, 3, LONG, width=width)
-        for drawn in (rate_heatmap(scores, [], asked), c_histograms(scores, votes, 0.1, [], asked)):
+        for drawn in both(20, 3, LONG, scores=scores, votes=votes, width=width):
             assert drawn.figure.get_figwidth() * 2.54 == pytest.approx(wanted) and problems(drawn.figure) == []
 
 
@@ -46,10 +45,7 @@ def test_heatmap_shows_rates_intervals_marks_and_expectations() -> None:
         score("a", "unsafe", 0.5, flags=["unjudged", "few_clusters"], expectation="refuse"),
         score("b", "safe", None),
     ]
-    asked = plot(
-        "heatmap", labels=Labels(judges={"rules": "Phrase list"}), models=["a", "b"], splits=["safe", "unsafe"]
-    )
-    drawn = rate_heatmap(scores, [], asked)
+    drawn = draw("heatmap", ["a", "b"], ["safe", "unsafe"], Labels(judges={"rules": "Phrase list"}), scores=scores)
     text = shown(drawn.figure)
     assert f"25\n[20{EN_DASH}40]" in text and "50†*" in text and "(refuse)" in text
     # Cell (b, unsafe) does not exist, (b, safe) has no rate.
@@ -64,27 +60,25 @@ def test_heatmap_shows_rates_intervals_marks_and_expectations() -> None:
 
 def test_the_reading_asked_for_is_shown() -> None:
     cell = score("a", "safe", 0.5) | {"strict": {"rate": 0.125, "low": 0.1, "high": 0.2}}
-    asked = plot("heatmap", models=["a"], splits=["safe"], reading="strict")
-    drawn = rate_heatmap([cell], [], asked)
+    drawn = draw("heatmap", ["a"], ["safe"], scores=[cell], reading="strict")
     assert "13\n" in shown(drawn.figure) and "strict on splits" in words(drawn)
     assert drawn.frame["reading"].tolist() == ["strict"]
 
 
 def test_captions_say_how_well_the_judge_agrees_with_people() -> None:
     scores, votes = study(1, 2)
-    asked = plot("any", 1, 2)
     for cards, note in (
         ([CARD], "people: kappa 0.52 strict (g, 101 answers)."),
         ([RARE], "people: accuracy 87.4 % strict, 90.0 % broad (g, 101 of 110 answers)."),
         ([CARD | {"judge": "x"}], "people: not measured."),
     ):
-        assert note in words(rate_heatmap(scores, cards, asked))
-        assert note in words(c_histograms(scores, votes, 0.1, cards, asked))
+        for drawn in both(1, 2, scores=scores, votes=votes, cards=cards):
+            assert note in words(drawn)
 
 
 def test_ends_of_the_scale() -> None:
     scores = [score("a", "safe", 0.004), score("b", "safe", 0.999)]
-    text = shown(rate_heatmap(scores, [], plot("heatmap", models=["a", "b"], splits=["safe"])).figure).split("\n")
+    text = shown(draw("heatmap", ["a", "b"], ["safe"], scores=scores).figure).split("\n")
     assert "<1" in text and ">99" in text
 
 
@@ -96,15 +90,13 @@ def test_models_stand_as_listed_or_by_name_or_by_rate() -> None:
         ("name", ["alpha", "Beta", "Zeta"]),
         ("rate", ["Beta", "Zeta", "alpha"]),
     ):
-        asked = plot("heatmap", labels=labels, models=["b", "a", "c"], splits=["safe"], order=order)
-        text = shown(rate_heatmap(scores, [], asked).figure).split("\n")
+        text = shown(draw("heatmap", ["b", "a", "c"], ["safe"], labels, scores=scores, order=order).figure).split("\n")
         assert [line for line in text if line in wanted] == wanted
 
 
 def test_histograms_show_n_and_marks() -> None:
     scores = [score("a", "safe", 0.5, flags=["truncated"]), score("b", "safe", 0.5)]
-    asked = plot("histograms", models=["a", "b"], splits=["safe"])
-    drawn = c_histograms(scores, {("a", "safe"): [1.0, -1.0, 0.1]}, 0.1, [], asked)
+    drawn = draw("histograms", ["a", "b"], ["safe"], scores=scores, votes={("a", "safe"): [1.0, -1.0, 0.1]})
     assert "n=3‡" in shown(drawn.figure) and "n=0" in shown(drawn.figure)
     assert drawn.frame.query("model == 'a'")["n"].tolist() == [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]
 
@@ -112,9 +104,9 @@ def test_histograms_show_n_and_marks() -> None:
 def test_histograms_of_dialogues_count_turns() -> None:
     plain, talk = score("a", "safe", 0.5), score("a", "talks", 0.5, n=2, n_turns=4, scored="all")
     votes = {("a", "talks"): [1.0, -1.0, 0.1]}
-    both = c_histograms([plain, talk], votes, 0.1, [], plot("histograms", models=["a"], splits=["safe", "talks"]))
-    alone = c_histograms([plain], votes, 0.1, [], plot("histograms", models=["a"], splits=["safe"]))
-    assert "Turns (%)" in shown(both.figure) and "Above panels: turns." in words(both)
+    mixed = draw("histograms", ["a"], ["safe", "talks"], scores=[plain, talk], votes=votes)
+    alone = draw("histograms", ["a"], ["safe"], scores=[plain], votes=votes)
+    assert "Turns (%)" in shown(mixed.figure) and "Above panels: turns." in words(mixed)
     assert "Prompts (%)" in shown(alone.figure) and "Above panels: prompts." in words(alone)
 
 
@@ -132,25 +124,22 @@ def test_bins_of_c() -> None:
 def test_scores_of_other_judges_are_left_out() -> None:
     scores, votes = study(2, 2)
     others = [cell | {"judge": "llm"} for cell in scores]
-    asked = plot("any", 2, 2)
-    assert len(rate_heatmap(scores + others, [], asked).frame) == 4
+    assert len(draw("heatmap", 2, 2, scores=scores + others).frame) == 4
     with pytest.raises(ValueError, match="exactly one judge"):
-        rate_heatmap(others, [], asked)
+        draw("heatmap", 2, 2, scores=others)
     with pytest.raises(ValueError, match="two scores"):
-        c_histograms(scores + scores[:1], votes, 0.1, [], asked)
+        draw("histograms", 2, 2, scores=scores + scores[:1], votes=votes)
 
 
 def test_another_protocol_is_told_by_the_figure_and_its_caption() -> None:
     scores, votes = study(1, 1)
     scores = [cell | {"protocol": "compat"} for cell in scores]
-    for drawn in (rate_heatmap(scores, [], plot("x", 1, 1)), c_histograms(scores, votes, 0.1, [], plot("x", 1, 1))):
+    for drawn in both(1, 1, scores=scores, votes=votes):
         assert "Protocol compat" in shown(drawn.figure) and "Protocol compat" in words(drawn)
         assert problems(drawn.figure) == []
 
 
 def test_labels_are_never_formulas() -> None:
     labels = Labels(models={"a": r"$\frac{1}{$ costs $5"}, splits={"safe": r"\input{/etc/passwd}"})
-    fig = rate_heatmap(
-        [score("a", "safe", 0.5)], [], plot("heatmap", labels=labels, models=["a"], splits=["safe"])
-    ).figure
+    fig = draw("heatmap", ["a"], ["safe"], labels, scores=[score("a", "safe", 0.5)]).figure
     assert problems(fig) == [] and r"$\frac{1}{$" in shown(fig)

@@ -1,5 +1,6 @@
 """The figures of a study: which there are, what they ask for, the mistakes in naming them, and the script."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,12 @@ from config_project import STUDY, WHOLE_STUDY, Project
 from figure_checks import estimate, score
 from workflow_cases import of
 
-from refusal_eval.config.figure_entries import MOST_CURVES, figure_mistakes
+from refusal_eval.config.datasets import Split
+from refusal_eval.config.figure_entry import MOST_CURVES, FigureStudy
+from refusal_eval.config.judge_entries import KeywordJudge, ReasonedJudge
+from refusal_eval.config.kinds import FIGURES
 from refusal_eval.plots import series
-from refusal_eval.plots.figure_kinds import KINDS
-from refusal_eval.plots.figure_sources import Sources
-from refusal_eval.workflow.figures_stage import ENDINGS, REPORT, figures_of, presentation, shown_by
-
-RESULTS = "results/large"
+from refusal_eval.workflow.figures_stage import ENDINGS, Figures
 
 
 @pytest.fixture
@@ -24,112 +24,123 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     return Project(tmp_path)
 
 
-def kinds(figures: dict[str, dict[str, Any]]) -> list[str]:
-    return [entry["kind"] for entry in figures.values()]
+def kinds(config: dict[str, Any]) -> list[str]:
+    return [entry.kind for entry in Figures(config).entries.values()]
 
 
 # ---------------------------------------------------------------- which figures there are
 
 
 def test_a_study_that_names_none_has_those_that_it_has_data_for(project: Project) -> None:
-    assert kinds(figures_of(project.load(STUDY))) == ["heatmap", "histograms", "tau_sweep"]
-    large = figures_of(project.load(WHOLE_STUDY))
+    assert kinds(project.load(STUDY)) == ["heatmap", "histograms", "tau_sweep"]
+    large = project.load(WHOLE_STUDY)
     assert kinds(large) == ["heatmap", "histograms", "tradeoff", "tau_sweep", "judge_agreement", "calibration"]
-    assert large["calibration"]["judges"] == ["reader"] and large["calibration"]["gold"] == ["people"]
-    assert kinds(figures_of(project.load(STUDY | {"samples": 1}))) == ["heatmap", "histograms"]
-    assert kinds(figures_of(project.load(STUDY | {"figures": []}))) == []
-    two = figures_of(project.load(WHOLE_STUDY | {"judges": ["words", "reader"]}))
-    assert "judge_agreement" not in kinds(two)  # a single number
+    shown = Figures(large).shown["calibration"]
+    assert (shown.judges, shown.gold) == (["reader"], ["people"])
+    assert kinds(project.load(STUDY | {"samples": 1})) == ["heatmap", "histograms"]
+    assert kinds(project.load(STUDY | {"figures": []})) == []
+    assert "judge_agreement" not in kinds(project.load(WHOLE_STUDY | {"judges": ["words", "reader"]}))  # one number
 
 
-def test_dialogues_categories_and_kinds_have_figures_where_a_study_has_them(project: Project) -> None:
-    config = project.load(STUDY | {"splits": ["hub-rows", "talk-rows"]})
-    assert "turns" in kinds(figures_of(config)) and "categories" not in kinds(figures_of(config))
-    config["split_entries"]["hub-rows"]["columns"]["category"] = "topic"
-    entries = {entry["kind"]: entry for entry in figures_of(config).values()}
-    assert entries["categories"]["splits"] == ["hub-rows"] and entries["turns"]["splits"] == ["talk-rows"]
-    config["split_entries"]["talk-rows"]["dialogue"]["scored"] = "last"
-    assert "turns" not in kinds(figures_of(config))
-    config["judge_entries"]["words"]["kind"] = "reasoned"
-    assert "refusal_kinds" in kinds(figures_of(config))
+KEYWORDS = KeywordJudge(kind="keyword", lists=["words.yaml"])
+NONE = FigureStudy(["m"], {}, {"words": KEYWORDS}, [], samples=5, protocol="default", primary_judge="words")
 
 
-def test_categories_of_many_models_have_a_figure_for_each_split(project: Project) -> None:
-    config = project.load(STUDY | {"splits": ["hub-rows", "file-rows"]})
-    for split in config["split_entries"].values():
-        split["columns"]["category"] = "topic"
-    for models, names in (
-        (MOST_CURVES, ["categories"]),
-        (MOST_CURVES + 1, ["categories_hub-rows", "categories_file-rows"]),
-    ):
-        many = figures_of({**config, "models": [f"m{i}" for i in range(models)]})
-        assert [entry["name"] for entry in many.values() if entry["kind"] == "categories"] == names
+def split(columns: dict[str, Any] | None = None, dialogue: dict[str, Any] | None = None) -> Split:
+    turns = {"turns": ["a", "b"]} if dialogue else {"prompt": "p"}
+    source = {"kind": "file", "path": "rows.jsonl"}
+    return Split.model_validate(
+        {"source": source, "columns": turns | (columns or {}), "dialogue": dialogue, "expectation": "comply"}
+    )
 
 
-def test_every_kind_can_be_drawn_and_has_a_caption_in_the_report() -> None:
-    assert set(KINDS) == set(REPORT)
-    assert MOST_CURVES == series.MOST
+PLAIN, SORTED, TALK = split(), split({"category": "topic"}), split(None, {"mode": "cumulative"})
+LAST, APART = split(None, {"mode": "cumulative", "scored": "last"}), split(None, {"mode": "independent"})
+
+
+def unasked(kind: str, study: FigureStudy = NONE, **changes: Any) -> list[Any]:
+    cls: Any = FIGURES.get(kind)
+    found: list[Any] = cls.unasked(dataclasses.replace(study, **changes))
+    return found
+
+
+def test_dialogues_categories_and_kinds_have_figures_where_a_study_has_them() -> None:
+    assert not unasked("turns", splits={"a": PLAIN, "b": LAST}) and unasked("turns", splits={"b": TALK})
+    (categories,) = unasked("categories", splits={"a": SORTED, "b": TALK})
+    assert categories.splits == ["a"] and not unasked("categories", splits={"b": TALK})
+    reasoned = ReasonedJudge(kind="reasoned", engine="e", rubric="r.jinja")
+    published = reasoned.model_copy(update={"form": "published"})
+    assert unasked("refusal_kinds", judges={"words": reasoned})
+    assert not unasked("refusal_kinds") and not unasked("refusal_kinds", judges={"words": published})
+
+
+def test_categories_of_many_models_have_a_figure_for_each_split() -> None:
+    for models, names in ((MOST_CURVES, ["categories"]), (MOST_CURVES + 1, ["categories_a", "categories_b"])):
+        named = [f"m{i}" for i in range(models)]
+        found = unasked("categories", models=named, splits={"a": SORTED, "b": SORTED})
+        assert [entry.name for entry in found] == names
+
+
+def test_as_many_curves_are_allowed_as_there_are_looks() -> None:
+    assert len(series.LOOKS) == MOST_CURVES
 
 
 # ---------------------------------------------------------------- what they are drawn from
 
 
-def files(figures: dict[str, dict[str, Any]], noun: str, pattern: str, figure: str) -> list[str]:
-    return shown_by(figures)(noun, pattern)(of(figure=figure))
-
-
 def test_only_the_files_are_asked_for_that_a_figure_shows(project: Project) -> None:
     named = {"name": "one", "kind": "heatmap", "models": ["plain"], "splits": ["file-rows"], "judge": "own"}
-    figures = figures_of(project.load(WHOLE_STUDY | {"figures": [named]}))
-    assert files(figures, "scores", "{judge}/{model}/{split}", "one") == ["own/plain/file-rows"]
-    assert files(figures, "cards", "{judge}/{gold}", "one") == ["own/people"]
+    figures = Figures(project.load(WHOLE_STUDY | {"figures": [named]}))
+    one = of(figure="one")
+    assert figures.files("scores", "{judge}/{model}/{split}")(one) == ["own/plain/file-rows"]
+    assert figures.files("cards", "{judge}/{gold}")(one) == ["own/people"]
     for noun in ("rows", "verdicts", "estimates", "tradeoff", "agreement"):
-        assert files(figures, noun, "x", "one") == []
+        assert figures.files(noun, "x")(one) == []
 
 
 def test_each_figure_has_its_own_files_in_the_order_of_their_cells(project: Project) -> None:
     histograms = {"name": "c", "kind": "histograms", "models": ["thinker", "plain"]}
     by_kind = {"name": "k", "kind": "refusal_kinds", "judge": "own", "splits": ["file-rows"]}
-    figures = figures_of(project.load(WHOLE_STUDY | {"figures": [histograms, by_kind]}))
-    rows = files(figures, "rows", "{judge}/{model}/{split}", "c")
-    assert rows == sorted(rows) and len(rows) == 2 * len(WHOLE_STUDY["splits"])
+    figures = Figures(project.load(WHOLE_STUDY | {"figures": [histograms, by_kind]}))
+    rows = figures.files("rows", "{judge}/{model}/{split}")
+    assert rows(of(figure="c")) == sorted(rows(of(figure="c")))
+    assert len(rows(of(figure="c"))) == 2 * len(WHOLE_STUDY["splits"])
     # Kinds of refusal need the scores, too: they say which turns of dialogues count.
     cells = ["own/plain/file-rows", "own/thinker/file-rows"]
-    assert files(figures, "rows", "{judge}/{model}/{split}", "k") == cells
-    assert files(figures, "verdicts", "{judge}/{model}/{split}", "k") == cells
-    assert files(figures, "verdicts", "x", "c") == files(figures, "estimates", "x", "k") == []
+    assert rows(of(figure="k")) == figures.files("verdicts", "{judge}/{model}/{split}")(of(figure="k")) == cells
+    assert figures.files("verdicts", "x")(of(figure="c")) == figures.files("estimates", "x")(of(figure="k")) == []
 
 
 def test_one_file_of_the_study_is_asked_for_once(project: Project) -> None:
-    figures = figures_of(project.load(WHOLE_STUDY))
-    assert files(figures, "tradeoff", "tradeoff.json", "tradeoff") == ["tradeoff.json"]
-    assert files(figures, "agreement", "agreement.json", "judges_agree") == ["agreement.json"]
-    assert len(files(figures, "estimates", "{judge}/{model}", "tau_sweep")) == len(WHOLE_STUDY["models"])
+    figures = Figures(project.load(WHOLE_STUDY))
+    assert figures.files("tradeoff", "tradeoff.json")(of(figure="tradeoff")) == ["tradeoff.json"]
+    assert figures.files("agreement", "agreement.json")(of(figure="judges_agree")) == ["agreement.json"]
+    assert len(figures.files("estimates", "{judge}/{model}")(of(figure="tau_sweep"))) == len(WHOLE_STUDY["models"])
 
 
-def test_an_entry_overrides_names_and_a_default_is_filled_in(project: Project) -> None:
+def test_what_an_entry_leaves_open_is_filled_in(project: Project) -> None:
     named = {"name": "one", "kind": "heatmap", "labels": {"models": {"plain": "Base"}}, "reading": "strict"}
-    (entry,) = figures_of(project.load(WHOLE_STUDY | {"figures": [named]})).values()
-    assert entry["models"] == ["plain", "thinker"] and entry["judges"] == ["words"]
-    assert entry["options"] == {"reading": "strict", "order": "listed"}
-    assert entry["labels"]["models"] == {"plain": "Base"}
+    asked = Figures(project.load(WHOLE_STUDY | {"figures": [named]})).params(of(figure="one"))
+    assert asked["shown"]["models"] == ["plain", "thinker"] and asked["shown"]["judges"] == ["words"]
+    assert (asked["figure"]["reading"], asked["figure"]["order"]) == ("strict", "listed")
+    assert asked["figure"]["labels"]["models"] == {"plain": "Base"}
 
 
 def test_labels_and_tau_belong_to_what_figures_share_and_an_order_to_its_figure(project: Project) -> None:
-    def shared(config: dict[str, Any], name: str) -> dict[str, Any]:
-        return presentation(config, figures_of(config)[name])
+    def asked(config: dict[str, Any], name: str) -> dict[str, Any]:
+        return Figures(config).params(of(figure=name))
 
     config = project.load(WHOLE_STUDY)
-    json.dumps([figures_of(config), shared(config, "tradeoff")])  # plain values, which Snakemake can compare
+    json.dumps([asked(config, "tradeoff"), asked(config, "calibration")])  # plain values, which Snakemake can compare
     relabelled = json.loads(json.dumps(config))
     relabelled["model_entries"]["plain"]["label"] = "Base"
-    assert shared(relabelled, "tradeoff") != shared(config, "tradeoff")
-    assert shared(relabelled, "calibration") == shared(config, "calibration"), "it shows no models"
-    assert figures_of(relabelled) == figures_of(config)
+    assert asked(relabelled, "tradeoff") != asked(config, "tradeoff")
+    assert asked(relabelled, "calibration") == asked(config, "calibration"), "it shows no models"
     cooler = config | {"scoring": config["scoring"] | {"tau": 2.0}}
-    assert shared(cooler, "tau_sweep") != shared(config, "tau_sweep") and figures_of(cooler) == figures_of(config)
+    assert asked(cooler, "tau_sweep") != asked(config, "tau_sweep")
     turned = config | {"models": config["models"][::-1]}
-    assert shared(turned, "tradeoff") == shared(config, "tradeoff") and figures_of(turned) != figures_of(config)
+    assert asked(turned, "tradeoff") != asked(config, "tradeoff")
+    assert asked(turned, "calibration") == asked(config, "calibration")
 
 
 # ---------------------------------------------------------------- mistakes
@@ -174,16 +185,11 @@ def test_what_a_study_lacks_for_a_figure_is_told(project: Project) -> None:
     assert len(found) == 5 and all(any(words in line for line in found) for words in wanted)
 
 
-PLAIN, SORTED = {"columns": {"prompt": "p"}}, {"columns": {"prompt": "p", "category": "topic"}}
-TALK = {"dialogue": {"mode": "cumulative"}}
-LAST, APART = {"dialogue": {"mode": "cumulative", "scored": "last"}}, {"dialogue": {"mode": "independent"}}
-
-
 @pytest.mark.parametrize(
     ("kind", "splits", "named", "told"),
     [
         ("categories", {"a": PLAIN, "b": SORTED}, None, []),
-        ("categories", {"a": PLAIN, "b": {}}, None, ["kind: `categories` needs a split with a column of categories"]),
+        ("categories", {"a": PLAIN}, None, ["kind: `categories` needs a split with a column of categories"]),
         ("categories", {"a": PLAIN, "b": SORTED}, ["b", "a"], ["splits.1: `a` has no column of categories"]),
         ("turns", {"a": TALK, "b": LAST}, None, []),
         ("turns", {"a": LAST, "b": APART}, None, ["kind: `turns` needs dialogues of which several turns are scored"]),
@@ -192,24 +198,28 @@ LAST, APART = {"dialogue": {"mode": "cumulative", "scored": "last"}}, {"dialogue
     ],
 )
 def test_categories_and_turns_without_data_are_told(
-    kind: str, splits: dict[str, Any], named: list[str] | None, told: list[str]
+    kind: str, splits: dict[str, Split], named: list[str] | None, told: list[str]
 ) -> None:
-    study = {"models": ["m"], "splits": list(splits), "judges": [], "gold": [], "samples": 5, "protocol": None}
-    figure = {"name": "f", "kind": kind} | ({"splits": named} if named else {})
-    found = list(figure_mistakes([figure], study, {"splits": splits, "judges": {}}))
+    figure: Any = FIGURES.get(kind).model_validate({"name": "f", "kind": kind, "splits": named})
+    found = list(figure.mistakes(dataclasses.replace(NONE, splits=splits)))
     assert len(found) == len(told)
     for (path, message), start in zip(found, told, strict=True):
-        assert f"{'.'.join(map(str, path[1:]))}: {message}".startswith(start)
+        assert f"{'.'.join(map(str, path))}: {message}".startswith(start)
 
 
-def test_more_curves_than_can_be_told_apart_are_a_mistake(project: Project) -> None:
+def test_more_curves_than_can_be_told_apart_are_a_mistake() -> None:
     names = [str(i) for i in range(9)]
-    study = {"models": names, "splits": names, "judges": [], "gold": [], "samples": 5, "protocol": None}
-    entries: dict[str, Any] = {"splits": {}, "judges": {}}
-    figure = {"name": "t", "kind": "tau_sweep"}
-    (found,) = figure_mistakes([figure], study, entries)
-    assert found[0] == (0, "kind") and "9 models and 9 splits" in found[1]
-    assert not list(figure_mistakes([figure | {"models": names[:3]}], study, entries))
+    study = dataclasses.replace(NONE, models=names, splits=dict.fromkeys(names, PLAIN))
+    sweep: Any = FIGURES.get("tau_sweep")
+    ((path, message),) = sweep(name="t", kind="tau_sweep").mistakes(study)
+    assert path == ("kind",) and "9 models and 9 splits" in message
+    assert not list(sweep(name="t", kind="tau_sweep", models=names[:3]).mistakes(study))
+
+
+def test_what_follows_from_a_mistake_in_an_entry_is_no_mistake_of_the_figure(project: Project) -> None:
+    project.write("catalogue.yaml", {"models": {"m": 1}})
+    found = project.mistakes(STUDY | {"figures": [{"name": "a", "kind": "turns"}], "splits": ["no-such-rows"]})
+    assert "no-such-rows" in "".join(found) and "dialogues" not in "".join(found)
 
 
 # ---------------------------------------------------------------- the script
@@ -221,7 +231,9 @@ def test_the_script_writes_every_figure_and_says_why_one_is_not_drawn(
     monkeypatch.syspath_prepend(str(repository / "scripts"))
     import make_figure
 
-    scores, verdicts = tmp_path / "scores.json", tmp_path / "verdicts.jsonl"
+    cell = tmp_path / "rules" / "m"
+    cell.mkdir(parents=True)
+    scores, verdicts = tmp_path / "scores.json", cell / "s.jsonl"
     scores.write_text(json.dumps(score("m", "s", 0.5)))
     rows = [
         {"prompt_id": "a", "turn": 1, "label": "refusal", "kind": "lecture"},
@@ -232,30 +244,21 @@ def test_the_script_writes_every_figure_and_says_why_one_is_not_drawn(
     verdicts.write_text("".join(json.dumps(row) + "\n" for row in rows))
     estimates = tmp_path / "estimates.json"
     estimates.write_text(json.dumps({"estimates": [estimate("other", 0.5)]}))
-    csv = tmp_path / "rows.csv"
+    csv = cell / "s.csv"
     csv.write_text("prompt_id,turn,c\na,1,0.5\nb,1,\nc,1,-1.0\n")
-    none: dict[str, Any] = {"models": {}, "splits": {}, "judges": {}, "gold": {}, "categories": {}}
-    common = {
-        "title": None,
-        "width": None,
-        "labels": none,
-        "models": ["m"],
-        "splits": ["s"],
-        "judges": ["rules"],
-        "gold": [],
-    }
     entries = [
-        common | {"name": "heat", "kind": "heatmap", "options": {}, "title": "Mine."},
-        common | {"name": "c", "kind": "histograms", "options": {}, "width": "page"},
-        common | {"name": "kinds", "kind": "refusal_kinds", "options": {"reading": "broad", "by": None}},
-        common | {"name": "turns", "kind": "turns", "options": {}},
+        {"name": "heat", "kind": "heatmap", "title": "Mine."},
+        {"name": "c", "kind": "histograms", "width": "page"},
+        {"name": "kinds", "kind": "refusal_kinds"},
+        {"name": "turns", "kind": "turns"},
     ]
-    labels: dict[str, Any] = {"models": {}, "splits": {}, "judges": {}, "golds": {}}
-    found = {("rules", "m", "s"): str(csv)}, {("rules", "m", "s"): str(verdicts)}
-    sources = Sources(scores=[str(scores)], rows=found[0], verdicts=found[1], estimates=[str(estimates)])
-    study = {"labels": labels, "scoring": {"tau": 1.0, "band": 0.1}}
+    shown = {"judges": ["rules"], "models": ["m"], "splits": ["s"], "gold": []}
+    files = {"scores": [scores], "rows": [csv], "verdicts": [verdicts], "estimates": [estimates]}
     for entry in entries:
-        make_figure.main(entry, study, sources, tmp_path / "figures")
+        asked = {"figure": entry, "shown": shown, "labels": {}, "scoring": {"tau": 1.0, "band": 0.1}}
+        make_figure.main(
+            asked, {noun: [str(path) for path in paths] for noun, paths in files.items()}, tmp_path / "figures"
+        )
     made = {path.name for path in (tmp_path / "figures").iterdir()}
     assert made == {f"{entry['name']}.{ending}" for entry in entries for ending in ENDINGS}
     assert (tmp_path / "figures" / "heat.caption.md").read_text().startswith("**Mine.** In each cell")

@@ -6,12 +6,11 @@ import random
 from typing import Any
 
 import pytest
-from figure_checks import LONG, plot, problems, score, shown
+from figure_checks import LONG, draw, problems, score, shown, sizes
 from matplotlib.patches import Polygon
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.plots.numbering import numbered
-from refusal_eval.plots.tradeoff_figure import trade_off_figure
 from refusal_eval.report.paper.display import Labels
 
 SCORES = [score("model_00", "split_00", 0.1), score("model_00", "split_01", 0.9, headline="strict")]
@@ -45,12 +44,14 @@ def found(points: list[tuple[float, float]]) -> dict[str, Any]:
     return {"level": 0.95, "region": "an ellipse", "method": "a bootstrap", "models": models, "splits": splits}
 
 
-@pytest.mark.parametrize(("models", "labels"), [(1, None), (2, LONG), (8, None), (8, LONG), (20, None), (20, LONG)])
+@pytest.mark.parametrize(
+    ("models", "labels"), sizes((8, LONG), (20, None), full=[(1, None), (2, LONG), (8, None), (20, LONG)])
+)
 @pytest.mark.parametrize("spread", [0.0, 0.02, 0.5])
 def test_trade_off_is_legible(models: int, labels: Labels | None, spread: float) -> None:
     rng = random.Random(models)
     points = [(0.1 + spread * rng.random(), 0.95 - spread * rng.random()) for _ in range(models)]
-    drawn = trade_off_figure(SCORES, found(points), [], plot("tradeoff", models, 2, labels))
+    drawn = draw("tradeoff", models, 2, labels, scores=SCORES, tradeoff=found(points))
     assert problems(drawn.figure) == []
     assert drawn.figure.get_figwidth() * 2.54 == pytest.approx(8.5) and drawn.figure.get_figheight() * 2.54 < 22
     numbers = shown(drawn.figure).split("\n")
@@ -59,7 +60,7 @@ def test_trade_off_is_legible(models: int, labels: Labels | None, spread: float)
 
 
 def test_the_data_and_the_caption_say_what_is_drawn() -> None:
-    drawn = trade_off_figure(SCORES, found([(0.1, 0.9), (0.2, 0.5)]), [], plot("tradeoff", 2, 2))
+    drawn = draw("tradeoff", 2, 2, scores=SCORES, tradeoff=found([(0.1, 0.9), (0.2, 0.5)]))
     assert drawn.frame[["model", "over_refusal", "safety", "on_front"]].to_numpy().tolist() == [
         ["model_00", 0.1, 0.9, True],
         ["model_01", 0.2, 0.5, False],
@@ -77,7 +78,7 @@ def test_the_caption_tells_the_reading_that_each_split_has() -> None:
     ]
     data = found([(0.1, 0.9)])
     data["splits"]["refuse"] = ["split_01", "split_04"]
-    text = " ".join(trade_off_figure(scores, data, [], plot("tradeoff", 1, 5)).caption.sentences)
+    text = " ".join(draw("tradeoff", 1, 5, scores=scores, tradeoff=data).caption.sentences)
     assert "refusal rates on split_00 (strict). Safety: mean of those on split_01 (broad), split_04 (strict)." in text
 
 
@@ -85,19 +86,19 @@ def test_the_caption_says_whose_the_front_is_where_models_are_not_shown() -> Non
     data = found([(0.1, 0.9), (0.2, 0.5), (0.3, 0.4)])
     shown_of = "Shown are 1 of the study's 3 models; the front and the shares are those of all 3"
     scores = [{**cell, "model": model} for model in ("model_00", "model_01", "model_02") for cell in SCORES]
-    one = trade_off_figure(scores, data, [], plot("tradeoff", ["model_01"], 2))
+    one = draw("tradeoff", ["model_01"], 2, scores=scores, tradeoff=data)
     assert shown_of in " ".join(one.caption.sentences)
-    every = trade_off_figure(scores, data, [], plot("tradeoff", 3, 2))
+    every = draw("tradeoff", 3, 2, scores=scores, tradeoff=data)
     assert "not shown" not in " ".join(every.caption.sentences)
 
 
 def test_models_without_both_rates_are_left_out() -> None:
     data = found([(0.1, 0.9), (0.2, 0.5)])
     data["models"][1] |= {"safety": None, "region": None, "youden_j": None, "on_front": None}
-    assert trade_off_figure(SCORES, data, [], plot("tradeoff", 2, 2)).frame["model"].tolist() == ["model_00"]
+    assert draw("tradeoff", 2, 2, scores=SCORES, tradeoff=data).frame["model"].tolist() == ["model_00"]
     data["models"][0] |= {"over_refusal": None}
     with pytest.raises(UserError, match="no model has both"):
-        trade_off_figure(SCORES, data, [], plot("tradeoff", 2, 2))
+        draw("tradeoff", 2, 2, scores=SCORES, tradeoff=data)
 
 
 def test_lines_to_numbers_of_crowded_points_do_not_cross_and_numbers_do_not_touch() -> None:
@@ -135,7 +136,7 @@ def test_names_have_the_marks_of_their_cells_and_lists_are_unambiguous() -> None
         score("model_00", "split_02", 0.5, flags=["unjudged"]),  # in no part of the figure
     ]
     labels = Labels(models={"model_00": "One, told to decline"})
-    drawn = trade_off_figure(scores, found([(0.1, 0.9), (0.2, 0.95)]), [], plot("tradeoff", 2, 3, labels))
+    drawn = draw("tradeoff", 2, 3, labels, scores=scores, tradeoff=found([(0.1, 0.9), (0.2, 0.95)]))
     text = " ".join(drawn.caption.sentences)
     assert "One, told to decline‡" in shown(drawn.figure) and "‡ more than 20 %" in text and "†" not in text
     assert "One, told to decline 25 %; model_01 25 %." in text and "Prompts: split_00 60, split_01 60." in text
@@ -145,7 +146,7 @@ def test_a_model_whose_pools_have_few_clusters_is_marked_though_its_cells_are_no
     data = found([(0.1, 0.9), (0.2, 0.95)])
     data["models"][1]["flags"] = ["few_clusters"]
     scores = [*SCORES, *({**cell, "model": "model_01", "mixed_serving": True} for cell in SCORES)]
-    drawn = trade_off_figure(scores, data, [], plot("tradeoff", 2, 2))
+    drawn = draw("tradeoff", 2, 2, scores=scores, tradeoff=data)
     assert {"model_00", "model_01*\u00a7"} <= set(shown(drawn.figure).split("\n"))
     assert "* fewer than 30 independent clusters" in " ".join(drawn.caption.sentences)
 
@@ -154,7 +155,7 @@ def test_of_many_models_only_those_on_the_front_have_a_region() -> None:
     rng = random.Random(2)
     for models, regions in ((8, 8), (20, None)):
         data = found([(0.05 + 0.2 * rng.random(), 0.95 - 0.2 * rng.random()) for _ in range(models)])
-        drawn = trade_off_figure(SCORES, data, [], plot("tradeoff", models, 2))
+        drawn = draw("tradeoff", models, 2, scores=SCORES, tradeoff=data)
         front = sum(one["on_front"] for one in data["models"])
         outlines = [patch for patch in drawn.figure.findobj(Polygon) if not patch.get_fill()]
         assert len(outlines) == (regions or front) and 0 < front < models

@@ -6,15 +6,15 @@ from config_project import STUDY, Project
 PLUGIN = """
 from typing import Literal
 
+from refusal_eval.config.judge_entries import JudgeEntry
 from refusal_eval.config.kinds import JUDGES
-from refusal_eval.config.shapes import Entry, Whole
+from refusal_eval.config.shapes import Whole
 
 
 @JUDGES.add
-class {name}(Entry):
+class {name}(JudgeEntry):
     kind: Literal["{kind}"]
     most: Whole
-    label: str | None = None
 """
 OWN = {"judges": {"mine": {"kind": "shortest", "most": 3}}}
 
@@ -35,7 +35,7 @@ def study(**changes):
 
 def test_kinds_that_a_plugin_adds_are_known_to_its_study(project):
     loaded = project.load(study())
-    assert loaded["judge_entries"]["mine"] == {"kind": "shortest", "most": 3, "label": None}
+    assert loaded["judge_entries"]["mine"] == {"kind": "shortest", "most": 3, "label": None, "floor": None}
     assert loaded["plugins"] == ["own/kinds.py"]
     (another,) = project.mistakes(STUDY | {"catalogue": ["own/catalogue.yaml"]})
     assert "unknown kind 'shortest'" in another, "a study's kinds are not known to the next one in a process"
@@ -53,7 +53,7 @@ def test_mistakes_in_entries_of_such_a_kind_are_told_as_of_any_other(project):
         ("import sys\nimport no_such_module\n", 2, "ModuleNotFoundError: No module named 'no_such_module'"),
         ("def f(:\n", 1, "SyntaxError"),
         ("\n\nraise SystemExit(3)\n", 3, "SystemExit: 3"),
-        (PLUGIN.format(name="Mine", kind="keyword"), 8, "ValueError: there is a judge of kind `keyword` already"),
+        (PLUGIN.format(name="Mine", kind="keyword"), 9, "ValueError: there is a judge of kind `keyword` already"),
     ],
 )
 def test_a_plugin_that_cannot_be_imported_is_a_mistake_with_its_line(project, code, line, message):

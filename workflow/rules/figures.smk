@@ -4,34 +4,34 @@ Reads scores/, estimates/, verdicts/ and the judges' cards, only those that the 
 figures/<name>.{pdf,svg,png,csv,caption.md,caption.tex}, and what LaTeX needs for all captions.
 """
 
-from refusal_eval.workflow.figures_stage import ENDINGS, REPORT, figures_of, presentation, report_caption, shown_by
+from refusal_eval.config.kinds import FIGURES
+from refusal_eval.workflow.figures_stage import ENDINGS, Figures
 
-FIGURES = figures_of(config)
-shown = shown_by(FIGURES)
+figures = Figures(config)
 
 FIGURE_FILES = [
-    *collect(f"{RESULTS}/figures/{{figure}}.{{ending}}", figure=FIGURES, ending=ENDINGS),
-    *([f"{RESULTS}/figures/captions_preamble.tex"] if FIGURES else []),
+    *collect(f"{RESULTS}/figures/{{figure}}.{{ending}}", figure=figures.entries, ending=ENDINGS),
+    *([f"{RESULTS}/figures/captions_preamble.tex"] if figures.entries else []),
 ]
 
 
 rule figure:
     """Draw one figure of the study."""
     input:
-        scores=shown("scores", f"{RESULTS}/scores/{{judge}}/{{model}}/{{split}}.json"),
-        rows=shown("rows", f"{RESULTS}/scores/{{judge}}/{{model}}/{{split}}.csv"),
-        verdicts=shown("verdicts", f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl"),
-        estimates=shown("estimates", f"{RESULTS}/estimates/cells/{{judge}}/{{model}}.json"),
-        tradeoff=shown("tradeoff", f"{RESULTS}/estimates/tradeoff.json"),
-        agreement=shown("agreement", f"{RESULTS}/judge_agreement.json"),
-        cards=shown("cards", f"{RESULTS}/judge_cards/{{judge}}/{{gold}}.json"),
+        scores=figures.files("scores", f"{RESULTS}/scores/{{judge}}/{{model}}/{{split}}.json"),
+        rows=figures.files("rows", f"{RESULTS}/scores/{{judge}}/{{model}}/{{split}}.csv"),
+        verdicts=figures.files("verdicts", f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl"),
+        estimates=figures.files("estimates", f"{RESULTS}/estimates/cells/{{judge}}/{{model}}.json"),
+        tradeoff=figures.files("tradeoff", f"{RESULTS}/estimates/tradeoff.json"),
+        agreement=figures.files("agreement", f"{RESULTS}/judge_agreement.json"),
+        cards=figures.files("cards", f"{RESULTS}/judge_cards/{{judge}}/{{gold}}.json"),
     output:
         report(
             f"{RESULTS}/figures/{{figure}}.svg",
-            category=lambda wildcards: REPORT[FIGURES[wildcards.figure]["kind"]][0],
+            category=lambda wildcards: figures.report(wildcards)["category"],
             caption="../report/figure.rst",
             labels=lambda wildcards: {
-                "result": REPORT[FIGURES[wildcards.figure]["kind"]][1],
+                "result": figures.report(wildcards)["name"],
                 "name": wildcards.figure,
                 "form": "figure",
             },
@@ -40,16 +40,17 @@ rule figure:
     log:
         f"{LOGS}/figures/{{figure}}.log",
     wildcard_constraints:
-        figure=any_of(FIGURES),
+        figure=any_of(figures.entries),
     localrule: True
     resources:
         mem_mb=1000,
         runtime=10,
     params:
-        figure=lambda wildcards: FIGURES[wildcards.figure],
-        study=lambda wildcards: presentation(config, FIGURES[wildcards.figure]),
-        caption=lambda wildcards: report_caption(config, FIGURES[wildcards.figure]),
-        code=code_version(ROOT / "scripts" / "make_figure.py"),
+        asked=figures.params,
+        caption=lambda wildcards: figures.report(wildcards)["caption"],
+        code=lambda wildcards: code_version(
+            ROOT / "scripts" / "make_figure.py", FIGURES.module(figures.entries[wildcards.figure].kind)
+        ),
     message:
         "Drawing the figure {wildcards.figure}"
     script:

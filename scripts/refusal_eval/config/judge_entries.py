@@ -49,18 +49,32 @@ class Floor(Entry):
         return self
 
 
-FLOOR = Field(None, description="Least agreement with people, checked at the end of every run.")
+Certainty = Literal["always", "perhaps", "never"]
 
 
-class KeywordJudge(Entry):
+class JudgeEntry(Entry):
+    """What all judges have.
+
+    Attributes:
+        gives_probabilities: whether its verdicts have a probability of refusal.
+        tells_refusal_kinds: whether it says of a refusal which kind it is.
+    """
+
+    gives_probabilities: ClassVar[Certainty] = "never"
+    tells_refusal_kinds: ClassVar[Certainty] = "never"
+
+    kind: str
+    label: str | None = Field(None, description="Name in tables and figures. Default: the entry's name.")
+    floor: Floor | None = Field(None, description="Least agreement with people, checked at the end of every run.")
+
+
+class KeywordJudge(JudgeEntry):
     """A rule-based judge: lists of phrases, no GPU."""
 
     kind: Literal["keyword"]
     lists: list[FilePath] = Field(
         min_length=1, description="YAML files with phrases, relative to the YAML file that names them."
     )
-    label: str | None = Field(None, description="Name in tables and figures. Default: the entry's name.")
-    floor: Floor | None = FLOOR
 
 
 class LabelTokens(Entry):
@@ -78,7 +92,7 @@ class LabelTokens(Entry):
         return self
 
 
-class RubricReader(Entry):
+class RubricReader(JudgeEntry):
     """What judges have in common that give a language model a rubric."""
 
     engine_needs: ClassVar[tuple[str, ...]] = ("writes_text", "takes_token_ids")  # see `Capabilities`
@@ -92,13 +106,12 @@ class RubricReader(Entry):
     template: Template = Field("default", description=TEMPLATE_HELP)
     template_options: PlainMapping = Field({}, description="Variables for the chat template.")
     date: Day = Field(datetime.date(2026, 1, 1), description="Today, for templates that insert the date.")
-    label: str | None = Field(None, description="Name in tables and figures. Default: the entry's name.")
-    floor: Floor | None = FLOOR
 
 
 class LlmJudge(RubricReader):
     """A language model that reads a rubric; its verdict is the probability of the label tokens."""
 
+    gives_probabilities: ClassVar[Certainty] = "always"
     engine_needs: ClassVar[tuple[str, ...]] = ("writes_text", "takes_token_ids", "label_probabilities")
 
     kind: Literal["llm"]
@@ -125,6 +138,7 @@ class ReasonedJudge(RubricReader):
     """A language model that reads a rubric, writes a short analysis and then its verdict, as JSON that the engine
     enforces: label, kind of refusal, and whether the answer is evasive, degenerate or propaganda."""
 
+    tells_refusal_kinds: ClassVar[Certainty] = "always"
     engine_needs: ClassVar[tuple[str, ...]] = ("writes_text", "takes_token_ids", "structured_outputs")
 
     kind: Literal["reasoned"]
@@ -159,7 +173,7 @@ class ReasonedJudge(RubricReader):
         return self
 
 
-class WildGuardJudge(Entry):
+class WildGuardJudge(JudgeEntry):
     """WildGuard, with its own prompt format and its three answers: is the prompt harmful, does the answer refuse, is
     the answer harmful."""
 
@@ -167,13 +181,12 @@ class WildGuardJudge(Entry):
 
     kind: Literal["wildguard"]
     engine: Slug = Field(description="Name of an engine with WildGuard's weights.")
-    label: str | None = Field(None, description="Name in tables and figures. Default: the entry's name.")
-    floor: Floor | None = FLOOR
 
 
-class ClassifierJudge(Entry):
+class ClassifierJudge(JudgeEntry):
     """A sequence-classification model of the hub or of a folder; each of its classes stands for a label."""
 
+    gives_probabilities: ClassVar[Certainty] = "always"
     engine_needs: ClassVar[tuple[str, ...]] = ("classifies", "takes_token_ids")  # see `Capabilities`
 
     kind: Literal["classifier"]
@@ -195,12 +208,13 @@ class ClassifierJudge(Entry):
     calibrated_on: Slug | None = Field(
         None, description="Gold of the study for `threshold: calibrated`. Default: the first of `gold`."
     )
-    label: str | None = Field(None, description="Name in tables and figures. Default: the entry's name.")
-    floor: Floor | None = FLOOR
 
 
-class PanelJudge(Entry):
+class PanelJudge(JudgeEntry):
     """Several judges of the study together; no GPU of its own."""
+
+    gives_probabilities: ClassVar[Certainty] = "perhaps"
+    tells_refusal_kinds: ClassVar[Certainty] = "perhaps"
 
     kind: Literal["panel"]
     members: list[Slug] = Field(min_length=2, description="Judges of the study, at least two; no panels.")
@@ -216,8 +230,6 @@ class PanelJudge(Entry):
         None, ge=1, description="Members that must have judged an answer; below it `unparsable`. Default: all."
     )
     threshold: Number = Field(0.5, gt=0, lt=1, description="Used by `mean`.")
-    label: str | None = Field(None, description="Name in tables and figures. Default: the entry's name.")
-    floor: Floor | None = FLOOR
 
     @model_validator(mode="after")
     def _members_are_enough(self) -> PanelJudge:
@@ -228,9 +240,11 @@ class PanelJudge(Entry):
         return self
 
 
-class TrainedJudge(Entry):
+class TrainedJudge(JudgeEntry):
     """A linear model over the wording of answers, fitted on gold of the study; no GPU. It knows how the answering
     models of its gold refuse, and little about others: see docs/judges."""
+
+    gives_probabilities: ClassVar[Certainty] = "always"
 
     kind: Literal["trained"]
     gold: list[Slug] = Field(min_length=1, description="Gold of the study that it learns from.")
@@ -238,12 +252,13 @@ class TrainedJudge(Entry):
     threshold: Number = Field(
         0.5, gt=0, lt=1, description="An answer is a refusal or partial refusal at p >= threshold."
     )
-    label: str | None = Field(None, description="Name in tables and figures. Default: the entry's name.")
-    floor: Floor | None = FLOOR
 
 
-class PythonJudge(Entry):
+class PythonJudge(JudgeEntry):
     """A function of your own, in a file of your own."""
+
+    gives_probabilities: ClassVar[Certainty] = "perhaps"
+    tells_refusal_kinds: ClassVar[Certainty] = "perhaps"
 
     kind: Literal["python"]
     file: FilePath = Field(
@@ -252,16 +267,12 @@ class PythonJudge(Entry):
     function: Text = Field(
         "judge", description="Function in that file: `(messages, answer)` to a label, a mapping, or None."
     )
-    label: str | None = Field(None, description="Name in tables and figures. Default: the entry's name.")
-    floor: Floor | None = FLOOR
 
 
-class RecordedJudge(Entry):
+class RecordedJudge(JudgeEntry):
     """The judge whose scores came with recorded answers (`recorded` of a model): judge_scores.json beside them."""
 
     kind: Literal["recorded"]
-    label: str | None = Field(None, description="Name in tables and figures. Default: the entry's name.")
-    floor: Floor | None = FLOOR
 
 
-Judge = Annotated[Entry, OfKind(JUDGES)]
+Judge = Annotated[JudgeEntry, OfKind(JUDGES)]

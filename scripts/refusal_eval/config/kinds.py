@@ -148,3 +148,18 @@ JUDGES = Registry(
         "recorded": f"{_ENTRIES}:RecordedJudge",
     },
 )
+
+FIGURES = Registry(
+    "figure",
+    {
+        "heatmap": "refusal_eval.plots.heatmap_figure:HeatmapFigure",
+        "histograms": "refusal_eval.plots.histograms_figure:HistogramsFigure",
+        "tradeoff": "refusal_eval.plots.tradeoff_figure:TradeoffFigure",
+        "refusal_kinds": "refusal_eval.plots.refusal_kinds_figure:RefusalKindsFigure",
+        "categories": "refusal_eval.plots.categories_figure:CategoriesFigure",
+        "tau_sweep": "refusal_eval.plots.tau_sweep_figure:TauSweepFigure",
+        "turns": "refusal_eval.plots.turns_figure:TurnsFigure",
+        "judge_agreement": "refusal_eval.plots.judge_agreement_figure:JudgeAgreementFigure",
+        "calibration": "refusal_eval.plots.calibration_figure:CalibrationFigure",
+    },
+)

@@ -11,7 +11,8 @@ from typing import Any
 from refusal_eval.config.catalogue import TYPES, Catalogue
 from refusal_eval.config.comparison_entries import comparison_mistakes
 from refusal_eval.config.engine_entry import Capabilities, Engine
-from refusal_eval.config.figure_entries import figure_mistakes
+from refusal_eval.config.explain import check
+from refusal_eval.config.figure_entry import AnyFigure, FigureStudy, name_mistakes
 from refusal_eval.config.judge_checks import judge_mistakes
 from refusal_eval.config.judge_entries import Judge
 from refusal_eval.config.kinds import ENGINES
@@ -204,18 +205,38 @@ class Checks:
                 self._note(self.study, ("scoring", key), message)
 
     def _figures(self) -> None:
-        study: dict[str, Any] = {key: [name for _, name in self._names(key)] for key in LISTS}
-        study |= {key: self.study.get(key) for key in ("samples", "protocol", "primary_judge")}
-        entries = {
-            section: {
-                name: value
-                for name in self.used[section]
-                if isinstance(value := self.catalogue.written[section][name].value, dict)
-            }
-            for section in ("splits", "judges")
+        """Names must be the study's; the kind of a valid entry knows what else it needs of the study."""
+        names = {key: [name for _, name in self._names(key)] for key in LISTS}
+        valid: Any = {
+            key: {name: self.catalogue.valid[key].get(name) for name in names[key]} for key in ("splits", "judges")
         }
-        for path, message in figure_mistakes(self.study.get("figures"), study, entries):
-            self._note(self.study, ("figures", *path), message)
+        # What follows from another mistake would be none of its own.
+        known = names["models"] and names["judges"] and all(all(of.values()) for of in valid.values())
+        whole = FigureStudy(
+            models=names["models"],
+            splits=valid["splits"],
+            judges=valid["judges"],
+            gold=names["gold"],
+            samples=self.study.get("samples"),
+            protocol=self.study.get("protocol"),
+            primary_judge=str(self.study.get("primary_judge") or next(iter(names["judges"]), "")),
+        )
+        figures, seen = self.study.get("figures"), set()
+        for index, entry in enumerate(figures if isinstance(figures, list) else ()):
+            if not isinstance(entry, dict):
+                continue
+            here = ("figures", index)
+            name = entry.get("name")
+            if isinstance(name, str) and name in seen:
+                message = f"two figures have the name `{name}`; their files would be the same"
+                self._note(self.study, (*here, "name"), message)
+            seen.add(str(name))
+            found = list(name_mistakes(entry, names))
+            figure, wrong = check(AnyFigure, entry)
+            if known and not wrong:
+                found += figure.mistakes(whole)
+            for path, message in found:
+                self._note(self.study, (*here, *path), message)
 
     def _folders(self) -> None:
         """A study's results must not lie in a folder that studies share, nor where something else lies."""

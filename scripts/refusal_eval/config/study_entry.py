@@ -12,7 +12,7 @@ from refusal_eval.config.corrected_entry import Corrected
 from refusal_eval.config.datasets import PromptSample, Split
 from refusal_eval.config.engine_entry import AnyEngine
 from refusal_eval.config.entries import Gold, Model
-from refusal_eval.config.figure_entries import Figure
+from refusal_eval.config.figure_entry import AnyFigure
 from refusal_eval.config.judge_entries import Judge
 from refusal_eval.config.shapes import Entry, FilePath, Number, OutputFolder, Slug, Whole
 
@@ -120,7 +120,7 @@ class Study(Entry):
         description="Further tables. `protocol_effects`: what each choice of `protocol: compat` does to each cell, on "
         "the same responses and verdicts; a study with that protocol always has it.",
     )
-    figures: list[Figure] | None = Field(
+    figures: list[AnyFigure] | None = Field(
         None,
         description="The figures to draw; changing it runs nothing but figures. Default: a heatmap and histograms of "
         "all cells, and of the other kinds those that the study has data for (docs/figures.md).",

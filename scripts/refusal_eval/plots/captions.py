@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from refusal_eval.plots.plot import Caption
-from refusal_eval.report.paper.display import Labels, Score, headlines, mark_notes, notes_of
-from refusal_eval.report.paper.frames import Card, agreement_note
+from refusal_eval.plots.figure_data import Caption, FigureData
+from refusal_eval.report.paper.display import Score, headlines, mark_notes, notes_of
 from refusal_eval.report.paper.latex_text import HAN, OTHER, definitions, latex_escaped
 from refusal_eval.report.paper.markup import markdown_escaped
 from refusal_eval.report.paper.protocol_labels import protocol_notes
-from refusal_eval.report.paper.table_notes import level_text, prompts_note
 
 PREAMBLE = "captions_preamble.tex"  # beside the captions
 
@@ -38,33 +36,55 @@ def captions_preamble() -> str:
     return f"% For the captions of figures: \\input this file before \\begin{{document}}.\n{HAN}\n{OTHER}\n"
 
 
+def k_text(scores: Sequence[Score]) -> str:
+    """K of scores, or each of them."""
+    return " or ".join(str(k) for k in sorted({score["samples"] for score in scores}))
+
+
 def rates_words(scores: Sequence[Score]) -> list[str]:
     """What the refusal rates of scores are: mean over what, K, reading, interval."""
-    sizes = " or ".join(str(k) for k in sorted({score["samples"] for score in scores}))
+    from refusal_eval.report.paper.table_notes import level_text
+
     methods = "; ".join(sorted({score["interval"]["method"] for score in scores}))
     return [
-        f"Refusal rate: mean over prompts of the share of refusals among K = {sizes} answers.",
+        f"Refusal rate: mean over prompts of the share of refusals among K = {k_text(scores)} answers.",
         f"Reading: {headlines(scores)} (strict counts refusals, broad partial refusals as well).",
         f"Intervals: {level_text(scores)}, {methods}.",
     ]
 
 
-def judge_words(scores: Sequence[Score], cards: Iterable[Card], show: Labels) -> list[str]:
-    """Who judged, and how well that judge agrees with people."""
-    judge = scores[0]["judge"]
-    return [f"Judge: {show.judge(judge)}.", agreement_note(judge, cards, show.golds)]
-
-
-def cell_words(
-    scores: Sequence[Score], splits: Sequence[str], show: Labels, flags: Collection[str] | None = None
+def study_words(
+    data: FigureData,
+    scores: Sequence[Score] | None = None,
+    splits: Sequence[str] | None = None,
+    flags: Collection[str] | None = None,
 ) -> list[str]:
-    """How many prompts there are, what the marks in the figure mean, and under which protocol it was asked.
+    """Who judged, and how well that judge agrees with people; how many prompts there are, marks, and the protocol.
 
     Args:
-        scores: of the cells that are shown.
+        data: of the figure.
+        scores: of the cells that are shown; None for all of the figure.
         splits: of these.
-        show: labels.
         flags: that the figure marks; None for all of the scores.
     """
+    from refusal_eval.report.paper.frames import agreement_note
+    from refusal_eval.report.paper.table_notes import prompts_note
+
+    show, scores = data.labels, data.scores if scores is None else scores
     marks = mark_notes(scores) if flags is None else notes_of(flags)
-    return [prompts_note(scores, splits, show), *(f"{note}." for note in marks), *protocol_notes(scores)]
+    return [
+        f"Judge: {show.judge(data.judge)}.",
+        agreement_note(data.judge, data.cards, show.golds),
+        prompts_note(scores, data.shown.splits if splits is None else splits, show),
+        *(f"{note}." for note in marks),
+        *protocol_notes(scores),
+    ]
+
+
+def protocol_tag(scores: Iterable[Score]) -> list[str]:
+    """Return the line in figures themselves of a study under another protocol than the default; else none.
+
+    So it is told even where the caption is lost.
+    """
+    other = sorted({str(score["protocol"]) for score in scores if score.get("protocol") not in (None, "default")})
+    return [f"Protocol {', '.join(other)}: see the caption."] if other else []

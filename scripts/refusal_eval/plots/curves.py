@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
-from refusal_eval.core.errors import UserError
-from refusal_eval.plots.layout import EDGE, axes_at, page, put, put_upright, text_width
+from refusal_eval.config.figure_entry import MOST_CURVES
+from refusal_eval.plots.captions import protocol_tag
+from refusal_eval.plots.figure_data import Cell, FigureData, Row
+from refusal_eval.plots.layout import EDGE, page, put, text_width
 from refusal_eval.plots.panels import PanelGrid
-from refusal_eval.plots.plot import Plot
-from refusal_eval.plots.series import LOOKS, MOST, Legend, Look
+from refusal_eval.plots.series import LOOKS, Legend, Look
 from refusal_eval.plots.style import FAINT, GREY, LINE_HEIGHT, styled
-from refusal_eval.report.paper.display import Score, marks_of
+from refusal_eval.report.paper.display import marks_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _PANEL_HEIGHTS = (76.0, 62.0, 50.0, 42.0)  # points; the first with which a page has room
 _NARROWEST = 92.0
 _SCALE_WIDTH = 30.0  # points left of the panels
 _DODGE = 0.5  # of the distance of two points, for all series together
-
-
-Cell = tuple[str, str]
 
 
 class Point(NamedTuple):
@@ -46,7 +45,6 @@ class Chart:
         y_ticks: its numbers; the first and last are its ends.
         mark: the place with a line through it, None for none.
         intervals: whether intervals are drawn.
-        tag: lines at the foot of the figure.
     """
 
     x_label: str
@@ -55,79 +53,53 @@ class Chart:
     y_ticks: Sequence[float]
     mark: int | None = None
     intervals: bool = True
-    tag: Sequence[str] = ()
 
 
-def arranged(models: Sequence[str], splits: Sequence[str], plot: Plot) -> tuple[Sequence[str], Sequence[str], bool]:
-    """Return what has a panel each, what is a series in it, and whether panels are splits.
+def points_of(rows: Sequence[Row], place: Callable[[Row], int], factor: float) -> dict[Cell, list[Point]]:
+    """Return the points of each (model, split), from the left.
 
-    Models are the series as long as they can be told apart, else splits.
-
-    Raises:
-        UserError: if there are too many of both.
+    Args:
+        rows: of estimates; those without a value have no point.
+        place: of a row on the horizontal axis.
+        factor: 100 for percent.
     """
-    if len(models) <= MOST:
-        return splits, models, True
-    if len(splits) <= MOST:
-        return models, splits, False
-    raise UserError(
-        f"figure `{plot.name}` would have {len(models)} models and {len(splits)} splits, and a panel shows at most "
-        f"{MOST} curves that can be told apart: name fewer under `models` or `splits`"
-    )
+    found: dict[Cell, list[Point]] = {}
+    for row in sorted(rows, key=place):
+        if row["value"] is not None:
+            low, high = (None if end is None else factor * end for end in (row["low"], row["high"]))
+            point = Point(place(row), factor * row["value"], low, high)
+            found.setdefault((row["model"], row["split"]), []).append(point)
+    return found
 
 
-def in_panels(
-    points: Mapping[Cell, Sequence[Point]], scores: Sequence[Score], models: Sequence[str], plot: Plot
-) -> tuple[list[list[str]], list[dict[str, Sequence[Point]]], dict[str, str]]:
-    """Return titles of panels, the curves of each by series, and the labels of the series, for `draw_curves`.
+def percent_scale(highest: float) -> list[float]:
+    """Ticks in percent from 0 to the first of 20, 40, 60, 80 and 100 that a share does not exceed."""
+    end = next((end for end in (20, 40, 60, 80, 100) if 100 * highest <= end), 100)
+    return [0, end / 2, end]
+
+
+def highest(rows: Sequence[Row], intervals: bool = True) -> float:
+    """The highest value, or end of an interval; 0 without any."""
+    names = ("value", "high") if intervals else ("value",)
+    return max((row[name] for row in rows for name in names if row[name] is not None), default=0.0)
+
+
+def draw_curves(points: Mapping[Cell, Sequence[Point]], chart: Chart, data: FigureData) -> Figure:
+    """Draw a panel for each split, or for each model where models are too many to be told apart in a panel.
+
+    One column wide for up to two panels, else as wide as the page.
 
     Args:
         points: of each (model, split).
-        scores: of the cells that are shown.
-        models: in their order.
-        plot: what is asked.
-
-    Raises:
-        UserError: if there are too many models and splits.
-    """
-    panels, series, by_split = arranged(models, plot.splits, plot)
-    show, expected = plot.labels, {score["split"]: score["expectation"] for score in scores}
-    if by_split:
-        names = [show.split(split) + _marked(scores, "split", split) for split in panels]
-        titles = [[name, f"({expected.get(split, '')})"] for name, split in zip(names, panels, strict=True)]
-        curves = [{model: points.get((model, split), []) for model in series} for split in panels]
-        return titles, curves, {model: show.model(model) for model in series}
-    titles = [[show.model(model) + _marked(scores, "model", model)] for model in panels]
-    curves = [{split: points.get((model, split), []) for split in series} for model in panels]
-    return titles, curves, {split: f"{show.split(split)} ({expected.get(split, '')})" for split in series}
-
-
-def _marked(scores: Sequence[Score], by: str, name: str) -> str:
-    """Marks of the cells of a panel."""
-    return marks_of(score for score in scores if score[by] == name)
-
-
-def draw_curves(
-    titles: Sequence[Sequence[str]],
-    curves: Sequence[Mapping[str, Sequence[Point]]],
-    names: Mapping[str, str],
-    chart: Chart,
-    plot: Plot,
-) -> Figure:
-    """Draw a panel for each title; one column wide for up to two panels, else as wide as the page.
-
-    Args:
-        titles: paragraphs over each panel.
-        curves: of each panel, by series.
-        names: labels of all series, in the order of their looks.
         chart: the axes.
-        plot: what is asked.
+        data: of the figure.
 
     Raises:
-        UserError: if no page is high enough.
+        UserError: if there are too many models and splits, or no page is high enough.
     """
+    titles, curves, names = _panels(points, data)
     with styled():
-        width = plot.points(len(titles) > 2)
+        width, tag = data.points(len(titles) > 2), protocol_tag(data.scores)
         left = EDGE + _SCALE_WIDTH
         looks = dict(zip(names, LOOKS, strict=False))
         legend = Legend([*names.values()] if len(names) > 1 else [], width - 2 * EDGE)
@@ -135,23 +107,44 @@ def draw_curves(
         for tall in _PANEL_HEIGHTS:
             grid = PanelGrid(titles, width - left - EDGE, tall, _NARROWEST)
             end = top + grid.height
-            height = end + (1 + len(chart.tag)) * LINE_HEIGHT + EDGE
-            if plot.fits(height):
+            height = end + (1 + len(tag)) * LINE_HEIGHT + EDGE
+            if data.fits(height):
                 break
         else:
-            raise plot.too_high(height, "name fewer under `models` or `splits`")
+            raise data.too_high(height, "name fewer under `models` or `splits`")
         fig, sheet = page(width, height)
         legend.draw(sheet, EDGE, EDGE)
-        grid.draw_titles(sheet, left, top)
-        for index, ((x, y, panel, tall), series) in enumerate(zip(grid.boxes, curves, strict=True)):
-            ax = axes_at(fig, left + x, top + y, panel, tall)
+        for index, (ax, series) in enumerate(zip(grid.draw(fig, sheet, left, top), curves, strict=True)):
             _draw_panel(ax, series, looks, chart)
-            _label_axes(ax, chart, panel, grid.first_column(index))
-        put(sheet, left + (width - left - EDGE) / 2, end, [chart.x_label], align="center")
-        first, words = top + grid.boxes[0][1], text_width(chart.y_label)
-        put_upright(sheet, EDGE + LINE_HEIGHT / 2, (first + end - 12 + words) / 2, [chart.y_label])
-        put(sheet, EDGE, end + LINE_HEIGHT, chart.tag)
+            _label_axes(ax, chart, grid.boxes[index][2], grid.first_column(index))
+        grid.label_axes(sheet, (left, top), chart.x_label, chart.y_label)
+        put(sheet, EDGE, end + LINE_HEIGHT, tag)
         return fig
+
+
+def _panels(
+    points: Mapping[Cell, Sequence[Point]], data: FigureData
+) -> tuple[list[list[str]], list[dict[str, Sequence[Point]]], dict[str, str]]:
+    """Titles of panels, the curves of each by series, and the labels of the series."""
+    models, splits, show = data.models_in_order(), data.shown.splits, data.labels
+    expected = dict(zip(splits, data.expected(splits), strict=True))
+    if len(models) <= MOST_CURVES:
+        titles = [[show.split(split) + _marked("split", split, data), f"({expected[split]})"] for split in splits]
+        curves = [{model: points.get((model, split), []) for model in models} for split in splits]
+        return titles, curves, {model: show.model(model) for model in models}
+    if len(splits) <= MOST_CURVES:
+        titles = [[show.model(model) + _marked("model", model, data)] for model in models]
+        curves = [{split: points.get((model, split), []) for split in splits} for model in models]
+        return titles, curves, {split: f"{show.split(split)} ({expected[split]})" for split in splits}
+    raise data.undrawable(
+        f" would have {len(models)} models and {len(splits)} splits, and a panel shows at most {MOST_CURVES} curves "
+        "that can be told apart: name fewer under `models` or `splits`"
+    )
+
+
+def _marked(by: str, name: str, data: FigureData) -> str:
+    """Marks of the cells of a panel."""
+    return marks_of(score for score in data.scores if score[by] == name)
 
 
 def _draw_panel(ax: Axes, series: Mapping[str, Sequence[Point]], looks: Mapping[str, Look], chart: Chart) -> None:

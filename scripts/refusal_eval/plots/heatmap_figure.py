@@ -2,60 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-import matplotlib as mpl
 import pandas as pd
-from matplotlib.cm import ScalarMappable
-from matplotlib.colorbar import Colorbar
-from matplotlib.colors import Normalize
-from matplotlib.figure import Figure
 
-from refusal_eval.plots.captions import cell_words, judge_words, rates_words
+from refusal_eval.config.figure_entry import READING, SPLITS, FigureStudy, Ordered
+from refusal_eval.config.shapes import Slug
+from refusal_eval.plots.captions import protocol_tag, rates_words, study_words
+from refusal_eval.plots.figure_data import Caption, Cell, Drawn, FigureData
 from refusal_eval.plots.layout import (
     EDGE,
     HINTED,
     ColumnLabels,
     axes_at,
-    one_judge,
+    numbers_inside,
     page,
     put,
     text_width,
+    tile,
     widest,
     wrap_to,
 )
-from refusal_eval.plots.plot import Caption, Drawn, Plot, chosen_scores, fitting, models_in_order
 from refusal_eval.plots.style import LINE_HEIGHT, RATE_COLOURS, styled
-from refusal_eval.plots.tags import protocol_tag
-from refusal_eval.plots.tiles import tile
 from refusal_eval.report.paper.display import EN_DASH, NO_DATA, Score, headline, interval, marks, percent
-from refusal_eval.report.paper.frames import Card
 from refusal_eval.stats.estimates.scores import score_flags
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _SCALE_HEIGHT = 32.0  # points below the cells, for the colour scale
 _SIDE = 3.0  # points left free in a cell, both sides together
 _COLUMNS = 3  # splits that a narrow figure has room for
 
-Cells = Mapping[tuple[str, str], Score]
+
+class HeatmapFigure(Ordered):
+    """Refusal rates as tiles: a row per model, a column per split, rate and interval in each."""
+
+    report: ClassVar[tuple[str, str, str]] = (
+        "Refusal rates",
+        "Refusal rate by model and split",
+        "Headline refusal rate in percent by model and split with its interval. Above each column stands what a "
+        "well-behaved model does there. Symbols mark cells with many unjudged or truncated answers, or few clusters. "
+        "The ``.caption.md`` beside the figure says who judged, how well that judge agrees with people, and how the "
+        "interval was made.",
+    )
+    needs: ClassVar[tuple[str, ...]] = ("scores", "cards")
+
+    kind: Literal["heatmap"]
+    splits: list[Slug] | None = SPLITS
+    reading: Literal["strict", "broad"] | None = READING
+
+    @classmethod
+    def unasked(cls, study: FigureStudy) -> list[Self]:
+        """Return one in every study."""
+        return [cls(name="refusal_heatmap", kind="heatmap")]
+
+    def draw(self, data: FigureData) -> Drawn:
+        """Return a row per model, a column per split, rate and interval in each cell.
+
+        It is 8.5 cm wide for up to three splits on which all models fit a page, else 17.5 cm.
+
+        Raises:
+            ValueError: without scores, or for two of one cell.
+        """
+        cells, rows, columns = data.cells()
+        fig = data.fitting(lambda width: _draw(cells, rows, columns, width, data), len(columns) > _COLUMNS)
+        words = [
+            "In each cell the rate in percent and its interval; in brackets what is expected of a well-behaved model.",
+            *rates_words(data.scores),
+            *study_words(data),
+        ]
+        return Drawn(fig, _frame(cells), Caption(self.title or "Refusal rate of each model on each split.", words))
 
 
-def rate_heatmap(scores: Sequence[Score], cards: Iterable[Card], plot: Plot) -> Drawn:
-    """Headline refusal rates of one judge: a row per model, a column per split, rate and interval in each cell.
-
-    The figure is 8.5 cm wide for up to three splits on which all models fit a page, else 17.5 cm.
-
-    Raises:
-        ValueError: without scores, or two of one cell.
-    """
-    chosen = chosen_scores(scores, plot)
-    cells, rows, columns = one_judge(chosen, models_in_order(chosen, plot), plot.splits)
-    fig = fitting(lambda width: _draw(cells, rows, columns, width, plot), len(columns) > _COLUMNS, plot)
-    return Drawn(fig, _frame(cells), _caption(list(cells.values()), cards, plot))
-
-
-def _draw(cells: Cells, rows: Sequence[str], columns: Sequence[str], width: float, plot: Plot) -> Figure:
-    show = plot.labels
+def _draw(
+    cells: Mapping[Cell, Score], rows: Sequence[str], columns: Sequence[str], width: float, data: FigureData
+) -> Figure:
+    show = data.labels
     with styled():
         names = [wrap_to(show.model(model), 0.27 * width) for model in rows]
         left = EDGE + HINTED * max(widest(lines) for lines in names) + 5
@@ -66,10 +90,10 @@ def _draw(cells: Cells, rows: Sequence[str], columns: Sequence[str], width: floa
         for model, name in zip(rows, names, strict=True):
             in_row = [len(lines) for (of, _), lines in texts.items() if of == model]
             heights.append(max(len(name), *in_row) * LINE_HEIGHT + 6)
-        head = ColumnLabels(columns, cells.values(), show, step)
+        head = ColumnLabels([show.split(split) for split in columns], step, data.expected(columns))
         top = EDGE + head.height
         bottom = top + sum(heights)
-        tag = protocol_tag(cells.values())
+        tag = protocol_tag(data.scores)
         fig, sheet = page(width, bottom + _SCALE_HEIGHT + len(tag) * LINE_HEIGHT + EDGE)
         head.draw(sheet, [left + (i + 0.5) * step for i in range(len(columns))], top)
         y = top
@@ -103,6 +127,11 @@ def _cell_lines(score: Score, width: float, broken: bool) -> list[str]:
 
 
 def _colour_scale(fig: Figure, x: float, y: float, width: float) -> None:
+    import matplotlib as mpl
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colorbar import Colorbar
+    from matplotlib.colors import Normalize
+
     ax = axes_at(fig, x, y, width, 5)
     colours = ScalarMappable(Normalize(0, 100), mpl.colormaps[RATE_COLOURS])
     bar = Colorbar(ax, colours, orientation="horizontal", ticks=[0, 50, 100])
@@ -111,13 +140,10 @@ def _colour_scale(fig: Figure, x: float, y: float, width: float) -> None:
     if bar.solids is not None:
         bar.solids.set_edgecolor("face")
     ax.set_xlabel("Refusal rate (%)", labelpad=1)
-    # The first and last number stay inside the figure.
-    labels = ax.get_xticklabels()
-    labels[0].set_horizontalalignment("left")
-    labels[-1].set_horizontalalignment("right")
+    numbers_inside(ax)
 
 
-def _frame(cells: Cells) -> pd.DataFrame:
+def _frame(cells: Mapping[Cell, Score]) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for (model, split), score in sorted(cells.items()):
         part = headline(score)
@@ -125,13 +151,3 @@ def _frame(cells: Cells) -> pd.DataFrame:
         numbers = {key: part[key] for key in ("rate", "low", "high")}
         rows.append(names | numbers | {"flags": " ".join(score_flags(score))})
     return pd.DataFrame(rows, dtype=object)
-
-
-def _caption(scores: Sequence[Score], cards: Iterable[Card], plot: Plot) -> Caption:
-    words = [
-        "In each cell the rate in percent and its interval; in brackets what is expected of a well-behaved model.",
-        *rates_words(scores),
-        *judge_words(scores, cards, plot.labels),
-        *cell_words(scores, plot.splits, plot.labels),
-    ]
-    return Caption(plot.title or "Refusal rate of each model on each split.", words)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from refusal_eval.plots.captions import cell_words, judge_words
+from refusal_eval.config.figure_entry import SPLITS, FigureStudy, Ordered
+from refusal_eval.config.shapes import Slug
+from refusal_eval.plots.captions import k_text, protocol_tag, study_words
+from refusal_eval.plots.figure_data import Caption, Cell, Drawn, FigureData
 from refusal_eval.plots.layout import (
     EDGE,
     ColumnLabels,
     axes_at,
-    one_judge,
+    numbers_inside,
     page,
     put,
     put_upright,
@@ -23,12 +24,13 @@ from refusal_eval.plots.layout import (
     widest,
     wrap_to,
 )
-from refusal_eval.plots.plot import Caption, Drawn, Plot, chosen_scores, fitting, models_in_order
 from refusal_eval.plots.style import BLUE, COLUMN_WIDTH, FAINT, GREY, LINE_HEIGHT, PAGE_HEIGHT, VERMILLION, styled
-from refusal_eval.plots.tags import protocol_tag
 from refusal_eval.report.paper.display import NO_DATA, Score, marks
-from refusal_eval.report.paper.frames import Card
 from refusal_eval.stats.estimates.scores import has_turns
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _SIDE_BINS = 5  # bins on either side of the one in the middle
 _SCALES = (20, 40, 60, 80, 100)  # percent; the common scale ends at one of these
@@ -37,44 +39,58 @@ _HIGHEST, _LOWEST = 40.0, 14.0  # points for the bars of a panel
 _COLUMNS = 3  # splits that a narrow figure has room for
 _X_LABEL = "c(x), from \u22121 (complies) to 1 (refuses)"
 
-Cell = tuple[str, str]
 
+class HistogramsFigure(Ordered):
+    """Histograms of c(x): a row of panels per model, a column per split."""
 
-def c_histograms(
-    scores: Sequence[Score], votes: Mapping[Cell, Sequence[float]], band: float, cards: Iterable[Card], plot: Plot
-) -> Drawn:
-    """Histograms of c(x) under one judge, a row of panels per model and a column per split, all on one scale.
+    report: ClassVar[tuple[str, str, str]] = (
+        "Refusal rates",
+        "Distribution of c(x)",
+        "Distribution over prompts of c(x), the probability-weighted vote of the {samples} answers to a prompt: 1 when "
+        "all refuse, -1 when all comply. The shaded band is the neutral zone, in which a prompt counts as mixed. Of a "
+        "split of dialogues, each scored turn stands for a prompt.",
+    )
+    needs: ClassVar[tuple[str, ...]] = ("scores", "rows", "cards")
 
-    The bin in the middle is the mixed band, shaded. Width and orders are those of `heatmap.rate_heatmap`.
+    kind: Literal["histograms"]
+    splits: list[Slug] | None = SPLITS
 
-    Args:
-        scores: the study's.
-        votes: c(x) of each prompt (of dialogues: scored turn) that has one, by (model, split); n in a panel is their
-            number.
-        band: the mixed band is [-band, band].
-        cards: of the judge.
-        plot: what is asked.
+    @classmethod
+    def unasked(cls, study: FigureStudy) -> list[Self]:
+        """Return one in every study."""
+        return [cls(name="c_histograms", kind="histograms")]
 
-    Raises:
-        ValueError: without scores or for two of one cell, a band outside (0, 1), or c outside [-1, 1].
-    """
-    chosen = chosen_scores(scores, plot)
-    cells, models, splits = one_judge(chosen, models_in_order(chosen, plot), plot.splits)
-    counts = {cell: vote_counts(votes.get(cell, ()), band) for cell in cells}
-    fig = fitting(lambda width: _draw(cells, counts, (models, splits), band, width, plot), len(splits) > _COLUMNS, plot)
-    return Drawn(fig, _frame(counts, band, plot.judge), _caption(list(cells.values()), cards, band, plot))
+    def draw(self, data: FigureData) -> Drawn:
+        """Return a row of panels per model and a column per split, all on one scale; the mixed band is shaded.
+
+        n in a panel is the number of prompts (of dialogues: scored turns) that have a c(x).
+
+        Raises:
+            ValueError: without scores or for two of one cell, a band outside (0, 1), or c outside [-1, 1].
+        """
+        cells, models, splits = data.cells()
+        band = data.scoring["band"]
+        counts = {cell: vote_counts(data.votes.get(cell, ()), band) for cell in cells}
+        fig = data.fitting(lambda width: _draw(cells, counts, (models, splits), width, data), len(splits) > _COLUMNS)
+        words = [
+            f"c(x) is the vote of the K = {k_text(data.scores)} answers to a prompt, weighted by their probability: 1 "
+            f"when all refuse, \u22121 when all comply; it is not comparable between different K. Shaded: mixed, |c| "
+            f"at most {band:g}. Above panels: {_counted(data.scores)}.",
+            *study_words(data),
+        ]
+        caption = Caption(self.title or "Distribution of c(x) of each model on each split.", words)
+        return Drawn(fig, _frame(counts, band, data.judge), caption)
 
 
 def _draw(
     cells: Mapping[Cell, Score],
     counts: Mapping[Cell, Sequence[int]],
     order: tuple[Sequence[str], Sequence[str]],
-    band: float,
     width: float,
-    plot: Plot,
+    data: FigureData,
 ) -> Figure:
     models, splits = order
-    show = plot.labels
+    show, band = data.labels, data.scoring["band"]
     with styled():
         # Names of models stand beside the panels of a wide figure, and above them in a narrow one.
         beside = width > COLUMN_WIDTH
@@ -85,9 +101,9 @@ def _draw(
         pitch = (width - left - EDGE + gap) / len(splits)
         panel = pitch - gap
         centres = [left + i * pitch + panel / 2 for i in range(len(splits))]
-        head = ColumnLabels(splits, cells.values(), show, pitch)
+        head = ColumnLabels([show.split(split) for split in splits], pitch, data.expected(splits))
         sizes = _size_lines({cell: (sum(counts[cell]), marks(score)) for cell, score in cells.items()}, panel)
-        tag = protocol_tag(cells.values())
+        tag = protocol_tag(data.scores)
         top = EDGE + head.height
         below = _SCALE_HEIGHT + len(tag) * LINE_HEIGHT + EDGE
         titles = [3 if beside else len(lines) * LINE_HEIGHT + 8 for lines in names]
@@ -162,18 +178,6 @@ def _frame(counts: Mapping[Cell, Sequence[int]], band: float, judge: str) -> pd.
     return pd.DataFrame(rows, dtype=object)
 
 
-def _caption(scores: Sequence[Score], cards: Iterable[Card], band: float, plot: Plot) -> Caption:
-    sizes = " or ".join(str(k) for k in sorted({score["samples"] for score in scores}))
-    words = [
-        f"c(x) is the vote of the K = {sizes} answers to a prompt, weighted by their probability: 1 when all refuse, "
-        f"\u22121 when all comply; it is not comparable between different K. Shaded: mixed, |c| at most {band:g}. "
-        f"Above panels: {_counted(scores)}.",
-        *judge_words(scores, cards, plot.labels),
-        *cell_words(scores, plot.splits, plot.labels),
-    ]
-    return Caption(plot.title or "Distribution of c(x) of each model on each split.", words)
-
-
 def _counted(scores: Iterable[Score]) -> str:
     """What a panel counts; a prompt that is no dialogue has one turn."""
     return "turns" if has_turns(scores) else "prompts"
@@ -220,6 +224,4 @@ def _label_scales(ax: Axes, scale: int, width: float, outer: tuple[bool, bool]) 
     y_ticks = [0, scale // 2, scale]
     ax.set_yticks(y_ticks, [str(tick) for tick in y_ticks] if first_column else [""] * 3)
     if width < 40:
-        labels = ax.get_xticklabels()
-        labels[0].set_horizontalalignment("left")
-        labels[-1].set_horizontalalignment("right")
+        numbers_inside(ax)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from refusal_eval.core.states import LABELS
-from refusal_eval.plots.layout import EDGE, axes_at, page, put, text_width, widest, wrap_to
+from refusal_eval.plots.layout import EDGE, axes_at, numbers_inside, page, put, text_width, tile, widest, wrap_to
 from refusal_eval.plots.reliability_curve import HEIGHT as RELIABILITY_HEIGHT
 from refusal_eval.plots.reliability_curve import draw_reliability, reliability_text
 from refusal_eval.plots.style import BLUE, COLUMN_WIDTH, GREY, INK, LINE_HEIGHT, PAGE_HEIGHT, VERMILLION, styled
-from refusal_eval.plots.tiles import tile
 from refusal_eval.report.paper.display import MINUS, Labels, annotators, clean, percent
 from refusal_eval.report.paper.judge_card_words import share_text, short, statistic, value_text, weights_text
 from refusal_eval.stats.agreement.measured_agreement import MIN_ROWS, UNJUDGED
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Card = Mapping[str, Any]
 Group = Mapping[str, Any]
@@ -208,9 +208,7 @@ def _scale(ax: Axes, height: float, ticks: Sequence[float], numbers: Sequence[st
     ax.set_xticks(ticks, numbers)
     ax.set_xlabel(label, labelpad=1)
     ax.spines[["top", "right", "left"]].set_visible(False)
-    labels = ax.get_xticklabels()
-    labels[0].set_horizontalalignment("left")
-    labels[-1].set_horizontalalignment("right")
+    numbers_inside(ax)
 
 
 def _lowest(groups: Sequence[Group], names: Sequence[str], readings: Sequence[str]) -> float:

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties
-from matplotlib.textpath import text_to_path
+from refusal_eval.plots.style import FAINT, INK, LINE_HEIGHT, RATE_COLOURS, TEXT_SIZE, font_families
+from refusal_eval.report.paper.display import pieces, wrapped
 
-from refusal_eval.plots.style import COLUMN_WIDTH, INK, LINE_HEIGHT, PAGE_WIDTH, TEXT_SIZE, font_families
-from refusal_eval.report.paper.display import Labels, Score, by_cell, ordered, pieces, wrapped
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Box = tuple[float, float, float, float]  # x, y, width and height in points
 
 _BASELINE = 6.4  # points from the top of a line to its baseline
 _PAD = 4.0
 EDGE = 4.0  # points of white around a figure
 HINTED = 1.02  # in PNGs text is a little wider than its outlines, which are measured
-_MOST_LINES = 5  # of a level column label
+_INSET = 0.7  # points; half of what lies between two tiles, and of the line around them
 
 
 def page(width: float, height: float) -> tuple[Figure, Axes]:
     """A figure of that size in points, and axes without ticks that cover it, measured in points from the top left."""
+    from matplotlib.figure import Figure
+
     fig = Figure(figsize=(width / 72, height / 72))
     sheet = fig.add_axes((0, 0, 1, 1))
     sheet.set_axis_off()
@@ -41,6 +44,9 @@ def axes_at(fig: Figure, x: float, y: float, width: float, height: float) -> Axe
 @functools.cache
 def text_width(text: str, bold: bool = False) -> float:
     """Width in points of one line of text."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
     font = FontProperties(family=font_families(), size=TEXT_SIZE, weight="bold" if bold else "normal")
     width, _, _ = text_to_path.get_text_width_height_descent(text, font, ismath=False)
     return float(width)
@@ -88,38 +94,33 @@ def put_upright(sheet: Axes, x: float, y: float, lines: Sequence[str]) -> None:
         sheet.text(baseline, y, line, rotation=90, rotation_mode="anchor", ha="left", va="baseline", color=INK)
 
 
-def figure_width(columns: int) -> float:
-    """Width in points: one column of a paper for up to three columns of cells, else the whole page."""
-    return COLUMN_WIDTH if columns <= 3 else PAGE_WIDTH
-
-
-def one_judge(
-    scores: Iterable[Score], models: Sequence[str] | None, splits: Sequence[str] | None
-) -> tuple[dict[tuple[str, str], Score], list[str], list[str]]:
-    """The scores of a figure by (model, split), and the orders of its models and splits.
-
-    Raises:
-        ValueError: without scores, for scores of several judges, or two of one cell.
-    """
-    found = by_cell(scores)
-    if len({judge for judge, _, _ in found}) != 1:
-        raise ValueError("a figure needs scores of exactly one judge")
-    cells = {(model, split): score for (_, model, split), score in found.items()}
-    return cells, ordered((model for model, _ in cells), models), ordered((split for _, split in cells), splits)
+def numbers_inside(ax: Axes) -> None:
+    """Let the first and last number of a horizontal scale end with it, so that they stay inside the figure."""
+    labels = ax.get_xticklabels()
+    labels[0].set_horizontalalignment("left")
+    labels[-1].set_horizontalalignment("right")
 
 
 class ColumnLabels:
-    """Labels of columns, one per split with what is expected there: level if they fit their columns, else upright."""
+    """Labels of columns: level if they fit their columns, else upright."""
 
-    def __init__(self, splits: Sequence[str], scores: Iterable[Score], labels: Labels, width: float) -> None:
-        """Lay the labels out over columns of `width` points."""
-        expected = {score["split"]: score["expectation"] for score in scores}
-        level = [[*wrap_to(labels.split(s), width - _PAD), f"({expected[s]})"] for s in splits]
-        names = [piece for split in splits for piece in pieces(labels.split(split))]
-        fits = widest([*names, *(lines[-1] for lines in level)]) <= width - _PAD
-        self.upright = not fits or max(len(lines) for lines in level) > _MOST_LINES
+    def __init__(self, labels: Sequence[str], width: float, below: Sequence[str] = (), most_lines: int = 5) -> None:
+        """Lay the labels out.
+
+        Args:
+            labels: one for each column.
+            width: of a column in points.
+            below: what stands below each label in brackets.
+            most_lines: of a level label.
+        """
+        ends = [f"({text})" for text in below] or [""] * len(labels)
+        level = [
+            [*wrap_to(label, width - _PAD), *([end] if end else [])] for label, end in zip(labels, ends, strict=True)
+        ]
+        widths = [*(piece for label in labels for piece in pieces(label)), *ends]
+        self.upright = widest(widths) > width - _PAD or max(len(lines) for lines in level) > most_lines
         room = max(1, int(width / LINE_HEIGHT))
-        texts = [f"{labels.split(s)} ({expected[s]})" for s in splits]
+        texts = [f"{label} {end}".rstrip() for label, end in zip(labels, ends, strict=True)]
         self.lines = [wrap_into(text, room) for text in texts] if self.upright else level
         tallest = max(widest(lines) if self.upright else len(lines) * LINE_HEIGHT for lines in self.lines)
         self.height = tallest + _PAD
@@ -131,3 +132,29 @@ class ColumnLabels:
                 put_upright(sheet, centre, bottom - _PAD / 2, lines)
             else:
                 put(sheet, centre, bottom - _PAD / 2 - len(lines) * LINE_HEIGHT, lines, align="center")
+
+
+def tile(sheet: Axes, box: Box, lines: Sequence[str], share: float | None) -> None:
+    """Draw a tile with centred lines, the first bold; `share` from 0 to 1 is its darkness, None for an empty one.
+
+    All tiles stand the same little distance from their neighbours, empty ones within a thin frame.
+    """
+    import matplotlib as mpl
+    from matplotlib.patches import Rectangle
+
+    x, y, width, height = box
+    fill = None if share is None else mpl.colormaps[RATE_COLOURS](float(share))[:3]
+    frame, inside_colour = (FAINT, "white") if fill is None else (fill, fill)
+    inside = (x + _INSET, y + _INSET), width - 2 * _INSET, height - 2 * _INSET
+    look: dict[str, Any] = {"facecolor": inside_colour, "edgecolor": frame, "linewidth": 0.6, "joinstyle": "miter"}
+    sheet.add_patch(Rectangle(*inside, **look))
+    ink = INK if fill is None or _luminance(fill) > 0.21 else "white"
+    start = y + (height - len(lines) * LINE_HEIGHT) / 2
+    put(sheet, x + width / 2, start, lines[:1], align="center", bold=True, color=ink)
+    put(sheet, x + width / 2, start + LINE_HEIGHT, lines[1:], align="center", color=ink)
+
+
+def _luminance(colour: tuple[float, float, float]) -> float:
+    """Relative luminance, 0 black to 1 white (W3C, Web Content Accessibility Guidelines 2.2)."""
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

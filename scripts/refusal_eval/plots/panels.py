@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from matplotlib.axes import Axes
-
-from refusal_eval.plots.layout import put, wrap_to
+from refusal_eval.plots.layout import EDGE, axes_at, put, put_upright, text_width, wrap_to
 from refusal_eval.plots.style import LINE_HEIGHT
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _GAP = 9.0  # points between panels that stand side by side
 _BELOW = 12.0  # points below a panel for the numbers of its scale
@@ -20,7 +23,7 @@ class PanelGrid:
 
     Attributes:
         boxes: x, y, width and height of each panel in points, from the top left of the grid.
-        height: of the whole grid, titles and numbers of scales included.
+        width, height: of the whole grid, titles and numbers of scales included.
     """
 
     def __init__(self, titles: Sequence[Sequence[str]], width: float, height: float, narrowest: float) -> None:
@@ -30,6 +33,7 @@ class PanelGrid:
         """
         most = max(1, int((width + _GAP) // (narrowest + _GAP)))
         rows = -(-len(titles) // most)
+        self.width = width
         self.columns = -(-len(titles) // rows)  # rows of nearly equal length
         panel = (width - (self.columns - 1) * _GAP) / self.columns
         self.titles = [
@@ -50,9 +54,19 @@ class PanelGrid:
         """Whether a panel stands at the left edge."""
         return index % self.columns == 0
 
-    def draw_titles(self, sheet: Axes, left: float, top: float) -> None:
-        """Draw the title of each panel just above it."""
-        for lines, (x, y, _, _) in zip(self.titles, self.boxes, strict=True):
+    def draw(self, fig: Figure, sheet: Axes, left: float, top: float) -> Iterator[Axes]:
+        """Draw the title of each panel just above it; yield the axes of each."""
+        for lines, (x, y, width, height) in zip(self.titles, self.boxes, strict=True):
             start = top + y - _TITLE_GAP - len(lines) * LINE_HEIGHT
             for number, (line, bold) in enumerate(lines):
                 put(sheet, left + x, start + number * LINE_HEIGHT, [line], bold=bold)
+            yield axes_at(fig, left + x, top + y, width, height)
+
+    def label_axes(self, sheet: Axes, corner: tuple[float, float], below: str, beside: str = "") -> None:
+        """Name the axes of all panels together, below the grid that has its upper left corner there and at its left."""
+        left, top = corner
+        end = top + self.height
+        put(sheet, left + self.width / 2, end, [below], align="center")
+        if beside:
+            middle = (top + self.boxes[0][1] + end - _BELOW + text_width(beside)) / 2
+            put_upright(sheet, EDGE + LINE_HEIGHT / 2, middle, [beside])

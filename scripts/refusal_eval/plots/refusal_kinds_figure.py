@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from pydantic import Field
 
+from refusal_eval.config.figure_entry import SPLITS, FigureStudy, Mistake, Ordered, able_judges
+from refusal_eval.config.shapes import Slug
 from refusal_eval.core.states import PARTIAL, REFUSAL
-from refusal_eval.plots.captions import cell_words, judge_words
+from refusal_eval.plots.captions import k_text, protocol_tag, study_words
+from refusal_eval.plots.figure_data import Caption, Cell, Drawn, FigureData
 from refusal_eval.plots.layout import EDGE, HINTED, page, put, text_width, widest, wrap_to
-from refusal_eval.plots.plot import Caption, Drawn, Plot, chosen_scores, models_in_order
+from refusal_eval.plots.series import Key
 from refusal_eval.plots.style import INK, LINE_HEIGHT, styled
-from refusal_eval.plots.tags import protocol_tag
 from refusal_eval.report.paper.display import Score, mark_of
-from refusal_eval.report.paper.frames import Card
 from refusal_eval.stats.estimates.scores import derived_flags, score_flags
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # The order of the kinds of `judges.reasoned`; kinds of other judges follow by name. Copied, as that module would make
 # every edit of a judge redraw the figures; a test holds the two together.
@@ -27,7 +30,7 @@ KINDS = (
     "hypothetical", "lecture", "official_line", "invalidation", "nonsense",
 )  # fmt: skip
 NOT_TOLD = "not told"
-LABELS_OF = {"strict": (REFUSAL,), "broad": (REFUSAL, PARTIAL)}
+_LABELS = {"strict": (REFUSAL,), "broad": (REFUSAL, PARTIAL)}
 
 # Dark and light in turn, so that neighbours differ on grey paper; the number in a segment names its kind.
 _COLOURS = (
@@ -40,7 +43,96 @@ _ROW = 13.0
 _HEAD = 4.0
 _GROUP = "All splits"
 
-Counts = Mapping[tuple[str, str], Mapping[str, int]]
+
+class RefusalKindsFigure(Ordered):
+    """How answers refuse: stacked shares of the kinds of refusal that the judge tells."""
+
+    report: ClassVar[tuple[str, str, str]] = (
+        "Refusal rates",
+        "Kinds of refusal",
+        "How answers refuse: the share of each kind of refusal among the answers that the judge calls refusals. The "
+        "numbers in the segments name the kinds; n is the number of those answers.",
+    )
+    needs: ClassVar[tuple[str, ...]] = ("scores", "rows", "verdicts", "cards")
+
+    kind: Literal["refusal_kinds"]
+    splits: list[Slug] | None = SPLITS
+    reading: Literal["strict", "broad"] = Field(
+        "broad", description="`strict` counts refusals, `broad` partial refusals as well."
+    )
+    by: Literal["split", "all"] | None = Field(
+        None, description="A bar for each model and `split`, or for each model over `all`. Default: what fits a page."
+    )
+
+    @classmethod
+    def unasked(cls, study: FigureStudy) -> list[Self]:
+        """Return one where the primary judge always tells kinds of refusal."""
+        primary = study.judges[study.primary_judge]
+        always = primary.tells_refusal_kinds == "always" and not _of_free_text(primary)
+        return [cls(name="refusal_kinds", kind="refusal_kinds")] if always else []
+
+    def mistakes(self, study: FigureStudy) -> Iterator[Mistake]:
+        """Yield that the judge cannot tell kinds."""
+
+        def able(entry: Any) -> bool:
+            return entry.tells_refusal_kinds != "never" and not _of_free_text(entry)
+
+        name = self.judge or study.primary_judge
+        judge = study.judges.get(name)
+        if judge is not None and not able(judge):
+            form = ", form published" if _of_free_text(judge) else ""
+            message = f"judge `{name}` (kind {judge.kind}{form}) does not tell kinds of refusal"
+            others = [other for other, entry in study.judges.items() if able(entry)]
+            yield ("judge",) if self.judge else ("kind",), message + able_judges(others)
+
+    def draw(self, data: FigureData) -> Drawn:
+        """Return shares of the kinds among the refusing answers of each model, on each split or on all together.
+
+        Only answers to scored turns count, under the figure's reading.
+
+        Raises:
+            UserError: where no page is high enough.
+        """
+        counts = {cell: _counts(found, _LABELS[self.reading]) for cell, found in data.verdicts.items()}
+        models, splits = data.models_in_order(), data.shown.splits
+        kinds = _order({kind for found in counts.values() for kind, n in found.items() if n})
+        for by, wide in [(by, wide) for by in ([self.by] if self.by else ["split", "all"]) for wide in (False, True)]:
+            bars = _bars(counts, data.scores, models, splits, by)
+            sheet = _Stack(bars, kinds, data, wide, protocol_tag(data.scores))
+            if data.fits(sheet.height):
+                caption = self._caption(kinds, by, data)
+                return Drawn(sheet.draw(), _frame(bars, kinds, data.judge, self.reading), caption)
+        raise data.too_high(sheet.height, "name fewer under `models`" + (" or `splits`" if by == "split" else ""))
+
+    def _caption(self, kinds: Sequence[str], by: str, data: FigureData) -> Caption:
+        counted = "refusals and partial refusals" if self.reading == "broad" else "refusals"
+        words = [
+            f"Shares among the answers that the judge calls {counted}; n: their number, of K = {k_text(data.scores)} "
+            "answers per prompt. Numbers in segments name the kind; segments too narrow for theirs follow in the same "
+            "order. No intervals: answers to one prompt are alike.",
+        ]
+        if by == "all" and len(data.shown.splits) > 1:
+            words.append(
+                f"Over all answers of {len(data.shown.splits)} splits, so that a larger split counts for more."
+            )
+        if not kinds:
+            words.append("No answer refuses.")
+        words += study_words(data, flags=derived_flags(map(score_flags, data.scores)))
+        return Caption(self.title or "How answers refuse.", words)
+
+
+def _of_free_text(judge: Any) -> bool:
+    """Whether a judge only searches a text for a word, which tells no kind."""
+    return getattr(judge, "form", None) == "published"
+
+
+def _counts(found: Mapping[tuple[str, str | None], int], labels: Collection[str]) -> dict[str, int]:
+    """Number of answers of each kind that have one of these labels; without a kind they are `NOT_TOLD`."""
+    counts: dict[str, int] = {}
+    for (label, kind), n in found.items():
+        if label in labels:
+            counts[kind or NOT_TOLD] = counts.get(kind or NOT_TOLD, 0) + n
+    return counts
 
 
 class Bar(NamedTuple):
@@ -52,37 +144,18 @@ class Bar(NamedTuple):
     flags: Sequence[str]
 
 
-def stacked_kinds(scores: Sequence[Score], counts: Counts, cards: Iterable[Card], plot: Plot) -> Drawn:
-    """Shares of the kinds of refusal among the refusing answers of each model, on each split or on all together.
-
-    Args:
-        scores: the study's.
-        counts: refusing answers of each kind (`NOT_TOLD` for those without) by (model, split), in the figure's reading,
-            to scored turns only.
-        cards: of the judge.
-        plot: what is asked; `by` is `split`, `all` or None for what fits a page.
-
-    Raises:
-        UserError: where no page is high enough.
-    """
-    chosen = chosen_scores(scores, plot)
-    models = models_in_order(chosen, plot)
-    kinds = _order({kind for found in counts.values() for kind, n in found.items() if n})
-    ways = [plot.options["by"]] if plot.options["by"] else ["split", "all"]
-    for by, wide in [(by, wide) for by in ways for wide in (False, True)]:
-        bars = _bars(counts, chosen, models, plot.splits, by)
-        sheet = _Stack(bars, kinds, plot, wide, protocol_tag(chosen))
-        if plot.fits(sheet.height):
-            return Drawn(sheet.draw(), _frame(bars, kinds, plot), _caption(chosen, cards, kinds, by, plot))
-    raise plot.too_high(sheet.height, "name fewer under `models`" + (" or `splits`" if by == "split" else ""))
-
-
 def _order(found: set[str]) -> list[str]:
     known = [kind for kind in KINDS if kind in found]
     return [*known, *sorted(found - {*KINDS, NOT_TOLD}), *([NOT_TOLD] if NOT_TOLD in found else [])]
 
 
-def _bars(counts: Counts, scores: Sequence[Score], models: Sequence[str], splits: Sequence[str], by: str) -> list[Bar]:
+def _bars(
+    counts: Mapping[Cell, Mapping[str, int]],
+    scores: Sequence[Score],
+    models: Sequence[str],
+    splits: Sequence[str],
+    by: str,
+) -> list[Bar]:
     def flags(model: str, of: Collection[str]) -> tuple[str, ...]:
         return derived_flags(score_flags(s) for s in scores if s["model"] == model and s["split"] in of)
 
@@ -105,22 +178,25 @@ def _bars(counts: Counts, scores: Sequence[Score], models: Sequence[str], splits
 class _Stack:
     """Where everything stands, and the drawing of it."""
 
-    def __init__(self, bars: Sequence[Bar], kinds: Sequence[str], plot: Plot, wide: bool, tag: Sequence[str]) -> None:
+    def __init__(
+        self, bars: Sequence[Bar], kinds: Sequence[str], data: FigureData, wide: bool, tag: Sequence[str]
+    ) -> None:
         self._bars, self._kinds, self._tag = bars, kinds, tag
         with styled():
-            self._width = plot.points(wide)
-            names = [wrap_to(plot.labels.model(bar.model), 0.3 * self._width) for bar in bars]
+            self._width = data.points(wide)
+            names = [wrap_to(data.labels.model(bar.model), 0.3 * self._width) for bar in bars]
             self._names, self._heights = names, [max(_ROW, len(lines) * LINE_HEIGHT + 3) for lines in names]
             self._left = EDGE + HINTED * max(widest(lines) for lines in names) + 5
             self._sizes = [str(sum(bar.kinds.values())) + mark_of(bar.flags) for bar in bars]
             self._right = EDGE + max(text_width("n"), *(text_width(size) for size in self._sizes)) + 5
             self._heads = {
                 bar.split: wrap_to(
-                    plot.labels.split(bar.split) if bar.split else _GROUP, self._width - 2 * EDGE - self._right, True
+                    data.labels.split(bar.split) if bar.split else _GROUP, self._width - 2 * EDGE - self._right, True
                 )
                 for bar in bars
             }
-            self._key = _Key(kinds, self._width - 2 * EDGE)
+            names_of_kinds = [f"{number} {kind.replace('_', ' ')}" for number, kind in enumerate(kinds, 1)]
+            self._key = Key(names_of_kinds, self._width - 2 * EDGE, 13, len(kinds))
             heads = sum(_HEAD + len(lines) * LINE_HEIGHT for lines in self._heads.values())
             self._key_at = EDGE + heads + sum(self._heights) + 22
             self.height = self._key_at + self._key.height + len(tag) * LINE_HEIGHT + EDGE
@@ -141,7 +217,8 @@ class _Stack:
                 self._draw_bar(sheet, bar, y + (height - _BAR) / 2, right - self._left)
                 y += height
             self._scale(sheet, y + 2, right - self._left)
-            self._key.draw(sheet, EDGE, self._key_at)
+            for kind, (x, key_y) in zip(self._kinds, self._key.draw(sheet, EDGE, self._key_at), strict=True):
+                _box(sheet, (x, key_y + 1.2, 9, 6.2), kind, self._kinds)
             put(sheet, EDGE, self._key_at + self._key.height, self._tag)
             return fig
 
@@ -167,30 +244,9 @@ class _Stack:
             put(sheet, x, y + 3, [f"{share} %" if share == 100 else str(share)], align=align)
 
 
-class _Key:
-    """What the numbers and colours of the segments mean, in columns."""
-
-    def __init__(self, kinds: Sequence[str], width: float) -> None:
-        self._kinds = kinds
-        texts = [f"{number} {kind.replace('_', ' ')}" for number, kind in enumerate(kinds, 1)]
-        self._lines = [wrap_to(text, width - 14) for text in texts]
-        widths = [widest(lines) + 24 for lines in self._lines]
-        columns = max(1, int(width // max(widths, default=width)))
-        self._rows = -(-len(kinds) // columns)
-        self._step = width / columns
-        tallest = [len(lines) for lines in self._lines]
-        self._row_lines = [max(tallest[row :: self._rows]) for row in range(self._rows)]
-        self.height = sum(self._row_lines) * LINE_HEIGHT
-
-    def draw(self, sheet: Axes, left: float, top: float) -> None:
-        for index, (kind, lines) in enumerate(zip(self._kinds, self._lines, strict=True)):
-            column, row = divmod(index, self._rows)
-            x, y = left + column * self._step, top + sum(self._row_lines[:row]) * LINE_HEIGHT
-            _box(sheet, (x, y + 1.2, 9, 6.2), kind, self._kinds)
-            put(sheet, x + 13, y, lines)
-
-
 def _box(sheet: Axes, box: tuple[float, float, float, float], kind: str, kinds: Sequence[str]) -> None:
+    from matplotlib.patches import Rectangle
+
     x, y, width, height = box
     colour = _colour(kind, kinds)
     sheet.add_patch(Rectangle((x, y), width, height, facecolor=colour, edgecolor=INK, linewidth=0.4))
@@ -213,32 +269,13 @@ def _ink(colour: str) -> str:
     return INK if 0.299 * red + 0.587 * green + 0.114 * blue > 130 else "white"
 
 
-def _frame(bars: Sequence[Bar], kinds: Sequence[str], plot: Plot) -> pd.DataFrame:
+def _frame(bars: Sequence[Bar], kinds: Sequence[str], judge: str, reading: str) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for bar in sorted(bars, key=lambda bar: (bar.model, bar.split or "")):
         total = sum(bar.kinds.values())
         for kind in kinds:
             n = bar.kinds.get(kind, 0)
-            names = {"judge": plot.judge, "model": bar.model, "split": bar.split, "reading": plot.reading, "kind": kind}
+            names = {"judge": judge, "model": bar.model, "split": bar.split, "reading": reading, "kind": kind}
             rows.append(names | {"n_answers": n, "share": n / total if total else None})
     columns = ["judge", "model", "split", "reading", "kind", "n_answers", "share"]
     return pd.DataFrame(rows, columns=columns, dtype=object)
-
-
-def _caption(scores: Sequence[Score], cards: Iterable[Card], kinds: Sequence[str], by: str, plot: Plot) -> Caption:
-    counted = "refusals and partial refusals" if plot.reading == "broad" else "refusals"
-    sizes = " or ".join(str(k) for k in sorted({score["samples"] for score in scores}))
-    words = [
-        f"Shares among the answers that the judge calls {counted}; n: their number, of K = {sizes} answers per prompt. "
-        "Numbers in segments name the kind; segments too narrow for theirs follow in the same order. No intervals: "
-        "answers to one prompt are alike.",
-    ]
-    if by == "all" and len(plot.splits) > 1:
-        words.append(f"Over all answers of {len(plot.splits)} splits, so that a larger split counts for more.")
-    if not kinds:
-        words.append("No answer refuses.")
-    words += [
-        *judge_words(scores, cards, plot.labels),
-        *cell_words(scores, plot.splits, plot.labels, flags=derived_flags(map(score_flags, scores))),
-    ]
-    return Caption(plot.title or "How answers refuse.", words)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from refusal_eval.plots.layout import EDGE, axes_at, put, put_upright, text_width
 from refusal_eval.plots.style import BLUE, GREY, INK, LINE_HEIGHT, VERMILLION
 from refusal_eval.report.paper.judge_card_words import short, value_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Card = Mapping[str, Any]
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from matplotlib.axes import Axes
+from refusal_eval.plots.layout import put, text_width, widest, wrap_to
+from refusal_eval.plots.style import BLUE, COLUMN_WIDTH, INK, LINE_HEIGHT, VERMILLION
 
-from refusal_eval.plots.layout import put, widest, wrap_to
-from refusal_eval.plots.style import BLUE, INK, LINE_HEIGHT, VERMILLION
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _MARK = 15.0  # points for the mark before a name in a legend
-_SPACE = 13.0  # points between two names
+_SPACE = 11.0  # points between two names
+_LONG = 12  # texts
 
 
 class Look(NamedTuple):
@@ -45,7 +47,6 @@ LOOKS = (
     Look("#E69F00", "#E69F00", "X", _DOTTED),
     Look("#56B4E9", "white", "*", _MIXED),
 )
-MOST = len(LOOKS)
 
 
 class Legend:
@@ -73,3 +74,32 @@ class Legend:
                 sheet.plot([at, at + 11], [middle, middle], **look.line())
             sheet.plot([at + 5.5], [middle], linestyle="none", **look.point())
             put(sheet, at + _MARK, top + y, lines)
+
+
+class Key:
+    """Texts with a mark before each, from above and then in as many columns as fit `width` points.
+
+    Attributes:
+        height: of all in points.
+    """
+
+    def __init__(self, texts: Sequence[str], width: float, indent: float, most: int) -> None:
+        """Lay the texts out, `indent` points behind the left end of their marks, in at most that many columns."""
+        wide = max((text_width(text) for text in texts), default=0.0) + indent + _SPACE
+        columns = max(1, min(int(width // wide), len(texts), most))
+        if columns == 1 and len(texts) > _LONG and width > COLUMN_WIDTH:
+            columns = 2  # of broken texts, which are shorter than one of whole ones
+        self._step, self._indent = width / columns, indent
+        self._lines = [wrap_to(text, self._step - indent - (_SPACE if columns > 1 else 0)) for text in texts]
+        self._rows = -(-len(texts) // columns)
+        tallest = [max(len(lines) for lines in self._lines[row :: self._rows]) for row in range(self._rows)]
+        self._starts = [sum(tallest[:row]) * LINE_HEIGHT for row in range(self._rows)]
+        self.height = sum(tallest) * LINE_HEIGHT
+
+    def draw(self, sheet: Axes, left: float, top: float) -> Iterator[tuple[float, float]]:
+        """Draw the texts; yield where the mark of each has its upper left corner."""
+        for index, lines in enumerate(self._lines):
+            column, row = divmod(index, self._rows)
+            x, y = left + column * self._step, top + self._starts[row]
+            put(sheet, x + self._indent, y, lines)
+            yield x, y

@@ -1,4 +1,7 @@
-"""The look of every figure, and how figures become files that do not change unless the data do."""
+"""The look of every figure, and how figures become files that do not change unless the data do.
+
+Rules ask the kinds of figures while they plan: matplotlib is imported in all modules here only by what draws.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,12 @@ import contextlib
 import functools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-import matplotlib as mpl
-from matplotlib import font_manager
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from refusal_eval.core.files import written_whole
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 CM = 72 / 2.54  # points
 COLUMN_WIDTH = 8.5 * CM  # points; one column of a two-column paper
@@ -71,6 +73,8 @@ def font_families() -> list[str]:
 
     Only installed ones, as matplotlib warns of others at each text.
     """
+    from matplotlib import font_manager
+
     installed = set(font_manager.get_font_names())
     return [_FONT, *[name for name in _CHINESE if name in installed][:1]]
 
@@ -78,6 +82,8 @@ def font_families() -> list[str]:
 @contextlib.contextmanager
 def styled() -> Iterator[None]:
     """Within the block figures have this style, whatever the user's matplotlibrc says."""
+    import matplotlib as mpl
+
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(_SETTINGS | {"font.family": font_families()})

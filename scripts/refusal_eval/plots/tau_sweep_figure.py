@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Literal, Self
 
 import pandas as pd
+from pydantic import Field
 
-from refusal_eval.core.errors import UserError
-from refusal_eval.plots.captions import cell_words, judge_words
-from refusal_eval.plots.curves import Chart, Point, draw_curves, in_panels
-from refusal_eval.plots.plot import Caption, Drawn, Plot, chosen_scores, models_in_order
-from refusal_eval.plots.series import MOST
-from refusal_eval.plots.shown_estimates import Row, chosen_rows, highest, percent_scale, tau_of, tau_text
-from refusal_eval.plots.tags import protocol_tag
-from refusal_eval.report.paper.display import Score
-from refusal_eval.report.paper.frames import Card
+from refusal_eval.config.figure_entry import MOST_CURVES, SPLITS, FigureStudy, Mistake, Ordered, too_many_curves
+from refusal_eval.config.shapes import Slug
+from refusal_eval.plots.captions import k_text, study_words
+from refusal_eval.plots.curves import Chart, draw_curves, highest, percent_scale, points_of
+from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, Row
 
 _ESTIMANDS = {
     "mean": "c_mean",
@@ -32,51 +30,92 @@ _WORDS = {
 _MOST_WITH_INTERVALS = 3  # curves in a panel
 
 
-def tau_sweep(
-    scores: Sequence[Score], rows: Iterable[Row], scoring: Mapping[str, float], cards: Iterable[Card], plot: Plot
-) -> Drawn:
-    """The mean of c(x), or the share of prompts in one of its bands, over tau; the study's own tau is marked.
+class TauSweepFigure(Ordered):
+    """What the temperature tau of c(x) does: c(x), or the share of one of its bands, over a range of tau."""
 
-    Args:
-        scores: the study's.
-        rows: its estimates.
-        scoring: `tau` and `band` of the study.
-        cards: of the judge.
-        plot: what is asked; its `measure` is `mean` or a band.
-
-    Raises:
-        UserError: without such estimates, with more curves than can be told apart, or where no page is high enough.
-    """
-    chosen = chosen_scores(scores, plot)
-    measure = plot.options["measure"]
-    wanted = {"estimand": _ESTIMANDS[measure], "judge": plot.judge, "model": plot.models, "split": plot.splits}
-    found = [row for row in chosen_rows(rows, **wanted, category=None) if row["parameter"] is not None]
-    if not found:
-        raise UserError(f"figure `{plot.name}`: there are no estimates of {_ESTIMANDS[measure]} over tau to draw")
-    taus = sorted({tau_of(row["parameter"]) for row in found})
-    models = models_in_order(chosen, plot)
-    points: dict[tuple[str, str], list[Point]] = {}
-    factor = 1 if measure == "mean" else 100
-    for row in sorted(found, key=lambda row: tau_of(row["parameter"])):
-        if row["value"] is None:
-            continue
-        ends = [None if end is None else factor * end for end in (row["low"], row["high"])]
-        point = Point(taus.index(tau_of(row["parameter"])), factor * row["value"], ends[0], ends[1])
-        points.setdefault((row["model"], row["split"]), []).append(point)
-    curves_in_panel = len(models) if len(models) <= MOST else len(plot.splits)
-    intervals = curves_in_panel <= _MOST_WITH_INTERVALS
-    chart = Chart(
-        x_label="Temperature \u03c4 of the weights",
-        places=[tau_text(tau) for tau in taus],
-        y_label=_WORDS[measure],
-        y_ticks=_c_ticks(found) if measure == "mean" else percent_scale(highest(found, intervals)),
-        mark=taus.index(scoring["tau"]) if scoring["tau"] in taus else None,
-        intervals=intervals,
-        tag=protocol_tag(chosen),
+    report: ClassVar[tuple[str, str, str]] = (
+        "Refusal rates",
+        "c(x) over tau",
+        "What the choice of tau, the temperature of the weights in c(x), does: from weights that nearly only see the "
+        "likeliest answer to equal weights. The dashed line is the study's own tau, {tau}.",
     )
-    titles, curves, names = in_panels(points, chosen, models, plot)
-    fig = draw_curves(titles, curves, names, chart, plot)
-    return Drawn(fig, _frame(found), _caption(chosen, cards, scoring, intervals and found, plot))
+    needs: ClassVar[tuple[str, ...]] = ("scores", "estimates", "cards")
+
+    kind: Literal["tau_sweep"]
+    splits: list[Slug] | None = SPLITS
+    measure: Literal["mean", "refusing", "mixed", "complying"] = Field(
+        "mean", description="`mean` of c(x) over prompts, or the share of prompts in that band."
+    )
+
+    @classmethod
+    def unasked(cls, study: FigureStudy) -> list[Self]:
+        """Return one where c(x) depends on tau, unless its curves could not be told apart."""
+        drawable = min(len(study.models), len(study.splits)) <= MOST_CURVES
+        wanted = study.samples > 1 and study.protocol == "default" and drawable
+        return [cls(name="tau_sweep", kind="tau_sweep")] if wanted else []
+
+    def mistakes(self, study: FigureStudy) -> Iterator[Mistake]:
+        """Yield why c(x) does not depend on tau, and that curves could not be told apart."""
+        here = ("kind",)
+        if study.samples == 1:
+            yield here, "`tau_sweep` needs several answers per prompt: with `samples: 1` c(x) does not depend on tau"
+        if study.protocol == "compat":
+            yield here, "`tau_sweep` is not for `protocol: compat`, whose c(x) has a tau of its own"
+        yield from too_many_curves(self.shown(study))
+
+    def draw(self, data: FigureData) -> Drawn:
+        """Return the mean of c(x), or the share of prompts in one of its bands, over tau; the study's own is marked.
+
+        Raises:
+            UserError: without such estimates, with more curves than can be told apart, or where no page is high enough.
+        """
+        name, own = _ESTIMANDS[self.measure], data.scoring["tau"]
+        found = [
+            row
+            for row in data.estimates
+            if (row["estimand"], row["category"]) == (name, None) and row["parameter"] is not None
+        ]
+        if not found:
+            raise data.undrawable(f": there are no estimates of {name} over tau to draw")
+        taus = sorted({_tau_of(row["parameter"]) for row in found})
+        curves = len(data.shown.models) if len(data.shown.models) <= MOST_CURVES else len(data.shown.splits)
+        intervals = curves <= _MOST_WITH_INTERVALS
+        mean = self.measure == "mean"
+        chart = Chart(
+            x_label="Temperature \u03c4 of the weights",
+            places=["\u221e" if math.isinf(tau) else f"{tau:g}" for tau in taus],
+            y_label=_WORDS[self.measure],
+            y_ticks=_c_ticks(found) if mean else percent_scale(highest(found, intervals)),
+            mark=taus.index(own) if own in taus else None,
+            intervals=intervals,
+        )
+        points = points_of(found, lambda row: taus.index(_tau_of(row["parameter"])), 1 if mean else 100)
+        return Drawn(draw_curves(points, chart, data), _frame(found), self._caption(found if intervals else [], data))
+
+    def _caption(self, with_intervals: Sequence[Row], data: FigureData) -> Caption:
+        band, tau = (data.scoring[name] for name in ("band", "tau"))
+        what = {
+            "mean": "Mean over prompts of c(x)",
+            "refusing": f"Share of prompts with c(x) above {band:g}",
+            "mixed": f"Share of prompts with |c(x)| at most {band:g}",
+            "complying": f"Share of prompts with c(x) below \u2212{band:g}",
+        }[self.measure]
+        words = [
+            f"{what}, the vote of K = {k_text(data.scores)} answers weighted by the softmax of their mean "
+            "log-probability over \u03c4; at \u221e all answers weigh the same.",
+            f"Dashed line: \u03c4 = {tau:g}, that of the study.",
+        ]
+        methods = sorted({str(row["method"]) for row in with_intervals if row["method"]})
+        levels = sorted({row["level"] for row in with_intervals if row["level"]})
+        if methods:
+            words.append(f"Intervals: {' or '.join(f'{100 * x:g} %' for x in levels)}, {'; '.join(methods)}.")
+        title = "c(x)" if self.measure == "mean" else "The bands of c(x)"
+        return Caption(self.title or f"{title} at other temperatures of its weights.", [*words, *study_words(data)])
+
+
+def _tau_of(parameter: Any) -> float:
+    """The temperature that a row's parameter names; equal weights are infinite."""
+    return math.inf if parameter in ("inf", "infinity") else float(parameter)
 
 
 def _c_ticks(rows: Sequence[Row]) -> list[float]:
@@ -93,31 +132,5 @@ def _frame(rows: Sequence[Row]) -> pd.DataFrame:
     names = ("judge", "model", "split", "estimand", "parameter", "value", "low", "high")
     kept = [{"tau" if name == "parameter" else name: row[name] for name in names} for row in rows]
     return pd.DataFrame(kept, dtype=object).sort_values(
-        ["model", "split", "tau"], key=lambda column: column.map(lambda v: tau_of(v) if column.name == "tau" else v)
+        ["model", "split", "tau"], key=lambda column: column.map(lambda v: _tau_of(v) if column.name == "tau" else v)
     )
-
-
-def _caption(
-    scores: Sequence[Score], cards: Iterable[Card], scoring: Mapping[str, float], shown: object, plot: Plot
-) -> Caption:
-    sizes = " or ".join(str(k) for k in sorted({score["samples"] for score in scores}))
-    measure = plot.options["measure"]
-    what = {
-        "mean": "Mean over prompts of c(x)",
-        "refusing": f"Share of prompts with c(x) above {scoring['band']:g}",
-        "mixed": f"Share of prompts with |c(x)| at most {scoring['band']:g}",
-        "complying": f"Share of prompts with c(x) below \u2212{scoring['band']:g}",
-    }[measure]
-    words = [
-        f"{what}, the vote of K = {sizes} answers weighted by the softmax of their mean log-probability over "
-        "\u03c4; at \u221e all answers weigh the same.",
-        f"Dashed line: \u03c4 = {scoring['tau']:g}, that of the study.",
-    ]
-    rows = shown if isinstance(shown, list) else []
-    methods = sorted({str(row["method"]) for row in rows if row["method"]})
-    levels = sorted({row["level"] for row in rows if row["level"]})
-    if methods:
-        words.append(f"Intervals: {' or '.join(f'{100 * x:g} %' for x in levels)}, {'; '.join(methods)}.")
-    words += [*judge_words(scores, cards, plot.labels), *cell_words(scores, plot.splits, plot.labels)]
-    title = "c(x)" if measure == "mean" else "The bands of c(x)"
-    return Caption(plot.title or f"{title} at other temperatures of its weights.", words)

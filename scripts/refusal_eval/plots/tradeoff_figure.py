@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import Polygon
 
-from refusal_eval.core.errors import UserError
-from refusal_eval.plots.captions import cell_words, judge_words
-from refusal_eval.plots.layout import EDGE, axes_at, page, put, put_upright, text_width, wrap_to
-from refusal_eval.plots.numbering import Box, numbered
-from refusal_eval.plots.plot import Caption, Drawn, Plot, chosen_scores
-from refusal_eval.plots.style import BLUE, COLUMN_WIDTH, FAINT, GREY, INK, LINE_HEIGHT, styled
-from refusal_eval.plots.tags import protocol_tag
+from refusal_eval.config.figure_entry import FigureStudy, Mistake, OfModels
+from refusal_eval.plots.captions import k_text, protocol_tag, study_words
+from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
+from refusal_eval.plots.layout import EDGE, Box, axes_at, page, put, put_upright, text_width
+from refusal_eval.plots.numbering import numbered
+from refusal_eval.plots.series import Key
+from refusal_eval.plots.style import BLUE, FAINT, GREY, INK, LINE_HEIGHT, styled
 from refusal_eval.report.paper.display import Score, joined, mark_of, marks_of, percent
-from refusal_eval.report.paper.frames import Card
 from refusal_eval.stats.estimates.scores import score_flags
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _PANEL = 170.0  # points, height of the panel
 _MOST_REGIONS = 8  # models that all have their region drawn
@@ -29,49 +29,117 @@ _SCALE_WIDTH, _SCALE_HEIGHT = 31.0, 24.0
 Point = tuple[float, float]
 
 
-def trade_off_figure(scores: Sequence[Score], found: Mapping[str, Any], cards: Iterable[Card], plot: Plot) -> Drawn:
-    """Safety against over-refusal of each model under one judge; the good corner is at the top left.
+class TradeoffFigure(OfModels):
+    """Safety (refusal of the splits to be refused) against over-refusal (of those to be answered), each split in its
+    headline reading, with joint regions and the Pareto front. It pools all splits of the study, and the front is that
+    of all its models."""
 
-    Models are numbered in the order of the list below the panel. Both scales reach as far as points and regions do.
+    report: ClassVar[tuple[str, str, str]] = (
+        "Refusal rates",
+        "Safety against over-refusal",
+        "Safety (refusal of what should be refused) against over-refusal (refusal of what should be answered), each a "
+        "mean over the study's splits of that expectation in their headline readings. Regions are joint: both rates "
+        "lie in them together. Filled dots and the dashed line are the Pareto front, models that no other one beats "
+        "in both.",
+    )
+    needs: ClassVar[tuple[str, ...]] = ("scores", "tradeoff", "cards")
 
-    Args:
-        scores: the study's.
-        found: the study's trade-off, see `tradeoff.study.study_trade_off`.
-        cards: of the judge.
-        plot: what is asked.
+    kind: Literal["tradeoff"]
 
-    Raises:
-        UserError: if no model has both rates, or no page is high enough.
-    """
-    pooled = {split for kind in ("comply", "refuse") for split in found["splits"][kind]}
-    chosen = [score for score in chosen_scores(scores, plot) if score["split"] in pooled]
-    by_model = {entry["model"]: entry for entry in found["models"] if entry["judge"] == plot.judge}
-    entries = [by_model[model] for model in plot.models if model in by_model]
-    entries = [entry for entry in entries if entry["over_refusal"] and entry["safety"]]
-    if not entries:
-        raise UserError(f"figure `{plot.name}`: no model has both an over-refusal and a safety rate")
-    with styled():
-        names = [_name(entry, chosen, plot) for entry in entries]
-        fig = _draw(entries, names, plot, protocol_tag(chosen))
-    return Drawn(fig, _frame(entries), _caption(chosen, entries, found, cards, plot))
+    @classmethod
+    def unasked(cls, study: FigureStudy) -> list[Self]:
+        """Return one of a study with splits of both expectations."""
+        return [] if _not_expected(study) else [cls(name="tradeoff", kind="tradeoff")]
+
+    def mistakes(self, study: FigureStudy) -> Iterator[Mistake]:
+        """Yield which expectation no split has."""
+        for wanted in _not_expected(study):
+            message = "`tradeoff` needs splits expected to comply and to refuse; none has "
+            yield ("kind",), f"{message}`expectation: {wanted}`"
+
+    def draw(self, data: FigureData) -> Drawn:
+        """Return safety against over-refusal of each model; the good corner is at the top left.
+
+        Models are numbered in the order of the list below the panel. Both scales reach as far as points and regions do.
+
+        Raises:
+            UserError: if no model has both rates, or no page is high enough.
+        """
+        pooled = {split for kind in ("comply", "refuse") for split in data.tradeoff["splits"][kind]}
+        scores = [score for score in data.scores if score["split"] in pooled]
+        both = [
+            entry
+            for entry in data.tradeoff["models"]
+            if entry["judge"] == data.judge and entry["over_refusal"] and entry["safety"]
+        ]
+        by_model = {entry["model"]: entry for entry in both}
+        entries = [by_model[model] for model in data.shown.models if model in by_model]
+        if not entries:
+            raise data.undrawable(": no model has both an over-refusal and a safety rate")
+        with styled():
+            fig = _draw(entries, [_name(entry, scores, data) for entry in entries], data, protocol_tag(scores))
+        return Drawn(fig, _frame(entries), self._caption(scores, entries, len(both), data))
+
+    def _caption(
+        self, scores: Sequence[Score], entries: Sequence[Mapping[str, Any]], in_all: int, data: FigureData
+    ) -> Caption:
+        show, found = data.labels, data.tradeoff
+        readings = {score["split"]: score["headline"] for score in scores}
+        comply, refuse = (
+            joined(f"{show.split(split)} ({readings[split]})" for split in found["splits"][kind])
+            for kind in ("comply", "refuse")
+        )
+        shares = [
+            f"{show.model(entry['model'])} {percent(entry['front_share'], digits=0)} %{mark_of(entry['front_flags'])}"
+            for entry in entries
+            if entry["on_front"] and entry["front_share"] is not None
+        ]
+        whose = "" if len(entries) <= _MOST_REGIONS else " (of models on the front)"
+        flags = {flag for entry in entries for flag in (*entry["flags"], *entry["front_flags"])}
+        flags |= {flag for score in scores for flag in score_flags(score)}
+        words = [
+            f"Over-refusal: mean of the refusal rates on {comply}. Safety: mean of those on {refuse}. In brackets the "
+            f"reading of each split. K = {k_text(scores)} answers per prompt. Each split counts alike, near-duplicate "
+            "prompts once.",
+            f"Regions{whose}: {100 * found['level']:g} %, {found['region']}. Intervals of the two rates: "
+            f"{found['method']}.",
+            "Dashed line and filled dots: the Pareto front, models that no other one beats in both"
+            + (f"; share of resamples in which a model is on it: {joined(shares)}." if shares else "."),
+        ]
+        if len(entries) < in_all:
+            words.append(
+                f"Shown are {len(entries)} of the study's {in_all} models; the front and the shares are those of all "
+                f"{in_all}, so that a dot can be hollow since a model that is not shown beats it."
+            )
+        words += study_words(data, scores, [split for split in data.shown.splits if split in readings], flags)
+        return Caption(self.title or "Safety against over-refusal.", words)
 
 
-def _name(entry: Mapping[str, Any], scores: Sequence[Score], plot: Plot) -> str:
+def _not_expected(study: FigureStudy) -> list[str]:
+    """Which of the two expectations no split has."""
+    found = {split.expectation for split in study.splits.values()}
+    return [wanted for wanted in ("comply", "refuse") if wanted not in found]
+
+
+def _name(entry: Mapping[str, Any], scores: Sequence[Score], data: FigureData) -> str:
     """Label of a model with the marks of its cells and its own."""
     own = (score for score in scores if score["model"] == entry["model"])
-    return plot.labels.model(entry["model"]) + marks_of(own, entry["flags"])
+    return data.labels.model(entry["model"]) + marks_of(own, entry["flags"])
 
 
-def _draw(entries: Sequence[Mapping[str, Any]], names: Sequence[str], plot: Plot, tag: Sequence[str]) -> Figure:
-    width = plot.points(False)
+def _draw(entries: Sequence[Mapping[str, Any]], names: Sequence[str], data: FigureData, tag: Sequence[str]) -> Figure:
+    from matplotlib.patches import Polygon
+
+    width = data.points(False)
     left = EDGE + _SCALE_WIDTH
     panel = width - left - EDGE - 4
-    key = _Key(names, width - 2 * EDGE)
+    indent = text_width(str(len(names))) + 5
+    key = Key(names, width - 2 * EDGE, indent, 3)
     top = EDGE + 4
     key_at = top + _PANEL + _SCALE_HEIGHT
     height = key_at + key.height + len(tag) * LINE_HEIGHT + EDGE
-    if not plot.fits(height):
-        raise plot.too_high(height, "name fewer under `models`")
+    if not data.fits(height):
+        raise data.too_high(height, "name fewer under `models`")
     fig, sheet = page(width, height)
     x_ticks, y_ticks = (_ticks(entries, axis) for axis in (0, 1))
     ax = axes_at(fig, left, top, panel, _PANEL)
@@ -113,7 +181,8 @@ def _draw(entries: Sequence[Mapping[str, Any]], names: Sequence[str], plot: Plot
 
     steps = [on_page(x, y) for x, y in front]
     _numbers(sheet, [on_page(x, y) for x, y in points], steps, (left, top, left + panel, top + _PANEL))
-    key.draw(sheet, EDGE, key_at)
+    for number, (x, y) in enumerate(key.draw(sheet, EDGE, key_at), 1):
+        put(sheet, x + indent - 4, y, [str(number)], align="right", bold=True)
     put(sheet, EDGE, key_at + key.height, tag)
     return fig
 
@@ -159,33 +228,10 @@ def _numbers(sheet: Axes, points: Sequence[Point], steps: Sequence[Point], panel
             far = math.hypot(dx, dy)
             start, end = (half + 2.0) / far, 1 - 1.6 / far
             ends = [(left + dx * part, top + dy * part) for part in (start, end)]
-            sheet.plot(*zip(*ends, strict=True), color=INK, linewidth=0.4, zorder=3)
-        put(sheet, left, top - LINE_HEIGHT / 2, [text], align="center")
-
-
-class _Key:
-    """The names of the numbers, in as many columns as fit."""
-
-    def __init__(self, names: Sequence[str], width: float) -> None:
-        self._indent = text_width(str(len(names))) + 5
-        wide = max(text_width(name) for name in names) + self._indent + 8
-        # Two columns of broken names are shorter than one of whole ones where there are many.
-        columns = max(1, min(int(width // wide), len(names), 3))
-        if columns == 1 and len(names) > 12 and width > COLUMN_WIDTH:
-            columns = 2
-        self._step = width / columns
-        self._lines = [wrap_to(name, self._step - self._indent - (8 if columns > 1 else 0)) for name in names]
-        self._rows = -(-len(names) // columns)
-        tallest = [max(len(lines) for lines in self._lines[row :: self._rows]) for row in range(self._rows)]
-        self._starts = [sum(tallest[:row]) * LINE_HEIGHT for row in range(self._rows)]
-        self.height = sum(tallest) * LINE_HEIGHT
-
-    def draw(self, sheet: Axes, left: float, top: float) -> None:
-        for index, lines in enumerate(self._lines):
-            column, row = divmod(index, self._rows)
-            x, y = left + column * self._step, top + self._starts[row]
-            put(sheet, x + self._indent - 4, y, [str(index + 1)], align="right", bold=True)
-            put(sheet, x + self._indent, y, lines)
+            sheet.plot(*zip(*ends, strict=True), color=INK, linewidth=0.4, zorder=2)
+        # Lines to other numbers that run behind it are faint there.
+        behind = {"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.2}
+        put(sheet, left, top - LINE_HEIGHT / 2, [text], align="center", bbox=behind)
 
 
 def _frame(entries: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
@@ -199,56 +245,3 @@ def _frame(entries: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
         row["region"] = " ".join(f"{x:.4f},{y:.4f}" for x, y in entry["region"] or ())
         rows.append(row)
     return pd.DataFrame(rows, dtype=object)
-
-
-def _caption(
-    scores: Sequence[Score],
-    entries: Sequence[Mapping[str, Any]],
-    found: Mapping[str, Any],
-    cards: Iterable[Card],
-    plot: Plot,
-) -> Caption:
-    show = plot.labels
-    readings = {score["split"]: score["headline"] for score in scores}
-    comply, refuse = (
-        joined(f"{show.split(split)} ({readings[split]})" for split in found["splits"][kind])
-        for kind in ("comply", "refuse")
-    )
-    sizes = " or ".join(str(k) for k in sorted({score["samples"] for score in scores}))
-    shares = [
-        f"{show.model(entry['model'])} {percent(entry['front_share'], digits=0)} %{mark_of(entry['front_flags'])}"
-        for entry in entries
-        if entry["on_front"] and entry["front_share"] is not None
-    ]
-    whose = "" if len(entries) <= _MOST_REGIONS else " (of models on the front)"
-    splits = [split for split in plot.splits if split in readings]
-    flags = {flag for entry in entries for flag in (*entry["flags"], *entry["front_flags"])}
-    flags |= {flag for score in scores for flag in score_flags(score)}
-    words = [
-        f"Over-refusal: mean of the refusal rates on {comply}. Safety: mean of those on {refuse}. In brackets "
-        f"the reading of each split. K = {sizes} answers per prompt. Each split counts alike, near-duplicate prompts "
-        "once.",
-        f"Regions{whose}: {100 * found['level']:g} %, {found['region']}. Intervals of the two rates: "
-        f"{found['method']}.",
-        "Dashed line and filled dots: the Pareto front, models that no other one beats in both"
-        + (f"; share of resamples in which a model is on it: {joined(shares)}." if shares else "."),
-        *_not_shown(entries, found),
-        *judge_words(scores, cards, show),
-        *cell_words(scores, splits, show, flags=flags),
-    ]
-    return Caption(plot.title or "Safety against over-refusal.", words)
-
-
-def _not_shown(entries: Sequence[Mapping[str, Any]], found: Mapping[str, Any]) -> list[str]:
-    """Where the study has models that are not shown: whose front it is."""
-    both = [
-        entry
-        for entry in found["models"]
-        if entry["judge"] == entries[0]["judge"] and entry["over_refusal"] and entry["safety"]
-    ]
-    if len(both) == len(entries):
-        return []
-    return [
-        f"Shown are {len(entries)} of the study's {len(both)} models; the front and the shares are those of all "
-        f"{len(both)}, so that a dot can be hollow since a model that is not shown beats it."
-    ]

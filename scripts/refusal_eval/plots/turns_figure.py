@@ -2,61 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Literal, Self
 
 import pandas as pd
+from pydantic import Field
 
-from refusal_eval.core.errors import UserError
-from refusal_eval.plots.captions import cell_words, judge_words, rates_words
-from refusal_eval.plots.curves import Chart, Point, draw_curves, in_panels
-from refusal_eval.plots.plot import Caption, Drawn, Plot, chosen_scores, models_in_order
-from refusal_eval.plots.shown_estimates import Row, chosen_rows, highest, percent_scale
-from refusal_eval.plots.tags import protocol_tag
-from refusal_eval.report.paper.display import Score
-from refusal_eval.report.paper.frames import Card
+from refusal_eval.config.datasets import SCORED_BY_DEFAULT
+from refusal_eval.config.figure_entry import MOST_CURVES, READING, FigureStudy, Mistake, Ordered, too_many_curves
+from refusal_eval.config.shapes import Slug
+from refusal_eval.core.hints import nearest
+from refusal_eval.plots.captions import rates_words, study_words
+from refusal_eval.plots.curves import Chart, draw_curves, highest, percent_scale, points_of
+from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, Row
 
 ESTIMAND = "refusal_rate_turn"
 
 
-def refusal_by_turn(scores: Sequence[Score], rows: Iterable[Row], cards: Iterable[Card], plot: Plot) -> Drawn:
-    """Refusal rate of each scored turn of dialogues, in the headline reading of each split or the one asked for.
+class TurnsFigure(Ordered):
+    """Refusal rate by turn of dialogues."""
 
-    Args:
-        scores: the study's.
-        rows: its estimates; their `parameter` is the number of the turn, from 0.
-        cards: of the judge.
-        plot: what is asked.
-
-    Raises:
-        UserError: without such estimates, with more curves than can be told apart, or where no page is high enough.
-    """
-    chosen = chosen_scores(scores, plot)
-    readings = {score["split"]: score["headline"] for score in chosen}
-    found = [
-        row
-        for row in chosen_rows(rows, estimand=ESTIMAND, judge=plot.judge, model=plot.models, split=plot.splits)
-        if row["reading"] == readings.get(row["split"]) and row["parameter"] is not None and row["category"] is None
-    ]
-    if not found:
-        raise UserError(f"figure `{plot.name}`: there are no estimates by turn to draw")
-    turns = sorted({int(row["parameter"]) for row in found})
-    models = models_in_order(chosen, plot)
-    points: dict[tuple[str, str], list[Point]] = {}
-    for row in sorted(found, key=lambda row: int(row["parameter"])):
-        if row["value"] is not None:
-            low, high = (None if end is None else 100 * end for end in (row["low"], row["high"]))
-            point = Point(turns.index(int(row["parameter"])), 100 * row["value"], low, high)
-            points.setdefault((row["model"], row["split"]), []).append(point)
-    chart = Chart(
-        x_label="Turn",
-        places=[str(turn + 1) for turn in turns],
-        y_label="Refusal rate (%)",
-        y_ticks=percent_scale(highest(found)),
-        tag=protocol_tag(chosen),
+    report: ClassVar[tuple[str, str, str]] = (
+        "Refusal rates",
+        "Refusal rate by turn",
+        "Refusal rate by turn of the dialogues, with its interval: whether models give in, or learn to refuse, as a "
+        "conversation goes on.",
     )
-    titles, curves, names = in_panels(points, chosen, models, plot)
-    fig = draw_curves(titles, curves, names, chart, plot)
-    return Drawn(fig, _frame(found), _caption(chosen, cards, plot))
+    needs: ClassVar[tuple[str, ...]] = ("scores", "estimates", "cards")
+
+    kind: Literal["turns"]
+    splits: list[Slug] | None = Field(
+        None, min_length=1, description="Splits of dialogues that it shows, in this order. Default: all of them."
+    )
+    reading: Literal["strict", "broad"] | None = READING
+
+    @classmethod
+    def unasked(cls, study: FigureStudy) -> list[Self]:
+        """Return one of a study with dialogues, unless its curves could not be told apart."""
+        dialogues = _by_turn(study)
+        drawable = dialogues and min(len(study.models), len(dialogues)) <= MOST_CURVES
+        return [cls(name="turns", kind="turns")] if drawable else []
+
+    def splits_of(self, study: FigureStudy) -> list[str]:
+        """Return the splits that it shows."""
+        return list(self.splits or _by_turn(study))
+
+    def mistakes(self, study: FigureStudy) -> Iterator[Mistake]:
+        """Yield that there are no dialogues of which several turns are scored."""
+        dialogues, several = [name for name, split in study.splits.items() if split.dialogue], _by_turn(study)
+        if not dialogues:
+            yield ("kind",), "`turns` needs a split of dialogues, and the study has none"
+        elif not several:
+            message = "`turns` needs dialogues of which several turns are scored; in this study only the last one of "
+            yield ("kind",), f"{message}each is (`dialogue.scored` of a split)"
+        yield from too_many_curves(self.shown(study))
+        for index, name in enumerate(self.splits or []) if several else ():
+            if name in study.splits and name not in several:
+                what = f"of the dialogues of `{name}` only the last turn is scored"
+                told = what if name in dialogues else f"`{name}` is no split of dialogues"
+                yield ("splits", index), told + nearest(name, several)
+
+    def draw(self, data: FigureData) -> Drawn:
+        """Return a panel of curves for each split, or for each of many models.
+
+        Raises:
+            UserError: without estimates by turn, with more curves than can be told apart, or where no page is high
+                enough.
+        """
+        readings = {score["split"]: score["headline"] for score in data.scores}
+        found = [
+            row
+            for row in data.estimates
+            if (row["estimand"], row["category"]) == (ESTIMAND, None)
+            and row["reading"] == readings.get(row["split"])
+            and row["parameter"] is not None
+        ]
+        if not found:
+            raise data.undrawable(": there are no estimates by turn to draw")
+        turns = sorted({int(row["parameter"]) for row in found})
+        chart = Chart(
+            x_label="Turn",
+            places=[str(turn + 1) for turn in turns],
+            y_label="Refusal rate (%)",
+            y_ticks=percent_scale(highest(found)),
+        )
+        fig = draw_curves(points_of(found, lambda row: turns.index(int(row["parameter"])), 100), chart, data)
+        words = [*rates_words(data.scores), *study_words(data)]
+        return Drawn(fig, _frame(found), Caption(self.title or "Refusal rate by turn of the dialogues.", words))
+
+
+def _by_turn(study: FigureStudy) -> list[str]:
+    """The splits of dialogues of which several turns can be scored."""
+    asked = {name: split.dialogue for name, split in study.splits.items() if split.dialogue}
+    return [name for name, dialogue in asked.items() if (dialogue.scored or SCORED_BY_DEFAULT[dialogue.mode]) != "last"]
 
 
 def _frame(rows: Sequence[Row]) -> pd.DataFrame:
@@ -67,12 +105,3 @@ def _frame(rows: Sequence[Row]) -> pd.DataFrame:
         for row in rows
     ]
     return pd.DataFrame(kept, dtype=object).sort_values(["model", "split", "turn"])
-
-
-def _caption(scores: Sequence[Score], cards: Iterable[Card], plot: Plot) -> Caption:
-    words = [
-        *rates_words(scores),
-        *judge_words(scores, cards, plot.labels),
-        *cell_words(scores, plot.splits, plot.labels),
-    ]
-    return Caption(plot.title or "Refusal rate by turn of the dialogues.", words)

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 # Rounding of equal rates leaves a variance of 1e-32 or so; one answer of a hundred in a million prompts makes 1e-16.
 _NO_VARIANCE = 1e-24
@@ -196,6 +195,8 @@ def _all_alike(p: float, groups: int, alpha: float) -> Interval:
 
 def _from_cluster_sums(p: float, sums: NDArray[np.float64], n: int, draws: int | None, alpha: float) -> Interval:
     """Interval of `cluster_wilson` from the mean p of n values and the parts `sums` that clusters have in its error."""
+    from scipy import special  # what rules ask while they plan imports this module, and not what takes long
+
     groups = len(sums)
     variance = groups / (groups - 1) * math.fsum(sums**2)
     n_eff = p * (1 - p) / variance if variance > _NO_VARIANCE else float(groups)
@@ -300,6 +301,8 @@ def cluster_bootstrap_mean(
         raise ValueError("resamples must be at least 1")
     if limits is not None and (data.min() < limits[0] or data.max() > limits[1]):
         raise ValueError(f"values must lie between {limits[0]} and {limits[1]}")
+    from scipy import special
+
     groups, alpha = int(codes.max()) + 1, 1 - level
     if groups == 1:
         low, high = limits if limits is not None else (None, None)

@@ -20,12 +20,13 @@ from refusal_eval.config import (
     datasets,
     engine_entry,
     entries,
-    figure_entries,
+    figure_entry,
     judge_entries,
     shapes,
     source_entries,
 )
 from refusal_eval.config.catalogue import LIKE, SECTIONS
+from refusal_eval.config.kinds import FIGURES
 from refusal_eval.config.problems import one_of
 from refusal_eval.config.shapes import OnDisk, fields_of, is_entry, kinds_of, leaves
 from refusal_eval.config.study_entry import Scoring, Study
@@ -47,16 +48,8 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Prompt sample": datasets.PromptSample,
     },
     "Figures": {
-        "Heatmap": figure_entries.HeatmapFigure,
-        "Histograms": figure_entries.HistogramsFigure,
-        "Trade-off": figure_entries.TradeoffFigure,
-        "Kinds of refusal": figure_entries.RefusalKindsFigure,
-        "Categories": figure_entries.CategoriesFigure,
-        "Tau sweep": figure_entries.TauSweepFigure,
-        "Turns": figure_entries.TurnsFigure,
-        "Judge agreement": figure_entries.JudgeAgreementFigure,
-        "Calibration": figure_entries.CalibrationFigure,
-        "Figure labels": figure_entries.FigureLabels,
+        **{kind.replace("_", " ").capitalize(): FIGURES.get(kind) for kind in FIGURES.names()},
+        "Figure labels": figure_entry.FigureLabels,
     },
     "Engines": {
         "vLLM engine": VllmEngine,

@@ -1,0 +1,177 @@
+"""Figures: what every kind of them has in its entry in a study, and what the rest of the workflow asks a kind.
+
+A kind of figure is one class in a module of plots/: the schema of its entries, what it shows and is drawn from, what it
+needs of its study, and the drawing. `FIGURES` (kinds.py) names the kinds that ship.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field
+
+from refusal_eval.config.datasets import Split
+from refusal_eval.config.judge_entries import JudgeEntry
+from refusal_eval.config.kinds import FIGURES, OfKind
+from refusal_eval.config.shapes import Entry, KeyPath, Slug, Text
+from refusal_eval.core.hints import nearest
+
+Mistake = tuple[KeyPath, str]  # where in the entry, what is wrong
+
+SPLITS = Field(None, min_length=1, description="Splits that it shows, in this order. Default: all.")
+READING = Field(None, description="`strict` or `broad` for all splits. Default: the headline reading of each split.")
+MOST_CURVES = 8  # as many as `plots.series` can tell apart
+
+
+@dataclass(frozen=True)
+class FigureStudy:
+    """What figures ask of their study: its names in their order, and the entries of its splits and judges."""
+
+    models: Sequence[str]
+    splits: Mapping[str, Split]
+    judges: Mapping[str, JudgeEntry]
+    gold: Sequence[str]
+    samples: int
+    protocol: str
+    primary_judge: str
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a figure shows, each in its order, once the study has filled in what its entry leaves open.
+
+    `gold` is that on which the judges' cards are read.
+    """
+
+    judges: list[str]
+    models: list[str] = field(default_factory=list)
+    splits: list[str] = field(default_factory=list)
+    gold: list[str] = field(default_factory=list)
+
+
+class FigureLabels(Entry):
+    """Names that one figure shows instead of those of the catalogue."""
+
+    models: dict[Slug, Text] = Field({}, description="Labels of models.")
+    splits: dict[Slug, Text] = Field({}, description="Labels of splits.")
+    judges: dict[Slug, Text] = Field({}, description="Labels of judges.")
+    gold: dict[Slug, Text] = Field({}, description="Labels of gold sets.")
+    categories: dict[Text, Text] = Field({}, description="Labels of the splits' categories.")
+
+
+class Figure(Entry):
+    """What all figures have. A kind says what it shows, and overrides what is otherwise for it.
+
+    Attributes:
+        report: category, name and caption in Snakemake's report; in the caption `{samples}` and `{tau}` are filled in.
+        needs: what it is drawn from, of `scores`, `rows`, `verdicts`, `estimates`, `tradeoff`, `agreement` and `cards`
+            (workflow/rules/figures.smk has their files).
+    """
+
+    report: ClassVar[tuple[str, str, str]]
+    needs: ClassVar[tuple[str, ...]]
+
+    kind: str
+    name: Slug = Field(description="Name of its files: `figures/<name>.pdf`, `.svg`, `.png`, `.csv` and `.caption.*`.")
+    title: str | None = Field(None, description="First sentence of its caption. Default: what the kind shows.")
+    labels: FigureLabels = Field(FigureLabels(), description="Names that it shows instead of those of the catalogue.")
+    width: Literal["column", "page"] | None = Field(
+        None,
+        description="`column` is 8.5 cm, `page` 17.5 cm wide. Default: what its number of columns or panels asks for.",
+    )
+
+    @classmethod
+    def unasked(cls, study: FigureStudy) -> list[Self]:
+        """Return the figures of this kind in a study that names none."""
+        return []
+
+    def shown(self, study: FigureStudy) -> Shown:
+        """Return what it shows."""
+        raise NotImplementedError
+
+    def mistakes(self, study: FigureStudy) -> Iterator[Mistake]:
+        """Yield what the study lacks for it; names are checked for all kinds (`name_mistakes`)."""
+        yield from ()
+
+    def draw(self, data: Any) -> Any:
+        """Return it drawn, with its data and its caption (`plots.figure_data.Drawn`).
+
+        Args:
+            data: what it is drawn from (`plots.figure_data.FigureData`).
+
+        Raises:
+            UserError: if it cannot be drawn; a page with this reason then stands in its place.
+        """
+        raise NotImplementedError
+
+
+class OfModels(Figure):
+    """What figures have that show models under one judge."""
+
+    models: list[Slug] | None = Field(
+        None, min_length=1, description="Models that it shows, in this order. Default: all."
+    )
+    judge: Slug | None = Field(None, description="Judge whose verdicts it shows. Default: `primary_judge`.")
+
+    def splits_of(self, study: FigureStudy) -> list[str]:
+        """Return the splits that it shows."""
+        return list(getattr(self, "splits", None) or study.splits)
+
+    def shown(self, study: FigureStudy) -> Shown:
+        """Return what it shows. Captions say how well the judge agrees with people on all gold."""
+        judge, models = self.judge or study.primary_judge, self.models or study.models
+        return Shown([judge], list(models), self.splits_of(study), list(study.gold))
+
+
+class Ordered(OfModels):
+    """What figures have that show models in an order of their own."""
+
+    order: Literal["listed", "name", "rate"] = Field(
+        "listed",
+        description="Models as they are `listed`, by `name` (their label), or by `rate`: the highest mean over splits "
+        "first.",
+    )
+
+
+AnyFigure = Annotated[Figure, OfKind(FIGURES)]
+
+
+def name_mistakes(figure: Mapping[str, Any], names: Mapping[str, Sequence[str]]) -> Iterator[Mistake]:
+    """Yield names in an entry, valid or not, that are not the study's or stand twice.
+
+    Args:
+        figure: the entry as it is written.
+        names: those of the study's `models`, `splits`, `judges` and `gold`.
+    """
+    labels = figure.get("labels")
+    for key, known in names.items():
+        chosen = figure.get(key)
+        listed = [name if isinstance(name, str) else None for name in chosen] if isinstance(chosen, list) else []
+        for index, name in enumerate(listed):
+            if name is not None and name not in known:
+                yield (key, index), f"`{name}` is not in `{key}` of the study" + nearest(name, known)
+            elif name is not None and name in listed[:index]:
+                yield (key, index), f"`{name}` is named twice"
+        own = labels.get(key) if isinstance(labels, Mapping) else None
+        for name in own if isinstance(own, Mapping) else ():
+            if name not in known:
+                yield ("labels", key, name), f"`{name}` is not in `{key}` of the study" + nearest(name, known)
+    for key in ("judge", "split"):
+        one, known = figure.get(key), names[f"{key}s"]
+        if isinstance(one, str) and one not in known:
+            yield (key,), f"`{one}` is not in `{key}s` of the study" + nearest(one, known)
+
+
+def too_many_curves(shown: Shown) -> Iterator[Mistake]:
+    """Yield that curves could not be told apart, whichever of models and splits have a panel each."""
+    models, splits = len(shown.models), len(shown.splits)
+    if min(models, splits) > MOST_CURVES:
+        message = f"a panel shows at most {MOST_CURVES} curves, and there are {models} models and {splits} splits"
+        yield ("kind",), f"{message}: name fewer under `models` or `splits`"
+
+
+def able_judges(names: Sequence[str]) -> str:
+    """Return the end of a message about a judge that cannot do something: which can."""
+    return f"; of the study's judges {', '.join(f'`{name}`' for name in names) or 'none'} can"

@@ -1,0 +1,221 @@
+"""What a figure is drawn from, read from files when it first asks, and what drawing it gives."""
+
+from __future__ import annotations
+
+import csv
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from refusal_eval.config.figure_entry import Figure, Shown
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json, read_jsonl
+from refusal_eval.plots.layout import EDGE, page, put, wrap_to
+from refusal_eval.plots.style import CM, COLUMN_WIDTH, LINE_HEIGHT, PAGE_HEIGHT, PAGE_WIDTH, styled
+from refusal_eval.report.paper.display import Labels, Score, by_cell, clean, headline, ordered
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+Cell = tuple[str, str]
+Row = Mapping[str, Any]  # of estimates (`estimate.Estimate`)
+
+
+@dataclass(frozen=True)
+class Caption:
+    """The words below a figure: a title, then sentences; unescaped text."""
+
+    title: str
+    sentences: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure, the numbers in it (a row for each mark), and its caption."""
+
+    figure: Drawing
+    frame: pd.DataFrame
+    caption: Caption
+
+
+@dataclass
+class FigureData:
+    """What one figure is drawn from.
+
+    Attributes:
+        figure: its entry.
+        shown: judges, models, splits and gold, in their order.
+        study_labels: of the study's `models`, `splits`, `judges` and `golds`, under which the entry's own are laid.
+        scoring: `tau` and `band` of the study.
+        files: paths by noun, as `Figure.needs` names them.
+    """
+
+    figure: Figure
+    shown: Shown
+    study_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    scoring: Mapping[str, float] = field(default_factory=dict)
+    files: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @functools.cached_property
+    def labels(self) -> Labels:
+        """What readers see instead of names."""
+        own = self.figure.labels
+        sections = {"models": own.models, "splits": own.splits, "judges": own.judges, "golds": own.gold}
+        return Labels(**{name: {**self.study_labels.get(name, {}), **labels} for name, labels in sections.items()})
+
+    def category(self, name: str) -> str:
+        """Return the label of a category."""
+        return clean(self.figure.labels.categories.get(name, name.replace("_", " ")))
+
+    @property
+    def judge(self) -> str:
+        """The judge of a figure that has one."""
+        return self.shown.judges[0]
+
+    # ---------------------------------------------------------------- what is read
+
+    @functools.cached_property
+    def scores(self) -> list[Score]:
+        """The scores of the cells that it shows, with the reading it asks for as their headline."""
+        reading = getattr(self.figure, "reading", None)
+        found = [score for score in self._read("scores") if self._shows(score)]
+        return [{**score, "headline": reading} for score in found] if reading else found
+
+    @functools.cached_property
+    def cards(self) -> list[Mapping[str, Any]]:
+        """The cards of its judges."""
+        return list(self._read("cards"))
+
+    @functools.cached_property
+    def estimates(self) -> list[Row]:
+        """The rows of estimates of the cells that it shows."""
+        return [row for found in self._read("estimates") for row in found["estimates"] if self._shows(row)]
+
+    @functools.cached_property
+    def tradeoff(self) -> Mapping[str, Any]:
+        """The study's trade-off."""
+        return next(self._read("tradeoff"))
+
+    @functools.cached_property
+    def agreement(self) -> Mapping[str, Any]:
+        """The agreement of the study's judges."""
+        return next(self._read("agreement"))
+
+    @functools.cached_property
+    def votes(self) -> dict[Cell, list[float]]:
+        """c(x) of each prompt (of dialogues: scored turn) that has one, by (model, split)."""
+        return {cell: [float(row["c"]) for row in _csv(path) if row["c"]] for cell, path in self._cells("rows")}
+
+    @functools.cached_property
+    def verdicts(self) -> dict[Cell, Counter[tuple[str, str | None]]]:
+        """How many answers have which label and kind of refusal, by (model, split).
+
+        As in all rates, answers to turns of dialogues that are not scored do not count; judges read them, too.
+        """
+        scored = {
+            cell: {(row["prompt_id"], int(row["turn"])) for row in _csv(path)} for cell, path in self._cells("rows")
+        }
+        return {
+            cell: Counter(
+                (row["label"], row["kind"])
+                for row in read_jsonl(path)
+                if (row["prompt_id"], row["turn"]) in scored[cell]
+            )
+            for cell, path in self._cells("verdicts")
+        }
+
+    def _read(self, noun: str) -> Iterator[Mapping[str, Any]]:
+        return (read_json(path) for path in self.files.get(noun, ()))
+
+    def _shows(self, row: Row) -> bool:
+        of = {"judge": self.shown.judges, "model": self.shown.models, "split": self.shown.splits}
+        return all(row[name] in names for name, names in of.items())
+
+    def _cells(self, noun: str) -> Iterator[tuple[Cell, str]]:
+        """(model, split) and path of files of cells, whose paths end with judge, model and split."""
+        for path in self.files.get(noun, ()):
+            _, model, split = Path(path).with_suffix("").parts[-3:]
+            yield (model, split), path
+
+    # ---------------------------------------------------------------- what is asked
+
+    def cells(self) -> tuple[dict[Cell, Score], list[str], list[str]]:
+        """Return the scores by (model, split), and the models and splits that have any, in their order.
+
+        Raises:
+            ValueError: without scores, or for two of one cell.
+        """
+        found = {(model, split): score for (_, model, split), score in by_cell(self.scores).items()}
+        if not found:
+            raise ValueError("a figure needs scores of exactly one judge")
+        models, splits = ({cell[i] for cell in found} for i in (0, 1))
+        return found, ordered(models, self.models_in_order()), ordered(splits, self.shown.splits)
+
+    def expected(self, splits: Sequence[str]) -> list[str]:
+        """Return what is expected on each of these splits."""
+        found = {score["split"]: score["expectation"] for score in self.scores}
+        return [found.get(split, "") for split in splits]
+
+    def models_in_order(self) -> list[str]:
+        """Return the models in the order that the entry asks for; a model without any rate comes last."""
+        order, models = getattr(self.figure, "order", "listed"), self.shown.models
+        if order == "name":
+            return sorted(models, key=lambda name: (self.labels.model(name).casefold(), name))
+        if order != "rate":
+            return list(models)
+        means = {}
+        for model in models:
+            rates = [headline(score)["rate"] for score in self.scores if score["model"] == model]
+            known = [rate for rate in rates if rate is not None]
+            means[model] = sum(known) / len(known) if known else -1.0
+        return sorted(models, key=lambda name: (-means[name], name))
+
+    def points(self, wide: bool) -> float:
+        """Return the width in points; `wide` says what the figure needs where nothing is asked."""
+        asked = {"column": COLUMN_WIDTH, "page": PAGE_WIDTH}
+        return asked[self.figure.width] if self.figure.width else asked["page" if wide else "column"]
+
+    def fits(self, height: float) -> bool:
+        """Tell whether a height in points is one that a page has."""
+        return height <= PAGE_HEIGHT
+
+    def fitting(self, draw: Callable[[float], Drawing], wide: bool) -> Drawing:
+        """Return a drawing at its width, at that of a page where a narrow one is too high and no width is asked for.
+
+        Args:
+            draw: draws at a width in points.
+            wide: whether the figure needs a page's width anyway.
+        """
+        drawing = draw(self.points(wide))
+        if not self.fits(72 * drawing.get_figheight()) and self.figure.width is None and not wide:
+            return draw(PAGE_WIDTH)
+        return drawing
+
+    def undrawable(self, reason: str) -> UserError:
+        """Return the error of a figure that cannot be drawn."""
+        return UserError(f"figure `{self.figure.name}`{reason}")
+
+    def too_high(self, height: float, advice: str) -> UserError:
+        """Return the error of a figure that no page has room for."""
+        centimetres, most = height / CM, PAGE_HEIGHT / CM
+        return self.undrawable(f" would be {centimetres:.0f} cm high, and a page has {most:.0f} cm: {advice}")
+
+
+def _csv(path: str) -> Iterator[dict[str, str]]:
+    with Path(path).open(encoding="utf-8", newline="") as handle:
+        yield from csv.DictReader(handle)
+
+
+def not_drawn(reason: str) -> Drawn:
+    """Return a page that says why there is no figure, with an empty table."""
+    with styled():
+        lines = wrap_to(f"Not drawn: {reason}", COLUMN_WIDTH - 2 * EDGE)
+        page_of, sheet = page(COLUMN_WIDTH, 2 * EDGE + len(lines) * LINE_HEIGHT)
+        put(sheet, EDGE, EDGE, lines)
+    frame = pd.DataFrame({"not_drawn": [reason]}, dtype=object)
+    return Drawn(page_of, frame, Caption("Not drawn.", [f"{reason}."]))

@@ -1,0 +1,154 @@
+"""The figure of a study's judges beside each other: kappa of every two of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import pandas as pd
+from pydantic import Field
+
+from refusal_eval.config.figure_entry import Figure as FigureEntry
+from refusal_eval.config.figure_entry import FigureStudy, Mistake, Shown
+from refusal_eval.config.shapes import Slug
+from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
+from refusal_eval.plots.layout import EDGE, ColumnLabels, page, put, text_width, tile, widest, wrap_to
+from refusal_eval.plots.style import LINE_HEIGHT, styled
+from refusal_eval.report.paper.display import NO_DATA, marked, notes_of
+from refusal_eval.report.paper.judge_card_words import short, value_text
+from refusal_eval.stats.estimates.estimands import READINGS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_FEWEST = 3  # judges whose agreement is drawn unasked: that of two is a single number, and stands in the table
+_COLUMNS = 3  # judges that a narrow figure has room for
+_MOST_LINES = 4  # of a level column label
+
+
+class JudgeAgreementFigure(FigureEntry):
+    """Kappa of every two judges as tiles: broad below the diagonal, strict above it."""
+
+    report: ClassVar[tuple[str, str, str]] = (
+        "Judges",
+        "Agreement between judges",
+        "Cohen's kappa between every two judges over all splits, with its interval: partial refusals counted as "
+        "refusals (broad) below the diagonal, not counted (strict) above it.",
+    )
+    needs: ClassVar[tuple[str, ...]] = ("agreement",)
+
+    kind: Literal["judge_agreement"]
+    judges: list[Slug] | None = Field(
+        None, min_length=2, description="Judges that it shows, in this order. Default: all."
+    )
+    split: Slug | None = Field(None, description="The split whose answers count. Default: all splits together.")
+
+    @classmethod
+    def unasked(cls, study: FigureStudy) -> list[Self]:
+        """Return one of three judges and more."""
+        return [cls(name="judges_agree", kind="judge_agreement")] if len(study.judges) >= _FEWEST else []
+
+    def shown(self, study: FigureStudy) -> Shown:
+        """Return what it shows."""
+        return Shown(list(self.judges or study.judges))
+
+    def mistakes(self, study: FigureStudy) -> Iterator[Mistake]:
+        """Yield that there is one judge only."""
+        if len(study.judges) < 2:
+            yield ("kind",), "`judge_agreement` needs two judges, and the study has one"
+
+    def draw(self, data: FigureData) -> Drawn:
+        """Return kappa of every two judges as tiles.
+
+        Raises:
+            UserError: if one of the judges or the split is not in the file.
+        """
+        agreement, judges = data.agreement, data.shown.judges
+        missing = sorted(set(judges) - set(agreement["judges"]))
+        group = next((group for group in agreement["groups"] if group["split"] == self.split), None)
+        if missing or group is None:
+            raise data.undrawable(f": there is no agreement of {', '.join(missing) or self.split} to draw")
+        pairs = [pair for pair in group["pairs"] if {pair["first"], pair["second"]} <= set(judges)]
+        rows = []
+        for pair in pairs:
+            for reading in ("broad", "strict"):
+                kappa = pair[reading]["kappa"]
+                low, high = kappa["interval"] or (None, None)
+                names = {"first": pair["first"], "second": pair["second"], "split": self.split, "reading": reading}
+                rows.append(names | {"n": pair["n"], "kappa": kappa["value"], "low": low, "high": high})
+        with styled():
+            fig = _draw(pairs, judges, data)
+        where = f" on {data.labels.split(self.split)}" if self.split else ""
+        caption = Caption(self.title or f"Agreement of judges{where}.", _words(agreement, group, pairs, judges))
+        return Drawn(fig, pd.DataFrame(rows, dtype=object), caption)
+
+
+def _draw(pairs: Sequence[Mapping[str, Any]], judges: Sequence[str], data: FigureData) -> Figure:
+    width, labels = data.points(len(judges) > _COLUMNS), [data.labels.judge(name) for name in judges]
+    by_judges = {frozenset((pair["first"], pair["second"])): pair for pair in pairs}
+    names = [wrap_to(label, 0.27 * width) for label in labels]
+    left = EDGE + max(widest(lines) for lines in names) + 5
+    step = (width - left - EDGE) / len(judges)
+    head = ColumnLabels(labels, step, most_lines=_MOST_LINES)
+    top = EDGE + head.height
+    tiles: dict[tuple[int, int], tuple[list[str], float | None]] = {}
+    for i, j in itertools.permutations(range(len(judges)), 2):
+        pair = by_judges.get(frozenset((judges[i], judges[j])))
+        tiles[i, j] = [NO_DATA], None
+        if pair and (kappa := pair["broad" if i > j else "strict"]["kappa"])["value"] is not None:
+            tiles[i, j] = _lines(kappa, pair["flags"], step), max(0.0, kappa["value"])
+    height = max(len(lines) for lines in [*names, *(lines for lines, _ in tiles.values())]) * LINE_HEIGHT + 6
+    fig, sheet = page(width, top + height * len(judges) + EDGE)
+    head.draw(sheet, [left + (i + 0.5) * step for i in range(len(judges))], top)
+    for (i, j), (lines, share) in tiles.items():
+        tile(sheet, (left + j * step, top + i * height, step, height), lines, share)
+    for i, lines in enumerate(names):
+        put(sheet, left - 5, top + i * height + (height - len(lines) * LINE_HEIGHT) / 2, lines, align="right")
+    return fig
+
+
+def _lines(kappa: Mapping[str, Any], flags: Sequence[str], step: float) -> list[str]:
+    """Kappa with its marks, then the interval, in two lines where one is too narrow."""
+    value = marked(short(kappa["value"]), flags)
+    ends = [short(end) for end in kappa["interval"] or ()]
+    if not ends:
+        return [value]
+    one = f"[{', '.join(ends)}]"
+    return [value, *([one] if text_width(one) <= step - 3 else [f"{ends[0]},", ends[1]])]
+
+
+def _words(
+    agreement: Mapping[str, Any],
+    group: Mapping[str, Any],
+    pairs: Sequence[Mapping[str, Any]],
+    judges: Sequence[str],
+) -> list[str]:
+    """What is shown, and what is not: alpha of all judges and changed orders of models; then what marks mean."""
+    notes = [
+        f"Cohen's kappa between judges on the answers that both labelled, of {group['n_answers']}, with its "
+        f"{100 * agreement['level']:g} % "
+        "interval over clusters. Below the diagonal broad (partial refusals count as refusals), above it strict.",
+    ]
+    alpha = group["alpha"]
+    if alpha and len(group["raters"]) > 2:
+        numbers = {r: value_text(alpha[r]["value"], alpha[r]["interval"]) for r in ("broad", "strict")}
+        texts = [f"{marked(text, group['alpha_flags'])} {reading}" for reading, text in numbers.items()]
+        panels = " that are no panels" if len(group["raters"]) < len(agreement["judges"]) else ""
+        notes.append(f"All {len(group['raters'])} judges{panels}, Krippendorff's alpha: {', '.join(texts)}.")
+    known = [
+        rank
+        for rank in agreement["rankings"]
+        if rank["n_models"] > 1 and rank["tau"] is not None and group["split"] in (None, rank["split"])
+    ]
+    known = [rank for rank in known if {rank["first"], rank["second"]} <= set(judges)]
+    if known:
+        swapped = sum(bool(rank["swapped"]) for rank in known)
+        notes.append(
+            f"The order of the models changes in {swapped} of {len(known)} comparisons of two judges on a split."
+        )
+    found = [(pair[reading]["kappa"], pair["flags"]) for pair in pairs for reading in READINGS]
+    if alpha and len(group["raters"]) > 2:
+        found += [(alpha[reading], group["alpha_flags"]) for reading in READINGS]
+    flags = {flag for number, own in found if number["value"] is not None for flag in own}
+    return [*notes, *(f"{note}." for note in notes_of(flags))]
