@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,18 @@ from project import Project, copy_of, make_project
 
 
 @pytest.fixture(scope="session")
-def finished_once(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """Return a finished study; do not change it."""
-    project = make_project(tmp_path_factory.mktemp("study") / "project")
-    project.complete()
+def finished_once(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Project:
+    """Return a finished study, which all of pytest's workers share; do not change it."""
+    folder = tmp_path_factory.getbasetemp()
+    if hasattr(request.config, "workerinput"):
+        folder = folder.parent  # of the session: each worker has a folder of its own below
+    project = Project(folder / "finished" / "project")
+    with open(folder / "finished.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        mark = folder / "finished.done"
+        if not mark.exists():
+            make_project(project.folder).complete()
+            mark.touch()
     return project
 
 
