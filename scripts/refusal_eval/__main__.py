@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(verb: str, arguments: Sequence[str]) -> int:
     import typer
 
-    from refusal_eval.config import ConfigError
+    from refusal_eval.config.problems import ConfigError
     from refusal_eval.core.errors import UserError
 
     found = importlib.import_module(f"refusal_eval.tools.{VERBS[verb][0]}").command

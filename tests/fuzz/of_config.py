@@ -12,9 +12,9 @@ from fuzz.of_people import as_yaml
 from fuzz.targets import file_of, is_text, target
 from unit.config_project import BASE, CATALOGUE, COMMIT, FIGURES, SHA256, STUDY, WHOLE_STUDY, Project
 
-from refusal_eval.config import ConfigError, load_study
+from refusal_eval.config.load_study import load_study
 from refusal_eval.config.lock_file import read_lock
-from refusal_eval.config.problems import Problem
+from refusal_eval.config.problems import ConfigError, Problem
 from refusal_eval.config.yaml_source import Source
 from refusal_eval.core.rubric import Rubric, rubric_mistake
 from refusal_eval.core.states import LABELS

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import yaml
 
-from refusal_eval.config import ConfigError, load_study
+from refusal_eval.config.load_study import load_study
+from refusal_eval.config.problems import ConfigError
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 SHA256 = "0123456789abcdef" * 4

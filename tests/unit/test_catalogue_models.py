@@ -8,8 +8,9 @@ import yaml
 from config_project import COMMIT
 from engine_entries import engine_identity, server_command
 
-from refusal_eval.config import ConfigError, load_study
 from refusal_eval.config.catalogue import Catalogue, shipped_files
+from refusal_eval.config.load_study import load_study
+from refusal_eval.config.problems import ConfigError
 from refusal_eval.config.source_entries import open_pin
 from refusal_eval.engines.vllm_arguments import identity_args
 from refusal_eval.tools.pages.models_page import models_page

@@ -5,8 +5,9 @@ import re
 
 import pytest
 
-from refusal_eval.config import ConfigError, load_study
 from refusal_eval.config.catalogue import Catalogue, shipped_files
+from refusal_eval.config.load_study import load_study
+from refusal_eval.config.problems import ConfigError
 from refusal_eval.config.references import read_references
 from refusal_eval.config.source_entries import open_pin
 from refusal_eval.core.errors import UserError

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from refusal_eval.__main__ import main
-from refusal_eval.config import load_study
+from refusal_eval.config.load_study import load_study
 from refusal_eval.tools.published import import_command
 
 # Seven splits, 1,943 prompts; one config has the everyday prompts too, and none has the safe prompts of XSTest.

@@ -9,8 +9,8 @@ import yaml
 from config_project import CATALOGUE, COMMIT, STUDY, WHOLE_STUDY, Project, changed
 from pydantic import ValidationError
 
-from refusal_eval.config import load_study
 from refusal_eval.config.entries import Model
+from refusal_eval.config.load_study import load_study
 from refusal_eval.config.study_entry import Study, StudyConfig
 
 

@@ -3,7 +3,7 @@
 import pytest
 from config_project import BASE, CATALOGUE, COMMIT, STUDY, Project, changed, with_entry
 
-from refusal_eval.config import ConfigError
+from refusal_eval.config.problems import ConfigError
 from refusal_eval.study.study_folder import refuse_other_study
 
 

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from config_project import BASE, CATALOGUE, FIGURES, STUDY, WHOLE_STUDY, Project, changed, with_entry
 
-from refusal_eval.config import ConfigError, load_study
 from refusal_eval.config.catalogue import SECTIONS, DatasetInside
-from refusal_eval.config.problems import dotted
+from refusal_eval.config.load_study import load_study
+from refusal_eval.config.problems import ConfigError, dotted
 from refusal_eval.config.shapes import fields_of, is_entry, kinds_of, leaves
 from refusal_eval.config.study_entry import Study
 from refusal_eval.tools.pages.config_reference import TITLES

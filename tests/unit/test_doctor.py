@@ -12,7 +12,7 @@ import pytest
 import yaml
 from hub_server import HubServer
 
-from refusal_eval.config import load_study
+from refusal_eval.config.load_study import load_study
 from refusal_eval.engines.devices.nvidia_smi import Gpu, Seen, parse_gpus, read_gpus
 from refusal_eval.tools.check import all_checks, environment_checks, machine_checks
 from refusal_eval.tools.check import gpu_checks as gpus

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from program import refusal_eval
 
-from refusal_eval.config import load_study
+from refusal_eval.config.load_study import load_study
 from refusal_eval.study.row_sources import fetched_path
 from refusal_eval.tools.check import address_checks, leftovers, place_checks
 from refusal_eval.tools.check.address_checks import Answer

@@ -16,7 +16,7 @@ from test_server_engine import ENTRY
 
 from refusal_eval.__main__ import main
 from refusal_eval.ask.requests import Request, RequestSettings
-from refusal_eval.config import load_study
+from refusal_eval.config.load_study import load_study
 from refusal_eval.core.files import write_json
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.engines.devices.nvidia_smi import computing

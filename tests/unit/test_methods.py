@@ -13,8 +13,8 @@ from make_methods import paragraphs
 from project import ROOT
 from test_tables import cards, score
 
-from refusal_eval.config import load_study
 from refusal_eval.config.entries import Sampling
+from refusal_eval.config.load_study import load_study
 from refusal_eval.core.errors import UserError
 from refusal_eval.report.methods.bibliography import bibliography, read_bibtex, study_entries
 from refusal_eval.report.methods.methods_numbers import judging_paragraph, uncertainty_paragraph

@@ -79,7 +79,7 @@ def test_each_open_pin_is_refused_with_its_place_and_the_command(open_project):
 
 
 def test_what_only_looks_may_leave_them_open(open_project, monkeypatch):
-    from refusal_eval.config import load_study
+    from refusal_eval.config.load_study import load_study
 
     open_project.write("study.yaml", OPEN_STUDY)
     config = load_study(OPEN_STUDY, "study.yaml", ".", open_pins=True)
@@ -160,7 +160,7 @@ def test_a_study_does_not_name_its_lock_file(project):
 
 
 def test_what_of_a_lock_the_study_does_not_take_is_listed(open_project):
-    from refusal_eval.config import load_study
+    from refusal_eval.config.load_study import load_study
 
     open_project.write("study.yaml", OPEN_STUDY)
     needs = needs_of(load_study(OPEN_STUDY, "study.yaml", ".", open_pins=True, use_lock=False))
@@ -211,7 +211,7 @@ def test_a_lock_that_changes_while_a_study_runs_is_told(tmp_path):
 
 
 def test_needs_are_told_once_for_each_pin(open_project):
-    from refusal_eval.config import load_study
+    from refusal_eval.config.load_study import load_study
 
     open_project.write("study.yaml", OPEN_STUDY)
     needs = needs_of(load_study(OPEN_STUDY, "study.yaml", ".", open_pins=True, use_lock=False))

@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from refusal_eval.__main__ import VERBS
-from refusal_eval.config import load_study
+from refusal_eval.config.load_study import load_study
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -10,7 +10,8 @@ import pytest
 import yaml
 from config_project import STUDY, Project
 
-from refusal_eval.config import ConfigError, study_values
+from refusal_eval.config.load_study import study_values
+from refusal_eval.config.problems import ConfigError
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.yaml_files import MOST_DEPTH, read_yaml
 from refusal_eval.judges.keyword_judge import KeywordJudge

@@ -6,7 +6,8 @@ from snakemake import __version__ as SNAKEMAKE
 from snakemake.dag import DAG
 
 from refusal_eval.core.code_version import code_version
-from refusal_eval.config import ConfigError, load_study
+from refusal_eval.config.load_study import load_study
+from refusal_eval.config.problems import ConfigError
 from refusal_eval.config.merged import refuse_merged
 from refusal_eval.study.batches import GOLD, cpu_judges, llm_judges, panel_judges, trained_judges
 from refusal_eval.study.study_folder import record_study, refuse_other_study

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 LIBRARY = Path(__file__).resolve().parents[1]  # the folder of the package, whose name its modules are imported by
-# Rooms that decide only which values a job gets as params, which Snakemake compares itself.
-UNCOUNTED = ("config",)
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -36,8 +34,8 @@ def code_version(script: str | Path, *modules: Path, library: Path = LIBRARY) ->
 def imported_modules(script: str | Path, *modules: Path, library: Path = LIBRARY) -> list[Path]:
     """Return the files of the library's modules that a script imports, and of further modules, in alphabetical order.
 
-    Imports are followed through the whole package, wherever in a module they stand, but for `UNCOUNTED` rooms; the
-    `__init__.py` of a module's packages are run with it and so belong to it.
+    Imports are followed through the whole package, wherever in a module they stand; the `__init__.py` of a module's
+    packages are run with it and so belong to it.
     """
     todo = {*modules, *_imported(ast.parse(Path(script).read_text(encoding="utf-8")), library)}
     seen = set[Path]()
@@ -101,4 +99,4 @@ def _imported(tree: ast.Module, library: Path) -> set[Path]:
             files.add(library.joinpath(*parts[:length], "__init__.py"))
         if parts:
             files.add(library.joinpath(*parts).with_suffix(".py"))
-    return {file for file in files if file.is_file() and file.relative_to(library).parts[0] not in UNCOUNTED}
+    return {file for file in files if file.is_file()}

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from refusal_eval.config import load_study, study_values
+from refusal_eval.config.load_study import load_study, study_values
 from refusal_eval.study.study_folder import refuse_other_study
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -16,7 +16,8 @@ from typing import Annotated
 import typer
 from execute import allow_many_connections
 
-from refusal_eval.config import ConfigError, load_study, study_values
+from refusal_eval.config.load_study import load_study, study_values
+from refusal_eval.config.problems import ConfigError
 from refusal_eval.core.errors import UserError
 from refusal_eval.engines.process import end_with_parent
 from refusal_eval.tools.check.all_checks import check_machine, study_needs

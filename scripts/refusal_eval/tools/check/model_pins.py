@@ -7,8 +7,8 @@ import shlex
 import shutil
 from pathlib import Path
 
-from refusal_eval.config import ConfigError
 from refusal_eval.config.lock_file import lock_path
+from refusal_eval.config.problems import ConfigError
 from refusal_eval.config.yaml_source import readable_path
 from refusal_eval.core.errors import UserError
 

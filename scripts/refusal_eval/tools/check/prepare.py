@@ -11,7 +11,8 @@ from typing import Any
 
 import yaml
 
-from refusal_eval.config import ConfigError, load_study
+from refusal_eval.config.load_study import load_study
+from refusal_eval.config.problems import ConfigError
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
 from refusal_eval.engines.load_plan import LoadPlan

@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
-from refusal_eval.config import ConfigError, load_study, study_values
+from refusal_eval.config.load_study import load_study, study_values
 from refusal_eval.config.lock_file import LockedRepo, LockedUrl, LockFile, lock_path, read_lock
-from refusal_eval.config.problems import Problem
+from refusal_eval.config.problems import ConfigError, Problem
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import size_text, written_whole
 from refusal_eval.data.hub import offline, token_is_set
