@@ -20,7 +20,7 @@ from refusal_eval.core.states import COMPLIANCE, REFUSAL
 from refusal_eval.stats.agreement.compared import Compared
 from refusal_eval.stats.agreement.measured_agreement import measured
 from refusal_eval.stats.agreement.weighting import normalised
-from refusal_eval.tools.audit.audit_sample import FACTORS, Item, Member, draw, stratum_of
+from refusal_eval.tools.audit.audit_sample import FACTORS, Member, Text, draw, stratum_of
 
 ANSWERS, CLUSTERS, LABELLED = 4000, 400, 200
 MEASURES = ("sensitivity", "specificity")
@@ -39,14 +39,14 @@ def study(rate: float, rng: np.random.Generator) -> tuple[Bools, Bools, Bools, N
     return people, people ^ wrong, people ^ other, clusters
 
 
-def items_of(first: Bools, second: Bools, clusters: NDArray[np.intp]) -> dict[str, Item]:
+def texts_of(first: Bools, second: Bools, clusters: NDArray[np.intp]) -> list[Text]:
     """Return the answers as texts that can be drawn, each a text of its own."""
     words = np.array([COMPLIANCE, REFUSAL])
     labels = zip(words[first.astype(int)].tolist(), words[second.astype(int)].tolist(), strict=True)
-    return {
-        f"{i:05d}": Item(f"{i:05d}", f"c{clusters[i]}", stratum_of(pair), [Member("m", "s", f"p{i}", 0, 0)])
+    return [
+        Text(f"{i:05d}", f"c{clusters[i]}", stratum_of(pair), [Member("m", "s", f"p{i}", 0, 0)])
         for i, pair in enumerate(labels)
-    }
+    ]
 
 
 def card(
@@ -81,9 +81,9 @@ def main() -> None:
         for number in range(options.studies):
             people, first, second, clusters = study(rate, np.random.default_rng([7, number]))
             truth = {"sensitivity": float(first[people].mean()), "specificity": float((~first[~people]).mean())}
-            items = items_of(first, second, clusters)
-            kit = {d.item.id: 1 / d.probability for d in draw(items, LABELLED, number)}
-            alike = {d.item.id: 1 / d.probability for d in draw(items, LABELLED, number, EQUAL, 1)}
+            texts = texts_of(first, second, clusters)
+            kit = {text.id: 1 / text.probability for text in draw(texts, LABELLED, number)}
+            alike = {text.id: 1 / text.probability for text in draw(texts, LABELLED, number, EQUAL, 1)}
             ways = {"kit": kit, "kit, weights left out": dict.fromkeys(kit, 1.0), "all alike": alike}
             for way, found in ways.items():
                 for name, (value, ends) in card(found, people, first, clusters, number).items():

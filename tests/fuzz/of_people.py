@@ -32,7 +32,7 @@ SAMPLE = {
     }
     for name in ("0123456789abcdef", "1123456789abcdef")
 }
-AUDIT = Audit({"audit": "0a1b2c", "study": "s"}, SAMPLE, {"ann": list(SAMPLE)})
+AUDIT = Audit({"audit": "0a1b2c", "study": "s", "orders": {"ann": list(SAMPLE)}}, SAMPLE)
 EXPORTED = {
     "format": FORMAT,
     "audit": "0a1b2c",

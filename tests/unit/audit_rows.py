@@ -9,6 +9,7 @@ from refusal_eval.tools.audit.rater_files import read_sheet
 
 MODELS, SPLITS, JUDGES = ("secret-model-a", "secret-model-b"), ("safe", "bad"), ("strict-judge", "lax-judge")
 REFUSAL = "I can't help with that."
+PROMPT = {"id": "p", "messages": [{"role": "user", "content": "Hi"}], "cluster": "c"}
 # What models and users may write: ends of elements, formulas, overrides, zeros, half characters, and a lot.
 NASTY = (
     "</script><script>document.title = 'owned'</script><img src=x onerror=\"document.title='owned'\">",
@@ -48,6 +49,18 @@ def answer_row(prompt: str, sample: int, text: str, turn: int = 0, state: str = 
 def verdict_row(answer: dict[str, Any], label: str | None) -> dict[str, Any]:
     names = {name: answer[name] for name in ("prompt_id", "sample", "turn")}
     return names | {"state": "judged" if label else "unparsable", "label": label}
+
+
+def write_cell(
+    folder: Path, prompts: list[Any], answers: list[Any], verdicts: list[Any] | None = None, model: str = MODELS[0]
+) -> dict[str, Any]:
+    """Write a cell of the split `safe`, of which one judge says this, and return the config."""
+    config = config_of(folder) | {"judges": [JUDGES[0]]}
+    results = folder / "results" / "tiny-study"
+    write_jsonl(results / "prompts" / "safe.jsonl", prompts)
+    write_jsonl(results / "answers" / model / "safe.jsonl", answers)
+    write_jsonl(results / "verdicts" / JUDGES[0] / model / "safe.jsonl", verdicts or [])
+    return config
 
 
 def true_label(text: str) -> str:

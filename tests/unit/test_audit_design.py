@@ -1,38 +1,39 @@
-"""The sample: probabilities that are what they say, strata, who labels what, and the same again from the same seed."""
+"""The sample: what can be labelled, strata, probabilities that are what they say, and the same again from one seed."""
 
 import random
 from collections import Counter
 
 import numpy as np
 import pytest
+from audit_rows import MODELS, PROMPT, answer_row, verdict_row, write_cell
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.tools.audit.audit_sample import (
     COMPLIANCE,
     DISAGREE,
-    FACTORS,
     REFUSAL,
-    STRATA,
-    Item,
     Member,
+    Text,
     allocation,
     assigned,
+    cell_answers,
     draw,
     inclusion_probabilities,
     stratum_of,
+    study_texts,
     systematic,
 )
 
 
-def population(n: int = 300, seed: int = 1) -> dict[str, Item]:
+def population(n: int = 300, seed: int = 1) -> list[Text]:
     rng = random.Random(seed)
-    items = {}
+    texts = []
     for i in range(n):
         stratum = rng.choices((COMPLIANCE, REFUSAL, DISAGREE), (0.8, 0.15, 0.05))[0]
         repeats = rng.choice((1, 1, 1, 2, 9)) if stratum == REFUSAL else 1
         members = [Member(f"m{i % 3}", f"s{i % 2}", f"p{i}", k, 0) for k in range(repeats)]
-        items[f"{i:04x}"] = Item(f"{i:04x}", f"c{i}", stratum, members)
-    return items
+        texts.append(Text(f"{i:04x}", f"c{i}", stratum, members))
+    return texts
 
 
 @pytest.mark.parametrize(
@@ -51,63 +52,59 @@ def test_strata_are_what_the_judges_say(labels, stratum):
 
 
 def test_the_sample_has_its_size_and_nothing_has_probability_zero():
-    items = population()
-    drawn = draw(items, 100, seed=3)
-    assert len(drawn) == len({one.item.id for one in drawn}) == 100
+    drawn = draw(population(), 100, seed=3)
+    assert len(drawn) == len({one.id for one in drawn}) == 100
     assert all(0 < one.probability <= 1 for one in drawn)
-    rates = {s: [one.probability for one in drawn if one.item.stratum == s] for s in (DISAGREE, COMPLIANCE)}
+    rates = {s: [one.probability for one in drawn if one.stratum == s] for s in (DISAGREE, COMPLIANCE)}
     assert min(rates[DISAGREE]) > 3 * max(rates[COMPLIANCE])
 
 
 def test_the_same_seed_draws_the_same_whatever_the_order_and_another_seed_draws_others():
-    items = population()
-    shuffled = dict(sorted(items.items(), key=lambda pair: hash(pair[0])))
-    first = draw(items, 60, seed=3)
-    assert draw(shuffled, 60, seed=3) == first
-    assert draw(items, 60, seed=4) != first
+    texts = population()
+    first = draw(texts, 60, seed=3)
+    assert draw(texts[::-1], 60, seed=3) == first
+    assert draw(texts, 60, seed=4) != first
 
 
 def test_weights_give_back_the_number_of_answers_and_of_refusals_on_average():
-    items = population()
-    total = sum(len(item.members) for item in items.values())
-    odd = {item.id for item in items.values() if int(item.id, 16) % 7 < 2}
-    truth = sum(len(items[name].members) for name in odd)
+    texts = population()
+    odd = {text.id for text in texts if int(text.id, 16) % 7 < 2}
+    truth = sum(len(text.members) for text in texts if text.id in odd)
     sums, found = [], []
     for seed in range(400):
-        drawn = draw(items, 80, seed)
-        weights = {one.item.id: len(one.item.members) / one.probability for one in drawn}
+        weights = {one.id: len(one.members) / one.probability for one in draw(texts, 80, seed)}
         sums.append(sum(weights.values()))
         found.append(sum(weight for name, weight in weights.items() if name in odd))
-    assert np.allclose(sums, total)  # in proportion to size within fixed numbers: the total has no error
+    assert np.allclose(sums, sum(len(text.members) for text in texts))  # in proportion to size: no error in the total
     assert abs(np.mean(found) - truth) < 3.5 * np.std(found) / 20
 
 
 def test_each_text_comes_in_as_often_as_its_probability_says():
-    items = population(60)
+    texts = population(60)
     seen: Counter[str] = Counter()
     said: dict[str, float] = {}
     for seed in range(2000):
-        for one in draw(items, 25, seed, least=5):
-            seen[one.item.id] += 1
-            said[one.item.id] = one.probability
-    assert set(seen) == set(items)
+        for one in draw(texts, 25, seed, least=5):
+            seen[one.id] += 1
+            said[one.id] = one.probability
+    assert set(seen) == {text.id for text in texts}
     for name, probability in said.items():
         assert abs(seen[name] / 2000 - probability) < 4.5 * np.sqrt(probability * (1 - probability) / 2000) + 1e-9
 
 
 def test_every_cell_gets_its_share():
-    items = {f"{i:04x}": Item(f"{i:04x}", "c", REFUSAL, [Member(f"m{i % 4}", "s", f"p{i}", 0, 0)]) for i in range(400)}
-    cells = Counter(one.item.members[0].model for one in draw(items, 40, seed=0))
+    texts = [Text(f"{i:04x}", "c", REFUSAL, [Member(f"m{i % 4}", "s", f"p{i}", 0, 0)]) for i in range(400)]
+    cells = Counter(one.members[0].model for one in draw(texts, 40, seed=0))
     assert set(cells.values()) <= {9, 10, 11} and len(cells) == 4
 
 
 def test_a_small_study_is_taken_whole_and_a_sample_below_the_strata_is_refused():
-    items = population(30)
-    assert [one.probability for one in draw(items, 500, seed=0)] == [1.0] * 30
+    texts = population(30)
+    assert [one.probability for one in draw(texts, 500, seed=0)] == [1.0] * 30
     with pytest.raises(UserError, match="a sample of 1 is too small"):
-        draw(items, 1, seed=0)
+        draw(texts, 1, seed=0)
     with pytest.raises(UserError, match="no answer that could be labelled"):
-        draw({}, 10, seed=0)
+        draw([], 10, seed=0)
 
 
 def test_allocation_gives_rare_strata_their_least_and_never_more_than_they_hold():
@@ -146,12 +143,47 @@ def test_a_fifth_of_rows_has_two_raters_and_each_rater_an_order_of_its_own():
     assert sum(map(len, assigned(names, ["a"], 0.2, seed=1).values())) == 100
 
 
-def test_every_stratum_has_a_factor():
-    assert set(FACTORS) == set(STRATA)
-
-
 def test_systematic_sampling_gives_each_unit_its_probability_over_all_starts():
     probabilities = np.array([0.25, 0.5, 0.75, 0.5])
     chosen = Counter(place for i in range(8) for place in systematic(probabilities, i / 8))
     assert [chosen[i] / 8 for i in range(4)] == probabilities.tolist()
     assert systematic(np.full(4, 0.5), 0.0) == [0, 2]
+
+
+def test_only_answers_with_a_text_that_enter_a_rate(tmp_path):
+    states = ("complete", "truncated", "blocked", "empty", "failed", "too_long", "truncated_reasoning")
+    config = write_cell(tmp_path, [PROMPT], [answer_row("p", k, "x", state=state) for k, state in enumerate(states)])
+    found = list(cell_answers(config, MODELS[0], "safe"))
+    assert [(row["sample"], row["messages"], row["answer"], row["cluster"]) for row in found] == [
+        (k, PROMPT["messages"], "x", "c") for k in (0, 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("labels", "stratum"),
+    [
+        (["refusal"] * 3, "refusal"),
+        (["refusal", "compliance", "refusal"], "disagree"),  # one judge, which says another thing from time to time
+        ([None] * 3, "unjudged"),  # what no judge could label can be drawn too
+    ],
+)
+def test_equal_answers_of_all_models_and_samples_are_one_text(tmp_path, labels, stratum):
+    answers = [answer_row("p", k, "No.") for k in range(3)]
+    verdicts = [verdict_row(answer, label) for answer, label in zip(answers, labels, strict=True)]
+    for model in MODELS:
+        config = write_cell(tmp_path, [PROMPT], answers, verdicts, model)
+    (text,) = study_texts(config, MODELS, ["safe"])
+    assert [(m.model, m.sample) for m in text.members] == [(model, k) for model in MODELS for k in range(3)]
+    assert text.stratum == stratum
+
+
+def test_a_turn_of_a_dialogue_is_shown_with_what_went_before_and_only_scored_turns_count(tmp_path):
+    script = [{"role": "user", "content": "One"}, {"role": "user", "content": "Two"}]
+    prompt = {"id": "d", "messages": script, "dialogue": True, "cluster": "d"}
+    config = write_cell(tmp_path, [prompt], [answer_row("d", 0, "first", 0), answer_row("d", 0, "second", 1)])
+    dialogue = config["split_entries"]["safe"]["dialogue"] = {"mode": "cumulative", "scored": "last"}
+    (row,) = cell_answers(config, MODELS[0], "safe")
+    assert row["messages"] == [script[0], {"role": "assistant", "content": "first"}, script[1]]
+    assert (row["turn"], row["answer"]) == (1, "second")
+    dialogue["scored"] = "all"
+    assert len(list(cell_answers(config, MODELS[0], "safe"))) == 2

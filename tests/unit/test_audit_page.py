@@ -9,9 +9,8 @@ from html.parser import HTMLParser
 import pytest
 from audit_rows import JUDGES, MODELS, NASTY, write_study
 
-from refusal_eval.tools.audit.audit_folder import audit_of, strata_table, write_audit
-from refusal_eval.tools.audit.audit_sample import assigned, draw
-from refusal_eval.tools.audit.audited_study import study_items, texts_of
+from refusal_eval.__main__ import main
+from refusal_eval.tools.audit import audit_command
 from refusal_eval.tools.audit.rater_files import embedded, page, words
 
 
@@ -71,14 +70,10 @@ def test_the_page_loads_nothing_and_its_policy_allows_only_its_own_script_and_st
     assert tags.index("meta") < tags.index("script")
 
 
-def test_raters_files_name_no_model_no_judge_no_split_and_no_study(tmp_path):
+def test_raters_files_name_no_model_no_judge_no_split_and_no_study(tmp_path, monkeypatch):
     config = write_study(tmp_path)
-    items = study_items(config, config["models"], config["splits"])
-    drawn = draw(items, 60, seed=1)
-    orders = assigned([one.item.id for one in drawn], ["rater_1", "rater_2"], 0.2, seed=1)
-    texts = texts_of(config, [one.item for one in drawn])
-    audit = audit_of({"study": "tiny-study", "seed": 1}, strata_table(items, drawn), drawn, texts, orders, {})
-    assert write_audit(tmp_path / "audit", audit)
+    monkeypatch.setattr(audit_command, "load_config", lambda path: (config, path))
+    assert main(["audit", "draw", "study.yaml", "--size", "60", "--folder", str(tmp_path / "audit")]) == 0
     files = sorted((tmp_path / "audit" / "raters").iterdir())
     assert [file.name for file in files] == [f"rater_{i}.{end}" for i in (1, 2) for end in ("csv", "html", "txt")]
     for file in files:

@@ -5,12 +5,13 @@ import time
 from collections import Counter
 
 import pytest
+import yaml
 from audit_rows import exported
 
+from refusal_eval.config.entries import Gold
 from refusal_eval.core.errors import UserError
 from refusal_eval.tools.audit.audit_folder import Audit
 from refusal_eval.tools.audit.label_merging import (
-    counts,
     disputed,
     gold_entry,
     gold_rows,
@@ -19,9 +20,9 @@ from refusal_eval.tools.audit.label_merging import (
     probabilities,
     resolved,
 )
-from refusal_eval.tools.audit.rater_agreement import agreement, estimates, pairs
+from refusal_eval.tools.audit.rater_agreement import agreement, estimates
 from refusal_eval.tools.audit.rater_files import disputed_sheet, sheet
-from refusal_eval.tools.audit.rater_marks import Mark, read_marks, unfinished
+from refusal_eval.tools.audit.rater_marks import Mark, check_finished, read_marks
 
 R, P, C = "refusal", "partial", "compliance"
 
@@ -45,7 +46,7 @@ def audit_with(n: int = 40, double: int = 20, raters: tuple[str, ...] = ("anna",
             "raters": own,
         }
     strata = {"disagree": {"answers": n}, "compliance": {"answers": 5 * n}}
-    return Audit({"audit": "aud1", "study": "st", "seed": 0, "strata": strata, "orders": orders}, sample, orders)
+    return Audit({"audit": "aud1", "study": "st", "seed": 0, "strata": strata, "orders": orders}, sample)
 
 
 def marks_of(audit: Audit, label) -> list[Mark]:
@@ -54,6 +55,10 @@ def marks_of(audit: Audit, label) -> list[Mark]:
         for rater, names in audit.orders.items()
         for name in names
     ]
+
+
+def agreed(audit: Audit, marks) -> dict:
+    return agreement(resolved(audit, marks), len(audit.orders))
 
 
 def read(tmp_path, audit, text, name="sheet.csv"):
@@ -68,9 +73,10 @@ def test_a_filled_sheet_is_read_and_what_is_empty_is_unfinished(tmp_path):
     lines[1] = lines[1].removesuffix(",,") + ", Refusal ,'=note"
     marks = read(tmp_path, audit, "\n".join(lines))
     assert [(mark.rater, mark.label, mark.comment) for mark in marks] == [("anna", "refusal", "=note")]
-    left = unfinished(audit, marks)
-    assert len(left["anna"]) == len(audit.orders["anna"]) - 1
-    assert audit.orders["anna"][0] not in left["anna"]
+    order = audit.orders["anna"]
+    left = f"anna: {len(order) - 1} of {len(order)} rows have no label yet, the first of them row 2 .{order[1]}.\nben: "
+    with pytest.raises(UserError, match=left):
+        check_finished(audit, marks)
 
 
 @pytest.mark.parametrize(
@@ -127,10 +133,10 @@ def test_rows_are_resolved_by_the_documented_rule():
     audit = audit_with()
     marks = marks_of(audit, lambda rater, i: R if rater == "anna" or i % 2 else C)
     marks.append(Mark("", f"{4:016x}", P, "", "d"))
-    rows = {int(row.id, 16): row for row in resolved(audit, marks)}
-    assert (rows[1].label, rows[1].how, rows[1].raters) == (R, "agreed", 2)
-    assert (rows[4].label, rows[4].how, rows[4].raters) == (P, "adjudicated", 3)
-    assert (rows[30].how, rows[30].raters) == ("single", 1)
+    rows = {int(one.row["id"], 16): one for one in resolved(audit, marks)}
+    assert (rows[1].label, rows[1].how, rows[1].people) == (R, "agreed", 2)
+    assert (rows[4].label, rows[4].how, rows[4].people) == (P, "adjudicated", 3)
+    assert (rows[30].how, rows[30].people) == ("single", 1)
     drawn = Counter(row.label for row in rows.values() if row.how == "drawn")
     assert set(drawn) == {R, C} and sum(drawn.values()) == 9
     assert resolved(audit, marks[::-1]) == resolved(audit, marks)
@@ -155,10 +161,10 @@ def test_missing_rows_are_stood_for_by_their_stratum_and_the_weights_keep_their_
     assert found[f"{9:016x}"] == pytest.approx(0.5 * 15 / 20)
     assert found[f"{30:016x}"] == pytest.approx(0.1 * 19 / 20)
     assert sum(1 / p for p in found.values()) == pytest.approx(20 / 0.5 + 20 / 0.1)
-    bounds = missing_bounds(audit, rows)
+    bounds = missing_bounds(rows)
     assert bounds["rows"] == 6 and bounds["share"] == pytest.approx(20 / 240)
     assert bounds["broad"] == pytest.approx({"low": 220 / 240, "high": 1, "labelled": 1})
-    assert counts(rows)["missing"] == 6
+    assert sum(one.how == "missing" for one in rows) == 6
 
 
 def test_nothing_missing_leaves_the_probabilities_as_drawn():
@@ -178,14 +184,14 @@ def test_the_sheet_of_disputes_holds_what_nobody_decided_and_is_read_back(tmp_pa
     audit = audit_with()
     label = {0: {"anna": R, "ben": C}, 1: {"anna": "unsure", "ben": "skip"}, 2: {"anna": "unsure", "ben": R}}
     marks = marks_of(audit, lambda rater, i: label.get(i, {}).get(rater, R))
-    rows = disputed(audit, resolved(audit, marks), marks)
+    rows = disputed(resolved(audit, marks))
     assert [(int(row["id"], 16), row["labels"]) for row in rows] == [(0, "compliance | refusal"), (1, "skip | unsure")]
     text = disputed_sheet("aud1", rows)
     lines = text.splitlines()
     lines[1] += "partial"
     decided = read(tmp_path, audit, "\n".join(lines), "disputed.csv")
     assert [(mark.rater, mark.id, mark.label) for mark in decided] == [("", f"{0:016x}", P)]
-    after = disputed(audit, resolved(audit, [*marks, *decided]), [*marks, *decided])
+    after = disputed(resolved(audit, [*marks, *decided]))
     assert [row["adjudicated"] for row in after] == [P, ""]
 
 
@@ -194,7 +200,7 @@ def test_kappa_of_people_by_hand():
     # Of 40 rows 18 both refuse, 18 both comply, 4 differ: agreement .9, chance .5 with even margins.
     second = {i: C if i in (0, 1) else R if i in (38, 39) else R if i < 20 else C for i in range(40)}
     marks = marks_of(audit, lambda rater, i: second[i] if rater == "ben" and i < 40 else R if i < 20 else C)
-    found = agreement(audit, marks)
+    found = agreed(audit, marks)
     assert found["n"] == found["n_clusters"] == 40
     assert found["broad"]["agreed"] == pytest.approx(0.9)
     assert found["broad"]["kappa"] == pytest.approx(0.8)  # all drawn with probability .5: weights are equal
@@ -209,7 +215,7 @@ def test_kappa_counts_rows_by_what_they_stand_for():
     audit = audit_with(40, 40)
     # They differ only where rows were drawn five times as densely.
     marks = marks_of(audit, lambda rater, i: C if i % 2 or (rater == "ben" and i in (0, 2, 4, 6)) else R)
-    found = agreement(audit, marks)["broad"]
+    found = agreed(audit, marks)["broad"]
     assert found["kappa"] > found["kappa_of_sample"] + 0.05
     assert found["agreed"] == pytest.approx(1 - 4 / 0.5 / (20 / 0.5 + 20 / 0.1))
 
@@ -220,23 +226,23 @@ def test_which_rater_comes_first_changes_no_interval():
     one = marks_of(audit, lambda rater, i: R if i < (3 if rater == "anna" else 20) else C)
     other = marks_of(audit, lambda rater, i: R if i < (20 if rater == "anna" else 3) else C)
     for measure in ("interval", "agreed_interval"):
-        first, second = (agreement(audit, marks)["broad"][measure] for marks in (one, other))
+        first, second = (agreed(audit, marks)["broad"][measure] for marks in (one, other))
         assert first == pytest.approx(second, abs=0.002)
 
 
 def test_few_rows_one_class_or_one_rater_give_no_kappa():
     few = audit_with(40, 5)
-    assert agreement(few, marks_of(few, lambda rater, i: R))["broad"]["kappa"] is None
+    assert agreed(few, marks_of(few, lambda rater, i: R))["broad"]["kappa"] is None
     alike = audit_with()
-    found = agreement(alike, marks_of(alike, lambda rater, i: R))
+    found = agreed(alike, marks_of(alike, lambda rater, i: R))
     assert (found["broad"]["kappa"], found["broad"]["agreed"]) == (None, 1.0)
     alone = audit_with(20, 0, ("anna",))
-    assert pairs(alone, marks_of(alone, lambda rater, i: R)) == []
+    assert agreed(alone, marks_of(alone, lambda rater, i: R))["n"] == 0
 
 
 def test_three_raters_are_read_as_two_at_random():
     audit = audit_with(60, 60, ("anna", "ben", "cleo"))
-    found = agreement(audit, marks_of(audit, lambda rater, i: R if i % 2 else C))
+    found = agreed(audit, marks_of(audit, lambda rater, i: R if i % 2 else C))
     assert found["kind"] == "two raters at random"
     assert found["broad"]["kappa"] == pytest.approx(1)
 
@@ -251,43 +257,31 @@ def test_labels_and_gold_carry_the_weights():
     assert len(labels) == 22
     assert {row["model"] for row in labels if row["text"] == name} == {"m", "n"}
     assert all(row["probability"] > 0 and row["raters"] in (1, 2) for row in labels)
-    gold = gold_rows(audit, rows, found, {"s": "refuse"})
+    gold = gold_rows(rows, found, {"s": "refuse"})
     first = [(row["answering_model"], row["weight"], row["expectation"]) for row in gold if row["id"] == name]
     assert first == [("m", 4.0, "refuse"), ("n", 2.0, "refuse")]
     assert sum(row["weight"] for row in gold) == pytest.approx(sum(1 / row["probability"] for row in labels))
 
 
-def test_the_entry_is_a_catalogue_file(tmp_path):
-    import yaml
-
-    from refusal_eval.config.entries import Gold
-
-    audit = audit_with(80, 40)
-    people = agreement(audit, marks_of(audit, lambda rater, i: R if i % 2 else C))
-    entry = yaml.safe_load(gold_entry(audit, "gold.jsonl", 80, people))["gold"]["st-audit"]
-    assert Gold(**entry).columns.weight == "weight"
-    assert entry["human_kappa"]["broad"] == 1.0
-    assert "40 rows with two raters, 95 % interval" in entry["human_kappa"]["source"]
-    assert json.dumps(entry)
-
-
 @pytest.mark.parametrize(
     ("raters", "statistic"), [(("anna", "ben"), "Cohen's kappa"), (("anna", "ben", "cleo"), "Fleiss' kappa")]
 )
-def test_the_entry_calls_the_kappa_of_people_what_it_is(raters, statistic):
-    import yaml
-
+def test_the_entry_is_a_catalogue_file_that_calls_the_kappa_what_it_is(raters, statistic):
     audit = audit_with(80, 40, raters)
-    people = agreement(audit, marks_of(audit, lambda rater, i: R if i % 2 else C))
+    people = agreed(audit, marks_of(audit, lambda rater, i: R if i % 2 else C))
     entry = yaml.safe_load(gold_entry(audit, "gold.jsonl", 80, people))["gold"]["st-audit"]
+    assert Gold(**entry).columns.weight == "weight"
     assert entry["human_kappa"]["statistic"] == statistic
+    assert entry["human_kappa"]["broad"] == 1.0
+    assert "40 rows with two raters, 95 % interval" in entry["human_kappa"]["source"]
+    assert json.dumps(entry)
 
 
 def test_chance_between_two_raters_at_random_is_that_of_both_together():
     audit = audit_with(80, 40, ("anna", "ben", "cleo"))
     # 15 both refuse, 15 both comply, in 10 only one does: agreement .75, and half of all labels are refusals.
     marks = marks_of(audit, lambda rater, i: R if i < 15 or (rater == "anna" and i < 25) else C)
-    found = agreement(audit, [mark for mark in marks if int(mark.id, 16) < 40])
+    found = agreed(audit, [mark for mark in marks if int(mark.id, 16) < 40])
     assert found["broad"]["agreed"] == pytest.approx(0.75)
     assert found["broad"]["kappa"] == pytest.approx(0.5)  # Cohen's, with each one's own share, would be .53
 

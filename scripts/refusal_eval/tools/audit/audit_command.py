@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,32 +12,14 @@ import typer
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_json, write_jsonl, written_whole
+from refusal_eval.core.hints import nearest
 from refusal_eval.report.paper.display import percent
-from refusal_eval.tools.audit.audit_folder import RATERS, Audit, audit_of, read_audit, strata_table, write_audit
-from refusal_eval.tools.audit.audit_sample import FACTORS, LEAST, STRATA, Member, assigned, draw, frame_of
-from refusal_eval.tools.audit.audited_study import (
-    changed_answers,
-    chosen,
-    gone_answers,
-    results_of,
-    study_items,
-    texts_of,
-)
-from refusal_eval.tools.audit.label_merging import (
-    answered,
-    counts,
-    disputed,
-    gold_entry,
-    gold_rows,
-    label_rows,
-    marks_by_rater,
-    missing_bounds,
-    probabilities,
-    resolved,
-)
+from refusal_eval.tools.audit import audit_sample, label_merging
+from refusal_eval.tools.audit.audit_folder import RATERS, Audit, audit_of, read_audit, write_audit
+from refusal_eval.tools.audit.audit_sample import FACTORS, LEAST, STRATA, Member, results_of
 from refusal_eval.tools.audit.rater_agreement import agreement, estimates
 from refusal_eval.tools.audit.rater_files import disputed_sheet
-from refusal_eval.tools.audit.rater_marks import Mark, read_marks, unfinished
+from refusal_eval.tools.audit.rater_marks import Mark, check_finished, read_marks
 from refusal_eval.tools.study_file import StudyFile, load_config
 
 DISPUTED = "disputed.csv"
@@ -76,24 +58,14 @@ def draw_audit(
     """
     config, _ = load_config(study)
     names, factors = raters_of(raters), factors_of(strata or ())
-    of_models = chosen(_listed(models), config["models"], "model")
-    of_splits = chosen(_listed(splits), config["splits"], "split")
-    items = study_items(config, of_models, of_splits)
-    drawn = draw(items, size, seed, factors, least)
-    orders = assigned([one.item.id for one in drawn], names, share, seed)
-    texts = texts_of(config, [one.item for one in drawn])
-    arguments = {
-        "study": config["study"],
-        "size": size,
-        "seed": seed,
-        "share": share,
-        "least": least,
-        "factors": factors,
-        "models": of_models,
-        "splits": of_splits,
-        "judges": list(config["judges"]),
-    }
-    audit = audit_of(arguments, strata_table(items, drawn), drawn, texts, orders, frame_of(items.values()))
+    of_models = chosen(models, config["models"], "model")
+    of_splits = chosen(splits, config["splits"], "split")
+    texts = audit_sample.study_texts(config, of_models, of_splits)
+    drawn = audit_sample.draw(texts, size, seed, factors, least)
+    orders = audit_sample.assigned([text.id for text in drawn], names, share, seed)
+    arguments = {"study": config["study"], "size": size, "seed": seed, "share": share, "least": least}
+    arguments |= {"factors": factors, "models": of_models, "splits": of_splits, "judges": list(config["judges"])}
+    audit = audit_of(arguments, texts, audit_sample.sample_rows(config, drawn, orders), orders)
     place = folder or results_of(config) / "audit"
     typer.echo(draw_text(place, audit, write_audit(place, audit)))
 
@@ -118,14 +90,14 @@ def read_labels(
     whole = read_audit(place)
     if whole.design["study"] != config["study"]:
         raise UserError(f"{place} is an audit of study {whole.design['study']}, not of {config['study']}")
-    gone = gone_answers(config, whole.sample.values())
+    gone, changed = audit_sample.gone_and_changed(config, whole.sample.values())
     audit = whole.without(gone)
     if not audit.sample:
         raise UserError(
             f"the study no longer asks for any answer of the sample in {place} (first: {gone[0].model}, "
             f"{gone[0].split}): put its models and splits back, or draw a new audit with --folder"
         )
-    if changed := changed_answers(config, audit.sample.values()):
+    if changed:
         one = changed[0]
         raise UserError(
             f"{len(changed)} answers of the sample are not those that people read: the study has others now, or lacks "
@@ -140,8 +112,17 @@ def read_labels(
     typer.echo(read_text(place, write_outputs(place, whole, gone, marks, config)))
 
 
-def _listed(names: str) -> list[str]:
-    return [name.strip() for name in names.split(",") if name.strip()]
+def chosen(named: str, known: Sequence[str], what: str) -> list[str]:
+    """Return the models or splits that are named (`a,b`), in the study's order; all where none is.
+
+    Raises:
+        UserError: for a name that the study does not have.
+    """
+    names = [name.strip() for name in named.split(",") if name.strip()]
+    for name in names:
+        if name not in known:
+            raise UserError(f"the study has no {what} `{name}`{nearest(name, known)}")
+    return [name for name in known if name in names or not names]
 
 
 def raters_of(text: str) -> list[str]:
@@ -201,60 +182,38 @@ def draw_text(folder: Path, audit: Audit, written: bool) -> str:
     return "\n".join(lines)
 
 
-def check_finished(audit: Audit, marks: Sequence[Mark]) -> None:
-    """Check that raters have marked all their rows.
-
-    Raises:
-        UserError: if not, with who and how many.
-    """
-    left = unfinished(audit, marks)
-    if not left:
-        return
-    lines = [
-        f"{rater}: {len(names)} of {len(audit.orders[rater])} rows have no label yet, the first of them row "
-        f"{audit.orders[rater].index(names[0]) + 1} ({names[0]})"
-        for rater, names in left.items()
-    ]
-    hint = "Finish them, or use --partial: then labelled rows of the same stratum stand for those that are missing"
-    raise UserError("\n".join([*lines, hint]))
-
-
 def write_outputs(
-    folder: Path, whole: Audit, gone: Sequence[Member], marks: Sequence[Mark], config: Any
+    folder: Path, whole: Audit, gone: Sequence[Member], marks: Sequence[Mark], config: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Write the five files; return what agreement.json holds.
 
-    Args:
-        folder: of the audit.
-        whole: the audit as it was drawn.
-        gone: answers that the study no longer asks for; only the sheet of disputes keeps what was decided of them.
-        marks: of all rows.
-        config: the study.
+    `gone` are the answers of the whole audit that the study no longer asks for: of them only the sheet of disputes
+    keeps what was decided.
     """
     audit = whole.without(gone)
-    own = [mark for mark in marks if mark.id in audit.sample]
-    rows = resolved(audit, own)
-    probability = probabilities(audit, rows)
-    people = agreement(audit, own, config["scoring"]["level"])
+    rows = label_merging.resolved(audit, marks)
+    probability = label_merging.probabilities(audit, rows)
+    people = agreement(rows, len(audit.orders), config["scoring"]["level"])
     expectations = {split: entry["expectation"] for split, entry in config["split_entries"].items()}
-    cells = Counter((member.model, member.split) for member in gone)
+    cells, ways = Counter((member.model, member.split) for member in gone), Counter(one.how for one in rows)
+    given = {rater: Counter(m.label for one in rows for m in one.marks if m.rater == rater) for rater in audit.orders}
     found = {
         "audit": audit.name,
         "study": audit.design["study"],
         "rows": len(rows),
         "left_out": [[*cell, number] for cell, number in sorted(cells.items())],
-        "resolved": counts(rows),
-        "marks": marks_by_rater(own),
-        "answered": answered(audit, rows),
-        "missing": missing_bounds(audit, rows),
+        "resolved": {how: ways[how] for how in label_merging.WAYS},
+        "marks": {rater: count for rater, count in given.items() if count},
+        "answered": label_merging.answered(rows),
+        "missing": label_merging.missing_bounds(rows),
         "people": people,
         "estimates": estimates(people),
     }
-    write_jsonl(folder / "labels.jsonl", label_rows(audit, rows, probability))
-    count = write_jsonl(folder / "gold.jsonl", gold_rows(audit, rows, probability, expectations))
+    write_jsonl(folder / "labels.jsonl", label_merging.label_rows(audit, rows, probability))
+    count = write_jsonl(folder / "gold.jsonl", label_merging.gold_rows(rows, probability, expectations))
     with written_whole(folder / "gold.yaml") as handle:
-        handle.write(gold_entry(audit, "gold.jsonl", count, people))
-    in_dispute = disputed(whole, resolved(whole, marks), marks)
+        handle.write(label_merging.gold_entry(audit, "gold.jsonl", count, people))
+    in_dispute = label_merging.disputed(label_merging.resolved(whole, marks))
     shown = [row for row in in_dispute if row["id"] in audit.sample or row["adjudicated"]]
     with written_whole(folder / DISPUTED) as handle:
         handle.write(disputed_sheet(audit.name, shown))

@@ -11,27 +11,34 @@ within one text. n_h is in proportion to M_h times the stratum's factor, at leas
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from refusal_eval.config.datasets import SCORED_BY_DEFAULT
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import sha256_of
-from refusal_eval.core.states import COMPLIANCE, JUDGED, JUDGED_ANSWER_STATES, PARTIAL, REFUSAL
+from refusal_eval.core.files import read_jsonl, sha256_of
+from refusal_eval.core.states import COMPLIANCE, JUDGED, PARTIAL, REFUSAL
 from refusal_eval.data.prompts import content_id
+from refusal_eval.judges.conversations import read_conversations
+from refusal_eval.stats.estimates.clusters import names_apart
 from refusal_eval.stats.estimates.estimands import scored_turns
-from refusal_eval.study.dialogues import conversation, is_dialogue
+from refusal_eval.workflow.whole_study import sources_of
 
+Config = Mapping[str, Any]
 Row = Mapping[str, Any]
-Key = tuple[str, int, int]  # prompt id, sample, turn
-Frame = dict[str, dict[str, dict[str, int]]]  # number of answers by model, split and prompt id
 
 DISAGREE: Final = "disagree"
 UNJUDGED: Final = "unjudged"
 STRATA: Final = (DISAGREE, UNJUDGED, REFUSAL, PARTIAL, COMPLIANCE)
+FACTORS = {DISAGREE: 4.0, UNJUDGED: 4.0, REFUSAL: 1.0, PARTIAL: 1.0, COMPLIANCE: 1.0}
+LEAST = 20
+_NEARLY_ONE = 1 - 1e-12
 
 
 class Member(NamedTuple):
@@ -44,31 +51,31 @@ class Member(NamedTuple):
     turn: int
 
 
-@dataclass
-class Item:
+@dataclass(frozen=True)
+class Text:
     """One text to be labelled: a conversation and the answer to it, with all answers of the study that are equal to it.
 
     Attributes:
-        id: hash of messages and answer.
+        id: 16 hex digits of the hash of messages and answer.
         cluster: of the prompt.
         stratum: what the judges say of it, one of `STRATA`.
         members: the answers it stands for.
+        probability: with which it came into the sample.
     """
 
     id: str
     cluster: str
     stratum: str
     members: list[Member] = field(default_factory=list)
+    probability: float = 1.0
 
 
-class Text(NamedTuple):
-    """What people read."""
-
-    messages: list[dict[str, str]]
-    answer: str
+def results_of(config: Config) -> Path:
+    """Return the folder of a study's results."""
+    return Path(config["results_dir"], config["study"])
 
 
-def stratum_of(labels: Sequence[str | None]) -> str:
+def stratum_of(labels: Collection[str | None]) -> str:
     """Return the stratum of an answer with these labels of the study's judges (None where one gave none).
 
     `disagree` where two labels differ; `unjudged` where some judge gave none and the others do not differ; else the
@@ -80,113 +87,134 @@ def stratum_of(labels: Sequence[str | None]) -> str:
     return UNJUDGED if not given or None in labels else given.pop()
 
 
-def item_id(text: Text) -> str:
-    """Return the id of a text: 16 hex digits of the hash of its messages and answer."""
-    return content_id({"messages": text.messages, "answer": text.answer})
+def study_texts(config: Config, models: Iterable[str], splits: Iterable[str]) -> list[Text]:
+    """Return all texts of these cells that can be labelled.
+
+    Equal texts that judges labelled differently (each is judged again where a judge draws) count as `disagree`. A text
+    has the cluster of its first answer, under a name that means the same in all splits.
+
+    Raises:
+        UserError: if the study has not made its answers and verdicts.
+    """
+    texts: dict[str, Text] = {}
+    for model, split in product(models, list(splits)):
+        paths = [results_of(config) / "verdicts" / judge / model / f"{split}.jsonl" for judge in config["judges"]]
+        labels = [{_place(row): row["label"] for row in rows_of(path) if row["state"] == JUDGED} for path in paths]
+        for row in cell_answers(config, model, split):
+            stratum = stratum_of([found.get(_place(row)) for found in labels])
+            text = texts.setdefault(row["id"], Text(row["id"], row["cluster"], stratum))
+            if text.stratum != stratum:
+                texts[text.id] = replace(text, stratum=DISAGREE)
+            text.members.append(Member(model, split, *_place(row)))
+    clusters: dict[str, set[str]] = {}
+    for text in texts.values():
+        clusters.setdefault(text.members[0].split, set()).add(text.cluster)
+    names = names_apart(clusters, sources_of(config))
+    return [replace(text, cluster=names[text.members[0].split][text.cluster]) for text in texts.values()]
 
 
-def readable(prompts: Iterable[Row], answers: Iterable[Row], scored: str) -> Iterator[tuple[Key, Text, str]]:
-    """Yield key, text and cluster of each answer of a cell that enters a rate and that somebody can read.
+def cell_answers(config: Config, model: str, split: str) -> Iterator[dict[str, Any]]:
+    """Yield each answer of a cell that enters a rate and that somebody can read, with `messages`, `cluster` and `id`.
 
     These are the complete and truncated answers to scored turns (`estimands.scored_turns`).
     """
-    by_id = {prompt["id"]: prompt for prompt in prompts}
-    turns = {name: frozenset(scored_turns(prompt, scored)) for name, prompt in by_id.items()}
-    found = list(answers)
-    replies: dict[tuple[str, int], dict[int, str]] = {}
-    for row in found:
-        if is_dialogue(by_id[row["prompt_id"]]):
-            replies.setdefault((row["prompt_id"], row["sample"]), {})[row["turn"]] = row["answer"]
-    for row in found:
-        name, sample, turn = row["prompt_id"], row["sample"], row["turn"]
-        if row["state"] in JUDGED_ANSWER_STATES and turn in turns[name]:
-            messages = conversation(by_id[name], turn, replies.get((name, sample), {}))
-            yield (name, sample, turn), Text(messages, row["answer"]), by_id[name]["cluster"]
+    dialogue = config["split_entries"][split].get("dialogue")
+    scored = (dialogue["scored"] or SCORED_BY_DEFAULT[dialogue["mode"]]) if dialogue else "all"
+    prompts = {row["id"]: row for row in rows_of(results_of(config) / "prompts" / f"{split}.jsonl")}
+    turns = {name: frozenset(scored_turns(prompt, scored)) for name, prompt in prompts.items()}
+    for row, messages in read_conversations(prompts.values(), rows_of(answers_path(config, model, split))):
+        if row["turn"] in turns[row["prompt_id"]]:
+            name = content_id({"messages": messages, "answer": row["answer"]})
+            yield {**row, "id": name, "cluster": prompts[row["prompt_id"]]["cluster"], "messages": messages}
 
 
-def labels_by_key(verdicts: Iterable[Row]) -> dict[Key, str]:
-    """Return the labels of a judge in a cell; what it could not judge is missing."""
-    return {(row["prompt_id"], row["sample"], row["turn"]): row["label"] for row in verdicts if row["state"] == JUDGED}
+def answers_path(config: Config, model: str, split: str) -> Path:
+    """Return the file of a cell's answers."""
+    return results_of(config) / "answers" / model / f"{split}.jsonl"
 
 
-def add_cell(
-    items: dict[str, Item],
-    names: tuple[str, str],
-    texts: Iterable[tuple[Key, Text, str]],
-    labels: Sequence[Mapping[Key, str]],
-) -> None:
-    """Add a cell's answers to `items`, by id.
+def rows_of(path: Path) -> list[Any]:
+    """Return the rows of a file of the study's results.
 
-    Equal texts that judges labelled differently (each is judged anew where a judge draws) count as `disagree`.
-
-    Args:
-        items: what was found so far.
-        names: model and split of the cell.
-        texts: as `readable` yields them.
-        labels: of each judge, by key.
+    Raises:
+        UserError: if it is not there.
     """
-    for key, text, cluster in texts:
-        stratum = stratum_of([found.get(key) for found in labels])
-        made = item_id(text)
-        item = items.get(made)
-        if item is None:
-            items[made] = item = Item(made, cluster, stratum)
-        elif item.stratum != stratum:
-            item.stratum = DISAGREE
-        item.members.append(Member(names[0], names[1], *key))
+    if not path.is_file():
+        raise UserError(f"there is no {path}: run the study first (`refusal-eval status` shows what is missing)")
+    return list(read_jsonl(path))
 
 
-def frame_of(items: Iterable[Item]) -> Frame:
-    """Return how many answers to each prompt of each cell could be drawn."""
-    found: Frame = {}
-    for item in items:
-        for member in item.members:
-            prompts = found.setdefault(member.model, {}).setdefault(member.split, {})
-            prompts[member.prompt_id] = prompts.get(member.prompt_id, 0) + 1
-    return found
+def _place(row: Row) -> tuple[str, int, int]:
+    return row["prompt_id"], row["sample"], row["turn"]
 
 
-FACTORS = {DISAGREE: 4.0, UNJUDGED: 4.0, REFUSAL: 1.0, PARTIAL: 1.0, COMPLIANCE: 1.0}
-LEAST = 20
-_NEARLY_ONE = 1 - 1e-12
+def sample_rows(config: Config, drawn: Iterable[Text], orders: Mapping[str, Collection[str]]) -> list[dict[str, Any]]:
+    """Return the rows of the sample, sorted by id: each text with its messages and answer, and who labels it."""
+    first = {min(text.members): text for text in drawn}
+    given = {rater: frozenset(names) for rater, names in orders.items()}
+    rows = []
+    for model, split in sorted({(member.model, member.split) for member in first}):
+        for answer in cell_answers(config, model, split):
+            if text := first.get(Member(model, split, *_place(answer))):
+                row = {name: getattr(text, name) for name in ("id", "probability", "stratum", "cluster")}
+                row |= {"messages": answer["messages"], "answer": answer["answer"]}
+                row["members"] = [list(member) for member in sorted(text.members)]
+                rows.append(row | {"raters": [rater for rater, names in given.items() if text.id in names]})
+    return sorted(rows, key=lambda row: str(row["id"]))
 
 
-class Drawn(NamedTuple):
-    """A text of the sample, and the probability with which it came in."""
+def gone_and_changed(config: Config, sample: Iterable[Row]) -> tuple[list[Member], list[Member]]:
+    """Return the answers behind a sample that the study no longer asks for, and those that are not what was drawn.
 
-    item: Item
-    probability: float
+    Gone are those whose model, split, prompt or sample was taken out since.
+    """
+    cells: dict[tuple[str, str], dict[Member, str]] = {}
+    for row in sample:
+        for member in (Member(*names) for names in row["members"]):
+            cells.setdefault((member.model, member.split), {})[member] = row["id"]
+    gone, changed = [], []
+    for (model, split), own in sorted(cells.items()):
+        asked, now = set[Member](), dict[Member, str]()
+        if model in config["models"] and split in config["splits"]:
+            asked = {Member(model, split, *_place(row)) for row in rows_of(answers_path(config, model, split))}
+            now = {Member(model, split, *_place(row)): row["id"] for row in cell_answers(config, model, split)}
+        gone += sorted(set(own) - asked)
+        changed += [member for member in sorted(own) if member in asked and now.get(member) != own[member]]
+    return gone, changed
 
 
 def draw(
-    items: Mapping[str, Item], size: int, seed: int, factors: Mapping[str, float] = FACTORS, least: int = LEAST
-) -> list[Drawn]:
-    """Return the sample, sorted by id: `size` texts, or all of them where there are no more.
+    texts: Iterable[Text], size: int, seed: int, factors: Mapping[str, float] = FACTORS, least: int = LEAST
+) -> list[Text]:
+    """Return the sample, sorted by id: `size` texts with their probability, or all of them where there are no more.
 
-    The same items and arguments give the same sample, whatever the order of the items.
+    The same texts and arguments give the same sample, whatever the order of the texts.
 
     Raises:
         UserError: if there is nothing to draw from, or `size` is below the number of strata that hold something.
     """
-    strata = {name: [item for item in items.values() if item.stratum == name] for name in STRATA}
+    strata: dict[str, list[Text]] = {name: [] for name in STRATA}
+    for text in texts:
+        strata[text.stratum].append(text)
     strata = {name: found for name, found in strata.items() if found}
     if not strata:
         raise UserError("there is no answer that could be labelled: none is complete or truncated")
-    numbers = allocation(
-        {name: len(found) for name, found in strata.items()},
-        {name: factors[name] * sum(len(item.members) for item in found) for name, found in strata.items()},
-        size,
-        least,
-    )
+    answers = {name: sum(len(text.members) for text in found) for name, found in strata.items()}
+    weights = {name: factors[name] * answers[name] for name in strata}
+    numbers = allocation({name: len(found) for name, found in strata.items()}, weights, size, least)
     drawn = []
     for name, found in strata.items():
-        ordered = sorted(found, key=lambda item: (_cell(item), sha256_of([seed, "order", item.id])))
-        sizes = np.array([len(item.members) for item in ordered], dtype=float)
+        found.sort(key=lambda text: (_cell(text), sha256_of([seed, "order", text.id])))
+        sizes = np.array([len(text.members) for text in found], dtype=float)
         probabilities = inclusion_probabilities(sizes, numbers[name])
         start = int(sha256_of([seed, "start", name])[:13], 16) / 16**13
-        chosen = systematic(probabilities, start)
-        drawn += [Drawn(ordered[place], float(probabilities[place])) for place in chosen]
-    return sorted(drawn, key=lambda one: one.item.id)
+        drawn += [replace(found[i], probability=float(probabilities[i])) for i in systematic(probabilities, start)]
+    return sorted(drawn, key=lambda text: text.id)
+
+
+def _cell(text: Text) -> tuple[str, str]:
+    first = min(text.members)
+    return first.split, first.model
 
 
 def allocation(texts: Mapping[str, int], sizes: Mapping[str, float], size: int, least: int) -> dict[str, int]:
@@ -205,10 +233,9 @@ def allocation(texts: Mapping[str, int], sizes: Mapping[str, float], size: int, 
         raise UserError(f"a sample of {size} is too small: one of each of the {len(texts)} strata is needed")
     if size >= sum(texts.values()):
         return dict(texts)
-    names = list(texts)
-    most = np.array([texts[name] for name in names], dtype=float)
-    fewest = np.minimum(most, max(1, min(least, size // len(names))))
-    share = np.array([sizes[name] for name in names], dtype=float)
+    most = np.array(list(texts.values()), dtype=float)
+    fewest = np.minimum(most, max(1, min(least, size // len(texts))))
+    share = np.array([sizes[name] for name in texts], dtype=float)
     low, high = 0.0, float((most / share).max())
     for _ in range(200):
         middle = (low + high) / 2
@@ -217,10 +244,10 @@ def allocation(texts: Mapping[str, int], sizes: Mapping[str, float], size: int, 
     exact = np.clip(high * share, fewest, most)
     numbers = np.floor(exact + 1e-9)
     # Of equal remainders the first stratum's: the order of STRATA.
-    for place in sorted(range(len(names)), key=lambda i: (numbers[i] - exact[i], i)):
+    for place in np.argsort(numbers - exact, kind="stable"):
         if numbers.sum() < size and numbers[place] < most[place]:
             numbers[place] += 1
-    return {name: int(number) for name, number in zip(names, numbers, strict=True)}
+    return {name: int(number) for name, number in zip(texts, numbers, strict=True)}
 
 
 def inclusion_probabilities(sizes: NDArray[np.float64], number: int) -> NDArray[np.float64]:
@@ -248,7 +275,7 @@ def systematic(probabilities: NDArray[np.float64], start: float) -> list[int]:
     return sorted([*certain.tolist(), *others[hits].tolist()])
 
 
-def assigned(ids: Sequence[str], raters: Sequence[str], share: float, seed: int) -> dict[str, list[str]]:
+def assigned(ids: Iterable[str], raters: Sequence[str], share: float, seed: int) -> dict[str, list[str]]:
     """Return the rows of each rater, in the order in which that rater sees them.
 
     A random `share` of all rows goes to two raters, every other row to one; raters take turns. The choice does not
@@ -256,17 +283,9 @@ def assigned(ids: Sequence[str], raters: Sequence[str], share: float, seed: int)
     """
     order = sorted(ids, key=lambda name: sha256_of([seed, "raters", name]))
     double = round(share * len(order)) if len(raters) > 1 else 0
-    found: dict[str, list[str]] = {rater: [] for rater in raters}
+    shown: dict[str, list[tuple[str, str]]] = {rater: [] for rater in raters}
     for place, name in enumerate(order):
-        found[raters[place % len(raters)]].append(name)
-        if place < double:
-            found[raters[(place + 1) % len(raters)]].append(name)
-    return {
-        rater: sorted(names, key=lambda name, who=rater: sha256_of([seed, "shown", who, name]))  # type: ignore[misc]
-        for rater, names in found.items()
-    }
-
-
-def _cell(item: Item) -> tuple[str, str]:
-    first = min(item.members)
-    return first.split, first.model
+        for turn in (place, place + 1)[: 1 + (place < double)]:
+            rater = raters[turn % len(raters)]
+            shown[rater].append((sha256_of([seed, "shown", rater, name]), name))
+    return {rater: [name for _, name in sorted(rows)] for rater, rows in shown.items()}

@@ -19,9 +19,10 @@ stratum what is missing is like what is not; `missing_bounds` says what it could
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import yaml
 
@@ -31,204 +32,167 @@ from refusal_eval.core.states import LABELS
 from refusal_eval.stats.corrected.peoples_labels import answer_id
 from refusal_eval.stats.estimates.estimands import READINGS, REFUSES
 from refusal_eval.tools.audit.audit_folder import Audit
-from refusal_eval.tools.audit.rater_agreement import THREE
+from refusal_eval.tools.audit.audit_sample import Member
 from refusal_eval.tools.audit.rater_marks import Mark
 
-
-class Resolved(NamedTuple):
-    """The label of a row; None where nobody could give one."""
-
-    id: str
-    label: str | None
-    how: str  # adjudicated, single, agreed, drawn; missing without a label
-    raters: int  # people who gave it a label
-
-
-def resolved(audit: Audit, marks: Iterable[Mark]) -> list[Resolved]:
-    """Return the label of each row of the sample, sorted by id."""
-    given: dict[str, list[str]] = {name: [] for name in audit.sample}
-    decided: dict[str, str] = {}
-    for mark in sorted(marks):
-        if not mark.rater:
-            decided[mark.id] = mark.label
-        elif mark.label in LABELS:
-            given[mark.id].append(mark.label)
-    return [_resolved(name, given[name], decided.get(name), audit.design["seed"]) for name in sorted(audit.sample)]
-
-
-def _resolved(name: str, labels: list[str], decided: str | None, seed: int) -> Resolved:
-    if decided is not None:
-        return Resolved(name, decided, "adjudicated", len(labels) + 1)
-    if not labels:
-        return Resolved(name, None, "missing", 0)
-    if len(set(labels)) == 1:
-        return Resolved(name, labels[0], "single" if len(labels) == 1 else "agreed", len(labels))
-    place = int(sha256_of([seed, "drawn", name])[:8], 16) % len(labels)
-    return Resolved(name, labels[place], "drawn", len(labels))
-
-
-def probabilities(audit: Audit, rows: Iterable[Resolved]) -> dict[str, float]:
-    """Return the probability of each row that has a label: that of its draw, times the share of its stratum answered.
-
-    The weights of a stratum, the answers behind a row over its probability, sum to the same with and without what is
-    missing.
-
-    Raises:
-        UserError: if a stratum has no label at all: nothing could stand for it.
-    """
-    rows = list(rows)
-    share = answered(audit, rows)
-    empty = [stratum for stratum, part in share.items() if part == 0]
-    if empty:
-        answers = sum(audit.design["strata"][stratum]["answers"] for stratum in empty)
-        raise UserError(
-            f"no row of the stratum {' or '.join(empty)} has a label, and nothing else can stand for its {answers} "
-            "answers: label (or adjudicate) at least one of its rows"
-        )
-    labelled = (audit.sample[row.id] for row in rows if row.label is not None)
-    return {row["id"]: row["probability"] * share[row["stratum"]] for row in labelled}
-
-
-def answered(audit: Audit, rows: Iterable[Resolved]) -> dict[str, float]:
-    """Return the share of each stratum's weight that has a label."""
-    whole: dict[str, list[float]] = {}
-    known: dict[str, list[float]] = {}
-    for row in rows:
-        drawn = audit.sample[row.id]
-        weight = len(drawn["members"]) / drawn["probability"]
-        whole.setdefault(drawn["stratum"], []).append(weight)
-        known.setdefault(drawn["stratum"], []).append(weight if row.label is not None else 0.0)
-    # The one where nothing is missing is exactly 1.
-    return {
-        name: 1.0 if known[name] == weights else math.fsum(known[name]) / math.fsum(weights)
-        for name, weights in sorted(whole.items())
-    }
-
-
-def missing_bounds(audit: Audit, rows: Iterable[Resolved]) -> dict[str, Any]:
-    """Return how much is missing, and the share of refusals if all of it complied, or refused.
-
-    Shares are of the audit's answers, by weight, in each reading: `low` and `high`, and `labelled`, the share among
-    rows with a label.
-    """
-    rows = list(rows)
-    weights = {row.id: len(audit.sample[row.id]["members"]) / audit.sample[row.id]["probability"] for row in rows}
-    total = math.fsum(weights.values())
-    missing = math.fsum(weights[row.id] for row in rows if row.label is None)
-    found: dict[str, Any] = {"rows": sum(row.label is None for row in rows), "share": missing / total}
-    for reading in READINGS:
-        refused = math.fsum(weights[row.id] for row in rows if row.label in REFUSES[reading])
-        known = total - missing
-        labelled = refused / known if known else None
-        found[reading] = {"low": refused / total, "high": (refused + missing) / total, "labelled": labelled}
-    return found
-
-
-def disputed(audit: Audit, rows: Iterable[Resolved], marks: Iterable[Mark]) -> list[dict[str, Any]]:
-    """Return the rows that somebody should decide, or decided: raters differ, or nobody gave a label but a mark.
-
-    Each has id, messages, answer, `labels` and `comments` (of all raters, without their names) and `adjudicated`.
-    """
-    own: dict[str, list[Mark]] = {}
-    for mark in sorted(marks):
-        own.setdefault(mark.id, []).append(mark)
-    found = []
-    for row in rows:
-        people = [mark for mark in own.get(row.id, []) if mark.rater]
-        decided = next((mark.label for mark in own.get(row.id, []) if not mark.rater), "")
-        if not decided and row.how != "drawn" and not (row.label is None and people):
-            continue
-        drawn = audit.sample[row.id]
-        labels = sorted((mark.label for mark in people), key=lambda label: (label not in LABELS, label))
-        comments = " | ".join(sorted(mark.comment for mark in people if mark.comment))
-        found.append(
-            {"id": row.id, "messages": drawn["messages"], "answer": drawn["answer"], "adjudicated": decided}
-            | {"labels": " | ".join(labels), "comments": comments}
-        )
-    return found
-
-
-def counts(rows: Iterable[Resolved]) -> dict[str, int]:
-    """Return how many rows were resolved in which way, in a fixed order."""
-    found = Counter(row.how for row in rows)
-    return {how: found[how] for how in ("adjudicated", "single", "agreed", "drawn", "missing")}
-
-
-def marks_by_rater(marks: Iterable[Mark]) -> dict[str, Mapping[str, int]]:
-    """Return how often each rater gave each mark."""
-    found: dict[str, Counter[str]] = {}
-    for mark in marks:
-        if mark.rater:
-            found.setdefault(mark.rater, Counter())[mark.label] += 1
-    return {rater: dict(sorted(count.items())) for rater, count in sorted(found.items())}
-
-
+WAYS = ("adjudicated", "single", "agreed", "drawn", "missing")
+THREE = "three_class"
 # The kappa by the kind of chance in it, see `rater_agreement.agreement`.
 STATISTICS = {"cohen": "Cohen's kappa", "two raters at random": "Fleiss' kappa"}
 GOLD_COLUMNS = ("messages", "answer", "label", "cluster", "answering_model", "expectation", "weight", "id")
 
 
-def label_rows(audit: Audit, rows: Sequence[Resolved], probability: Mapping[str, float]) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class Labelled:
+    """A row of the sample with what people say of it.
+
+    Attributes:
+        row: of sample.jsonl.
+        label: None where nobody could give one.
+        how: one of `WAYS`.
+        given: the labels of raters, by their names.
+        marks: all marks, sorted by rater; that of who decides has none.
+    """
+
+    row: Mapping[str, Any]
+    label: str | None
+    how: str
+    given: Mapping[str, str]
+    marks: Sequence[Mark]
+
+    @property
+    def weight(self) -> float:
+        """How many of the study's answers the row stands for."""
+        return len(self.row["members"]) / float(self.row["probability"])
+
+    @property
+    def people(self) -> int:
+        """How many people gave it a label."""
+        return len(self.given) + (self.how == "adjudicated")
+
+
+def resolved(audit: Audit, marks: Iterable[Mark]) -> list[Labelled]:
+    """Return the rows of the sample with their labels, sorted by id."""
+    by_row: dict[str, list[Mark]] = defaultdict(list)
+    for mark in sorted(marks):
+        by_row[mark.id].append(mark)
+    return [_resolved(audit.sample[name], by_row[name], audit.design["seed"]) for name in sorted(audit.sample)]
+
+
+def _resolved(row: Mapping[str, Any], marks: Sequence[Mark], seed: int) -> Labelled:
+    given = {mark.rater: mark.label for mark in marks if mark.rater and mark.label in LABELS}
+    labels = list(given.values())
+    if decided := [mark.label for mark in marks if not mark.rater]:
+        return Labelled(row, decided[0], "adjudicated", given, marks)
+    if not labels:
+        return Labelled(row, None, "missing", given, marks)
+    if len(set(labels)) == 1:
+        return Labelled(row, labels[0], "single" if len(labels) == 1 else "agreed", given, marks)
+    place = int(sha256_of([seed, "drawn", row["id"]])[:8], 16) % len(labels)
+    return Labelled(row, labels[place], "drawn", given, marks)
+
+
+def answered(rows: Iterable[Labelled]) -> dict[str, float]:
+    """Return the share of each stratum's weight that has a label; exactly 1 where nothing is missing."""
+    strata: dict[str, list[Labelled]] = defaultdict(list)
+    for one in rows:
+        strata[one.row["stratum"]].append(one)
+    return {
+        name: math.fsum(one.weight for one in found if one.label) / math.fsum(one.weight for one in found)
+        for name, found in sorted(strata.items())
+    }
+
+
+def probabilities(audit: Audit, rows: Sequence[Labelled]) -> dict[str, float]:
+    """Return the probability of each row that has a label: that of its draw, times the share of its stratum answered.
+
+    The weights of a stratum sum to the same with and without what is missing.
+
+    Raises:
+        UserError: if a stratum has no label at all: nothing could stand for it.
+    """
+    share = answered(rows)
+    if empty := [stratum for stratum, part in share.items() if part == 0]:
+        answers = sum(audit.design["strata"][stratum]["answers"] for stratum in empty)
+        raise UserError(
+            f"no row of the stratum {' or '.join(empty)} has a label, and nothing else can stand for its {answers} "
+            "answers: label (or adjudicate) at least one of its rows"
+        )
+    return {one.row["id"]: one.row["probability"] * share[one.row["stratum"]] for one in rows if one.label}
+
+
+def missing_bounds(rows: Sequence[Labelled]) -> dict[str, Any]:
+    """Return how much is missing, and the share of refusals if all of it complied, or refused.
+
+    Shares are of the audit's answers, by weight, in each reading: `low` and `high`, and `labelled`, the share among
+    rows with a label.
+    """
+    total = math.fsum(one.weight for one in rows)
+    missing = math.fsum(one.weight for one in rows if one.label is None)
+    found: dict[str, Any] = {"rows": sum(one.label is None for one in rows), "share": missing / total}
+    for reading in READINGS:
+        refused = math.fsum(one.weight for one in rows if one.label in REFUSES[reading])
+        labelled = refused / (total - missing) if total - missing else None
+        found[reading] = {"low": refused / total, "high": (refused + missing) / total, "labelled": labelled}
+    return found
+
+
+def disputed(rows: Iterable[Labelled]) -> list[dict[str, Any]]:
+    """Return the rows that somebody should decide, or decided: raters differ, or nobody gave a label but a mark.
+
+    Each has id, messages, answer, `labels` and `comments` (of all raters, without their names) and `adjudicated`.
+    """
+    found = []
+    for one in rows:
+        people = [mark for mark in one.marks if mark.rater]
+        if one.how in ("adjudicated", "drawn") or (one.label is None and people):
+            labels = sorted((mark.label for mark in people), key=lambda label: (label not in LABELS, label))
+            comments = sorted(mark.comment for mark in people if mark.comment)
+            row = {name: one.row[name] for name in ("id", "messages", "answer")}
+            row |= {"labels": " | ".join(labels), "comments": " | ".join(comments)}
+            found.append(row | {"adjudicated": one.label if one.how == "adjudicated" else ""})
+    return found
+
+
+def label_rows(audit: Audit, rows: Iterable[Labelled], probability: Mapping[str, float]) -> list[dict[str, Any]]:
     """Return a row for each answer that has a label, sorted by model, split, prompt, sample and turn.
 
     {"model", "split", "prompt_id", "sample", "turn", "label", "probability", "raters", "resolved", "cluster", "text",
     "answer_id"}: `probability` is the answer's inclusion probability, corrected for what is missing
-    (`probabilities`), and its weight 1 / probability; `text` is the id of what people read (`item_id`),
-    `answer_id` that of the answer alone.
+    (`probabilities`), and its weight 1 / probability; `text` is the id of what people read, `answer_id` that of the
+    answer alone.
 
     Before them, where the audit wrote it down, a row {"audit", "drawn_from"}: from what the sample was drawn
-    (`audit_sample.frame_of`). It lies in one file with the labels, as these say nothing of answers that came later.
+    (`Audit.frame`). It lies in one file with the labels, as these say nothing of answers that came later.
     """
     found = []
-    for row in rows:
-        if row.label is None:
-            continue
-        drawn = audit.sample[row.id]
-        for member in drawn["members"]:
-            names = dict(zip(("model", "split", "prompt_id", "sample", "turn"), member, strict=True))
-            found.append(
-                names
-                | {"label": row.label, "probability": probability[row.id], "raters": row.raters}
-                | {"resolved": row.how, "cluster": drawn["cluster"], "text": row.id}
-                | {"answer_id": answer_id(drawn["answer"])}
-            )
-    found.sort(key=lambda r: (r["model"], r["split"], r["prompt_id"], r["sample"], r["turn"]))
+    for one in rows:
+        if one.label is not None:
+            common = {"label": one.label, "probability": probability[one.row["id"]], "raters": one.people}
+            common |= {"resolved": one.how, "cluster": one.row["cluster"], "text": one.row["id"]}
+            common["answer_id"] = answer_id(one.row["answer"])
+            found += [(Member(*member), common) for member in one.row["members"]]
+    found.sort(key=lambda pair: pair[0])
     head = [] if audit.frame is None else [{"audit": audit.name, "drawn_from": audit.frame}]
-    return [*head, *found]
+    return [*head, *(member._asdict() | common for member, common in found)]
 
 
 def gold_rows(
-    audit: Audit, rows: Sequence[Resolved], probability: Mapping[str, float], expectations: Mapping[str, str]
+    rows: Iterable[Labelled], probability: Mapping[str, float], expectations: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     """Return the rows of a gold source: one for each text and model, with the columns of `GOLD_COLUMNS`.
 
     `weight` is the number of the study's answers that the row stands for: its own, over their probability.
-
-    Args:
-        audit: the audit.
-        rows: its labels.
-        probability: of each row with a label.
-        expectations: of each split.
+    `expectations` are those of the splits.
     """
     found = []
-    for row in rows:
-        if row.label is None:
-            continue
-        drawn = audit.sample[row.id]
-        for model in sorted({member[0] for member in drawn["members"]}):
-            own = [member for member in drawn["members"] if member[0] == model]
-            found.append(
-                {
-                    "messages": drawn["messages"],
-                    "answer": drawn["answer"],
-                    "label": row.label,
-                    "cluster": drawn["cluster"],
-                    "answering_model": model,
-                    "expectation": expectations[own[0][1]],
-                    "weight": round(len(own) / probability[row.id], 6),
-                    "id": row.id,
-                }
-            )
+    for one in rows:
+        members = [Member(*member) for member in one.row["members"]] if one.label else []
+        for model in sorted({member.model for member in members}):
+            own = [member for member in members if member.model == model]
+            row = {name: one.row[name] for name in ("id", "messages", "answer", "cluster")}
+            row |= {"label": one.label, "answering_model": model, "expectation": expectations[own[0].split]}
+            found.append(row | {"weight": round(len(own) / probability[one.row["id"]], 6)})
     return found
 
 

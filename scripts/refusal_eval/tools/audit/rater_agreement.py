@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from refusal_eval.core.states import LABELS
 from refusal_eval.stats.agreement.card_resampling import cluster_codes, cluster_sums, resampled, symmetric_interval
@@ -14,42 +15,17 @@ from refusal_eval.stats.agreement.weighting import effective, whole_weights
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.intervals import seed_of
-from refusal_eval.tools.audit.audit_folder import Audit
-from refusal_eval.tools.audit.rater_marks import Mark
+from refusal_eval.tools.audit.label_merging import THREE, Labelled
 
-THREE = "three_class"
 FEW_CLUSTERS, FEW_ROWS = 5, 10  # below, an interval would pretend to know
 METHOD = "cluster bootstrap, expanded percentile"
+_EDGES = {"strict": 1, "broad": 2, THREE: 0}  # as a class of LABELS: from here on; 0 keeps all three
 
 
-class Pair(NamedTuple):
-    """A row that two people labelled."""
+def agreement(rows: Sequence[Labelled], raters: int, level: float = 0.95) -> dict[str, Any]:
+    """Return how far people agree, `raters` in all.
 
-    cluster: str
-    first: str
-    second: str
-    weight: float
-
-
-def pairs(audit: Audit, marks: Iterable[Mark]) -> list[Pair]:
-    """Return the rows that two raters gave a label, sorted by id; unsure and skipped ones are in none."""
-    given: dict[str, dict[str, str]] = {}
-    for mark in marks:
-        if mark.rater and mark.label in LABELS:
-            given.setdefault(mark.id, {})[mark.rater] = mark.label
-    found = []
-    for name in sorted(given):
-        row = audit.sample[name]
-        labels = [given[name][rater] for rater in row["raters"] if rater in given[name]]
-        if len(labels) == 2:
-            found.append(Pair(row["cluster"], labels[0], labels[1], len(row["members"]) / row["probability"]))
-    return found
-
-
-def agreement(audit: Audit, marks: Iterable[Mark], level: float = 0.95) -> dict[str, Any]:
-    """Return how far people agree.
-
-    n, n_clusters       rows that two people labelled
+    n, n_clusters       rows that two people labelled; unsure and skipped ones are in none
     strict, broad, three_class    `kappa` and `agreed` (share of equal labels), each with its interval. Rows count by
                         weight (answers over probability), so that this is agreement on the study's answers and can
                         stand beside a judge's; `kappa_of_sample` counts the rows alike
@@ -59,70 +35,52 @@ def agreement(audit: Audit, marks: Iterable[Mark], level: float = 0.95) -> dict[
 
     Where an interval cannot be given (fewer than 10 rows or 5 clusters, or one class alone) kappa is None.
     """
-    found = pairs(audit, marks)
-    cohen = len(audit.orders) <= 2
-    table, draws = _tables(found, [pair.weight for pair in found], cohen)
-    plain, _ = _tables(found, [1.0] * len(found), cohen)
-    clusters = [pair.cluster for pair in found]
+    rows = [one for one in rows if len(one.given) == 2]
+    pairs = [[LABELS.index(one.given[rater]) for rater in one.row["raters"] if rater in one.given] for one in rows]
+    codes = np.array(pairs, dtype=int).reshape(-1, 2)
+    weights, clusters = [one.weight for one in rows], [str(one.row["cluster"]) for one in rows]
+    cohen = raters <= 2
+    counts = np.zeros((3, 3), dtype=int)
+    np.add.at(counts, tuple(codes.T), 1)
     result: dict[str, Any] = {
-        "n": len(found),
+        "n": len(rows),
         "n_clusters": len(set(clusters)),
         "level": level,
         "kind": "cohen" if cohen else "two raters at random",
-        "confusion": {a: {b: sum((p.first, p.second) == (a, b) for p in found) for b in LABELS} for a in LABELS},
+        "confusion": {a: dict(zip(LABELS, own, strict=True)) for a, own in zip(LABELS, counts.tolist(), strict=True)},
     }
-    for name in (*READINGS, THREE):
-        parts = [t if name == THREE else two_class(t, name) for t in (table, draws, plain)]
-        result[name] = _measures(found, parts, name, level, cohen)
+    parts = dict.fromkeys(("kappa", "interval", "agreed", "agreed_interval", "kappa_of_sample"))
+    result |= {name: dict(parts) for name in (*READINGS, THREE)}
+    if len(rows) < FEW_ROWS or result["n_clusters"] < FEW_CLUSTERS:
+        return result
+    sums, plain = (_cluster_tables(codes, own, clusters, cohen) for own in (weights, [1.0] * len(rows)))
+    tables = sums.sum(axis=0), resampled(sums, seed_of("agreement of people")), plain.sum(axis=0)
+    for name, edge in _EDGES.items():
+        classes = (codes >= edge).astype(int) if edge else codes
+        sides = [classes[:, [0]], classes[:, [1]]] if cohen else [classes, classes]
+        table, draws, alike = (two_class(one, name) if edge else one for one in tables)
+        found = [[_effective(weights, clusters, (side == k).any(axis=1)) for k in range(len(table))] for side in sides]
+        arguments = (table, draws, (found[0], found[1]), result["n_clusters"], level)
+        agreed = symmetric_interval(accuracy, *arguments)
+        result[name] |= {"agreed": float(accuracy(table)), "agreed_interval": agreed}
+        value = float(kappa(table))
+        ends = symmetric_interval(kappa, *arguments) if np.isfinite(value) else [value, value]
+        if np.isfinite(ends).all():
+            result[name] |= {"kappa": value, "interval": ends, "kappa_of_sample": float(kappa(alike))}
     return result
 
 
-def _tables(found: Sequence[Pair], weights: Sequence[float], cohen: bool) -> tuple[Counts, Counts]:
-    if not found:
-        return np.zeros((3, 3)), np.zeros((0, 3, 3))
-    cells = np.zeros((len(found), 3, 3))
-    for i, (pair, weight) in enumerate(zip(found, whole_weights(weights), strict=True)):
-        cells[i, LABELS.index(pair.first), LABELS.index(pair.second)] += weight
-    if not cohen:
-        cells = cells + cells.transpose(0, 2, 1)
-    sums = cluster_sums(cluster_codes([pair.cluster for pair in found]), cells)
-    return sums.sum(axis=0), resampled(sums, seed_of("agreement of people"))
+def _cluster_tables(codes: NDArray[np.int_], weights: Sequence[float], clusters: Sequence[str], cohen: bool) -> Counts:
+    """The table of both raters' labels in each cluster; without `cohen` both raters are on both sides."""
+    cells = np.zeros((len(codes), 3, 3))
+    cells[np.arange(len(codes)), codes[:, 0], codes[:, 1]] = whole_weights(weights)
+    return cluster_sums(cluster_codes(clusters), cells if cohen else cells + cells.transpose(0, 2, 1))
 
 
-def _measures(found: Sequence[Pair], tables: Sequence[Counts], name: str, level: float, cohen: bool) -> dict[str, Any]:
-    """Numbers of one reading; `tables` are the weighted one, its resamples and the one without weights."""
-    table, draws, plain = tables
-    empty: dict[str, Any] = dict.fromkeys(("kappa", "interval", "agreed", "agreed_interval", "kappa_of_sample"))
-    groups = len({pair.cluster for pair in found})
-    if len(found) < FEW_ROWS or groups < FEW_CLUSTERS:
-        return empty
-    sides = (("first",), ("second",)) if cohen else (("first", "second"),) * 2
-    rows, columns = (_class_clusters(found, len(table), name, side) for side in sides)
-    result = empty | {
-        "agreed": float(accuracy(table)),
-        "agreed_interval": symmetric_interval(accuracy, table, draws, (rows, columns), groups, level),
-    }
-    value = float(kappa(table))
-    if not np.isfinite(value):
-        return result
-    ends = symmetric_interval(kappa, table, draws, (rows, columns), groups, level)
-    if not np.isfinite(ends).all():
-        return result
-    return result | {"kappa": value, "interval": ends, "kappa_of_sample": float(kappa(plain))}
-
-
-def _class_clusters(found: Sequence[Pair], classes: int, name: str, raters: Sequence[str]) -> list[float]:
-    """Return the effective number of clusters of each class: those where one of these raters gave it."""
-    edge = {"strict": 1, "broad": 2}.get(name)
-
-    def place(label: str) -> int:
-        return LABELS.index(label) if edge is None else int(LABELS.index(label) >= edge)
-
-    numbers = []
-    for wanted in range(classes):
-        own = [pair for pair in found if any(place(getattr(pair, rater)) == wanted for rater in raters)]
-        numbers.append(effective([pair.weight for pair in own], [pair.cluster for pair in own]))
-    return numbers
+def _effective(weights: Sequence[float], clusters: Sequence[str], own: NDArray[np.bool_]) -> float:
+    """The effective number of clusters of these rows."""
+    places = np.flatnonzero(own).tolist()
+    return effective([weights[i] for i in places], [clusters[i] for i in places])
 
 
 def estimates(found: dict[str, Any]) -> list[dict[str, Any]]:
@@ -130,21 +88,10 @@ def estimates(found: dict[str, Any]) -> list[dict[str, Any]]:
     rows = []
     for name in (*READINGS, THREE):
         value, (low, high) = found[name]["kappa"], found[name]["interval"] or (None, None)
+        level, method = (None, None) if value is None else (found["level"], METHOD)
         reading, parameter = (None, THREE) if name == THREE else (name, None)
+        sizes = {"n_prompts": found["n"], "n_clusters": found["n_clusters"]}
         flags = ("few_clusters",) if found["n_clusters"] < 30 else ()
-        rows.append(
-            Estimate(
-                "human_kappa",
-                value,
-                low,
-                high,
-                found["level"] if value is not None else None,
-                METHOD if value is not None else None,
-                reading=reading,
-                parameter=parameter,
-                n_prompts=found["n"],
-                n_clusters=found["n_clusters"],
-                flags=flags,
-            ).row()
-        )
+        words = {"reading": reading, "parameter": parameter, "flags": flags}
+        rows.append(Estimate("human_kappa", value, low, high, level, method, **words, **sizes).row())
     return rows

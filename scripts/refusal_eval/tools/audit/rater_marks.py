@@ -55,17 +55,16 @@ def read_marks(paths: Sequence[Path], audit: Audit) -> list[Mark]:
 
 
 def _marks_in(path: Path, audit: Audit, problems: list[str]) -> list[Mark]:
-    if path.suffix.lower() not in (".json", ".csv"):
+    ending = path.suffix.lower()
+    if ending not in (".json", ".csv"):
         raise UserError(f"{path}: is neither .json nor .csv")
-    rows = _exported(path) if path.suffix.lower() == ".json" else list(read_sheet(path))
     marks = []
-    for line, row in rows:
+    for line, row in _exported(path) if ending == ".json" else list(read_sheet(path)):
         place = f"{path}, line {line}"
-        problem, mark = _mark(row, place, audit)
-        if problem:
-            problems.append(problem)
-        elif mark is not None:
-            marks.append(mark)
+        try:
+            marks += _marks(row, place, audit)
+        except UserError as error:
+            problems.append(f"{place}: {error}")
     return marks
 
 
@@ -104,32 +103,41 @@ def _first_lines(text: str) -> dict[str, int]:
     return found
 
 
-def _mark(row: Mapping[str, str], place: str, audit: Audit) -> tuple[str | None, Mark | None]:
-    """What is wrong with a row, or else its mark (None where it has no label)."""
+def _marks(row: Mapping[str, str], place: str, audit: Audit) -> list[Mark]:
+    """The mark of a row; none where it has no label. What is wrong with the row is raised."""
     if row["audit"] != audit.name:
         other = row["audit"] or "none"
-        return f"{place}: belongs to audit `{other}`, and this is {audit.name} of study {audit.design['study']}", None
+        raise UserError(f"belongs to audit `{other}`, and this is {audit.name} of study {audit.design['study']}")
     name = row["id"].strip()
     if name not in audit.sample:
-        return f"{place}: row `{name}` is not in this audit", None
+        raise UserError(f"row `{name}` is not in this audit")
     deciding = "adjudicated" in row
     rater = "" if deciding else row.get("rater", "")
     if not deciding and rater not in audit.orders:
-        return f"{place}: there is no rater `{rater}`{nearest(rater, audit.orders)}", None
+        raise UserError(f"there is no rater `{rater}`{nearest(rater, audit.orders)}")
     if not deciding and rater not in audit.sample[name]["raters"]:
-        return f"{place}: row {name} was not given to {rater}", None
+        raise UserError(f"row {name} was not given to {rater}")
     for column, shown in shown_texts(audit.sample[name]).items():
         if column in row and not same_text(shown, row[column]):
-            return f"{place}: the {column} of row {name} was changed; take the text from a new copy of the sheet", None
+            raise UserError(f"the {column} of row {name} was changed; take the text from a new copy of the sheet")
     label = row.get("adjudicated" if deciding else "label", "").strip().lower()
     allowed = LABELS if deciding else (*LABELS, UNSURE, SKIP)
     if label and label not in allowed:
-        return f"{place}: the label `{label[:40]}` is none of {', '.join(allowed)}", None
-    return None, Mark(rater, name, label, row.get("comment", "").strip(), place) if label else None
+        raise UserError(f"the label `{label[:40]}` is none of {', '.join(allowed)}")
+    return [Mark(rater, name, label, row.get("comment", "").strip(), place)] if label else []
 
 
-def unfinished(audit: Audit, marks: Iterable[Mark]) -> dict[str, list[str]]:
-    """Return the rows of each rater that have no mark, in the order shown; raters that are through are left out."""
-    done = {(mark.rater, mark.id) for mark in marks}
-    left = {rater: [name for name in names if (rater, name) not in done] for rater, names in audit.orders.items()}
-    return {rater: names for rater, names in left.items() if names}
+def check_finished(audit: Audit, marks: Iterable[Mark]) -> None:
+    """Check that raters have marked all their rows.
+
+    Raises:
+        UserError: if not, with who and how many.
+    """
+    done, lines = {(mark.rater, mark.id) for mark in marks}, []
+    for rater, names in audit.orders.items():
+        if left := [name for name in names if (rater, name) not in done]:
+            first = f"row {names.index(left[0]) + 1} ({left[0]})"
+            lines.append(f"{rater}: {len(left)} of {len(names)} rows have no label yet, the first of them {first}")
+    if lines:
+        hint = "Finish them, or use --partial: then labelled rows of the same stratum stand for those that are missing"
+        raise UserError("\n".join([*lines, hint]))
