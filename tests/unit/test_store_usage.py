@@ -376,9 +376,8 @@ def test_a_file_that_may_still_be_written_is_left_alone(project, told, silent, p
         assert path.read_bytes().endswith(b"}\n") and len(load_index(path).entries) == 8
 
 
-def test_a_file_that_its_job_has_closed_is_not_waited_for(project, told):
-    path = store(project.store, KEYS[10:30])
-    assert still_written(load_index(path), time.time()) == ""
+def test_a_file_that_its_job_has_closed_is_not_waited_for(tmp_path):
+    assert still_written(load_index(store(tmp_path, KEYS[10:30])), time.time()) == ""
 
 
 def test_a_job_at_work_loses_nothing(project, told):

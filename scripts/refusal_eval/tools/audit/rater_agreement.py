@@ -85,13 +85,15 @@ def _effective(weights: Sequence[float], clusters: Sequence[str], own: NDArray[n
 
 def estimates(found: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the kappas as rows of the results table."""
+    sizes = {"n_prompts": found["n"], "n_clusters": found["n_clusters"]}
+    flags = ("few_clusters",) if found["n_clusters"] < 30 else ()
     rows = []
     for name in (*READINGS, THREE):
         value, (low, high) = found[name]["kappa"], found[name]["interval"] or (None, None)
         level, method = (None, None) if value is None else (found["level"], METHOD)
         reading, parameter = (None, THREE) if name == THREE else (name, None)
-        sizes = {"n_prompts": found["n"], "n_clusters": found["n_clusters"]}
-        flags = ("few_clusters",) if found["n_clusters"] < 30 else ()
-        words = {"reading": reading, "parameter": parameter, "flags": flags}
-        rows.append(Estimate("human_kappa", value, low, high, level, method, **words, **sizes).row())
+        one = Estimate(
+            "human_kappa", value, low, high, level, method, reading=reading, parameter=parameter, flags=flags
+        )
+        rows.append(one.row() | sizes)
     return rows

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import textwrap
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from refusal_eval.ask.store_index import FileIndex
 from refusal_eval.core.errors import UserError
 from refusal_eval.tools.store.store_studies import (
     Asks,
     StudyFile,
-    all_keys,
     engine_names,
     planned_rendering,
     read_asks,
@@ -25,7 +26,6 @@ from refusal_eval.tools.store.store_studies import (
 )
 from refusal_eval.tools.store.store_usage import (
     EngineUsage,
-    FileUsage,
     bytes_on_disk,
     links,
     prune_file,
@@ -62,12 +62,6 @@ def command(
 def run(named: Sequence[str], folder: str | None, pruning: bool, yes: bool) -> int:
     """Print what the store holds and, if `pruning`, what can be removed; return the exit code.
 
-    Args:
-        named: the study files to look at; none for all that are known.
-        folder: the store, if it is not that of the studies.
-        pruning: whether what no study asks for is shown.
-        yes: whether it is removed.
-
     Raises:
         UserError: if there is no such store, or it is not known what all studies ask for.
     """
@@ -76,20 +70,23 @@ def run(named: Sequence[str], folder: str | None, pruning: bool, yes: bool) -> i
     waiting: list[StudyFile] = []
     if not named:
         # What never ran has paid for nothing; of the studies that ship, few are ever run, and some need data first.
+        beside = [file for _, file in recorded_studies(studies, store) if os.path.isfile(file)]
         waiting = [study for study in studies if not study.has_run]
         studies = [study for study in studies if study.has_run]
-        beside = dict.fromkeys(
-            file for _, file in recorded_studies([*studies, *waiting], store) if os.path.isfile(file)
-        )
-        studies += [read_study(file, ROOT) for file in beside]
+        studies += [read_study(file, ROOT) for file in dict.fromkeys(beside)]
     if not os.path.isdir(store):
         if folder:
             raise UserError(f"there is no folder {store}")
         say(f"There is no store at {store} yet: nothing was generated.")
         return 0
     indexes = store_indexes(Path(store))  # first: see there
-    asks = {study.path: read_asks(study.config) for study in studies if study.config and uses(study, store)}
-    asked = all_keys(asks.values())
+    asks = {
+        study.path: read_asks(study.config) for study in studies if study.config and same_folder(study.store, store)
+    }
+    asked: dict[str, set[str]] = defaultdict(set)
+    for one in asks.values():
+        for engine_id, keys in one.keys.items():
+            asked[engine_id] |= keys
     usage = store_usage(indexes, asked)
     unknown: set[str] = set().union(*(one.unknown for one in asks.values()))
     unseen = unseen_studies([*studies, *waiting], store)
@@ -98,7 +95,8 @@ def run(named: Sequence[str], folder: str | None, pruning: bool, yes: bool) -> i
     show_studies([*studies, *waiting], asks, unseen, {study.path for study in waiting})
     show_unasked(usage, unknown, complete=not gaps)
     if pruning:
-        refuse_if_any(gaps or out_of_date(asks))
+        if gaps := gaps or out_of_date(asks):
+            raise UserError("\n  - ".join(["nothing is removed, for it is not known what all studies ask for:", *gaps]))
         return prune(usage, unknown, asked, yes)
     return 0
 
@@ -116,11 +114,6 @@ def common_store(studies: Sequence[StudyFile]) -> str:
         raise UserError(f"the studies have different stores ({', '.join(stores.values())}); choose one with --store")
     mistakes = "".join(f"\n{study.mistake}" for study in studies)
     raise UserError(f"no valid study file says where the store is; name it with --store{mistakes}")
-
-
-def uses(study: StudyFile, store: str) -> bool:
-    """Tell whether a study is valid and has this store."""
-    return study.config is not None and same_folder(study.store, store)
 
 
 def unseen_studies(studies: Sequence[StudyFile], store: str) -> list[str]:
@@ -145,17 +138,16 @@ def show_engines(store: str, usage: Sequence[EngineUsage], names: Mapping[str, s
     say(f"Store: {store}, {bytes_on_disk(Path(store)):,} bytes on disk")
     for link in links(Path(store)):
         say(f"{link} is a link: it is not followed", indent=2)
-    row = "{:16} {:>11} {:>11} {:>11} {:>17} {:>6}  {:16}  {:16}"
+    row = "{:16} {:>11,} {:>11,} {:>11,} {:>17,} {:>6,}  {:16}  {:16}"
     head = ("engine", "responses", "distinct", "duplicates", "bytes", "files", "first (UTC)", "last (UTC)")
-    print("\n" + row.format(*head).rstrip())
-    for one in usage:
-        numbers = counts(one.responses, one.distinct, one.responses - one.distinct, one.bytes, len(one.files))
-        print(row.format(one.engine_id, *numbers, minute(one.first), minute(one.last)).rstrip())
+    print("\n" + row.replace(",", "").format(*head).rstrip())
+    counts = [(one.responses, one.distinct, one.responses - one.distinct, one.bytes, len(one.files)) for one in usage]
+    for one, numbers in zip(usage, counts, strict=True):
+        times = (time[:16].replace("T", " ") for time in (one.first, one.last))
+        print(row.format(one.engine_id, *numbers, *times).rstrip())
         say(names.get(one.engine_id, "of no study that was looked at"), indent=2)
     if len(usage) > 1:
-        responses, distinct = sum(one.responses for one in usage), sum(one.distinct for one in usage)
-        size, files = sum(one.bytes for one in usage), sum(len(one.files) for one in usage)
-        print(row.format("all", *counts(responses, distinct, responses - distinct, size, files), "", "").rstrip())
+        print(row.format("all", *map(sum, zip(*counts, strict=True)), "", "").rstrip())
 
 
 def show_studies(
@@ -227,40 +219,32 @@ def out_of_date(asks: Mapping[str, Asks]) -> list[str]:
     return [f"{path}: {count:,} {why}; run `{snakemake(path)}` first" for path, count in counts.items() if count]
 
 
-def refuse_if_any(gaps: Sequence[str]) -> None:
-    """Raise `UserError` if it is not known what all studies ask for."""
-    if gaps:
-        raise UserError("\n  - ".join(["nothing is removed, for it is not known what all studies ask for:", *gaps]))
-
-
 def prune(usage: Sequence[EngineUsage], unknown: Collection[str], asked: Mapping[str, set[str]], yes: bool) -> int:
     """Print what can be removed, and remove it if `yes`; return the exit code."""
     print("\nTo be removed")
-    doomed: list[tuple[str, FileUsage]] = []
+    doomed: list[tuple[str, FileIndex]] = []
     for engine in usage:
         files = [file for file in engine.files if file.unasked and engine.engine_id not in unknown]
         for file in files:
             if file.written:
-                say(f"{file.path} is left alone: {file.written}", indent=2)
-        files = [file for file in files if not file.written]
-        if files:
+                say(f"{file.index.path} is left alone: {file.written}", indent=2)
+        if files := [file for file in files if not file.written]:
             responses, size = sum(file.unasked for file in files), sum(file.unasked_bytes for file in files)
             print(f"  {engine.engine_id:16} {responses:>11,} responses in {len(files):,} files, {size:,} bytes")
-        doomed += [(engine.engine_id, file) for file in files]
+        doomed += [(engine.engine_id, file.index) for file in files]
     if not doomed:
         print("  nothing")
-    elif not yes:
-        say("Nothing was removed yet: --yes does it. Not known is whether studies that are not named above ask for it:")
-        say("those of other people, and those in other copies of this project.")
-    return remove(doomed, asked) if yes else 0
-
-
-def remove(doomed: Sequence[tuple[str, FileUsage]], asked: Mapping[str, set[str]]) -> int:
-    """Remove what nobody asks for from files, each with its engine's id; return the exit code."""
+    if not yes:
+        if doomed:
+            say(
+                "Nothing was removed yet: --yes does it. Not known is whether studies that are not named above ask "
+                "for it:\nthose of other people, and those in other copies of this project."
+            )
+        return 0
     removed, code = 0, 0
-    for engine_id, file in doomed:
+    for engine_id, index in doomed:
         try:
-            removed += prune_file(file.index, asked.get(engine_id, set()))
+            removed += prune_file(index, asked.get(engine_id, set()))
         except UserError as error:
             say(str(error), indent=2)
             code = 1
@@ -274,16 +258,6 @@ def remove(doomed: Sequence[tuple[str, FileUsage]], asked: Mapping[str, set[str]
 def snakemake(study_file: str) -> str:
     """Return the command that runs a study."""
     return f"snakemake --cores all --configfile {study_file}"
-
-
-def counts(*numbers: int) -> list[str]:
-    """Return numbers with thousands separators."""
-    return [f"{number:,}" for number in numbers]
-
-
-def minute(time: str) -> str:
-    """Return a time of the store up to its minute."""
-    return time[:16].replace("T", " ")
 
 
 def say(text: str, indent: int = 0) -> None:

@@ -73,12 +73,7 @@ def study_files(folder: Path) -> list[str]:
 
 
 def read_study(path: str, root: Path) -> StudyFile:
-    """Return a study file with its validated config.
-
-    Args:
-        path: the study file.
-        root: the repository's folder.
-    """
+    """Return a study file with its validated config; `root` is the repository's folder."""
     shown, raw = os.path.relpath(path), _mapping(Path(path))
     results = os.path.expandvars(os.path.expanduser(str(raw.get("results_dir", "results"))))
     has_run = os.path.isdir(os.path.join(results, str(raw.get("study"))))
@@ -92,10 +87,6 @@ def recorded_studies(studies: Iterable[StudyFile], store: str) -> list[tuple[str
     """Return (results folder, study file) of the studies that have run beside these ones with this store and are not
     among them: their study file lies elsewhere, or is gone. The study file is empty where no record tells it.
 
-    Args:
-        studies: the studies that are known.
-        store: folder of the store.
-
     Raises:
         UserError: if a record is damaged.
     """
@@ -103,12 +94,11 @@ def recorded_studies(studies: Iterable[StudyFile], store: str) -> list[tuple[str
     known = {os.path.realpath(study.path) for study in studies}
     configs = [study.config for study in studies if study.config is not None]
     theirs = {os.path.realpath(Paths(config).results) for config in configs}
-    results = {str(config["results_dir"]) for config in configs}
+    results = [Path(folder) for folder in {str(config["results_dir"]) for config in configs}]
     found = []
-    made = {
-        path.parent for folder in results for name in (RECORD, "requests") for path in Path(folder).glob(f"*/{name}")
-    }
-    for folder in sorted(made):
+    for folder in sorted(
+        {path.parent for one in results for name in (RECORD, "requests") for path in one.glob(f"*/{name}")}
+    ):
         recorded = (folder / RECORD).is_file()
         file = str(recorded_file(folder / RECORD)) if recorded else ""
         seen = os.path.realpath(file) in known if recorded else os.path.realpath(folder) in theirs
@@ -120,11 +110,10 @@ def recorded_studies(studies: Iterable[StudyFile], store: str) -> list[tuple[str
 
 def request_files(config: Mapping[str, Any]) -> list[str]:
     """Return the request file of every cell of a study, whether it is there or not."""
-    files: list[str] = []
-    for stage in (Generation(config), Judging(config)):
-        for batch in stage.batches:
-            files += stage.requests(SimpleNamespace(batch=batch))
-    return files
+    stages = (Generation(config), Judging(config))
+    return [
+        file for stage in stages for batch in stage.batches for file in stage.requests(SimpleNamespace(batch=batch))
+    ]
 
 
 def read_asks(config: Mapping[str, Any]) -> Asks:
@@ -202,15 +191,6 @@ def planned_rendering(study_file: str, root: Path) -> int:
 def same_folder(one: str, other: str) -> bool:
     """Tell whether two paths are the same folder."""
     return os.path.realpath(one) == os.path.realpath(other)
-
-
-def all_keys(asks: Iterable[Asks]) -> dict[str, set[str]]:
-    """Return the keys that any of the studies asks for, by engine id."""
-    keys: dict[str, set[str]] = {}
-    for one in asks:
-        for engine_id, asked in one.keys.items():
-            keys.setdefault(engine_id, set()).update(asked)
-    return keys
 
 
 def _mapping(path: Path) -> dict[str, Any]:

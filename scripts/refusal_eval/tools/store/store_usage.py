@@ -8,11 +8,13 @@ import os
 import re
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
+import psutil
 
 from refusal_eval.ask.store import writer_mark
 from refusal_eval.ask.store_index import (
@@ -41,61 +43,35 @@ class FileUsage:
 
     Attributes:
         index: where its records lie.
+        responses: number of its records, and `bytes` its size without the index.
         unasked: number of its records that nobody asks for, and `unasked_bytes` their size.
         first: time of its first record (UTC, ISO 8601), and `last` of its last; empty when it has none.
         written: why the file is taken for one that is still written; empty when it is not.
     """
 
     index: FileIndex
+    responses: int
+    bytes: int
     unasked: int
     unasked_bytes: int
     first: str
     last: str
     written: str
 
-    @property
-    def path(self) -> Path:
-        """The file."""
-        return self.index.path
 
-
-@dataclass
+@dataclass(frozen=True)
 class EngineUsage:
-    """What the store holds of one engine."""
+    """What the store holds of one engine: the sums of its files, and how many `distinct` keys."""
 
     engine_id: str
-    files: list[FileUsage] = field(default_factory=list)
-    distinct: int = 0
-
-    @property
-    def responses(self) -> int:
-        """Number of records."""
-        return sum(len(file.index.entries) for file in self.files)
-
-    @property
-    def bytes(self) -> int:
-        """Size of the files without their indexes."""
-        return sum(file.index.size for file in self.files)
-
-    @property
-    def first(self) -> str:
-        """Time of the first record."""
-        return min((file.first for file in self.files if file.first), default="")
-
-    @property
-    def last(self) -> str:
-        """Time of the last record."""
-        return max((file.last for file in self.files), default="")
-
-    @property
-    def unasked(self) -> int:
-        """Number of records that nobody asks for."""
-        return sum(file.unasked for file in self.files)
-
-    @property
-    def unasked_bytes(self) -> int:
-        """Size of the records that nobody asks for."""
-        return sum(file.unasked_bytes for file in self.files)
+    files: list[FileUsage]
+    distinct: int
+    responses: int
+    bytes: int
+    unasked: int
+    unasked_bytes: int
+    first: str
+    last: str
 
 
 def store_indexes(store: Path) -> dict[str, list[FileIndex]]:
@@ -105,17 +81,27 @@ def store_indexes(store: Path) -> dict[str, list[FileIndex]]:
     that a response which comes after that would look as if nobody asked for it.
     """
     folders = sorted(entry.name for entry in os.scandir(store) if entry.is_dir(follow_symlinks=False))
-    return {name: _indexes(store / name) for name in folders}
+    indexes: dict[str, list[FileIndex]] = {name: [] for name in folders}
+    for name, found in indexes.items():
+        for path in sorted((store / name).glob("*.jsonl")):
+            with contextlib.suppress(FileNotFoundError):  # a writer without responses removes its file
+                found += [] if path.is_symlink() else [load_index(path, save=False)]
+    return indexes
 
 
 def store_usage(indexes: Mapping[str, Sequence[FileIndex]], asked: Mapping[str, Collection[str]]) -> list[EngineUsage]:
-    """Return what the store holds, an entry per engine.
-
-    Args:
-        indexes: of the store's files, by engine id.
-        asked: the keys that are asked for, by engine id.
-    """
-    return [_engine_usage(name, files, sorted(asked.get(name, ()))) for name, files in indexes.items()]
+    """Return what the store holds, an entry per engine; `asked` are the keys that are asked for, by engine id."""
+    usage = []
+    for name, own in indexes.items():
+        numbers, now, files = key_numbers(sorted(asked.get(name, ()))), time.time(), list[FileUsage]()
+        for index in own:
+            with contextlib.suppress(FileNotFoundError):  # pruned meanwhile
+                files.append(_file_usage(index, numbers, now))
+        counts = ("responses", "bytes", "unasked", "unasked_bytes")
+        sums = {count: sum(getattr(file, count) for file in files) for count in counts}
+        times = sorted(when for file in files for when in (file.first, file.last) if when) or [""]
+        usage.append(EngineUsage(name, files, _distinct(own), **sums, first=times[0], last=times[-1]))
+    return usage
 
 
 def links(store: Path) -> list[Path]:
@@ -129,25 +115,6 @@ def bytes_on_disk(store: Path) -> int:
     return sum(path.lstat().st_size for path in paths)
 
 
-def _indexes(folder: Path) -> list[FileIndex]:
-    found = []
-    for path in sorted(folder.glob("*.jsonl")):
-        if path.is_symlink():
-            continue
-        with contextlib.suppress(FileNotFoundError):  # a writer without responses removes its file
-            found.append(load_index(path, save=False))
-    return found
-
-
-def _engine_usage(engine_id: str, indexes: Sequence[FileIndex], asked: Sequence[str]) -> EngineUsage:
-    usage, numbers, now = EngineUsage(engine_id), key_numbers(asked), time.time()
-    for index in indexes:
-        with contextlib.suppress(FileNotFoundError):  # pruned meanwhile
-            usage.files.append(_file_usage(index, numbers, now))
-    usage.distinct = _distinct(indexes)
-    return usage
-
-
 def _file_usage(index: FileIndex, asked: npt.NDArray[np.uint64], now: float) -> FileUsage:
     offsets = index.entries["offset"].astype(np.int64)
     in_order = np.argsort(offsets)
@@ -158,6 +125,8 @@ def _file_usage(index: FileIndex, asked: npt.NDArray[np.uint64], now: float) -> 
     times = [_time_at(index.path, int(offsets[place])) for place in in_order[[0, -1]]] if len(offsets) else ["", ""]
     return FileUsage(
         index=index,
+        responses=len(offsets),
+        bytes=index.size,
         unasked=int(unasked.sum()),
         unasked_bytes=int(sizes[unasked].sum()),
         first=times[0],
@@ -176,41 +145,22 @@ def _time_at(path: Path, offset: int) -> str:
 
 
 def _distinct(indexes: Sequence[FileIndex]) -> int:
-    if not indexes:
-        return 0
-    entries = np.concatenate([index.entries for index in indexes])
-    entries = entries[np.lexsort((entries["low"], entries["high"]))]
-    same = (entries["high"][1:] == entries["high"][:-1]) & (entries["low"][1:] == entries["low"][:-1])
-    return len(entries) - int(same.sum())
+    frames = [pd.DataFrame({name: index.entries[name] for name in ("high", "low")}) for index in indexes]
+    return len(pd.concat(frames).drop_duplicates()) if frames else 0
 
 
 def still_written(index: FileIndex, now: float) -> str:
-    """Return why a file is taken for one that is still written; empty when it is not.
-
-    Args:
-        index: the index of the file.
-        now: seconds since 1970.
-    """
+    """Return why a file is taken for one that is still written at `now`; empty when it is not."""
     if index.closed:
         return ""
     silent = now - index.path.stat().st_mtime
     digits = re.search(r"-(\d+)$", index.path.stem)
     pid = int(digits.group(1)) if digits else 0
-    if silent < DAY and index.path.stem.endswith(writer_mark(pid)) and _runs(pid):
+    if silent < DAY and index.path.stem.endswith(writer_mark(pid)) and psutil.pid_exists(pid):
         return f"process {pid} of this host writes it"
     if silent < HOUR:
         return f"written to {max(silent, 0) / 60:.0f} minutes ago, and not closed by its job"
     return ""
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)  # only asks
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True  # another user's
-    return True
 
 
 def prune_file(index: FileIndex, asked: Collection[str]) -> int:
