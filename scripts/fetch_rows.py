@@ -3,7 +3,7 @@
 from typing import Any
 
 from refusal_eval.core.logs import start_log
-from refusal_eval.data.locked import locked_files
+from refusal_eval.data.hub import locked_files
 from refusal_eval.data.row_fetching import fetch_rows
 
 

@@ -9,10 +9,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from refusal_eval.core.errors import UserError
+from refusal_eval.data.addresses import read_addresses
 from refusal_eval.data.row_fetching import fetch_rows
 from refusal_eval.data.rows import read_rows
-from refusal_eval.study.row_sources import fetched_path
-from refusal_eval.tools.pin.hub_questions import url_state
+from refusal_eval.study.row_sources import addresses_of, fetched_path
 
 LOG = logging.getLogger("test")
 BODY = b"p,q\n\xc3\xa9,1\n" * 5000
@@ -148,7 +148,7 @@ def test_one_changed_file_of_several_leaves_nothing_behind(server, tmp_path):
 def test_the_pin_of_several_files_is_found_as_it_is_checked(server, tmp_path):
     url = f"http://127.0.0.1:{server.server_port}{SEVERAL}"
     server.answers["/0123/answers_llama.csv"] = [503, "cut"]
-    sha256, size = url_state(url, LOG, wait=0.01)
+    sha256, size = read_addresses(list(addresses_of(url).values()), LOG, wait=0.01)
     assert (sha256, size) == (hashlib.sha256(BODY * 2).hexdigest(), 2 * len(BODY))
     assert fetch(server, tmp_path, SEVERAL, sha256=sha256).is_file()
 

@@ -17,8 +17,7 @@ from refusal_eval.config.source_entries import HubSource, WheelSource
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import inner_name
 from refusal_eval.data import hub as hubs
-from refusal_eval.data.hub import RemoteFile, Repository
-from refusal_eval.data.locked import locked_files
+from refusal_eval.data.hub import RemoteFile, Repository, locked_files
 from refusal_eval.weights.weight_kinds import WheelWeights
 from refusal_eval.weights.weights_manifest import manifest_folder
 

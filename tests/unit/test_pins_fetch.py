@@ -19,9 +19,8 @@ from refusal_eval.core.files import read_json, sha256_of_file
 from refusal_eval.data import hub as hubs
 from refusal_eval.data import resume
 from refusal_eval.data.hub import RemoteFile, Repository
-from refusal_eval.data.locked import file_state
 from refusal_eval.data.network import first_line, without_secrets
-from refusal_eval.tools.pin.lock_text import lock_text
+from refusal_eval.tools.pin.locking import lock_text
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 TOKEN = "hf_" + "SecretSecret" * 3
@@ -31,7 +30,7 @@ NOWHERE = "http://127.0.0.1:9"
 CALLS = """
 import json, logging, sys
 from refusal_eval.data.row_fetching import fetch_rows
-from refusal_eval.data.locked import locked_files
+from refusal_eval.data.hub import locked_files
 from refusal_eval.core.errors import UserError
 from refusal_eval.weights.weight_fetching import Fetching, fetch_from_hub
 
@@ -71,7 +70,7 @@ def locked(folder, models=(), datasets=()):
     def entry(source, files):
         listed = {one["path"]: one for one in tree(files, {}) if one["type"] == "file"}
         states = {
-            name: file_state(RemoteFile(one["size"], one["lfs"]["oid"] if "lfs" in one else None, one["oid"]))
+            name: RemoteFile(one["size"], one["lfs"]["oid"] if "lfs" in one else None, one["oid"]).state
             for name, one in listed.items()
         }
         licence = {"hub": None, "entry": None, "agrees": None}

@@ -8,11 +8,9 @@ from config_project import CATALOGUE, COMMIT, SHA256, STUDY, Project, changed
 
 from refusal_eval.config.lock_file import LockFile, lock_path, read_lock
 from refusal_eval.core.errors import UserError
-from refusal_eval.data.hub import RemoteFile
-from refusal_eval.data.locked import file_state, locked_files
+from refusal_eval.data.hub import RemoteFile, locked_files
 from refusal_eval.tools.pin.hub_questions import licence_tag
-from refusal_eval.tools.pin.lock_text import lock_text
-from refusal_eval.tools.pin.locking import differences, licence_of, lock_file, not_taken, rewritten, unused
+from refusal_eval.tools.pin.locking import differences, licence_of, lock_file, lock_text, not_taken, rewritten, unused
 from refusal_eval.tools.pin.pin_needs import needs_of, wanted_files
 
 OTHER = "f" * 40
@@ -301,6 +299,6 @@ def test_differences_are_told_and_what_is_unused_is_none():
 
 
 def test_a_file_without_a_hash_cannot_be_locked():
-    assert file_state(RemoteFile(7, SHA256)) == f"7 sha256:{SHA256}"
+    assert RemoteFile(7, SHA256).state == f"7 sha256:{SHA256}"
     with pytest.raises(ValueError, match="without a hash"):
-        file_state(RemoteFile(7, None))
+        _ = RemoteFile(7, None).state

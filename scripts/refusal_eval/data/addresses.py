@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import logging
 import os
 import shutil
@@ -16,7 +18,6 @@ from refusal_eval.data import network
 from refusal_eval.data.hub import FETCH_ONLINE, need_disk
 
 CHUNK = 1 << 20
-Hash = Any  # hashlib names no type for what it returns
 PASSING = (408, 425, 429)
 TIMEOUT_SECONDS = 30.0
 
@@ -34,44 +35,54 @@ def download(
     """
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
         raise UserError(f"{urls[0]} is not in the cache, and HF_HUB_OFFLINE is set: {FETCH_ONLINE}")
-    digest, size = hashlib.sha256(), 0
-    for url, target in zip(urls, targets, strict=True):
-        log.info("downloading %s", url)
-        digest, size = _download_one(url, target, digest, size, log, wait)
-    found = digest.hexdigest()
+    found, size = read_addresses(urls, log, wait, targets)
     if found != sha256:
         what = "is not the file that was locked: its" if len(urls) == 1 else "are not the files that were locked: their"
         raise UserError(f"{', '.join(urls)} {what} SHA-256 is {found}, expected is {sha256}")
     log.info("%s: %s, SHA-256 as expected", ", ".join(urls), size_text(size))
 
 
-def _download_one(
-    url: str, target: Path, before: Hash, size: int, log: logging.Logger, wait: float
-) -> tuple[Hash, int]:
-    """Write one file; return digest and size of all files up to this one."""
+def read_addresses(
+    urls: Sequence[str],
+    log: logging.Logger,
+    wait: float = network.WAIT_SECONDS,
+    targets: Sequence[Path] | None = None,
+) -> tuple[str, int]:
+    """Return SHA-256 and size in bytes of the files at `urls`, one after the other, and write them to `targets`.
+
+    Without targets nothing is kept.
+
+    Raises:
+        UserError: if there is no such file, an address cannot be reached, or the disk is full.
+    """
     import httpx
 
-    def attempt() -> tuple[Hash, int]:
-        digest = before.copy()
-        with (
-            written_whole(target, "wb") as handle,
-            httpx.stream("GET", url, follow_redirects=True, timeout=TIMEOUT_SECONDS) as response,
-        ):
-            check_status(url, response.status_code)
-            # Compressed on the way, a file has another length here than there.
-            length = "" if response.headers.get("content-encoding") else response.headers.get("content-length", "")
-            if length.isdigit():
-                folder = Path(target).parent
-                need_disk(int(length), shutil.disk_usage(folder).free, str(folder), url)
-            for chunk in response.iter_bytes(CHUNK):
-                digest.update(chunk)
-                handle.write(chunk)
-            return digest, size + handle.tell()
+    digest, size = hashlib.sha256(), 0
+    for url, target in zip(urls, targets or [None] * len(urls), strict=True):
+        log.info("downloading %s", url)
 
-    try:
-        return network.with_retries(attempt, log, wait=wait)
-    except (httpx.HTTPError, network.NetworkFault) as error:
-        raise UserError(f"cannot fetch {url} ({network.first_line(error)}). Is there internet here?") from error
+        def attempt(url: str = url, target: Path | None = target, before: Any = digest) -> tuple[Any, int]:
+            own, count = before.copy(), 0
+            kept = written_whole(target, "wb") if target else contextlib.nullcontext(io.BytesIO())
+            with kept as handle, httpx.stream("GET", url, follow_redirects=True, timeout=TIMEOUT_SECONDS) as response:
+                check_status(url, response.status_code)
+                # Compressed on the way, a file has another length here than there.
+                length = "" if response.headers.get("content-encoding") else response.headers.get("content-length", "")
+                if target and length.isdigit():
+                    need_disk(int(length), shutil.disk_usage(target.parent).free, str(target.parent), url)
+                for chunk in response.iter_bytes(CHUNK):
+                    own.update(chunk)
+                    count += len(chunk)
+                    if target:
+                        handle.write(chunk)
+            return own, count
+
+        try:
+            digest, count = network.with_retries(attempt, log, wait=wait)
+        except (httpx.HTTPError, network.NetworkFault) as error:
+            raise UserError(f"cannot fetch {url} ({network.first_line(error)}). Is there internet here?") from error
+        size += count
+    return digest.hexdigest(), size
 
 
 def check_status(url: str, status: int) -> None:

@@ -7,7 +7,7 @@ be what it says. `load_dataset(repo, revision=...)` would ignore the revision wh
 
 from __future__ import annotations
 
-import hashlib
+import glob
 import logging
 import os
 import re
@@ -18,8 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+import yaml
+
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import inner_name, sha256_of_file, size_text
+from refusal_eval.core.yaml_files import read_yaml
 from refusal_eval.data import network, resume
 
 Kind = Literal["dataset", "model"]
@@ -48,6 +51,44 @@ class RemoteFile:
             raise ValueError(f"{self.sha256!r} is no SHA-256")
         if self.git is not None and not re.fullmatch("[0-9a-f]{40}", self.git):
             raise ValueError(f"{self.git!r} is no hash of git's")
+
+    @classmethod
+    def locked(cls, state: str) -> RemoteFile:
+        """Return what a line of the lock file says: `727 git:<40 hex digits>` or `5000 sha256:<64 hex digits>`."""
+        size, digest = state.split()
+        kind, value = digest.split(":")
+        return cls(int(size), **({"sha256": value} if kind == "sha256" else {"sha256": None, "git": value}))
+
+    @property
+    def state(self) -> str:
+        """The line of the lock file.
+
+        Raises:
+            ValueError: if no hash of it is known.
+        """
+        if not (self.sha256 or self.git):
+            raise ValueError("a file without a hash cannot be locked")
+        return f"{self.size} sha256:{self.sha256}" if self.sha256 else f"{self.size} git:{self.git}"
+
+
+def locked_files(config: Mapping[str, Any], kind: Kind, source: Mapping[str, Any]) -> dict[str, RemoteFile] | None:
+    """Return what the files of a hub source hold by the study's lock file, by name; None if it does not tell.
+
+    The lock file (`lock` of the config) was validated when the study was loaded; here its lists of files are read only.
+
+    Raises:
+        UserError: if the lock file is gone or was damaged since the study was loaded.
+    """
+    path = config.get("lock")
+    if source["kind"] != "hub" or not path:
+        return None
+    try:
+        for one in read_yaml(path).get(f"{kind}s") or []:
+            if (one["repo"], one["commit"]) == (source["repo"], source["revision"]):
+                return {inner_name(name): RemoteFile.locked(state) for name, state in one["files"].items()}
+    except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UserError(f"the lock file {path} changed while the study ran and cannot be read: {error}") from error
+    return None
 
 
 @dataclass(frozen=True)
@@ -136,14 +177,14 @@ def snapshot(place: Repository, names: Sequence[str] | None, files: Mapping[str,
     hub = library()
     arguments: dict[str, Any] = {"repo_type": place.kind, "revision": place.revision}
     arguments["cache_dir"] = str(Path(place.cache, "hub"))
-    arguments["allow_patterns"] = None if names is None else [_literal(name) for name in names]
+    arguments["allow_patterns"] = None if names is None else [glob.escape(name) for name in names]
     if files is None:
         return Path(asked(place, lambda: hub.snapshot_download(place.repo, **arguments)))
     wanted = dict(files) if names is None else {name: files[name] for name in names if name in files}
     unlisted = sorted(set(names or ()) - set(wanted))
     if place.locked is not None and unlisted:
         raise UserError(f"{place}: the lock file does not list {unlisted[0]}; run `refusal-eval pin` again")
-    if place.locked is None or not _all_there(place.snapshot, wanted):
+    if place.locked is None or not all(_has_size(place.snapshot / name, file) for name, file in wanted.items()):
         if place.locked is not None:
             _compare_with_lock(place, wanted)
         _check_disk(place, wanted)
@@ -198,7 +239,10 @@ def _told(place: Repository, error: Exception) -> UserError | None:
     names = {kind.__name__ for cause in network.causes(error) for kind in type(cause).__mro__}
     # GatedRepoError is a RepositoryNotFoundError, so it comes first.
     if "GatedRepoError" in names:
-        return UserError(f"{place} is gated: ask for access at {place.page} while signed in; {_token_advice()}")
+        advice = "then set HF_TOKEN to a token of that account (no token is set now)"
+        if token_is_set():
+            advice = "the token in use (HF_TOKEN, or the hub's token file) has no access yet"
+        return UserError(f"{place} is gated: ask for access at {place.page} while signed in; {advice}")
     if "RepositoryNotFoundError" in names:
         hidden = "or the token in use may not see it" if token_is_set() else "or it is private (then set HF_TOKEN)"
         return UserError(f"{place}: there is no such repository, {hidden}; looked at {place.page}")
@@ -225,20 +269,9 @@ def token_is_set() -> bool:
     return bool(library().get_token())
 
 
-def _token_advice() -> str:
-    if token_is_set():
-        return "the token in use (HF_TOKEN, or the hub's token file) has no access yet"
-    return "then set HF_TOKEN to a token of that account (no token is set now)"
-
-
 def _not_in_cache(place: Repository) -> UserError:
     lacking = f"not, or not completely, in {Path(place.cache, 'hub')}"
     return UserError(f"{place} is {lacking}, and HF_HUB_OFFLINE is set: {FETCH_ONLINE}")
-
-
-def _all_there(folder: Path, wanted: Mapping[str, RemoteFile]) -> bool:
-    paths = {folder / name: file.size for name, file in wanted.items()}
-    return all(path.is_file() and path.stat().st_size == size for path, size in paths.items())
 
 
 def _compare_with_lock(place: Repository, wanted: Mapping[str, RemoteFile]) -> None:
@@ -299,18 +332,12 @@ def _remove(place: Repository, path: Path) -> bool:
 
 def is_whole(path: Path, file: RemoteFile) -> bool:
     """Return whether a local file is what is listed: its size, and its hash where one is known."""
-    if not path.is_file() or path.stat().st_size != file.size:
+    if not _has_size(path, file):
         return False
     if file.sha256 is not None:
         return sha256_of_file(path) == file.sha256
-    return file.git is None or git_hash(path.read_bytes()) == file.git
+    return file.git is None or library().utils.sha.git_hash(path.read_bytes()) == file.git
 
 
-def git_hash(content: bytes) -> str:
-    """Return git's name of a file's content (40 hex digits)."""
-    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
-
-
-def _literal(name: str) -> str:
-    """Return a pattern that matches this file name only."""
-    return "".join(f"[{character}]" if character in "*?[" else character for character in name)
+def _has_size(path: Path, file: RemoteFile) -> bool:
+    return path.is_file() and path.stat().st_size == file.size

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import re
-import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
+
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 Result = TypeVar("Result")
 TRIES = 3
@@ -26,16 +27,21 @@ def with_retries(
     Raises:
         Exception: what `action` raised last, or what it raised for a reason that does not pass.
     """
-    for attempt in range(1, tries + 1):
-        try:
-            return action()
-        except Exception as error:
-            if attempt == tries or not may_pass(error):
-                raise
-            pause = wait * 2 ** (attempt - 1)
-            log.warning("%s; attempt %d of %d, the next one in %g s", first_line(error), attempt, tries, pause)
-            time.sleep(pause)
-    raise AssertionError("unreachable")
+
+    def warn(state: RetryCallState) -> None:
+        assert state.outcome and state.next_action
+        told = first_line(state.outcome.exception() or NetworkFault())
+        pause = state.next_action.sleep
+        log.warning("%s; attempt %d of %d, the next one in %g s", told, state.attempt_number, tries, pause)
+
+    retrying = Retrying(
+        stop=stop_after_attempt(tries),
+        wait=wait_exponential(multiplier=wait),
+        retry=retry_if_exception(may_pass),
+        before_sleep=warn,
+        reraise=True,
+    )
+    return retrying(action)
 
 
 def may_pass(error: BaseException) -> bool:

@@ -12,7 +12,7 @@ from refusal_eval.config.lock_file import Lock
 from refusal_eval.study.engine_environment import engine_device, gpus_needed
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.row_sources import fetched_path
-from refusal_eval.tools.pin.lock_text import repo_size
+from refusal_eval.tools.pin.locking import repo_size
 from refusal_eval.weights.engine_size import ASSUMED_SIZE, engine_billions, weights_bytes
 
 

@@ -1,67 +1,111 @@
-"""What the hub and addresses answer today."""
+"""Every pin of a study, asked for one after the other; what fails is told together, not only the first."""
 
 from __future__ import annotations
 
-import datetime
-import hashlib
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from refusal_eval.config.lock_file import LockedRepo, LockedUrl, LockFile
 from refusal_eval.core.errors import UserError
-from refusal_eval.data import addresses, hub, network
+from refusal_eval.data import hub, network
+from refusal_eval.data.addresses import read_addresses
 from refusal_eval.study.row_sources import addresses_of
+from refusal_eval.tools.pin.locking import licence_of, lock_file, rewritten
+from refusal_eval.tools.pin.pin_needs import Need, wanted_files
 
 HEAD = "main"
 
 
-@dataclass(frozen=True)
-class RepoState:
-    """A repository at a commit, as the hub tells.
+@dataclass
+class Resolved:
+    """What was found out.
 
     Attributes:
-        commit: the commit.
-        date: its day.
-        gated: whether files are given only after an agreement.
-        licence: the licence tag, None if there is none.
-        files: all its files.
+        lock: the lock file that follows.
+        failures: what failed, one line each; the lock file is then not whole.
+        notes: what is worth knowing and no failure.
     """
 
-    commit: str
-    date: datetime.date
-    gated: bool
-    licence: str | None
-    files: Mapping[str, hub.RemoteFile]
+    lock: LockFile
+    failures: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
-def repository_state(place: hub.Repository) -> RepoState:
-    """Return what the hub tells about a repository, after checking that its files are open to the token in use.
+def resolve(
+    needs: Sequence[Need],
+    old: LockFile | None,
+    upgrade: bool,
+    cache: str,
+    log: logging.Logger,
+    say: Callable[[Need, LockedRepo | LockedUrl], None],
+) -> Resolved:
+    """Return the lock file of a study, from what the hub and the addresses answer today.
 
     Args:
-        place: the repository; its revision is a commit or `main`.
-
-    Raises:
-        UserError: if it does not exist, is closed to this user, or the hub cannot be reached.
+        needs: what the study takes.
+        old: the lock file that is there, whose commits open pins keep.
+        upgrade: whether open pins take today's head again.
+        cache: the cache folder, for messages.
+        log: takes warnings.
+        say: told of every answer.
     """
-    info = _info(place)
-    at = hub.Repository(place.kind, place.repo, str(info.sha), place.cache, place.log, place.wait, place.locked)
+    found: dict[str, list[Any]] = {"model": [], "dataset": [], "url": []}
+    failures: list[str] = []
+    notes: list[str] = []
+    reachable = True
+    for number, need in enumerate(needs, 1):
+        if need.kind != "url" and not reachable:
+            continue
+        try:
+            if need.kind == "url":
+                found["url"].append(_url(need, old, upgrade, log))
+            else:
+                found[need.kind].append(_repository(need, old, upgrade, cache, log, notes))
+            say(need, found[need.kind][-1])
+        except hub.Unreachable as error:
+            reachable = False
+            left = sum(one.kind != "url" for one in needs[number:])
+            failures.append(f"{error}" + (f" ({left} more repositories were not asked for)" if left else ""))
+        except UserError as error:
+            failures.append(f"{error} (for {', '.join(need.used_by)})")
+    lock = lock_file(found["model"], found["dataset"], found["url"])
+    return Resolved(lock, failures + (rewritten(old, lock) if old is not None else []), notes)
+
+
+def _repository(
+    need: Need, old: LockFile | None, upgrade: bool, cache: str, log: logging.Logger, notes: list[str]
+) -> LockedRepo:
+    """What the lock file says of a repository, after checking that its files are open to the token in use."""
+    kept = None if upgrade else _locked_commit(need, old)
+    kind: hub.Kind = "model" if need.kind == "model" else "dataset"
+    place = hub.Repository(kind, need.name, need.pin or kept or HEAD, cache, log)
+    try:
+        info = _info(place)
+    except UserError as error:
+        if kept is not None and "has no commit" in str(error):
+            raise UserError(f"{error}; the lock file names it: --upgrade takes what is there today") from error
+        raise
+    at = hub.Repository(kind, need.name, str(info.sha), cache, log)
     api = hub.library().HfApi()
     if info.gated:
-        hub.asked(at, lambda: api.auth_check(place.repo, repo_type=place.kind))
-    commits = hub.asked(at, lambda: api.list_repo_commits(place.repo, repo_type=place.kind, revision=at.revision))
-    return RepoState(
-        at.revision, commits[0].created_at.date(), bool(info.gated), licence_tag(info), hub.listed_files(at)
+        hub.asked(at, lambda: api.auth_check(at.repo, repo_type=kind))
+    commits = hub.asked(at, lambda: api.list_repo_commits(at.repo, repo_type=kind, revision=at.revision))
+    files = hub.listed_files(at)
+    if kept is not None:
+        head = str(_info(hub.Repository(kind, need.name, HEAD, cache, log)).sha)
+        if head != kept:
+            notes.append(f"{place}: `{HEAD}` is at {head[:12]} now; --upgrade takes it")
+    return LockedRepo(
+        repo=need.name,
+        commit=at.revision,
+        date=commits[0].created_at.date(),
+        pinned_by=need.pinned_by,
+        gated=bool(info.gated),
+        licence=licence_of(licence_tag(info), need.licences),
+        files={name: file.state for name, file in wanted_files(need, files).items()},
     )
-
-
-def head_of(place: hub.Repository) -> str:
-    """Return the commit that `main` of a repository has today.
-
-    Raises:
-        UserError: as `repository_state`.
-    """
-    return str(_info(place).sha)
 
 
 def _info(place: hub.Repository) -> Any:
@@ -78,33 +122,20 @@ def licence_tag(info: Any) -> str | None:
     return f"other ({named})" if tag == "other" and named else tag
 
 
-def url_state(url: str, log: logging.Logger, wait: float = network.WAIT_SECONDS) -> tuple[str, int]:
-    """Return the SHA-256 and the size in bytes of the file at an address, of several one after the other; none is kept.
-
-    Raises:
-        UserError: if there is no such file, or the address cannot be reached.
-    """
-    digest, size = hashlib.sha256(), 0
-    for one in addresses_of(url).values():
-        digest, size = _read_address(one, digest, size, log, wait)
-    return digest.hexdigest(), size
+def _locked_commit(need: Need, old: LockFile | None) -> str | None:
+    """Return the commit that an open pin has in the lock file."""
+    if old is None or need.pin is not None:
+        return None
+    repos = [one for one in (old.models if need.kind == "model" else old.datasets) if one.repo == need.name]
+    chosen = [one.commit for one in repos if one.pinned_by == "lock"] or [one.commit for one in repos]
+    return chosen[0] if len(chosen) == 1 else None
 
 
-def _read_address(
-    url: str, before: addresses.Hash, size: int, log: logging.Logger, wait: float
-) -> tuple[addresses.Hash, int]:
-    import httpx
-
-    def attempt() -> tuple[addresses.Hash, int]:
-        digest, count = before.copy(), size
-        with httpx.stream("GET", url, follow_redirects=True, timeout=addresses.TIMEOUT_SECONDS) as response:
-            addresses.check_status(url, response.status_code)
-            for chunk in response.iter_bytes(addresses.CHUNK):
-                digest.update(chunk)
-                count += len(chunk)
-        return digest, count
-
-    try:
-        return network.with_retries(attempt, log, wait=wait)
-    except (httpx.HTTPError, network.NetworkFault) as error:
-        raise UserError(f"cannot fetch {url} ({network.first_line(error)}). Is there internet here?") from error
+def _url(need: Need, old: LockFile | None, upgrade: bool, log: logging.Logger) -> LockedUrl:
+    found, size = read_addresses(list(addresses_of(need.name).values()), log, network.WAIT_SECONDS)
+    known: Mapping[str, str] = {one.url: one.sha256 for one in old.urls} if old is not None else {}
+    expected = need.pin or (None if upgrade else known.get(need.name))
+    if expected is not None and found != expected:
+        by = "the entry" if need.pin else "the lock file"
+        raise UserError(f"{need.name} holds another file: its SHA-256 is {found}, {by} says {expected}")
+    return LockedUrl(url=need.name, sha256=found, size=size, pinned_by=need.pinned_by)

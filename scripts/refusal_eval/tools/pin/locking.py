@@ -1,43 +1,22 @@
-"""From what the hub answered to a lock file, and what differs between two. Pure functions."""
+"""A lock file: made of what the hub answered, its text, and what differs between two. Pure functions."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from pathlib import Path
+
+import yaml
+from jinja2 import Environment
 
 from refusal_eval.config.lock_file import LOCK_VERSION, LockedLicence, LockedRepo, LockedUrl, LockFile
-from refusal_eval.data.locked import file_state
-from refusal_eval.tools.pin.hub_questions import RepoState
-from refusal_eval.tools.pin.pin_needs import Need, wanted_files
+from refusal_eval.core.files import size_text
+from refusal_eval.tools.pin.pin_needs import Need
 
+# What YAML takes for text without quotes, words apart.
+PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*(/[A-Za-z0-9_.-]+)*")
+WORDS = ("y", "n", "yes", "no", "on", "off", "true", "false", "null")
 SILENT = ("none stated", "not stated")
-
-
-def locked_repo(need: Need, state: RepoState) -> LockedRepo:
-    """Return what the lock file says about a repository.
-
-    Raises:
-        UserError: if a file that the study will fetch is not there.
-    """
-    return LockedRepo(
-        repo=need.name,
-        commit=state.commit,
-        date=state.date,
-        pinned_by=_pinned_by(need),
-        gated=state.gated,
-        licence=licence_of(state.licence, need.licences),
-        files={name: file_state(file) for name, file in wanted_files(need, state.files).items()},
-    )
-
-
-def locked_url(need: Need, sha256: str, size: int) -> LockedUrl:
-    """Return what the lock file says about a file at an address."""
-    return LockedUrl(url=need.name, sha256=sha256, size=size, pinned_by=_pinned_by(need))
-
-
-def _pinned_by(need: Need) -> Literal["entry", "lock"]:
-    return "lock" if need.pin is None else "entry"
 
 
 def licence_of(hub: str | None, entries: Sequence[str]) -> LockedLicence:
@@ -87,23 +66,19 @@ def _merged(repos: Iterable[LockedRepo]) -> list[LockedRepo]:
     return [found[key] for key in sorted(found)]
 
 
-def same_in_both(old: LockFile, new: LockFile) -> Iterator[tuple[LockedRepo, LockedRepo]]:
-    """Yield the repositories that two lock files have at the same commit."""
-    for before, after in ((old.models, new.models), (old.datasets, new.datasets)):
-        known = {(one.repo, one.commit): one for one in before}
-        yield from ((known[one.repo, one.commit], one) for one in after if (one.repo, one.commit) in known)
-
-
 def rewritten(old: LockFile, new: LockFile) -> list[str]:
     """Return what cannot be: a commit whose files are not what they were when they were locked."""
     told = []
-    for before, after in same_in_both(old, new):
-        changed = [name for name, state in before.files.items() if after.files.get(name, state) != state]
-        told += [
-            f"{after.repo} at {after.commit[:12]}: {name} was `{before.files[name]}` and is `{after.files[name]}`: the "
-            "repository was rewritten under the same commit hash, or a mirror differs"
-            for name in changed
-        ]
+    for before, after in ((old.models, new.models), (old.datasets, new.datasets)):
+        known = {(one.repo, one.commit): one.files for one in before}
+        for one in after:
+            files = known.get((one.repo, one.commit), {})
+            told += [
+                f"{one.repo} at {one.commit[:12]}: {name} was `{state}` and is `{one.files[name]}`: the "
+                "repository was rewritten under the same commit hash, or a mirror differs"
+                for name, state in files.items()
+                if one.files.get(name, state) != state
+            ]
     return told
 
 
@@ -147,16 +122,38 @@ def _said(licence: LockedLicence) -> str:
     return f"{licence.hub or 'none'} (the entry: {licence.entry or 'none'})"
 
 
+def _names(lock: LockFile) -> set[tuple[str, str]]:
+    names = {("model", one.repo) for one in lock.models} | {("dataset", one.repo) for one in lock.datasets}
+    return names | {("url", one.url) for one in lock.urls}
+
+
 def unused(old: LockFile, new: LockFile) -> list[str]:
     """Return what a lock file has that the study no longer uses."""
-    kept = {one.repo for one in (*new.models, *new.datasets)} | {one.url for one in new.urls}
-    had = [one.repo for one in (*old.models, *old.datasets)] + [one.url for one in old.urls]
-    return sorted({name for name in had if name not in kept})
+    kept = {name for _, name in _names(new)}
+    return sorted({name for _, name in _names(old)} - kept)
 
 
 def not_taken(lock: LockFile, needs: Iterable[Need]) -> list[str]:
     """Return the repositories and addresses of a lock file that a study with these needs does not take."""
-    taken = {(need.kind, need.name) for need in needs}
-    had = [("model", one.repo) for one in lock.models] + [("dataset", one.repo) for one in lock.datasets]
-    had += [("url", one.url) for one in lock.urls]
-    return sorted({name for kind, name in had if (kind, name) not in taken})
+    return sorted({name for _, name in _names(lock) - {(need.kind, need.name) for need in needs}})
+
+
+def lock_text(lock: LockFile, study: str) -> str:
+    """Return the text of a lock file, sorted, a file a line; `study` is the name of the study's file."""
+    environment = Environment(trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"text": _text, "bytes": lambda repo: size_text(repo_size(repo))}
+    template = Path(__file__).with_name("lock_file.yaml.j2").read_text(encoding="utf-8")
+    return environment.from_string(template).render(lock=lock, study=study)
+
+
+def repo_size(repo: LockedRepo) -> int:
+    """Return the bytes that are fetched of a repository."""
+    return sum(int(state.split()[0]) for state in repo.files.values())
+
+
+def _text(value: str | bool | None) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if PLAIN.fullmatch(value) and value.lower() not in WORDS:
+        return value
+    return yaml.safe_dump(value, default_style='"', width=10**9, allow_unicode=True).strip()

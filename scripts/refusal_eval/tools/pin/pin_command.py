@@ -17,10 +17,9 @@ from refusal_eval.config.problems import ConfigError, Problem
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import size_text, written_whole
 from refusal_eval.data.hub import offline, token_is_set
-from refusal_eval.tools.pin.lock_text import lock_text, repo_size
-from refusal_eval.tools.pin.locking import differences, unused
+from refusal_eval.tools.pin.hub_questions import resolve
+from refusal_eval.tools.pin.locking import differences, lock_text, repo_size, unused
 from refusal_eval.tools.pin.pin_needs import Need, needs_of
-from refusal_eval.tools.pin.resolve import Resolved, resolve
 from refusal_eval.tools.study_file import DEMO, ROOT, Directory, StudyFile, working_in
 
 
@@ -63,17 +62,19 @@ def pin(study_file: Path, upgrade: bool, check: bool) -> int:
         return 0
     if needs and offline():
         raise UserError("HF_HUB_OFFLINE is set, so nothing can be asked; unset it on a machine with internet")
-    print(f"Asking for {len(needs)} pins of {config['study']} ({_token()}).")
+    token = "with a token" if token_is_set() else "without a token; gated repositories need HF_TOKEN"
+    print(f"Asking for {len(needs)} pins of {config['study']} ({token}).")
     log = logging.getLogger("pin")
     log.addHandler(logging.StreamHandler())
     resolved = resolve(needs, old, upgrade, config["cache_dir"], log, say)
     if resolved.failures:
-        count = len(resolved.failures)
         done = "" if check else f" {path} was not written."
-        print(f"\n{count} of the pins failed.{done}", file=sys.stderr)
+        print(f"\n{len(resolved.failures)} of the pins failed.{done}", file=sys.stderr)
         print("\n".join(f"  - {failure}" for failure in resolved.failures), file=sys.stderr)
         return 1
-    _tell(resolved, config["cache_dir"])
+    say_size(resolved.lock, config["cache_dir"])
+    for note in resolved.notes:
+        print(f"note: {note}")
     stale = unused(old, resolved.lock) if old is not None else []
     if check:
         return _checked(path, differences(old, resolved.lock), stale)
@@ -93,8 +94,8 @@ def say(need: Need, found: LockedRepo | LockedUrl) -> None:
     print(f"  {found.commit[:12]}  {size:>8}  {need}, {found.date}, {licence}{gated}{opened}")
 
 
-def _tell(resolved: Resolved, cache: str) -> None:
-    lock = resolved.lock
+def say_size(lock: LockFile, cache: str) -> None:
+    """Print what there is to fetch, and where licences differ."""
     total = sum(repo_size(repo) for repo in (*lock.models, *lock.datasets)) + sum(url.size for url in lock.urls)
     folder = next(folder for folder in (Path(cache).absolute(), *Path(cache).absolute().parents) if folder.is_dir())
     free = shutil.disk_usage(folder).free
@@ -103,8 +104,6 @@ def _tell(resolved: Resolved, cache: str) -> None:
     for repo in (*lock.models, *lock.datasets):
         if repo.licence.agrees is False:
             print(f"note: {repo.repo}: the hub says {repo.licence.hub}, the entry says {repo.licence.entry}")
-    for note in resolved.notes:
-        print(f"note: {note}")
 
 
 def _checked(path: str, found: Sequence[str], stale: Sequence[str]) -> int:
@@ -131,7 +130,3 @@ def _write(path: str, lock: LockFile, old: LockFile | None, study: str, stale: S
         print(f"removed: {name}, which is no longer used")
     counts = f"model repositories: {len(lock.models)}, data sets: {len(lock.datasets)}, addresses: {len(lock.urls)}"
     print(f"Wrote {path} ({counts}).")
-
-
-def _token() -> str:
-    return "with a token" if token_is_set() else "without a token; gated repositories need HF_TOKEN"

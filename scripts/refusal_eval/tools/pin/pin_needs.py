@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from refusal_eval.config.lock_file import PINNED
 from refusal_eval.config.source_entries import PINS
@@ -44,6 +44,11 @@ class Need:
     licences: tuple[str, ...]
     used_by: tuple[str, ...]
 
+    @property
+    def pinned_by(self) -> Literal["entry", "lock"]:
+        """Who decides: the entry, or the lock file where the entry leaves it open."""
+        return "lock" if self.pin is None else "entry"
+
     def __str__(self) -> str:
         return self.name if self.kind == "url" else f"{KINDS[self.kind]} {self.name}"
 
@@ -55,34 +60,24 @@ def needs_of(config: Mapping[str, Any]) -> list[Need]:
         config: the study, validated without its lock file.
     """
     found: dict[tuple[str, str, str | None], list[tuple[str, str | None, str]]] = {}
-    for section, name, entry, source in _sources(config):
-        kind = "url" if source["kind"] == "url" else "model" if section in ("engines", "models") else "dataset"
-        pin = source[PINS[source["kind"]]]
-        where = source["url"] if kind == "url" else source["repo"]
-        wants = {"engines": WEIGHTS, "models": ADAPTER}.get(section, source.get("file") or ALL)
-        licence = entry.get("licence") if section != "models" else None  # an adapter's is not the model's
-        found.setdefault((kind, where, pin), []).append((wants, licence, f"{section}.{name}"))
-    return [
-        Need(
-            *key,
-            wants=_unique(wants for wants, _, _ in uses),
-            licences=_unique(licence for _, licence, _ in uses if licence),
-            used_by=_unique(user for _, _, user in uses),
-        )
-        for key, uses in sorted(found.items(), key=lambda item: (item[0][0], item[0][1].lower(), item[0][2] or ""))
-    ]
-
-
-def _sources(config: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any], Mapping[str, Any]]]:
     for section, key in ENTRIES.items():
         for name, entry in config[key].items():
             source = entry.get(PINNED[section])
-            if source and source["kind"] in PINS:
-                yield section, name, entry, source
-
-
-def _unique(values: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(set(values)))
+            if not source or source["kind"] not in PINS:
+                continue
+            kind = "url" if source["kind"] == "url" else "model" if section in ("engines", "models") else "dataset"
+            where = source["url"] if kind == "url" else source["repo"]
+            wants = {"engines": WEIGHTS, "models": ADAPTER}.get(section, source.get("file") or ALL)
+            licence = entry.get("licence") if section != "models" else None  # an adapter's is not the model's
+            use = (wants, licence, f"{section}.{name}")
+            found.setdefault((kind, where, source[PINS[source["kind"]]]), []).append(use)
+    needs = []
+    for pin, uses in sorted(found.items(), key=lambda item: (item[0][0], item[0][1].lower(), item[0][2] or "")):
+        wanted, licences, users = (
+            tuple(sorted({value for value in values if value})) for values in zip(*uses, strict=True)
+        )
+        needs.append(Need(*pin, wants=wanted, licences=licences, used_by=users))
+    return needs
 
 
 def wanted_files(need: Need, files: Mapping[str, RemoteFile]) -> dict[str, RemoteFile]:
