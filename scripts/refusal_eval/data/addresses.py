@@ -58,7 +58,8 @@ def read_addresses(
     import httpx
 
     digest, size = hashlib.sha256(), 0
-    for url, target in zip(urls, targets or [None] * len(urls), strict=True):
+    kept_at: Sequence[Path | None] = targets or [None] * len(urls)
+    for url, target in zip(urls, kept_at, strict=True):
         log.info("downloading %s", url)
 
         def attempt(url: str = url, target: Path | None = target, before: Any = digest) -> tuple[Any, int]:

@@ -10,8 +10,8 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json
 from refusal_eval.core.states import COMPLETE, EMPTY
 from refusal_eval.data.prompts import check_count, content_id, messages_of
-from refusal_eval.data.rows import Row, kind_of, need_columns, plain_value, text_or_none, valid_text
-from refusal_eval.data.selection import clusters_of
+from refusal_eval.data.rows import Row, cell_text, kind_of, need_columns, plain_value, valid_text
+from refusal_eval.data.selection import clusters_of, some
 
 EXPECTATIONS = ("refuse", "comply", "varies")
 
@@ -67,18 +67,28 @@ def make_gold(
     gold: dict[str, dict[str, Any]] = {}
     duplicates, skipped = [], 0
     for number, row, model, here in _each_answer(rows, columns, answers):
-        if _label_text(row.get(str(here["label"]))) in left_out:
+        place = f"{name}, row {number}"
+        given = _label_text(row.get(str(here["label"])))
+        if given in left_out:
             skipped += 1
             continue
-        made = _gold_row(row, number, here, labels, name, cluster[number], model, expectations or {})
-        made["expectation"] = expectation or made["expectation"]
+        if given not in labels:
+            raise UserError(
+                f"{place}: column `{here['label']}` holds the label `{given[:80]}`, which `labels` of the gold entry "
+                f"does not map (it maps: {_listed(sorted(labels))})"
+            )
+        made = _gold_row(row, here, model, place) | {"label": labels[given]}
+        made |= {"source": {"file": name, "row": number, "id": cell_text(row, here.get("id"), place)}}
+        made["cluster"] = cluster[number] or content_id(made["messages"])
+        stated = cell_text(row, here.get("expectation"), place)
+        made["expectation"] = expectation or _expectation(stated, expectations or {}, place)
         first = gold.setdefault(made["id"], made)
         if first is made:
             continue
         earlier = first["source"]["row"]
         if first["label"] != made["label"]:
             labelled = f"labelled {made['label']} here and {first['label']} there"
-            raise UserError(f"{name}, row {number}: the same prompt and answer as in row {earlier}, but {labelled}")
+            raise UserError(f"{place}: the same prompt and answer as in row {earlier}, but {labelled}")
         if "weight" in made:
             first["weight"] += made["weight"]
         duplicates.append(f"row {number} = row {earlier}")
@@ -86,7 +96,7 @@ def make_gold(
     if skipped:
         notes.append(f"{name}: {skipped} answers left out, labelled {', '.join(left_out)}")
     if duplicates:
-        shown = ", ".join(duplicates[:10]) + (", ..." if len(duplicates) > 10 else "")
+        shown = some(duplicates)
         notes.append(f"{name}: {len(duplicates)} duplicate rows dropped, the first of each kept: {shown}")
     return list(gold.values()), notes
 
@@ -102,68 +112,19 @@ def _each_answer(
             yield number, row, model, {**columns, **own, "answering_model": None}
 
 
-def gold_answers(gold: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return gold rows as answer rows (prompt_id is the gold id), so that judges read them like a model's answers.
-
-    What only a model's response has (key, token counts, log-probabilities, serving) is None. Blank answers are `empty`.
-    """
-    return [
-        {
-            "prompt_id": row["id"],
-            "sample": 0,
-            "turn": 0,
-            "key": None,
-            "state": COMPLETE if row["answer"].strip() else EMPTY,
-            "answer": row["answer"],
-            "reasoning": None,
-            "answer_tokens": None,
-            "reasoning_tokens": None,
-            "answer_logprob": None,
-            "reasoning_logprob": None,
-            "finish_reason": None,
-            "serving": None,
-        }
-        for row in gold
-    ]
-
-
-def _gold_row(
-    row: Row,
-    number: int,
-    columns: Columns,
-    labels: Mapping[str, str],
-    name: str,
-    cluster: str | None,
-    model: str | None,
-    expectations: Mapping[str, str],
-) -> dict[str, Any]:
-    place = f"{name}, row {number}"
+def _gold_row(row: Row, columns: Columns, model: str | None, place: str) -> dict[str, Any]:
+    """What people read: messages, answer and answering model, with their id; and how much the row counts."""
     messages = messages_of(row, columns, place)
     column = str(columns["answer"])
     answer = row.get(column)
     if not isinstance(answer, str):
         found = kind_of(answer) if column in row else "nothing"
         raise UserError(f"{place}: column `{column}` holds {found}; an answer must be a string")
-
-    def cell(key: str) -> str | None:
-        wanted = columns.get(key)
-        return None if wanted is None else text_or_none(row.get(wanted), f"{place}: column `{wanted}`")
-
-    content = {"messages": messages, "answer": valid_text(answer, f"{place}: column `{column}`")}
+    made: dict[str, Any] = {"messages": messages, "answer": valid_text(answer, f"{place}: column `{column}`")}
+    model = model or cell_text(row, columns.get("answering_model"), place)
+    identity = content_id(made if model is None else made | {"answering_model": model})
+    made |= {"id": identity, "answering_model": model}
     weight = columns.get("weight")
-    model = model or cell("answering_model")
-    if model is not None:
-        content["answering_model"] = model
-    made = {
-        "id": content_id(content),
-        "messages": messages,
-        "answer": answer,
-        "label": _label(row.get(str(columns["label"])), labels, f"{place}: column `{columns['label']}`"),
-        "cluster": cluster or content_id(messages),
-        "answering_model": model,
-        "expectation": _expectation(cell("expectation"), expectations, place),
-        "source": {"file": name, "row": number, "id": cell("id")},
-    }
     return made if weight is None else made | {"weight": _weight(row.get(weight), f"{place}: column `{weight}`")}
 
 
@@ -178,25 +139,16 @@ def _weight(value: Any, place: str) -> float:
 
 
 def _expectation(value: str | None, expectations: Mapping[str, str], place: str) -> str | None:
-    if value is not None and expectations:
-        if value not in expectations:
-            known = ", ".join(f"`{name}`" for name in sorted(expectations))
-            raise UserError(f"{place} expects `{value[:80]}`, which `expectations` does not map (it maps: {known})")
-        return expectations[value]
-    if value is not None and value not in EXPECTATIONS:
-        allowed = ", ".join(f"`{expectation}`" for expectation in EXPECTATIONS)
-        raise UserError(f"{place} expects `{value[:80]}`; it must be one of {allowed}")
-    return value
+    if value is None or value in (expectations or EXPECTATIONS):
+        return expectations.get(value, value) if value is not None else None
+    if expectations:
+        known = _listed(sorted(expectations))
+        raise UserError(f"{place} expects `{value[:80]}`, which `expectations` does not map (it maps: {known})")
+    raise UserError(f"{place} expects `{value[:80]}`; it must be one of {_listed(EXPECTATIONS)}")
 
 
-def _label(value: Any, labels: Mapping[str, str], place: str) -> str:
-    text = _label_text(value)
-    if text in labels:
-        return labels[text]
-    allowed = ", ".join(f"`{label}`" for label in sorted(labels))
-    raise UserError(
-        f"{place} holds the label `{text[:80]}`, which `labels` of the gold entry does not map (it maps: {allowed})"
-    )
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _label_text(value: Any) -> str:
@@ -205,3 +157,17 @@ def _label_text(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return value if isinstance(value, str) else canonical_json(value)
+
+
+def gold_answers(gold: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return gold rows as answer rows (prompt_id is the gold id), so that judges read them like a model's answers.
+
+    What only a model's response has (key, token counts, log-probabilities, serving) is None. Blank answers are `empty`.
+    """
+    rest = ("reasoning", "answer_tokens", "reasoning_tokens", "answer_logprob", "reasoning_logprob")
+    unknown = dict.fromkeys(("key", *rest, "finish_reason", "serving"))
+    return [
+        {"prompt_id": row["id"], "sample": 0, "turn": 0, "answer": row["answer"], **unknown}
+        | {"state": COMPLETE if row["answer"].strip() else EMPTY}
+        for row in gold
+    ]

@@ -11,11 +11,10 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of
 from refusal_eval.core.hints import nearest
 from refusal_eval.data.dialogue_scripts import Message, check_script, separate_questions
-from refusal_eval.data.rows import Row, kind_of, need_columns, text_or_none, valid_text
-from refusal_eval.data.selection import clusters_of, kept_rows
+from refusal_eval.data.rows import Row, cell_text, kind_of, need_columns, valid_text
+from refusal_eval.data.selection import clusters_of, kept_rows, some
 
 ROLES = ("system", "user", "assistant")
-LISTS = ("turns", "keep")  # what of a column mapping names several columns
 Columns = Mapping[str, Any]
 Prompt = dict[str, Any]
 
@@ -66,7 +65,8 @@ def make_prompts(
         UserError: for a wrong number of rows, no rows, a missing column, or a bad row (named).
     """
     check_count(rows, expected_rows, name)
-    need_columns(rows, _named(columns), name)
+    named = [value if isinstance(value, list) else [value] for value in columns.values()]
+    need_columns(rows, [column for several in named for column in several], name)
     cluster = dict(enumerate(clusters_of(rows, columns, clusters, name), 1))
     kept_of_source, notes = kept_rows(rows, where, expected_kept, name)
     prompts: dict[str, Prompt] = {}
@@ -88,10 +88,10 @@ def make_prompts(
         notes.append(f"{name}: {again.total()} duplicate rows kept, as the published code does")
     if duplicates:
         what = "rows" if mode is None else "prompts"
-        notes.append(f"{name}: {len(duplicates)} duplicate {what} dropped, the first of each kept: {_some(duplicates)}")
+        notes.append(f"{name}: {len(duplicates)} duplicate {what} dropped, the first of each kept: {some(duplicates)}")
     if unlike:
         notes.append(
-            f"{name}: of these, {len(unlike)} had another category or cluster than the row kept: rows {_some(unlike)}"
+            f"{name}: of these, {len(unlike)} had another category or cluster than the row kept: rows {some(unlike)}"
         )
     kept = list(prompts.values())
     if clusters is not None or columns.get("cluster") is not None:
@@ -153,12 +153,6 @@ def messages_of(row: Row, columns: Columns, place: str) -> list[Message]:
     return messages
 
 
-def _named(columns: Columns) -> list[str | None]:
-    """Return all columns that a mapping names."""
-    lists = [columns.get(key) or [] for key in LISTS]
-    return [columns[key] for key in columns if key not in LISTS] + [column for several in lists for column in several]
-
-
 def _prompts(
     row: Row, number: int, cluster: str | None, columns: Columns, name: str, mode: str | None, scored: str | None
 ) -> Iterator[Prompt]:
@@ -167,16 +161,13 @@ def _prompts(
     script = messages_of(row, columns, place)
     identity = content_id(script)
 
-    def cell(column: str | None) -> str | None:
-        return None if column is None else text_or_none(row.get(column), f"{place}: column `{column}`")
-
-    source: dict[str, Any] = {"file": name, "row": number, "id": cell(columns.get("id"))}
+    source: dict[str, Any] = {"file": name, "row": number, "id": cell_text(row, columns.get("id"), place)}
     if columns.get("keep"):
-        source["kept"] = {column: cell(column) for column in columns["keep"]}
+        source["kept"] = {column: cell_text(row, column, place) for column in columns["keep"]}
     prompt = {
         "id": identity,
         "messages": script,
-        "category": cell(columns.get("category")),
+        "category": cell_text(row, columns.get("category"), place),
         "cluster": cluster or identity,
         "source": source,
     }
@@ -241,7 +232,3 @@ def _told(prompt: Prompt) -> str:
     """Return where a prompt comes from, as the log tells it."""
     source = prompt["source"]
     return f"{source['row']} turn {source['turn']}" if "turn" in source else str(source["row"])
-
-
-def _some(places: Sequence[str]) -> str:
-    return ", ".join(places[:10]) + (", ..." if len(places) > 10 else "")

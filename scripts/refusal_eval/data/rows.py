@@ -9,19 +9,17 @@ import json
 import math
 import stat
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, Any
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, size_text
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.texts import valid_text as valid_text
 
-if TYPE_CHECKING:
-    import pyarrow
-
 Row = dict[str, Any]
+ENDINGS = (".csv", ".json", ".jsonl", ".parquet")
 # All rows are held at once, in about ten times the room of their text; a small packed file may stand for any number.
 MOST_ROWS = 2_000_000
 MOST_BYTES = 4_000_000_000
@@ -44,19 +42,22 @@ def read_rows(path: str | Path, skip_lines: int = 0, name: str | None = None, en
         UserError: for a missing, unreadable, malformed, empty or far too large file, with the line where there is one.
     """
     path, name = Path(path), name or str(path)
-    readers = {".jsonl": _read_jsonl, ".json": _read_json, ".csv": _read_csv, ".parquet": _read_parquet}
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
+    ending = path.suffix.lower()
+    if ending not in ENDINGS:
         raise UserError(
-            f"{name}: cannot tell the format from the ending `{path.suffix}` (allowed: {', '.join(sorted(readers))})"
+            f"{name}: cannot tell the format from the ending `{path.suffix}` (allowed: {', '.join(ENDINGS)})"
         )
-    if skip_lines and reader is not _read_csv:
+    if skip_lines and ending != ".csv":
         raise UserError(f"{name}: skip_lines is for CSV files only; leave it out")
-    if encoding and reader is _read_parquet:
+    if encoding and ending == ".parquet":
         raise UserError(f"{name}: encoding is for CSV, JSON and JSONL files only; leave it out")
+    rows: list[Row] = []
     try:
         _check_file(path, name)
-        rows = reader(path, name, skip_lines, encoding or "utf-8-sig")
+        for row in _rows_of(path, name, ending, skip_lines, encoding or "utf-8-sig"):
+            if len(rows) == MOST_ROWS:
+                raise _too_large(name, f"more than {MOST_ROWS:,} rows", f"{MOST_ROWS:,}")
+            rows.append(row)
     except FileNotFoundError as error:
         raise UserError(f"{name}: there is no such file") from error
     except UnicodeError as error:
@@ -86,79 +87,60 @@ def _too_large(name: str, found: str, most: str) -> UserError:
     return UserError(f"{name}: holds {found}, at most {most} are read; cut the file down to the rows that you need")
 
 
-def _add(rows: list[Row], row: Row, name: str) -> None:
-    if len(rows) == MOST_ROWS:
-        raise _too_large(name, f"more than {MOST_ROWS:,} rows", f"{MOST_ROWS:,}")
-    rows.append(row)
+def _rows_of(path: Path, name: str, ending: str, skip: int, encoding: str) -> Iterator[Row]:
+    if ending == ".parquet":
+        yield from _parquet_rows(path, name)
+        return
+    # Only "\n" ends a line of JSONL: texts may hold other line separators such as U+2028. A byte-order mark is no data.
+    with open(path, encoding=encoding, newline="" if ending == ".csv" else "\n") as handle:
+        if ending == ".csv":
+            yield from _csv_rows(handle, name, skip)
+        elif ending == ".jsonl":
+            lines = ((f"line {number}", line) for number, line in enumerate(handle, 1) if line.strip())
+            yield from (_object(_json(line, f"{name}, {place}"), f"{name}, {place}") for place, line in lines)
+        else:
+            rows = _json(handle.read(), name)
+            if not isinstance(rows, list):
+                raise UserError(f"{name}: must be a list of JSON objects, not {kind_of(rows)}")
+            yield from (_object(row, f"{name}, row {number}") for number, row in enumerate(rows, 1))
 
 
-def _read_jsonl(path: Path, name: str, _skip: int, encoding: str) -> list[Row]:
-    rows: list[Row] = []
-    # Only "\n" ends a line: texts may hold other line separators such as U+2028. A byte-order mark is not data.
-    with open(path, encoding=encoding, newline="\n") as handle:
-        for number, line in enumerate(handle, 1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise UserError(f"{name}, line {number}: is not valid JSON: {error}") from error
-            if not isinstance(row, dict):
-                raise UserError(
-                    f'{name}, line {number}: must be a JSON object like {{"prompt": ...}}, not {kind_of(row)}'
-                )
-            _add(rows, row, name)
-    return rows
-
-
-def _read_json(path: Path, name: str, _skip: int, encoding: str) -> list[Row]:
+def _json(text: str, place: str) -> Any:
     try:
-        rows = json.loads(path.read_text(encoding=encoding))
-    except UnicodeError:
-        raise  # a ValueError too, and told by its own words
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{name}: is not valid JSON: {error}") from error
-    if not isinstance(rows, list):
-        raise UserError(f"{name}: must be a list of JSON objects, not {kind_of(rows)}")
-    if len(rows) > MOST_ROWS:
-        raise _too_large(name, f"{len(rows):,} rows", f"{MOST_ROWS:,}")
-    for number, row in enumerate(rows, 1):
-        if not isinstance(row, dict):
-            raise UserError(f'{name}, row {number}: must be a JSON object like {{"prompt": ...}}, not {kind_of(row)}')
-    return rows
+        raise UserError(f"{place}: is not valid JSON: {error}") from error
 
 
-def _read_csv(path: Path, name: str, skip: int, encoding: str) -> list[Row]:
+def _object(row: Any, place: str) -> Row:
+    if not isinstance(row, dict):
+        raise UserError(f'{place}: must be a JSON object like {{"prompt": ...}}, not {kind_of(row)}')
+    return row
+
+
+def _csv_rows(handle: IO[str], name: str, skip: int) -> Iterator[Row]:
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # the default refuses texts over 128 KiB
-    rows: list[Row] = []
-    with open(path, encoding=encoding, newline="") as handle:
-        for _ in range(skip):
-            handle.readline()
-        reader = csv.reader(handle, strict=True)
-        try:
-            header = next(reader, None)
-            if header is None:
-                return []
-            doubled = sorted({column for column in header if header.count(column) > 1})
-            if doubled:
-                raise UserError(f"{name}: two columns are called `{doubled[0]}`")
-            for cells in reader:
-                if not cells:
-                    continue
-                if len(cells) != len(header):
-                    place = f"{name}, line {skip + reader.line_num} (row {len(rows) + 1})"
-                    raise UserError(f"{place}: has {len(cells)} fields, the header has {len(header)}")
-                _add(rows, dict(zip(header, cells, strict=True)), name)
-        except csv.Error as error:
-            raise UserError(f"{name}, line {skip + reader.line_num}: is not valid CSV: {error}") from error
-    return rows
+    for _ in range(skip):
+        handle.readline()
+    reader = csv.reader(handle, strict=True)
+    try:
+        header = next(reader, [])
+        doubled = sorted({column for column in header if header.count(column) > 1})
+        if doubled:
+            raise UserError(f"{name}: two columns are called `{doubled[0]}`")
+        for number, cells in enumerate(filter(None, reader), 1):
+            if len(cells) != len(header):
+                place = f"{name}, line {skip + reader.line_num} (row {number})"
+                raise UserError(f"{place}: has {len(cells)} fields, the header has {len(header)}")
+            yield dict(zip(header, cells, strict=True))
+    except csv.Error as error:
+        raise UserError(f"{name}, line {skip + reader.line_num}: is not valid CSV: {error}") from error
 
 
-def _read_parquet(path: Path, name: str, _skip: int, _encoding: str) -> list[Row]:
+def _parquet_rows(path: Path, name: str) -> Iterator[Row]:
     import pyarrow
     import pyarrow.parquet
 
-    rows: list[Row] = []
     try:
         # ParquetFile reads this one file; read_table would take columns from folder names such as `lang=en/`.
         with pyarrow.parquet.ParquetFile(path) as file:
@@ -166,27 +148,18 @@ def _read_parquet(path: Path, name: str, _skip: int, _encoding: str) -> list[Row
                 raise _too_large(name, f"{file.metadata.num_rows:,} rows", f"{MOST_ROWS:,}")
             size = 0
             for batch in file.iter_batches(1000):
-                size += sum(_plain_column(column).nbytes for column in batch.columns)
+                for column in batch.columns:
+                    # A column of a dictionary has each text once; rows have it again and again.
+                    packed = pyarrow.types.is_dictionary(column.type)
+                    size += (column.dictionary_decode() if packed else column).nbytes
                 if size > MOST_BYTES:
                     raise _too_large(name, f"more than {size_text(MOST_BYTES)}", size_text(MOST_BYTES))
-                rows += _plain_rows(batch, name)
+                try:
+                    yield from [plain_value(row) for row in batch.to_pylist()]
+                except (ValueError, OverflowError, TypeError, LookupError) as error:  # such as a time after year 9999
+                    raise UserError(f"{name}: holds values that cannot be read: {error}") from error
     except pyarrow.ArrowException as error:
         raise UserError(f"{name}: is not a valid Parquet file: {error}") from error
-    return rows
-
-
-def _plain_column(column: pyarrow.Array) -> pyarrow.Array:
-    """Return a column with a text for each row, not each text once."""
-    import pyarrow
-
-    return column.dictionary_decode() if pyarrow.types.is_dictionary(column.type) else column
-
-
-def _plain_rows(batch: pyarrow.RecordBatch, name: str) -> list[Row]:
-    try:
-        return [plain_value(row) for row in batch.to_pylist()]
-    except (ValueError, OverflowError, TypeError, LookupError) as error:  # such as a time after the year 9999
-        raise UserError(f"{name}: holds values that cannot be read: {error}") from error
 
 
 def plain_value(value: Any) -> Any:
@@ -226,6 +199,11 @@ def text_or_none(value: Any, place: str) -> str | None:
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
     return valid_text(value if isinstance(value, str) else canonical_json(value), place)
+
+
+def cell_text(row: Row, column: str | None, place: str) -> str | None:
+    """Return a row's cell in a column as text (see `text_or_none`); None without a column."""
+    return None if column is None else text_or_none(row.get(column), f"{place}: column `{column}`")
 
 
 def kind_of(value: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest_name
-from refusal_eval.data.rows import Row, need_columns, text_or_none
+from refusal_eval.data.rows import Row, cell_text, need_columns, text_or_none
 
 Numbered = tuple[int, Row]
 MOST_SHOWN = 10
@@ -40,7 +40,7 @@ def kept_rows(
     numbered = [
         (number, row)
         for number, row in numbered
-        if all(_cell(row, column, name) in wanted for column, wanted in values.items())
+        if all(cell_text(row, column, name) in wanted for column, wanted in values.items())
     ]
     told = " and ".join(f"`{column}` {' or '.join(wanted)}" for column, wanted in values.items())
     if not numbered:
@@ -78,21 +78,20 @@ def clusters_of(
     """
     if clusters is None:
         column = columns.get("cluster")
-        return [None if column is None else _cell(row, column, name, number) for number, row in enumerate(rows, 1)]
-    ids = [_cell(row, columns["id"], name, number) for number, row in enumerate(rows, 1)]
-    lacking = [f"{identity or 'an empty one'} (row {number})" for number, identity in enumerate(ids, 1)]
-    lacking = [told for told, identity in zip(lacking, ids, strict=True) if identity not in clusters]
+        return [cell_text(row, column, f"{name}, row {number}") for number, row in enumerate(rows, 1)]
+    ids = [cell_text(row, columns["id"], f"{name}, row {number}") for number, row in enumerate(rows, 1)]
+    lacking = [f"{one or 'an empty one'} (row {number})" for number, one in enumerate(ids, 1) if one not in clusters]
     if lacking:
-        raise UserError(f"{name}: its file of clusters lacks {_some(lacking, 'id')}")
+        raise UserError(f"{name}: its file of clusters lacks {_ids(lacking)}")
     strange = sorted(set(clusters) - set(ids))
     if strange:
-        raise UserError(f"{name}: its file of clusters names rows that are not there: {_some(strange, 'id')}")
+        raise UserError(f"{name}: its file of clusters names rows that are not there: {_ids(strange)}")
     return [clusters[str(identity)] for identity in ids]
 
 
 def _check_values(rows: Sequence[Row], column: str, wanted: Sequence[str], name: str) -> None:
     """Say of a value that no row has which values there are: a misspelt one would silently leave rows out."""
-    counts = Counter(_cell(row, column, name) for row in rows)
+    counts = Counter(cell_text(row, column, name) for row in rows)
     unknown = [value for value in wanted if value not in counts]
     if not unknown:
         return
@@ -112,11 +111,10 @@ def _texts(wanted: Any) -> list[str]:
     return [str(text_or_none(value, "where")) for value in (wanted if isinstance(wanted, list) else [wanted])]
 
 
-def _cell(row: Row, column: str, name: str, number: int | None = None) -> str | None:
-    place = name if number is None else f"{name}, row {number}"
-    return text_or_none(row.get(column), f"{place}: column `{column}`")
+def some(values: Sequence[str]) -> str:
+    """Return the first of these values, as the log shows them."""
+    return ", ".join(values[:MOST_SHOWN]) + (", ..." if len(values) > MOST_SHOWN else "")
 
 
-def _some(values: Sequence[str], word: str) -> str:
-    shown = ", ".join(values[:MOST_SHOWN]) + (", ..." if len(values) > MOST_SHOWN else "")
-    return f"{len(values)} {word}s: {shown}" if len(values) > 1 else f"the {word} {shown}"
+def _ids(values: Sequence[str]) -> str:
+    return f"{len(values)} ids: {some(values)}" if len(values) > 1 else f"the id {some(values)}"
