@@ -32,14 +32,14 @@ def main(prompts_path: str, recorded_path: str, reading: Mapping[str, Any], outp
         UserError: for a file that does not fit, and if no answer of a reasoning model has an end of its reasoning.
     """
     marks = reading["reasoning"]
-    cell = recorded_cell(list(read_jsonl(prompts_path)), Path(recorded_path), marks, reading["samples"])
-    for note in cell.notes:
+    prompts = list(read_jsonl(prompts_path))
+    answers, likely, notes = recorded_cell(prompts, Path(recorded_path), marks, reading["samples"])
+    for note in notes:
         LOG.warning("%s: %s", recorded_path, note)
-    refuse_unread(reading["model"], cell.answers, marks is not None)
-    end_mark = marks["end"] if marks is not None else None
-    write_jsonl(published, [{"end_mark": end_mark}, *cell.published])
-    write_jsonl(output, cell.answers)
-    LOG.info("%d answers: %s", len(cell.answers), told_states(cell.answers, ANSWER_STATES))
+    refuse_unread(reading["model"], answers, marks is not None)
+    write_jsonl(published, [{"end_mark": marks["end"] if marks is not None else None}, *likely])
+    write_jsonl(output, answers)
+    LOG.info("%d answers: %s", len(answers), told_states(answers, ANSWER_STATES))
 
 
 def refuse_unread(model: str, answers: Sequence[Mapping[str, Any]], reasons: bool) -> None:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from refusal_eval.ask.answers import blank
 from refusal_eval.compat.published_likelihood import NO_TOKENS, Probabilities, likelihood_row
@@ -34,29 +33,24 @@ DIGITS = 9  # of logarithms: the last ones depend on the machine
 NAMES = {"thinking": "thinking_prob", "answer": "answer_prob", "combined": "cum"}  # in the mapping of an answer
 
 
-@dataclass
-class Recorded:
-    """One cell out of a folder.
-
-    Attributes:
-        answers: rows of an answers file, K for each prompt.
-        published: rows as `published_likelihood.response_rows` makes them, for the published score.
-        notes: what does not fit, for the log.
+class Recorded(NamedTuple):
+    """One cell out of a folder: K answers for each prompt, rows as `published_likelihood.response_rows` makes them, and
+    what does not fit, for the log.
     """
 
-    answers: list[dict[str, Any]] = field(default_factory=list)
-    published: list[dict[str, Any]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    answers: list[dict[str, Any]]
+    published: list[dict[str, Any]]
+    notes: list[str]
 
 
 def recorded_cell(prompts: Sequence[Row], path: Path, marks: Mapping[str, Any] | None, samples: int) -> Recorded:
-    """Return the cell of a split that a file with answers holds.
+    """Return the cell of a split that a file answers.json holds.
 
     A prompt that the file lacks has answers in state `failed`.
 
     Args:
         prompts: the split.
-        path: the file answers.json.
+        path: the file.
         marks: the model's `reasoning`, as marks; None if it does not reason.
         samples: K.
 
@@ -67,21 +61,20 @@ def recorded_cell(prompts: Sequence[Row], path: Path, marks: Mapping[str, Any] |
     own = matched(prompts, rows)
     if not own:
         raise UserError(f"{path}: none of its {len(rows)} prompts is one of the {len(prompts)} of this split")
-    result = Recorded()
+    answers, published = [], []
     for prompt in prompts:
         row = own.get(prompt["id"])
         texts, likely = ([], []) if row is None else samples_of(rows[row], row_place(path, row))
         if len(texts) > samples:
             raise UserError(f"{path} has {len(texts)} answers to a prompt; `samples` of the study is {samples}")
         for sample in range(samples):
-            place = {"prompt_id": prompt["id"], "sample": sample, "turn": 0}
             there = sample < len(texts)
             fields = _fields(texts[sample], likely[sample], marks) if there else blank(FAILED)
-            result.answers.append({**place, "key": None, "serving": None, **fields})
+            place = {"prompt_id": prompt["id"], "sample": sample, "turn": 0}
+            answers.append({**place, "key": None, "serving": None, **fields})
             if there:
-                result.published.append(likelihood_row((prompt["id"], sample, 0), likely[sample]))
-    result.notes = _notes(prompts, rows, own, result.answers)
-    return result
+                published.append(likelihood_row((prompt["id"], sample, 0), likely[sample]))
+    return Recorded(answers, published, _notes(prompts, rows, own, answers))
 
 
 def recorded_verdicts(
