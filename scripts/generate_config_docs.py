@@ -17,10 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.core.files import written_whole
+from refusal_eval.tools.pages.catalogue_pages import catalogue_page
 from refusal_eval.tools.pages.config_reference import catalogue_schema, study_schema, with_reference
-from refusal_eval.tools.pages.gold_page import gold_page
-from refusal_eval.tools.pages.models_page import models_page
-from refusal_eval.tools.pages.splits_page import splits_page
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -56,9 +54,7 @@ def generated(root: Path) -> dict[Path, str]:
         config / "config.schema.json": _json(study_schema()),
         config / "catalogue.schema.json": _json(catalogue_schema()),
         config / "README.md": with_reference((config / "README.md").read_text(encoding="utf-8")),
-        root / "docs" / "splits.md": splits_page(str(root)),
-        root / "docs" / "models.md": models_page(str(root)),
-        root / "docs" / "gold.md": gold_page(str(root)),
+        **{root / "docs" / f"{name}.md": catalogue_page(name, str(root)) for name in ("splits", "models", "gold")},
     }
 
 

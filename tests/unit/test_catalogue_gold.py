@@ -8,7 +8,7 @@ from refusal_eval.data.gold import make_gold
 from refusal_eval.data.rows import read_rows
 from refusal_eval.data.selection import read_clusters
 from refusal_eval.study.row_sources import addresses_of
-from refusal_eval.tools.pages.gold_page import gold_page
+from refusal_eval.tools.pages.catalogue_pages import catalogue_page
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,9 @@ def made(entry, rows, clusters=None):
 
 def test_the_page_says_which_gold_runs_only_after_a_pin(gold, repository):
     rows = {
-        line.split("`")[1]: line.rsplit("| ", 1)[1] for line in gold_page(repository).splitlines() if line[:3] == "| `"
+        line.split("`")[1]: line.rsplit("| ", 1)[1]
+        for line in catalogue_page("gold", str(repository)).splitlines()
+        if line[:3] == "| `"
     }
     assert set(rows) == set(gold)
     for name, entry in gold.items():

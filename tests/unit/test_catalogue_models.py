@@ -13,7 +13,7 @@ from refusal_eval.config.load_study import load_study
 from refusal_eval.config.problems import ConfigError
 from refusal_eval.config.source_entries import open_pin
 from refusal_eval.engines.vllm_arguments import identity_args
-from refusal_eval.tools.pages.models_page import models_page
+from refusal_eval.tools.pages.catalogue_pages import catalogue_page
 from refusal_eval.weights.identity import engine_id, weights_identity
 
 CARD_GB = 80
@@ -198,7 +198,7 @@ def test_one_commit_of_the_papers_study_is_open_and_with_it_the_study_is_whole(p
 
 def test_the_page_is_what_the_catalogue_says(repository, models, engines):
     page = (repository / "docs" / "models.md").read_text(encoding="utf-8")
-    assert page == models_page(str(repository)), "run `make schema`"
+    assert page == catalogue_page("models", str(repository)), "run `make schema`"
     table, details = page.split("\n## ", 1)
     for name, model in models.items():
         engine = engines[model.engine]

@@ -1,49 +1,131 @@
-"""What the pages that are generated from the catalogue share."""
+"""The pages docs/splits.md, docs/models.md and docs/gold.md: what comes with refusal-eval, out of the catalogue.
+
+What stands on a page is in its template beside this file; here is what its cells are made of.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from refusal_eval.config.catalogue import Catalogue, shipped_files
-from refusal_eval.config.entry_marks import Marks
+from refusal_eval.config.datasets import Split
+from refusal_eval.config.entries import Gold, Model, Sampling
 from refusal_eval.config.problems import ConfigError, Problem
-from refusal_eval.config.source_entries import DataSource, open_pin
+from refusal_eval.config.source_entries import open_pin
+from refusal_eval.engines.local_engine import LocalEngine
+from refusal_eval.study.row_sources import addresses_of
 
 
-def shipped_catalogue(root: str) -> Catalogue:
-    """Return the shipped catalogue.
+def catalogue_page(name: str, root: str) -> str:
+    """Return the page `splits`, `models` or `gold` as Markdown.
 
     Raises:
-        ConfigError: if it has mistakes.
+        ConfigError: if the shipped catalogue has mistakes.
     """
     files, problems = shipped_files(root), list[Problem]()
     catalogue = Catalogue(files, len(files), problems)
     if problems:
         raise ConfigError(problems)
-    return catalogue
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
+    )
+    texts = (rows_text, weights_text, sampling_text, answering_models, labels_text, kappa_text, pin_of)
+    environment.globals |= {made.__name__: made for made in (*texts, row, details, together)}
+    return environment.get_template(f"{name}.md.j2").render(**catalogue.valid)
 
 
-def table_head(cells: Sequence[str]) -> list[str]:
-    """Return the two lines that begin a Markdown table."""
-    return [table_row(cells), table_row(["---"] * len(cells))]
-
-
-def table_row(cells: Iterable[str]) -> str:
+def row(cells: Iterable[object]) -> str:
     """Return a line of a Markdown table."""
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
 
 
-def details_of(name: str, title: str, marks: Marks, source: DataSource) -> str:
+def details(name: str, entry: Split | Gold) -> str:
     """Return the paragraph about an entry: what it is, why it is off, what is open or not verified, whom to cite."""
-    parts = [f"- **`{name}`**, {title}: {marks.description or 'no description'}"]
-    if marks.reason is not None and not marks.enabled:
-        terms = f" ([terms]({marks.terms}))" if marks.terms else ""
-        parts.append(f"  **Off:** {marks.reason.rstrip('.')}{terms}.")
-    pin = open_pin(source.model_dump())
-    if pin is not None:
+    parts = [f"- **`{name}`**, {entry.label or name}: {entry.description or 'no description'}"]
+    if entry.reason is not None and not entry.enabled:
+        terms = f" ([terms]({entry.terms}))" if entry.terms else ""
+        parts.append(f"  **Off:** {entry.reason.rstrip('.')}{terms}.")
+    if pin := pin_of(entry):
         parts.append(f"  Its `{pin}` is not known yet; `refusal-eval pin` asks for it and writes it into a lock file.")
-    if marks.unverified:
-        parts.append(f"  Not verified: {'; '.join(marks.unverified)}.")
-    links = [f"[page]({marks.homepage})"] if marks.homepage else []
-    links += [f"cite `{key}`" for key in marks.citation]
+    if entry.unverified:
+        parts.append(f"  Not verified: {'; '.join(entry.unverified)}.")
+    links = [f"[page]({entry.homepage})"] if entry.homepage else []
+    links += [f"cite `{key}`" for key in entry.citation]
     return "\n".join([*parts, *([f"  {', '.join(links)}"] if links else [])])
+
+
+def pin_of(entry: Split | Gold) -> str | None:
+    """Return the name of the pin that an entry leaves open."""
+    return open_pin(entry.source.model_dump())
+
+
+def rows_text(split: Split) -> str:
+    """Return how many rows a split has, as far as its entry says, duplicates included, and how dialogues are asked."""
+    rows = split.expected_rows if split.where is None else None
+    rows = split.expected_kept or rows
+    text = "not known" if rows is None else f"{rows:,}"
+    if split.where is not None and split.expected_kept is None:
+        text = "a part" + (f" of {split.expected_rows:,}" if split.expected_rows else "")
+    if split.dialogue is None:
+        return text
+    each = split.dialogue.mode == "independent" and split.columns.turns
+    return f"{text} ({split.dialogue.mode}{f': {len(each) - 1} prompts each' if each else ''})"
+
+
+def together(entries: Mapping[str, Any], text: Callable[[Any], str]) -> list[tuple[str, str]]:
+    """Return each different text with the names of all entries that have it, in the order of their first."""
+    names: dict[str, list[str]] = {}
+    for name, entry in entries.items():
+        names.setdefault(text(entry), []).append(f"`{name}`")
+    return [(told, ", ".join(same)) for told, same in names.items()]
+
+
+def weights_text(engine: LocalEngine) -> str:
+    """Return what an engine's weights are, and what of it nobody verified."""
+    size = f", {engine.weights_gb:,.3g} GB" if engine.weights_gb else ""
+    off = "" if engine.enabled else f" Off: {engine.reason}."
+    return f"{engine.weights.told()}{size}.{off}{_not_verified(engine.unverified)}"
+
+
+def sampling_text(model: Model) -> str:
+    """Return the sampling of a model: temperature, and what else is not at its neutral value."""
+    sampling = model.sampling
+    neutral = Sampling(max_tokens=sampling.max_tokens).model_dump()
+    given = {key: value for key, value in sampling.model_dump().items() if value != neutral[key]}
+    told = ", ".join(f"{key} {value}" for key, value in ({"temperature": sampling.temperature} | given).items())
+    return f"{told}.{_not_verified(model.unverified)}"
+
+
+def _not_verified(what: list[str]) -> str:
+    return f"\n  Not verified: {'; '.join(what)}." if what else ""
+
+
+def answering_models(entry: Gold) -> str:
+    """Return how many models answered, as far as the entry tells."""
+    if entry.answers:
+        return str(len(entry.answers))
+    parts = addresses_of(entry.source.url) if entry.source.kind == "url" else {}
+    return str(len(parts)) if len(parts) > 1 else "not told apart"
+
+
+def labels_text(entry: Gold) -> str:
+    """Return what the labels of a source stand for."""
+    return ", ".join(f"{given} = {label}" for given, label in entry.labels.items())
+
+
+def kappa_text(entry: Gold) -> str:
+    """Return how far people agree among themselves."""
+    kappa = entry.human_kappa
+    if kappa is None:
+        return "-"
+    values = {"broad": kappa.broad, "strict": kappa.strict, "three-class": kappa.three_class}
+    told = "; ".join(f"{name} {value:g}" for name, value in values.items() if value is not None)
+    return f"{told} ({kappa.statistic})"
