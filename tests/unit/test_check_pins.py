@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.tools.check.prepare import checked_entry
+from refusal_eval.tools.check.checked_model import checked_entry
 
 COMMIT, OTHER = "a" * 40, "b" * 40
 

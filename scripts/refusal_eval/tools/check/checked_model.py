@@ -1,0 +1,237 @@
+"""From a model's name to a small study that is ready for its engine: 8 bundled prompts, through the real rules."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from refusal_eval.ask.requests import RequestFile, read_requests
+from refusal_eval.config.load_study import load_study
+from refusal_eval.config.problems import ConfigError
+from refusal_eval.config.lock_file import lock_path
+from refusal_eval.config.yaml_source import readable_path
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json
+from refusal_eval.engines.load_plan import LoadPlan
+from refusal_eval.study.paths import Paths
+from refusal_eval.tools.snakemake_summary import snakemake_command
+from refusal_eval.weights.adapter import Adapter
+
+CHECKED = "checked"  # the model under the check's own name, with shorter answers
+SAMPLES = 3
+PROMPTS_PER_SPLIT = 4
+SPLITS = {
+    "gpu-check-safe": ("alarming_but_safe.jsonl", "comply"),
+    "gpu-check-decline": ("should_decline.jsonl", "refuse"),
+}
+MOST_TOKENS = 64
+MOST_REASONING_TOKENS = 2048  # or a reasoning model would not come to its end mark
+LAST_LINES = 40
+
+
+@dataclass(frozen=True)
+class CheckedModel:
+    """A model whose requests are rendered and whose weights are there.
+
+    Attributes:
+        entry: the model's entry.
+        files: the request files.
+        prompts: the files of their prompts.
+        plan: how to execute.
+        log: file for the server's output.
+    """
+
+    entry: Mapping[str, Any]
+    files: Sequence[RequestFile]
+    prompts: Sequence[Path]
+    plan: LoadPlan
+    log: Path
+
+
+def asking_study(model: str, catalogues: Sequence[str]) -> dict[str, Any]:
+    """Return a study that only names the model: validated, it tells the model's entry, or that there is none.
+
+    Whoever names a model for a check has allowed it.
+    """
+    return _study(model, 1, catalogues, ".cache") | {"splits": ["alarming_but_safe"]}
+
+
+def checking_study(entry: Mapping[str, Any], catalogues: Sequence[str], cache_dir: str) -> dict[str, Any]:
+    """Return the study of the check.
+
+    Args:
+        entry: the model's validated entry.
+        catalogues: the user's catalogue files, then the check's own.
+        cache_dir: folder in which weights are found, or to which they are fetched.
+    """
+    return _study(CHECKED, 1 if is_greedy(entry) else SAMPLES, catalogues, cache_dir)
+
+
+def checking_catalogue(model: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the catalogue of the check: the model with answers no longer than needed, and the prompts."""
+    sampling = entry["sampling"]
+    most = min(int(sampling["max_tokens"]), MOST_REASONING_TOKENS if entry["reasoning"] else MOST_TOKENS)
+    shorter = {"max_tokens": most, "min_tokens": min(int(sampling["min_tokens"]), most)}
+    splits = {
+        name: {
+            "source": {"kind": "bundled", "file": file},
+            "expectation": expectation,
+            "sample": {"size": PROMPTS_PER_SPLIT, "seed": 0},
+        }
+        for name, (file, expectation) in SPLITS.items()
+    }
+    return {
+        "models": {CHECKED: {"like": model, "label": "the checked model", "sampling": shorter}},
+        "datasets": {"gpu-check": {"splits": splits}},
+    }
+
+
+def is_greedy(entry: Mapping[str, Any]) -> bool:
+    """Tell whether a model's sampling draws nothing."""
+    return bool(entry["sampling"]["temperature"] == 0 or entry["sampling"]["top_k"] == 1)
+
+
+def _study(model: str, samples: int, catalogues: Sequence[str], cache_dir: str) -> dict[str, Any]:
+    return {
+        "study": "gpu-check",
+        "models": [model],
+        "allow": [model],
+        "splits": list(SPLITS),
+        "samples": samples,
+        "judges": ["keyword"],
+        "catalogue": list(catalogues),
+        "results_dir": "results",
+        "store_dir": "results/store",
+        "cache_dir": cache_dir,
+        "batch": "engine",
+    }
+
+
+def prepare(
+    model: str,
+    catalogues: Sequence[str],
+    cache_dir: str,
+    folder: Path,
+    root: Path,
+    say: Callable[[str], None],
+    study_file: Path | None = None,
+) -> CheckedModel:
+    """Write the study into `folder` and run the rules that come before an engine.
+
+    Args:
+        model: name of the model in the catalogue.
+        catalogues: absolute paths of the user's catalogue files.
+        cache_dir: absolute path of the cache.
+        folder: where everything but the weights goes.
+        root: the repository.
+        say: tells what is going on.
+        study_file: the user's study, whose lock file fills open pins.
+
+    Raises:
+        ConfigError: if there is no such model, or it is not valid.
+        UserError: if the model is not pinned, or a rule fails.
+    """
+    study = folder / "study.yaml"
+    entry = checked_entry(model, catalogues, study, root, study_file)
+    (folder / "catalogue.yaml").write_text(yaml.safe_dump(checking_catalogue(model, entry)), encoding="utf-8")
+    every = [*catalogues, str(folder / "catalogue.yaml")]
+    config = _loaded(study, checking_study(entry, every, cache_dir), root)
+    paths = Paths(config)
+    ((name, engine),) = config["engine_entries"].items()
+    weights = engine.get("weights")
+    if weights is None:
+        raise UserError(f"`{model}` cannot be checked: its engine `{name}` computes elsewhere")
+    manifest = [] if weights["kind"] == "folder" else [paths.weights_manifest(weights)]
+    requests = [f"{paths.results}/requests/{CHECKED}/{split}.jsonl" for split in SPLITS]
+    adapter = [paths.checked_adapter(CHECKED)] if entry["lora"] else []
+    say("rendering prompts, and fetching what is missing ...")
+    # What is in the cache is no rule's output any more (see `folder_not_there`), and cannot be asked for.
+    missing = [path for path in manifest if not Path(path).is_file()]
+    _make([*requests, *missing, *adapter], study, folder, root)
+    # Folders are relative to where the rules ran.
+    described = [read_json(folder / path) for path in adapter]
+    adapters = [Adapter(**one | {"folder": str(folder / one["folder"])}) for one in described]
+    plan = LoadPlan.of_study(config, read_json(folder / paths.engine(name)), manifest, root, adapters=adapters)
+    return CheckedModel(
+        entry=config["model_entries"][CHECKED],
+        files=[read_requests(folder / path) for path in requests],
+        prompts=[folder / paths.results / "prompts" / f"{split}.jsonl" for split in SPLITS],
+        plan=dataclasses.replace(plan, store_dir=str(folder / config["store_dir"])),
+        log=folder / "engine.server.log",
+    )
+
+
+def checked_entry(
+    model: str, catalogues: Sequence[str], check: Path, root: Path, study_file: Path | None
+) -> dict[str, Any]:
+    """Return the validated entry of a model, everything pinned; the lock file then lies beside the check's study.
+
+    Args:
+        model: its name in the catalogue.
+        catalogues: absolute paths of the user's catalogue files.
+        check: where the study of the check is written.
+        root: the repository.
+        study_file: the user's study.
+
+    Raises:
+        ConfigError: if there is no such model, or it is not valid.
+        UserError: if it is not pinned.
+    """
+    asking = asking_study(model, catalogues)
+    _loaded(check, asking, root, open_pins=True)
+    try:
+        config = _loaded(check, asking, root)
+    except ConfigError:  # only what is open is left to be wrong
+        own_lock = lock_path(str(study_file)) if study_file is not None else ""
+        if os.path.isfile(own_lock):
+            shutil.copyfile(own_lock, lock_path(str(check)))
+        try:
+            _loaded(check, asking, root, open_pins=True)
+        except ConfigError as error:  # the lock says otherwise than an entry: told with the names of the user's files
+            text = str(error).replace(lock_path(str(check)), own_lock)
+            raise UserError(text.replace(readable_path(str(check)), str(study_file))) from error
+        try:
+            config = _loaded(check, asking, root)
+        except ConfigError as error:
+            raise _not_pinned(model, study_file, error) from error
+    entry: dict[str, Any] = config["model_entries"][model]
+    return entry
+
+
+def _not_pinned(model: str, study_file: Path | None, error: ConfigError) -> UserError:
+    """Return what to tell of a model that is not pinned; its study was refused with nothing but its open pins."""
+    places = [f"  - {problem.file}:{problem.line}: {problem.path}" for problem in error.problems]
+    lines = [f"`{model}` cannot be checked yet: the commit is not known of", *places]
+    if study_file is None:
+        study = "my_study.yaml"
+        lines.append(f"Write it there, or name the model in a study, run `refusal-eval pin {study}`, and then")
+    else:
+        study, lock = shlex.quote(str(study_file)), lock_path(str(study_file))
+        lacks = "does not have it" if os.path.isfile(lock) else "is not there"
+        lines.append(f"and {lock} {lacks}. Name the model in {study_file}, run `refusal-eval pin {study}`, and then")
+    lines.append(
+        f"`refusal-eval check --model {model} {study}`, which reads the lock file that `refusal-eval pin` writes."
+    )
+    return UserError("\n".join(lines))
+
+
+def _loaded(file: Path, study: Mapping[str, Any], root: Path, open_pins: bool = False) -> dict[str, Any]:
+    file.write_text(yaml.safe_dump(dict(study)), encoding="utf-8")
+    return load_study(study, str(file), str(root), open_pins=open_pins)
+
+
+def _make(files: Sequence[str], study: Path, folder: Path, root: Path) -> None:
+    command = [*snakemake_command(study, root), "--directory", str(folder), "--cores", "all", *files]
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
+    if run.returncode != 0:
+        last = "\n".join((run.stdout + run.stderr).splitlines()[-LAST_LINES:])
+        raise UserError(f"the rules before the engine failed; their last lines:\n{last}")

@@ -1,0 +1,622 @@
+"""What must hold of a model on this machine: each check asks the running engine what it has to know, and judges it."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import datetime
+import json
+import math
+import os
+import re
+import time
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from subprocess import TimeoutExpired
+from typing import Any, NamedTuple
+
+from refusal_eval.ask.answer_reader import AnswerReader
+from refusal_eval.ask.keys import NEUTRAL_SAMPLING
+from refusal_eval.ask.pending import pending_requests
+from refusal_eval.ask.render import Renderer
+from refusal_eval.ask.requests import Request, RequestSettings
+from refusal_eval.ask.store import StoreReader, StoreWriter
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_jsonl
+from refusal_eval.core.packing import unpack_floats
+from refusal_eval.core.states import COMPLETE, TRUNCATED, TRUNCATED_REASONING
+from refusal_eval.core.time_limit import within
+from refusal_eval.engines.devices.device_pool import VISIBLE, Device, device_pool, gpu_names
+from refusal_eval.engines.devices.lease import WAIT_VARIABLE, lease_devices
+from refusal_eval.engines.devices.nvidia_smi import computing, read_gpus
+from refusal_eval.engines.engine_base import Rejected
+from refusal_eval.engines.engine_client import request_body
+from refusal_eval.engines.execution import Execution
+from refusal_eval.engines.listeners import listeners_of
+from refusal_eval.engines.load_plan import LoadPlan
+from refusal_eval.engines.local_engine import LocalEngine
+from refusal_eval.engines.process import process_start
+from refusal_eval.engines.server import OFFLINE, Server, ask_versions, told_versions
+from refusal_eval.engines.vllm_engine import VllmEngine
+from refusal_eval.judges.follow_ups import following
+from refusal_eval.tools.check.check_lines import Line, Outcome, fail, not_applicable, ok, warn
+from refusal_eval.tools.check.check_report import first_line
+from refusal_eval.tools.check.checked_model import CheckedModel, is_greedy
+
+# Nats per token, between the mean while generating and the mean while reading: bfloat16 rounds, a temperature or a
+# constraint that got into log-probabilities shows tenths.
+MOST_DIFFERENCE = 0.05
+# The same between two readings of single tokens, of which one may have come from the cache.
+MOST_NAMED_DIFFERENCE = 0.1
+REPEATED_TOKENS = 64  # repeats are asked one by one, so they are kept short
+TOP_K, TOP_P, UNSEEDED_TOKENS = 5, 0.95, 16
+NAMED_TOKENS = 20  # the most that vLLM lists as the likeliest
+LETTERS, FORM_TOKENS = "[a-c]{3}[0-9]{2}", 32
+CHOICE = {"type": "object", "properties": {"label": {"enum": ["yes", "no"]}}, "required": ["label"]}
+STOP_AT = 5  # the token of an answer that is made a stop token, counted from 0
+AT_ONCE = {"cpu": (32,), "cuda": (256, 1024)}  # requests whose tokens per second are measured
+LEASE_SECONDS = 60.0  # until the GPUs of a stopped engine must be free
+MESSAGES = "gpu-check"
+ISSUE = "paste this block into an issue"
+NO_ANSWER = (ConnectionError, TimeoutError, TimeoutExpired, ValueError, LookupError, TypeError, Rejected)
+
+
+class Sample(NamedTuple):
+    """A request with its response as the store keeps it, and the fields of its answer."""
+
+    request: Request
+    response: Mapping[str, Any]
+    answer: Mapping[str, Any]
+
+    @property
+    def ids(self) -> list[int]:
+        """The tokens of the answer."""
+        return list(self.response["token_ids"])
+
+
+@dataclass
+class Trial:
+    """A model on trial: its engine while it runs, and what was seen of it.
+
+    Attributes:
+        model: the model.
+        engine: its engine.
+        network: what keeps the engine from the network while it starts; empty if nothing does.
+        serving: versions, device, arguments; before the engine is healthy, what is to serve.
+        start_seconds: until the engine was healthy.
+        work_seconds: for all answers, asked together.
+        samples: all answers.
+        failed: how many requests failed or were rejected.
+        processes: the numbers of the server's processes.
+        devices: what the engine leased.
+    """
+
+    model: CheckedModel
+    engine: Server = field(init=False)
+    network: str = ""
+    serving: Mapping[str, Any] = field(default_factory=dict)
+    start_seconds: float = 0.0
+    work_seconds: float = 0.0
+    samples: Sequence[Sample] = ()
+    failed: int = 0
+    processes: Sequence[int] = ()
+    devices: Sequence[Device] = ()
+
+    async def run(self, say: Callable[[str], None]) -> list[Line]:
+        """Start the engine, ask it everything, and stop it; return a line for each check.
+
+        Raises:
+            UserError: if the engine does not start, or dies.
+        """
+        self.engine = _engine(self.model.plan, self.model.log)
+        self.serving = _before_start(self.model.plan, self.engine)
+        started = time.monotonic()
+        say("starting the engine ...")
+        async with self.engine:
+            self.start_seconds = time.monotonic() - started
+            self.serving, self.devices = self.engine.serving_record(), self.engine.devices
+            say(f"healthy after {self.start_seconds:.0f} s; asking ...")
+            await self._answer()
+            lines = await self._lines(WHILE_IT_RUNS)
+            self.processes = self.engine.processes()
+        return lines + await self._lines(AFTER_IT_STOPPED)
+
+    async def _lines(self, checks: Mapping[str, Check]) -> list[Line]:
+        """Return what comes of checks. One that cannot be made fails, unless the engine has died."""
+        lines = list[Line]()
+        # Nobody watches the engine here: one that hangs would hold up everything.
+        seconds = float(self.local_engine.stall_timeout)
+        for name, check in checks.items():
+            try:
+                lines.append((name, await within(seconds, check(self))))
+            except NO_ANSWER as error:
+                lines.append((name, fail(f"{type(error).__name__}: {str(error)[:200]}", ISSUE)))
+        return lines
+
+    async def _answer(self) -> None:
+        """Execute the requests into the store, and read the answers back from it, as the rules do."""
+        plan, files = self.model.plan, self.model.files
+        store = StoreReader(plan.store_dir, str(files[0].header["engine_id"]))
+        pending = pending_requests(files, store, plan.tokenizer_folder, follow=following)
+        seeded = plan.determinism != "free"
+        started = time.monotonic()
+        with StoreWriter(plan.store_dir, store.folder.name, MESSAGES) as writer:
+            writer.describe(MESSAGES, dict(self.serving))
+            outcome = await Execution(self.engine, writer, store, MESSAGES, plan.in_flight, seeded).run(pending)
+        self.work_seconds = time.monotonic() - started
+        self.failed = len(outcome.failed) + len(outcome.rejected)
+        store.refresh()
+        trust = self.local_engine.trust_remote_code
+        reader = AnswerReader(plan.tokenizer_folder, self.model.entry["reasoning"], trust)
+        requests = [request for file in files for request in file.requests() if request.key is not None]
+        found = store.lookup([str(request.key) for request in requests])
+        rows = [(request, found[str(request.key)]["response"]) for request in requests if str(request.key) in found]
+        self.samples = [Sample(request, response, reader.fields(request, response)) for request, response in rows]
+
+    @property
+    def local_engine(self) -> LocalEngine:
+        """The engine's entry."""
+        assert isinstance(self.model.plan.engine, LocalEngine)
+        return self.model.plan.engine
+
+    @property
+    def sampling(self) -> dict[str, Any]:
+        """How the model draws."""
+        return dict(self.model.files[0].header["sampling"])
+
+    @property
+    def stops(self) -> list[int]:
+        """The ids that are sent as stop tokens."""
+        return list(self.sampling["stop_token_ids"])
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the engine computes on a CPU."""
+        return self.serving.get("device") == "cpu"
+
+    @property
+    def one_per_prompt(self) -> list[Sample]:
+        """The first answer with tokens to each prompt."""
+        first: dict[str, Sample] = {}
+        for sample in self.samples:
+            if sample.ids:
+                first.setdefault(sample.request.prompt_id, sample)
+        return list(first.values())
+
+    def shorter(self, most: int) -> dict[str, Any]:
+        """Return how the model draws, with at most `most` tokens."""
+        most = min(most, int(self.sampling["max_tokens"]))
+        return self.sampling | {"max_tokens": most, "min_tokens": min(most, int(self.sampling["min_tokens"]))}
+
+    def settings(self, sampling: Mapping[str, Any]) -> RequestSettings:
+        """Return the settings of the model's requests with another sampling."""
+        return dataclasses.replace(self.model.files[0].settings, sampling=sampling)
+
+    async def complete(self, request: Request, sampling: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the response to a request, with its own seed."""
+        return await self.engine.complete(request.token_ids, self.settings(sampling), request.seed)
+
+    async def first_reply(self, sampling: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the server's own reply to the first prompt, asked without a seed."""
+        if not self.samples:
+            raise ValueError("there is no answer whose prompt could be asked again")
+        body = request_body(self.samples[0].request.token_ids, self.settings({**NEUTRAL_SAMPLING, **sampling}), None)
+        reply: Mapping[str, Any] = (await self.engine.ask("/v1/completions", body))["choices"][0]
+        return reply
+
+
+Check = Callable[[Trial], Coroutine[Any, Any, Outcome]]
+
+
+def _engine(plan: LoadPlan, log: Path) -> Server:
+    """Return the engine, as a job would start it."""
+    server: Server = plan.engine.running(dataclasses.replace(plan.load(log), adapters=plan.adapters))
+    return server
+
+
+def _before_start(plan: LoadPlan, engine: Server) -> dict[str, Any]:
+    """Return what is known before the start, as a serving record: versions, arguments, the GPUs that it may take."""
+    versions = told_versions(ask_versions(plan.python)) if Path(plan.python).is_file() else {}
+    return {**versions, **engine.serving_record(), "gpus": gpu_names(_leasable(plan))}
+
+
+def _leasable(plan: LoadPlan) -> Collection[Device]:
+    try:
+        return () if plan.device == "cpu" else device_pool(os.environ, read_gpus(strangers=False)).devices
+    except UserError:  # the start will say it
+        return ()
+
+
+# ---------------------------------------------------------------- the answers as they came
+
+
+async def answers(trial: Trial) -> Outcome:
+    """Every request has an answer with tokens."""
+    states = [sample.answer["state"] for sample in trial.samples]
+    seen = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states))) or "none"
+    unread = sum(state not in (COMPLETE, TRUNCATED, TRUNCATED_REASONING) for state in states)
+    if trial.failed or not states:
+        return fail(f"{seen}; {trial.failed} requests failed", "look at the engine's log")
+    if unread > len(states) / 2:
+        return fail(seen, f"most answers are empty: do template and stop tokens fit the model? {ISSUE}")
+    return warn(seen, "some answers are empty") if unread else ok(seen)
+
+
+async def reasoning_marks(trial: Trial) -> Outcome:
+    """The end mark is found in the answers of a model that reasons."""
+    if not trial.model.entry["reasoning"]:
+        return not_applicable("the model's entry has no `reasoning`")
+    cut = [sample.answer["state"] == TRUNCATED_REASONING for sample in trial.samples]
+    found = sum(one.answer["reasoning_tokens"] > 0 and not off for one, off in zip(trial.samples, cut, strict=True))
+    seen = f"end mark in {found} of {len(cut)} answers, {sum(cut)} cut off before it"
+    if found:
+        return ok(seen)
+    if any(cut):
+        return warn(seen, "raise the model's `max_tokens`: no answer came to its end mark")
+    return fail(seen, "does the entry's `reasoning` name the marks that this model writes?")
+
+
+async def log_probabilities(trial: Trial) -> Outcome:
+    """There is one for each token, finite and not above 0."""
+    rows = [unpack_floats(sample.response["logprobs"]) for sample in trial.samples]
+    values = [value for row in rows for value in row]
+    lacking = sum(len(row) != len(sample.ids) for sample, row in zip(trial.samples, rows, strict=True))
+    bad = sum(not math.isfinite(value) or value > 0 for value in values)
+    if lacking or bad or not values:
+        return fail(f"{len(values)} tokens; {bad} not finite or above 0, {lacking} answers lack some", ISSUE)
+    if not any(values):
+        return fail(f"{len(values)} tokens, all of them exactly 0", "the engine returns no raw log-probabilities")
+    return ok(f"{len(values)} tokens, all finite and at most 0, mean {sum(values) / len(values):.3f} nats")
+
+
+async def other_seeds(trial: Trial) -> Outcome:
+    """Samples of one prompt differ."""
+    if is_greedy(trial.model.entry):
+        return not_applicable("the model's sampling draws nothing")
+    drawn: dict[str, set[tuple[int, ...]]] = {}
+    for sample in trial.samples:
+        drawn.setdefault(sample.request.prompt_id, set()).add(tuple(sample.ids))
+    several = sum(len(rows) > 1 for rows in drawn.values())
+    seen = f"the samples of {several} of {len(drawn)} prompts differ"
+    return ok(seen) if several else fail(seen, f"all samples are equal: something fixes the sampling; {ISSUE}")
+
+
+# ---------------------------------------------------------------- the same asked in other ways
+
+
+async def template_ids(trial: Trial) -> Outcome:
+    """Our token ids of each prompt are those of the server's own tokenizer and template."""
+    model, plan = trial.model.entry, trial.model.plan
+    if model["template"] not in ("default", "none"):
+        return not_applicable("the model has a template of its own, which the server does not know")
+    # Today, because the server knows no other day; the study's day is fixed.
+    renderer = Renderer(
+        plan.tokenizer_folder or "",
+        **{name: model[name] for name in ("template", "template_options", "system_prompt")},
+        date=datetime.date.today(),
+        trust_remote_code=trial.local_engine.trust_remote_code,
+    )
+    system = [{"role": "system", "content": model["system_prompt"]}] if model["system_prompt"] else []
+    pairs = []
+    for row in [row for file in trial.model.prompts for row in read_jsonl(file)]:
+        asked: dict[str, Any] = {"messages": [*system, *row["messages"]], "add_special_tokens": False}
+        asked |= {"add_generation_prompt": True, "chat_template_kwargs": dict(model["template_options"])}
+        if model["template"] == "none":
+            asked = {"prompt": renderer.text(row["messages"]), "add_special_tokens": True}
+        reply = await trial.engine.ask("/tokenize", asked)
+        pairs.append((list(renderer.token_ids(row["messages"])), list(reply["tokens"])))
+    equal = sum(ours == servers for ours, servers in pairs)
+    seen = f"{equal} of {len(pairs)} prompts are rendered as the server renders them"
+    if not pairs:
+        return fail("nothing was compared", ISSUE)
+    if equal == len(pairs):
+        return ok(seen)
+    ours, servers = next(pair for pair in pairs if pair[0] != pair[1])
+    place = next((place for place, pair in enumerate(zip(ours, servers, strict=False)) if pair[0] != pair[1]), None)
+    where = f"first difference at token {place}" if place is not None else "one is the beginning of the other"
+    return fail(f"{seen}; {len(ours)} and {len(servers)} ids, {where}", ISSUE)
+
+
+async def scored_again(trial: Trial) -> Outcome:
+    """Scored as part of a prompt, answers have the same log-probabilities."""
+    return compared([(_own(sample), await scored(trial, trial.engine, sample)) for sample in trial.one_per_prompt])
+
+
+def compared(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Outcome:
+    """Return whether log-probabilities of answers are those of a second reading of (the first tokens of) the same."""
+    pairs = [(first[: len(again)], again) for first, again in pairs if len(again)]
+    if not pairs or any(len(first) != len(again) for first, again in pairs):
+        return fail("nothing to compare", ISSUE)
+    means = [abs(sum(first) - sum(again)) / len(first) for first, again in pairs]
+    token = max(abs(one - other) for pair in pairs for one, other in zip(*pair, strict=True))
+    seen = (
+        f"{len(pairs)} answers, means differ by at most {max(means):.1e} nats per token, single tokens by {token:.1e}"
+    )
+    if not max(means) <= MOST_DIFFERENCE:  # also for NaN
+        todo = f"more than {MOST_DIFFERENCE}: they are not the model's own, or its kernels disagree; {ISSUE}"
+        return fail(seen, todo)
+    return ok(seen)
+
+
+def _own(sample: Sample) -> list[float]:
+    return [float(value) for value in unpack_floats(sample.response["logprobs"])]
+
+
+async def scored(trial: Trial, engine: Server, sample: Sample, adapted: bool = True) -> list[float]:
+    """Return the log-probabilities of an answer's tokens, read as a part of a prompt; without the adapter if asked."""
+    adapters = trial.model.plan.adapters
+    served = {"model": adapters[0].name} if adapted and adapters else {}
+    prompt = list(sample.request.token_ids)
+    answer = sample.ids[: trial.local_engine.max_model_len - len(prompt) - 1]
+    body = {"prompt": prompt + answer, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
+    reply = await engine.ask("/v1/completions", body | {"add_special_tokens": False} | served)
+    rows = reply["choices"][0]["prompt_logprobs"][len(prompt) :]
+    return [float(row[str(token)]["logprob"]) for token, row in zip(answer, rows, strict=True)]
+
+
+async def adapter(trial: Trial) -> Outcome:
+    """The model's adapter is in use: without it an answer has other log-probabilities."""
+    if not trial.model.plan.adapters:
+        return not_applicable("the model's entry has no `lora`")
+    sample = trial.one_per_prompt[0]
+    with_it, without = [await scored(trial, trial.engine, sample, adapted) for adapted in (True, False)]
+    mean = sum(abs(one - other) for one, other in zip(with_it, without, strict=True)) / len(with_it)
+    seen = f"with and without it, tokens of an answer are {mean:.1e} nats apart on average"
+    return ok(seen) if mean > 0 else fail(seen, f"it changes nothing; {ISSUE}")
+
+
+async def same_seed(trial: Trial) -> Outcome:
+    """One request asked twice, alone, gives the same tokens."""
+    equal, requests = 0, [sample.request for sample in trial.one_per_prompt]
+    for request in requests:
+        one, other = [await trial.complete(request, trial.shorter(REPEATED_TOKENS)) for _ in range(2)]
+        equal += list(one["token_ids"]) == list(other["token_ids"])
+    seen = f"{equal} of {len(requests)} requests gave the same tokens again"
+    if requests and equal == len(requests):
+        return ok(seen)
+    if equal * 2 > len(requests):
+        return warn(seen, "kernels round differently from run to run; `determinism: strict` may help")
+    return fail(seen, f"seeds have no effect; {ISSUE}")
+
+
+async def seeds_under_load(trial: Trial) -> Outcome:
+    """Requests asked again together, in the opposite order, give the same tokens: all of them under `strict`."""
+    determinism = trial.serving.get("determinism", "seeded")
+    if determinism == "free" and not is_greedy(trial.model.entry):
+        return not_applicable("`determinism: free` sends no seeds")
+    samples = list(reversed(trial.samples))
+    replies = await asyncio.gather(*(trial.complete(sample.request, trial.sampling) for sample in samples))
+    equal = sum(sample.ids == list(reply["token_ids"]) for sample, reply in zip(samples, replies, strict=True))
+    seen = f"{equal} of {len(samples)} requests gave the same tokens again, together and in another order"
+    if samples and equal == len(samples):
+        return ok(seen)
+    if not equal or determinism == "strict":
+        return fail(seen, f"`determinism: {determinism}` does not hold; {ISSUE}")
+    if equal * 2 > len(samples):
+        return ok(seen)
+    return warn(seen, "batches change the rounding; `determinism: strict` makes all of them equal")
+
+
+async def stop_tokens(trial: Trial) -> Outcome:
+    """Answers end at a stop token, hold none before their end, and a token that is made one ends them."""
+    stops = trial.stops
+    if not stops:
+        return fail("none is known", "the model's folder names no end-of-sequence token")
+    ended = passed = wrong = made_up = hit = 0
+    for sample in trial.samples:
+        ids, response = sample.ids, sample.response
+        by_token = response["finish_reason"] == "stop" and not isinstance(response["stop_reason"], str)
+        ended += by_token
+        passed += not set(stops).isdisjoint(ids[:-1])
+        wrong += by_token and (not ids or ids[-1] not in stops or response["stop_reason"] not in stops)
+    for sample in trial.one_per_prompt:
+        ids = sample.ids
+        place = next((place for place in range(STOP_AT, len(ids)) if ids[place] not in (*ids[:place], *stops)), None)
+        if place is not None:
+            sampling = trial.shorter(place + 4) | {"stop_token_ids": [*stops, ids[place]]}
+            reply = await trial.complete(sample.request, sampling)
+            made_up += 1
+            hit += reply["finish_reason"] == "stop" and reply["stop_reason"] == ids[place]
+            passed += ids[place] in list(reply["token_ids"])[:-1]
+    seen = f"{ended} of {len(trial.samples)} answers ended by one; made-up ones ended {hit} of {made_up}"
+    if passed or wrong:
+        return fail(f"{seen}; {passed} went past one, {wrong} ended by another", ISSUE)
+    if made_up and not hit:
+        return warn(seen, "no made-up stop token was met; the answers differ too much from run to run to tell")
+    return ok(seen)
+
+
+async def unseeded_sampling(trial: Trial) -> Outcome:
+    """Without a seed, which is another sampler on a GPU, only the k likeliest tokens are drawn."""
+    drawing = {"max_tokens": UNSEEDED_TOKENS, "temperature": 1.0, "top_k": TOP_K, "top_p": TOP_P, "logprobs": TOP_K}
+    logprobs = (await trial.first_reply(drawing))["logprobs"]
+    rows = list(zip(logprobs["token_logprobs"], logprobs["top_logprobs"], strict=True))
+    # A token outside of the likeliest stands in its row too.
+    good = sum(float(drawn) >= sorted(map(float, row.values()))[-TOP_K] for drawn, row in rows)
+    seen = f"{good} of {len(rows)} tokens are among the likeliest that top_k allows"
+    return ok(seen) if rows and good == len(rows) else fail(seen, ISSUE)
+
+
+async def named_log_probabilities(trial: Trial) -> Outcome:
+    """Log-probabilities of tokens that are asked for by their ids, as judges do, are those of these tokens."""
+    greedy: dict[str, Any] = {"max_tokens": 1, "temperature": 0.0}
+    (row,) = (await trial.first_reply(greedy | {"logprobs": NAMED_TOKENS}))["logprobs"]["top_logprobs"]
+    likeliest = {int(name.removeprefix("token_id:")): float(value) for name, value in row.items()}
+    if not likeliest:
+        return fail("nothing to compare", ISSUE)
+    asked = trial.settings({**NEUTRAL_SAMPLING, **greedy, "logprob_token_ids": list(likeliest)})
+    response = await trial.engine.complete(trial.samples[0].request.token_ids, asked, None)
+    values = unpack_floats(response["named_logprobs"])[: len(likeliest)].tolist()
+    apart = [abs(one - other) for one, other in zip(likeliest.values(), values, strict=True)]
+    mean = sum(apart) / len(apart)
+    seen = f"{len(apart)} tokens, by their ids and among the likeliest: {mean:.1e} nats apart on average"
+    return ok(seen) if mean <= MOST_NAMED_DIFFERENCE else fail(seen, f"judges read them; {ISSUE}")
+
+
+async def forms(trial: Trial) -> Outcome:
+    """Replies obey the two kinds of form that judges ask for (`structured_outputs`)."""
+
+    async def text(form: Mapping[str, Any]) -> str:
+        greedy = {"max_tokens": FORM_TOKENS, "temperature": 0.0, "stop_token_ids": trial.stops}
+        return str((await trial.first_reply(greedy | {"structured_outputs": form}))["text"])
+
+    obeyed = {
+        "regex": re.fullmatch(LETTERS, await text({"regex": LETTERS})) is not None,
+        # Without white space, as the server is told.
+        "json": await text({"json": json.dumps(CHOICE)}) in ('{"label":"yes"}', '{"label":"no"}'),
+    }
+    seen = ", ".join(f"{kind}: {'obeyed' if good else 'broken'}" for kind, good in obeyed.items())
+    return ok(seen) if all(obeyed.values()) else fail(seen, f"judges that write cannot be read; {ISSUE}")
+
+
+# ---------------------------------------------------------------- the engine itself
+
+
+async def prefix_cache(trial: Trial) -> Outcome:
+    """Samples of one prompt share its prefill."""
+    counters = await trial.engine.metrics()
+    queries, hits = counters.get("prefix_cache_queries", 0), counters.get("prefix_cache_hits", 0)
+    if not queries:
+        return warn("the engine has no prefix cache", "every sample pays for its prompt; some models have none")
+    seen = f"{hits:.0f} of {queries:.0f} prompt tokens came from the cache"
+    if hits:
+        return ok(seen)
+    block = counters.get("block_size", 0)
+    longest = max((len(sample.request.token_ids) for sample in trial.samples), default=0)
+    # A prompt's last token is always computed, and only whole blocks are kept.
+    if longest - 1 < block:
+        return not_applicable(f"prompts have up to {longest} tokens here, a block of the cache {block:.0f}")
+    return fail(seen, "every sample pays for its prompt: is `enable-prefix-caching` off, or `block-size` large?")
+
+
+async def throughput(trial: Trial) -> Outcome:
+    """Many requests at once, each with a seed of its own: tokens per second."""
+    told, requests = [], [sample.request for sample in trial.samples]
+    if not requests:
+        return fail("there is no prompt to ask", ISSUE)
+    for count in AT_ONCE["cpu" if trial.on_cpu else "cuda"]:
+        count = min(count, trial.model.plan.in_flight)
+        asked = [dataclasses.replace(requests[place % len(requests)], seed=place) for place in range(count)]
+        started = time.monotonic()
+        replies = await asyncio.gather(*(trial.complete(one, trial.shorter(REPEATED_TOKENS)) for one in asked))
+        tokens = sum(len(reply["token_ids"]) for reply in replies)
+        told.append(f"{tokens / (time.monotonic() - started):,.0f} tokens/s with {count} requests at once")
+    return ok("; ".join(dict.fromkeys(told)))
+
+
+async def compiled_path(trial: Trial) -> Outcome:
+    """The engine runs compiled, with CUDA graphs, as it does by default."""
+    if trial.on_cpu:
+        return not_applicable("not on CPU")
+    if any(word.partition("=")[0] == "--enforce-eager" for word in trial.serving.get("arguments", ())):
+        return warn("the engine's entry says `enforce-eager`", "it was not tried; check a model without it too")
+    return ok(f"healthy after {trial.start_seconds:.0f} s, without `enforce-eager`")
+
+
+async def leased_cards(trial: Trial) -> Outcome:
+    """The GPUs that compute are those that were leased."""
+    if trial.on_cpu:
+        return not_applicable("not on CPU")
+    leased = {device.gpu.uuid for device in trial.devices if device.gpu}
+    used = await asyncio.to_thread(computing, set(trial.engine.processes())) if leased else set()
+    seen = f"{len(leased)} leased, {len(leased & used)} of them compute, {len(used - leased)} others"
+    if used and used == leased:
+        return ok(seen)
+    if not used:
+        return warn(seen, "nvidia-smi shows none of the engine's processes; in some containers it cannot")
+    return fail(seen, f"leases do not hold; do not share this machine; {ISSUE}")
+
+
+async def offline_start(trial: Trial) -> Outcome:
+    """The engine started from a folder, was told to ask no hub, and reached none."""
+    # Of all processes, because vLLM's workers write their name over their environment.
+    if not any(map(_told_offline, trial.engine.processes())):
+        return fail("the server was not told to ask no hub", f"nodes without internet may hang; {ISSUE}")
+    return ok(f"from a folder, told to ask no hub{', ' + trial.network if trial.network else ''}")
+
+
+def _told_offline(pid: int) -> bool:
+    """Whether a process was started with what keeps it from asking the hub."""
+    try:
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return all(f"{name}={value}".encode() in variables for name, value in OFFLINE.items())
+
+
+async def closed_to_others(trial: Trial) -> Outcome:
+    """None of the server's processes listens to the network."""
+    listeners = listeners_of(trial.engine.processes())
+    if opened := sorted({f"{one.address}:{one.port}" for one in listeners if not one.on_loopback}):
+        return fail(
+            f"reached from other machines: {', '.join(opened[:4])}", f"do not run this on a shared network; {ISSUE}"
+        )
+    return ok(f"a Unix socket and {len(listeners)} ports on loopback; no other")
+
+
+# ---------------------------------------------------------------- after it was stopped
+
+
+async def released(trial: Trial) -> Outcome:
+    """Nothing of the engine is left, and its GPUs can be leased again."""
+    count, left = len(trial.processes), sum(process_start(pid) is not None for pid in trial.processes)
+    if left:
+        return fail(f"{left} of the engine's {count} processes are left", f"they hold memory; {ISSUE}")
+    seen = f"none of the engine's {count} processes is left"
+    if not trial.devices:
+        return ok(seen)
+    visible = ",".join(device.visible for device in trial.devices)
+    variables = {**os.environ, VISIBLE: visible, WAIT_VARIABLE: str(LEASE_SECONDS / 3600)}
+    try:
+        deadline = time.monotonic() + LEASE_SECONDS
+        (await asyncio.to_thread(lease_devices, len(trial.devices), variables, deadline)).release()
+    except UserError as error:
+        return fail(f"{seen}; its GPUs are not free: {first_line(str(error))}", f"the next job waits for them; {ISSUE}")
+    return ok(f"{seen}; its {len(trial.devices)} GPUs could be leased again")
+
+
+async def other_parallelism(trial: Trial) -> Outcome:
+    """On another number of GPUs, answers have the same log-probabilities."""
+    plan, engine = trial.model.plan, trial.model.plan.engine
+    if trial.on_cpu:
+        return not_applicable("not on CPU")
+    if not isinstance(engine, VllmEngine) or engine.nodes > 1:
+        return not_applicable("for engines of one machine")
+    size, there = engine.tensor_parallel, len(_leasable(plan))
+    other = 2 * size if 2 * plan.gpus <= there else size // 2
+    if not other:
+        return not_applicable("there is one GPU")
+    plan = dataclasses.replace(plan, engine=engine.model_copy(update={"tensor_parallel": other}))
+    try:
+        async with _engine(plan, trial.model.log.with_suffix(".parallel.log")) as server:
+            pairs = [(_own(sample), await scored(trial, server, sample)) for sample in trial.one_per_prompt]
+    except UserError as error:
+        seen = f"`tensor_parallel: {other}` does not start: {first_line(str(error))}"
+        return warn(seen, f"not every model can be split so, and weights may not fit; with {size} it works")
+    outcome = compared(pairs)
+    return outcome._replace(seen=f"`tensor_parallel: {size}` and {other}: {outcome.seen}")
+
+
+WHILE_IT_RUNS: Mapping[str, Check] = {
+    "answers": answers,
+    "template ids": template_ids,
+    "reasoning marks": reasoning_marks,
+    "log-probabilities": log_probabilities,
+    "scored again": scored_again,
+    "same seed twice": same_seed,
+    "seeds under load": seeds_under_load,
+    "other seeds": other_seeds,
+    "stop tokens": stop_tokens,
+    "unseeded sampling": unseeded_sampling,
+    "named log-probabilities": named_log_probabilities,
+    "forms": forms,
+    "adapter": adapter,
+    "prefix cache": prefix_cache,
+    "throughput": throughput,
+    "compiled path": compiled_path,
+    "leased GPUs": leased_cards,
+    "offline start": offline_start,
+    "network": closed_to_others,
+}
+AFTER_IT_STOPPED: Mapping[str, Check] = {"released": released, "tensor parallel": other_parallelism}

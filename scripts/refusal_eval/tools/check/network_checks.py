@@ -1,0 +1,245 @@
+"""Pins, hub, addresses, token and Slurm: what a run reaches from here."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from refusal_eval.data.addresses import PASSING
+from refusal_eval.study.row_sources import addresses_of
+from refusal_eval.tools.check.check_lines import Line, Outcome, fail, not_applicable, ok, warn
+from refusal_eval.tools.check.study_needs import Needs, Source
+
+SECONDS = 10.0  # for a connection, and for the first bytes
+MOST_REDIRECTIONS = 5
+AT_ONCE = 8
+THERE = (200, 206)  # all of it, or the part that was asked for
+GONE = (404, 410)
+ELSEWHERE = "fetch the file where it can be had, and name it in a source of `kind: file`"
+NETWORK = "is there internet here, a proxy (HTTPS_PROXY)? On a cluster run `make fetch` on the login node"
+OFFLINE = "HF_HUB_OFFLINE is set"
+ONLINE = "unset it, or fetch on a machine with internet"
+SLURM_PLUGIN = "snakemake-executor-plugin-slurm"
+SLURM_SECONDS = 20
+
+
+def network_lines(needs: Needs | None, variables: Mapping[str, str]) -> Iterator[Line]:
+    """Yield what there is to tell of what a study takes from elsewhere.
+
+    Args:
+        needs: what the study needs; None without a study.
+        variables: environment variables.
+    """
+    yield "pins", pins(needs)
+    yield "hub", hub(needs, variables)
+    for outcome in addresses(needs, is_offline(variables)):
+        yield "addresses", outcome
+    yield "HF_TOKEN", token(needs, has_token(variables))
+
+
+def pins(needs: Needs | None) -> Outcome:
+    """Return whether everything that the study takes from elsewhere is pinned."""
+    if needs is None:
+        return not_applicable("no study was named")
+    if needs.open_pins:
+        seen = f"not known yet: {', '.join(needs.open_pins)}"
+        return fail(seen, "run `refusal-eval pin ...`, which writes the study's lock file")
+    if needs.locked_unused:
+        seen = f"{needs.lock} also has what the study does not take: {', '.join(needs.locked_unused)}"
+        todo = "is it another study's? `refusal-eval pin ...` writes it anew for this one; until then they do not count"
+        return warn(seen, todo)
+    if not any(source.kind in ("hub", "url") for source in needs.sources):
+        return not_applicable("the study takes nothing from the hub or from addresses")
+    return ok("each commit and each SHA-256 is known")
+
+
+def hub(needs: Needs | None, variables: Mapping[str, str]) -> Outcome:
+    """Return whether what is missing can be fetched from the hub."""
+    missing = needs.missing("hub") if needs else []
+    if needs is not None and not any(source.kind == "hub" for source in needs.sources):
+        return not_applicable("the study needs nothing from it")
+    if needs is not None and not missing:
+        return ok("everything that the study needs from it is here")
+    told = f"; to be fetched: {', '.join(source.what for source in missing)}" if needs else ""
+    if is_offline(variables):
+        if needs is None:
+            return warn(f"{OFFLINE}: only what is cached can be used", "unset it to fetch")
+        return fail(f"{OFFLINE}{told}", ONLINE)
+    shown, trouble = ask_hub(variables)
+    if not trouble:
+        return ok(f"{shown} answers{told}")
+    todo = "is there internet here, a proxy (HTTPS_PROXY), a mirror (HF_ENDPOINT)? On a cluster fetch on the login node"
+    seen = f"{shown} cannot be reached ({trouble}){told}"
+    return fail(seen, todo) if needs else warn(seen, todo)
+
+
+def ask_hub(variables: Mapping[str, str]) -> tuple[str, str]:
+    """Return the hub's address as it is shown, and why it does not answer a short question; empty if it does."""
+    import httpx
+
+    endpoint = variables.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+    parts = urlsplit(endpoint)
+    # Of an address with a password only the host is told.
+    shown = f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
+    try:
+        status = httpx.head(endpoint, timeout=SECONDS, follow_redirects=False).status_code
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        return shown, type(error).__name__
+    return shown, f"HTTP {status}" if status >= 500 else ""
+
+
+def addresses(needs: Needs | None, offline: bool) -> Iterator[Outcome]:
+    """Yield whether what is missing of the files at addresses can be fetched; one outcome for each that cannot."""
+    missing = needs.missing("url") if needs else []
+    if needs is None or not any(source.kind == "url" for source in needs.sources):
+        yield not_applicable("the study takes no file from an address" if needs else "no study was named")
+    elif not missing:
+        yield ok("every file that the study takes from an address is here")
+    elif offline:
+        files = "; ".join(f"{source.what} ({', '.join(source.used_by)})" for source in missing)
+        yield fail(f"{OFFLINE}; to be fetched: {files}", ONLINE)
+    else:
+        with ThreadPoolExecutor(min(AT_ONCE, len(missing))) as pool:
+            asked = list(zip(missing, pool.map(address, missing), strict=True))
+        if good := [source for source, trouble in asked if trouble is None]:
+            hosts = ", ".join(dict.fromkeys(str(urlsplit(one.what).hostname) for one in good))
+            users = ", ".join(user for one in good for user in one.used_by)
+            yield ok(f"{hosts} {'answers' if ',' not in hosts else 'answer'}; to be fetched: {users}")
+        yield from (trouble for _, trouble in asked if trouble is not None)
+
+
+def address(source: Source) -> Outcome | None:
+    """Return what is wrong with the first file at an address that cannot be had; None if nothing is.
+
+    Of each file the first byte is asked for, and no more of it is read.
+    """
+    users = ", ".join(source.used_by)
+    place = f"`source.url` of {users}"
+    for url in addresses_of(source.what).values():
+        status, trouble = _ask(url)
+        seen = f"{url} answers with HTTP {status}; {users}"
+        if trouble == "page":
+            todo = f"is there a proxy or a sign-in page in between, or is {place} a page about the file?"
+            return fail(f"{url} answers with a web page, not with a file; {users}", todo)
+        if trouble:
+            return fail(f"{url} cannot be reached ({trouble}); {users}", f"{NETWORK}; or {ELSEWHERE}")
+        if status in GONE:
+            return fail(seen, f"it was moved or deleted: correct {place}, or {ELSEWHERE}")
+        if status in PASSING or status >= 500:
+            return warn(seen, "the server is in trouble: try again later")
+        if status not in THERE:
+            return fail(seen, f"the server refuses, or a proxy does: correct {place}, or {ELSEWHERE}")
+    return None
+
+
+def _ask(url: str) -> tuple[int, str]:
+    """Return the HTTP status with which an address answers, and why it gives no file: `page`, or an error's name."""
+    import httpx
+
+    # GET, because not every server answers to HEAD as it does to GET. Compressed on the way, a range means nothing.
+    headers = {"Range": "bytes=0-0", "Accept-Encoding": "identity"}
+    try:
+        with (
+            httpx.Client(timeout=SECONDS, follow_redirects=True, max_redirects=MOST_REDIRECTIONS) as client,
+            client.stream("GET", url, headers=headers) as response,
+        ):
+            page = response.headers.get("content-type", "").startswith("text/html") and response.status_code in THERE
+            return response.status_code, "page" if page else ""
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        return 0, type(error).__name__
+
+
+def token(needs: Needs | None, present: bool) -> Outcome:
+    """Return whether there is a token of the hub; its text is never looked at."""
+    missing = needs.missing("hub") if needs else []
+    if present:
+        return ok("set")
+    if needs is not None and not missing:
+        return not_applicable("not set, and nothing has to be fetched from the hub")
+    if gated := [source for source in missing if source.gated]:
+        pages = dict.fromkeys(source.terms for source in gated if source.terms)
+        where = f"at {', '.join(pages)}" if pages else "on their pages"
+        todo = f"ask for access {where}, then set HF_TOKEN to a token that may read them"
+        return fail(f"not set, and gated: {', '.join(source.what for source in gated)}", todo)
+    return warn("not set", "gated repositories need one: set HF_TOKEN to a token that may read them")
+
+
+def has_token(variables: Mapping[str, str]) -> bool:
+    """Tell whether the hub's client would find a token: a variable, or the file of `hf auth login`."""
+    if any(variables.get(name) for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")):
+        return True
+    home = Path(variables.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
+    try:
+        return Path(variables.get("HF_TOKEN_PATH") or home / "token").stat().st_size > 0
+    except OSError:
+        return False
+
+
+def is_offline(variables: Mapping[str, str]) -> bool:
+    """Tell whether the hub's client is told not to ask."""
+    return variables.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """What there is of Slurm here.
+
+    Attributes:
+        missing: programs of sinfo, squeue, sbatch that are not there.
+        plugin: version of Snakemake's executor plugin; None if it is not installed.
+        job: number of the job that this runs in; None outside of jobs.
+        nodes: the nodes that jobs run on; None if Slurm does not answer.
+        host: this machine's short name.
+    """
+
+    missing: tuple[str, ...]
+    plugin: str | None
+    job: str | None = None
+    nodes: frozenset[str] | None = None
+    host: str = ""
+
+    @property
+    def on_login_node(self) -> bool:
+        """Whether jobs are submitted from here and do not run here."""
+        return self.job is None and self.nodes is not None and self.host not in self.nodes
+
+    def outcome(self) -> Outcome:
+        """Return whether jobs can be submitted from here."""
+        if len(self.missing) == 3:
+            return not_applicable("not on this machine")
+        if self.missing:
+            return warn(f"{', '.join(self.missing)} not found", "to submit jobs, load the cluster's module of Slurm")
+        if self.nodes is None:
+            todo = "to submit jobs, see why `sinfo` fails; runs on this machine alone do not need it"
+            return warn("its programs are here, and sinfo does not answer", todo)
+        if self.job is not None:
+            return ok(f"inside job {self.job}")
+        if self.plugin is None:
+            return fail(f"there, but {SLURM_PLUGIN} is not installed", "run `make setup`, to submit jobs")
+        where = "a login node" if self.on_login_node else "a node that runs jobs"
+        return ok(f"{len(self.nodes)} nodes, this is {where}; {SLURM_PLUGIN} {self.plugin}")
+
+
+def read_slurm(variables: Mapping[str, str]) -> Slurm:
+    """Return what there is of Slurm here."""
+    missing = tuple(program for program in ("sinfo", "squeue", "sbatch") if shutil.which(program) is None)
+    try:
+        plugin: str | None = importlib.metadata.version(SLURM_PLUGIN)
+    except importlib.metadata.PackageNotFoundError:
+        plugin = None
+    nodes = None
+    if "sinfo" not in missing:
+        command = ["sinfo", "--noheader", "--Node", "--format=%N"]
+        try:
+            reply = subprocess.run(command, capture_output=True, text=True, timeout=SLURM_SECONDS, check=True)
+            nodes = frozenset(reply.stdout.split())
+        except (OSError, subprocess.SubprocessError):
+            pass
+    return Slurm(missing, plugin, variables.get("SLURM_JOB_ID"), nodes, socket.gethostname().split(".")[0])

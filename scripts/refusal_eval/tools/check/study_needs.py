@@ -1,0 +1,212 @@
+"""What a study needs of a machine, by its validated config and what of it is here already."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from refusal_eval.config.engine_entry import engine_of_entry
+from refusal_eval.config.lock_file import Lock, read_lock
+from refusal_eval.engines.local_engine import LocalEngine
+from refusal_eval.study.paths import Paths
+from refusal_eval.study.row_sources import fetched_path, local_path
+from refusal_eval.tools.pin.locking import not_taken, repo_size
+from refusal_eval.tools.pin.pin_needs import needs_of
+from refusal_eval.weights.engine_size import ASSUMED_SIZE, engine_billions, files_size, weights_bytes
+from refusal_eval.workflow.weights_stage import Weights
+
+BYTES_PER_TOKEN = 20  # of a stored response: its token id, its packed log-probability, and its text
+IN_FLIGHT = 1024  # where no study is named
+
+
+@dataclass(frozen=True)
+class EngineHere:
+    """One load of an engine on this machine.
+
+    Attributes:
+        name: its name in the catalogue.
+        engine: its entry.
+        device: cpu or cuda.
+        weights: size of its weights in bytes, estimated if they are not here; None if nothing tells.
+        estimated: whether that is an estimate.
+    """
+
+    name: str
+    engine: LocalEngine
+    device: str
+    weights: int | None = None
+    estimated: bool = False
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs it takes on each machine."""
+        return self.engine.gpus(self.device) // self.engine.nodes_used()
+
+    @property
+    def sharing(self) -> int:
+        """GPUs that share one copy of the weights."""
+        return int(getattr(self.engine, "tensor_parallel", 1) * getattr(self.engine, "pipeline_parallel", 1))
+
+
+@dataclass(frozen=True)
+class Source:
+    """Something that is fetched.
+
+    Attributes:
+        what: what it is, such as `weights org/name`, or an address.
+        kind: hub, url or wheel.
+        here: whether all files are there that are taken from it.
+        size: bytes that are still to be downloaded; None if nothing tells.
+        estimated: whether the size is an estimate; else it is the sum of the files that the lock file lists.
+        gated: whether one must ask for access first; None if nobody knows.
+        terms: where to ask.
+        used_by: the entries that take rows from it.
+    """
+
+    what: str
+    kind: str
+    here: bool = True
+    size: int | None = None
+    estimated: bool = True
+    gated: bool | None = False
+    terms: str | None = None
+    used_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a study needs.
+
+    Attributes:
+        engines: its engines that compute here.
+        sources: what it takes from the hub, from addresses and from wheels.
+        results: folder of its results.
+        cache: folder of its cache.
+        response_bytes: the most that its responses can take in the store; None where a split's size is not known.
+        in_flight: requests at the engine at one time.
+        open_pins: what has no commit yet, neither by the catalogue nor by a lock file.
+        lock: its lock file; empty if there is none.
+        locked_unused: what the lock file has and the study does not take.
+    """
+
+    engines: tuple[EngineHere, ...] = ()
+    sources: tuple[Source, ...] = ()
+    results: str = "results"
+    cache: str = ".cache"
+    response_bytes: int | None = None
+    in_flight: int = IN_FLIGHT
+    open_pins: tuple[str, ...] = ()
+    lock: str = ""
+    locked_unused: tuple[str, ...] = ()
+
+    def missing(self, *kinds: str) -> list[Source]:
+        """Return what of some kinds is still to be fetched."""
+        return [source for source in self.sources if source.kind in kinds and not source.here]
+
+
+def study_needs(config: Mapping[str, Any], root: Path) -> Needs:
+    """Return what a validated study needs, with what of it is here already."""
+    pins = needs_of(config)
+    lock = read_lock(config["lock"], []) if "lock" in config else None
+    engines = [engine_of_entry(entry) for entry in config["engine_entries"].values()]
+    in_flight = [config["requests_in_flight"] or engine.most_at_once(engine.device_here(root)) for engine in engines]
+    return Needs(
+        engines=tuple(_engines(config, root)),
+        sources=tuple(sorted(_sources(config, lock, root), key=lambda source: (source.kind, source.what))),
+        results=str(config["results_dir"]),
+        cache=str(config["cache_dir"]),
+        response_bytes=_response_bytes(config, str(root / "config" / "prompts")),
+        in_flight=max(in_flight, default=IN_FLIGHT),
+        open_pins=tuple(str(need) for need in pins if need.pin is None),
+        lock=lock.path if lock is not None else "",
+        locked_unused=tuple(not_taken(lock.content, pins)) if lock is not None else (),
+    )
+
+
+def _engines(config: Mapping[str, Any], root: Path) -> Iterator[EngineHere]:
+    files = Weights(config)
+    for name, entry in config["engine_entries"].items():
+        engine = engine_of_entry(entry)
+        if isinstance(engine, LocalEngine):
+            size, device = files_size(files.files(name)), str(engine.device_here(root))
+            estimate = None if size else _estimated_bytes(entry, engine, device)
+            yield EngineHere(name, engine, device, size or estimate, estimate is not None)
+
+
+def _estimated_bytes(entry: Mapping[str, Any], engine: LocalEngine, device: str) -> int | None:
+    """Return the size of weights that the plan assumes too; None if neither entry nor name says."""
+    (billions, _active), told = engine_billions(entry, (), device, engine.gpus(device) or 1)
+    return None if told == ASSUMED_SIZE and not entry["weights_gb"] else int(weights_bytes(entry, billions))
+
+
+def _sources(config: Mapping[str, Any], lock: Lock | None, root: Path) -> list[Source]:
+    paths, cache = Paths(config), str(config["cache_dir"])
+    found: dict[str, Source] = {}
+
+    def note(what: str, kind: str, file: str, user: str = "", **more: Any) -> None:
+        before = found.get(what, Source(what, kind))
+        users = (*before.used_by, user) if user else ()
+        found[what] = replace(before, here=before.here and os.path.isfile(file), used_by=users, **more)
+
+    for entry in config["engine_entries"].values():
+        weights = entry.get("weights") or {"kind": "folder"}
+        if weights["kind"] != "folder":
+            what, file = f"weights {weights.get('repo') or weights['package']}", paths.weights_manifest(weights)
+            more = {} if os.path.isfile(file) else _weights(entry, weights, lock, cache, root)
+            note(what, weights["kind"], file, **more)
+    for entry in config["model_entries"].values():
+        if entry["lora"] and entry["lora"]["kind"] == "hub":
+            note(f"adapter {entry['lora']['repo']}", "hub", paths.adapter_manifest(entry["lora"]))
+    for section in ("split", "gold"):
+        for name, entry in config[f"{section}_entries"].items():
+            source = entry["source"]
+            if source["kind"] == "url":
+                note(source["url"], "url", fetched_path(source, cache), f"{section} {name}")
+            elif source["kind"] == "hub":
+                gate = {"gated": True, "terms": entry["terms"]} if entry.get("gated") else {}
+                note(f"data set {source['repo']}", "hub", fetched_path(source, cache), **gate)
+    return list(found.values())
+
+
+def _weights(
+    entry: Mapping[str, Any], weights: Mapping[str, Any], lock: Lock | None, cache: str, root: Path
+) -> dict[str, Any]:
+    """Return size and gate of weights that are fetched: by the lock file if it has them, else by their entry."""
+    engine = engine_of_entry(entry)
+    assert isinstance(engine, LocalEngine)
+    estimate = _estimated_bytes(entry, engine, str(engine.device_here(root)))
+    if weights["kind"] != "hub":
+        return {"size": estimate}
+    locked = [one for one in lock.content.models if one.repo == weights["repo"]] if lock is not None else []
+    exact = [repo_size(one) for one in locked if one.commit == weights["revision"]]
+    size = exact[0] if exact else estimate
+    # What was downloaded so far, files that are not whole too.
+    blobs = Path(cache, "hub", f"models--{weights['repo'].replace('/', '--')}", "blobs").glob("*")
+    here = sum(path.stat().st_blocks * 512 for path in blobs if path.is_file())
+    gated = any(one.gated for one in locked) if locked else entry["gated"]
+    left = None if size is None else max(0, size - here)
+    return {"size": left, "estimated": not exact, "gated": gated, "terms": entry["terms"]}
+
+
+def _response_bytes(config: Mapping[str, Any], bundled: str) -> int | None:
+    """Return the most bytes that a study's answers can take in the store; None if a split's size is not known."""
+    rows = [min(_limits(config, config["split_entries"][split], bundled), default=None) for split in config["splits"]]
+    if None in rows:
+        return None
+    longest = sum(int(config["model_entries"][model]["sampling"]["max_tokens"]) for model in config["models"])
+    return sum(filter(None, rows)) * int(config["samples"]) * longest * BYTES_PER_TOKEN
+
+
+def _limits(config: Mapping[str, Any], entry: Mapping[str, Any], bundled: str) -> Iterator[int]:
+    """Yield what bounds the prompts of a split, as far as the config and small local files tell."""
+    yield from (int(sample["size"]) for sample in (entry["sample"], config["prompts_per_split"]) if sample)
+    if entry["expected_rows"]:
+        yield int(entry["expected_rows"])
+    source = entry["source"]
+    path = local_path(source, bundled) if source["kind"] in ("bundled", "file") else ""
+    if path.endswith((".jsonl", ".csv")) and os.path.isfile(path):
+        with open(path, "rb") as handle:
+            yield sum(1 for line in handle if line.strip())

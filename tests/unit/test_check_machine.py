@@ -1,0 +1,517 @@
+"""`refusal-eval check`: each thing that can be wrong with a machine is a line that says what to do."""
+
+import dataclasses
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import time
+from types import SimpleNamespace
+
+import pytest
+import yaml
+from engine_entries import engine_of
+
+from refusal_eval.engines.devices.nvidia_smi import Gpu, Seen, parse_gpus, read_gpus
+from refusal_eval.tools.check import environment_checks, machine_checks
+from refusal_eval.tools.check.check_lines import any_failed, counted, fail, ok, text_of, warn
+from refusal_eval.tools.check.gpu_checks import OLDEST_CAPABILITY, OLDEST_DRIVERS, cuda_version, gpu_lines
+from refusal_eval.tools.check.study_needs import EngineHere, Needs, Source
+
+GIB, GB = 2**30, 10**9
+
+
+def engine(name, device, weights=None, estimated=False, **entry):
+    whole = {"dtype": "bfloat16", "memory_share": 0.9, "tensor_parallel": 1, "pipeline_parallel": 1}
+    entry = whole | {"data_parallel": 1, "nodes": 1, "python": None, "quantization": None} | entry
+    return EngineHere(name, engine_of(entry), device, weights, estimated)
+
+
+LARGE = engine("large", "cuda", 140 * GIB, tensor_parallel=4)
+TWO, ONE = engine("two", "cuda", 60 * GIB, tensor_parallel=2), engine("one", "cuda", GIB)
+SMALL = engine("small", "cpu", GIB, memory_share=0.25)
+H100 = "NVIDIA H100 80GB HBM3"
+HEADING = "index, name, uuid, memory.total [MiB], memory.used [MiB], driver_version, mig.mode.current, compute_cap"
+
+
+def smi(count=4, name=H100, total="81559 MiB", used="4 MiB", driver="580.95.05", capability="9.0", mig="Disabled"):
+    """Return what nvidia-smi prints, as its manual shows it."""
+    cards = [f"{place}, {name}, GPU-{place}" for place in range(count)]
+    rows = [f"{card}, {total}, {used}, {driver}, {mig}, {capability}" for card in cards]
+    return "\n".join([HEADING, *rows]) + "\n"
+
+
+def seen(**changes):
+    return Seen(gpus=parse_gpus(smi(**changes))[0])
+
+
+def beside(*groups):
+    """Return a machine with GPUs of several kinds: each group is what `smi` is to change, and there is one of each."""
+    gpus = [parse_gpus(smi(count=1, **changes))[0][0] for changes in groups]
+    places = [dataclasses.replace(gpu, index=place, uuid=f"GPU-{place}") for place, gpu in enumerate(gpus)]
+    return Seen(gpus=tuple(places))
+
+
+def told(outcome, state, *words):
+    """Fail unless an outcome has this state and tells these words; what is wrong has to say what to do."""
+    assert outcome.state == state, outcome
+    for word in words:
+        assert word in f"{outcome.seen} -> {outcome.todo}", outcome
+    assert bool(outcome.todo) is (state in ("warn", "fail"))
+
+
+def test_the_report_has_a_line_per_check_and_one_for_what_to_do():
+    lines = [("disk", ok("80 GB free")), ("memory", warn("little", "close programs")), ("driver", fail("old", "new"))]
+    assert text_of(lines).splitlines() == [
+        "ok    disk    80 GB free",
+        "WARN  memory  little",
+        "              -> close programs",
+        "FAIL  driver  old",
+        "              -> new",
+    ]
+    assert counted(lines) == "1 ok, 1 to look at, 1 failed"
+    assert any_failed(lines) and not any_failed(lines[:2])
+
+
+# ---------------------------------------------------------------- environments
+
+LOCK = "# Lock.\n\nsnakemake==9.27.1 \\\n    --hash=sha256:00\n    # via -r x.in\nHugging_Face.hub==1.0\n"
+LOCK += "torch==2.13.0+cpu \\\n    --hash=sha256:11\nnot-here==1.0 ; platform_machine == 'none'\n"
+INSTALLED = {"snakemake": "9.27.1", "hugging-face-hub": "1.0", "torch": "2.13.0+cpu", "pip": "25.0"}
+STAMP = {"lock_sha256": "ab", "python": "3.11", "machine": "x86_64", "folder": "/here/.venv/engine"}
+
+
+@pytest.mark.parametrize(
+    ("change", "state", "words"),
+    [
+        ({}, "ok", ["cpu build"]),
+        ({"stamp": None}, "fail", ["not there", "make setup"]),
+        ({"python": "nowhere"}, "fail", ["not there", "make setup"]),
+        ({"wanted": STAMP | {"lock_sha256": "cd"}}, "fail", ["another lock", "make setup"]),
+        ({"wanted": STAMP | {"python": "3.12"}}, "fail", ["Python 3.11"]),
+        ({"wanted": STAMP | {"folder": "/there"}}, "fail", ["moved"]),
+        ({"installed": None}, "fail", ["does not run"]),
+        ({"installed": INSTALLED | {"snakemake": "9.0"}}, "warn", ["snakemake is 9.0, not 9.27.1", "clean-envs"]),
+        ({"installed": {"torch": "2.13.0+cpu"}}, "warn", ["snakemake is missing", "hugging-face-hub is missing"]),
+        ({"installed": INSTALLED | {"torch": "2.13.0"}}, "warn", ["torch is 2.13.0, not 2.13.0+cpu"]),
+        ({"stamp": None, "needed": False}, "not applicable", []),
+    ],
+)
+def test_environments_and_their_locks(change, state, words, tmp_path, monkeypatch):
+    now = {"stamp": STAMP, "wanted": STAMP, "installed": INSTALLED, "needed": True, "python": "python"} | change
+    for name, text in (("lock", LOCK), ("python", ""), ("stamp", json.dumps(now["stamp"]))):
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(environment_checks, "installed_packages", lambda python: now["installed"])
+    files = {"lock": tmp_path / "lock", "stamp": tmp_path / "stamp", "python": tmp_path / now["python"]}
+    planned = SimpleNamespace(name="engine", **files)
+    told(environment_checks.environment(planned, now["wanted"], now["needed"], "cpu"), state, *words)
+
+
+def test_an_environment_of_the_users_own(monkeypatch):
+    told(environment_checks.own_python("/nowhere/python"), "fail", "does not run")
+    assert "pytest" in environment_checks.installed_packages(sys.executable)
+    for packages, state, words in [({"vllm": "0.31.0"}, "ok", ["vLLM 0.31.0"]), ({}, "fail", ["no vLLM", "`python`"])]:
+        monkeypatch.setattr(environment_checks, "installed_packages", lambda python, found=packages: found)
+        told(environment_checks.own_python("/my/python"), state, *words)
+
+
+# What gcc says without the file, word for word; anything but 0 is a failure.
+NO_HEADER = "<stdin>:1:10: fatal error: Python.h: No such file or directory"
+
+
+def compiler(folder, name="gcc", said=""):
+    """Put a stand-in for a C compiler into a folder: it keeps what it is asked, and fails with what it is to say."""
+    program = folder / name
+    end = f'echo "{said}" >&2; exit 1' if said else "exit 0"
+    program.write_text(f'#!/bin/sh\necho "$@" > {folder}/asked\ncat > {folder}/source\n{end}\n')
+    program.chmod(0o755)
+    return {"PATH": f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin"}
+
+
+def test_a_gpu_engine_needs_a_compiler_and_pythons_headers(tmp_path):
+    check = environment_checks.compiler
+    told(check(sys.executable, compiler(tmp_path)), "ok", f"{tmp_path}/gcc compiles Python.h")
+    include = next(word for word in (tmp_path / "asked").read_text().split() if word.startswith("-I"))
+    assert sysconfig.get_paths("posix_prefix")["include"] == include.removeprefix("-I")
+    assert (tmp_path / "source").read_text() == "#include <Python.h>\n"
+    lacking = compiler(tmp_path, said=NO_HEADER)
+    told(check(sys.executable, lacking), "fail", "Python.h: No such file", "python3.X-dev", "compute")
+
+
+def test_without_any_compiler_it_says_which_one_to_install(tmp_path):
+    check = environment_checks.compiler
+    told(check(sys.executable, {"PATH": str(tmp_path)}), "fail", "no C compiler", "gcc")
+    named = compiler(tmp_path, "cc-of-mine") | {"CC": str(tmp_path / "cc-of-mine")}
+    told(check(sys.executable, named), "ok", str(tmp_path / "cc-of-mine"))
+    told(check(sys.executable, {"PATH": "/usr/bin", "CC": str(tmp_path / "nowhere")}), "fail", "nowhere")
+    told(check("/no/python", {}), "fail", "does not run")
+
+
+@pytest.mark.parametrize(
+    ("kind", "engines", "compilers"),
+    [
+        ("cpu", None, []),
+        ("cpu", [SMALL], []),
+        ("cuda", [engine("own", "cpu", python="/mine/python")], []),
+        ("cuda", None, ["the engine"]),
+        ("cuda", [LARGE, LARGE], ["the engine"]),
+        ("", [engine("own", "cuda", python="/mine/python")], ["/mine/python"]),
+    ],
+)
+def test_the_compiler_is_asked_for_where_an_engine_computes_on_a_gpu(kind, engines, compilers, repository, monkeypatch):
+    monkeypatch.setattr(environment_checks, "compiler", lambda python, variables: ok(python))
+    monkeypatch.setattr(environment_checks, "environment", lambda *_: ok(""))
+    needs = None if engines is None else Needs(tuple(engines))
+    lines = [name for name, _ in environment_checks.environment_lines(needs, kind, repository, {})]
+    assert [name for name in lines if "compiler" in name] == [f"C compiler for {name}" for name in compilers]
+    assert "environment workflow" in lines
+
+
+# ---------------------------------------------------------------- GPUs
+
+
+def of_gpus(found, *engines, kind="cuda", cuda=13, login=False, **variables):
+    return dict(gpu_lines(found, cuda, engines, kind, variables, login))
+
+
+def test_what_nvidia_smi_prints_is_read():
+    ((gpu,), others) = parse_gpus(smi(count=1))
+    assert gpu == Gpu(0, H100, "GPU-0", 81559, 4, "580.95.05", 9.0) and not others
+
+
+FAILED = Seen(error="Failed to initialize NVML: Driver/library version mismatch")
+IN_SLURM = {"SLURM_JOB_ID": "7"}
+
+
+@pytest.mark.parametrize(
+    ("found", "variables", "state", "words"),
+    [
+        (seen(), {}, "ok", ["4 x NVIDIA H100 80GB HBM3, 80 GiB", "4 needed at a time"]),
+        (seen(total="[N/A]", used="[N/A]"), {}, "ok", ["memory unknown"]),
+        (Seen(installed=False), {}, "fail", ["no nvidia-smi", "driver"]),
+        (FAILED, {}, "fail", ["mismatch", "reboot"]),
+        (seen(count=2), {}, "fail", ["2 x NVIDIA", "large needs 4", "tensor_parallel"]),
+        (seen(), {"CUDA_VISIBLE_DEVICES": "0,1,2,3"}, "ok", []),
+        *((seen(), {"CUDA_VISIBLE_DEVICES": names}, "fail", ["VISIBLE"]) for names in ("0", "GPU-1,GPU-2,", "")),
+        (seen(), {"CUDA_VISIBLE_DEVICES": "-1"}, "fail", ["a job may lease 0 (CUDA_VISIBLE_DEVICES=-1)"]),
+        (seen(), {"CUDA_VISIBLE_DEVICES": "NoDevFiles"}, "fail", ["a job may lease 0"]),
+        (seen(), {"CUDA_VISIBLE_DEVICES": "9"}, "fail", ["names the device 9", "that are there"]),
+        (seen(), {"CUDA_VISIBLE_DEVICES": "0,0"}, "fail", ["names a device twice"]),
+        (seen(), {"CUDA_VISIBLE_DEVICES": "MIG-1"}, "fail", ["MIG", "not supported", "whole GPUs"]),
+        (seen(), IN_SLURM | {"SLURM_JOB_GPUS": "1,2"}, "fail", ["may lease 2 (SLURM_JOB_GPUS=1,2); 4 needed"]),
+        (seen(), IN_SLURM, "fail", ["Slurm gave it no GPU", "in a Slurm job ask for them"]),
+    ],
+)
+def test_as_many_gpus_as_the_largest_engine_takes(found, variables, state, words):
+    told(of_gpus(found, LARGE, SMALL, **variables)["GPUs"], state, *words)
+
+
+def test_no_gpu_where_none_is_needed_or_on_a_login_node():
+    nothing = Seen(installed=False)
+    told(of_gpus(nothing, SMALL, kind="cpu")["GPUs"], "not applicable")
+    told(of_gpus(nothing, LARGE, login=True)["GPUs"], "not applicable", "login node")
+    told(of_gpus(nothing)["GPUs"], "fail", "1 needed")
+
+
+def test_of_an_engine_on_several_nodes_this_machine_needs_its_part():
+    wide = engine("large", "cuda", 140 * GIB, tensor_parallel=8, nodes=2)
+    told(of_gpus(seen(), wide)["GPUs"], "ok", "4 needed at a time")
+    told(of_gpus(seen(count=2), wide)["GPUs"], "fail", "large needs 4")
+    told(of_gpus(seen(), wide)["GPU memory for large"], "ok", "21.0 GiB of 71.7 GiB")
+    told(machine_checks.shared_memory([wide], 2 * GIB), "ok", "2.0 GiB for 4 GPUs")
+
+
+def test_the_version_of_cuda_is_read_from_the_lock(repository):
+    assert cuda_version("a==1\ncuda-toolkit==13.0.3.0 \\\n") == 13
+    assert cuda_version("nvidia-cuda-runtime-cu12==12.8.90\n") == 12
+    assert cuda_version("torch==2\n") is None
+    locked = cuda_version((repository / "envs" / "engine-cuda.txt").read_text())
+    assert locked in OLDEST_DRIVERS and locked in OLDEST_CAPABILITY
+
+
+@pytest.mark.parametrize(
+    ("driver", "cuda", "state"),
+    [
+        ("580.95.05", 13, "ok"),
+        ("580.65.06", 13, "ok"),
+        ("580.65.05", 13, "fail"),
+        ("570.133.20", 13, "fail"),
+        ("525.60.13", 12, "ok"),
+        ("470.57.02", 12, "fail"),
+        ("580.95.05", 14, "warn"),
+    ],
+)
+def test_the_driver_is_new_enough_for_the_build(driver, cuda, state):
+    told(of_gpus(seen(driver=driver), cuda=cuda)["driver"], state, driver)
+    told(of_gpus(seen(driver=driver), kind="cpu")["driver"], "not applicable")
+
+
+@pytest.mark.parametrize(
+    ("capability", "dtype", "state", "words"),
+    [
+        ("9.0", "bfloat16", "ok", ["9.0"]),
+        ("7.5", "float16", "ok", ["7.5"]),
+        ("7.5", "bfloat16", "fail", ["7.5"]),
+        ("7.0", "float16", "fail", ["7.0; the build needs 7.5"]),
+        ("[N/A]", "bfloat16", "warn", ["does not tell"]),
+    ],
+)
+def test_gpus_are_new_enough_for_build_and_number_format(capability, dtype, state, words):
+    found = of_gpus(seen(capability=capability), engine("e", "cuda", dtype=dtype))
+    told(found["compute capability"], state, *words)
+
+
+@pytest.mark.parametrize(
+    ("changes", "of_engine", "state", "words"),
+    [
+        ({}, LARGE, "ok", ["42.0 GiB of 71.7 GiB"]),
+        ({"used": "[N/A]"}, LARGE, "ok", ["42.0 GiB of 71.7 GiB"]),
+        ({"total": "40960 MiB"}, LARGE, "fail", ["tensor_parallel"]),
+        ({"used": "70000 MiB"}, LARGE, "warn", ["in use", "CUDA_VISIBLE_DEVICES"]),
+        ({"total": "[Insufficient Permissions]"}, LARGE, "warn", ["does not tell the memory of GPU 0, 1, 2, 3"]),
+        ({}, engine("large", "cuda"), "ok", ["not known"]),
+        # An estimate fails only where the weights alone are too large.
+        ({}, engine("large", "cuda", 145 * GB, True), "fail", ["(estimated) of 71.7 GiB", "tensor_parallel"]),
+        ({}, engine("large", "cuda", 145 * GB, True, quantization="fp8"), "warn", ["(estimated)"]),
+        ({}, engine("large", "cuda", 66 * GB, True), "warn", ["(estimated)"]),
+        ({}, engine("large", "cuda", 16 * GB, True), "ok", ["(estimated)"]),
+    ],
+)
+def test_weights_fit_the_memory_of_the_gpus(changes, of_engine, state, words):
+    told(of_gpus(seen(**changes), of_engine)["GPU memory for large"], state, *words)
+    assert not any("memory" in name for name in of_gpus(seen(**changes), SMALL))
+
+
+def fake_smi(folder, monkeypatch, script, said=""):
+    (folder / "said").write_text(said)
+    (folder / "nvidia-smi").write_text(f"#!/bin/sh\n{script.replace('SAID', str(folder / 'said'))}\n")
+    (folder / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return read_gpus()
+
+
+def test_nvidia_smi_is_asked(tmp_path, monkeypatch):
+    assert len(fake_smi(tmp_path, monkeypatch, "cat SAID", smi(count=2)).gpus) == 2
+    message = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
+    assert fake_smi(tmp_path, monkeypatch, f'echo "{message}"; exit 9').error == message
+    assert "not a list" in fake_smi(tmp_path, monkeypatch, "echo hello").error
+
+
+def test_an_old_driver_that_lacks_a_field(tmp_path, monkeypatch):
+    """The answer is that it is old, not that its kernel module may not match."""
+    heading = "index, name, uuid, memory.total [MiB], memory.used [MiB], driver_version"
+    unknown = [
+        f"case $1 in *{field}*) echo 'Field \"{field}\" is not a valid field to query.'; exit 2;; esac"
+        for field in ("compute_cap", "mig.mode.current")
+    ]
+    said = f"{heading}\n0, T4, GPU-0, 15360 MiB, 2 MiB, 470.57.02\n"
+    lines = of_gpus(fake_smi(tmp_path, monkeypatch, "\n".join([*unknown, "cat SAID"]), said))
+    told(lines["GPUs"], "ok", "1 x T4, 15 GiB")
+    told(lines["driver"], "fail", "470.57.02 is too old for CUDA 13")
+    told(lines["compute capability"], "warn", "does not tell")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"name": "NVIDIA T400", "total": "4096 MiB", "capability": "7.5"},
+        {"name": "Tesla V100", "total": "32768 MiB", "capability": "7.0"},
+        {"name": "Quadro", "total": "98304 MiB", "capability": "7.5"},
+        {"mig": "Enabled"},
+    ],
+)
+def test_a_small_or_old_gpu_beside_good_ones_is_no_failure(other):
+    lines = of_gpus(beside(other, {}, {}), TWO)
+    told(lines["GPUs"], "ok", "2 needed")
+    told(lines["compute capability"], "ok", "9.0")
+    told(lines["GPU memory for two"], "ok", "36.0 GiB of 71.7 GiB")
+
+
+@pytest.mark.parametrize(
+    ("other", "words"), [({"mig": "Enabled"}, "in MIG mode, which is not supported"), ({"capability": "7.0"}, "7.5")]
+)
+def test_gpus_that_no_engine_can_use_do_not_count(other, words):
+    told(of_gpus(beside(other, {}), TWO)["GPUs"], "fail", "GPU 0", words)
+
+
+def test_what_a_lease_will_wait_for_is_looked_at(tmp_path, monkeypatch):
+    """Such as a virtual GPU, of which some memory is in use for good."""
+    used = smi(count=2, used="2048 MiB")
+    found = fake_smi(tmp_path, monkeypatch, "case $1 in --query-gpu*) cat SAID;; esac", used)
+    words = ["GPU 0: 2048 MiB of its memory are in use", "REFUSAL_EVAL_SHARED=1"]
+    told(of_gpus(found, ONE)["GPUs"], "warn", *words)
+    told(of_gpus(read_gpus(strangers=False), ONE)["GPUs"], "ok")
+
+
+def test_odd_exit_codes_of_nvidia_smi_are_looked_at(tmp_path, monkeypatch):
+    said = f"{smi(count=2)}WARNING: infoROM is corrupted at gpu 0000:03:00.0\n"
+    found = fake_smi(tmp_path, monkeypatch, "cat SAID; exit 14", said)
+    told(of_gpus(found, TWO)["GPUs"], "warn", "infoROM is corrupted")
+    told(of_gpus(found, LARGE)["GPUs"], "fail", "infoROM is corrupted")
+
+
+# ---------------------------------------------------------------- the machine
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state", "words"),
+    [
+        (machine_checks.memory(SMALL, 24 * GIB, 12 * GIB), "ok", ["6.0 GiB needed"]),
+        (machine_checks.memory(SMALL, 24 * GIB, 4 * GIB), "fail", ["memory_share"]),
+        (machine_checks.memory(LARGE, 24 * GIB, 10 * GIB), "warn", ["Slurm"]),
+        (machine_checks.shared_memory([SMALL], 64 * 2**20), "not applicable", []),
+        (machine_checks.shared_memory([LARGE], 64 * 2**20), "fail", ["--shm-size=3g"]),  # a container's default
+        (machine_checks.shared_memory([LARGE], None), "fail", ["--ipc=host"]),
+        (machine_checks.shared_memory([LARGE], 16 * GIB), "ok", []),
+        (machine_checks.processor("cpu", "x86_64", ["sse4_2", "avx"]), "fail", []),
+        (machine_checks.processor("cpu", "x86_64", ["avx2"]), "warn", []),
+        (machine_checks.processor("cpu", "x86_64", ["avx2", "avx512f", "avx512_bf16"]), "ok", ["bfloat16"]),
+        (machine_checks.processor("cpu", "aarch64", ["asimd"]), "ok", []),
+        (machine_checks.processor("cuda", "x86_64", ["sse4_2"]), "not applicable", []),
+        (machine_checks.open_files(1024, -1), "ok", ["any number"]),
+        (machine_checks.open_files(1024, 4096), "ok", []),
+        (machine_checks.open_files(1024, 1024), "fail", ["ulimit", "requests_in_flight"]),
+        (machine_checks.sockets([("/tmp", None)]), "ok", ["/tmp"]),
+        (machine_checks.sockets([("/long", "too long"), ("/tmp", None)]), "warn", ["/tmp is used instead"]),
+        (machine_checks.sockets([("/long", "long"), ("/tmp", "no sockets")]), "fail", ["no sockets", "TMPDIR"]),
+        (machine_checks.clock("results", 0.3), "ok", []),
+        (machine_checks.clock("results", 90.0), "fail", ["90 s ahead of", "timedatectl"]),
+        (machine_checks.clock("results", -90.0), "fail", ["90 s behind"]),
+        (machine_checks.clock("results", None), "warn", ["results_dir"]),
+    ],
+)
+def test_what_the_machine_has_is_held_against_what_is_needed(outcome, state, words):
+    told(outcome, state, *words)
+
+
+def test_this_machine_has_what_its_tests_need(tmp_path, monkeypatch):
+    monkeypatch.setenv("REFUSAL_EVAL_LOCKS", str(tmp_path / "locks"))
+    lines = dict(machine_checks.machine_lines(None, "cpu", os.environ))
+    for name in ("open files", "sockets", "file locks", "clock"):
+        assert lines[name].state in ("ok", "warn"), lines
+
+
+def test_the_folder_of_the_leases_is_the_one_that_is_looked_at(tmp_path, monkeypatch):
+    variables = {"REFUSAL_EVAL_LOCKS": str(tmp_path / "locks")}
+    told(machine_checks.file_locks(variables), "ok", str(tmp_path / "locks"))
+    with monkeypatch.context() as patch:
+        refused = OSError(37, "No locks available")
+        patch.setattr(machine_checks.fcntl, "flock", lambda *_: (_ for _ in ()).throw(refused))
+        told(machine_checks.file_locks(variables), "fail", "No locks available", "REFUSAL_EVAL_LOCKS")
+    (tmp_path / "locks").chmod(0o777)
+    told(machine_checks.file_locks(variables), "fail", "where leases of GPUs are noted", "chmod 700")
+    nowhere = machine_checks.file_locks({"REFUSAL_EVAL_LOCKS": str(tmp_path / "not" / "there")})
+    told(nowhere, "fail", "cannot be used", "set REFUSAL_EVAL_LOCKS")
+    assert "TMPDIR" not in nowhere.seen + nowhere.todo
+
+
+def test_a_wrong_clock_is_seen(tmp_path, monkeypatch):
+    assert abs(machine_checks.read_skew(tmp_path / "not" / "there")) < 1
+    assert os.listdir(tmp_path) == []
+    real = time.time
+    monkeypatch.setattr(machine_checks.time, "time", lambda: real() + 120)
+    assert 118 < machine_checks.read_skew(tmp_path) < 122
+
+
+def fetching(*sources):
+    return Needs(sources=sources, response_bytes=GB)
+
+
+OPEN = Source("weights org/m", "hub", here=False)
+LONG = dataclasses.replace(OPEN, size=145 * GB)
+UNKNOWN = Source("weights org/unknown", "hub", here=False)
+SIZES = ["weights org/m (145 GB, estimated)", "weights org/unknown (size not known)", "cache_dir"]
+
+
+@pytest.mark.parametrize(
+    ("check", "free", "needs", "state", "words"),
+    [
+        ("results", 80 * GB, fetching(), "ok", ["1.00 GB"]),
+        ("results", GB // 10, fetching(), "fail", ["results_dir"]),
+        ("results", GB // 10, None, "warn", []),
+        ("cache", GB // 10, fetching(OPEN), "fail", ["weights org/m", "cache_dir"]),
+        ("cache", GB // 10, fetching(dataclasses.replace(OPEN, here=True)), "warn", []),
+        ("cache", 80 * GB, fetching(OPEN), "ok", []),
+        ("cache", 6 * GB, fetching(LONG, UNKNOWN), "fail", SIZES),
+        ("cache", 150 * GB, fetching(LONG, UNKNOWN), "fail", SIZES),  # 5 % more than the files
+        ("cache", 160 * GB, fetching(LONG, UNKNOWN), "ok", SIZES[:2]),
+        ("cache", 160 * GB, fetching(dataclasses.replace(LONG, estimated=False)), "ok", ["weights org/m (145 GB)"]),
+    ],
+)
+def test_disk_for_answers_and_for_what_is_still_to_be_fetched(check, free, needs, state, words):
+    told(getattr(machine_checks, f"{check}_disk")("folder", free, needs), state, *words)
+
+
+# ---------------------------------------------------------------- unfinished downloads
+
+DAY = 24 * 60 * 60
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """A cache with a stale and a fresh download of two commits, one that a job writes, and what the library left."""
+    monkeypatch.chdir(tmp_path)
+    blobs = tmp_path / "ca che" / "hub" / "models--org--large--model" / "blobs"
+    blobs.mkdir(parents=True)
+    old = time.time() - 9 * DAY
+    for name, size, when in [
+        ("a" * 64 + ".partial", 3_000_000, old),
+        ("b" * 64 + ".partial", 5, time.time() - DAY),
+        ("c" * 64 + ".partial", 7, old),
+        ("d" * 64 + ".1234abcd.incomplete", 1_000_000, old - DAY),
+        ("e" * 64, 11, old),
+    ]:
+        (blobs / name).write_bytes(b"x" * size)
+        os.utime(blobs / name, (when, when))
+    with open(blobs / ("c" * 64 + ".partial"), "r+b") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield tmp_path / "ca che"
+
+
+def test_downloads_that_nobody_goes_on_with_are_told_with_size_and_command(cache):
+    """Neither the fresh one nor the one that a job writes is told, or removed by the command."""
+    outcome = machine_checks.unfinished_downloads(str(cache))
+    told(outcome, "warn", "2 files, 4.0 MB, of model org/large--model", "not written to for 9 days", "`make fetch`")
+    before = {path.name[0] for path in cache.rglob("*") if path.is_file()}
+    os.utime(next(cache.rglob("c*.partial")))  # a job that writes touches its file
+    subprocess.run(["sh", "-c", outcome.todo.split("`")[-2]], check=True)
+    assert before - {path.name[0] for path in cache.rglob("*") if path.is_file()} == {"a", "d"}
+
+
+def test_a_cache_without_leftovers(tmp_path):
+    told(machine_checks.unfinished_downloads(str(tmp_path / "nowhere")), "ok", "older than 7 days")
+
+
+# ---------------------------------------------------------------- the program
+
+
+def check(repository, *arguments, **variables):
+    command = [sys.executable, "-m", "refusal_eval", "check", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(repository / "scripts"), **variables}
+    return subprocess.run(command, capture_output=True, text=True, cwd=repository, env=environment, check=False)
+
+
+def test_the_program_tells_every_check_and_no_secret(repository):
+    study = str(repository / "config" / "config.yaml")
+    done = check(repository, study, HF_TOKEN="hf_PLANTEDTOKEN")
+    for name in ("environment workflow", "memory for smollm2-135m", "disk for results", "clock", "sockets", "Slurm"):
+        assert name in done.stdout, done.stdout + done.stderr
+    assert "PLANTEDTOKEN" not in done.stdout + done.stderr
+    assert done.returncode == (1 if "FAIL" in done.stdout else 0)
+
+
+def test_the_program_fails_where_something_fails(repository, tmp_path):
+    catalogue = {"engines": {"smollm2-135m": {"like": "smollm2-135m", "device": "cuda", "tensor_parallel": 16}}}
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(catalogue))
+    study = yaml.safe_load((repository / "config" / "config.yaml").read_text()) | {"study": "other"}
+    (tmp_path / "s.yaml").write_text(json.dumps(study | {"catalogue": ["c.yaml"]}))
+    done = check(repository, str(tmp_path / "s.yaml"), PATH="/usr/bin:/bin")
+    assert done.returncode == 1 and "FAIL  GPUs" in done.stdout
+
+
+def test_a_study_that_is_not_valid(repository, tmp_path):
+    (tmp_path / "s.yaml").write_text("study: x\n")
+    done = check(repository, str(tmp_path / "s.yaml"))
+    assert done.returncode == 1 and "mistakes in the configuration" in done.stderr and done.stdout == ""
