@@ -276,7 +276,7 @@ def test_engines_of_every_kind_are_looked_at(repository, tmp_path):
         "kind": "classifier",
         "engine": "c",
         "template": "form.jinja",
-        "labels": {"refusal": "0", "compliance": "1"},
+        "labels": {"0": "compliance", "1": "refusal"},
     }
     catalogue = {"engines": {"c": entry}, "judges": {"j": judge}}
     _, needs = study(repository, tmp_path, catalogue, judges=["j"])

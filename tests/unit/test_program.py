@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -32,7 +33,7 @@ def test_without_a_verb_that_exists_it_says_which_there_are(
 ) -> None:
     assert main(arguments) == 2
     told = capsys.readouterr()
-    assert "  check " in told.err and not told.out
+    assert "  check " in told.err and not told.out and not told.err.startswith("\n")
     assert ("did you mean `check`" in told.err) is bool(arguments)
 
 
@@ -46,6 +47,18 @@ def test_a_study_file_that_is_not_there_is_one_message(verb: str, capsys: pytest
     assert main([verb, "not_there.yaml"]) == 1
     told = capsys.readouterr()
     assert "not_there.yaml" in told.err and "Traceback" not in told.err and not told.out
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["plan", "--help"]])
+def test_whoever_reads_no_further_gets_no_traceback(arguments: list[str]) -> None:
+    """As `refusal-eval --help | head -1`, which closes the pipe."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "refusal_eval", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
+    run = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, env=environment, text=True, check=False)
+    os.close(writer)
+    assert (run.returncode, run.stderr) == (1, "")
 
 
 def test_the_help_imports_no_verb() -> None:

@@ -1,19 +1,28 @@
-"""Cells: how far the answers of a (model, split) are, and the verdicts of a judge on them."""
+"""Cells: how far the answers of a (model, split) are, and the verdicts of a judge on them.
+
+A large study has millions of rows: they are counted without parsing. The files are canonical JSON, in which a quote
+inside a text is written `\\"`: what looks like a key of a row is one.
+"""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from refusal_eval.ask.requests import read_requests
+from refusal_eval.ask.store import StoreReader
 from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import BadFile
 from refusal_eval.core.states import FAILED as NO_RESPONSE
 from refusal_eval.core.states import JUDGE_FAILED, TOO_LONG
 from refusal_eval.study.batches import GOLD, Cell, llm_judges
-from refusal_eval.tools.status.job_states import (
+from refusal_eval.tools.status.status_jobs import (
     DONE,
     FAILED,
-    GRAVEST,
     NOT_STARTED,
     RUNNING,
     STARTING,
@@ -27,15 +36,14 @@ from refusal_eval.tools.status.job_states import (
     modified,
     rows_jobs,
 )
-from refusal_eval.tools.status.response_counts import Asked, Counts, count_states, count_stored, read_asked
 
 ANSWERS, VERDICTS = "answers", "verdicts"
 WAITING = "waiting"
 REQUESTS, CONVERSATIONS = "requests", "conversations"
 WAITS_FOR_ANSWERS = "waits for answers"
 NOT_RENDERED = "not rendered"
-NOT_READ = "recorded answers not read"
-# State and note of a cell whose responses are not all there, by the state of its engine load.
+# State and note of a cell whose responses are not all there, by the state of its engine load: of several loads the one
+# that comes first here.
 OF_LOAD = {
     FAILED: (FAILED, "engine load failed"),
     RUNNING: (RUNNING, "running"),
@@ -44,9 +52,13 @@ OF_LOAD = {
     NOT_STARTED: (WAITING, "not executed"),
     DONE: (WAITING, "new since the last engine load"),
 }
+GRAVEST = list(OF_LOAD)
+SAMPLE_KEY = re.compile(rb'"key":(?:"([0-9a-f]{64})"|null)')
+# The state is the last key of a row but for plain values; what a judge of the user's own noted lies deeper.
+STATE = re.compile(rb'"state":"([a-z_]+)"(?:,"[a-z_]+":(?:[-+.0-9eE]+|null|true|false|"[^"\\]*"))*\}\n')
 
 
-@dataclass(frozen=True)
+@dataclass
 class CellStatus:
     """How far one cell is.
 
@@ -75,9 +87,9 @@ class CellStatus:
     model: str
     split: str
     judge: str | None
-    state: str
-    note: str
-    rendered: bool | None = None
+    state: str = WAITING
+    note: str = WAITS_FOR_ANSWERS
+    rendered: bool | None = False
     unit: str | None = REQUESTS
     requests: int | None = None
     stored: int | None = None
@@ -93,6 +105,16 @@ class CellStatus:
     def name(self) -> str:
         """Its name in the folders of results: [judge/]model/split."""
         return "/".join(part for part in (self.judge, self.model, self.split) if part)
+
+    @property
+    def cell(self) -> Cell:
+        """The cell."""
+        return Cell(self.model, self.split, self.judge)
+
+    @property
+    def rule_of_requests(self) -> str:
+        """The rule that renders its requests."""
+        return "judge_requests" if self.judge else "requests"
 
 
 class Cells:
@@ -111,147 +133,151 @@ class Cells:
         config: Mapping[str, Any],
         files: Mapping[Job, str],
         failures: dict[Job, Trouble],
-        loads: Mapping[tuple[str, str], Sequence[Load]],
+        loads: Mapping[Job, Sequence[Load]],
         wanted: Callable[[str, str], bool],
     ) -> None:
         self._config, self._files, self._failures = config, files, failures
-        self._loads = {
-            cell: loads[stage, batch]
-            for stage, of_stage in batches(config).items()
-            for batch, cells in of_stage.items()
-            for cell in cells
-        }
+        self._loads = {cell: loads[batch] for batch, cells in batches(config).items() for cell in cells}
         self._llm_judges = set(llm_judges(config))
-        self._wanted = [
-            Cell(model, split) for model in config["models"] for split in config["splits"] if wanted(model, split)
-        ]
-        self._wanted_gold = [Cell(GOLD, gold) for gold in config["gold"] if wanted(GOLD, gold)]
+        self._wanted = [(model, split) for model in config["models"] for split in config["splits"]]
+        self._wanted = [cell for cell in self._wanted if wanted(*cell)]
+        self._wanted_gold = [gold for gold in config["gold"] if wanted(GOLD, gold)]
 
     def statuses(self) -> list[CellStatus]:
         """Return how far the answers and then the verdicts are, in the order of the study."""
-        found = {cell: self._answers(cell) for cell in self._wanted}
-        answered = {cell: self._time("answers", found[cell].name) if found[cell].current else None for cell in found}
-        answered |= {cell: self._time("gold", cell.split) for cell in self._wanted_gold}
+        found = [self._answers(CellStatus(ANSWERS, *cell, None)) for cell in self._wanted]
+        answered = {(one.model, one.split): self._time("answers", one.name) if one.current else None for one in found}
+        answered |= {(GOLD, gold): self._time("gold", gold) for gold in self._wanted_gold}
         for judge in self._config["judges"]:
-            for cell, time in answered.items():
-                of_judge = Cell(cell.model, cell.split, judge)
-                found[of_judge] = self._verdicts(of_judge, time)
-        open_cells = {status.name: cell for cell, status in found.items() if status.rendered and not status.current}
-        asked = {name: what for name, cell in open_cells.items() if (what := self._asked(cell, name)) is not None}
-        rejected = {name: self._rejected(open_cells[name]) for name in asked}
-        counts = count_stored(self._config["store_dir"], asked, rejected)
-        for name, cell in open_cells.items():
-            if name in asked:
-                found[cell] = self._waiting(_with_counts(found[cell], asked[name], counts[name]), self._loads[cell])
-            else:
-                job = _requests_rule(cell), name
-                found[cell] = replace(found[cell], state=FAILED, note="request file cannot be used", trouble=job)
-        return list(found.values())
+            found += [
+                self._verdicts(CellStatus(VERDICTS, *cell, judge, scored=False), time)
+                for cell, time in answered.items()
+            ]
+        self._count([status for status in found if status.rendered and not status.current])
+        return found
 
-    def _answers(self, cell: Cell) -> CellStatus:
-        """Return the status of a cell's answers, as far as it can be told without the store."""
-        name = f"{cell.model}/{cell.split}"
-        status = CellStatus(ANSWERS, cell.model, cell.split, None, WAITING, NOT_RENDERED, rendered=False)
+    def _answers(self, status: CellStatus) -> CellStatus:
+        """Find out how far a cell's answers are, as far as it can be told without the store."""
+        config, name, status.note = self._config, status.name, NOT_RENDERED
         rendered, made = self._time("requests", name), self._time("answers", name)
-        if self._config["model_entries"][cell.model].get("recorded"):
-            status = replace(status, rendered=None, unit=None, note=NOT_READ)
+        entry = config["model_entries"][status.model]
+        if entry.get("recorded"):
+            status.rendered, status.unit, status.note = None, None, "recorded answers not read"
             if made is None:
-                return self._after_failure(status, ("answers", name), ("prompts", cell.split))
-            states = count_states(self._files["answers", name])
-            return replace(_with_states(status, states), state=DONE, note="done", current=True)
-        if rendered is None:
-            split = self._config["split_entries"][cell.split]
-            engine = self._config["model_entries"][cell.model]["engine"]
-            before = [("prompts", cell.split), *rows_jobs(split, self._config["cache_dir"]), *self._engine_jobs(engine)]
-            return self._after_failure(status, ("requests", name), *before)
-        status = replace(status, rendered=True)
-        if made is None or made < rendered:
-            return status
-        states = count_states(self._files["answers", name])
-        return replace(_with_states(status, states), state=DONE, note="done", current=True)
+                return self._blame(status, ("answers", name), ("prompts", status.split))
+        elif rendered is None:
+            rows = rows_jobs(config["split_entries"][status.split], config["cache_dir"])
+            before = [("prompts", status.split), *rows, *self._engine_jobs(entry["engine"])]
+            return self._blame(status, ("requests", name), *before)
+        else:
+            status.rendered = True
+            if made is None or made < rendered:
+                return status
+        status.state, status.note, status.current = DONE, "done", True
+        return self._with_states(status)
 
-    def _verdicts(self, cell: Cell, answered: float | None) -> CellStatus:
-        """Return the status of a judge's verdicts on a cell, as far as it can be told without the store.
+    def _verdicts(self, status: CellStatus, answered: float | None) -> CellStatus:
+        """Find out how far a judge's verdicts on a cell are, as far as it can be told without the store.
 
         Args:
-            cell: the cell.
+            status: the cell.
             answered: when its answers were made; None while they are not there or older than their requests.
         """
-        assert cell.judge is not None
-        asks = cell.judge in self._llm_judges
-        status = CellStatus(
-            step=VERDICTS,
-            model=cell.model,
-            split=cell.split,
-            judge=cell.judge,
-            state=WAITING,
-            note=WAITS_FOR_ANSWERS,
-            rendered=False if asks else None,
-            unit=REQUESTS if asks else None,
-            scored=False,
-        )
+        asks = status.judge in self._llm_judges
+        if not asks:
+            status.rendered, status.unit = None, None
         if answered is None:
-            if cell.model != GOLD:
+            if status.model != GOLD:
                 return status
-            gold = self._config["gold_entries"][cell.split]
-            return self._after_failure(status, ("gold", cell.split), *rows_jobs(gold, self._config["cache_dir"]))
+            rows = rows_jobs(self._config["gold_entries"][status.split], self._config["cache_dir"])
+            return self._blame(status, ("gold", status.split), *rows)
         made, before = self._time("verdicts", status.name), answered
         if asks:
             rendered = self._time("judge_requests", status.name)
             if rendered is None or rendered < answered:
-                engine = self._config["judge_entries"][cell.judge]["engine"]
-                jobs = [("judge_requests", status.name), ("check_judge", cell.judge), *self._engine_jobs(engine)]
-                return self._after_failure(replace(status, note=NOT_RENDERED), *jobs)
-            status, before = replace(status, rendered=True), rendered
+                engine = self._config["judge_entries"][status.judge]["engine"]
+                status.note = NOT_RENDERED
+                jobs = [("judge_requests", status.name), ("check_judge", str(status.judge))]
+                return self._blame(status, *jobs, *self._engine_jobs(engine))
+            status.rendered, before = True, rendered
         if made is None or made < before:
-            note = "not judged" if made is None else "verdicts older than the answers"
-            return status if asks else self._after_failure(replace(status, note=note), ("verdicts", status.name))
-        states = count_states(self._files["verdicts", status.name])
-        return self._scored(replace(_with_states(status, states), current=True), made)
+            if asks:
+                return status
+            status.note = "not judged" if made is None else "verdicts older than the answers"
+            return self._blame(status, ("verdicts", status.name))
+        status.current = True
+        return self._scored(self._with_states(status), made)
 
     def _scored(self, status: CellStatus, judged: float) -> CellStatus:
-        """Return the status of a cell whose verdicts were made at the time `judged`."""
+        """Find out whether what is made of verdicts, which were made at the time `judged`, is there."""
         job, what = ("score", status.name), "scores"
         if status.model == GOLD:
             job, what = ("judge_card", f"{status.judge}/{status.split}"), "judge's card"
         made = self._time(*job)
         if made is not None and made >= judged:
-            return replace(status, state=DONE, note="done", scored=True)
-        note = f"{what} not made" if made is None else f"{what} older than the verdicts"
-        return self._after_failure(replace(status, note=note), job)
+            status.state, status.note, status.scored = DONE, "done", True
+            return status
+        status.note = f"{what} not made" if made is None else f"{what} older than the verdicts"
+        return self._blame(status, job)
 
-    def _waiting(self, status: CellStatus, loads: Sequence[Load]) -> CellStatus:
-        """Return the status of a cell whose requests are counted: what it waits for."""
+    def _count(self, cells: Sequence[CellStatus]) -> None:
+        """Count what the store has of the requests of these cells; each engine's store is opened once."""
+        asked: dict[str, list[tuple[CellStatus, list[str]]]] = {}
+        for status in cells:
+            job = status.rule_of_requests, status.name
+            try:
+                engine_id, dialogue, keys = read_asked(self._files[job])
+            except (OSError, UserError) as error:
+                self._failures[job] = damaged(*job, self._files[job], error)
+                status.state, status.note, status.trouble = FAILED, "request file cannot be used", job
+                continue
+            own = [key for key in keys if key]
+            status.unit = CONVERSATIONS if dialogue else REQUESTS
+            status.requests, status.too_long = len(keys), len(keys) - len(own)
+            asked.setdefault(engine_id, []).append((status, own))
+        for engine_id, of_engine in sorted(asked.items()):
+            store = StoreReader(self._config["store_dir"], engine_id)
+            lost = set(store.missing(key for _, own in of_engine for key in own))
+            for status, own in of_engine:
+                loads = self._loads[status.cell]
+                without = [key for key in own if key in lost]
+                status.rejected = sum(any(key in load.rejections for load in loads) for key in without)
+                status.stored, status.missing = len(own) - len(without), len(without) - status.rejected
+                self._wait(status, loads)
+
+    def _wait(self, status: CellStatus, loads: Sequence[Load]) -> None:
+        """Find out what a cell waits for whose requests are counted."""
         load = min(loads, key=lambda one: GRAVEST.index(one.state))
         # Of dialogues the first turns are counted: only a receipt tells that the others are there too.
         complete = status.missing == 0 and (status.unit == REQUESTS or load.state == DONE)
         if complete and load.state == DONE:
-            return self._after_failure(replace(status, note=f"{status.step} not collected"), (status.step, status.name))
-        state, note = (WAITING, "all in the store, waits for its batch") if complete else OF_LOAD[load.state]
+            status.note = f"{status.step} not collected"
+            self._blame(status, (status.step, status.name))
+            return
+        status.state, status.note = OF_LOAD[load.state]
+        if complete:
+            status.state, status.note = WAITING, "all in the store, waits for its batch"
         if self._time(status.step, status.name) is not None:
-            note += f", old {status.step}"
-        told = [load.trouble, *(one.rejection() for one in loads if status.rejected)]
-        trouble = next((one.job for one in told if one is not None), None)
-        return replace(status, state=state, note=note, trouble=trouble)
+            status.note += f", old {status.step}"
+        told = [load.trouble, *(one.always for one in loads if status.rejected)]
+        status.trouble = next((one.job for one in told if one is not None), None)
 
-    def _asked(self, cell: Cell, name: str) -> Asked | None:
-        """Return what a cell's request file asks for; None, and a failure, if it cannot be used."""
-        job = _requests_rule(cell), name
-        try:
-            return read_asked(self._files[job])
-        except (OSError, UserError) as error:
-            self._failures[job] = damaged(*job, self._files[job], error)
-            return None
-
-    def _rejected(self, cell: Cell) -> set[str]:
-        return {key for load in self._loads[cell] for key in load.rejections}
-
-    def _after_failure(self, status: CellStatus, *jobs: Job) -> CellStatus:
-        """Return a status with the first of these jobs that failed, if one did."""
+    def _blame(self, status: CellStatus, *jobs: Job) -> CellStatus:
+        """Return the same with the first of these jobs that failed, if one did."""
         job = next((job for job in jobs if job in self._failures), None)
-        if job is None:
-            return status
-        return replace(status, state=FAILED, note=f"{status.note}: {job[0]} failed", trouble=job)
+        if job is not None:
+            status.state, status.note, status.trouble = FAILED, f"{status.note}: {job[0]} failed", job
+        return status
+
+    def _with_states(self, status: CellStatus) -> CellStatus:
+        """Return the same with the numbers of its answers or verdicts."""
+        status.states = states = count_states(self._files[status.step, status.name])
+        if status.unit is not None:
+            rows, too_long = sum(states.values()), states.get(TOO_LONG, 0)
+            lost = states.get(NO_RESPONSE, 0) + states.get(JUDGE_FAILED, 0)
+            status.requests, status.stored, status.missing = rows, rows - too_long - lost, 0
+            status.too_long = too_long if status.step == ANSWERS else None
+        return status
 
     def _engine_jobs(self, engine: str) -> list[Job]:
         return engine_jobs(engine, self._config["engine_entries"][engine])
@@ -260,28 +286,29 @@ class Cells:
         return modified(self._files[rule, name])
 
 
-def _requests_rule(cell: Cell) -> str:
-    return "judge_requests" if cell.judge else "requests"
+def read_asked(path: str) -> tuple[str, bool, list[str]]:
+    """Return the engine that a request file asks, whether its requests are first turns, and their keys.
+
+    Of dialogues there is the first turn only: later ones follow from its answer. Keys are empty for requests that do
+    not fit the engine.
+
+    Raises:
+        BadFile: if it is not a request file of this key version.
+        OSError: if it cannot be read.
+    """
+    try:
+        header = read_requests(path).header
+        engine_id, dialogue = str(header["engine_id"]), bool(header.get("dialogue"))
+    except (KeyError, UnicodeDecodeError) as error:
+        raise BadFile(f"{path} is damaged: {error!r}; delete it and run again") from error
+    data = Path(path).read_bytes()
+    return engine_id, dialogue, [key.decode("ascii") for key in SAMPLE_KEY.findall(data, data.find(b"\n"))]
 
 
-def _with_counts(status: CellStatus, asked: Asked, counts: Counts) -> CellStatus:
-    """Return a status with the numbers of its requests."""
-    return replace(
-        status,
-        unit=CONVERSATIONS if asked.dialogue else REQUESTS,
-        requests=len(asked.keys) + asked.too_long,
-        stored=counts.done,
-        missing=counts.missing,
-        rejected=counts.rejected,
-        too_long=asked.too_long,
-    )
-
-
-def _with_states(status: CellStatus, states: Mapping[str, int]) -> CellStatus:
-    """Return a status with the numbers of its answers or verdicts."""
-    if status.unit is None:
-        return replace(status, states=states)
-    rows, too_long = sum(states.values()), states.get(TOO_LONG, 0)
-    lost = states.get(NO_RESPONSE, 0) + states.get(JUDGE_FAILED, 0)
-    known = too_long if status.step == ANSWERS else None
-    return replace(status, states=states, requests=rows, stored=rows - too_long - lost, missing=0, too_long=known)
+def count_states(path: str) -> dict[str, int]:
+    """Return how many rows of an answers or verdicts file are in each state (nothing when it cannot be read)."""
+    try:
+        counts = Counter(STATE.findall(Path(path).read_bytes()))
+    except OSError:
+        return {}
+    return {state.decode("ascii"): count for state, count in counts.items()}

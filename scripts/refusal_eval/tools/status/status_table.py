@@ -11,8 +11,8 @@ from refusal_eval.core.states import ANSWER_STATES, JUDGE_FAILED, VERDICT_STATES
 from refusal_eval.core.states import FAILED as NO_RESPONSE
 from refusal_eval.study.batches import GOLD
 from refusal_eval.tools.status.cell_states import CONVERSATIONS, WAITING, WAITS_FOR_ANSWERS, CellStatus
-from refusal_eval.tools.status.job_states import DONE, FAILED, REJECTED, RUNNING, Job, Trouble
-from refusal_eval.tools.status.study_status import INCOMPLETE, ReportStatus, StudyStatus
+from refusal_eval.tools.status.status_jobs import DONE, FAILED, REJECTED, RUNNING, Job, Trouble
+from refusal_eval.tools.status.study_status import INCOMPLETE, StudyStatus
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
@@ -35,18 +35,23 @@ def status_table(status: StudyStatus, every: bool = False) -> str:
         status: the status.
         every: a line for every cell, and all troubles.
     """
-    groups = grouped(status.troubles)
+    alike = _by(
+        status.troubles, lambda one: (one.state != FAILED, one.state == REJECTED, one.rule, one.message, one.cause)
+    )
+    groups = [alike[key] for key in sorted(alike, key=lambda key: key[:2])]  # failures first
     numbers = {trouble.job: number for number, group in enumerate(groups, 1) for trouble in group}
     lines = [f"Study {status.study}, results in {status.results}"]
     sections = _by(status.cells, lambda cell: f"Verdicts of {cell.judge}" if cell.judge else "Answers")
     width = max(min(LABEL, 4 + max(len(cell.split) for cell in status.cells)), *map(len, sections))
     for title, cells in sections.items():
-        rows = _Rows(width, counted=any(cell.requests is not None for cell in cells), references=numbers)
-        lines += ["", rows.heading(title)]
+        rows: list[tuple[str, Sequence[str], str]] = [(title, ("asked", "in store", "missing"), "")]
         for model, of_model in _by(cells, lambda cell: cell.model).items():
-            lines += rows.of_model(model, of_model, every)
-    if status.report is not None:
-        lines += ["", _report(status.report)]
+            rows += _rows(model, of_model, numbers, every)
+        counted = any(cell.requests is not None for cell in cells)
+        lines += ["", *(_line(*row, width, counted) for row in rows)]
+    if report := status.report:
+        there = f"Tables, figures, manifest: {report.files - report.missing} of {report.files} files are there"
+        lines += ["", there + (f", {report.old} of them are outdated" if report.old else "")]
     if groups:
         lines += ["", "What failed, runs, stopped or was rejected:"]
         shown = groups if every else groups[:SHOWN_TROUBLES]
@@ -54,84 +59,65 @@ def status_table(status: StudyStatus, every: bool = False) -> str:
             lines += _trouble_lines(number, group)
         if len(groups) > len(shown):
             lines.append(f"  ... and {len(groups) - len(shown)} more (--all shows them)")
-    return "\n".join([*lines, "", *totals(status), VERDICT[status.state]])
+    return "\n".join([*lines, "", *_totals(status.cells), VERDICT[status.state]])
 
 
-def totals(status: StudyStatus) -> list[str]:
+def _totals(every: Sequence[CellStatus]) -> list[str]:
     """Return a line of totals for answers and one for all verdicts."""
     lines = []
-    for step, cells in _by(status.cells, lambda cell: cell.step).items():
+    for step, cells in _by(every, lambda cell: cell.step).items():
         states = Counter(cell.state for cell in cells)
         parts = [f"{states[DONE]:,} of {_many(len(cells), 'cell')} done"]
         parts += [f"{states[name]:,} {name}" for name in (FAILED, RUNNING, WAITING) if states[name]]
-        counted = {
-            "asked": sum(cell.requests or 0 for cell in cells),
-            "with a response": sum(cell.stored or 0 for cell in cells),
-            "missing": sum(cell.missing or 0 for cell in cells),
-            "rejected": sum(cell.rejected or 0 for cell in cells),
-            "too long": sum(cell.too_long or 0 for cell in cells),
-        }
-        numbers = [f"{count:,} {words}" for words, count in counted.items() if count]
-        lines += textwrap.wrap(
-            f"{step.capitalize()}: {', '.join(parts)}" + (f"; {', '.join(numbers)}" if numbers else ""),
-            COLUMNS,
-            subsequent_indent="  ",
-        )
+        columns = {"requests": "asked", "stored": "with a response", "missing": "missing", "rejected": "rejected"}
+        columns["too_long"] = "too long"
+        sums = {words: sum(getattr(cell, column) or 0 for cell in cells) for column, words in columns.items()}
+        told = ", ".join(f"{count:,} {words}" for words, count in sums.items() if count)
+        text = f"{step.capitalize()}: {', '.join(parts)}" + (f"; {told}" if told else "")
+        lines += textwrap.wrap(text, COLUMNS, subsequent_indent="  ")
     return lines
 
 
-def grouped(troubles: Iterable[Trouble]) -> list[list[Trouble]]:
-    """Return troubles in groups that differ in nothing but the name, failures first."""
-    groups = _by(troubles, lambda one: (one.state != FAILED, one.state == REJECTED, one.rule, one.message, one.cause))
-    return [groups[key] for key in sorted(groups, key=lambda key: key[:2])]
+def _rows(
+    model: str, cells: Sequence[CellStatus], numbers: Mapping[Job, int], every: bool
+) -> Iterator[tuple[str, Sequence[str], str]]:
+    """Yield a row for a model, and rows for its cells (all of them, or those with something to tell)."""
+    done = [cell for cell in cells if cell.state == DONE]
+    noun = "gold set" if model == GOLD else "split"
+    head = f"  {model}: {len(done)} of {_many(len(cells), noun)} done"
+    waiting = sum(cell.note == WAITS_FOR_ANSWERS for cell in cells)
+    head += f", {waiting} waiting for answers" if waiting else ""
+    states = _states(sum((Counter(cell.states) for cell in done), Counter()))
+    yield f"{head} ({states})" if states else head, (), ""
+    told = [cell for cell in cells if every or not (cell.note == WAITS_FOR_ANSWERS or _plainly_done(cell))]
+    alike = _by(told, lambda cell: (_note(cell, numbers), cell.state == DONE or bool(cell.stored and cell.missing)))
+    for (note, partly), group in alike.items():
+        if len(group) > ALIKE and not partly and not every:
+            yield f"    {_many(len(group), noun)}", _numbers(group), note
+        else:
+            yield from ((f"    {cell.split}", _numbers([cell]), _note(cell, numbers, own=True)) for cell in group)
 
 
-class _Rows:
-    """The lines of one section.
+def _note(cell: CellStatus, numbers: Mapping[Job, int], own: bool = False) -> str:
+    """Return a cell's note; `own`: with what holds for this cell only."""
+    number = numbers.get(cell.trouble) if cell.trouble else None
+    parts = [cell.note + (f" [{number}]" if number else "")]
+    if own:
+        parts += [f"{cell.rejected:,} rejected"] if cell.rejected else []
+        parts += [f"{cell.too_long:,} too long"] if cell.too_long and not cell.states else []
+        parts += [_states(cell.states)] if cell.states else []
+    parts += ["conversations, turns unknown"] if cell.unit == CONVERSATIONS else []
+    return "; ".join(parts)
 
-    Args:
-        width: columns of the label.
-        counted: whether there are requests to count.
-        references: the numbers under which troubles are listed.
-    """
 
-    def __init__(self, width: int, counted: bool, references: Mapping[Job, int]) -> None:
-        self._width, self._counted, self._references = width, counted, references
-
-    def heading(self, title: str) -> str:
-        return self._row(title, ("asked", "in store", "missing"), "")
-
-    def of_model(self, model: str, cells: Sequence[CellStatus], every: bool) -> Iterator[str]:
-        """Yield a line for the model, and lines for its cells (all of them, or those with something to tell)."""
-        done = [cell for cell in cells if cell.state == DONE]
-        noun = "gold set" if model == GOLD else "split"
-        head = f"  {model}: {len(done)} of {_many(len(cells), noun)} done"
-        states = _states(sum((Counter(cell.states) for cell in done), Counter()))
-        waiting = sum(cell.note == WAITS_FOR_ANSWERS for cell in cells)
-        head += f", {waiting} waiting for answers" if waiting else ""
-        yield _cut(f"{head} ({states})" if states else head)
-        told = [cell for cell in cells if every or not (cell.note == WAITS_FOR_ANSWERS or _plainly_done(cell))]
-        alike = _by(told, lambda cell: (self._note(cell), cell.state == DONE or bool(cell.stored and cell.missing)))
-        for (note, partly), group in alike.items():
-            if len(group) > ALIKE and not partly and not every:
-                yield self._row(f"    {_many(len(group), noun)}", _numbers(group), note)
-            else:
-                yield from (self._row(f"    {cell.split}", _numbers([cell]), self._note(cell, True)) for cell in group)
-
-    def _note(self, cell: CellStatus, own: bool = False) -> str:
-        """Return a cell's note; `own`: with what holds for this cell only."""
-        number = self._references.get(cell.trouble) if cell.trouble else None
-        parts = [cell.note + (f" [{number}]" if number else "")]
-        if own:
-            parts += [f"{cell.rejected:,} rejected"] if cell.rejected else []
-            parts += [f"{cell.too_long:,} too long"] if cell.too_long and not cell.states else []
-            parts += [_states(cell.states)] if cell.states else []
-        parts += ["conversations, turns unknown"] if cell.unit == CONVERSATIONS else []
-        return "; ".join(parts)
-
-    def _row(self, label: str, numbers: Sequence[str], note: str) -> str:
-        columns = "".join(f"{number:>11}" for number in numbers) if self._counted else ""
-        return _cut(f"{_middle(label, self._width):<{self._width}}{columns}  {note}".rstrip())
+def _line(label: str, numbers: Sequence[str], note: str, width: int, counted: bool) -> str:
+    """Return a row as text; of a long name both ends, for names often differ in the last part."""
+    if numbers and len(label) > width:
+        end = (width - 2) // 2
+        label = label[: width - 2 - end] + ".." + label[-end:]
+    columns = "".join(f"{number:>11}" for number in numbers) if counted else ""
+    line = f"{label:<{width}}{columns}  {note}".rstrip()
+    return line if len(line) <= COLUMNS else line[: COLUMNS - 3] + "..."
 
 
 def _trouble_lines(number: int, group: Sequence[Trouble]) -> Iterator[str]:
@@ -146,11 +132,6 @@ def _trouble_lines(number: int, group: Sequence[Trouble]) -> Iterator[str]:
     yield f"{indent}{'receipt' if first.state == REJECTED else 'log'}: {first.log}"
     if first.server_log:
         yield f"{indent}server log: {first.server_log}"
-
-
-def _report(report: ReportStatus) -> str:
-    there = f"Tables, figures, manifest: {report.files - report.missing} of {report.files} files are there"
-    return there + (f", {report.old} of them are outdated" if report.old else "")
 
 
 def _numbers(cells: Sequence[CellStatus]) -> list[str]:
@@ -171,18 +152,6 @@ def _plainly_done(cell: CellStatus) -> bool:
 
 def _many(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
-
-
-def _cut(line: str) -> str:
-    return line if len(line) <= COLUMNS else line[: COLUMNS - 3] + "..."
-
-
-def _middle(text: str, width: int) -> str:
-    """Return text of at most `width` characters; of a long one both ends, for names often differ in the last part."""
-    if len(text) <= width:
-        return text
-    end = (width - 2) // 2
-    return text[: width - 2 - end] + ".." + text[-end:]
 
 
 def _by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:

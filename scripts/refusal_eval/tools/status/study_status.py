@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.study.batches import Cell
 from refusal_eval.study.paths import Paths
 from refusal_eval.tools.snakemake_summary import summary
 from refusal_eval.tools.status.cell_states import Cells, CellStatus
-from refusal_eval.tools.status.job_states import (
-    DONE,
-    FAILED,
-    Job,
-    Load,
-    Trouble,
-    batches,
-    engine_loads,
-    failures,
-    outputs,
-    shown,
-)
+from refusal_eval.tools.status.status_jobs import DONE, FAILED, Trouble, batches, engine_loads, failures, outputs, shown
 
 INCOMPLETE = "incomplete"
 # What lies here is told by cell, or comes before the cells; the rest of a study's results is the report.
@@ -90,10 +78,12 @@ def study_status(
     troubles = failures(files, paths.logs)
     loads = engine_loads(config, now)
     cells = Cells(config, files, troubles, loads, wanted or (lambda model, split: True)).statuses()
-    behind = {Cell(cell.model, cell.split, cell.judge) for cell in cells if not cell.current}
-    for stage, of_stage in batches(config).items():
-        for batch, of_batch in of_stage.items():
-            troubles |= _of_loads(loads[stage, batch], unfinished=not behind.isdisjoint(of_batch))
+    behind = {cell.cell for cell in cells if not cell.current}
+    for batch, of_batch in batches(config).items():
+        for load in loads[batch]:
+            # How a load ended matters only while a cell waits for it.
+            told = load.always if behind.isdisjoint(of_batch) else load.trouble or load.always
+            troubles |= {told.job: told} if told else {}
     if wanted is not None:
         needed = {cell.trouble for cell in cells}
         troubles = {job: trouble for job, trouble in troubles.items() if job in needed}
@@ -117,9 +107,3 @@ def report_status(config: Mapping[str, Any], study_file: Path, root: Path) -> Re
     report = [file for file in made if Path(file.path).relative_to(results).parts[0] not in OF_CELLS]
     missing = sum(not Path(file.path).exists() for file in report)
     return ReportStatus(len(report), missing, sum(not file.current for file in report) - missing)
-
-
-def _of_loads(loads: Iterable[Load], unfinished: bool) -> dict[Job, Trouble]:
-    """Return what there is to tell of a batch's loads. How a load ended matters only while a cell waits for it."""
-    told = [(load.trouble if unfinished or load.damaged else None) or load.rejection() for load in loads]
-    return {trouble.job: trouble for trouble in told if trouble}

@@ -18,10 +18,7 @@ from refusal_eval.tools.status.log_text import at_work, clean, error_and_cause, 
 FAILED, DONE, NOT_STARTED = "failed", "done", "not started"
 RUNNING, STARTING, STOPPED = "running", "starting", "stopped"
 REJECTED = "rejected"
-# What a cell is told that waits for several loads: the first of these that one of them is in.
-GRAVEST = (FAILED, RUNNING, STARTING, STOPPED, NOT_STARTED, DONE)
 LOADS = ("generate", "judge")  # their logs are read with their receipts
-
 # A job whose log and store were silent for so long is not running: servers log every ten seconds.
 SILENCE = 120.0  # seconds
 TIME_LIMIT = "the time limit is reached"  # how scripts/execute.py ends a load whose time is over: nothing went wrong
@@ -61,33 +58,16 @@ class Load:
     """One engine load: a shard of a batch.
 
     Attributes:
-        stage: `generate` or `judge`.
-        name: `<batch>/<load>`, see `plan.load_names`.
         state: done, not started, starting, running, stopped (without an error, or at the time limit) or failed.
         trouble: what there is to tell of a load that is not done.
-        rejections: why the engine rejected requests, by their keys.
-        receipt: the receipt's path.
+        always: what is to be told even when nothing waits for it: rejected requests, and a receipt that is damaged.
+        rejections: the keys of rejected requests.
     """
 
-    stage: str
-    name: str
     state: str
-    trouble: Trouble | None
-    receipt: str
-    rejections: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    @property
-    def damaged(self) -> bool:
-        """Whether its receipt cannot be read."""
-        return self.trouble is not None and self.trouble.log == self.receipt
-
-    def rejection(self) -> Trouble | None:
-        """Return what there is to tell of the requests that the engine rejected."""
-        if not self.rejections:
-            return None
-        count = len(self.rejections)
-        message = f"the engine rejected {count} request{'s' if count > 1 else ''}"
-        return Trouble(self.stage, self.name, REJECTED, message, next(iter(self.rejections.values())), self.receipt)
+    trouble: Trouble | None = None
+    always: Trouble | None = None
+    rejections: frozenset[str] = field(default_factory=frozenset)
 
 
 def outputs(config: Mapping[str, Any]) -> dict[Job, str]:
@@ -119,6 +99,21 @@ def outputs(config: Mapping[str, Any]) -> dict[Job, str]:
     return files | {("check_judge", judge): f"{results}/judges/{judge}.json" for judge in asking}
 
 
+def rows_jobs(entry: Mapping[str, Any], cache: str) -> list[Job]:
+    """Return the job that fetches the rows of a split or of gold; none for local files."""
+    source = entry["source"]
+    if source["kind"] not in FETCHED_KINDS:
+        return []
+    return [("fetch_rows", fetched_path(source, cache).removeprefix(f"{cache}/rows/"))]
+
+
+def engine_jobs(name: str, entry: Mapping[str, Any]) -> list[Job]:
+    """Return the jobs that make an engine's identity file."""
+    weights = entry.get("weights") or {"kind": "folder"}
+    fetch = {"hub": "fetch_tokenizer", "folder": None}.get(weights["kind"], "fetch_weights")
+    return [("identify_engine", name), *([(fetch, weights_id(weights))] if fetch else [])]
+
+
 def failures(files: Mapping[Job, str], logs: str) -> dict[Job, Trouble]:
     """Return the jobs whose log ends with an error; of those whose output is known, if it is missing.
 
@@ -138,9 +133,71 @@ def failures(files: Mapping[Job, str], logs: str) -> dict[Job, Trouble]:
     return found
 
 
-def damaged(rule: str, name: str, path: str | Path, error: Exception) -> Trouble:
+def batches(config: Mapping[str, Any]) -> dict[Job, list[Cell]]:
+    """Return the cells of each batch by stage (`generate` or `judge`) and name."""
+    stages = {"generate": generation_batches(config), "judge": judging_batches(config)}
+    return {(stage, name): cells for stage, of_stage in stages.items() for name, cells in of_stage.items()}
+
+
+def engine_loads(config: Mapping[str, Any], now: float) -> dict[Job, list[Load]]:
+    """Return the engine loads of each batch, a load for each shard; `now` in seconds since 1970."""
+    paths = Paths(config)
+    grown = {name: _store_grown(paths, name) for name in config["engine_entries"]}
+    return {
+        (stage, batch): [
+            _load(stage, f"{batch}/{Path(receipt).stem}", receipt, paths, now, grown[batch.split("/")[1]])
+            for receipt in paths.receipts(stage, batch)
+        ]
+        for stage, batch in batches(config)
+    }
+
+
+def _load(stage: str, name: str, receipt: str, paths: Paths, now: float, store_grown: float) -> Load:
+    try:
+        return _done(stage, name, receipt)
+    except FileNotFoundError:
+        pass
+    except (OSError, UserError, KeyError, TypeError, AttributeError) as error:
+        text = error if isinstance(error, UserError | OSError) else f"{receipt} is not a receipt"
+        trouble = damaged(stage, name, receipt, f"{text}; delete it and run again")
+        return Load(FAILED, trouble, trouble)
+    log = Path(f"{paths.logs}/{stage}/{name}.log")
+    server_log = log.with_suffix(".server.log")
+    written = modified(log)
+    if written is None:
+        return Load(NOT_STARTED)
+    text, cause = tail(log), None
+    if told := error_and_cause(text, tail(server_log)):
+        message, cause = told
+        state = STOPPED if message.startswith(TIME_LIMIT) else FAILED
+    elif now - max(written, modified(server_log) or 0) > SILENCE:
+        state = STOPPED
+        message = f"ended without an error and without a receipt (killed?); the last it said: {progress(text)}"
+    else:
+        state = RUNNING if now - store_grown <= SILENCE or at_work(text) else STARTING
+        message = progress(text)
+    shown_server_log = shown(server_log) if server_log.exists() else None
+    return Load(state, Trouble(stage, name, state, clean(message), cause, shown(log), shown_server_log))
+
+
+def _done(stage: str, name: str, receipt: str) -> Load:
+    """Return a load that has a receipt.
+
+    Raises:
+        KeyError, TypeError, AttributeError: if it is not one.
+    """
+    rejected = read_json(receipt)["rejected"]
+    reasons = {str(row["key"]): clean(f"HTTP {row.get('status')}: {row.get('message')}") for row in rejected}
+    if not reasons:
+        return Load(DONE)
+    message = f"the engine rejected {len(reasons)} request{'s' if len(reasons) > 1 else ''}"
+    trouble = Trouble(stage, name, REJECTED, message, next(iter(reasons.values())), shown(receipt))
+    return Load(DONE, always=trouble, rejections=frozenset(reasons))
+
+
+def damaged(rule: str, name: str, path: str | Path, message: object) -> Trouble:
     """Return the trouble with a file that cannot be used; the file itself stands for the log."""
-    return Trouble(rule, name, FAILED, clean(str(error)), None, shown(path))
+    return Trouble(rule, name, FAILED, clean(str(message)), None, shown(path))
 
 
 def modified(path: str | Path) -> float | None:
@@ -154,87 +211,6 @@ def modified(path: str | Path) -> float | None:
 def shown(path: str | Path) -> str:
     """Return a path as it is shown: relative to the working folder when it lies below it."""
     return str(shown_path(path))
-
-
-def rows_jobs(entry: Mapping[str, Any], cache: str) -> list[Job]:
-    """Return the job that fetches the rows of a split or of gold; none for local files."""
-    source = entry["source"]
-    if source["kind"] not in FETCHED_KINDS:
-        return []
-    return [("fetch_rows", fetched_path(source, cache).removeprefix(f"{cache}/rows/"))]
-
-
-def engine_jobs(name: str, entry: Mapping[str, Any]) -> list[Job]:
-    """Return the jobs that make an engine's identity file."""
-    if not entry.get("weights"):
-        return [("identify_engine", name)]
-    kind, place = entry["weights"]["kind"], weights_id(entry["weights"])
-    fetch = {"hub": "fetch_tokenizer", "folder": None}.get(kind, "fetch_weights")
-    return [("identify_engine", name), *([(fetch, place)] if fetch else [])]
-
-
-def batches(config: Mapping[str, Any]) -> dict[str, dict[str, list[Cell]]]:
-    """Return the cells of each batch by stage and name."""
-    return {"generate": generation_batches(config), "judge": judging_batches(config)}
-
-
-def engine_loads(config: Mapping[str, Any], now: float) -> dict[tuple[str, str], list[Load]]:
-    """Return the engine loads of each (stage, batch), a load for each shard.
-
-    Args:
-        config: the validated study.
-        now: the present time (seconds since 1970).
-    """
-    paths = Paths(config)
-    grown = {name: _store_grown(paths, name) for name in config["engine_entries"]}
-    return {
-        (stage, batch): [
-            _load(stage, f"{batch}/{Path(receipt).stem}", receipt, paths, now, grown[batch.split("/")[1]])
-            for receipt in paths.receipts(stage, batch)
-        ]
-        for stage, of_stage in batches(config).items()
-        for batch in of_stage
-    }
-
-
-def _load(stage: str, name: str, receipt: str, paths: Paths, now: float, store_grown: float) -> Load:
-    try:
-        return Load(stage, name, DONE, None, shown(receipt), _rejections(read_json(receipt)))
-    except FileNotFoundError:
-        pass
-    except (OSError, UserError, KeyError, TypeError, AttributeError) as error:
-        text = error if isinstance(error, UserError | OSError) else f"{receipt} is not a receipt"
-        trouble = damaged(stage, name, receipt, UserError(f"{text}; delete it and run again"))
-        return Load(stage, name, FAILED, trouble, shown(receipt))
-    log = Path(f"{paths.logs}/{stage}/{name}.log")
-    server_log = log.with_suffix(".server.log")
-    written = modified(log)
-    if written is None:
-        return Load(stage, name, NOT_STARTED, None, shown(receipt))
-    text = tail(log)
-    cause: str | None = None
-    if told := error_and_cause(text, tail(server_log)):
-        message, cause = told
-        state = STOPPED if message.startswith(TIME_LIMIT) else FAILED
-    elif now - max(written, modified(server_log) or 0) > SILENCE:
-        state = STOPPED
-        message = f"ended without an error and without a receipt (killed?); the last it said: {progress(text)}"
-    else:
-        state = RUNNING if now - store_grown <= SILENCE or at_work(text) else STARTING
-        message = progress(text)
-    shown_server_log = shown(server_log) if server_log.exists() else None
-    trouble = Trouble(stage, name, state, clean(message), cause, shown(log), shown_server_log)
-    return Load(stage, name, state, trouble, shown(receipt))
-
-
-def _rejections(receipt: Any) -> dict[str, str]:
-    """Return the reason of each rejection by key.
-
-    Raises:
-        KeyError, TypeError, AttributeError: if it is not a receipt.
-    """
-    rows = {str(row["key"]): (row.get("status"), row.get("message")) for row in receipt["rejected"]}
-    return {key: clean(f"HTTP {status}: {message}") for key, (status, message) in rows.items()}
 
 
 def _store_grown(paths: Paths, engine: str) -> float:
