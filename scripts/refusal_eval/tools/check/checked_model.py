@@ -16,8 +16,8 @@ import yaml
 
 from refusal_eval.ask.requests import RequestFile, read_requests
 from refusal_eval.config.load_study import load_study
-from refusal_eval.config.problems import ConfigError
 from refusal_eval.config.lock_file import lock_path
+from refusal_eval.config.problems import ConfigError
 from refusal_eval.config.yaml_source import readable_path
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
