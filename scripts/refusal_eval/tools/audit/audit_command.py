@@ -18,9 +18,10 @@ from refusal_eval.tools.audit import audit_sample, label_merging
 from refusal_eval.tools.audit.audit_folder import RATERS, Audit, audit_of, read_audit, write_audit
 from refusal_eval.tools.audit.audit_sample import FACTORS, LEAST, STRATA, Member, results_of
 from refusal_eval.tools.audit.rater_agreement import agreement, estimates
-from refusal_eval.tools.audit.rater_files import disputed_sheet
+from refusal_eval.tools.audit.rater_files import PAGE, disputed_sheet
 from refusal_eval.tools.audit.rater_marks import Mark, check_finished, read_marks
 from refusal_eval.tools.study_file import StudyFile, load_config
+from refusal_eval.tools.text_templates import rendered
 
 DISPUTED = "disputed.csv"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
@@ -67,7 +68,8 @@ def draw_audit(
     arguments |= {"factors": factors, "models": of_models, "splits": of_splits, "judges": list(config["judges"])}
     audit = audit_of(arguments, texts, audit_sample.sample_rows(config, drawn, orders), orders)
     place = folder or results_of(config) / "audit"
-    typer.echo(draw_text(place, audit, write_audit(place, audit)))
+    values = {"folder": place, "audit": audit, "written": write_audit(place, audit), "raters": RATERS}
+    typer.echo(rendered(PAGE / "drawn.txt", values), nl=False)
 
 
 @command.command("read")
@@ -109,7 +111,8 @@ def read_labels(
     marks = read_marks(list(paths.values()), whole)
     if not partial:
         check_finished(audit, marks)
-    typer.echo(read_text(place, write_outputs(place, whole, gone, marks, config)))
+    found = write_outputs(place, whole, gone, marks, config)
+    typer.echo(rendered(PAGE / "read.txt", found | {"folder": place, "percent": percent}), nl=False)
 
 
 def chosen(named: str, known: Sequence[str], what: str) -> list[str]:
@@ -159,29 +162,6 @@ def factors_of(pairs: Sequence[str]) -> dict[str, float]:
     return factors
 
 
-def draw_text(folder: Path, audit: Audit, written: bool) -> str:
-    """Return what is printed: the strata, and what to do with the files."""
-    lines = [f"Audit {audit.name} of study {audit.design['study']}: {len(audit.sample)} texts to label", ""]
-    lines.append(f"{'what judges say':<16}{'answers':>9}{'texts':>9}{'drawn':>7}   probability")
-    for name, row in audit.design["strata"].items():
-        low, high = row["probability"]["lowest"], row["probability"]["highest"]
-        ends = f"{low:.3g}" if f"{low:.3g}" == f"{high:.3g}" else f"{low:.3g} to {high:.3g}"
-        lines.append(f"{name:<16}{row['answers']:>9}{row['texts']:>9}{row['drawn']:>7}   {ends}")
-    double = sum(len(row["raters"]) > 1 for row in audit.sample.values())
-    shares = ", ".join(f"{rater} {len(names)}" for rater, names in audit.orders.items())
-    lines += ["", f"Rows: {shares}; {double} of them go to two raters."]
-    if not double:
-        lines.append("No row has two raters: how far people agree will not be known.")
-    if not written:
-        lines.append(f"{folder} holds this audit already; nothing was written.")
-    lines += [
-        f"Give each rater the page {folder / RATERS}/NAME.html (or NAME.csv with NAME.txt), and nothing else: other",
-        "files name the models. Then: refusal-eval audit read STUDY.yaml, with the files that come back.",
-        "These files hold prompts and answers: do not publish them.",
-    ]
-    return "\n".join(lines)
-
-
 def write_outputs(
     folder: Path, whole: Audit, gone: Sequence[Member], marks: Sequence[Mark], config: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -219,36 +199,3 @@ def write_outputs(
         handle.write(disputed_sheet(audit.name, shown))
     write_json(folder / "agreement.json", found)
     return found
-
-
-def read_text(folder: Path, found: dict[str, Any]) -> str:
-    """Return what is printed: how rows were resolved, how far people agree, what is left to do."""
-    ways = ", ".join(f"{number} {how}" for how, number in found["resolved"].items() if number)
-    lines = [f"Audit {found['audit']}: {found['rows']} rows: {ways}."]
-    if found["left_out"]:
-        cells = ", ".join(f"{model} on {split}: {number}" for model, split, number in found["left_out"])
-        lines.append(f"Left out: answers of the sample that the study no longer asks for ({cells}).")
-    missing = found["missing"]
-    if missing["rows"]:
-        ends = [percent(missing["broad"][end]) for end in ("low", "labelled", "high")]
-        lines.append(
-            f"{missing['rows']} rows have no label: {percent(missing['share'])} % of the answers, by weight. Others of "
-            f"their stratum stand for them: refusals (broad) {ends[1]} %; {ends[0]} % if all missing ones complied, "
-            f"{ends[2]} % if they refused."
-        )
-    people = found["people"]
-    for name, words in (("broad", "broad"), ("strict", "strict"), ("three_class", "three labels")):
-        part = people[name]
-        if part["kappa"] is not None:
-            low, high = part["interval"]
-            lines.append(f"Kappa of people, {words}: {part['kappa']:.2f} [{low:.2f}, {high:.2f}], {people['n']} rows.")
-    if people["broad"]["kappa"] is None:
-        lines.append(f"Kappa of people cannot be given: {people['n']} rows have two labels.")
-    undecided = found["resolved"]["drawn"] + missing["rows"]
-    if undecided:
-        lines.append(f"To decide: {folder / DISPUTED} (column `adjudicated`), then run this again.")
-    lines += [
-        f"Labels: {folder / 'labels.jsonl'}. Gold: {folder / 'gold.jsonl'}, with the catalogue file",
-        f"{folder / 'gold.yaml'}, which a study names under `catalogue:`.",
-    ]
-    return "\n".join(lines)

@@ -16,25 +16,25 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.texts import csv_line, escaped_cell, plain_cell, visible
 from refusal_eval.core.yaml_files import read_yaml
+from refusal_eval.tools.text_templates import rendered
 
 COLUMNS = ("audit", "rater", "row", "id", "prompt", "answer", "label", "comment")
 DISPUTED_COLUMNS = ("audit", "id", "prompt", "answer", "labels", "comments", "adjudicated")
 LONGEST_CELL = 32_000  # characters; spreadsheets cut a cell at 32,767
 ROLES = {"user": "User", "assistant": "Assistant", "system": "System"}
 _DELIMITERS = (",", ";", "\t")  # some spreadsheets write what their country writes
-_FILES = Path(__file__).parent / "page"
+PAGE = Path(__file__).parent / "page"
 
 
 @cache
 def words() -> dict[str, Any]:
     """Return what raters are told: notice, task, meanings of the labels, rules."""
-    found: dict[str, Any] = read_yaml(_FILES / "words.yaml")
+    found: dict[str, Any] = read_yaml(PAGE / "words.yaml")
     return found
 
 
@@ -54,16 +54,16 @@ def page(audit: str, rater: str, rows: Sequence[Mapping[str, Any]]) -> str:
         for row in rows
     ]
     data = embedded({"audit": audit, "rater": rater, "words": words(), "rows": shown})
-    parts = {"style": _FILES.joinpath("page.css").read_text("utf-8"), "data": data}
-    parts["script"] = _FILES.joinpath("page.js").read_text("utf-8")
+    parts = {"style": PAGE.joinpath("page.css").read_text("utf-8"), "data": data}
+    parts["script"] = PAGE.joinpath("page.js").read_text("utf-8")
     hashes = {f"{name}_hash": _hash(parts[name]) for name in ("style", "script")}
     # Own files and data without markup: the only parts that are not escaped.
-    return _rendered("page.html", {**{name: Markup(text) for name, text in parts.items()}, **hashes})
+    return rendered(PAGE / "page.html", {**{name: Markup(text) for name, text in parts.items()}, **hashes})
 
 
 def read_first(audit: str, rater: str, rows: int) -> str:
     """Return the text file that goes with a rater's sheet."""
-    return _rendered("read_first.txt", {"audit": audit, "rater": rater, "rows": rows, "words": words()})
+    return rendered(PAGE / "read_first.txt", {"audit": audit, "rater": rater, "rows": rows, "words": words()})
 
 
 def embedded(value: Any) -> str:
@@ -158,17 +158,6 @@ def read_sheet(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
 def _csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     lines = (csv_line(escaped_cell(str(row.get(column, ""))) for column in columns) for row in rows)
     return "\ufeff" + csv_line(columns) + "".join(lines)  # without the mark Excel reads UTF-8 as something else
-
-
-def _rendered(name: str, values: Mapping[str, Any]) -> str:
-    environment = Environment(
-        loader=FileSystemLoader(_FILES),
-        autoescape=name.endswith(".html"),
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
-        trim_blocks=True,
-    )
-    return environment.get_template(name).render(values)
 
 
 def _hash(text: str) -> str:

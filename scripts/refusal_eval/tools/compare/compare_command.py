@@ -31,8 +31,8 @@ from refusal_eval.tools.compare.two_studies import (
     finished_study,
     labels_of,
     most_changed,
-    only_in,
 )
+from refusal_eval.tools.text_templates import rendered
 
 TEXT_LENGTH = 90  # characters of a prompt that are shown
 COLUMNS = (
@@ -104,44 +104,22 @@ def shortened(text: str) -> str:
     return line if len(line) <= TEXT_LENGTH else line[: TEXT_LENGTH - 3].rstrip() + "..."
 
 
-def settings_lines(first: FinishedStudy, second: FinishedStudy, most: int | None) -> list[str]:
-    """What differs between the manifests, as lines of Markdown; at most `most` settings."""
-    found = settings_that_differ(first.manifest, second.manifest)
-    lines = ["**What differs between the manifests**", ""]
-    for one in found[:most]:
-        sides = ["not there" if side is None else shortened(side) for side in (one.first, one.second)]
-        lines.append(f"- {markdown_escaped(one.name)}: {markdown_escaped(sides[0])} | {markdown_escaped(sides[1])}")
-    if not found:
-        lines.append("- no setting, version or hardware")
-    if most is not None and len(found) > most:
-        lines.append(f"- and {len(found) - most} more; `--all` lists them")
-    for kind in files_that_differ(first.manifest, second.manifest):
-        alone = [f"{n} only in {side}" for n, side in ((kind.only_first, "A"), (kind.only_second, "B")) if n]
-        told = ", ".join([f"{kind.same} the same", f"{kind.different} different", *alone])
-        lines.append(f"- files, {markdown_escaped(kind.kind)}: {told}")
-    return lines
-
-
 def page(first: FinishedStudy, second: FinishedStudy, rows: Sequence[Row], level: float, most: int, every: bool) -> str:
     """The whole comparison in Markdown."""
     show = Labels(**labels_of([first, second]))
     names = [study.name if first.name != second.name else str(study.folder) for study in (first, second)]
-    parts = [f"# A: {markdown_escaped(str(first.folder))}, B: {markdown_escaped(str(second.folder))}"]
-    if rows:
-        parts.append(markdown(differences_table(rows, names, show, level)).rstrip())
-    cells = [(row["judge"], row["model"], row["split"]) for row in rows]
-    changed = most_changed(first, second, cells, most)
-    if changed:
-        parts.append(markdown(changed_table(changed, show)).rstrip())
-    elif rows:
-        parts.append("No prompt has another refusal rate in B than in A.")
-    for one, other, name in ((first, second, "A"), (second, first, "B")):
-        alone = only_in(one, other)
-        if alone:
-            listed = ", ".join(markdown_escaped("/".join(cell)) for cell in alone)
-            parts.append(f"Only in {name} (judge/model/split): {listed}")
-    parts.append("\n".join(settings_lines(first, second, None if every else 40)))
-    return "\n\n".join(parts) + "\n"
+    changed = most_changed(first, second, [(row["judge"], row["model"], row["split"]) for row in rows], most)
+    values = {
+        "folders": [str(first.folder), str(second.folder)],
+        "differences": markdown(differences_table(rows, names, show, level)).rstrip(),
+        "changed": markdown(changed_table(changed, show)).rstrip() if changed else "",
+        "alone": {"A": sorted(set(first.cells) - set(second.cells)), "B": sorted(set(second.cells) - set(first.cells))},
+        "settings": settings_that_differ(first.manifest, second.manifest),
+        "most": None if every else 40,
+        "files": files_that_differ(first.manifest, second.manifest),
+    }
+    filters = {"md": markdown_escaped, "short": lambda side: "not there" if side is None else shortened(side)}
+    return rendered(Path(__file__).with_name("compare.md.j2"), values, filters)
 
 
 def command(

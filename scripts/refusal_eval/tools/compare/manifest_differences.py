@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from refusal_eval.core.files import canonical_json
 
@@ -13,22 +13,7 @@ _IGNORED = {"study": {"study", "description", "results_dir", "store_dir", "cache
 _OWN_WAY = ("files", "serving")
 
 
-class Setting(NamedTuple):
-    """A setting that differs; None where a study does not have it."""
-
-    name: str
-    first: str | None
-    second: str | None
-
-
-class Files(NamedTuple):
-    """How many files of a kind (prompts, answers, ...) two studies have with the same content, others, or alone."""
-
-    kind: str
-    same: int
-    different: int
-    only_first: int
-    only_second: int
+Setting = tuple[str, str | None, str | None]  # its name and value in both studies; None where one does not have it
 
 
 def settings_that_differ(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[Setting]:
@@ -46,20 +31,23 @@ def settings_that_differ(first: Mapping[str, Any], second: Mapping[str, Any]) ->
     for name in sorted({*served[0], *served[1]}):
         sides = [", ".join(sorted(side.get(name, ()))) or None for side in served]
         if sides[0] != sides[1]:
-            found.append(Setting(f"serving.{name}", sides[0], sides[1]))
+            found.append((f"serving.{name}", sides[0], sides[1]))
     return sorted(found)
 
 
-def files_that_differ(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[Files]:
-    """Return a row for each kind of file in two manifests: how many have the same content."""
+def files_that_differ(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[tuple[str, int, int, int, int]]:
+    """Return for each kind of file (prompts, answers, ...) how many have the same content, other content, or are alone.
+
+    A row has the kind, and how many are the same, different, only in the first and only in the second manifest.
+    """
     one, other = (manifest.get("files") or {} for manifest in (first, second))
     counts: Counter[tuple[str, str]] = Counter()
     for name in {*one, *other}:
         both = name in one and name in other
         fate = ("same" if one[name] == other[name] else "different") if both else "first" if name in one else "second"
         counts[name.split("/", 1)[0], fate] += 1
-    kinds = sorted({kind for kind, _ in counts})
-    return [Files(kind, *(counts[kind, fate] for fate in ("same", "different", "first", "second"))) for kind in kinds]
+    found = {kind: [counts[kind, fate] for fate in ("same", "different", "first", "second")] for kind, _ in counts}
+    return [(kind, *found[kind]) for kind in sorted(found)]  # type: ignore[misc]
 
 
 def _differences(path: str, first: Any, second: Any) -> Iterator[Setting]:
@@ -69,9 +57,9 @@ def _differences(path: str, first: Any, second: Any) -> Iterator[Setting]:
             if key in first and key in second:
                 yield from _differences(inner, first[key], second[key])
             else:
-                yield Setting(inner, _shown(first, key), _shown(second, key))
+                yield inner, _shown(first, key), _shown(second, key)
     elif first != second:
-        yield Setting(path, canonical_json(first), canonical_json(second))
+        yield path, canonical_json(first), canonical_json(second)
 
 
 def _shown(holder: Mapping[str, Any], key: str) -> str | None:

@@ -136,11 +136,6 @@ def most_changed(
     return rows
 
 
-def only_in(first: FinishedStudy, second: FinishedStudy) -> list[Cell]:
-    """Return the cells that the first study has and the second has not."""
-    return sorted(set(first.cells) - set(second.cells))
-
-
 def labels_of(studies: Sequence[FinishedStudy]) -> dict[str, dict[str, str]]:
     """Return labels as `display.Labels` takes them; those of the last study that has one count."""
     labels: dict[str, dict[str, str]] = {}

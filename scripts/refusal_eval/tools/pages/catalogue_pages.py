@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from refusal_eval.config.catalogue import Catalogue, shipped_files
 from refusal_eval.config.datasets import Split
 from refusal_eval.config.entries import Gold, Model, Sampling
@@ -18,6 +16,7 @@ from refusal_eval.config.problems import ConfigError, Problem
 from refusal_eval.config.source_entries import open_pin
 from refusal_eval.engines.local_engine import LocalEngine
 from refusal_eval.study.row_sources import addresses_of
+from refusal_eval.tools.text_templates import rendered
 
 
 def catalogue_page(name: str, root: str) -> str:
@@ -30,16 +29,9 @@ def catalogue_page(name: str, root: str) -> str:
     catalogue = Catalogue(files, len(files), problems)
     if problems:
         raise ConfigError(problems)
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        undefined=StrictUndefined,
-    )
     texts = (rows_text, weights_text, sampling_text, answering_models, labels_text, kappa_text, pin_of)
-    environment.globals |= {made.__name__: made for made in (*texts, row, details, together)}
-    return environment.get_template(f"{name}.md.j2").render(**catalogue.valid)
+    made = {text.__name__: text for text in (*texts, row, details, together)}
+    return rendered(Path(__file__).with_name(f"{name}.md.j2"), catalogue.valid | made)
 
 
 def row(cells: Iterable[object]) -> str:

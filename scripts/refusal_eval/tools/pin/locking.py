@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import yaml
-from jinja2 import Environment
 
 from refusal_eval.config.lock_file import LOCK_VERSION, LockedLicence, LockedRepo, LockedUrl, LockFile
 from refusal_eval.core.files import size_text
 from refusal_eval.tools.pin.pin_needs import Need
+from refusal_eval.tools.text_templates import rendered
 
 # What YAML takes for text without quotes, words apart.
 PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*(/[A-Za-z0-9_.-]+)*")
@@ -140,10 +140,8 @@ def not_taken(lock: LockFile, needs: Iterable[Need]) -> list[str]:
 
 def lock_text(lock: LockFile, study: str) -> str:
     """Return the text of a lock file, sorted, a file a line; `study` is the name of the study's file."""
-    environment = Environment(trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"text": _text, "bytes": lambda repo: size_text(repo_size(repo))}
-    template = Path(__file__).with_name("lock_file.yaml.j2").read_text(encoding="utf-8")
-    return environment.from_string(template).render(lock=lock, study=study)
+    filters = {"text": _text, "bytes": lambda repo: size_text(repo_size(repo))}
+    return rendered(Path(__file__).with_name("lock_file.yaml.j2"), {"lock": lock, "study": study}, filters)
 
 
 def repo_size(repo: LockedRepo) -> int:

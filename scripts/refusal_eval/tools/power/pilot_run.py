@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,18 +18,11 @@ from refusal_eval.tools.compare.two_studies import FinishedStudy
 MIN_SHARING = 20
 
 
-@dataclass(frozen=True)
-class Pilot:
-    """What the same prompts say of two models; see `comparison_design.Design` for the correlations.
+class Pilot(NamedTuple):
+    """What the same prompts say of two models, as `comparison_design.Design` has it; None where it cannot be told.
 
-    Attributes:
-        clusters: number of clusters.
-        prompts_per_cluster: mean number of prompts in one.
-        rates: refusal rates of the two models.
-        prompt_correlation: mean of both models', None where no prompt has two samples or nothing varies.
-        model_correlation: None where it cannot be told.
-        cluster_correlation: of the differences, None where (nearly) all clusters hold one prompt.
-        samples: K.
+    `rates` are those of the two models, `prompt_correlation` is the mean of both, and `cluster_correlation` is None
+    where (nearly) all clusters hold one prompt.
     """
 
     clusters: int
@@ -51,7 +43,7 @@ def read_pilot(study: FinishedStudy, judge: str | None, split: str | None, model
     judges = sorted({cell[0] for cell in study.cells})
     judge = judge or str(study.manifest.get("study", {}).get("primary_judge") or judges[0])
     found = {(m, s) for j, m, s in study.cells if j == judge}
-    splits, known = sorted({s for _, s in found}), sorted({m for m, _ in found})
+    known, splits = (sorted({cell[place] for cell in found}) for place in (0, 1))
     if not found:
         raise UserError(f"{study.folder} has no scores of judge {judge}" + nearest(judge, judges))
     split = split or (splits[0] if len(splits) == 1 else "")
@@ -78,7 +70,7 @@ def read_pilot(study: FinishedStudy, judge: str | None, split: str | None, model
     codes = shared[0, "cluster"].astype("category").cat.codes.to_numpy().astype(int)
     sides = " and ".join(models)
     used = f"{study.folder}, {sides} on {split}, judge {judge}, {len(rates)} prompts, {reading} reading"
-    return dataclasses.replace(pilot_of(rates, counts, codes), samples=int(summary["samples"])), used
+    return pilot_of(rates, counts, codes)._replace(samples=int(summary["samples"])), used
 
 
 def pilot_of(rates: Floats, counts: Floats, clusters: Codes) -> Pilot:

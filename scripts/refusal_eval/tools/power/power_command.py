@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,6 +14,7 @@ from refusal_eval.report.paper.display import MINUS
 from refusal_eval.tools.compare.two_studies import finished_study
 from refusal_eval.tools.power.comparison_design import Design, detectable, power, standard_error
 from refusal_eval.tools.power.pilot_run import Pilot, read_pilot
+from refusal_eval.tools.text_templates import rendered
 
 # Assumed where neither the command nor a pilot says more; the page says that they are assumed.
 ASSUMED = {"prompt_correlation": 0.7, "model_correlation": 0.5, "cluster_correlation": 0.0, "prompts_per_cluster": 1.0}
@@ -68,15 +69,9 @@ def command(
     pilot run (--pilot results/demo --split NAME --models A B), where a number that is given counts before the pilot's.
     It is a normal approximation; docs/comparisons.md has how near it comes to the test.
     """
-    given: dict[str, float | None] = {
-        "clusters": clusters,
-        "prompts_per_cluster": prompts_per_cluster,
-        "samples": samples,
-        "rate": rate,
-        "prompt_correlation": prompt_correlation,
-        "model_correlation": model_correlation,
-        "cluster_correlation": cluster_correlation,
-    }
+    given: dict[str, float | None] = {"clusters": clusters, "prompts_per_cluster": prompts_per_cluster}
+    given |= {"samples": samples, "rate": rate, "prompt_correlation": prompt_correlation}
+    given |= {"model_correlation": model_correlation, "cluster_correlation": cluster_correlation}
     found = None
     if pilot:
         found, used = read_pilot(finished_study(pilot), judge, split, models or ())
@@ -89,29 +84,21 @@ def command(
 def chosen_design(given: Mapping[str, float | None], pilot: Pilot | None) -> tuple[Design, dict[str, str]]:
     """Return the design, and for each of its numbers where it comes from: `given`, `pilot` or `assumed`.
 
-    Args:
-        given: what the command says, None where it says nothing.
-        pilot: what the pilot says.
-
     Raises:
         UserError: if a number is missing that cannot be assumed.
     """
-    told = {name: getattr(pilot, name, None) for name in NAMES}
-    if pilot:
-        told["rate"] = pilot.rates[0]
-    numbers: dict[str, float] = {}
+    told = pilot._asdict() | {"rate": pilot.rates[0]} if pilot else {}
+    numbers: dict[str, Any] = {}
     source: dict[str, str] = {}
     for name in NAMES:
-        for where, value in (("given", given.get(name)), ("pilot", told[name]), ("assumed", ASSUMED.get(name))):
-            if value is not None:
-                numbers[name], source[name] = value, where
-                break
-        else:
+        for where, values in (("assumed", ASSUMED), ("pilot", told), ("given", given)):
+            if values.get(name) is not None:
+                numbers[name], source[name] = values[name], where
+        if name not in numbers:
             raise UserError(f"--{name} is missing; give it, or a pilot run (--pilot)".replace("_", "-"))
     if not 0 < numbers["rate"] < 1:
         raise UserError(f"a refusal rate of {numbers['rate']:g} tells nothing about how answers vary; give --rate")
-    whole = {"clusters": round(numbers["clusters"]), "samples": round(numbers["samples"])}
-    return Design(**numbers | whole), source  # type: ignore[arg-type]
+    return Design(**numbers), source
 
 
 def page(design: Design, source: Mapping[str, str], alpha: float, wanted: float, difference: float | None) -> str:
@@ -120,37 +107,24 @@ def page(design: Design, source: Mapping[str, str], alpha: float, wanted: float,
     Raises:
         UserError: if the difference leaves no rate between 0 and 1.
     """
-    lines = ["The design"]
-    for name, words in NAMES.items():
-        lines.append(f"  {words + ':':<48} {getattr(design, name):<8.3g} ({source[name]})")
-    lines.append(f"  {'level of the test, two-sided:':<48} {alpha:<8.3g}")
-    lines += ["", f"Smallest difference found with a power of {wanted:.0%} (percentage points):"]
-    lines += [f"  {_detected(design, wanted, alpha)}", ""]
+
+    def smallest(clusters: int, samples: int, up: bool = True) -> float | None:
+        changed = dataclasses.replace(design, clusters=clusters, samples=samples)
+        return detectable(changed, wanted, alpha, up)
+
+    ends = {("up", "+"): True, ("down", MINUS): False}
+    values = {
+        "design": design,
+        "numbers": [(words, getattr(design, name), source[name]) for name, words in NAMES.items()],
+        "alpha": alpha,
+        "wanted": wanted,
+        "ends": [(*way, smallest(design.clusters, design.samples, up)) for way, up in ends.items()],
+        "difference": difference,
+        "samples": SAMPLES,
+        "table": {n: [smallest(n, k) for k in SAMPLES] for n in sorted({*SIZES, design.clusters})},
+        "few": FEW_CLUSTERS,
+        "assumed": "assumed" in source.values(),
+    }
     if difference is not None:
-        lines += [f"Power for a difference of {100 * difference:+.1f} points: {power(design, difference, alpha):.0%}"]
-        lines += [f"  standard error of the difference: {100 * standard_error(design, difference):.1f} points", ""]
-    lines += ["The same for other numbers of clusters (rows) and K (columns), up:"]
-    lines.append("  " + f"{'clusters':>10}" + "".join(f"{'K = ' + str(k):>10}" for k in SAMPLES))
-    for clusters in sorted({*SIZES, design.clusters}):
-        cells = []
-        for samples in SAMPLES:
-            found = detectable(dataclasses.replace(design, clusters=clusters, samples=samples), wanted, alpha)
-            cells.append("-" if found is None else f"{100 * found:.1f}")
-        lines.append("  " + f"{clusters:>10}" + "".join(f"{cell:>10}" for cell in cells))
-    lines += ["", "More prompts always help; more answers per prompt (K) help where answers to one prompt vary."]
-    if design.clusters < FEW_CLUSTERS:
-        lines.append(f"With fewer than {FEW_CLUSTERS} clusters the test finds less than this (docs/comparisons.md).")
-    if "assumed" in source.values():
-        lines.append("What is assumed decides much: a pilot of some 50 prompts with K = 3 and both models tells it.")
-    return "\n".join(lines)
-
-
-def _detected(design: Design, wanted: float, alpha: float) -> str:
-    ends = {"up": detectable(design, wanted, alpha), "down": detectable(design, wanted, alpha, up=False)}
-    texts = {"up": "+", "down": MINUS}
-    told = [
-        f"{way} from {100 * design.rate:.1f} %: "
-        + (f"{texts[way]}{100 * abs(found):.1f}" if found is not None else "none that the rate leaves room for")
-        for way, found in ends.items()
-    ]
-    return "; ".join(told)
+        values |= {"power": power(design, difference, alpha), "error": standard_error(design, difference)}
+    return rendered(Path(__file__).with_name("power.txt.j2"), values).rstrip("\n")

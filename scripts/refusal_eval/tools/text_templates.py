@@ -1,0 +1,23 @@
+"""Texts out of templates, which lie beside the code that fills them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+
+def rendered(template: Path, values: Mapping[str, Any], filters: Mapping[str, Callable[..., Any]] | None = None) -> str:
+    """Return the text of a template with these values; one for HTML (NAME.html) escapes them."""
+    environment = Environment(
+        loader=FileSystemLoader(template.parent),
+        autoescape=template.suffix == ".html",
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= filters or {}
+    return environment.get_template(template.name).render(values)
