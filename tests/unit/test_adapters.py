@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from adapter_folders import random_adapter
+from hub_calls import fetched
 from hub_server import HubServer
 from safetensors.numpy import save_file
 
@@ -208,27 +207,10 @@ def test_names_that_cannot_be_compared_are_mentioned(
 # ---------------------------------------------------------------- from the hub
 
 
-CALLS = """
-import json, logging, sys
-from refusal_eval.weights.weight_fetching import Fetching, fetch_from_hub
-from refusal_eval.core.errors import UserError
-
-try:
-    source, manifest, cache = json.load(sys.stdin)
-    fetch_from_hub("adapter", source, Fetching(manifest, cache, logging.getLogger("fetch"), wait=0.01))
-except UserError as error:
-    print(error)
-"""
-
-
-def fetch(source: dict[str, str], manifest: Path, cache: Path, **environment: str) -> str:
-    """Fetch in a process of its own (the library reads its environment once); return the message, if any."""
-    own = {"PYTHONPATH": str(SCRIPTS), "HF_HOME": str(cache / "home"), "PATH": os.environ["PATH"], **environment}
-    calls = json.dumps([source, str(manifest), str(cache)])
-    command = [sys.executable, "-c", CALLS]
-    result = subprocess.run(command, input=calls, env=own, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-    return result.stdout
+def fetch(source: dict[str, str], manifest: Path, cache: Path, **environment: str) -> str | None:
+    """Fetch in a process of its own; return the message, if any."""
+    (told,), _ = fetched([("adapter", source, str(manifest), None)], cache, cache, **environment)
+    return told
 
 
 def test_only_the_two_files_are_fetched_and_offline_they_come_from_the_cache(adapter: Path, tmp_path: Path) -> None:
@@ -237,7 +219,7 @@ def test_only_the_two_files_are_fetched_and_offline_they_come_from_the_cache(ada
     manifest, cache = tmp_path / "adapters" / "id" / "adapter.json", tmp_path / "cache"
     with HubServer() as hub:
         source = {**SOURCE, "revision": hub.add("model", "org/adapter", {**files, **others})}
-        assert fetch(source, manifest, cache, HF_ENDPOINT=hub.address) == ""
+        assert fetch(source, manifest, cache, HF_ENDPOINT=hub.address) is None
         asked = {request.rsplit("/", 1)[1] for request in hub.requests if "/resolve/" in request}
         pickled = {**SOURCE, "repo": "org/pickled", "revision": hub.add("model", "org/pickled", others)}
         told = fetch(pickled, tmp_path / "pickled.json", cache, HF_ENDPOINT=hub.address)
@@ -248,5 +230,5 @@ def test_only_the_two_files_are_fetched_and_offline_they_come_from_the_cache(ada
     assert one.identity == {"repo": "org/adapter", "commit": source["revision"]}
     assert sorted(path.name for path in manifest_folder(manifest).iterdir()) == sorted(files)
     again = tmp_path / "again.json"
-    assert fetch(source, again, cache, HF_HUB_OFFLINE="1") == ""
+    assert fetch(source, again, cache, HF_HUB_OFFLINE="1") is None
     assert read_json(again)["files"] == read_json(manifest)["files"]

@@ -4,11 +4,10 @@ import hashlib
 import json
 import logging
 import os
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
+import hub_calls
 import pytest
 import yaml
 from hub_server import HubServer
@@ -22,39 +21,15 @@ from refusal_eval.data.rows import read_rows
 from refusal_eval.data.wheels import take_from_wheel
 
 LOG = logging.getLogger("test")
-SCRIPTS = Path(__file__).parents[2] / "scripts"
-
-# The libraries read their environment variables when they are imported: each environment is a process of its own.
-CALLS = """
-import json, logging, sys
-from refusal_eval.data.row_fetching import fetch_rows
-from refusal_eval.core.errors import UserError
-
-log, told = logging.getLogger("fetch"), []
-for source, target, cache in json.load(sys.stdin):
-    try:
-        fetch_rows(source, target, cache, log, wait=0.01)
-        told.append(None)
-    except UserError as error:
-        told.append(str(error))
-    except Exception as error:
-        told.append(f"a traceback: {error!r}")
-print(json.dumps(told))
-"""
 
 
 def fetched(sources, folder, cache, **environment):
     """Fetch all sources in one process; return the message of each (None: fetched) and where its rows are."""
     folder.mkdir(exist_ok=True)
-    targets = [str(folder / f"{number}.jsonl") for number in range(len(sources))]
-    # No user's token, and no cache but ours.
-    own = {"PYTHONPATH": str(SCRIPTS), "HF_HOME": str(folder / "home"), "PATH": os.environ["PATH"], **environment}
-    calls = json.dumps([[source, target, str(cache)] for source, target in zip(sources, targets, strict=True)])
-    result = subprocess.run(
-        [sys.executable, "-c", CALLS], input=calls, env=own, capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 0, result.stderr
-    return dict(zip(targets, json.loads(result.stdout.splitlines()[-1]), strict=True))
+    targets = [f"{number}.jsonl" for number in range(len(sources))]
+    calls = [("rows", source, target, None) for source, target in zip(sources, targets, strict=True)]
+    told, _ = hub_calls.fetched(calls, folder, cache, **environment)
+    return {str(folder / target): message for target, message in zip(targets, told, strict=True)}
 
 
 CARD = b"""---

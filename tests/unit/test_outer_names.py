@@ -3,12 +3,10 @@
 import json
 import logging
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from config_project import COMMIT, SHA256
+from hub_calls import called
 from hub_server import HubServer
 from pydantic import ValidationError
 
@@ -21,7 +19,6 @@ from refusal_eval.data.hub import RemoteFile, Repository, locked_files
 from refusal_eval.weights.weight_kinds import WheelWeights
 from refusal_eval.weights.weights_manifest import manifest_folder
 
-SCRIPTS = Path(__file__).parents[2] / "scripts"
 OUTER = ["/etc/x.json", "../x.json", "a/../../x.json", "a/..", "..", "C:x.json", "a\\..\\x.json", "x\0.json", "", "."]
 INNER = ["x.json", "a/b.json", "..x/..y.json", "a..b", "ä/中 文.json", "ab:c.json"]
 LICENCE = {"hub": None, "entry": None, "agrees": None}
@@ -85,17 +82,10 @@ def test_a_damaged_copy_goes_with_the_blob_behind_it(tmp_path):
 
 
 LISTS = """
-import json, logging, sys
 from refusal_eval.data.hub import Repository, listed_files
-from refusal_eval.core.errors import UserError
 
-told = []
-for name, commit in json.load(sys.stdin):
-    try:
-        told.append(sorted(listed_files(Repository("model", name, commit, "cache", logging.getLogger("x"), 0.01))))
-    except UserError as error:
-        told.append(str(error))
-print(json.dumps(told))
+def call(name, commit):
+    return sorted(listed_files(Repository("model", name, commit, "cache", log, 0.01)))
 """
 
 
@@ -104,17 +94,7 @@ def test_a_hub_that_lists_such_names_or_hashes_is_refused(tmp_path):
         repos = {"org/good": {"a/x.json": b"{}"}, "org/up": {"../x.json": b"{}"}, "org/hash": {"x.bin": b"x" * 2000}}
         calls = [(name, hub.add("model", name, files)) for name, files in repos.items()]
         hub.mislisted["x.bin"] = "../../x"
-        own = {"PYTHONPATH": str(SCRIPTS), "HF_HOME": str(tmp_path), "PATH": os.environ["PATH"]}
-        run = subprocess.run(
-            [sys.executable, "-c", LISTS],
-            input=json.dumps(calls),
-            env=own | {"HF_ENDPOINT": hub.address},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    assert run.returncode == 0, run.stderr
-    good, up, digest = json.loads(run.stdout)
+        (good, up, digest), _ = called(LISTS, calls, tmp_path, HF_ENDPOINT=hub.address)
     assert good == ["a/x.json"]
     assert up.startswith("model org/up at ") and "'../x.json' is no file in its folder" in up
     assert digest.startswith("model org/hash at ") and "x.bin" in digest and "'../../x' is no SHA-256" in digest

@@ -3,14 +3,11 @@
 import fcntl
 import json
 import logging
-import os
 import random
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from hub_calls import fetched
 from hub_server import HubServer, tree
 
 from refusal_eval.config.lock_file import LockFile
@@ -22,32 +19,10 @@ from refusal_eval.data.hub import RemoteFile, Repository
 from refusal_eval.data.network import first_line, without_secrets
 from refusal_eval.tools.pin.locking import lock_text
 
-SCRIPTS = Path(__file__).parents[2] / "scripts"
 TOKEN = "hf_" + "SecretSecret" * 3
 SIZE, CHUNK = 21_000_000, 10 * 1024 * 1024  # the library hands on 10 MB at a time
 NOWHERE = "http://127.0.0.1:9"
 
-CALLS = """
-import json, logging, sys
-from refusal_eval.data.row_fetching import fetch_rows
-from refusal_eval.data.hub import locked_files
-from refusal_eval.core.errors import UserError
-from refusal_eval.weights.weight_fetching import Fetching, fetch_from_hub
-
-logging.basicConfig(level=logging.INFO)
-log, told = logging.getLogger("fetch"), []
-for what, source, target, cache, lock in json.load(sys.stdin):
-    try:
-        locked = locked_files({"lock": lock}, "dataset" if what == "rows" else "model", source)
-        if what == "rows":
-            fetch_rows(source, target, cache, log, wait=0.01, locked=locked)
-        else:
-            fetch_from_hub(what, source, Fetching(target, cache, log, wait=0.01, locked=locked))
-        told.append(None)
-    except UserError as error:
-        told.append(str(error))
-print(json.dumps(told))
-"""
 MODEL = {
     "config.json": b'{"a": 1}',
     "tokenizer.json": b"{}" * 900,
@@ -88,16 +63,6 @@ def source_of(hub, kind, name, files, **keys):
     return {"kind": "hub", "repo": name, "revision": hub.add(kind, name, files, **keys)} | more
 
 
-def fetch(calls, folder, **environment):
-    """Fetch (what, source, target, lock) in one process; return what was told of each, and the log."""
-    own = {"PYTHONPATH": str(SCRIPTS), "HF_HOME": str(folder / "home"), "PATH": os.environ["PATH"], **environment}
-    given = [[what, source, str(folder / target), str(folder / "cache"), lock] for what, source, target, lock in calls]
-    command = [sys.executable, "-c", CALLS]
-    run = subprocess.run(command, input=json.dumps(given), env=own, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-    return json.loads(run.stdout.splitlines()[-1]), run.stderr
-
-
 def got(hub, name):
     return [path.rsplit("/", 1)[1] for path in hub.requests if path.startswith("GET") and f"/{name}/resolve/" in path]
 
@@ -105,27 +70,27 @@ def got(hub, name):
 def test_with_a_lock_and_a_warm_cache_no_network_is_needed(hub, tmp_path):
     model, rows = source_of(hub, "model", "org/model", MODEL), source_of(hub, "dataset", "org/rows", ROWS)
     adapter = source_of(hub, "model", "org/adapter", ADAPTER)
-    fetched = {name: MODEL[name] for name in MODEL if name != "README.md"}
-    lock = locked(tmp_path, models=[(model, fetched), (adapter, ADAPTER)], datasets=[(rows, ROWS)])
+    wanted = {name: MODEL[name] for name in MODEL if name != "README.md"}
+    lock = locked(tmp_path, models=[(model, wanted), (adapter, ADAPTER)], datasets=[(rows, ROWS)])
 
     def calls(run):
         sources = {"tokenizer": model, "weights": model, "adapter": adapter, "rows": rows}
         return [(what, source, f"{run}/{what}.json", lock) for what, source in sources.items()]
 
-    assert fetch(calls("first"), tmp_path, HF_ENDPOINT=hub.address)[0] == [None] * 4
+    assert fetched(calls("first"), tmp_path, HF_ENDPOINT=hub.address)[0] == [None] * 4
     assert sorted(got(hub, "org/model")) == ["config.json", "model.safetensors", "tokenizer.json"]
     asked = len(hub.requests)
     # With the hub there it is not asked; it is not missed when it is gone; and HF_HUB_OFFLINE changes nothing.
     ways = [{"HF_ENDPOINT": hub.address}, {"HF_ENDPOINT": NOWHERE}, {"HF_ENDPOINT": NOWHERE, "HF_HUB_OFFLINE": "1"}]
     for number, environment in enumerate(ways):
-        assert fetch(calls(f"again{number}"), tmp_path, **environment)[0] == [None] * 4
+        assert fetched(calls(f"again{number}"), tmp_path, **environment)[0] == [None] * 4
         for what in ("tokenizer", "weights", "adapter"):
             first, again = (read_json(tmp_path / run / f"{what}.json") for run in ("first", f"again{number}"))
             assert first["files"] == again["files"]
     assert len(hub.requests) == asked
     # Without the whole copy it is told, and nothing half is taken.
     shutil.rmtree(tmp_path / "cache" / "hub" / "models--org--adapter")
-    (told,) = fetch([calls("cold")[2]], tmp_path, HF_ENDPOINT=NOWHERE, HF_HUB_OFFLINE="1")[0]
+    (told,) = fetched([calls("cold")[2]], tmp_path, HF_ENDPOINT=NOWHERE, HF_HUB_OFFLINE="1")[0]
     assert "HF_HUB_OFFLINE is set: fetch it once on a machine with internet" in told
 
 
@@ -140,7 +105,7 @@ def test_what_is_not_what_was_locked_is_refused(hub, tmp_path):
     hub.rewrite("model", "org/gone", gone["revision"])
     hub.served["org/tampered/config.json"] = b'{"a": 2}'  # of the same size, and not what it lists
     calls = [("weights", one, f"{one['repo']}.json", lock) for one in (rewritten, gone, tampered)]
-    told = fetch([*calls, ("adapter", short, "a.json", lock)], tmp_path, HF_ENDPOINT=hub.address)[0]
+    told = fetched([*calls, ("adapter", short, "a.json", lock)], tmp_path, HF_ENDPOINT=hub.address)[0]
     assert "model.safetensors is not the file that was locked, so the repository was rewritten" in told[0]
     assert not got(hub, "org/rewritten"), "it is told before anything is downloaded"
     assert "the lock file names it, so it was there: the history was rewritten" in told[1]
@@ -152,7 +117,7 @@ def test_what_is_not_what_was_locked_is_refused(hub, tmp_path):
 def test_a_file_of_a_data_set_that_the_lock_does_not_list_is_told(hub, tmp_path):
     rows = source_of(hub, "dataset", "org/rows", ROWS | {"a.jsonl": b"{}"}) | {"split": None, "file": "a.jsonl"}
     lock = locked(tmp_path, datasets=[(rows, ROWS)])
-    (told,) = fetch([("rows", rows, "a.jsonl", lock)], tmp_path, HF_ENDPOINT=hub.address)[0]
+    (told,) = fetched([("rows", rows, "a.jsonl", lock)], tmp_path, HF_ENDPOINT=hub.address)[0]
     assert "the lock file does not list a.jsonl; run `refusal-eval pin` again" in told
 
 
@@ -168,14 +133,14 @@ def test_a_download_that_broke_goes_on_where_it_ended(hub, tmp_path):
     environment = {"HF_ENDPOINT": hub.address, "HF_TOKEN": TOKEN}
     hub.cuts[second] = [CHUNK + 1_000_000]
     hub.range_faults = 3
-    (told,) = fetch([("weights", source, "weights.json", None)], tmp_path, **environment)[0]
+    (told,) = fetched([("weights", source, "weights.json", None)], tmp_path, **environment)[0]
     assert "503" in told and not (tmp_path / "weights.json").exists()
     blobs = tmp_path / "cache" / "hub" / "models--org--large" / "blobs"
     (partial,) = blobs.glob("*.partial")
     assert partial.stat().st_size == CHUNK
     hub.requests.clear()
     hub.ranges.clear()
-    (told,), log = fetch([("weights", source, "weights.json", None)], tmp_path, **environment)
+    (told,), log = fetched([("weights", source, "weights.json", None)], tmp_path, **environment)
     assert told is None and f"continuing {second} at byte {CHUNK} of {SIZE}" in log
     assert hub.ranges == [(second, CHUNK)] and not [
         one for one in hub.requests if one.startswith("GET") and first in one
@@ -193,7 +158,7 @@ def test_a_download_that_broke_goes_on_where_it_ended(hub, tmp_path):
 def test_what_is_left_of_an_earlier_download_goes_once_the_file_is_whole(hub, tmp_path):
     source = source_of(hub, "model", "org/left", MODEL)
     call = [("weights", source, "weights.json", None)]
-    assert fetch(call, tmp_path, HF_ENDPOINT=hub.address)[0] == [None]
+    assert fetched(call, tmp_path, HF_ENDPOINT=hub.address)[0] == [None]
     blobs = tmp_path / "cache" / "hub" / "models--org--left" / "blobs"
     digests = [sha256_of_file(path) for path in blobs.iterdir()]
     other = blobs / f"{'0' * 64}.partial"
@@ -204,12 +169,12 @@ def test_what_is_left_of_an_earlier_download_goes_once_the_file_is_whole(hub, tm
         path.write_bytes(b"half")
     with open(theirs, "ab") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        assert fetch(call, tmp_path, HF_ENDPOINT=hub.address)[0] == [None]
+        assert fetched(call, tmp_path, HF_ENDPOINT=hub.address)[0] == [None]
         assert not mine.exists(), "nobody needs it any more"
         assert theirs.exists(), "a job is at it"
         assert other.exists(), "another commit's may still be wanted"
         assert resume.being_written(theirs) and not resume.being_written(other)
-    assert fetch(call, tmp_path, HF_ENDPOINT=hub.address)[0] == [None]
+    assert fetched(call, tmp_path, HF_ENDPOINT=hub.address)[0] == [None]
     assert [path.name for path in blobs.glob("*.partial")] == [other.name]
 
 
@@ -231,12 +196,12 @@ def test_the_disk_is_checked_for_what_is_still_missing(tmp_path, monkeypatch):
 def test_a_token_opens_a_gated_model_and_is_written_nowhere(hub, tmp_path):
     source = source_of(hub, "model", "org/gated", MODEL, gated=True)
     call = [("weights", source, "weights.json", None)]
-    (told,), log = fetch(call, tmp_path, HF_ENDPOINT=hub.address)
+    (told,), log = fetched(call, tmp_path, HF_ENDPOINT=hub.address)
     assert f"is gated: ask for access at {hub.address}/org/gated" in told and "no token is set now" in told
-    (told,), more = fetch(call, tmp_path, HF_ENDPOINT=hub.address, HF_TOKEN=TOKEN)
+    (told,), more = fetched(call, tmp_path, HF_ENDPOINT=hub.address, HF_TOKEN=TOKEN)
     assert "the token in use (HF_TOKEN, or the hub's token file) has no access yet" in told
     hub.tokens.add(TOKEN)
-    (nothing,), last = fetch(call, tmp_path, HF_ENDPOINT=hub.address, HF_TOKEN=TOKEN)
+    (nothing,), last = fetched(call, tmp_path, HF_ENDPOINT=hub.address, HF_TOKEN=TOKEN)
     assert nothing is None
     written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert TOKEN.encode() not in written and TOKEN not in told + log + more + last

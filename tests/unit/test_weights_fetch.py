@@ -3,12 +3,11 @@
 import json
 import logging
 import os
-import subprocess
 import sys
 import zipfile
-from pathlib import Path
 
 import pytest
+from hub_calls import fetched
 from hub_server import HubServer
 
 from refusal_eval.core.errors import UserError
@@ -18,33 +17,12 @@ from refusal_eval.weights.weight_fetching import tokenizer_names, weights_names
 from refusal_eval.weights.weights_manifest import manifest_folder
 
 LOG = logging.getLogger("test")
-SCRIPTS = Path(__file__).parents[2] / "scripts"
-
-CALLS = """
-import json, logging, sys
-from refusal_eval.weights.weight_fetching import Fetching, fetch_from_hub
-from refusal_eval.core.errors import UserError
-
-log, told = logging.getLogger("fetch"), []
-for what, source, manifest, cache in json.load(sys.stdin):
-    try:
-        fetch_from_hub(what, source, Fetching(manifest, cache, log, wait=0.01))
-        told.append(None)
-    except UserError as error:
-        told.append(str(error))
-print(json.dumps(told))
-"""
 
 
 def fetch(what, source, folder, **environment):
     """Fetch in a process of its own (the library reads its environment once); return the message, if any."""
-    own = {"PYTHONPATH": str(SCRIPTS), "HF_HOME": str(folder / "home"), "PATH": os.environ["PATH"], **environment}
-    calls = json.dumps([[one, source, str(folder / f"{one}.json"), str(folder / "cache")] for one in what])
-    result = subprocess.run(
-        [sys.executable, "-c", CALLS], input=calls, env=own, capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout.splitlines()[-1])
+    told, _ = fetched([(one, source, f"{one}.json", None) for one in what], folder, **environment)
+    return told
 
 
 SHARDS = {f"model-0000{n}-of-00002.safetensors": bytes([n]) * 5000 for n in (1, 2)}
