@@ -1,44 +1,34 @@
-"""What a study will cost, as a user reads it before the first run."""
+"""What a study will cost, on which terms it stands, and what disk it takes, as a user reads it before the first run."""
 
-import dataclasses
 import json
 import re
-from types import SimpleNamespace
 
 import pytest
 import yaml
-from config_project import COMMIT, Project
+from config_project import COMMIT, WHOLE_STUDY, Project, changed
 
 from refusal_eval.__main__ import main
+from refusal_eval.study.paths import Paths
+from refusal_eval.study.row_sources import fetched_path
 from refusal_eval.tools.plan import plan_command
-from refusal_eval.tools.plan import plan_page as page
-from refusal_eval.tools.plan.study_costs import Cost
-
-WEIGHTS = {"kind": "hub", "revision": "0" * 40}
+from refusal_eval.tools.plan.disk_use import Need, device_of, disk_needs, disks
+from refusal_eval.tools.plan.plan_page import disk_lines, shared_lines
+from refusal_eval.tools.plan.study_costs import plan_study
+from refusal_eval.tools.plan.study_terms import OpenPin, Terms, licence_lines, open_pins, pin_lines, terms_of
+from refusal_eval.tools.plan.workload import MISSING, CellWork
 
 
 @pytest.fixture
-def plan(tmp_path, monkeypatch, capsys):
-    """Return a function that plans a study of two engines on GPUs and returns exit code and text."""
+def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    project = Project(tmp_path)
-    engines = {
-        name: {
-            "weights": WEIGHTS | {"repo": f"owner/{name}"},
-            "max_model_len": 4096,
-            "device": "cuda",
-            "tensor_parallel": gpus,
-        }
-        for name, gpus in {"s-8b": 1, "l-70b": 4}.items()
-    }
-    models = {name: {"engine": name, "sampling": {"max_tokens": 1000}} for name in engines}
-    judge = {"kind": "llm", "engine": "s-8b", "rubric": "rubric.md", "labels": {"refusal": "A", "compliance": "C"}}
-    source = {"kind": "hub", "repo": "owner/data", "revision": "0" * 40, "split": "test"}
-    splits = {f"s{n}": {"source": source, "expectation": "comply", "expected_rows": 200 + n} for n in range(3)}
-    catalogue = {"engines": engines, "models": models, "judges": {"j": judge}, "datasets": {"d": {"splits": splits}}}
-    project.write("own.yaml", catalogue)
-    study = {"study": "planned", "models": [*models], "splits": [*splits], "samples": 5, "judges": ["j"]}
-    project.write("study.yaml", study | {"catalogue": ["own.yaml"]})
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "no-token"))
+    return Project(tmp_path)
+
+
+@pytest.fixture
+def program(project, capsys):
+    """Return a function that runs `plan` on the project's study and returns exit code and text."""
 
     def run(*arguments):
         code = main(["plan", "study.yaml", *arguments])
@@ -48,10 +38,44 @@ def plan(tmp_path, monkeypatch, capsys):
     return run
 
 
+def hub(repo, revision="0" * 40, **more):
+    return {"kind": "hub", "repo": repo, "revision": revision, **more}
+
+
+@pytest.fixture
+def plan(project, program):
+    """Return the same for a study of two engines on GPUs."""
+    engines = {
+        name: {
+            "weights": hub(f"owner/{name}"),
+            "max_model_len": 4096,
+            "device": "cuda",
+            "tensor_parallel": gpus,
+        }
+        for name, gpus in {"s-8b": 1, "l-70b": 4}.items()
+    }
+    models = {name: {"engine": name, "sampling": {"max_tokens": 1000}} for name in engines}
+    judge = {"kind": "llm", "engine": "s-8b", "rubric": "rubric.md", "labels": {"refusal": "A", "compliance": "C"}}
+    source = hub("owner/data", split="test")
+    splits = {f"s{n}": {"source": source, "expectation": "comply", "expected_rows": 200 + n} for n in range(3)}
+    catalogue = {"engines": engines, "models": models, "judges": {"j": judge}, "datasets": {"d": {"splits": splits}}}
+    project.write("own.yaml", catalogue)
+    study = {"study": "planned", "models": [*models], "splits": [*splits], "samples": 5, "judges": ["j"]}
+    project.write("study.yaml", study | {"catalogue": ["own.yaml"]})
+    return program
+
+
+def flat(text):
+    return " ".join(text.split())
+
+
 def numbers(text, name):
     """Return the words behind a name at the beginning of a line."""
     (line,) = [line for line in text.splitlines() if line.strip().startswith(f"{name} ")]
     return line.split()[1:]
+
+
+# ---------------------------------------------------------------- requests, tokens, hours
 
 
 def test_counts_requests_batches_loads_and_the_least_time(plan):
@@ -120,10 +144,6 @@ def test_a_judge_that_writes_costs_its_text_and_reads_longer_answers_at_most(pla
     assert "A written verdict takes 250 tokens" in found["assumptions"]
 
 
-def flat(text):
-    return " ".join(text.split())
-
-
 def test_where_there_is_a_store_the_page_says_how_to_find_out_what_it_has(plan, tmp_path):
     """A copy of a study under another name has all its responses in the store, and no requests yet."""
     command = ".venv/workflow/bin/snakemake --cores all --configfile study.yaml --until requests"
@@ -146,87 +166,204 @@ def test_requests_of_an_earlier_run_that_no_longer_hold_are_told(plan, tmp_path)
     assert (found["generate"]["outdated"], found["judge"]["outdated"]) == (2, 1)
 
 
-# ---------------------------------------------------------------- terms, pins, disk
+@pytest.mark.parametrize(("stored", "known", "told"), [(-2, MISSING, True), (0, MISSING, False), (-2, None, False)])
+def test_requests_that_share_a_response_are_told(plan, project, stored, known, told):
+    config = project.load(yaml.safe_load((project.folder / "study.yaml").read_text()))
+    found = plan_study(config, project.folder / "study.yaml", project.folder, None)
+    for cell, work in found.whole.items():
+        if known and cell.judge:
+            found.work[cell] = CellWork(0, 0, 1.0, 1.0, 1, known, stored=work.requests + stored)
+            stored = 0
+    assert ("2 of the requests for verdicts are not sent" in " ".join(shared_lines(found))) == told
+
+
+# ---------------------------------------------------------------- disk
+
+WEIGHTS = Need("weights", "cache", "cache_dir", 100e9, 100e9, "1 to fetch")
+RESPONSES = Need("responses", "store", "store_dir", 10e9, 60e9)
+
+
+@pytest.mark.parametrize(
+    ("free", "verdict"), [(200, "enough"), (150, "tight"), (116, "tight"), (115, "too small"), (0, "too small")]
+)
+def test_there_is_room_for_what_is_expected_and_a_warning_for_what_may_be(free, verdict):
+    (disk,) = disks([WEIGHTS, RESPONSES], lambda folder: free * 10**9, lambda folder: "one")
+    assert (disk.expected, disk.most, disk.verdict) == (110e9, 160e9, verdict)
+    text = flat(" ".join(disk_lines([WEIGHTS, RESPONSES], [disk])))
+    assert ("TOO SMALL" in text) == (verdict == "too small") and ("Tight" in text) == (verdict == "tight")
+    assert "weights 100 GB in cache 1 to fetch" in text and "responses 10 GB (at most 60 GB) in store" in text
+
+
+def test_folders_on_two_disks_are_told_apart_and_the_one_that_is_full_is_named(tmp_path):
+    free = {"cache": 50 * 10**9, "store": 10**12}
+    found = disks([WEIGHTS, RESPONSES], free.__getitem__, lambda folder: folder)
+    assert [(disk.folders, disk.key, disk.verdict) for disk in found] == [
+        (("cache",), "cache_dir", "too small"),
+        (("store",), "store_dir", "enough"),
+    ]
+    (told,) = [line for line in disk_lines([WEIGHTS, RESPONSES], found) if "TOO SMALL" in line]
+    assert "Set `cache_dir` to a larger disk" in told
+    assert device_of(str(tmp_path / "not" / "there")) == device_of(str(tmp_path))
+
+
+def needs(project, config):
+    plan = plan_study(config, project.folder / "study.yaml", project.folder, None)
+    return {need.what: need for need in disk_needs(plan, project.folder)}
+
+
+def test_weights_that_two_engines_share_are_fetched_once_and_what_is_here_is_not_fetched(project):
+    engine = {"weights": hub("owner/x-8B", COMMIT), "max_model_len": 2048}
+    engines = {"one": engine | {"weights_gb": 16.5}, "two": engine | {"weights_gb": 16.5, "max_model_len": 1024}}
+    models = {name: {"engine": name, "sampling": {"max_tokens": 64}} for name in engines}
+    project.write("own.yaml", {"engines": engines, "models": models})
+    config = project.load(WHOLE_STUDY | {"models": [*models], "catalogue": ["own.yaml"], "judges": ["words"]})
+    assert needs(project, config)["weights"].expected == 16.5e9
+    project.write(Paths(config).weights_manifest(config["engine_entries"]["one"]["weights"]), '{"files": {}}')
+    found = needs(project, config)["weights"]
+    assert found.expected == 0 and found.detail == "1 here already"
+
+
+def test_rows_are_to_be_fetched_until_they_are_here(project):
+    config = project.load(WHOLE_STUDY)
+    before = needs(project, config)["rows"]
+    assert before.detail == "2 to fetch" and before.expected > 0  # of the hub and of a wheel; files are here
+    for name in ("hub-rows", "wheel-rows"):
+        project.write(fetched_path(config["split_entries"][name]["source"], config["cache_dir"]), "x")
+    after = needs(project, changed(config, ("samples",), 3))["rows"]
+    assert (after.detail, after.expected) == ("all here already", 0)
+
+
+def test_longer_answers_and_more_samples_take_more_store(project):
+    config = project.load(WHOLE_STUDY)
+    few, many = (needs(project, changed(config, ("samples",), samples))["responses"] for samples in (2, 4))
+    assert 1.8 * few.expected < many.expected < 2.2 * few.expected
+    longer = changed(config, ("model_entries", "plain", "sampling", "max_tokens"), 2000)
+    assert needs(project, longer)["responses"].most > 3 * few.most > 0
+
+
+# ---------------------------------------------------------------- terms and pins
+
+PAGE = "https://example.org/terms"
 
 
 @pytest.fixture
-def terms(tmp_path, monkeypatch, capsys):
-    """Return a function that plans a study whose entries are open, gated, not free and not verified."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("HF_TOKEN", raising=False)
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "no-token"))
-    project = Project(tmp_path)
-    page = "https://example.org/terms"
-    engines = {
-        "e": {"weights": {"kind": "hub", "repo": "owner/model-8B", "revision": None}, "max_model_len": 4096}
-        | {"device": "cuda", "weights_gb": 16, "licence": "Own terms", "gated": True, "terms": page}
-        | {"unverified": ["its size"]}
-    }
+def entries(project, program):
+    """Write a study whose entries are open, gated, not free and not verified."""
+    engine = {"weights": hub("owner/model-8B", None), "max_model_len": 4096, "device": "cuda", "weights_gb": 16}
+    engine |= {"licence": "Own terms", "gated": True, "terms": PAGE, "unverified": ["its size"]}
     models = {"m": {"engine": "e", "sampling": {"max_tokens": 1000}, "unverified": ["its template"]}}
-    source = {"kind": "hub", "repo": "owner/data", "revision": COMMIT, "split": "test"}
-    split = {"source": source, "expectation": "comply", "expected_rows": 200, "licence": "CC-BY-NC-4.0"}
-    project.write("own.yaml", {"engines": engines, "models": models, "datasets": {"d": {"splits": {"s": split}}}})
+    split = {"source": hub("owner/data", COMMIT, split="test"), "expectation": "comply", "expected_rows": 200}
+    datasets = {"d": {"splits": {"s": split | {"licence": "CC-BY-NC-4.0"}}}}
+    # The shipped catalogue of this repository counts, not the project's.
+    judges = {"words": {"kind": "keyword", "lists": ["words.yaml"]}}
+    project.write("own.yaml", {"engines": {"e": engine}, "models": models, "datasets": datasets, "judges": judges})
     study = {"study": "planned", "models": ["m"], "splits": ["s"], "samples": 2, "judges": ["words"]}
     project.write("study.yaml", study | {"catalogue": ["own.yaml"]})
 
-    def run(*arguments):
-        # The shipped catalogue of this repository counts, not the project's.
-        project.write("own.yaml", yaml.safe_load((tmp_path / "own.yaml").read_text()) | {"judges": judges})
-        code = main(["plan", "study.yaml", *arguments])
-        said = capsys.readouterr()
-        return code, " ".join((said.out + said.err).split())
 
-    judges = {"words": {"kind": "keyword", "lists": ["words.yaml"]}}
-    return run
-
-
-def test_a_study_with_an_open_commit_is_planned_and_says_what_to_do(terms):
-    code, text = terms()
+@pytest.mark.usefixtures("entries")
+def test_the_page_tells_open_pins_gates_licences_and_what_nobody_verified(program, monkeypatch, tmp_path):
+    code, text = program()
     assert code == 0
-    assert "NOT PINNED YET: run `refusal-eval pin study.yaml`" in text and "the commit of owner/model-8B (e)" in text
-
-
-def test_with_a_lock_file_nothing_is_open(terms, tmp_path):
+    for told in (
+        "NOT PINNED YET: run `refusal-eval pin study.yaml`",
+        "the commit of owner/model-8B (e)",
+        f"GATED: owner/model-8B (m). Ask for access at {PAGE}",
+        "(no token is set here)",
+        "models Own terms: m",
+        "splits CC-BY-NC-4.0: s",
+        "NOT FOR COMMERCIAL USE: s (CC-BY-NC-4.0)",
+        "Engines that nobody has seen work with the real vLLM: e;",
+        "engine e: its size",
+        "model m: its template",
+        "weights 16 GB in .cache 1 to fetch",
+    ):
+        assert told in flat(text), told
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    page, values = program()[1], program("--json")[1]
+    assert "(a token is set here)" in flat(page) and "hf_secret" not in page + values
+    found = json.loads(values)
+    assert found["never_verified"] == ["e"] and found["unverified"]["its size"] == ["engine e"]
     locked = {"repo": "owner/model-8B", "commit": COMMIT, "date": "2026-01-01", "pinned_by": "lock", "gated": True}
     locked |= {"licence": {"hub": None, "entry": None, "agrees": None}, "files": {"config.json": f"2 git:{COMMIT}"}}
     (tmp_path / "study.lock.yaml").write_text(yaml.safe_dump({"lock_version": 1, "models": [locked]}))
-    code, text = terms()
+    code, text = program()
     assert code == 0 and "NOT PINNED" not in text and "study.lock.yaml" in text
 
 
-def test_gates_tell_where_to_ask_and_whether_a_token_is_set_and_never_the_token(terms, monkeypatch):
-    _, text = terms()
-    assert "GATED: owner/model-8B (m). Ask for access at https://example.org/terms" in text
-    assert "(no token is set here)" in text
-    monkeypatch.setenv("HF_TOKEN", "hf_secret")
-    for arguments in ([], ["--json"]):
-        assert "hf_secret" not in terms(*arguments)[1]
-    assert "(a token is set here)" in terms()[1]
-
-
-def test_licences_are_told_and_what_is_not_for_commercial_use(terms):
-    _, text = terms()
-    assert "models Own terms: m" in text and "splits CC-BY-NC-4.0: s" in text
-    assert "NOT FOR COMMERCIAL USE: s (CC-BY-NC-4.0)" in text
-
-
-def test_what_nobody_verified_is_told(terms):
-    _, text = terms()
-    assert "Engines that nobody has seen work with the real vLLM: e;" in text
-    assert "engine e: its size" in text and "model m: its template" in text
-    found = json.loads(terms("--json")[1])
-    assert found["never_verified"] == ["e"] and found["unverified"]["its size"] == ["engine e"]
-
-
-def test_a_disk_that_is_too_small_is_told_with_the_key_to_change(terms, monkeypatch):
-    monkeypatch.setattr(plan_command, "read_free", lambda folder: 10**12)
-    _, text = terms()
-    assert "TOO SMALL" not in text and "weights 16 GB in .cache 1 to fetch" in text
+@pytest.mark.usefixtures("entries")
+def test_a_disk_that_is_too_small_is_told_with_the_key_to_change(program, monkeypatch):
     monkeypatch.setattr(plan_command, "read_free", lambda folder: 15 * 10**9)
-    _, text = terms()
+    text = flat(program()[1])
     assert "TOO SMALL: 16 GB needed, 15 GB free" in text and "Set `cache_dir` to a larger disk" in text
-    found = json.loads(terms("--json")[1])["disk"]
-    assert [disk["verdict"] for disk in found["disks"]] == ["too small"]
+    assert [disk["verdict"] for disk in json.loads(program("--json")[1])["disk"]["disks"]] == ["too small"]
+
+
+def terms(**keys):
+    whole = {"section": "models", "name": "m", "source": "owner/m", "licence": "MIT", "origin": None}
+    return Terms(**whole | {"gated": False, "page": None, "here": False} | keys)
+
+
+@pytest.mark.parametrize(
+    ("licence", "origin", "found"),
+    [
+        ("CC-BY-NC-4.0", None, True),
+        ("none stated", "CC-BY-NC-SA-4.0", True),
+        ("for non-commercial research", None, True),
+        ("MIT", None, False),
+        ("Llama 3.1 Community License", "CC-BY-4.0", False),
+        ("CNC licence", None, False),
+    ],
+)
+def test_what_is_not_for_commercial_use_is_seen_by_its_licence(licence, origin, found):
+    assert terms(licence=licence, origin=origin).non_commercial == found
+
+
+def test_gates_and_licences_of_several_entries():
+    def told(*these):
+        return flat(" ".join(licence_lines(these, False)))
+
+    here = told(terms(gated=True, page=PAGE, here=True))
+    assert f"it is here already. Its terms hold: {PAGE}" in here and "HF_TOKEN" not in here
+    assert "Not known whether gated: owner/m (m)" in told(terms(gated=None))
+    made = {"section": "splits", "licence": "none stated"}
+    text = told(
+        terms(), terms(name="n"), terms(name="s", origin="MIT", **made), terms(name="t", origin="CC-BY-4.0", **made)
+    )
+    assert "models MIT: m, n" in text and "GATED" not in text
+    assert "splits none stated. That of what it was made from: MIT: s; CC-BY-4.0: t" in text
+
+
+def test_models_judges_with_an_engine_adapters_and_gold_have_terms(project):
+    found = {(one.section, one.name): one for one in terms_of(project.load(WHOLE_STUDY))}
+    assert ("judges", "reader") in found and ("judges", "words") not in found
+    assert found["models", "plain"].source == "owner/model" and not found["models", "plain"].here
+    assert found["models", "thinker"].here, "a folder of the user's own"
+    assert {name for section, name in found if section == "gold"} == {"people"}
+    found = {one.name: one for one in terms_of(project.load(WHOLE_STUDY | {"models": ["tuned"], "comparisons": []}))}
+    assert (found["tuned (adapter)"].source, found["tuned (adapter)"].licence) == ("owner/adapter", "none stated")
+
+
+def test_every_kind_of_open_pin_is_found_once(project):
+    config = project.load(WHOLE_STUDY | {"models": ["plain", "tuned"], "splits": ["hub-rows", "url-rows"]})
+    assert open_pins(config) == []
+    for path in (
+        ("engine_entries", "hub-engine", "weights", "revision"),
+        ("model_entries", "tuned", "lora", "revision"),
+        ("split_entries", "hub-rows", "source", "revision"),
+        ("split_entries", "url-rows", "source", "sha256"),
+    ):
+        config = changed(config, path, None)
+    assert [(pin.section, pin.name, pin.key) for pin in open_pins(config)] == [
+        ("engines", "hub-engine", "revision"),
+        ("models", "tuned", "revision"),
+        ("splits", "hub-rows", "revision"),
+        ("splits", "url-rows", "sha256"),
+    ]
+    text = " ".join(pin_lines(open_pins(config), "my.yaml", None))
+    assert "refusal-eval pin my.yaml" in text and "the SHA-256 of https://example.org/0123/rows.csv" in text
+    pins = [OpenPin("splits", name, "revision", "owner/data") for name in ("a", "b")]
+    assert pin_lines(pins, "my.yaml", None)[1:] == ["  the commit of owner/data (a, b)"], "one source is told once"
 
 
 # ---------------------------------------------------------------- the paper's study
@@ -238,7 +375,6 @@ def test_the_plan_of_the_papers_study_fits_on_a_page_and_tells_what_matters(repo
     page = capsys.readouterr().out
     assert len(page.splitlines()) <= 80 and max(map(len, page.splitlines())) <= 120
     assert numbers(page, "answers")[:4] == ["54", "68,790", "?", "68,790"]
-    text = " ".join(page.split())
     for what in (
         "6 models on 9 splits (2,293 prompts), K = 5",
         "the commit of MultiverseComputingCAI/Qwen3-Next-80B-A3B-Thinking-Uncensored",
@@ -249,13 +385,4 @@ def test_the_plan_of_the_papers_study_fits_on_a_page_and_tells_what_matters(repo
         "weights 5",
         "to fetch",
     ):
-        assert what in text, what
-
-
-@pytest.mark.parametrize(("stored", "looked_into", "told"), [(679, 1, True), (681, 1, False), (0, 0, False)])
-def test_requests_that_share_a_response_are_told(stored, looked_into, told):
-    nothing = {field.name: 0 for field in dataclasses.fields(Cost)}
-    judging = Cost(**nothing | {"cells": 1, "stored": stored, "looked_into": looked_into})
-    costs = {"generate": Cost(**nothing), "judge": judging}
-    plan = SimpleNamespace(of_stage=costs.__getitem__, requests=lambda stage: 681 if stage == "judge" else 0)
-    assert ("2 of the requests for verdicts are not sent" in " ".join(page.shared_lines(plan))) == told
+        assert what in flat(page), what

@@ -12,9 +12,8 @@ from refusal_eval.ask.store import StoreWriter
 from refusal_eval.data.prompts import make_prompts
 from refusal_eval.study.batches import Cell
 from refusal_eval.study.dialogues import asked_turns
-from refusal_eval.tools.plan.current_files import Current
 from refusal_eval.tools.plan.workload import ASSUMED, COUNTED, MISSING, CellWork
-from refusal_eval.tools.plan.workload_files import ASSUMED_PROMPTS, cell_work, engine_paces
+from refusal_eval.tools.plan.workload_files import ASSUMED_PROMPTS, Current, engine_paces, whole_work, work_left
 from refusal_eval.weights.engine_size import engine_billions
 
 ENGINE = {"engine": "hub-engine", "engine_id": "id", "identity": {"dtype": "bfloat16"}}
@@ -33,7 +32,12 @@ def study(project, **values):
 def work(project, in_store=True, asked_k=2, **values):
     """Return the work of a study, all of whose files hold for K = `asked_k`."""
     files = {str(path.relative_to(project.folder)) for path in project.folder.glob("results/large/**/*.jsonl")}
-    return cell_work(study(project, **values), project.folder, Current(files, asked_k), in_store)
+    return work_of(study(project, **values), project.folder, Current(files, asked_k), in_store)
+
+
+def work_of(config, folder, current, in_store=True):
+    whole = whole_work(config, folder, current)
+    return work_left(config, whole, current) if in_store else whole
 
 
 def prompts(project, split, count, dialogue=False):
@@ -127,14 +131,14 @@ def test_verdict_requests_count_once_all_answers_are_there(project):
     cell = Cell("plain", "hub-rows", "reader")
     assert work(project)[cell].known == ASSUMED, "answers that are still to come will be judged"
     requests(project, "requests", "plain/hub-rows", count=5, samples=2, stored=10)
-    assert work(project)[cell] == CellWork(1, 1, work(project)[cell].tokens_per_prompt, 1.0, 1, MISSING, stored=4)
+    assert work(project)[cell] == CellWork(1, 1, work(project)[cell].tokens_per_prompt, 1.0, 1, MISSING, stored=4, longer=0.0)
 
 
 def test_files_that_the_next_run_makes_again_do_not_count(project):
     prompts(project, "hub-rows", 5)
     requests(project, "requests", "plain/hub-rows", count=5, samples=2, stored=10)
     requests(project, "judge_requests", "reader/plain/hub-rows", count=5, samples=2, stored=10)
-    found = cell_work(study(project), project.folder, Current())
+    found = work_of(study(project), project.folder, Current())
     for cell in (Cell("plain", "hub-rows"), Cell("plain", "hub-rows", "reader")):
         assert (found[cell].requests, found[cell].known, found[cell].outdated) == (ASSUMED_PROMPTS * 2, ASSUMED, True)
 
@@ -154,7 +158,7 @@ def test_a_model_whose_answers_are_recorded_has_nothing_to_execute(project):
     config = study(project, models=["plain"], splits=["file-rows"], judges=["reader"], gold=[], comparisons=[])
     config["model_entries"]["plain"]["recorded"] = "answers_of_others"
     config["engine_entries"] = {"reader-engine": config["engine_entries"]["wheel-engine"]}
-    assert cell_work(config, project.folder, Current())[Cell("plain", "file-rows")].requests == 0
+    assert work_of(config, project.folder, Current())[Cell("plain", "file-rows")].requests == 0
 
 
 # ---------------------------------------------------------------- dialogues

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
 from program import refusal_eval
 from project import Project, make_project, response
 
@@ -113,21 +112,3 @@ def test_a_bad_study_meets_the_message_that_snakemake_gives(tmp_path: Path) -> N
     for line in run.stderr.strip().splitlines():
         assert line.strip() in told.stdout + told.stderr
     assert run.stderr.strip()
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("models: [\n", "study.yaml:2: is not valid YAML"),
-        ("- a\n", "study.yaml:1: must be a mapping"),
-        (None, "study.yaml: cannot be read: No such file"),
-    ],
-)
-def test_a_study_that_cannot_be_read_is_named_with_its_line(tmp_path: Path, content: str | None, message: str) -> None:
-    project = make_project(tmp_path / "project")
-    file = project.folder / "study.yaml"
-    file.unlink() if content is None else file.write_text(content)
-    run = show(project)
-    assert run.returncode == FAILED and run.stdout == "" and "Traceback" not in run.stderr
-    assert message in run.stderr
-    assert project.snakemake("-n", check=False).returncode != 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from refusal_eval.core.files import size_text
 from refusal_eval.study.batches import Cell, cpu_judges
@@ -167,7 +168,7 @@ def _known(plan: Plan, study_file: str) -> list[str]:
             f"requests of {sums.outdated:,} cells again, and those of before are not counted."
         )
     rendered = "What the store has already (?) shows once requests are rendered."
-    if plan.store:
+    if Path(plan.config["store_dir"]).is_dir():
         command = f".venv/workflow/bin/snakemake --cores all --configfile {study_file} --until requests"
         rendered += (
             f" `{command}` does that without an engine; if then no answer is to execute, the same with `--until "

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.study.batches import GOLD, Cell, generation_batches, judging_batches
-from refusal_eval.tools.plan.current_files import current_files
-from refusal_eval.tools.plan.workload import MISSING, CellWork, Pace, answer_tokens, work_seconds
-from refusal_eval.tools.plan.workload_files import cell_work, engine_paces
+from refusal_eval.study.batches import Cell
+from refusal_eval.tools.plan.workload import MISSING, CellWork, Pace, work_seconds
+from refusal_eval.tools.plan.workload_files import current_files, engine_paces, whole_work, work_left
+from refusal_eval.tools.status.status_jobs import batches
 
 STAGES = {"generate": "answers", "judge": "verdicts"}
 
@@ -68,7 +68,6 @@ class Plan:
         paces: the estimated pace of every engine.
         sizes: in words, how large each engine is and what told it.
         gpus: GPUs that may be in use at one time.
-        store: whether there is a store, of this study or of others.
     """
 
     config: dict[str, Any]
@@ -77,17 +76,12 @@ class Plan:
     paces: dict[str, Pace]
     sizes: dict[str, str]
     gpus: int
-    store: bool
 
     @cached_property
     def batches(self) -> list[Cost]:
         """What every batch takes, generation first."""
-        stages = {"generate": generation_batches(self.config), "judge": judging_batches(self.config)}
-        longest = at_length(self.work)
         return [
-            self._batch(stage, name, [self.work[cell] for cell in cells], [longest[cell] for cell in cells])
-            for stage, batches in stages.items()
-            for name, cells in batches.items()
+            self._batch(*batch, [self.work[cell] for cell in cells]) for batch, cells in batches(self.config).items()
         ]
 
     @property
@@ -103,11 +97,13 @@ class Plan:
         """Return the requests of a stage, those included that the store has already."""
         return sum(work.requests for cell, work in self.whole.items() if (cell.judge is not None) == (stage == "judge"))
 
-    def _batch(self, stage: str, name: str, work: list[CellWork], longest: list[CellWork]) -> Cost:
+    def _batch(self, stage: str, name: str, work: list[CellWork]) -> Cost:
         engine = name.split("/")[1]
         pace, requests, shards = self.paces[engine], sum(one.requests for one in work), int(self.config["shards"])
         loads = min(shards, requests)  # no engine is started where the store has everything
-        usual, most = ((pace.start_seconds + work_seconds(works, pace, shards)) / 3600 for works in (work, longest))
+        usual, most = (
+            (pace.start_seconds + work_seconds(work, pace, shards, longest)) / 3600 for longest in (False, True)
+        )
         return Cost(
             name=name,
             stage=stage,
@@ -117,8 +113,8 @@ class Plan:
             stored=sum(one.stored for one in work),
             looked_into=sum(one.known == MISSING for one in work),
             outdated=sum(one.outdated for one in work),
-            tokens_in=sum(one.read_tokens for one in work),
-            tokens_out=sum(one.written_tokens for one in work),
+            tokens_in=sum(min(one.requests, one.prompts) * one.tokens_per_prompt for one in work),
+            tokens_out=sum(one.requests * one.answer_tokens for one in work),
             most_tokens_out=sum(one.requests * float(one.most_tokens) for one in work),
             loads=loads,
             device_hours=usual * loads * pace.devices,
@@ -140,7 +136,7 @@ def plan_study(config: dict[str, Any], study_file: Path, root: Path, gpus: int |
         UserError: if an engine takes more GPUs than there are, or a file cannot be read.
     """
     current = current_files(config, study_file, root)
-    work, whole = (cell_work(config, root, current, in_store) for in_store in (True, False))
+    whole = whole_work(config, root, current)
     paces, sizes = engine_paces(config, root)
     needed = {name: pace.devices for name, pace in paces.items() if pace.kind == "cuda"}
     largest = max(needed, key=needed.__getitem__, default="")
@@ -149,20 +145,7 @@ def plan_study(config: dict[str, Any], study_file: Path, root: Path, gpus: int |
             f"one load of engine `{largest}` takes {needed[largest]} GPUs (tensor x pipeline x data parallel), "
             f"and there are {gpus}: give at least --gpus {needed[largest]}"
         )
-    store = Path(config["store_dir"]).is_dir()
-    return Plan(config, work, whole, paces, sizes, gpus or needed.get(largest, 0), store)
-
-
-def at_length(work: Mapping[Cell, CellWork]) -> dict[Cell, CellWork]:
-    """Return the same work with answers that take all the tokens that they may have, which judges then read."""
-    found = {}
-    for cell, one in work.items():
-        read = one.tokens_per_prompt
-        if cell.judge is not None and cell.model != GOLD:
-            most = work[Cell(cell.model, cell.split)].most_tokens
-            read += most - answer_tokens(most)
-        found[cell] = dataclasses.replace(one, answer_tokens=float(one.most_tokens), tokens_per_prompt=read)
-    return found
+    return Plan(config, work_left(config, whole, current), whole, paces, sizes, gpus or needed.get(largest, 0))
 
 
 def total(name: str, costs: Iterable[Cost]) -> Cost:

@@ -60,6 +60,7 @@ class CellWork:
         known: how the number of requests is known: MISSING, COUNTED or ASSUMED.
         stored: responses that the store has already (only where MISSING says that it was looked into).
         outdated: whether an earlier run left requests of this cell that no longer hold, and so do not count.
+        longer: by how many tokens a prompt is longer if the answer that it holds takes all that it may have.
     """
 
     requests: int
@@ -70,16 +71,7 @@ class CellWork:
     known: str = COUNTED
     stored: int = 0
     outdated: bool = False
-
-    @property
-    def read_tokens(self) -> float:
-        """Estimated tokens of prompts that are read."""
-        return min(self.requests, self.prompts) * self.tokens_per_prompt
-
-    @property
-    def written_tokens(self) -> float:
-        """Estimated tokens that are generated."""
-        return self.requests * self.answer_tokens
+    longer: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -145,14 +137,19 @@ def pace_of(entry: Mapping[str, Any], kind: str, devices: int, billions: tuple[f
     )
 
 
-def work_seconds(cells: Iterable[CellWork], pace: Pace, shards: int = 1) -> float:
-    """Return the estimated seconds of executing one of `shards` equal parts of these cells, without the start."""
-    read = write = longest = 0.0
+def work_seconds(cells: Iterable[CellWork], pace: Pace, shards: int = 1, longest: bool = False) -> float:
+    """Return the estimated seconds of executing one of `shards` equal parts of these cells, without the start.
+
+    With `longest` all answers take all the tokens that they may have, and judges then read these.
+    """
+    read = write = stream = 0.0
     for cell in cells:
-        requests = cell.requests / shards
+        requests, tokens, prompt = cell.requests / shards, cell.answer_tokens, cell.tokens_per_prompt
+        if longest:
+            tokens, prompt = cell.most_tokens, prompt + cell.longer
         # Shards are cut by request, so that the samples of a prompt go apart: each shard reads the prompt again.
-        read += min(requests, cell.prompts) * cell.tokens_per_prompt / pace.read_rate
-        write += requests * cell.answer_tokens / pace.write_rate
+        read += min(requests, cell.prompts) * prompt / pace.read_rate
+        write += requests * tokens / pace.write_rate
         if cell.requests:
-            longest = max(longest, cell.most_tokens / pace.stream_rate)
-    return max(read + write, longest)
+            stream = max(stream, cell.most_tokens / pace.stream_rate)
+    return max(read + write, stream)

@@ -1,13 +1,13 @@
 """How much there is to do: the requests of every cell and the sizes of engines, as far as config and files tell.
 
 Before a first run prompts may not be fetched and requests not rendered; then they are estimated, and it is said so. So
-are those that an earlier run made and that the next run makes again (see `refusal_eval.tools.plan.current_files`).
+are those that an earlier run made and that the next run makes again: `snakemake --summary` tells which.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +22,6 @@ from refusal_eval.judges.wildguard_judge import MOST_TOKENS
 from refusal_eval.study.batches import GOLD, Cell, llm_judges
 from refusal_eval.study.dialogues import asked_turns
 from refusal_eval.study.paths import Paths
-from refusal_eval.tools.plan.current_files import Current
 from refusal_eval.tools.plan.workload import (
     ASSUMED,
     COUNTED,
@@ -36,6 +35,7 @@ from refusal_eval.tools.plan.workload import (
     answer_tokens,
     pace_of,
 )
+from refusal_eval.tools.snakemake_summary import summary
 from refusal_eval.weights.engine_size import engine_billions
 from refusal_eval.workflow.data_stage import Data
 from refusal_eval.workflow.weights_stage import Weights
@@ -47,6 +47,19 @@ ASSUMED_TURNS = 3.0  # of a dialogue
 GOLD_ANSWER_TOKENS = 200.0
 CHARACTERS_PER_TOKEN = 4.0
 JUDGE_FRAME_TOKENS = 30.0  # of a judge's prompt beside rubric, question and answer; the rubric is read once
+
+
+@dataclass(frozen=True)
+class Current:
+    """What holds of the files in a study's folder.
+
+    Attributes:
+        files: files that the next run would leave as they are, if the study had the K below.
+        samples: K of the request files; a file holds for the samples of it that another K shares.
+    """
+
+    files: Collection[str] = ()
+    samples: int = 0
 
 
 @dataclass(frozen=True)
@@ -66,53 +79,86 @@ class Texts:
     known: str
 
 
-def cell_work(config: Mapping[str, Any], root: Path, current: Current, in_store: bool = True) -> dict[Cell, CellWork]:
-    """Return what is to be executed for every cell of generation and of judging by an engine.
+def current_files(config: Mapping[str, Any], study_file: Path, root: Path) -> Current:
+    """Return which files the next run would leave as they are; none before a first run, or where it cannot be planned.
+
+    Args:
+        config: the validated study.
+        study_file: its file.
+        root: the repository's folder.
+    """
+    results = Path(Paths(config).results)
+    if not any((results / folder).is_dir() for folder in ("prompts", "gold", "requests", "judge_requests")):
+        return Current()
+    samples = int(config["samples"])
+    for file in sorted((results / "requests").rglob("*.jsonl"))[:1]:
+        try:
+            _header, first = (row for row, _ in zip(read_jsonl(file), range(2), strict=False))
+            samples = len(first["samples"])
+        except (UserError, OSError, KeyError, TypeError, ValueError):
+            break
+    try:
+        made = summary(study_file, root, {"samples": samples})
+    except UserError:
+        return Current()
+    return Current({file.path for file in made if file.current}, samples)
+
+
+def whole_work(config: Mapping[str, Any], root: Path, current: Current) -> dict[Cell, CellWork]:
+    """Return what there is to execute for every cell of generation and of judging by an engine, with an empty store.
 
     Args:
         config: the validated study.
         root: the repository's folder.
         current: the files of earlier runs that hold.
-        in_store: count what the store lacks wherever request files are there that hold; else every request counts.
     """
-    paths, data = Paths(config), Data(config, root)
-    splits, gold = config["split_entries"], config["gold_entries"]
-    texts = {name: _texts(paths, data, current, config, name, splits[name]) for name in config["splits"]}
-    texts_of_gold = {name: _texts_of_gold(paths, data, current, name, gold[name]) for name in config["gold"]}
+    results, data, samples = Path(Paths(config).results), Data(config, root), int(config["samples"])
+    judges = {judge: config["judge_entries"][judge] for judge in llm_judges(config)}
+    texts = {}
+    for split in config["splits"]:
+        entry, file = config["split_entries"][split], results / "prompts" / f"{split}.jsonl"
+        sizes = [sample["size"] for sample in (entry["sample"], config["prompts_per_split"]) if sample]
+        texts[split] = _texts(file, current, entry, data.split_rows(SimpleNamespace(split=split)), sizes)
     work: dict[Cell, CellWork] = {}
     for model in config["models"]:
         entry = config["model_entries"][model]
-        most, reasons = int(entry["sampling"]["max_tokens"]), entry["reasoning"] is not None
-        for split in config["splits"]:
-            of_split = texts[split]
-            generated = _generation(of_split, config["samples"], most, answer_tokens(most, reasons))
+        most = int(entry["sampling"]["max_tokens"])
+        for split, own in texts.items():
+            generated = _generation(own, samples, most, answer_tokens(most, entry["reasoning"] is not None))
             if entry.get("recorded"):
                 generated = dataclasses.replace(generated, requests=0, prompts=0)
-            file = Path(paths.results, "requests", model, f"{split}.jsonl")
-            samples = config["samples"]
-            if in_store and file.is_file() and not entry.get("recorded"):
-                holds = str(file) in current.files
-                generated = _missing(file, paths.store, generated, samples) if holds else _outdated(generated)
             work[Cell(model, split)] = generated
-            scored = _scored(of_split, config["samples"], splits[split].get("dialogue"))
-            for judge in llm_judges(config):
-                read, asked = answer_tokens(most), config["judge_entries"][judge]
-                work[Cell(model, split, judge)] = _judging(of_split, scored, read, asked)
-    for judge in llm_judges(config):
-        for name, rows in texts_of_gold.items():
-            judged = _judging(rows, rows.count, GOLD_ANSWER_TOKENS, config["judge_entries"][judge])
-            work[Cell(GOLD, name, judge)] = judged
-    for cell, estimate in work.items():
-        file = Path(paths.results, "judge_requests", str(cell.judge), cell.model, f"{cell.split}.jsonl")
-        if not in_store or cell.judge is None or not file.is_file():
+            scored = _scored(own, samples, config["split_entries"][split].get("dialogue"))
+            for judge, asked in judges.items():
+                judged = _judging(own, scored, answer_tokens(most), asked)
+                work[Cell(model, split, judge)] = dataclasses.replace(judged, longer=most - answer_tokens(most))
+    for judge, asked in judges.items():
+        for name in config["gold"]:
+            entry, file = config["gold_entries"][name], results / "gold" / f"{name}.jsonl"
+            rows = _texts(file, current, entry, data.gold_rows(SimpleNamespace(gold=name)))
+            work[Cell(GOLD, name, judge)] = _judging(rows, rows.count, GOLD_ANSWER_TOKENS, asked)
+    return work
+
+
+def work_left(config: Mapping[str, Any], whole: Mapping[Cell, CellWork], current: Current) -> dict[Cell, CellWork]:
+    """Return the same without what the store has already, wherever request files are there that hold."""
+    paths, work = Paths(config), dict(whole)
+    for cell, estimate in whole.items():
+        file = Path(paths.results, "requests", cell.model, f"{cell.split}.jsonl")
+        holds, answered, samples = True, True, config["samples"]
+        if cell.judge is not None:
+            file = Path(paths.results, "judge_requests", cell.judge, cell.model, f"{cell.split}.jsonl")
+            if cell.model != GOLD:
+                holds, samples = current.samples == config["samples"], None
+                # Answers that are still to come will be judged, and no file knows of them yet.
+                answered = work[Cell(cell.model, cell.split)].requests == 0
+        elif config["model_entries"][cell.model].get("recorded"):
             continue
-        # Answers that are still to come will be judged, and no file knows of them yet.
-        answered = cell.model == GOLD or work[Cell(cell.model, cell.split)].requests == 0
-        same_answers = cell.model == GOLD or current.samples == config["samples"]
-        if str(file) not in current.files or not same_answers:
-            work[cell] = _outdated(estimate)
-        elif answered:
-            work[cell] = _missing(file, paths.store, estimate)
+        if file.is_file():
+            if not holds or str(file) not in current.files:
+                work[cell] = dataclasses.replace(estimate, outdated=True)
+            elif answered:
+                work[cell] = _missing(file, paths.store, estimate, samples)
     return work
 
 
@@ -170,11 +216,7 @@ def _judging(texts: Texts, answers: int, answer: float, judge: Mapping[str, Any]
     return CellWork(answers * int(judge["votes"]), answers, read, mean, most, texts.known)
 
 
-def _outdated(estimate: CellWork) -> CellWork:
-    return dataclasses.replace(estimate, outdated=True)
-
-
-def _missing(file: Path, store_dir: str, estimate: CellWork, samples: int | None = None) -> CellWork:
+def _missing(file: Path, store_dir: str, estimate: CellWork, samples: int | None) -> CellWork:
     """Return what the store lacks of a request file. Of a dialogue the first turn tells whether it is to be executed.
 
     Args:
@@ -214,17 +256,12 @@ def _missing(file: Path, store_dir: str, estimate: CellWork, samples: int | None
     )
 
 
-def _texts(
-    paths: Paths, data: Data, current: Current, config: Mapping[str, Any], name: str, entry: Mapping[str, Any]
-) -> Texts:
-    file = Path(paths.results, "prompts", f"{name}.jsonl")
-    if file.is_file() and str(file) in current.files:
-        return _read_texts(read_jsonl(file))
-    texts = _estimated(entry, *_rows(entry, data.split_rows(SimpleNamespace(split=name))))
-    count = texts.count
-    for sample in (entry["sample"], config["prompts_per_split"]):
-        count = min(count, sample["size"]) if sample else count
-    return dataclasses.replace(texts, count=count)
+def _texts(made: Path, current: Current, entry: Mapping[str, Any], rows: str, sizes: Iterable[int] = ()) -> Texts:
+    """Return what there is to ask: by the file of an earlier run if it holds, else by the entry or its rows."""
+    if made.is_file() and str(made) in current.files:
+        return _read_texts(read_jsonl(made))
+    texts = _estimated(entry, *_rows(entry, rows))
+    return dataclasses.replace(texts, count=min([texts.count, *sizes]))
 
 
 def _estimated(entry: Mapping[str, Any], rows: int, known: str) -> Texts:
@@ -238,14 +275,6 @@ def _estimated(entry: Mapping[str, Any], rows: int, known: str) -> Texts:
         # Each turn after the first is a prompt of its own, asked after the first one and its reply.
         rows, turns = round(rows * (turns - 1)), 2.0
     return Texts(rows, ASSUMED_PROMPT_TOKENS * turns, turns, known)
-
-
-def _texts_of_gold(paths: Paths, data: Data, current: Current, name: str, entry: Mapping[str, Any]) -> Texts:
-    file = Path(paths.results, "gold", f"{name}.jsonl")
-    if file.is_file() and str(file) in current.files:
-        return _read_texts(read_jsonl(file))
-    count, known = _rows(entry, data.gold_rows(SimpleNamespace(gold=name)))
-    return Texts(count, ASSUMED_PROMPT_TOKENS, 0.0, known)
 
 
 def _read_texts(rows: Iterable[Mapping[str, Any]]) -> Texts:
