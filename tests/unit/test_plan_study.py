@@ -208,7 +208,7 @@ def test_folders_on_two_disks_are_told_apart_and_the_one_that_is_full_is_named(t
 
 def needs(project, config):
     plan = plan_study(config, project.folder / "study.yaml", project.folder, None)
-    return {need.what: need for need in disk_needs(plan, project.folder)}
+    return {need.what: need for need in disk_needs(plan)}
 
 
 def test_weights_that_two_engines_share_are_fetched_once_and_what_is_here_is_not_fetched(project):

@@ -215,7 +215,7 @@ def read_skew(folder: Path) -> float | None:
     The folder need not be there: the nearest one above it is taken.
     """
     try:
-        with tempfile.NamedTemporaryFile(dir=_nearest(folder)) as handle:
+        with tempfile.NamedTemporaryFile(dir=nearest_folder(folder)) as handle:
             before = time.time()
             handle.write(b"x")
             handle.flush()
@@ -229,7 +229,7 @@ def read_skew(folder: Path) -> float | None:
 
 def read_free(folder: str) -> int:
     """Return the free bytes of the disk on which a folder lies or would lie."""
-    return shutil.disk_usage(_nearest(Path(folder))).free
+    return shutil.disk_usage(nearest_folder(Path(folder))).free
 
 
 def shown_folder(path: str) -> str:
@@ -238,7 +238,7 @@ def shown_folder(path: str) -> str:
     return path if relative.startswith("..") else relative
 
 
-def _nearest(folder: Path) -> Path:
+def nearest_folder(folder: Path) -> Path:
     """Return a folder, or the nearest one above it that is there."""
     return next(one for one in (folder, *folder.absolute().parents) if one.is_dir())
 

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from refusal_eval.study.batches import Cell
+from refusal_eval.study.paths import Paths
 from refusal_eval.study.row_sources import fetched_path
 from refusal_eval.study.weight_sources import weights_id
+from refusal_eval.tools.check.machine_checks import SPARE, nearest_folder
 from refusal_eval.tools.plan.study_costs import Cost, Plan
-from refusal_eval.tools.plan.workload import CellWork
 from refusal_eval.weights.engine_size import engine_billions, weights_bytes
 from refusal_eval.workflow.weights_stage import Weights
 
-# Measured on the demo's store and results: 1,253 responses, 681 answers under two judges.
-STORED_BYTES, STORED_BYTES_PER_TOKEN = (
-    330,
-    16,
-)  # of a response with its place in the index; ids above 100,000 are longer
+# Measured on the demo's store and results: 1,253 responses, 681 answers under two judges. The first two are of a
+# response with its place in the index; ids above 100,000 are longer.
+STORED_BYTES, STORED_BYTES_PER_TOKEN = 330, 16
 ANSWER_BYTES, ANSWER_BYTES_PER_TOKEN = 430, 4.5
 VERDICT_BYTES, JUDGE_REQUEST_BYTES = 230, 930
-# Assumed.
-ROW_BYTES = 2000  # of a data set
-SPARE = 1.05  # what a download needs beside the files themselves
+ROW_BYTES = 2000  # of a data set; assumed
 
 
 @dataclass(frozen=True)
@@ -75,25 +70,18 @@ class Disk:
         return "tight" if self.most * SPARE > self.free else "enough"
 
 
-def disk_needs(plan: Plan, root: Path) -> list[Need]:
+def disk_needs(plan: Plan) -> list[Need]:
     """Return what of a study takes disk, as far as it is not there yet."""
-    config = plan.config
-    cache, store = str(config["cache_dir"]), str(config["store_dir"])
-    results = f"{config['results_dir']}/{config['study']}"
-    answers = plan.of_stage("generate")
-    verdicts = plan.of_stage("judge")
-    made = [_results(config, answers, verdicts, longest) for longest in (False, True)]
+    paths, answers, verdicts = Paths(plan.config), plan.of_stage("generate"), plan.of_stage("judge")
+    made, most_made = (_results(plan, answers, verdicts, longest) for longest in (False, True))
+    ids = (answers.requests + verdicts.requests) * STORED_BYTES
+    stored = ids + (answers.tokens_out + verdicts.tokens_out) * STORED_BYTES_PER_TOKEN
+    most_stored = ids + (answers.most_tokens_out + verdicts.most_tokens_out) * STORED_BYTES_PER_TOKEN
     return [
-        _weights(plan, cache),
-        _data(config, plan.work, cache),
-        Need(
-            "responses",
-            store,
-            "store_dir",
-            _stored(answers, answers.tokens_out) + _stored(verdicts, verdicts.tokens_out),
-            _stored(answers, answers.most_tokens_out) + _stored(verdicts, verdicts.most_tokens_out),
-        ),
-        Need("results", results, "results_dir", made[0], made[1], "answers and verdicts"),
+        _weights(plan, paths.cache),
+        _rows(plan, paths.cache),
+        Need("responses", paths.store, "store_dir", stored, most_stored),
+        Need("results", paths.results, "results_dir", made, most_made, "answers and verdicts"),
     ]
 
 
@@ -124,52 +112,45 @@ def disks(
 
 def device_of(folder: str) -> int:
     """Return the number of the disk on which a folder lies or would lie."""
-    place = Path(folder).absolute()
-    return next(one for one in (place, *place.parents) if one.is_dir()).stat().st_dev
+    return nearest_folder(Path(folder)).stat().st_dev
 
 
 def _weights(plan: Plan, cache: str) -> Need:
     """Weights that are still to be fetched; engines may share them."""
-    files, sizes = Weights(plan.config), dict[str, float]()
-    here: set[str] = set()
+    files, sizes, here = Weights(plan.config), dict[str, float](), set[str]()
     for name, entry in plan.config["engine_entries"].items():
-        weights, pace = entry.get("weights"), plan.paces[name]
+        weights, of_engine, pace = entry.get("weights"), files.files(name), plan.paces[name]
         if weights is None:
             continue
-        of_engine = files.files(name)
         if weights["kind"] == "folder" or all(os.path.isfile(file) for file in of_engine):
             here.add(weights_id(weights))
-            continue
-        (billions, _active), _told = engine_billions(entry, of_engine, pace.kind, pace.devices)
-        sizes[weights_id(weights)] = weights_bytes(entry, billions)
+        else:
+            (billions, _active), _told = engine_billions(entry, of_engine, pace.kind, pace.devices)
+            sizes[weights_id(weights)] = weights_bytes(entry, billions)
     total = sum(sizes.values())
-    parts = [f"{len(sizes)} to fetch" if sizes else "", f"{len(here)} here already" if here else ""]
-    return Need("weights", cache, "cache_dir", total, total, ", ".join(part for part in parts if part))
+    parts = [f"{len(sizes)} to fetch"] * bool(sizes) + [f"{len(here)} here already"] * bool(here)
+    return Need("weights", cache, "cache_dir", total, total, ", ".join(parts))
 
 
-def _data(config: Mapping[str, Any], work: Mapping[Cell, CellWork], cache: str) -> Need:
-    missing, rows = 0, 0
+def _rows(plan: Plan, cache: str) -> Need:
+    missing = {}
     for section in ("split_entries", "gold_entries"):
-        for name, entry in config[section].items():
-            if entry["source"]["kind"] in ("bundled", "file") or os.path.isfile(fetched_path(entry["source"], cache)):
-                continue
-            missing += 1
-            known = [one.prompts for cell, one in work.items() if cell.split == name and cell.judge is None]
-            rows += max([entry["expected_rows"] or 0, *known])
-    detail = f"{missing} to fetch" if missing else "all here already"
-    return Need("rows", cache, "cache_dir", rows * ROW_BYTES, rows * ROW_BYTES, detail)
+        for name, entry in plan.config[section].items():
+            source = entry["source"]
+            if source["kind"] not in ("bundled", "file") and not os.path.isfile(fetched_path(source, cache)):
+                known = [work.prompts for cell, work in plan.work.items() if cell.split == name and not cell.judge]
+                missing[section, name] = max([entry["expected_rows"] or 0, *known])
+    detail = f"{len(missing)} to fetch" if missing else "all here already"
+    size = sum(missing.values()) * ROW_BYTES
+    return Need("rows", cache, "cache_dir", size, size, detail)
 
 
-def _stored(of_stage: Cost, tokens: float) -> float:
-    return of_stage.requests * STORED_BYTES + tokens * STORED_BYTES_PER_TOKEN
-
-
-def _results(config: Mapping[str, Any], answers: Cost, verdicts: Cost, longest: bool) -> float:
+def _results(plan: Plan, answers: Cost, verdicts: Cost, longest: bool) -> float:
     """Bytes of what is made of all responses, those that the store has already included."""
     count = answers.requests + answers.stored
     tokens = (answers.most_tokens_out if longest else answers.tokens_out) / max(answers.requests, 1)
     return (
-        count * (ANSWER_BYTES + ANSWER_BYTES_PER_TOKEN * tokens + VERDICT_BYTES * len(config["judges"]))
+        count * (ANSWER_BYTES + ANSWER_BYTES_PER_TOKEN * tokens + VERDICT_BYTES * len(plan.config["judges"]))
         + (verdicts.requests + verdicts.stored) * JUDGE_REQUEST_BYTES
         + (verdicts.most_tokens_out if longest else verdicts.tokens_out) * ANSWER_BYTES_PER_TOKEN
     )

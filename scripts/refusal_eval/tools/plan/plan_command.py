@@ -65,7 +65,7 @@ def plan_page(plan: Plan, study_file: str, every: bool) -> str:
         study_file: the study's file, as a user names it.
         every: whether every batch has a line.
     """
-    needs, config = disk_needs(plan, ROOT), plan.config
+    needs, config = disk_needs(plan), plan.config
     parts = [
         head(plan),
         pin_lines(open_pins(config), study_file, config.get("lock")),
@@ -73,7 +73,7 @@ def plan_page(plan: Plan, study_file: str, every: bool) -> str:
         engine_lines(plan),
         batch_lines(plan) if every else [],
         disk_lines(needs, disks(needs, read_free)),
-        licence_lines(terms_of(config), has_token(os.environ)),
+        licence_lines(list(terms_of(config)), has_token(os.environ)),
         unverified_lines(config),
         assumption_lines(plan),
     ]
@@ -82,7 +82,7 @@ def plan_page(plan: Plan, study_file: str, every: bool) -> str:
 
 def plan_json(plan: Plan) -> dict[str, Any]:
     """Return a plan as plain values."""
-    config, needs = plan.config, disk_needs(plan, ROOT)
+    config, needs = plan.config, disk_needs(plan)
     sums = {stage: plan.of_stage(stage) for stage in STAGES}
     costs = {cost.name: dataclasses.asdict(cost) for cost in plan.engines}
     return {
@@ -102,7 +102,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
             "disks": [{**dataclasses.asdict(disk), "verdict": disk.verdict} for disk in disks(needs, read_free)],
         },
         "lock": config.get("lock"),
-        "open_pins": [dataclasses.asdict(pin) for pin in open_pins(config)],
+        "open_pins": [pin._asdict() for pin in open_pins(config)],
         "terms": [{**dataclasses.asdict(one), "non_commercial": one.non_commercial} for one in terms_of(config)],
         "hub_token": has_token(os.environ),
         "never_verified": never_verified(config),

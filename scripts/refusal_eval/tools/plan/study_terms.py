@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from refusal_eval.config.lock_file import PINNED
 from refusal_eval.config.source_entries import open_pin
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.row_sources import fetched_path
+from refusal_eval.tools.pin.pin_needs import ENTRIES
 from refusal_eval.tools.plan.page_lines import filled
 
 NOT_STATED = "none stated"
 NON_COMMERCIAL = re.compile(r"\bNC\b|non-?commercial|not for commercial", re.IGNORECASE)
 MANY = 6  # names that are still listed one by one
-SECTIONS = ("models", "judges", "splits", "gold")
+WHAT_IS_OPEN = {"revision": "the commit", "sha256": "the SHA-256"}
 
 
 @dataclass(frozen=True)
@@ -38,10 +40,10 @@ class Terms:
     name: str
     source: str
     licence: str
-    origin: str | None
-    gated: bool | None
-    page: str | None
-    here: bool
+    origin: str | None = None
+    gated: bool | None = None
+    page: str | None = None
+    here: bool = False
 
     @property
     def non_commercial(self) -> bool:
@@ -49,16 +51,8 @@ class Terms:
         return any(NON_COMMERCIAL.search(text) for text in (self.licence, self.origin or ""))
 
 
-@dataclass(frozen=True)
-class OpenPin:
-    """A hash that nobody has filled in yet.
-
-    Attributes:
-        section: engines, models, splits or gold.
-        name: the entry's name.
-        key: revision or sha256.
-        source: repository on the hub, or address.
-    """
+class OpenPin(NamedTuple):
+    """A hash that nobody has filled in yet: of an entry in a section, its key, and its repository or address."""
 
     section: str
     name: str
@@ -66,24 +60,36 @@ class OpenPin:
     source: str
 
 
-def terms_of(config: Mapping[str, Any]) -> list[Terms]:
-    """Return the terms of all models, judges with an engine, splits and gold of a study."""
-    return [*_of_engines(config), *_of_rows(config)]
+def terms_of(config: Mapping[str, Any]) -> Iterator[Terms]:
+    """Yield the terms of all models, judges with an engine, splits and gold of a study."""
+    paths = Paths(config)
+    for section in ("model", "judge"):
+        for name, entry in config[f"{section}_entries"].items():
+            if not entry.get("engine") or entry.get("recorded"):
+                continue
+            engine = config["engine_entries"][entry["engine"]]
+            weights = engine.get("weights") or {"kind": "folder", "path": entry["engine"]}
+            here = weights["kind"] == "folder" or os.path.isfile(paths.weights_manifest(weights))
+            licence, where = engine["licence"] or NOT_STATED, source_text(weights)
+            yield Terms(f"{section}s", name, where, licence, None, engine["gated"], engine["terms"], here)
+            if entry.get("lora"):
+                yield Terms(f"{section}s", f"{name} (adapter)", source_text(entry["lora"]), NOT_STATED, here=here)
+    for section, key in (("splits", "split_entries"), ("gold", "gold_entries")):
+        for name, entry in config[key].items():
+            source = entry["source"]
+            here = source["kind"] in ("bundled", "file") or os.path.isfile(fetched_path(source, paths.cache))
+            licence, origin = entry["licence"] or NOT_STATED, entry.get("licence_of_origin")
+            gated, page = bool(entry.get("gated")), entry.get("terms")
+            yield Terms(section, name, source_text(source), licence, origin, gated, page, here)
 
 
 def open_pins(config: Mapping[str, Any]) -> list[OpenPin]:
     """Return the pins of a study that are open."""
-    sources: list[tuple[str, str, Mapping[str, Any]]] = []
-    engines = config["engine_entries"].items()
-    sources += [("engines", name, entry["weights"]) for name, entry in engines if entry.get("weights")]
-    sources += [("models", name, entry["lora"]) for name, entry in config["model_entries"].items() if entry["lora"]]
-    for section in ("splits", "gold"):
-        entries = config["split_entries" if section == "splits" else "gold_entries"]
-        sources += [(section, name, entry["source"]) for name, entry in entries.items()]
     return [
         OpenPin(section, name, key, source_text(source))
-        for section, name, source in sources
-        if (key := open_pin(source)) is not None
+        for section, entries in ENTRIES.items()
+        for name, entry in config[entries].items()
+        if (source := entry.get(PINNED[section])) and (key := open_pin(source)) is not None
     ]
 
 
@@ -110,35 +116,6 @@ def source_text(source: Mapping[str, Any]) -> str:
     return f"{source['package']} {source['version']}" if source.get("package") else str(source["file"])
 
 
-def _of_engines(config: Mapping[str, Any]) -> Iterator[Terms]:
-    paths = Paths(config)
-    for section, entries in (("models", "model_entries"), ("judges", "judge_entries")):
-        for name, entry in config[entries].items():
-            if not entry.get("engine") or entry.get("recorded"):
-                continue
-            engine = config["engine_entries"][entry["engine"]]
-            weights = engine.get("weights") or {"kind": engine["kind"], "path": entry["engine"]}
-            here = "weights" not in engine or weights["kind"] == "folder"
-            here = here or os.path.isfile(paths.weights_manifest(weights))
-            licence = engine["licence"] or NOT_STATED
-            yield Terms(section, name, source_text(weights), licence, None, engine["gated"], engine["terms"], here)
-            if entry.get("lora"):
-                yield Terms(
-                    section, f"{name} (adapter)", source_text(entry["lora"]), NOT_STATED, None, None, None, here
-                )
-
-
-def _of_rows(config: Mapping[str, Any]) -> Iterator[Terms]:
-    cache = str(config["cache_dir"])
-    for section, entries in (("splits", "split_entries"), ("gold", "gold_entries")):
-        for name, entry in config[entries].items():
-            source = entry["source"]
-            here = source["kind"] in ("bundled", "file") or os.path.isfile(fetched_path(source, cache))
-            licence, origin = entry["licence"] or NOT_STATED, entry.get("licence_of_origin")
-            gated, page = bool(entry.get("gated")), entry.get("terms")
-            yield Terms(section, name, source_text(source), licence, origin, gated, page, here)
-
-
 def pin_lines(pins: Sequence[OpenPin], study_file: str, lock: str | None) -> list[str]:
     """Return what is not pinned yet, and what to do; if all is pinned, the lock file, if there is one.
 
@@ -149,12 +126,11 @@ def pin_lines(pins: Sequence[OpenPin], study_file: str, lock: str | None) -> lis
     """
     if not pins:
         return [f"Every model and data set is pinned, with {lock}."] if lock else []
-    lines = [f"NOT PINNED YET: run `refusal-eval pin {study_file}`; before that no run starts"]
-    what = {"revision": "the commit", "sha256": "the SHA-256"}
-    found: dict[str, list[str]] = {}
+    found: dict[str, dict[str, None]] = {}
     for pin in pins:
-        found.setdefault(f"{what[pin.key]} of {pin.source}", []).append(pin.name)
-    return [*lines, *filled(f"{text} ({', '.join(dict.fromkeys(names))})" for text, names in found.items())]
+        found.setdefault(f"{WHAT_IS_OPEN[pin.key]} of {pin.source}", {})[pin.name] = None
+    lines = [f"NOT PINNED YET: run `refusal-eval pin {study_file}`; before that no run starts"]
+    return [*lines, *filled(f"{text} ({', '.join(names)})" for text, names in found.items())]
 
 
 def licence_lines(terms: Sequence[Terms], token: bool) -> list[str]:
@@ -165,52 +141,43 @@ def licence_lines(terms: Sequence[Terms], token: bool) -> list[str]:
         token: whether a token of the hub is set.
     """
     lines = ["LICENCES (as their publishers state them, at the time when the entries were written)"]
-    for section in SECTIONS:
+    for section in dict.fromkeys(one.section for one in terms):
         for number, text in enumerate(_licences([one for one in terms if one.section == section])):
             first, *further = filled([text], indent=" " * 11)
             lines += [f"  {section if number == 0 else '':<9}{first.strip()}", *further]
-    lines += filled(_not_commercial(terms))
-    return [*lines, *filled(_gates(terms, token))]
+    not_free = [one for one in terms if one.non_commercial]
+    names = [f"{one.name} ({one.origin or one.licence}{f', {one.page}' if one.page else ''})" for one in not_free]
+    told = [f"NOT FOR COMMERCIAL USE: {', '.join(names)}."] if names else []
+    return [*lines, *filled(told), *filled(_gates(terms, token))]
 
 
 def unverified_lines(config: Mapping[str, Any]) -> list[str]:
     """Return the engines that never ran, and what nobody verified; nothing if there is nothing to say."""
-    never, found = never_verified(config), unverified(config)
-    if not (never or found):
-        return []
-    lines = ["NEVER VERIFIED"]
-    if never:
-        all_of_them = len(never) == len(config["engine_entries"]) > 1
-        which = f"all {len(never)}" if all_of_them else ", ".join(never)
-        check = "`refusal-eval check --model ...` tries one"
-        lines += filled([f"Engines that nobody has seen work with the real vLLM: {which}; {check}."])
-    together: dict[str, list[str]] = {}
-    for what, names in found.items():
+    never, together = never_verified(config), dict[str, list[str]]()
+    for what, names in unverified(config).items():
         together.setdefault(_names(names), []).append(what)
-    return [*lines, *filled(f"{names}: {'; '.join(what)}" for names, what in together.items())]
+    texts = [f"{names}: {'; '.join(what)}" for names, what in together.items()]
+    if never:
+        which = f"all {len(never)}" if len(never) == len(config["engine_entries"]) > 1 else ", ".join(never)
+        check = "`refusal-eval check --model ...` tries one"
+        texts.insert(0, f"Engines that nobody has seen work with the real vLLM: {which}; {check}.")
+    return ["NEVER VERIFIED", *filled(texts)] if texts else []
 
 
-def _licences(terms: Sequence[Terms]) -> list[str]:
-    """Return each licence with the entries under it, and of those the licences of what they were made from."""
+def _licences(terms: Sequence[Terms]) -> Iterator[str]:
+    """Yield each licence with the entries under it, and of those the licences of what they were made from."""
     found: dict[str, dict[str | None, list[str]]] = {}
     for one in terms:
         found.setdefault(one.licence, {}).setdefault(one.origin, []).append(one.name)
-    texts = []
     for licence, origins in found.items():
-        own = ", ".join(origins.pop(None, []))
-        made = "; ".join(f"{origin}: {', '.join(names)}" for origin, names in origins.items())
-        texts.append(f"{licence}: {own}" if own else "")
-        texts.append(f"{licence}. That of what it was made from: {made}" if made else "")
-    return [text for text in texts if text]
+        if own := origins.pop(None, []):
+            yield f"{licence}: {', '.join(own)}"
+        if origins:
+            made = "; ".join(f"{origin}: {', '.join(names)}" for origin, names in origins.items())
+            yield f"{licence}. That of what it was made from: {made}"
 
 
-def _not_commercial(terms: Sequence[Terms]) -> Iterable[str]:
-    names = [f"{one.name} ({one.origin or one.licence}{_at(one.page)})" for one in terms if one.non_commercial]
-    if names:
-        yield f"NOT FOR COMMERCIAL USE: {', '.join(names)}."
-
-
-def _gates(terms: Sequence[Terms], token: bool) -> Iterable[str]:
+def _gates(terms: Sequence[Terms], token: bool) -> Iterator[str]:
     gated: dict[tuple[str, str | None], list[Terms]] = {}
     for one in terms:
         if one.gated is not False and not (one.gated is None and one.here):
@@ -227,10 +194,6 @@ def _gates(terms: Sequence[Terms], token: bool) -> Iterable[str]:
                 f"GATED: {source} ({names}). Ask for access at {page}, then set HF_TOKEN to a read token of that "
                 f"account ({state})."
             )
-
-
-def _at(page: str | None) -> str:
-    return f", {page}" if page else ""
 
 
 def _names(names: Sequence[str]) -> str:
