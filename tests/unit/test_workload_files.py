@@ -131,7 +131,7 @@ def test_verdict_requests_count_once_all_answers_are_there(project):
     cell = Cell("plain", "hub-rows", "reader")
     assert work(project)[cell].known == ASSUMED, "answers that are still to come will be judged"
     requests(project, "requests", "plain/hub-rows", count=5, samples=2, stored=10)
-    assert work(project)[cell] == CellWork(1, 1, work(project)[cell].tokens_per_prompt, 1.0, 1, MISSING, stored=4, longer=0.0)
+    assert work(project)[cell] == CellWork(1, 1, work(project)[cell].tokens_per_prompt, 1.0, 1, MISSING, stored=4)
 
 
 def test_files_that_the_next_run_makes_again_do_not_count(project):
