@@ -14,7 +14,8 @@ import pytest
 import yaml
 from engine_entries import engine_of
 
-from refusal_eval.engines.devices.nvidia_smi import Gpu, Seen, parse_gpus, read_gpus
+from refusal_eval.__main__ import main
+from refusal_eval.engines.devices.nvidia_smi import Seen, parse_gpus
 from refusal_eval.tools.check import environment_checks, machine_checks
 from refusal_eval.tools.check.check_lines import any_failed, counted, fail, ok, text_of, warn
 from refusal_eval.tools.check.gpu_checks import OLDEST_CAPABILITY, OLDEST_DRIVERS, cuda_version, gpu_lines
@@ -176,11 +177,7 @@ def of_gpus(found, *engines, kind="cuda", cuda=13, login=False, **variables):
     return dict(gpu_lines(found, cuda, engines, kind, variables, login))
 
 
-def test_what_nvidia_smi_prints_is_read():
-    ((gpu,), others) = parse_gpus(smi(count=1))
-    assert gpu == Gpu(0, H100, "GPU-0", 81559, 4, "580.95.05", 9.0) and not others
-
-
+ODD = "nvidia-smi says: WARNING: infoROM is corrupted at gpu 0000:03:00.0"
 FAILED = Seen(error="Failed to initialize NVML: Driver/library version mismatch")
 IN_SLURM = {"SLURM_JOB_ID": "7"}
 
@@ -193,6 +190,8 @@ IN_SLURM = {"SLURM_JOB_ID": "7"}
         (Seen(installed=False), {}, "fail", ["no nvidia-smi", "driver"]),
         (FAILED, {}, "fail", ["mismatch", "reboot"]),
         (seen(count=2), {}, "fail", ["2 x NVIDIA", "large needs 4", "tensor_parallel"]),
+        (dataclasses.replace(seen(count=2), warnings=(ODD,)), {}, "fail", [ODD]),
+        (dataclasses.replace(seen(), warnings=(ODD,)), {}, "warn", [ODD]),
         (seen(), {"CUDA_VISIBLE_DEVICES": "0,1,2,3"}, "ok", []),
         *((seen(), {"CUDA_VISIBLE_DEVICES": names}, "fail", ["VISIBLE"]) for names in ("0", "GPU-1,GPU-2,", "")),
         (seen(), {"CUDA_VISIBLE_DEVICES": "-1"}, "fail", ["a job may lease 0 (CUDA_VISIBLE_DEVICES=-1)"]),
@@ -284,35 +283,6 @@ def test_weights_fit_the_memory_of_the_gpus(changes, of_engine, state, words):
     assert not any("memory" in name for name in of_gpus(seen(**changes), SMALL))
 
 
-def fake_smi(folder, monkeypatch, script, said=""):
-    (folder / "said").write_text(said)
-    (folder / "nvidia-smi").write_text(f"#!/bin/sh\n{script.replace('SAID', str(folder / 'said'))}\n")
-    (folder / "nvidia-smi").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    return read_gpus()
-
-
-def test_nvidia_smi_is_asked(tmp_path, monkeypatch):
-    assert len(fake_smi(tmp_path, monkeypatch, "cat SAID", smi(count=2)).gpus) == 2
-    message = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
-    assert fake_smi(tmp_path, monkeypatch, f'echo "{message}"; exit 9').error == message
-    assert "not a list" in fake_smi(tmp_path, monkeypatch, "echo hello").error
-
-
-def test_an_old_driver_that_lacks_a_field(tmp_path, monkeypatch):
-    """The answer is that it is old, not that its kernel module may not match."""
-    heading = "index, name, uuid, memory.total [MiB], memory.used [MiB], driver_version"
-    unknown = [
-        f"case $1 in *{field}*) echo 'Field \"{field}\" is not a valid field to query.'; exit 2;; esac"
-        for field in ("compute_cap", "mig.mode.current")
-    ]
-    said = f"{heading}\n0, T4, GPU-0, 15360 MiB, 2 MiB, 470.57.02\n"
-    lines = of_gpus(fake_smi(tmp_path, monkeypatch, "\n".join([*unknown, "cat SAID"]), said))
-    told(lines["GPUs"], "ok", "1 x T4, 15 GiB")
-    told(lines["driver"], "fail", "470.57.02 is too old for CUDA 13")
-    told(lines["compute capability"], "warn", "does not tell")
-
-
 @pytest.mark.parametrize(
     "other",
     [
@@ -336,20 +306,10 @@ def test_gpus_that_no_engine_can_use_do_not_count(other, words):
     told(of_gpus(beside(other, {}), TWO)["GPUs"], "fail", "GPU 0", words)
 
 
-def test_what_a_lease_will_wait_for_is_looked_at(tmp_path, monkeypatch):
+def test_what_a_lease_will_wait_for_is_looked_at():
     """Such as a virtual GPU, of which some memory is in use for good."""
-    used = smi(count=2, used="2048 MiB")
-    found = fake_smi(tmp_path, monkeypatch, "case $1 in --query-gpu*) cat SAID;; esac", used)
-    words = ["GPU 0: 2048 MiB of its memory are in use", "REFUSAL_EVAL_SHARED=1"]
-    told(of_gpus(found, ONE)["GPUs"], "warn", *words)
-    told(of_gpus(read_gpus(strangers=False), ONE)["GPUs"], "ok")
-
-
-def test_odd_exit_codes_of_nvidia_smi_are_looked_at(tmp_path, monkeypatch):
-    said = f"{smi(count=2)}WARNING: infoROM is corrupted at gpu 0000:03:00.0\n"
-    found = fake_smi(tmp_path, monkeypatch, "cat SAID; exit 14", said)
-    told(of_gpus(found, TWO)["GPUs"], "warn", "infoROM is corrupted")
-    told(of_gpus(found, LARGE)["GPUs"], "fail", "infoROM is corrupted")
+    used = [dataclasses.replace(gpu, foreign="2048 MiB of its memory are in use") for gpu in seen(count=2).gpus]
+    told(of_gpus(Seen(gpus=tuple(used)), ONE)["GPUs"], "warn", f"GPU 0: {used[0].foreign}", "REFUSAL_EVAL_SHARED=1")
 
 
 # ---------------------------------------------------------------- the machine
@@ -487,31 +447,30 @@ def test_a_cache_without_leftovers(tmp_path):
 # ---------------------------------------------------------------- the program
 
 
-def check(repository, *arguments, **variables):
-    command = [sys.executable, "-m", "refusal_eval", "check", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(repository / "scripts"), **variables}
-    return subprocess.run(command, capture_output=True, text=True, cwd=repository, env=environment, check=False)
+@pytest.fixture
+def check(repository, monkeypatch, capsys):
+    """Return a function that checks a study and returns exit code, standard output and errors."""
+    monkeypatch.chdir(repository)
+    return lambda study: (main(["check", str(study)]), *capsys.readouterr())
 
 
-def test_the_program_tells_every_check_and_no_secret(repository):
-    study = str(repository / "config" / "config.yaml")
-    done = check(repository, study, HF_TOKEN="hf_PLANTEDTOKEN")
+def test_the_program_tells_every_check_and_no_secret(check, repository, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_PLANTEDTOKEN")
+    code, out, errors = check(repository / "config" / "config.yaml")
     for name in ("environment workflow", "memory for smollm2-135m", "disk for results", "clock", "sockets", "Slurm"):
-        assert name in done.stdout, done.stdout + done.stderr
-    assert "PLANTEDTOKEN" not in done.stdout + done.stderr
-    assert done.returncode == (1 if "FAIL" in done.stdout else 0)
+        assert name in out
+    assert "PLANTEDTOKEN" not in out + errors
+    assert code == (1 if "FAIL" in out else 0)
 
 
-def test_the_program_fails_where_something_fails(repository, tmp_path):
+def test_the_program_fails_where_something_fails_or_the_study_is_not_valid(check, repository, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
     catalogue = {"engines": {"smollm2-135m": {"like": "smollm2-135m", "device": "cuda", "tensor_parallel": 16}}}
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(catalogue))
     study = yaml.safe_load((repository / "config" / "config.yaml").read_text()) | {"study": "other"}
     (tmp_path / "s.yaml").write_text(json.dumps(study | {"catalogue": ["c.yaml"]}))
-    done = check(repository, str(tmp_path / "s.yaml"), PATH="/usr/bin:/bin")
-    assert done.returncode == 1 and "FAIL  GPUs" in done.stdout
-
-
-def test_a_study_that_is_not_valid(repository, tmp_path):
+    code, out, _ = check(tmp_path / "s.yaml")
+    assert code == 1 and "FAIL  GPUs" in out
     (tmp_path / "s.yaml").write_text("study: x\n")
-    done = check(repository, str(tmp_path / "s.yaml"))
-    assert done.returncode == 1 and "mistakes in the configuration" in done.stderr and done.stdout == ""
+    code, out, errors = check(tmp_path / "s.yaml")
+    assert code == 1 and "mistakes in the configuration" in errors and out == ""

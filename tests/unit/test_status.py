@@ -245,53 +245,46 @@ def test_a_failed_engine_is_told_with_its_cause_and_both_logs(study):
     assert "engine load failed [1]" in text and f"server log: {server_log}" in text
 
 
-def test_a_running_engine_is_told_with_its_progress(study):
-    study.execute(study.render("plain/hub-rows"), count=1)
-    write_json(f"{study.results}/engines/hub-engine.json", {"engine_id": "model-id"})
-    lines = ("120 of 640 requests, 210 tokens/s, about 40 s left", "by cell: plain/hub-rows 3/4")
-    study.log(f"generate/{PLAIN}", "".join(record("INFO", line) for line in lines))
-    (trouble,) = study.status().troubles
-    assert (trouble.state, trouble.message) == ("running", lines[0])
-    assert study.cell("plain/hub-rows").state == "running"
-    assert study.status().state == "incomplete"
-
-
-def test_an_engine_that_answered_nothing_yet_is_starting(study):
-    study.render("plain/hub-rows")
-    command = "starting the engine: /opt/python -m vllm --model x"
-    study.log(f"generate/{PLAIN}", record("INFO", command))
-    (trouble,) = study.status().troubles
-    assert (trouble.state, trouble.message) == ("starting", "starting the engine")
-
-
-def test_a_server_that_logs_keeps_a_quiet_job_running(study):
-    study.render("plain/hub-rows")
-    study.log(f"generate/{PLAIN}", record("INFO", "the engine is healthy"), LONG_AGO)
-    study.log(f"generate/{PLAIN}.server", "Avg generation throughput\n")
-    assert study.status().troubles[0].state == "running"
-
-
-def test_an_engine_whose_first_answers_take_long_is_running_and_not_starting(study):
-    study.render("plain/hub-rows")
-    lines = ("the engine is healthy after 40.1 s", "0 of 640 requests, 210 tokens/s, time left unknown")
-    study.log(f"generate/{PLAIN}", "".join(record("INFO", line) for line in lines))
-    (trouble,) = study.status().troubles
-    assert (trouble.state, trouble.message) == ("running", lines[1])
+COUNTED = "12 of 40 requests, 3 tokens/s, about 9 s left"
+COMMAND = "starting the engine: /opt/python -m vllm --model x"
 
 
 @pytest.mark.parametrize(
-    ("lines", "words"),
+    ("lines", "age", "state", "message", "note"),
     [
-        (record("INFO", "12 of 40 requests, 3 tokens/s, about 9 s left"), "12 of 40 requests"),
-        (record("ERROR", "the time limit is reached with 7 requests left. 5 responses"), "with 7 requests left"),
+        ([COUNTED, "by cell: plain/hub-rows 3/4"], 0, "running", COUNTED, "running"),
+        ([COMMAND], 0, "starting", "starting the engine", "engine is starting"),
+        # A server that logs keeps a quiet job running.
+        (["the engine is healthy"], LONG_AGO, "running", "the engine is healthy", "running"),
+        # Its first answers take long.
+        (["the engine is healthy", "0 of 640 requests, 210 tokens/s"], 0, "running", "0 of 640 requests", "running"),
+        ([COUNTED], 2 * LONG_AGO, "stopped", "12 of 40 requests", "engine load stopped"),
+        (
+            ["ERROR the time limit is reached with 7 requests left"],
+            0,
+            "stopped",
+            "7 requests left",
+            "engine load stopped",
+        ),
     ],
 )
-def test_a_killed_load_and_one_at_its_time_limit_have_stopped_and_not_failed(study, lines, words):
+def test_how_far_a_load_is_without_having_failed(study, lines, age, state, message, note):
     study.render("plain/hub-rows")
-    study.log(f"generate/{PLAIN}", lines, LONG_AGO)
+    records = [("" if line.startswith("ERROR") else "INFO ") + line for line in lines]
+    study.log(f"generate/{PLAIN}", "".join(f"12:00:00 {line}\n" for line in records), age)
+    if age == LONG_AGO:
+        study.log(f"generate/{PLAIN}.server", "Avg generation throughput\n")
     status = study.status()
-    assert status.troubles[0].state == "stopped" and words in status.troubles[0].message
-    assert study.cell("plain/hub-rows").note == "engine load stopped" and status.state == "incomplete"
+    (trouble,) = status.troubles
+    assert trouble.state == state and message in trouble.message
+    assert study.cell("plain/hub-rows").note == note and status.state == "incomplete"
+
+
+def test_an_engine_whose_store_grows_is_running_whatever_its_log_says(study):
+    study.execute(study.render("plain/hub-rows"), count=1)
+    write_json(f"{study.results}/engines/hub-engine.json", {"engine_id": "model-id"})
+    study.log(f"generate/{PLAIN}", record("INFO", COMMAND))
+    assert study.status().troubles[0].state == study.cell("plain/hub-rows").state == "running"
 
 
 def test_rejected_requests_are_not_missing_and_their_receipt_is_named(study):
@@ -373,14 +366,11 @@ def test_an_error_whose_output_was_made_since_is_over(study):
     assert {trouble.rule for trouble in study.status().troubles} == {"score", "tables"}
 
 
-def test_a_cell_that_left_the_study_is_not_told(study):
-    study.log("requests/plain/bundled-rows", record("ERROR", "gone"))
-    assert study.status().troubles == []
-
-
-def test_the_log_of_a_rule_of_ones_own_is_told_too(study):
-    study.log("export/plain", record("ERROR", "no disk"))
+def test_of_logs_those_of_the_study_and_of_rules_of_ones_own_are_told(study):
+    study.log("requests/plain/bundled-rows", record("ERROR", "a cell that left the study"))
     study.log("summary", record("INFO", "fine"))
+    assert study.status().troubles == []
+    study.log("export/plain", record("ERROR", "no disk"))
     assert [(t.rule, t.name) for t in study.status().troubles] == [("export", "plain")]
 
 

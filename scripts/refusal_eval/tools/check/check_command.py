@@ -90,13 +90,7 @@ def check_this_machine(study_file: Path | None) -> bool:
 
 
 def check_lines_of(needs: Needs | None, root: Path, variables: Mapping[str, str]) -> Iterator[Line]:
-    """Yield the checks of this machine.
-
-    Args:
-        needs: what a study needs; None checks what every run needs.
-        root: the repository.
-        variables: environment variables.
-    """
+    """Yield the checks of this machine."""
     file = root / ENGINE_FOLDER / "engine-kind"
     kind = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
     slurm = read_slurm(variables)

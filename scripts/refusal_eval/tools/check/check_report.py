@@ -23,14 +23,7 @@ LOOK = "look at the engine's log, which is kept (the line after this block says 
 
 
 def block(model: str, trial: Trial, lines: Sequence[Line], day: str) -> str:
-    """Return the report of a check that came to its end.
-
-    Args:
-        model: the model's name in the catalogue.
-        trial: what was seen of it.
-        lines: what came of the checks.
-        day: today.
-    """
+    """Return the report of a check that came to its end."""
     weights = trial.model.files[0].header["identity"]["weights"]
     tokens = sum(len(sample.ids) for sample in trial.samples)
     prompts = len({sample.request.prompt_id for sample in trial.samples})

@@ -66,13 +66,7 @@ def asking_study(model: str, catalogues: Sequence[str]) -> dict[str, Any]:
 
 
 def checking_study(entry: Mapping[str, Any], catalogues: Sequence[str], cache_dir: str) -> dict[str, Any]:
-    """Return the study of the check.
-
-    Args:
-        entry: the model's validated entry.
-        catalogues: the user's catalogue files, then the check's own.
-        cache_dir: folder in which weights are found, or to which they are fetched.
-    """
+    """Return the study of the check."""
     return _study(CHECKED, 1 if is_greedy(entry) else SAMPLES, catalogues, cache_dir)
 
 
@@ -174,13 +168,6 @@ def checked_entry(
     model: str, catalogues: Sequence[str], check: Path, root: Path, study_file: Path | None
 ) -> dict[str, Any]:
     """Return the validated entry of a model, everything pinned; the lock file then lies beside the check's study.
-
-    Args:
-        model: its name in the catalogue.
-        catalogues: absolute paths of the user's catalogue files.
-        check: where the study of the check is written.
-        root: the repository.
-        study_file: the user's study.
 
     Raises:
         ConfigError: if there is no such model, or it is not valid.

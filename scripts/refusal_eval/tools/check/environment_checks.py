@@ -39,14 +39,7 @@ OUTDATED = {
 
 
 def environment_lines(needs: Needs | None, kind: str, root: Path, variables: Mapping[str, str]) -> Iterator[Line]:
-    """Yield what there is to tell of the repository's environments, of the user's own, and of their compilers.
-
-    Args:
-        needs: what the study needs; None without a study.
-        kind: build of the repository's own engine environment, empty if there is none.
-        root: the repository.
-        variables: environment variables.
-    """
+    """Yield what there is to tell of the repository's environments, of the user's own, and of their compilers."""
     setup = setup_module(root)
     engines = needs.engines if needs else ()
     try:

@@ -74,15 +74,7 @@ def _leasable(variables: Mapping[str, str], seen: Seen, oldest: float) -> Pool |
 def count(
     seen: Seen, allowed: Pool | str, engines: Sequence[EngineHere], kind: str, login_node: bool = False
 ) -> Outcome:
-    """Return whether there are as many GPUs as the largest engine takes here; without a study a CUDA build takes one.
-
-    Args:
-        seen: what nvidia-smi says.
-        allowed: what of them a job may lease, or why none.
-        engines: the study's engines.
-        kind: build of the engine environment.
-        login_node: whether no job runs here.
-    """
+    """Return whether there are as many GPUs as the largest engine takes here."""
     needed = _most_gpus(engines, kind)
     if not needed:
         return not_applicable("no engine here needs one")

@@ -37,13 +37,7 @@ SHOWN = 3  # repositories that a message names
 
 
 def machine_lines(needs: Needs | None, kind: str, variables: Mapping[str, str]) -> Iterator[Line]:
-    """Yield what there is to tell of this machine.
-
-    Args:
-        needs: what the study needs; None without a study.
-        kind: build of the engine environment.
-        variables: environment variables.
-    """
+    """Yield what there is to tell of this machine."""
     engines, of_study = needs.engines if needs else (), needs or Needs()
     for engine in engines:
         yield f"memory for {engine.name}", memory(engine, *main_memory())
@@ -112,11 +106,7 @@ def open_files(in_flight: int, hard: int) -> Outcome:
 
 
 def sockets(reasons: Sequence[tuple[str, str | None]]) -> Outcome:
-    """Return whether there is a folder for the engine's Unix sockets.
-
-    Args:
-        reasons: folders in the order of choice, each with why it will not do, or None if it will.
-    """
+    """Return whether there is a folder for the engine's Unix sockets: by folders, each with why it will not do."""
     good = next((folder for folder, why in reasons if why is None), None)
     if good is None:
         told = "; ".join(f"{folder}: {why}" for folder, why in reasons)

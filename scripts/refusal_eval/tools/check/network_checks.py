@@ -31,12 +31,7 @@ SLURM_SECONDS = 20
 
 
 def network_lines(needs: Needs | None, variables: Mapping[str, str]) -> Iterator[Line]:
-    """Yield what there is to tell of what a study takes from elsewhere.
-
-    Args:
-        needs: what the study needs; None without a study.
-        variables: environment variables.
-    """
+    """Yield what there is to tell of what a study takes from elsewhere."""
     yield "pins", pins(needs)
     yield "hub", hub(needs, variables)
     for outcome in addresses(needs, is_offline(variables)):

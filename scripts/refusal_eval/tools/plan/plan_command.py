@@ -58,13 +58,7 @@ def command(
 
 
 def plan_page(plan: Plan, study_file: str, every: bool) -> str:
-    """Return a plan as text.
-
-    Args:
-        plan: the plan.
-        study_file: the study's file, as a user names it.
-        every: whether every batch has a line.
-    """
+    """Return a plan as text."""
     needs, config = disk_needs(plan), plan.config
     parts = [
         head(plan),

@@ -8,7 +8,7 @@ from pathlib import Path
 from refusal_eval.core.files import size_text
 from refusal_eval.study.batches import Cell, cpu_judges
 from refusal_eval.tools.plan.disk_use import Disk, Need
-from refusal_eval.tools.plan.page_lines import filled, table
+from refusal_eval.tools.plan.page_lines import filled, many, table
 from refusal_eval.tools.plan.study_costs import STAGES, Cost, Plan, total
 from refusal_eval.tools.plan.workload import (
     ASSUMED,
@@ -32,38 +32,32 @@ from refusal_eval.weights.engine_size import engine_billions, weights_bytes
 def head(plan: Plan) -> list[str]:
     """Return what is planned, and the GPUs that it takes."""
     config, kinds = plan.config, {pace.kind for pace in plan.paces.values()}
-    models, splits = _count(config["models"], "model"), _count(config["splits"], "split")
+    asked = f"{many(len(config['models']), 'model')} on {many(len(config['splits']), 'split')}"
+    if not any(entry.get("dialogue") for entry in config["split_entries"].values()):
+        prompts = sum(plan.whole[Cell(config["models"][0], split)].prompts for split in config["splits"])
+        asked += f" ({prompts:,} prompts)"
     protocol = "" if config["protocol"] == "default" else f" Protocol: {config['protocol']}."
     devices = ["the whole CPU, one engine at a time"] if "cpu" in kinds else []
-    devices += [f"up to {_gpus(max(pace.devices for pace in plan.paces.values()))}"] if "cuda" in kinds else []
-    lines = [
-        f"Study `{config['study']}`: {models} on {splits}{_prompts(plan)}, K = {config['samples']}, "
-        f"judged by {', '.join(config['judges'])}.{protocol}",
-        f"An engine load takes {' or '.join(devices) or 'nothing: there is no engine'}. Costs are estimates.",
-    ]
-    return filled(lines, indent="")
+    largest = max((pace.devices for pace in plan.paces.values()), default=0)
+    devices += [f"up to {many(largest, 'GPU')}"] if "cuda" in kinds else []
+    judged = f"K = {config['samples']}, judged by {', '.join(config['judges'])}."
+    takes = f"An engine load takes {' or '.join(devices) or 'nothing: there is no engine'}. Costs are estimates."
+    return filled([f"Study `{config['study']}`: {asked}, {judged}{protocol}", takes], indent="")
 
 
 def work_lines(plan: Plan, study_file: str) -> list[str]:
-    """Return requests and tokens by stage.
-
-    Args:
-        plan: the plan.
-        study_file: the study's file, as a user names it.
-    """
-    rows = [["cells", "requests", "in store", "to execute", "batches", "loads", "tokens in", "tokens out", "at most"]]
-    names = ["WHAT RUNS"]
+    """Return requests and tokens by stage; `study_file` as a user names it."""
+    columns = "cells,requests,in store,to execute,batches,loads,tokens in,tokens out,at most"
+    rows = []
     for stage, what in STAGES.items():
         cost = plan.of_stage(stage)
-        if not cost.cells:
-            continue
-        batches = sum(batch.stage == stage for batch in plan.batches)
-        stored = f"{cost.stored:,}" if cost.looked_into else "?"
-        counts = [f"{cost.cells:,}", f"{plan.requests(stage):,}", stored]
-        counts += [f"{count:,}" for count in (cost.requests, batches, cost.loads)]
-        rows.append([*counts, *(_tokens(count) for count in (cost.tokens_in, cost.tokens_out, cost.most_tokens_out))])
-        names.append(what)
-    lines = table(names, rows, 12)
+        if cost.cells:
+            counts = [cost.requests, sum(batch.stage == stage for batch in plan.batches), cost.loads]
+            tokens = [_tokens(count) for count in (cost.tokens_in, cost.tokens_out, cost.most_tokens_out)]
+            stored = f"{cost.stored:,}" if cost.looked_into else "?"
+            known = [f"{cost.cells:,}", f"{plan.requests(stage):,}", stored, *(f"{count:,}" for count in counts)]
+            rows.append([what, *known, *tokens])
+    lines = table(["WHAT RUNS", *columns.split(",")], rows, 12)
     if without := cpu_judges(plan.config):
         lines.append(f"  Verdicts without an engine, on the CPU: {', '.join(without)}.")
     return [*lines, *filled([*_known(plan, study_file), *shared_lines(plan)])]
@@ -71,38 +65,40 @@ def work_lines(plan: Plan, study_file: str) -> list[str]:
 
 def engine_lines(plan: Plan) -> list[str]:
     """Return what every engine takes, all together, and at least how long that is."""
-    costs = plan.engines
-    names, rows = (
-        ["ENGINES"],
-        [["devices", "weights", "start", "tokens/s", "loads", "tokens out", "device-hours", "at most"]],
-    )
+    costs, rows = plan.engines, []
     for cost in costs:
         pace, entry = plan.paces[cost.name], plan.config["engine_entries"][cost.name]
-        names.append(cost.name)
-        if pace == ELSEWHERE:
-            rows.append([pace.kind, "-", "-", "-", *_amount(cost)])
-            continue
-        (billions, _active), _told = engine_billions(entry, (), pace.kind, pace.devices)
-        weights = size_text(int(weights_bytes(entry, billions)))
-        speed = [weights, f"{pace.start_seconds:.0f} s", f"{pace.write_rate:,.0f}"]
-        rows.append(["CPU" if pace.kind == "cpu" else _gpus(pace.devices), *speed, *_amount(cost)])
+        told = [pace.kind, "-", "-", "-"]
+        if pace != ELSEWHERE:
+            (billions, _active), _told = engine_billions(entry, (), pace.kind, pace.devices)
+            told = ["CPU" if pace.kind == "cpu" else many(pace.devices, "GPU"), _size(weights_bytes(entry, billions))]
+            told += [f"{pace.start_seconds:.0f} s", f"{pace.write_rate:,.0f}"]
+        rows.append([cost.name, *told, *_amount(cost)])
     if len(costs) > 1:
-        names.append("all")
-        rows.append(["", "", "", "", *_amount(total("all", costs))])
-    lines = table(names, rows, 34)
+        rows.append(["all", "", "", "", "", *_amount(total("all", costs))])
+    columns = "devices,weights,start,tokens/s,loads,tokens out,device-hours,at most"
+    lines = table(["ENGINES", *columns.split(",")], rows, 34)
     lines.append("  At most: if every answer took all the tokens that it may have. Engine starts are included.")
     if not any(cost.loads for cost in costs):
         return [*lines, "  The store has every response: no engine will be started."]
-    return [*lines, *_least(plan, costs)]
+    # The GPUs take at least so long: all device-hours shared evenly, or the longest load.
+    if on_gpus := [cost for cost in costs if plan.paces[cost.name].kind == "cuda"]:
+        hours = sum(cost.device_hours for cost in on_gpus) / plan.gpus
+        longest = max(on_gpus, key=lambda cost: cost.longest)
+        least = f"{hours:,.1f} h at least"
+        if longest.longest > hours:
+            part = " (`shards` in the study splits it)" if plan.config["shards"] == 1 else ""
+            least = f"{longest.longest:.1f} h at least: the longest load of {longest.name}{part}"
+        lines.append(f"  On {many(plan.gpus, 'GPU')}: {least}.")
+    return lines
 
 
 def batch_lines(plan: Plan) -> list[str]:
     """Return what every batch takes, those that take longest first."""
-    names, rows = ["BATCHES"], [["stage", "cells", "to execute", "loads", "tokens out", "device-hours", "at most"]]
-    for cost in sorted(plan.batches, key=lambda cost: -cost.device_hours):
-        names.append(cost.name)
-        rows.append([cost.stage, f"{cost.cells:,}", f"{cost.requests:,}", *_amount(cost)])
-    return table(names, rows, 34)
+    costs = sorted(plan.batches, key=lambda cost: -cost.device_hours)
+    rows = [[cost.name, cost.stage, f"{cost.cells:,}", f"{cost.requests:,}", *_amount(cost)] for cost in costs]
+    columns = "stage,cells,to execute,loads,tokens out,device-hours,at most"
+    return table(["BATCHES", *columns.split(",")], rows, 34)
 
 
 def disk_lines(needs: Sequence[Need], found: Sequence[Disk]) -> list[str]:
@@ -192,26 +188,6 @@ def shared_lines(plan: Plan) -> list[str]:
     return lines
 
 
-def _prompts(plan: Plan) -> str:
-    config = plan.config
-    if any(entry.get("dialogue") for entry in config["split_entries"].values()):
-        return ""
-    first = config["models"][0]
-    return f" ({sum(plan.whole[Cell(first, split)].prompts for split in config['splits']):,} prompts)"
-
-
-def _gpus(count: int) -> str:
-    return f"{count} GPU" if count == 1 else f"{count} GPUs"
-
-
-def _hours(*hours: float) -> list[str]:
-    return [f"{one:,.1f}" if one >= 10 else f"{one:.2f}" for one in hours]
-
-
-def _count(names: Sequence[str], word: str) -> str:
-    return f"{len(names)} {word}{'' if len(names) == 1 else 's'}"
-
-
 def _tokens(count: float) -> str:
     return f"{count / 1e6:,.1f} M" if count >= 1e5 else f"{count:,.0f}"
 
@@ -221,18 +197,6 @@ def _size(size: float) -> str:
 
 
 def _amount(cost: Cost) -> list[str]:
-    hours = _hours(cost.device_hours, cost.most_device_hours)
+    """Return loads, tokens, and device-hours as expected and at most."""
+    hours = [f"{one:,.1f}" if one >= 10 else f"{one:.2f}" for one in (cost.device_hours, cost.most_device_hours)]
     return [f"{cost.loads:,}", _tokens(cost.tokens_out), *hours]
-
-
-def _least(plan: Plan, costs: Sequence[Cost]) -> list[str]:
-    """Return how long the GPUs take at least: all device-hours shared evenly, or the longest load."""
-    on_gpus = [cost for cost in costs if plan.paces[cost.name].kind == "cuda"]
-    if not on_gpus:
-        return []
-    hours = sum(cost.device_hours for cost in on_gpus) / plan.gpus
-    longest = max(on_gpus, key=lambda cost: cost.longest)
-    if longest.longest > hours:
-        part = " (`shards` in the study splits it)" if plan.config["shards"] == 1 else ""
-        return [f"  On {_gpus(plan.gpus)}: {longest.longest:.1f} h at least: the longest load of {longest.name}{part}."]
-    return [f"  On {_gpus(plan.gpus)}: {hours:,.1f} h at least."]

@@ -117,13 +117,7 @@ def source_text(source: Mapping[str, Any]) -> str:
 
 
 def pin_lines(pins: Sequence[OpenPin], study_file: str, lock: str | None) -> list[str]:
-    """Return what is not pinned yet, and what to do; if all is pinned, the lock file, if there is one.
-
-    Args:
-        pins: what is open.
-        study_file: the study's file, as a user names it.
-        lock: path of the study's lock file.
-    """
+    """Return what is not pinned yet, and what to do; if all is pinned, the lock file, if there is one."""
     if not pins:
         return [f"Every model and data set is pinned, with {lock}."] if lock else []
     found: dict[str, dict[str, None]] = {}
@@ -134,12 +128,7 @@ def pin_lines(pins: Sequence[OpenPin], study_file: str, lock: str | None) -> lis
 
 
 def licence_lines(terms: Sequence[Terms], token: bool) -> list[str]:
-    """Return the licences by section, what is not for commercial use, and what is gated.
-
-    Args:
-        terms: of all that the study uses.
-        token: whether a token of the hub is set.
-    """
+    """Return the licences by section, what is not for commercial use, and what is gated."""
     lines = ["LICENCES (as their publishers state them, at the time when the entries were written)"]
     for section in dict.fromkeys(one.section for one in terms):
         for number, text in enumerate(_licences([one for one in terms if one.section == section])):

@@ -80,13 +80,7 @@ class Texts:
 
 
 def current_files(config: Mapping[str, Any], study_file: Path, root: Path) -> Current:
-    """Return which files the next run would leave as they are; none before a first run, or where it cannot be planned.
-
-    Args:
-        config: the validated study.
-        study_file: its file.
-        root: the repository's folder.
-    """
+    """Return which files the next run would leave as they are; none before a first run or if it cannot be planned."""
     results = Path(Paths(config).results)
     if not any((results / folder).is_dir() for folder in ("prompts", "gold", "requests", "judge_requests")):
         return Current()
@@ -105,13 +99,7 @@ def current_files(config: Mapping[str, Any], study_file: Path, root: Path) -> Cu
 
 
 def whole_work(config: Mapping[str, Any], root: Path, current: Current) -> dict[Cell, CellWork]:
-    """Return what there is to execute for every cell of generation and of judging by an engine, with an empty store.
-
-    Args:
-        config: the validated study.
-        root: the repository's folder.
-        current: the files of earlier runs that hold.
-    """
+    """Return what there is to execute for every cell of generation and of judging by an engine, with an empty store."""
     results, data, samples = Path(Paths(config).results), Data(config, root), int(config["samples"])
     judges = {judge: config["judge_entries"][judge] for judge in llm_judges(config)}
     texts = {}
@@ -163,12 +151,7 @@ def work_left(config: Mapping[str, Any], whole: Mapping[Cell, CellWork], current
 
 
 def engine_paces(config: Mapping[str, Any], root: Path) -> tuple[dict[str, Pace], dict[str, str]]:
-    """Return the pace of every engine, and in words its size and what told it.
-
-    Args:
-        config: the validated study.
-        root: the repository's folder.
-    """
+    """Return the pace of every engine, and in words its size and what told it."""
     paces, sizes = {}, {}
     files = Weights(config)
     for name, entry in config["engine_entries"].items():

@@ -29,12 +29,7 @@ VERDICT = {
 
 
 def status_table(status: StudyStatus, every: bool = False) -> str:
-    """Return a study's status as lines of text.
-
-    Args:
-        status: the status.
-        every: a line for every cell, and all troubles.
-    """
+    """Return a study's status as lines of text."""
     alike = _by(
         status.troubles, lambda one: (one.state != FAILED, one.state == REJECTED, one.rule, one.message, one.cause)
     )
