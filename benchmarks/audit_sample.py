@@ -12,13 +12,13 @@ import argparse
 from collections.abc import Mapping
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 import measuring  # noqa: F401  # isort: skip  # makes the library importable
 
 from refusal_eval.core.states import COMPLIANCE, REFUSAL
-from refusal_eval.stats.agreement.compared import Compared
-from refusal_eval.stats.agreement.measured_agreement import measured
+from refusal_eval.stats.agreement.judge_card import measured
 from refusal_eval.stats.agreement.weighting import normalised
 from refusal_eval.tools.audit.audit_sample import FACTORS, Member, Text, draw, stratum_of
 
@@ -55,13 +55,10 @@ def card(
     """Return the value and interval of each measure, from the labelled answers and their weights."""
     names = sorted(found)
     weights = normalised([found[name] for name in names])
-    word = {True: REFUSAL, False: COMPLIANCE}
-    rows = []
-    for name, weight in zip(names, weights, strict=True):
-        i = int(name)
-        rows.append(
-            Compared(name, word[bool(people[i])], word[bool(judge[i])], None, f"c{clusters[i]}", None, None, weight)
-        )
+    own = np.array(names, dtype=int)
+    human, machine = (np.where(said[own], REFUSAL, COMPLIANCE) for said in (people, judge))
+    named = [f"c{cluster}" for cluster in clusters[own]]
+    rows = pd.DataFrame({"human": human, "machine": machine, "cluster": named, "weight": weights})
     part = measured(rows, 0.95, seed)["strict"]
     return {name: (part[name], part["intervals"][name]) for name in MEASURES}
 

@@ -30,8 +30,8 @@ from scipy import stats
 from simulated_comparisons import cluster_correlation_of, probabilities, simulated_refusals
 
 from refusal_eval.core.files import written_whole
-from refusal_eval.stats.comparisons.paired import Paired, paired_differences
-from refusal_eval.stats.comparisons.score_panel import Floats, Panel
+from refusal_eval.stats.comparisons.paired import Paired, Panel, paired_differences
+from refusal_eval.stats.estimates.intervals import Floats
 from refusal_eval.tools.power.comparison_design import Design, detectable, power
 
 RATES, SAMPLES, CLUSTERS, SIZES = (0.02, 0.1, 0.5), (1, 5), (10, 20, 50, 100, 200), (1, 10)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from measuring import ROOT  # isort: skip  # makes the library importable
@@ -25,12 +26,11 @@ from measuring import ROOT  # isort: skip  # makes the library importable
 from refusal_eval.core.files import written_whole
 from refusal_eval.core.states import COMPLIANCE, REFUSAL
 from refusal_eval.stats.corrected.error_rates import error_rates
-from refusal_eval.stats.corrected.gold_rows import GoldRows
 from refusal_eval.stats.corrected.peoples_labels import Key, Labelled, PersonLabel, joined, unread_answers
 from refusal_eval.stats.corrected.ppi import Answers, Labels, corrected_rate
 from refusal_eval.stats.corrected.transfer import Observed, transferred
 from refusal_eval.stats.estimates.intervals import cluster_wilson, seed_of
-from refusal_eval.stats.estimates.units import COUNTS, Units
+from refusal_eval.stats.estimates.units import PLACE, Units
 from refusal_eval.tools.audit.audit_sample import FACTORS, UNJUDGED
 
 PAGE = ROOT / "docs" / "corrected_rates.md"
@@ -120,10 +120,11 @@ def study_with_unread(case: Case, share: float, way: str, rng: np.random.Generat
     probability = np.minimum(1.0, case.labels * size / size.sum())
     drawn = rng.random(truth.shape) < probability
     names = tuple(f"{number:03d}" for number in range(PROMPTS))
-    zeros = np.zeros(PROMPTS, dtype=np.int64)
-    counts = dict.fromkeys(COUNTS, zeros) | {"n_samples": zeros + SAMPLES, "n_unjudged": unread.sum(axis=1)}
-    counts |= {"n_refusal": (judge & ~unread).sum(axis=1), "n_judged": (~unread).sum(axis=1)}
-    units = Units(names, zeros, ("",) * PROMPTS, names, counts, np.full(PROMPTS, np.nan), ("",) * PROMPTS, (), None)
+    refusals, read = (judge & ~unread).sum(axis=1), (~unread).sum(axis=1)
+    rates = np.divide(refusals, read, out=np.full(PROMPTS, np.nan), where=read > 0)
+    index = pd.MultiIndex.from_product([names, [0]], names=PLACE)
+    columns = {"cluster": names, "n_refusal": refusals, "n_judged": read, "n_blocked": 0, "rate_strict": rates}
+    units = Units(pd.DataFrame(columns, index=index))
     people, said = {}, {}
     for row, column in zip(*(part.tolist() for part in np.nonzero(drawn)), strict=True):
         key = Key(names[row], 0, column)
@@ -136,14 +137,16 @@ def study_with_unread(case: Case, share: float, way: str, rng: np.random.Generat
     return found
 
 
-def gold(case: Case, rng: np.random.Generator) -> GoldRows:
+def gold(case: Case, rng: np.random.Generator) -> pd.DataFrame:
     """Return gold of five other models on the same prompts, half of them refusals."""
     models = np.repeat(np.arange(GOLD_MODELS), GOLD_PROMPTS)
     people = drawn_answers(0.5, rng, GOLD_PROMPTS, GOLD_MODELS).T.ravel()
     judge = read_by(people, judge_of_a_model(case, rng, GOLD_MODELS)[models], rng)
-    names = tuple(f"model {i}" for i in range(GOLD_MODELS))
-    clusters = np.tile(np.arange(GOLD_PROMPTS), GOLD_MODELS)
-    return GoldRows(people, judge, clusters, models, names, np.ones(len(people)))
+    clusters = np.tile([f"{number:03d}" for number in range(GOLD_PROMPTS)], GOLD_MODELS)
+    human, machine = (np.where(said, REFUSAL, COMPLIANCE) for said in (people, judge))
+    answering = [f"model {number}" for number in models]
+    columns = {"human": human, "machine": machine, "cluster": clusters, "answering_model": answering, "weight": 1.0}
+    return pd.DataFrame(columns)
 
 
 def resampled(rates: NDArray[np.float64], rng: np.random.Generator, resamples: int) -> NDArray[np.float64]:
@@ -186,7 +189,7 @@ def _ppi_ends(case: Case, rng: np.random.Generator) -> tuple[float, float, float
 
 def _transfer_ends(case: Case, rng: np.random.Generator, resamples: int) -> tuple[float, float, float] | None:
     answers, _ = study(case, rng)
-    errors = error_rates(gold(case, rng), int(rng.integers(2**62)), resamples)
+    errors = error_rates(gold(case, rng), "strict", int(rng.integers(2**62)), resamples)
     if errors is None:
         return None
     drawn = resampled(answers.rates, rng, resamples)

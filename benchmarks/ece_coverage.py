@@ -11,11 +11,11 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from measuring import print_head  # isort: skip  # makes the library importable
 
-from refusal_eval.stats.agreement.compared import Compared
 from refusal_eval.stats.agreement.soft import equal_mass_bins, soft_measures
 
 LEVEL, LUCK, SPREAD = 0.95, 0.4, 1.5
@@ -51,10 +51,8 @@ def _held(rows: int, size: int, judge: tuple[float, float], rng: np.random.Gener
     p, true = np.round(_logistic(score), 9), _logistic(judge[0] * score + judge[1])
     cluster = np.arange(rows) // size
     luck = np.where(rng.random(rows) < (LUCK if size > 1 else 0), rng.random(rows)[cluster], rng.random(rows))
-    found = [
-        Compared(str(i), "refusal" if luck[i] < true[i] else "compliance", "refusal", p[i], str(cluster[i]), None, None)
-        for i in range(rows)
-    ]
+    human = np.where(luck < true, "refusal", "compliance")
+    found = pd.DataFrame({"human": human, "p_refusal": p, "cluster": cluster.astype(str), "weight": 1.0})
     soft = soft_measures(found, LEVEL, int(rng.integers(2**32)))
     assert soft is not None
     low, high = soft["ece_interval"]

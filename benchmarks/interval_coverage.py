@@ -23,15 +23,9 @@ import numpy as np
 from measuring import ROOT, print_head
 from numpy.typing import NDArray
 
-from refusal_eval.stats.estimates.bootstrap import mean_bounds
-from refusal_eval.stats.estimates.dispersion import flip_rate
-from refusal_eval.stats.estimates.intervals import (
-    cluster_bootstrap_mean,
-    cluster_wilson,
-    cluster_wilson_between,
-    pooled_wilson,
-    seed_of,
-)
+from refusal_eval.stats.estimates.cell_estimates import flip_rate
+from refusal_eval.stats.estimates.intervals import cluster_wilson, cluster_wilson_between, pooled_wilson, seed_of
+from refusal_eval.stats.estimates.resampling import cluster_bootstrap_mean, mean_bounds
 
 RATES = (0.02, 0.1, 0.5, 0.9)
 SAMPLES = (1, 5)

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.polynomial import Polynomial
 from scipy import optimize, special, stats
 
-from refusal_eval.stats.comparisons.score_panel import Floats
 from refusal_eval.stats.comparisons.sign_flips import sign_flip_p
+from refusal_eval.stats.estimates.intervals import Floats
 from refusal_eval.tools.power.comparison_design import Design, difference_variance
 
 _GRID = np.linspace(-8.5, 8.5, 6801)

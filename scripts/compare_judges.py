@@ -15,12 +15,11 @@ from refusal_eval.report.paper.latex_table import latex
 from refusal_eval.report.paper.markup import csv_text, markdown
 from refusal_eval.report.paper.protocol_labels import labelled
 from refusal_eval.report.paper.repeated_headers import told_once
-from refusal_eval.stats.estimates.clusters import names_apart
-from refusal_eval.stats.estimates.scores import HEADLINE_READING, derived_flags, read_score_csv, score_flags
-from refusal_eval.stats.judge_pairs.disagreements import columns, disagreements
+from refusal_eval.stats.estimates.scores import HEADLINE_READING, derived_flags, score_flags
+from refusal_eval.stats.estimates.units import names_apart, read_scores
 from refusal_eval.stats.judge_pairs.pair_agreement import agreement_of
 from refusal_eval.stats.judge_pairs.ranking import rankings
-from refusal_eval.stats.judge_pairs.verdict_panel import panel
+from refusal_eval.stats.judge_pairs.verdict_panel import columns, disagreements, panel
 
 if TYPE_CHECKING:
     snakemake: Any
@@ -48,7 +47,7 @@ def main(
         score_paths: score CSVs.
         summary_paths: the summaries of the same cells.
         study: names, labels, `headlines` (the reading of each split, None for that of its expectation),
-            `expectations`, `sources` (see `clusters.names_apart`), `level` and `members` of each panel among the
+            `expectations`, `sources` (see `units.names_apart`), `level` and `members` of each panel among the
             judges.
         results: the study's folder.
     """
@@ -56,10 +55,10 @@ def main(
     names = names_apart({split: prompts.values() for split, prompts in own.items()}, study["sources"])
     clusters = {(s, name): names[s][cluster] for s, prompts in own.items() for name, cluster in prompts.items()}
     verdicts = {cell: read_jsonl(path) for cell, path in zip(cells, verdict_paths, strict=True)}
-    scores = {c: read_score_csv(Path(p).read_text(encoding="utf-8")) for c, p in zip(cells, score_paths, strict=True)}
+    scores = {cell: read_scores(path) for cell, path in zip(cells, score_paths, strict=True)}
     scored: dict[str, set[tuple[str, int]]] = {split: set() for split in own}
     for (_, _, split), units in scores.items():
-        scored[split] |= {(unit["prompt_id"], unit["turn"]) for unit in units}
+        scored[split] |= set(units.index)
     flags = {cell: score_flags(read_json(path)) for cell, path in zip(cells, summary_paths, strict=True)}
     found = panel(verdicts, clusters, scored)
     splits, level, members = study["splits"], study["level"], study["members"]

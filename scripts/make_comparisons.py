@@ -12,9 +12,9 @@ from refusal_eval.report.paper.latex_table import latex
 from refusal_eval.report.paper.markup import csv_text, markdown
 from refusal_eval.report.paper.protocol_labels import labelled
 from refusal_eval.report.paper.repeated_headers import told_once
-from refusal_eval.stats.comparisons.score_panel import read_cell
 from refusal_eval.stats.comparisons.study_comparisons import Scored, compared, estimates
 from refusal_eval.stats.estimates.scores import HEADLINE_READING, score_flags
+from refusal_eval.stats.estimates.units import read_scores
 from refusal_eval.study.comparison_families import Cell, family_of
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def main(
             `headlines` (the reading, None for that of the expectation).
         results: the study's folder.
     """
-    frames = {cell: read_cell(path) for cell, path in zip(cells, score_paths, strict=True)}
+    frames = {cell: read_scores(path) for cell, path in zip(cells, score_paths, strict=True)}
     duplicates = [pair for path in duplicate_paths for pair in read_json(path)["pairs"]]
     families = [family_of(family) for family in study["families"]]
     readings = {s: study["headlines"][s] or HEADLINE_READING[study["expectations"][s]] for s in study["headlines"]}

@@ -3,13 +3,12 @@
 import itertools
 import logging
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.core.files import read_json, read_jsonl, write_json
 from refusal_eval.core.logs import start_log
 from refusal_eval.stats.corrected.corrected_study import study_corrected
-from refusal_eval.stats.corrected.gold_rows import judged_gold
+from refusal_eval.stats.corrected.error_rates import judged_gold
 from refusal_eval.stats.corrected.peoples_labels import (
     Labelled,
     judge_labels,
@@ -41,7 +40,7 @@ def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], output: s
     """
     cells = [(judge, model, split) for judge, model, split in study["cells"]]
     units = {
-        cell: read_units(Path(rows).read_text(encoding="utf-8"), read_json(score))
+        cell: read_units(rows, read_json(score))
         for cell, rows, score in zip(cells, paths["rows"], paths["scores"], strict=True)
     }
     calibrations = iter(paths["calibrations"])

@@ -4,7 +4,6 @@ import dataclasses
 import gc
 import logging
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,12 +11,12 @@ import numpy as np
 from refusal_eval.core.files import read_json, write_json, written_whole
 from refusal_eval.core.logs import start_log
 from refusal_eval.stats.estimates.cell_estimates import cell_estimates
-from refusal_eval.stats.estimates.components import variance_estimates
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.near_duplicates import Place
 from refusal_eval.stats.estimates.pooled_estimates import pooled_rates
 from refusal_eval.stats.estimates.samples import read_samples
 from refusal_eval.stats.estimates.units import Units, read_units
+from refusal_eval.stats.estimates.variance import variance_estimates
 
 if TYPE_CHECKING:
     snakemake: Any
@@ -35,7 +34,7 @@ def main(
     Args:
         paths: `rows`, `scores` and `samples`: a file for each split, in the order of the study's `splits`.
         duplicates_path: estimates/duplicates.json.
-        study: `judge`, `model`, `splits`, `sources` (of each split, see `clusters.names_apart`), `samples`, `tau`,
+        study: `judge`, `model`, `splits`, `sources` (of each split, see `units.names_apart`), `samples`, `tau`,
             `band`, `level` and whether there is a `tau_sweep`.
         json_path: {"estimates": [...]}.
         labels_path: for each split the arrays `{split}/labels` (`samples.Samples`), `{split}/clusters` (names) and
@@ -48,14 +47,16 @@ def main(
     for i, split in enumerate(study["splits"]):
         files = {name: of_splits[i] for name, of_splits in paths.items()}
         score = read_json(files["scores"])
-        units = read_units(Path(files["rows"]).read_text(encoding="utf-8"), score)
-        labels, logprobs = read_samples(files["samples"], [units.counts[name] for name in LABEL_COUNTS])
+        units = read_units(files["rows"], score)
+        labels, logprobs = read_samples(files["samples"], [units[name] for name in LABEL_COUNTS])
         cells.append((score, units))
-        arrays |= {f"{split}/labels": labels, f"{split}/clusters": np.array(units.clusters, dtype=str)}
+        arrays |= {f"{split}/labels": labels, f"{split}/clusters": units["cluster"].astype(str)}
         arrays[f"{split}/flags"] = np.array(units.flags, dtype=str)
         found += cell_estimates(score, units, labels, logprobs if sweep else None, study["tau"], study["band"])
         of_judge = {study["judge"]: labels}
-        found += variance_estimates(of_judge, units.clusters, study["model"], split, study["level"], [units.flags])
+        found += variance_estimates(
+            of_judge, units["cluster"].tolist(), study["model"], split, study["level"], [units.flags]
+        )
     left_out = {Place(row["split"], row["prompt_id"]) for row in read_json(duplicates_path)["left_out"]}
     named = {"judge": study["judge"], "model": study["model"]}
     found += [dataclasses.replace(e, **named) for e in pooled_rates(cells, left_out, study["level"], study["sources"])]

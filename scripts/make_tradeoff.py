@@ -2,14 +2,13 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.core.files import read_json, read_jsonl, write_json
 from refusal_eval.core.logs import start_log
 from refusal_eval.stats.estimates.near_duplicates import Place
 from refusal_eval.stats.estimates.units import read_units
-from refusal_eval.stats.tradeoff.languages import languages_of
+from refusal_eval.stats.tradeoff.contrasts import languages_of
 from refusal_eval.stats.tradeoff.study_tradeoff import study_trade_off
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], output: s
     """
     cells = [(judge, model, split) for judge, model, split in study["cells"]]
     units = {
-        cell: read_units(Path(rows).read_text(encoding="utf-8"), read_json(score))
+        cell: read_units(rows, read_json(score))
         for cell, rows, score in zip(cells, paths["rows"], paths["scores"], strict=True)
     }
     names = [split["name"] for split in study["splits"]]

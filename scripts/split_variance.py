@@ -8,8 +8,8 @@ import numpy as np
 
 from refusal_eval.core.files import write_json
 from refusal_eval.core.logs import start_log
-from refusal_eval.stats.estimates.components import variance_estimates
 from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.stats.estimates.variance import variance_estimates
 
 if TYPE_CHECKING:
     snakemake: Any

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from refusal_eval.stats.comparisons.score_panel import read_cell
 from refusal_eval.stats.estimates.estimands import Outcome, prompt_score
 from refusal_eval.stats.estimates.scores import score_csv
+from refusal_eval.stats.estimates.units import read_scores
 
 LABELS = {"r": "refusal", "p": "partial", "c": "compliance"}
 
@@ -33,4 +33,4 @@ def write_scores(path, prompts, clusters=None, turns=1):
 
 def cell(folder, prompts, clusters=None):
     """Return the frame of such a CSV as comparisons read it."""
-    return read_cell(write_scores(Path(folder) / "cell.csv", prompts, clusters))
+    return read_scores(write_scores(Path(folder) / "cell.csv", prompts, clusters))

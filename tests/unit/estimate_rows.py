@@ -1,5 +1,6 @@
 """Cells of made-up verdicts, for the tests of refusal_eval/stats/estimates/."""
 
+from io import StringIO
 from typing import Any
 
 from refusal_eval.ask.answers import blank
@@ -62,13 +63,13 @@ def cell_of(
     rows = prompt_scores(prompts, answers, verdicts, samples)
     names = {"judge": judge, "model": model, "split": split, "expectation": expectation, "headline": headline}
     score = cell_score(rows, answers, verdicts, **names, samples=samples, max_tokens=512)  # type: ignore[arg-type]
-    return score, read_units(score_csv(rows), score), answers, verdicts
+    return score, read_units(StringIO(score_csv(rows)), score), answers, verdicts
 
 
 def samples_in(units: Units, answers: list[Any], verdicts: list[Any], samples: int) -> Samples:
     """What became of each sample of a cell's units."""
     turns: dict[str, list[int]] = {}
-    for name, turn in zip(units.prompt_ids, units.turns.tolist(), strict=True):
+    for name, turn in units.frame.index:
         turns.setdefault(name, []).append(turn)
     return samples_of(sample_outcomes(turns, answers, verdicts, samples).values())
 

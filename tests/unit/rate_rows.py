@@ -4,8 +4,9 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 
-from refusal_eval.stats.estimates.units import COUNTS, Units
+from refusal_eval.stats.estimates.units import PLACE, Units
 from refusal_eval.stats.tradeoff.split_rates import SplitRates
 
 
@@ -21,36 +22,23 @@ def units_of(
     flags: Sequence[str] = (),
 ) -> Units:
     """Scored prompts p000, p001, ... of which so many of the K answers refuse."""
-    n = len(refusals)
-    zeros = [0] * n
-    partial, unjudged, blocked = partial or zeros, unjudged or zeros, blocked or zeros
-    counts = {name: np.zeros(n, dtype=np.int64) for name in COUNTS}
-    counts["n_samples"] += samples
-    counts["n_refusal"] += np.array(refusals)
-    counts["n_partial"] += np.array(partial)
-    counts["n_unjudged"] += np.array(unjudged)
-    counts["n_blocked"] += np.array(blocked)
-    counts["n_judged"] = counts["n_samples"] - counts["n_unjudged"] - counts["n_blocked"]
-    counts["n_compliance"] = counts["n_judged"] - counts["n_refusal"] - counts["n_partial"]
-    ids = tuple(f"{prefix}{i:03d}" for i in range(n))
-    return Units(
-        ids,
-        np.zeros(n, dtype=np.int64),
-        tuple(categories or [""] * n),
-        tuple(clusters or ids),
-        counts,
-        np.full(n, np.nan),
-        ("",) * n,
-        tuple(flags),
-        None,
-    )
+    ids = [f"{prefix}{i:03d}" for i in range(len(refusals))]
+    frame = pd.DataFrame({"n_refusal": list(refusals)}, index=pd.MultiIndex.from_product([ids, [0]], names=PLACE))
+    frame = frame.assign(cluster=list(clusters or ids), category=list(categories or [""] * len(ids)))
+    frame = frame.assign(n_partial=partial or 0, n_unjudged=unjudged or 0, n_blocked=blocked or 0, n_truncated=0)
+    frame = frame.assign(n_samples=samples, counting=samples - frame["n_unjudged"], c=np.nan, band="")
+    frame["n_judged"] = frame["counting"] - frame["n_blocked"]
+    refused = frame["n_refusal"] + frame["n_blocked"]
+    for reading, number in (("strict", refused), ("broad", refused + frame["n_partial"])):
+        frame[f"rate_{reading}"] = number / frame["counting"].where(frame["counting"] > 0)
+    return Units(frame, tuple(flags))
 
 
 def dialogues_of(units: Units, turns: int) -> Units:
     """The same rows as the turns 0, 1, ... of fewer prompts, each its own cluster."""
-    ids = tuple(units.prompt_ids[i // turns] for i in range(len(units)))
-    places = np.arange(len(units)) % turns
-    return dataclasses.replace(units, prompt_ids=ids, clusters=ids, turns=places)
+    ids = [units["prompt_id"][i // turns] for i in range(len(units))]
+    index = pd.MultiIndex.from_arrays([ids, np.arange(len(units)) % turns], names=PLACE)
+    return dataclasses.replace(units, frame=units.frame.set_axis(index).assign(cluster=ids))
 
 
 def rates_of(

@@ -17,8 +17,16 @@ from refusal_eval.plots.reliability_curve import reliability_text
 from refusal_eval.stats.agreement.compared import compared
 from refusal_eval.stats.calibration.applied import calibrated_row, mapped
 from refusal_eval.stats.calibration.calibrated_card import OUT_OF_FOLD, calibration_of, card_with_calibration
-from refusal_eval.stats.calibration.calibration_fit import best_threshold, fitted, isotonic, kind_of_map, platt
-from refusal_eval.stats.calibration.cross_fit import cluster_folds, fit_rows, out_of_fold
+from refusal_eval.stats.calibration.calibration_fit import (
+    best_threshold,
+    cluster_folds,
+    fit_rows,
+    fitted,
+    isotonic,
+    kind_of_map,
+    out_of_fold,
+    platt,
+)
 
 NAMES = {"judge": "soft", "gold": "people"}
 
@@ -136,18 +144,18 @@ def test_a_row_has_no_part_in_its_own_calibration(scheme: str) -> None:
 
 def test_by_model_leaves_out_the_model_and_the_prompts_of_a_row() -> None:
     rows_ = compared(*soft_gold(90), "g")
-    found, folds = out_of_fold(rows_, "by_model"), cluster_folds(row.cluster for row in rows_)
+    found, folds = out_of_fold(rows_, "by_model"), cluster_folds(rows_["cluster"])
     assert found is not None
-    row = rows_[17]
-    others = [r for r in rows_ if r.answering_model != row.answering_model and folds[r.cluster] != folds[row.cluster]]
+    row = rows_.iloc[17]
+    apart = (rows_["answering_model"] != row.answering_model) & (rows_["cluster"].map(folds) != folds[row.cluster])
+    others = rows_[apart]
     assert found[row.row_id] == fit_rows(others, "platt")
 
 
 def test_noise_does_not_look_like_a_judge() -> None:
     gold, verdicts = soft_gold(60, signal=0.0)
     found = [compared(gold, verdicts, "g"), calibration_of(gold, verdicts, **NAMES)]
-    p = np.array([row.p_refusal for row in found[0]])
-    refused = np.array([row.human != "compliance" for row in found[0]])
+    p, refused = found[0]["p_refusal"].to_numpy(), (found[0]["human"] != "compliance").to_numpy()
     on_itself = ((p[refused] >= found[1]["t"]).mean() + (p[~refused] < found[1]["t"]).mean()) / 2
     card = card_with_calibration(gold, verdicts, calibrate=OUT_OF_FOLD, **NAMES)
     assert on_itself > 0.55  # fitted and measured on the same rows it seems to know something

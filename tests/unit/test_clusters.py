@@ -3,9 +3,8 @@
 import pytest
 from rate_rows import units_of
 
-from refusal_eval.stats.estimates.clusters import names_apart
 from refusal_eval.stats.estimates.pooled_estimates import pooled_rates
-from refusal_eval.stats.estimates.units import clusters_apart
+from refusal_eval.stats.estimates.units import clusters_apart, names_apart
 
 PROMPT = "872afa51aa4a373a"
 
@@ -23,8 +22,8 @@ def test_a_name_means_something_within_its_source_only():
 def test_cells_of_one_split_keep_common_names():
     units = {("j", m, s): units_of([0, 1], clusters=["1", "2"]) for m in "mn" for s in "ab"}
     found = clusters_apart(units, {"a": "a", "b": "b"})
-    assert found["j", "m", "a"].clusters == found["j", "n", "a"].clusters
-    assert not set(found["j", "m", "a"].clusters) & set(found["j", "m", "b"].clusters)
+    assert found["j", "m", "a"]["cluster"].tolist() == found["j", "n", "a"]["cluster"].tolist()
+    assert not set(found["j", "m", "a"]["cluster"]) & set(found["j", "m", "b"]["cluster"])
 
 
 @pytest.mark.parametrize(("sources", "clusters"), [({"a": "x", "b": "x"}, 20), ({"a": "x", "b": "y"}, 40), (None, 20)])

@@ -5,8 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from refusal_eval.stats.comparisons.halves import counted_ends, drawn_ends
-from refusal_eval.stats.comparisons.sign_flips import sign_flip_p
+from refusal_eval.stats.comparisons.sign_flips import counted_ends, drawn_ends, sign_flip_p
 
 
 def enumerated(totals, sizes, alpha):

@@ -5,9 +5,8 @@ import pandas as pd
 import pytest
 from comparison_rows import cell
 
-from refusal_eval.stats.comparisons.comparison_resampling import drawn_counts
-from refusal_eval.stats.comparisons.paired import paired_differences
-from refusal_eval.stats.comparisons.score_panel import Panel, panel_of, repeated
+from refusal_eval.stats.comparisons.paired import Panel, paired_differences, panel_of, repeated, strata_of
+from refusal_eval.stats.estimates.resampling import drawn_counts
 
 NAMES = ["scope", "a", "b", "c"]
 
@@ -244,7 +243,7 @@ def test_ids_that_look_like_numbers_stay_text(tmp_path):
 
 def test_strata_are_drawn_apart_and_keep_their_sizes():
     inside = np.array([[1, 1, 1, 1, 0, 0, 0, 1], [0, 0, 0, 0, 1, 1, 1, 1]], dtype=bool)
-    counts = np.concatenate(list(drawn_counts(inside, seed=1, resamples=500)))
+    counts = np.concatenate(list(drawn_counts(8, 1, 500, strata_of(inside))))
     assert (counts[:, 4:7].sum(axis=1) == 3).all()
     # The cluster in both splits is the only one of its kind: it is drawn with those of the first.
     assert (counts[:, [0, 1, 2, 3, 7]].sum(axis=1) == 5).all() and counts[:, 7].std() > 0

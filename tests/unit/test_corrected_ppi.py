@@ -43,7 +43,7 @@ def simulated(
 def test_a_perfect_judge_keeps_its_rate_and_is_used_whole() -> None:
     answers, labels, truth = simulated(np.random.default_rng(1), se=1.0, sp=1.0)
     found = corrected_rate(answers, labels, 0.95)
-    assert found is not None and found.uncorrected == pytest.approx(truth)
+    assert found is not None and found.observed == pytest.approx(truth)
     assert found.value == pytest.approx(truth, abs=0.005) and found.weight > 0.9 and found.low < truth < found.high
 
 
@@ -63,7 +63,7 @@ def test_a_biased_judge_is_put_right_on_average_whatever_is_oversampled() -> Non
         found = corrected_rate(answers, labels, 0.95)
         assert found is not None
         gaps.append(found.value - truth)
-        raw.append(found.uncorrected - truth)
+        raw.append(found.observed - truth)
     assert abs(np.mean(raw)) > 0.05
     assert abs(np.mean(gaps)) < 0.008
 

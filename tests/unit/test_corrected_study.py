@@ -193,7 +193,7 @@ def test_rates_by_gold_are_marked_where_a_split_of_the_study_has_few_clusters() 
 
 def test_rates_by_gold_of_few_clusters_are_marked() -> None:
     units = {("j", "m", "one"): units_of([2, 0] * 50)}
-    rows = [row._replace(cluster=str(i % 20)) for i, row in enumerate(gold(0.9, 0.9, 4))]
+    rows = gold(0.9, 0.9, 4).assign(cluster=[str(i % 20) for i in range(400)])
     result = study_corrected(units, STUDY | {"models": ["m"], "splits": SPLITS[:1]}, {("j", "g"): rows}, {})
     assert flags_of(result, "refusal_rate_rg_transfer") == {"one": ["not_headline", "few_clusters"]}
     row = corrected_tables(result, [], STUDY)[0].rows[0]

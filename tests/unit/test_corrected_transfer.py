@@ -1,17 +1,27 @@
 """Rates corrected by gold of other models."""
 
+from typing import Any
+
 import numpy as np
+import pandas as pd
 import pytest
 from judge_rows import verdict
 from rate_rows import rates_of
 
-from refusal_eval.stats.corrected.error_rates import ErrorRates, error_rates
-from refusal_eval.stats.corrected.gold_rows import GoldRows, as_arrays, judged_gold
+from refusal_eval.stats.corrected.error_rates import ErrorRates, error_rates, judged_gold
 from refusal_eval.stats.corrected.transfer import method_of, observed_rates, resampled_rates, rogan_gladen, transferred
 from refusal_eval.stats.estimates.intervals import cluster_wilson
 
 
-def gold(se: list[float], sp: list[float], rows: int = 100) -> GoldRows:
+def rows_of(people: Any, judge: Any, clusters: Any = None, models: Any = "", weights: Any = 1.0) -> pd.DataFrame:
+    """Gold rows of which people and the judge call these refusals."""
+    human, machine = (np.where(said, "refusal", "compliance") for said in (people, judge))
+    names = np.arange(len(human)) if clusters is None else clusters
+    about = {"cluster": [f"c{name:04d}" for name in names], "answering_model": models, "weight": weights}
+    return pd.DataFrame({"human": human, "machine": machine, **about})
+
+
+def gold(se: list[float], sp: list[float], rows: int = 100) -> pd.DataFrame:
     """So many refusals and others of each answering model, read with just these shares."""
     people, judge, models = [], [], []
     for i, shares in enumerate(zip(se, sp, strict=True)):
@@ -19,10 +29,8 @@ def gold(se: list[float], sp: list[float], rows: int = 100) -> GoldRows:
             right = round(rows * share)
             people += [positive] * rows
             judge += [positive] * right + [not positive] * (rows - right)
-            models += [i] * rows
-    names = tuple(f"m{i}" for i in range(len(se))) if len(se) > 1 else ("",)
-    clusters = np.arange(len(people))
-    return GoldRows(np.array(people), np.array(judge), clusters, np.array(models), names, np.ones(len(people)))
+            models += [f"m{i}" if len(se) > 1 else ""] * rows
+    return rows_of(people, judge, models=models)
 
 
 def test_rogan_gladen_by_hand() -> None:
@@ -30,7 +38,7 @@ def test_rogan_gladen_by_hand() -> None:
 
 
 def test_errors_of_one_model_have_jeffreys_intervals() -> None:
-    errors = error_rates(gold([0.9], [1.0]), 1)
+    errors = error_rates(gold([0.9], [1.0]), "strict", 1)
     assert errors is not None and errors.spread is None
     assert (errors.sensitivity, errors.specificity) == (0.9, 1.0)
     # Beta(90.5, 10.5) and Beta(100.5, 0.5).
@@ -39,8 +47,8 @@ def test_errors_of_one_model_have_jeffreys_intervals() -> None:
 
 
 def test_models_that_differ_make_a_new_one_uncertain() -> None:
-    alike = error_rates(gold([0.9] * 5, [0.9] * 5), 1)
-    apart = error_rates(gold([0.75, 0.85, 0.9, 0.95, 1.0], [0.9] * 5), 1)
+    alike = error_rates(gold([0.9] * 5, [0.9] * 5), "strict", 1)
+    apart = error_rates(gold([0.75, 0.85, 0.9, 0.95, 1.0], [0.9] * 5), "strict", 1)
     assert alike is not None and apart is not None and alike.spread is not None and apart.spread is not None
     assert alike.spread == (0.0, 0.0)
     assert apart.spread[0] == pytest.approx(0.09, abs=0.02) and apart.spread[1] < 0.02
@@ -51,15 +59,11 @@ def test_models_that_differ_make_a_new_one_uncertain() -> None:
 
 def test_gold_of_one_class_says_nothing() -> None:
     rows = gold([0.9], [0.9])
-    only = rows.people
-    found = GoldRows(
-        *(part[only] for part in (rows.people, rows.judge, rows.clusters, rows.models)), rows.names, rows.weights[only]
-    )
-    assert error_rates(found, 1) is None
+    assert error_rates(rows[rows["human"] == "refusal"], "strict", 1) is None
 
 
 def test_the_correction_finds_the_true_rate_and_its_interval_holds_it() -> None:
-    errors = error_rates(gold([0.8], [0.9], rows=400), 1)
+    errors = error_rates(gold([0.8], [0.9], rows=400), "strict", 1)
     assert errors is not None
     rng = np.random.default_rng(1)
     truth = 0.3
@@ -71,7 +75,7 @@ def test_the_correction_finds_the_true_rate_and_its_interval_holds_it() -> None:
 
 
 def test_a_judge_that_hardly_tells_apart_identifies_nothing() -> None:
-    errors = error_rates(gold([0.65], [0.65]), 1)
+    errors = error_rates(gold([0.65], [0.65]), "strict", 1)
     assert errors is not None
     found = transferred(observed_rates([rates_of([[0.5] * 40])], 0.95)[0], errors, 0.95)
     assert not found.identifiable and found.value is None and found.margin_low < 0.3
@@ -79,7 +83,7 @@ def test_a_judge_that_hardly_tells_apart_identifies_nothing() -> None:
 
 @pytest.mark.parametrize(("rate", "se", "sp"), [(0.0, 0.9, 0.8), (1.0, 0.8, 0.9)])
 def test_a_rate_that_no_rate_of_refusals_explains_is_at_odds_with_gold(rate: float, se: float, sp: float) -> None:
-    errors = error_rates(gold([se], [sp]), 1)
+    errors = error_rates(gold([se], [sp]), "strict", 1)
     assert errors is not None
     found = transferred(observed_rates([rates_of([[rate] * 40])], 0.95)[0], errors, 0.95)
     assert found.at_odds and not found.identifiable
@@ -88,7 +92,7 @@ def test_a_rate_that_no_rate_of_refusals_explains_is_at_odds_with_gold(rate: flo
 
 
 def test_a_judge_that_is_merely_poor_is_not_at_odds() -> None:
-    errors = error_rates(gold([0.65], [0.65]), 1)
+    errors = error_rates(gold([0.65], [0.65]), "strict", 1)
     assert errors is not None
     assert not transferred(observed_rates([rates_of([[0.5] * 40])], 0.95)[0], errors, 0.95).at_odds
 
@@ -98,7 +102,7 @@ def test_the_less_the_gold_explains_the_study_the_interval_stays_as_wide_as_the_
     # 1 refusal of 200, and gold with ever more false positives: the interval shrank from 7 points to less than 1.
     rates = [[0.2] + [0.0] * 39]
     observed = observed_rates([rates_of(rates, draws=5)], 0.95)[0]
-    errors = error_rates(gold([0.8], [1 - false_alarms], rows=50), 1)
+    errors = error_rates(gold([0.8], [1 - false_alarms], rows=50), "strict", 1)
     assert errors is not None and observed is not None
     found = transferred(observed, errors, 0.95)
     own = observed.high - observed.rate
@@ -108,7 +112,7 @@ def test_the_less_the_gold_explains_the_study_the_interval_stays_as_wide_as_the_
 
 
 def test_the_method_claims_a_spread_of_answering_models_only_where_gold_tells_them_apart() -> None:
-    one, several = error_rates(gold([0.9], [0.9]), 1), error_rates(gold([0.9] * 3, [0.9] * 3), 1)
+    one, several = error_rates(gold([0.9], [0.9]), "strict", 1), error_rates(gold([0.9] * 3, [0.9] * 3), "strict", 1)
     assert one is not None and several is not None
     assert "spread" not in method_of(one.spread) and "spread of answering models" in method_of(several.spread)
 
@@ -158,8 +162,7 @@ def test_blocked_answers_are_refusals_that_no_judge_misread(share: float) -> Non
 def test_gold_with_many_rows_to_a_cluster_tells_as_little_as_its_clusters() -> None:
     clusters = np.repeat(np.arange(20), 25)
     people = clusters % 2 == 0
-    zeros = np.zeros(500, dtype=np.intp)
-    errors = error_rates(GoldRows(people, people.copy(), clusters, zeros, ("",), np.ones(500)), 1)
+    errors = error_rates(rows_of(people, people, clusters), "strict", 1)
     assert errors is not None and errors.sensitivity == 1.0
     # Ten clusters without an error: Beta(10.5, .5) has its 2.5 % quantile at .78, Clopper-Pearson at .69.
     assert 0.65 < np.quantile(errors.drawn[0], 0.025) < 0.84
@@ -172,8 +175,7 @@ def test_the_sensitivity_on_gold_with_many_rows_to_a_cluster_is_covered() -> Non
     for seed in range(runs):
         right = rng.random(1000) < rng.beta(0.95, 0.05, size=40)[clusters]  # correlation .5 within a cluster
         judge = np.where(right, people, ~people)
-        rows = GoldRows(people, judge, clusters, np.zeros(1000, dtype=np.intp), ("",), np.ones(1000))
-        errors = error_rates(rows, seed, 500)
+        errors = error_rates(rows_of(people, judge, clusters), "strict", seed, 500)
         assert errors is not None
         low, high = np.quantile(errors.drawn[0], [0.025, 0.975])
         inside += low <= 0.95 <= high
@@ -182,9 +184,8 @@ def test_the_sensitivity_on_gold_with_many_rows_to_a_cluster_is_covered() -> Non
 
 def test_unequal_weights_leave_less_of_the_difference_between_models_to_their_spread() -> None:
     rows = gold([0.8, 0.9], [0.9, 0.9])
-    weights = np.where(np.arange(len(rows.people)) % 2 == 0, 10.0, 1.0)
-    uneven = GoldRows(rows.people, rows.judge, rows.clusters, rows.models, rows.names, weights / weights.mean())
-    even_errors, uneven_errors = error_rates(rows, 1), error_rates(uneven, 1)
+    uneven = rows.assign(weight=np.where(np.arange(len(rows)) % 2 == 0, 10.0, 1.0))
+    even_errors, uneven_errors = error_rates(rows, "strict", 1), error_rates(uneven, "strict", 1)
     assert even_errors is not None and uneven_errors is not None
     assert even_errors.spread is not None and uneven_errors.spread is not None
     assert even_errors.sensitivity == pytest.approx(uneven_errors.sensitivity)
@@ -204,18 +205,17 @@ def test_labels_of_a_calibrated_judge_come_from_other_rows() -> None:
         p = float(np.clip(rng.normal(0.35 if positive else 0.15, 0.08), 0.01, 0.99))
         rows.append(gold_row(i, "refusal" if positive else "compliance", f"m{i % 3}"))
         verdicts.append(verdict(f"g{i:03d}", "compliance") | {"p_refusal": p})  # as given: never a refusal
-    as_given = as_arrays(judged_gold(rows, verdicts, "g"), "broad")
-    fitted = as_arrays(judged_gold(rows, verdicts, "g", "out_of_fold"), "broad")
-    assert as_given.judge.sum() == 0
-    assert (fitted.judge == fitted.people).mean() > 0.8 and fitted.names == ("m0", "m1", "m2")
+    as_given, fitted = judged_gold(rows, verdicts, "g"), judged_gold(rows, verdicts, "g", "out_of_fold")
+    assert set(as_given["machine"]) == {"compliance"}
+    assert (fitted["machine"] == fitted["human"]).mean() > 0.8 and set(fitted["answering_model"]) == {"m0", "m1", "m2"}
 
 
 def test_unjudged_gold_is_left_out_and_readings_differ() -> None:
     rows = [gold_row(1, "refusal"), gold_row(2, "partial"), gold_row(3, "compliance")]
     verdicts = [verdict("g001", "refusal"), verdict("g002", "compliance"), verdict("g003", None)]
     judged = judged_gold(rows, verdicts, "g")
-    assert as_arrays(judged, "strict").people.tolist() == [True, False]
-    assert as_arrays(judged, "broad").people.tolist() == [True, True]
+    assert judged["human"].tolist() == ["refusal", "partial"]
+    assert error_rates(judged, "strict", 1) is not None and error_rates(judged, "broad", 1) is None
 
 
 def test_the_margin_is_the_lower_end_of_a_two_sided_interval() -> None:
@@ -235,9 +235,10 @@ def test_labels_of_a_calibrated_judge_come_from_other_models_where_gold_names_th
         p = rng.normal(0.45 if positive else 0.25, 0.03) + (0.3 if model == 0 else 0.0)
         rows.append(gold_row(i, "refusal" if positive else "compliance", f"m{model}"))
         verdicts.append(verdict(f"g{i:03d}", "compliance") | {"p_refusal": float(np.clip(p, 0.01, 0.99))})
-    found = as_arrays(judged_gold(rows, verdicts, "g", "out_of_fold"), "broad")
-    assert found.judge[found.models == 0].all()  # by the others' threshold all of them are refusals
-    assert (found.judge == found.people)[found.models == 1].mean() < 1
+    found = judged_gold(rows, verdicts, "g", "out_of_fold")
+    said = found["machine"].groupby(found["answering_model"])
+    assert set(said.get_group("m0")) == {"refusal"}  # by the others' threshold all of them are refusals
+    assert (found["machine"] == found["human"])[found["answering_model"] == "m1"].mean() < 1
 
 
 def test_labels_of_a_calibrated_judge_cover_all_gold_where_a_model_cannot_be_left_out() -> None:
@@ -250,13 +251,13 @@ def test_labels_of_a_calibrated_judge_cover_all_gold_where_a_model_cannot_be_lef
         p = float(np.clip(rng.normal(0.35 if positive else 0.15, 0.03), 0.01, 0.99))
         rows.append(gold_row(i, "refusal" if positive else "compliance", f"m{model}"))
         verdicts.append(verdict(f"g{i:03d}", "compliance") | {"p_refusal": p})
-    found = as_arrays(judged_gold(rows, verdicts, "g", "out_of_fold"), "broad")
-    assert len(found.people) == 120 and found.names == ("m0", "m1")
-    assert found.judge[found.people].mean() > 0.9
+    found = judged_gold(rows, verdicts, "g", "out_of_fold")
+    assert len(found) == 120 and set(found["answering_model"]) == {"m0", "m1"}
+    assert (found["machine"] == "refusal")[found["human"] == "refusal"].mean() > 0.9
 
 
 def test_the_spread_of_three_models_rests_on_two_degrees_of_freedom() -> None:
-    errors = error_rates(gold([0.65, 0.7, 0.75], [0.9, 0.9, 0.9], rows=2000), 1)
+    errors = error_rates(gold([0.65, 0.7, 0.75], [0.9, 0.9, 0.9], rows=2000), "strict", 1)
     assert errors is not None and errors.spread is not None and errors.spread[0] == pytest.approx(0.05, abs=0.002)
     # 4.3 standard deviations, and not 1.96.
     low, high = np.quantile(errors.drawn[0], [0.025, 0.975])

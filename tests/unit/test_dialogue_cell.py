@@ -11,7 +11,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, write_jsonl
 from refusal_eval.judges.judge_base import Verdict
 from refusal_eval.stats.estimates.samples import read_samples
-from refusal_eval.stats.estimates.scores import read_score_csv
+from refusal_eval.stats.estimates.units import read_scores
 from refusal_eval.study.dialogues import asked_turns
 
 COLUMNS = {"prompt": None, "messages": "talk", "category": None, "cluster": None, "id": None}
@@ -63,7 +63,7 @@ class Study:
         judge_on_cpu.main(paths["prompts"], paths["answers"], Refuses(), paths["verdicts"])
         made = {"csv": self.folder / "s.csv", "json": self.folder / "s.json", "samples": self.folder / "s.npz"}
         score_cell.main(paths, CELL | {"scored": self.scored}, made)
-        rows = read_score_csv(made["csv"].read_text())
+        rows = read_scores(made["csv"]).reset_index().to_dict("records")
         assert read_samples(made["samples"], [])[0].shape == (len(rows), 1)
         return json.loads(made["json"].read_text()), rows
 

@@ -2,18 +2,17 @@
 
 import math
 import random
+from io import StringIO
 
 import numpy as np
 import pytest
 from estimate_rows import cell_of, samples_in, single
 
-from refusal_eval.stats.estimates.bootstrap import mean_bounds, percentiles
-from refusal_eval.stats.estimates.cell_estimates import cell_estimates
-from refusal_eval.stats.estimates.dispersion import decision_entropy, flip_rate
+from refusal_eval.stats.estimates.cell_estimates import c_at, cell_estimates, decision_entropy, flip_rate, taus
 from refusal_eval.stats.estimates.estimands import weighted_vote
 from refusal_eval.stats.estimates.estimate import Estimate
-from refusal_eval.stats.estimates.intervals import cluster_bootstrap_mean, cluster_wilson
-from refusal_eval.stats.estimates.tau_sweep import c_at, taus
+from refusal_eval.stats.estimates.intervals import cluster_wilson
+from refusal_eval.stats.estimates.resampling import bounds_of, cluster_bootstrap_mean, mean_bounds
 from refusal_eval.stats.estimates.units import read_units
 
 VOTE = {"R": 1, "P": 0, "C": -1}
@@ -142,7 +141,7 @@ def test_a_cell_without_a_verdict_has_no_numbers_and_no_intervals():
 
 def test_units_are_read_from_a_score_csv_only():
     with pytest.raises(ValueError, match="not a score CSV"):
-        read_units("prompt_id,turn\n", {})
+        read_units(StringIO("prompt_id,turn\n"), {})
 
 
 def test_a_bootstrap_of_many_columns_is_that_of_each():
@@ -173,9 +172,9 @@ def test_every_tau_has_the_interval_of_the_studys_own():
 
 def test_percentiles_of_few_clusters_lie_further_out():
     # Phi(-sqrt(5 / 4) * 2.776), with the t quantile of 4 degrees of freedom.
-    found = percentiles(np.linspace(0.0, 1.0, 100_001), 5, 0.95)
+    found = bounds_of(np.linspace(0.0, 1.0, 100_001), 5, 0.95)
     assert (found.low, found.high) == (pytest.approx(0.00095, abs=5e-5), pytest.approx(0.99905, abs=5e-5))
-    many = percentiles(np.linspace(0.0, 1.0, 100_001), 10_000, 0.95)
+    many = bounds_of(np.linspace(0.0, 1.0, 100_001), 10_000, 0.95)
     assert many.low == pytest.approx(0.025, abs=1e-4)
 
 

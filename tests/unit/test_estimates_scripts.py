@@ -2,6 +2,7 @@
 
 import json
 import sys
+from io import StringIO
 
 import numpy as np
 import pytest
@@ -45,7 +46,7 @@ def study(tmp_path, repository):
             stem = tmp_path / f"{judge}-{split}"
             stem.with_suffix(".csv").write_text(score_csv(rows))
             write_json(stem.with_suffix(".json"), score)
-            units = read_units(score_csv(rows), score)
+            units = read_units(StringIO(score_csv(rows)), score)
             write_samples(stem.with_suffix(".npz"), samples_in(units, answers, verdicts, 3))
             for kind, end in (("rows", ".csv"), ("scores", ".json"), ("samples", ".npz")):
                 paths[kind].append(f"{stem}{end}")

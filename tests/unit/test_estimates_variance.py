@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from refusal_eval.stats.estimates.components import variance_estimates
-from refusal_eval.stats.estimates.variance import decisions, moments, variance_parts
+from refusal_eval.stats.estimates.variance import decisions, moments, variance_estimates, variance_parts
 
 R, P, C, B, NONE = 0, 1, 2, 3, -1
 

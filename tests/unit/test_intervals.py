@@ -8,12 +8,12 @@ import pytest
 from statsmodels.stats.proportion import proportion_confint
 
 from refusal_eval.stats.estimates.intervals import (
-    cluster_bootstrap_mean,
     cluster_wilson,
     cluster_wilson_between,
     cluster_wilson_of_counts,
     seed_of,
 )
+from refusal_eval.stats.estimates.resampling import cluster_bootstrap_mean
 
 
 def test_independent_prompts() -> None:
@@ -178,7 +178,7 @@ def test_bootstrap_is_fixed_by_its_seed() -> None:
 def test_bootstrap_in_blocks_is_the_same_bootstrap(monkeypatch: pytest.MonkeyPatch) -> None:
     values = [float(i % 7) for i in range(50)]
     whole = cluster_bootstrap_mean(values, range(50), resamples=500, seed=3)
-    monkeypatch.setattr("refusal_eval.stats.estimates.intervals._DRAWS_AT_ONCE", 1000)
+    monkeypatch.setattr("refusal_eval.stats.estimates.resampling.AT_ONCE", 1000)
     assert cluster_bootstrap_mean(values, range(50), resamples=500, seed=3) == whole
 
 

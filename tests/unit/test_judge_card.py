@@ -14,14 +14,14 @@ from refusal_eval.judges.keyword_judge import KeywordJudge
 from refusal_eval.report.paper.judge_card_tables import cards_frame, cards_table
 from refusal_eval.report.paper.markup import markdown
 from refusal_eval.report.paper.study_tables import judges_table
-from refusal_eval.stats.agreement import measured_agreement
-from refusal_eval.stats.agreement.card_resampling import percentiles, resampled
+from refusal_eval.stats.agreement import judge_card as judge_card_module
 from refusal_eval.stats.agreement.compared import compared
 from refusal_eval.stats.agreement.floor import all_below, below_floor
 from refusal_eval.stats.agreement.judge_card import judge_card
 from refusal_eval.stats.agreement.measures import f1, kappa, two_class
 from refusal_eval.stats.agreement.soft import equal_mass_bins, soft_measures
 from refusal_eval.stats.estimates.intervals import seed_of
+from refusal_eval.stats.estimates.resampling import percentiles, resampled
 
 TABLE: dict[tuple[str, str | None], int] = {
     ("refusal", "refusal"): 30,
@@ -80,7 +80,7 @@ def test_kappa_of_three_classes_by_hand() -> None:
 
 
 def test_bootstrap_interval_equals_a_slow_one_that_draws_clusters_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measured_agreement, "resampled", partial(resampled, resamples=500))
+    monkeypatch.setattr(judge_card_module, "resampled", partial(resampled, resamples=500))
     rng = random.Random(3)
     gold = [{"id": f"{i:03d}", "label": rng.choice(LABELS), "cluster": f"c{i // 3:02d}"} for i in range(120)]
     verdicts = [verdict(row["id"], row["label"] if rng.random() < 0.7 else rng.choice(LABELS)) for row in gold]

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from figure_checks import draw, shown, words
-from judge_rows import LABELS, verdict
+from judge_rows import LABELS, panel_of, verdict
 from scipy.stats import kendalltau
 
 from refusal_eval.report.paper.display import NO_DATA
@@ -19,24 +20,14 @@ from refusal_eval.report.paper.judges_agree_tables import agreement_frame, agree
 from refusal_eval.report.paper.latex_table import latex
 from refusal_eval.report.paper.markup import markdown
 from refusal_eval.report.paper.repeated_headers import told_once
-from refusal_eval.stats.agreement.card_resampling import percentiles, resampled
 from refusal_eval.stats.estimates.intervals import cluster_wilson, seed_of
+from refusal_eval.stats.estimates.resampling import percentiles, resampled
 from refusal_eval.stats.judge_pairs import pair_agreement
-from refusal_eval.stats.judge_pairs.alpha import coincidences, krippendorff_alpha
-from refusal_eval.stats.judge_pairs.disagreements import columns, disagreements
-from refusal_eval.stats.judge_pairs.pair_agreement import agreement_of
+from refusal_eval.stats.judge_pairs.pair_agreement import agreement_of, coincidences, krippendorff_alpha
 from refusal_eval.stats.judge_pairs.ranking import kendall_tau_b, rankings
-from refusal_eval.stats.judge_pairs.verdict_panel import Panel, Unit, panel
+from refusal_eval.stats.judge_pairs.verdict_panel import columns, disagreements, panel
 
 R, P, C, NONE = 0, 1, 2, -1
-
-
-def panel_of(labels: list[list[int]], clusters: list[str] | None = None, split: str = "s") -> Panel:
-    """A panel with an answer per row and a judge per column."""
-    units = [Unit(split, "m", f"p{i:03d}", 0, 0) for i in range(len(labels))]
-    names = tuple("abcdefgh"[: len(labels[0])]) if labels else ("a", "b")
-    matrix = np.array(labels, dtype=np.int8).reshape(len(labels), len(names))
-    return Panel(names, units, clusters or [unit.prompt_id for unit in units], matrix)
 
 
 def alpha(labels: list[list[int]], classes: int) -> float:
@@ -170,7 +161,7 @@ def test_the_same_label_has_the_interval_of_a_rate() -> None:
     clusters = [f"c{i // 10}" for i in range(200)]
     found = panel_of(labels, clusters)
     # Five answers to each of 40 prompts: never taken for 200 prompts.
-    asked = found._replace(units=[Unit("s", "m", f"p{i // 5:03d}", i % 5, 0) for i in range(200)])
+    asked = panel_of(labels, clusters, samples=5)
     same = [float(a == b) for a, b in labels]
     rates = [sum(same[i : i + 5]) / 5 for i in range(0, 200, 5)]
     for part, values, names in ((found, same, clusters), (asked, rates, clusters[::5])):
@@ -197,11 +188,11 @@ def test_nothing_to_say_is_said_as_none(labels: list[list[int]]) -> None:
 def test_one_judge_has_no_pairs() -> None:
     found = agreement_of(panel_of([[R], [C]]), None, 0.95)
     assert found["pairs"] == [] and found["alpha"] is None
-    assert rankings({("a", "m"): []}, "s", "broad", 0.95) == []
+    assert rankings({("a", "m"): scored([])}, "s", "broad", 0.95) == []
 
 
-def scored(rates: list[float]) -> list[dict[str, Any]]:
-    return [{"cluster": f"c{i}", "rate_broad": rate, "rate_strict": None} for i, rate in enumerate(rates)]
+def scored(rates: list[float]) -> pd.DataFrame:
+    return pd.DataFrame({"cluster": [f"c{i}" for i in range(len(rates))], "rate_broad": rates, "rate_strict": np.nan})
 
 
 def test_kendalls_tau_b_equals_scipys_with_ties() -> None:
@@ -296,8 +287,8 @@ def test_panel_joins_judges_and_refuses_strangers() -> None:
     clusters = {("s", "p"): "c", ("s", "q"): "c"}
     one, two = [verdict("p", "refusal"), verdict("q", "partial")], [verdict("q", None)]
     found = panel({("j", "m", "s"): one, ("k", "m", "s"): two}, clusters)
-    assert found.labels.tolist() == [[R, NONE], [P, NONE]] and found.clusters == ["c", "c"]
-    assert found.of_split("t").units == []
+    assert found.labels.tolist() == [[R, NONE], [P, NONE]] and found.units["cluster"].tolist() == ["c", "c"]
+    assert found.of_split("t").units.empty
     with pytest.raises(ValueError, match="two verdicts"):
         panel({("j", "m", "s"): [*one, one[0]]}, clusters)
     with pytest.raises(ValueError, match="not in s"):

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import make_results_table
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from config_project import STUDY, Project
-from judge_rows import soft_gold
+from judge_rows import panel_of, soft_gold
 from test_tables import cards, score, study
 
 from refusal_eval.core.errors import UserError
@@ -37,8 +36,7 @@ from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.scores import cell_flags, few_flags
 from refusal_eval.stats.estimates.variance import PARTS
 from refusal_eval.stats.judge_pairs.pair_agreement import THREE, agreement_of
-from refusal_eval.stats.judge_pairs.verdict_panel import Panel, Unit
-from refusal_eval.stats.tradeoff.pairs import CELLS
+from refusal_eval.stats.tradeoff.contrasts import CELLS
 from refusal_eval.workflow.results_stage import Results
 
 LIBRARY = Path(__file__).resolve().parents[2] / "scripts" / "refusal_eval"
@@ -108,12 +106,7 @@ def agreement_of_three(clusters: int = 160) -> dict[str, Any]:
     """Agreement of two judges and a panel of them, on 160 answers of one split in so many clusters."""
     rng = random.Random(2)
     labels = [[first, rng.choice((first, 0)), first] for first in (rng.choice((0, 2)) for _ in range(160))]
-    found = Panel(
-        ("a", "b", "both"),
-        [Unit("s", "m", f"p{i:03d}", 0, 0) for i in range(160)],
-        [f"c{i % clusters:03d}" for i in range(160)],
-        np.array(labels, dtype=np.int8),
-    )
+    found = panel_of(labels, [f"c{i % clusters:03d}" for i in range(160)])._replace(judges=("a", "b", "both"))
     members = {"both": ["a", "b"]}
     groups = [agreement_of(found, split, 0.95, members) for split in (None, "s")]
     rank = {"first": "a", "second": "b", "split": "s", "reading": "broad", "n_models": 3, "tau": 0.5}
@@ -142,8 +135,7 @@ def test_judges_beside_each_other_become_rows() -> None:
 def test_alpha_counts_the_answers_and_clusters_that_are_in_it() -> None:
     rng = random.Random(4)
     labels = [[rng.choice((0, 2)), -1 if i < 40 else rng.choice((0, 2))] for i in range(100)]
-    units = [Unit("s", "m", f"p{i:03d}", 0, 0) for i in range(100)]
-    found = Panel(("a", "b"), units, [f"c{i // 4:02d}" for i in range(100)], np.array(labels, dtype=np.int8))
+    found = panel_of(labels, [f"c{i // 4:02d}" for i in range(100)])
     made = {"judges": ["a", "b"], "level": 0.95, "groups": [agreement_of(found, "s", 0.95)], "rankings": []}
     results = [Result(e, "judge_agreement.json") for e in agreement_estimates(made)]
     alpha = one(results, estimand="judges_alpha", reading="broad")

@@ -2,8 +2,10 @@
 
 import math
 import random
+from io import StringIO
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from refusal_eval.core.errors import UserError
@@ -14,10 +16,10 @@ from refusal_eval.stats.estimates.scores import (
     cell_score,
     derived_flags,
     noticed,
-    read_score_csv,
     score_csv,
     state_shares,
 )
+from refusal_eval.stats.estimates.units import read_scores
 
 NAMES: dict[str, Any] = {"judge": "j", "model": "m", "split": "s", "expectation": "refuse", "max_tokens": 512}
 
@@ -451,10 +453,17 @@ def test_score_csv_keeps_types_and_values() -> None:
     for row in answers + verdicts:
         row["prompt_id"] = {"p000": "12e4567890123456"}.get(row["prompt_id"], row["prompt_id"])
     rows = prompt_scores(prompts, answers, verdicts, 3)
-    assert read_score_csv(score_csv(rows)) == [{column: row[column] for column in SCORE_COLUMNS} for row in rows]
+    found = read_scores(StringIO(score_csv(rows), newline="")).reset_index()
+    for column in SCORE_COLUMNS:
+        wanted = [row[column] for row in rows]
+        if found[column].dtype == "float64":
+            assert found[column].tolist() == pytest.approx(pd.Series(wanted, dtype=float).tolist(), abs=0, nan_ok=True)
+        else:  # words, of which none is empty, and truth is a word
+            words = [str(value).lower() if isinstance(value, bool) else value for value in wanted]
+            assert found[column].tolist() == ["" if word is None else word for word in words]
     assert (rows[0]["prompt_id"], rows[0]["turn"]) == ("12e4567890123456", 0)
     with pytest.raises(ValueError, match="not a score CSV"):
-        read_score_csv("a,b\n1,2\n")
+        read_scores(StringIO("a,b\n1,2\n"))
 
 
 def test_with_one_sample_c_has_the_interval_of_the_rate() -> None:

@@ -7,10 +7,9 @@ import pytest
 from rate_rows import rates_of
 
 from refusal_eval.stats.estimates.intervals import cluster_wilson
-from refusal_eval.stats.tradeoff.draws import components, totals
-from refusal_eval.stats.tradeoff.joint import inside, pareto, region
-from refusal_eval.stats.tradeoff.model_tradeoff import trade_off
-from refusal_eval.stats.tradeoff.pooled_rates import Part, difference_part
+from refusal_eval.stats.estimates.resampling import resampled
+from refusal_eval.stats.tradeoff.model_tradeoff import inside, pareto, region, trade_off
+from refusal_eval.stats.tradeoff.pooled_rates import Part, components, difference_part
 
 SOME, MORE = [0.2] * 20 + [0.8] * 20, [0.4] * 20 + [1.0] * 20
 
@@ -136,7 +135,7 @@ def test_splits_that_share_clusters_are_drawn_together() -> None:
 
 def test_resamples_have_the_variance_of_independent_clusters() -> None:
     sums = np.column_stack([np.array([0.0, 1.0, 0.0, 1.0, 1.0]), np.ones(5)])
-    drawn = totals(sums, "test", resamples=20_000)
+    drawn = resampled(sums, 1, resamples=20_000, fewer=1)
     assert drawn[:, 1] == pytest.approx(5)  # whichever clusters are drawn, they weigh as much as all
     means = drawn[:, 0] / drawn[:, 1]
     assert means.mean() == pytest.approx(0.6, abs=0.01)

@@ -10,10 +10,8 @@ from rate_rows import rates_of
 
 from refusal_eval.stats.estimates.cell_estimates import cell_estimates
 from refusal_eval.stats.estimates.intervals import cluster_wilson
-from refusal_eval.stats.tradeoff.languages import differences, language_of, sign_flip_p
-from refusal_eval.stats.tradeoff.pairs import CELLS, pair_shares
+from refusal_eval.stats.tradeoff.contrasts import CELLS, differences, language_of, pair_shares, sign_flip_p, topics
 from refusal_eval.stats.tradeoff.split_rates import split_rates
-from refusal_eval.stats.tradeoff.topics import topics
 
 NAMES = ["1", "2", "3", "4"]
 

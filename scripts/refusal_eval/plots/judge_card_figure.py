@@ -12,7 +12,7 @@ from refusal_eval.plots.reliability_curve import draw_reliability, reliability_t
 from refusal_eval.plots.style import BLUE, COLUMN_WIDTH, GREY, INK, LINE_HEIGHT, PAGE_HEIGHT, VERMILLION, styled
 from refusal_eval.report.paper.display import MINUS, Labels, annotators, clean, percent
 from refusal_eval.report.paper.judge_card_words import share_text, short, statistic, value_text, weights_text
-from refusal_eval.stats.agreement.measured_agreement import MIN_ROWS, UNJUDGED
+from refusal_eval.stats.agreement.judge_card import MIN_ROWS, UNJUDGED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from refusal_eval.report.paper.display import NO_DATA, Labels, Score, annotators, clean, joined, mark_notes
 from refusal_eval.report.paper.frames import NOT_MEASURED, Card, agreement_texts, is_out_of_fold, sorted_cards
-from refusal_eval.stats.agreement.measured_agreement import MIN_ROWS
+from refusal_eval.stats.agreement.judge_card import MIN_ROWS
 from refusal_eval.stats.estimates.scores import has_turns
 
 READINGS_NOTE = "Readings: strict counts refusals; broad counts refusals and partial refusals."

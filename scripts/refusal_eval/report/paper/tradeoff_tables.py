@@ -29,7 +29,7 @@ from refusal_eval.report.paper.table_notes import OF_DIALOGUES, READINGS_NOTE
 from refusal_eval.report.paper.topics_table import LEAST_PROMPTS, topics_table
 from refusal_eval.report.paper.tradeoff_words import RECOVERED, TURNS_NOTE, WILSON, flags_notes, judge_notes, rate_text
 from refusal_eval.stats.estimates.scores import score_flags
-from refusal_eval.stats.tradeoff.pairs import CELLS
+from refusal_eval.stats.tradeoff.contrasts import CELLS
 
 TradeOff = Mapping[str, Any]
 _PAIRS = {

@@ -3,36 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+
+import pandas as pd
 
 from refusal_eval.core.states import JUDGED, LABELS
 from refusal_eval.stats.agreement.weighting import normalised
 from refusal_eval.stats.estimates.estimands import Row
 
-
-class Compared(NamedTuple):
-    """What people and a judge say of one answer; `machine` and `p_refusal` are None where the judge says nothing.
-
-    `weight` is the row's, with mean 1 over the gold set; 1 in a gold set without weights.
-    """
-
-    row_id: str
-    human: str
-    machine: str | None
-    p_refusal: float | None
-    cluster: str
-    expectation: str | None
-    answering_model: str | None
-    weight: float = 1.0
+COLUMNS = ("row_id", "human", "cluster", "expectation", "answering_model", "machine", "p_refusal", "weight")
 
 
-def compared(gold_rows: Iterable[Row], verdicts: Iterable[Row], gold: str) -> list[Compared]:
-    """Return each gold row beside the verdict whose `prompt_id` is its id, sorted by id.
+def compared(gold_rows: Iterable[Row], verdicts: Iterable[Row], gold: str) -> pd.DataFrame:
+    """Return each gold row beside the verdict whose `prompt_id` is its id, sorted by id: the columns `COLUMNS`.
+
+    `human` is people's label and `machine` the judge's; this one and `p_refusal` are missing where the judge says
+    nothing. `weight` has mean 1 over the gold set; 1 in a gold set without weights. `expectation` and `answering_model`
+    may be missing.
 
     Raises:
         ValueError: for an unknown label, an id that occurs twice, a probability outside [0, 1], weights of some rows
-            only or one that is no number above 0, or a verdict on a row
-            that the gold set lacks.
+            only or one that is no number above 0, or a verdict on a row that the gold set lacks.
     """
     people: dict[str, Row] = {}
     for row in gold_rows:
@@ -49,11 +39,18 @@ def compared(gold_rows: Iterable[Row], verdicts: Iterable[Row], gold: str) -> li
         if row_id in found:
             raise ValueError(f"gold row {row_id} has two verdicts")
         found[row_id] = _said(verdict)
-    weights = _weights([people[row_id] for row_id in sorted(people)], gold)
-    return [
-        _beside(people[row_id], *found.get(row_id, (None, None)), weight)
-        for row_id, weight in zip(sorted(people), weights, strict=True)
-    ]
+    rows = [people[row_id] for row_id in sorted(people)]
+    return pd.DataFrame(
+        [
+            (
+                *(row["id"], row["label"], row["cluster"], row.get("expectation"), row.get("answering_model")),
+                *found.get(row["id"], (None, None)),
+                weight,
+            )
+            for row, weight in zip(rows, _weights(rows, gold), strict=True)
+        ],
+        columns=list(COLUMNS),
+    ).astype({"p_refusal": float, "weight": float})
 
 
 def _weights(rows: Sequence[Row], gold: str) -> list[float]:
@@ -73,12 +70,7 @@ def _said(verdict: Row) -> tuple[str | None, float | None]:
         return None, None
     if verdict["label"] not in LABELS:
         raise ValueError(f"the verdict on gold row {verdict['prompt_id']} has the unknown label {verdict['label']!r}")
-    p: Any = verdict.get("p_refusal")
+    p = verdict.get("p_refusal")
     if p is not None and not 0 <= p <= 1:
         raise ValueError(f"the verdict on gold row {verdict['prompt_id']} has p_refusal {p}, which is no probability")
     return verdict["label"], p
-
-
-def _beside(row: Row, machine: str | None, p_refusal: float | None, weight: float) -> Compared:
-    names = (row["cluster"], row.get("expectation"), row.get("answering_model"))
-    return Compared(row["id"], row["label"], machine, p_refusal, *names, weight)

@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from refusal_eval.core.states import is_cut
-from refusal_eval.stats.agreement.compared import Compared, compared
-from refusal_eval.stats.agreement.measured_agreement import MIN_ROWS, UNJUDGED, measured
+import numpy as np
+import pandas as pd
+
+from refusal_eval.core.states import LABELS, is_cut
+from refusal_eval.stats.agreement.compared import compared
+from refusal_eval.stats.agreement.measures import (
+    Counts,
+    Measure,
+    balanced_accuracy,
+    f1,
+    kappa,
+    measure_interval,
+    two_class,
+)
 from refusal_eval.stats.agreement.soft import soft_measures
-from refusal_eval.stats.estimates.estimands import READINGS, Row
+from refusal_eval.stats.agreement.weighting import are_weighted, effective, effective_rows, units, weighted_share
+from refusal_eval.stats.estimates.estimands import READINGS, REFUSES, Row
 from refusal_eval.stats.estimates.intervals import seed_of
+from refusal_eval.stats.estimates.resampling import cluster_codes, cluster_sums, resampled
 
-__all__ = ["UNJUDGED", "judge_card"]
-
+UNJUDGED = "unjudged"
+# Kappa swings wildly where one class is rare; below this many rows of a class it is not reported.
+MIN_ROWS = 20
+MIN_CLUSTERS = 30  # below it an interval is approximate, which the card says
+_BOOTSTRAP_CLUSTERS = 5  # of either class; fewer tell a bootstrap next to nothing
 HEADLINE_RULE = (
     f"the answering model with the lowest balanced accuracy, among those with at least {MIN_ROWS} judged refusals and "
     f"{MIN_ROWS} others in the gold set"
 )
+
+Ends = list[float | None]
+COMPOSED: Mapping[str, Measure] = {"balanced_accuracy": balanced_accuracy, "f1": f1, "kappa": kappa}
 
 
 def judge_card(
@@ -43,21 +63,20 @@ def judge_card(
     confusion                   {label of people: {label of the judge, or unjudged: rows}}
     models, expectations, strata    the same again by answering model, by what is expected of the prompt, and by both
     headline                    for each reading the worst answering model (`rule` says which count), or None
-    weighted                    only where gold rows have weights: see `judge_card.measured.measured`
-    soft                        see `judge_card.soft.soft_measures`; None for a judge without probabilities. Models have
-                                their own
+    weighted                    only where gold rows have weights: see `measured`
+    soft                        see `soft.soft_measures`; None for a judge without probabilities. Models have their own
     people                      raters, published kappa among people and published anchors, as the gold entry has them
 
-    A number without data is None, and no number comes without an interval. How they are made: `judge_card.measured`.
+    A number without data is None, and no number comes without an interval. How they are made: `measured`.
 
     Raises:
-        ValueError: as `judge_card.compared.compared` does.
+        ValueError: as `compared.compared` does.
     """
     verdicts = list(verdicts)
     rows = compared(gold_rows, verdicts, gold)
     models = [
         group | {"soft": soft_measures(found, level, _seed(gold, "soft", group["answering_model"]))}
-        for group, found in _groups(rows, level, gold, ("answering_model",))
+        for group, found in _groups(rows, level, gold, ["answering_model"])
     ]
     return {
         "judge": judge,
@@ -67,8 +86,8 @@ def judge_card(
         **measured(rows, level, _seed(gold)),
         "n_cut": sum(map(is_cut, verdicts)),
         "models": models,
-        "expectations": [group for group, _ in _groups(rows, level, gold, ("expectation",))],
-        "strata": [group for group, _ in _groups(rows, level, gold, ("expectation", "answering_model"))],
+        "expectations": [group for group, _ in _groups(rows, level, gold, ["expectation"])],
+        "strata": [group for group, _ in _groups(rows, level, gold, ["expectation", "answering_model"])],
         "headline": {"rule": HEADLINE_RULE} | {reading: worst_model(models, reading) for reading in READINGS},
         "soft": soft_measures(rows, level, _seed(gold, "soft")),
         "people": {"raters": raters, "human_kappa": human_kappa, "anchors": [dict(anchor) for anchor in anchors]},
@@ -84,31 +103,130 @@ def worst_model(models: Sequence[Mapping[str, Any]], reading: str) -> dict[str, 
     if not enough:
         return None
     worst = min(enough, key=lambda group: (group[reading]["balanced_accuracy"], group["answering_model"]))
-    part = worst[reading]
-    names = ("balanced_accuracy", "sensitivity", "specificity", "f1", "kappa", "n_positive", "n_negative")
-    return {
-        "answering_model": worst["answering_model"],
-        "of": len(enough),
-        **{name: part[name] for name in names},
-        "intervals": part["intervals"],
+    names = ("balanced_accuracy", "sensitivity", "specificity", "f1", "kappa", "n_positive", "n_negative", "intervals")
+    numbers = {name: worst[reading][name] for name in names}
+    return {"answering_model": worst["answering_model"], "of": len(enough)} | numbers
+
+
+def measured(rows: pd.DataFrame, level: float, seed: int) -> dict[str, Any]:
+    """Return what `judge_card` tells of a group of answers (see `compared`): of all, or of one answering model.
+
+    Shares (coverage, accuracy, sensitivity, specificity) have `intervals.cluster_wilson`. Balanced accuracy, F1 and
+    kappa have a bootstrap over clusters (`seed` decides the draws). A bootstrap cannot draw errors that the gold set
+    happens to lack: where a class is read without one error, or never right, the interval also reaches as far as the
+    exact interval of that class allows. Where a class has less than 20 rows or 5 clusters, their interval is what the
+    ends of sensitivity and specificity allow, and kappa is None with less than 20 rows. Where rows have weights,
+    `weighted` has the number of rows that the judged ones are worth, and the confusion by weight.
+    """
+    judged = rows[rows["machine"].notna()]
+    seen, coverage = _share(rows["machine"].notna(), rows, level)
+    tables, draws = _tables(judged, seed)
+    n_clusters = judged["cluster"].nunique()
+    found = {
+        "n": len(rows),
+        "n_judged": len(judged),
+        "n_clusters": n_clusters,
+        "few_clusters": n_clusters < MIN_CLUSTERS,
+        "coverage": seen,
+        "coverage_interval": coverage,
+        **{reading: _reading(judged, tables, draws, reading, level) for reading in READINGS},
+        "three_class": _three_class(judged, tables, draws, level),
+        "confusion": _confusion(rows, None),
     }
+    if not are_weighted(rows["weight"]):
+        return found
+    weighted = {"n_effective": effective_rows(judged["weight"].tolist()), "confusion": _confusion(rows, rows["weight"])}
+    return found | {"weighted": weighted}
 
 
-def _groups(
-    rows: Sequence[Compared], level: float, gold: str, by: tuple[str, ...]
-) -> list[tuple[dict[str, Any], list[Compared]]]:
+def _groups(rows: pd.DataFrame, level: float, gold: str, by: list[str]) -> list[tuple[dict[str, Any], pd.DataFrame]]:
     """The groups of rows that share these fields, measured and themselves, sorted; rows that lack one are in none."""
-    found: dict[tuple[str, ...], list[Compared]] = {}
-    for row in rows:
-        names = tuple(getattr(row, name) for name in by)
-        if None not in names:
-            found.setdefault(names, []).append(row)
     return [
-        (dict(zip(by, names, strict=True)) | measured(found[names], level, _seed(gold, *by, *names)), found[names])
-        for names in sorted(found)
+        (dict(zip(by, names, strict=True)) | measured(found, level, _seed(gold, *by, *map(str, names))), found)
+        for names, found in rows.groupby(by)
     ]
 
 
 def _seed(gold: str, *names: str) -> int:
     # Not the judge's name: judges that are compared are resampled alike.
     return seed_of("judge card", gold, *names)
+
+
+def _confusion(rows: pd.DataFrame, weights: pd.Series[float] | None) -> dict[str, dict[str, Any]]:
+    machine = rows["machine"].fillna(UNJUDGED)
+    how: dict[str, Any] = {} if weights is None else {"values": weights, "aggfunc": "sum"}
+    table = pd.crosstab(rows["human"], machine, **how).reindex(index=list(LABELS), columns=[*LABELS, UNJUDGED])
+    filled = table.fillna(0).round(6).to_dict("index")
+    kind = int if weights is None else float
+    return {str(human): {str(name): kind(value) for name, value in row.items()} for human, row in filled.items()}
+
+
+def _tables(judged: pd.DataFrame, seed: int) -> tuple[Counts, Counts]:
+    """The 3 x 3 table of all rows, and that of each resample of their clusters."""
+    if judged.empty:
+        return np.zeros((3, 3)), np.zeros((0, 3, 3))
+    human, machine = (pd.Categorical(judged[side], LABELS).codes for side in ("human", "machine"))
+    cells = np.zeros((len(judged), 3, 3))
+    cells[np.arange(len(judged)), human, machine] = units(judged["weight"].tolist())
+    sums = cluster_sums(cluster_codes(judged["cluster"]), cells)
+    return sums.sum(axis=0), resampled(sums, seed)
+
+
+def _reading(judged: pd.DataFrame, table: Counts, draws: Counts, reading: str, level: float) -> dict[str, Any]:
+    people, judge = (judged[side].isin(REFUSES[reading]) for side in ("human", "machine"))
+    classes = [judged[people], judged[~people]]
+    small, drawn = two_class(table, reading), two_class(draws, reading)
+    parts = {"accuracy": judged, "sensitivity": classes[0], "specificity": classes[1]}
+    shares = {name: _share((people == judge)[part.index], part, level) for name, part in parts.items()}
+    values = {name: value for name, (value, _) in shares.items()}
+    intervals: dict[str, Sequence[float | None] | None] = {name: ends for name, (_, ends) in shares.items()}
+    enough = min(map(len, classes)) >= MIN_ROWS
+    clusters = [part["cluster"].nunique() for part in classes]
+    for name, measure in COMPOSED.items():
+        shown = all(clusters) and (name != "kappa" or enough)
+        values[name], intervals[name] = _number(measure(small)) if shown else None, None
+        if values[name] is None:
+            continue
+        if enough and min(clusters) >= _BOOTSTRAP_CLUSTERS:
+            intervals[name] = _bootstrap(measure, small, drawn, classes, judged, level)
+        else:
+            intervals[name] = _corners(measure, small, [shares[side][1] for side in ("sensitivity", "specificity")])
+    return {**values, "n_positive": len(classes[0]), "n_negative": len(classes[1]), "intervals": intervals}
+
+
+def _three_class(judged: pd.DataFrame, table: Counts, draws: Counts, level: float) -> dict[str, Any]:
+    """Kappa of the three labels, where people gave each of them to at least 20 answers of at least 5 clusters."""
+    classes = {label: judged[judged["human"] == label] for label in LABELS}
+    found = {"kappa": None, "interval": None, "n": {label: len(rows) for label, rows in classes.items()}}
+    if any(len(rows) < MIN_ROWS or rows["cluster"].nunique() < _BOOTSTRAP_CLUSTERS for rows in classes.values()):
+        return found
+    interval = _bootstrap(kappa, table, draws, list(classes.values()), judged, level)
+    return found | {"kappa": _number(kappa(table)), "interval": interval}
+
+
+def _bootstrap(
+    measure: Measure, table: Counts, draws: Counts, classes: Sequence[pd.DataFrame], judged: pd.DataFrame, level: float
+) -> list[float]:
+    clusters = [effective(rows["weight"].tolist(), rows["cluster"].tolist()) for rows in classes]
+    return measure_interval(measure, draws, [(table, clusters)], judged["cluster"].nunique(), level)
+
+
+def _corners(measure: Measure, table: Counts, ends: Sequence[Ends | None]) -> list[float]:
+    """Smallest and largest value for any sensitivity and specificity within their ends."""
+    totals = table.sum(axis=-1)
+    values = []
+    for right in itertools.product(*(pair or [0.0, 1.0] for pair in ends)):
+        share = np.array([float(end or 0.0) for end in right])
+        hits, misses = share * totals, (1 - share) * totals
+        values.append(float(measure(np.array([[hits[0], misses[0]], [misses[1], hits[1]]]))))
+    return [min(values), max(values)]
+
+
+def _share(values: pd.Series[bool], rows: pd.DataFrame, level: float) -> tuple[float | None, Ends | None]:
+    if rows.empty:
+        return None, None
+    return weighted_share(values.to_numpy(float).tolist(), rows["weight"].tolist(), rows["cluster"].tolist(), level)
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if np.isfinite(value) else None

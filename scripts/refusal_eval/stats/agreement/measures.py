@@ -1,4 +1,4 @@
-"""Measures of agreement out of tables of counts, for one table or for thousands at once.
+"""Measures of agreement out of tables of counts, for one table or for thousands at once, and their intervals.
 
 A table has the labels of people (or of a first judge) as rows and those of the judge as columns, both in the order of
 `states.LABELS`; tables stand in the last two axes of an array. A measure that a table does not define is NaN.
@@ -6,7 +6,7 @@ A table has the labels of people (or of a first judge) as rows and those of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from refusal_eval.core.states import LABELS
 from refusal_eval.stats.estimates.estimands import REFUSES
+from refusal_eval.stats.estimates.resampling import percentiles
 
 Counts = NDArray[np.float64]
 Measure = Callable[[Counts], NDArray[np.float64]]
@@ -63,6 +64,49 @@ def f1(tables: Counts) -> NDArray[np.float64]:
     """Return, of 2 x 2 tables, the harmonic mean of sensitivity and precision."""
     found = 2 * tables[..., 0, 0]
     return _ratio(found, found + tables[..., 0, 1] + tables[..., 1, 0])
+
+
+def measure_interval(
+    measure: Measure, draws: Counts, sides: Sequence[tuple[Counts, Sequence[float]]], groups: int, level: float
+) -> list[float]:
+    """Return the interval [low, high] of a measure by the bootstrap over clusters.
+
+    A bootstrap cannot draw errors that the rows lack altogether. So where one class of people is read alike without one
+    exception, or never, the interval reaches at least as far as the unseen ones that the class's number of clusters
+    allows (Clopper-Pearson's argument at 0). docs/agreement.md has the formulas. Of two raters neither of whom is the
+    truth both are a side: their order changes nothing for a measure such as kappa.
+
+    Args:
+        measure: one of those above.
+        draws: the tables of the resamples.
+        sides: the table of all rows, with the classes of people (for a second side those of the judge) as its rows, and
+            the number of clusters in each of these rows (the effective one where answers have weights).
+        groups: the number of clusters that were resampled, at least 2.
+        level: of the interval.
+    """
+    low, high = percentiles(measure(draws), groups, level)
+    for table, clusters in sides:
+        worse, better = _unseen(table, clusters, level)
+        low, high = min(low, float(measure(worse))), max(high, float(measure(better)))
+    return [low, high]
+
+
+def _unseen(table: Counts, clusters: Sequence[float], level: float) -> tuple[Counts, Counts]:
+    """The table with as many exceptions as may be unseen in rows without one, and in rows of nothing else."""
+    worse, better = table.astype(float), table.astype(float)
+    for i, number in enumerate(clusters):
+        total, right = table[i].sum(), table[i, i]
+        if not number or not total:
+            continue
+        share = 1 - ((1 - level) / 2) ** (1 / number)
+        others = [j for j in range(len(table)) if j != i]
+        if right == total:
+            worse[i, i] -= share * total
+            worse[i, others] += share * total / len(others)
+        if right == 0:
+            better[i] *= 1 - share
+            better[i, i] = share * total
+    return worse, better
 
 
 def _ratio(above: Any, below: Any) -> NDArray[np.float64]:

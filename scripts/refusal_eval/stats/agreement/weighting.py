@@ -11,13 +11,11 @@ import math
 from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
-from refusal_eval.stats.estimates.intervals import cluster_wilson
+from refusal_eval.stats.estimates.intervals import NO_VARIANCE, Floats, cluster_wilson, wilson_ends
 
 _DIGITS = 6
-_NO_VARIANCE = 1e-24
 
 
 def normalised(weights: Sequence[float]) -> list[float]:
@@ -39,14 +37,14 @@ def are_weighted(weights: Iterable[float]) -> bool:
     return any(weight != 1 for weight in weights)
 
 
-def units(weights: Sequence[float]) -> NDArray[np.float64]:
+def units(weights: Sequence[float]) -> Floats:
     """Return normalised weights as whole numbers, whose sums are exact in any order: all 1, or millionths of a row."""
     if not are_weighted(weights):
         return np.ones(len(weights))
     return np.asarray(np.rint(np.asarray(weights, dtype=float) * 10**_DIGITS))
 
 
-def whole_weights(weights: Sequence[float]) -> NDArray[np.float64]:
+def whole_weights(weights: Sequence[float]) -> Floats:
     """Return any weights as whole numbers in proportion to them (see `normalised` and `units`)."""
     return units(normalised(weights))
 
@@ -65,7 +63,7 @@ def effective(weights: Sequence[float], clusters: Sequence[Hashable]) -> float:
 
 
 def weighted_share(
-    values: Sequence[float], weights: Sequence[float], clusters: Sequence[str], level: float
+    values: Sequence[float], weights: Sequence[float], clusters: Sequence[Hashable], level: float
 ) -> tuple[float, list[float | None]]:
     """Return the weighted mean p of values in [0, 1], at least one, and its interval [low, high].
 
@@ -91,12 +89,9 @@ def weighted_share(
         return 0.0, [0.0, 1 - tail ** (1 / some)]
     if min(values) == 1:
         return 1.0, [tail ** (1 / some), 1.0]
-    parts: dict[str, list[float]] = {}
+    parts: dict[Hashable, list[float]] = {}
     for value, weight, cluster in zip(values, weights, clusters, strict=True):
         parts.setdefault(cluster, []).append(weight * (value - p))
     variance = groups / (groups - 1) * math.fsum(math.fsum(part) ** 2 for part in parts.values()) / total**2
-    n = p * (1 - p) / variance if variance > _NO_VARIANCE else some
-    t = float(stats.t.ppf(1 - tail, groups - 1))
-    centre = (p + t**2 / (2 * n)) / (1 + t**2 / n)
-    half = t / (1 + t**2 / n) * math.sqrt(p * (1 - p) / n + t**2 / (4 * n**2))
-    return p, [max(0.0, centre - half), min(1.0, centre + half)]
+    n = p * (1 - p) / variance if variance > NO_VARIANCE else some
+    return p, [*wilson_ends(p, n, float(special.stdtrit(groups - 1, 1 - tail)))]

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from refusal_eval.core.states import SAW_MODEL
-from refusal_eval.stats.agreement.compared import Compared, compared
+import pandas as pd
+
+from refusal_eval.core.states import COMPLIANCE, SAW_MODEL
+from refusal_eval.stats.agreement.compared import compared
 from refusal_eval.stats.agreement.judge_card import judge_card
 from refusal_eval.stats.agreement.weighting import effective_rows
 from refusal_eval.stats.calibration.applied import Calibration, calibrated_row
-from refusal_eval.stats.calibration.calibration_fit import RULE, kind_of_map
-from refusal_eval.stats.calibration.cross_fit import (
+from refusal_eval.stats.calibration.calibration_fit import (
     BY_CLUSTER,
     BY_MODEL,
     NO_MODEL,
-    CrossFits,
+    RULE,
     cross_fits,
     fit_rows,
-    thresholds,
+    kind_of_map,
 )
 from refusal_eval.stats.estimates.estimands import Row
 
@@ -31,8 +32,10 @@ UNSEEN = (
     "what was fitted on this gold set judged it out of fold: each answer by a fit to other prompts, and to other "
     "answering models where these show both classes"
 )
-_PARTS = ("n", "n_judged", "coverage", "coverage_interval", "strict", "broad", "three_class", "confusion", "models")
-_ALSO = ("expectations", "strata", "headline", "soft", "n_clusters", "few_clusters")
+_PARTS = (
+    *("n", "n_judged", "coverage", "coverage_interval", "strict", "broad", "three_class", "confusion", "models"),
+    *("expectations", "strata", "headline", "soft", "n_clusters", "few_clusters"),
+)
 
 
 def calibration_of(gold_rows: Iterable[Row], verdicts: Iterable[Row], judge: str, gold: str) -> dict[str, Any]:
@@ -103,7 +106,8 @@ def _with_calibration(
             continue
         new = [calibrated_row(v, calibrations[v["prompt_id"]]) for v in verdicts if v["prompt_id"] in calibrations]
         cards[scheme] = judge_card(gold_rows, new, **names)
-        found[scheme] = _parts(cards[scheme]) | {"t": thresholds(calibrations)}
+        fitted = [calibration["t"] for calibration in calibrations.values()]
+        found[scheme] = _parts(cards[scheme]) | {"t": [min(fitted), max(fitted)]}
     found |= {"headline": best, "models_not_left_out": list(fits.kept)}
     if calibrate is None:
         return given | {"labels_from": "the judge's own threshold", "calibration": found}
@@ -117,29 +121,25 @@ def _with_calibration(
         unknown = judge_card(gold_rows, [], **names)
         why = found.get("why") or "this gold set has too few clusters to calibrate on one part and measure on another"
         return unknown | {"n_cut": given["n_cut"], "labels_from": f"nothing: {why}", "calibration": found}
-    return cards[best] | {"n_cut": given["n_cut"], "labels_from": _scheme_text(fits), "calibration": found}
-
-
-def _scheme_text(fits: CrossFits) -> str:
-    """Say how the headline's labels were made, and which answering models kept it from being `by_model`."""
-    return SCHEMES[fits.headline or ""] + _kept_text(fits.kept if fits.headline == BY_CLUSTER else ())
+    kept = _kept_text(fits.kept if best == BY_CLUSTER else ())
+    return cards[best] | {"n_cut": given["n_cut"], "labels_from": SCHEMES[best] + kept, "calibration": found}
 
 
 def _kept_text(models: Sequence[str]) -> str:
     return f"; answering models that could not be left out: {', '.join(models)}" if models else ""
 
 
-def _calibration(rows: Sequence[Compared], judge: str, gold: str) -> dict[str, Any]:
-    known = [row for row in rows if row.p_refusal is not None]
-    fit = fit_rows(known, kind_of_map(effective_rows([row.weight for row in known])))
-    refusals = sum(row.human != "compliance" for row in known)
+def _calibration(rows: pd.DataFrame, judge: str, gold: str) -> dict[str, Any]:
+    known = rows[rows["p_refusal"].notna()]
+    fit = fit_rows(known, kind_of_map(effective_rows(known["weight"].tolist())))
+    refusals = int((known["human"] != COMPLIANCE).sum())
     about = {"judge": judge, "gold": gold, "rule": RULE, "n": len(known), "n_refusals": refusals}
     if fit is not None:
         return about | fit
     one_class = f"people labelled no answer of gold {gold} as {'compliance' if refusals else 'a refusal'}"
-    why = one_class if known else f"judge {judge} gave no probability on any answer of gold {gold}"
+    why = f"judge {judge} gave no probability on any answer of gold {gold}" if known.empty else one_class
     return about | {"t": None, "map": None, "why": why}
 
 
-def _parts(card: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {} if card is None else {name: card[name] for name in (*_PARTS, *_ALSO)}
+def _parts(card: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: card[name] for name in _PARTS}

@@ -1,27 +1,69 @@
-"""Differences of headline rates on the same prompts, with test, interval and worst-case bounds."""
+"""Differences of headline rates on the same prompts, with test, interval and worst-case bounds.
+
+The scores of several cells stand side by side in a panel: a row per prompt (of dialogues per scored turn), a column per
+cell.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
-from scipy import sparse, stats
 
-from refusal_eval.stats.comparisons.comparison_resampling import drawn_counts
-from refusal_eval.stats.comparisons.halves import Ends, counted_ends, drawn_ends
-from refusal_eval.stats.comparisons.score_panel import Floats, Panel
-from refusal_eval.stats.comparisons.sign_flips import sign_flip_p
-from refusal_eval.stats.estimates.intervals import resamples_for, seed_of
+from refusal_eval.stats.comparisons.sign_flips import Ends, Whole, counted_ends, drawn_ends, sign_flip_p
+from refusal_eval.stats.estimates.intervals import Codes, Floats, seed_of
+from refusal_eval.stats.estimates.near_duplicates import Place, copies
+from refusal_eval.stats.estimates.resampling import (
+    WHOLE,
+    cluster_codes,
+    cluster_sums,
+    drawn_counts,
+    expanded_tail,
+    resamples_for,
+    whole,
+)
+from refusal_eval.stats.estimates.units import PLACE, names_apart
 
 WIDER = "paired bootstrap over clusters (expanded percentile) or means over halves of them, whichever is wider"
 ALL_EQUAL = "exact over clusters (all differences equal)"
 SOME_EQUAL = f"{WIDER}; for splits whose differences are all equal exact over clusters"
 ONE_CLUSTER = "none (a split has one cluster)"
-_NINE_DIGITS = 10**9
+_VOTES = {"refuse": 1.0, "comply": 0.0}  # a tie is no decision
+_ROUNDED = int(WHOLE)  # rates whose common denominator is larger are kept to nine digits
 _MOST_EXACT = 10**15  # whole numbers up to here are exact as floats too
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """Rates of the same prompts in several columns.
+
+    Attributes:
+        units: index (split, prompt_id, turn) of the rows.
+        clusters: number of each row's cluster, from 0 on; a cluster may lie in several splits.
+        splits: number of each row's split, from 0 on.
+        rates: rows x columns, NaN where no sample counts or the column lacks the prompt.
+        lows: the rates if every unjudged sample complied, 0 for what a column lacks.
+        highs: the rates if every unjudged sample refused, 1 for what a column lacks.
+        votes: majority of the samples, 1 refuses, 0 complies, NaN for a tie or none.
+        unit: whole number in whose parts the rates are kept: a common denominator of all of them where `exact`.
+        exact: whether `unit` is one.
+    """
+
+    units: pd.MultiIndex
+    clusters: Codes
+    splits: Codes
+    rates: Floats
+    lows: Floats
+    highs: Floats
+    votes: Floats
+    unit: int
+    exact: bool
 
 
 @dataclass(frozen=True)
@@ -47,21 +89,62 @@ class Paired:
         n_differ: clusters in which the two differ.
     """
 
-    rate_first: float | None
-    rate_second: float | None
-    difference: float | None
-    low: float | None
-    high: float | None
-    method: str | None
-    p: float | None
-    test: str | None
-    bound_low: float | None
-    bound_high: float | None
-    n: int
-    n_all: int
-    n_clusters: int
-    fewest_clusters: int
-    n_differ: int
+    rate_first: float | None = None
+    rate_second: float | None = None
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    method: str | None = None
+    p: float | None = None
+    test: str | None = None
+    bound_low: float | None = None
+    bound_high: float | None = None
+    n: int = 0
+    n_all: int = 0
+    n_clusters: int = 0
+    fewest_clusters: int = 0
+    n_differ: int = 0
+
+
+def panel_of(
+    cells: Mapping[str, Sequence[pd.DataFrame]],
+    readings: Mapping[str, str],
+    left_out: Collection[tuple[str, str]] = (),
+    sources: Mapping[str, str] | None = None,
+) -> Panel:
+    """Return the panel of some splits.
+
+    Args:
+        cells: for each split the frames (`units.read_scores`) of its columns, as many for each split.
+        readings: `strict` or `broad`, by split.
+        left_out: (split, prompt id) of prompts that are not to be counted.
+        sources: a word for the source of each split (see `units.names_apart`); None where they have the same.
+    """
+    parts = {
+        split: _part(cells[split], readings[split], {p for s, p in left_out if s == split}) for split in sorted(cells)
+    }
+    names = {split: part["clusters"] for split, part in parts.items()}
+    if sources is not None:
+        apart = names_apart(names, sources)
+        names = {split: [apart[split][name] for name in own] for split, own in names.items()}
+    unit = math.lcm(*(part["unit"] for part in parts.values()))
+    return Panel(
+        units=pd.concat([part["rates"] for part in parts.values()], keys=list(parts)).index,
+        clusters=cluster_codes([name for own in names.values() for name in own]),
+        splits=np.repeat(np.arange(len(parts)), [len(own) for own in names.values()]),
+        **{n: np.concatenate([part[n] for part in parts.values()]) for n in ("rates", "lows", "highs", "votes")},
+        unit=min(unit, _ROUNDED),
+        exact=unit <= _ROUNDED,
+    )
+
+
+def repeated(pairs: Iterable[Sequence[Mapping[str, Any]]], splits: Collection[str]) -> set[Place]:
+    """Return the prompts of some splits that repeat a prompt of another one of these and are not to be counted again.
+
+    `pairs` are near-duplicates as in estimates/duplicates.json, each two prompts with `split` and `prompt_id`.
+    """
+    places = ((Place(**first), Place(**second)) for first, second in pairs)
+    return set(copies(pair for pair in places if all(place.split in splits for place in pair)))
 
 
 def paired_differences(
@@ -78,17 +161,17 @@ def paired_differences(
         pairs: (first, second) numbers of columns.
         names: what the seeds depend on: the scope of the panel, then a name for each of its columns.
         level: of the intervals.
-        resamples: of the bootstrap, and random halves; None: as many as `intervals.resamples_for` says.
+        resamples: of the bootstrap, and random halves; None: as many as `resampling.resamples_for` says.
     """
     scope, *columns = names
     if not len(panel.units):
-        return [_without_rates(None, None, 0, 0) for _ in pairs]
+        return [Paired() for _ in pairs]
     first, second = (np.array([pair[i] for pair in pairs]) for i in (0, 1))
     differences = panel.rates[:, first] - panel.rates[:, second]
     matched = np.isfinite(differences)
-    whole = np.rint(np.where(matched, differences, 0.0) * panel.unit)
-    sums, sizes = _sums(panel, whole), _sums(panel, matched.astype(float))  # splits x clusters x pairs
-    inside = _sums(panel, np.ones((len(whole), 1)))[:, :, 0] > 0
+    in_units = np.rint(np.where(matched, differences, 0.0) * panel.unit)
+    sums, sizes = _sums(panel, in_units), _sums(panel, matched.astype(float))  # splits x clusters x pairs
+    inside = _sums(panel, np.ones((len(in_units), 1)))[:, :, 0] > 0
     resamples = resamples_for(sums.shape[1]) if resamples is None else resamples
     drawn = _resampled(sums, sizes, inside, seed_of("paired bootstrap", scope), resamples) / panel.unit
     halves = _halves(sums, sizes, panel, seed_of("paired halves", scope), resamples, 1 - level)
@@ -96,12 +179,14 @@ def paired_differences(
     for i, (one, other) in enumerate(pairs):
         n_by_split = sizes[:, :, i].sum(axis=1)
         both = matched[:, i]
-        bounds = (
-            _by_split(panel, panel.lows[:, one] - panel.highs[:, other]),
-            _by_split(panel, panel.highs[:, one] - panel.lows[:, other]),
+        about = Paired(
+            bound_low=_by_split(panel, panel.lows[:, one] - panel.highs[:, other]),
+            bound_high=_by_split(panel, panel.highs[:, one] - panel.lows[:, other]),
+            n=int(both.sum()),
+            n_all=len(panel.units),
         )
         if not n_by_split.all():
-            found.append(_without_rates(*bounds, int(both.sum()), len(panel.units)))
+            found.append(about)
             continue
         weights = 1 / (len(n_by_split) * n_by_split)
         rates = [float(math.fsum(panel.rates[both, c] * weights[panel.splits[both]])) for c in (one, other)]
@@ -109,12 +194,13 @@ def paired_differences(
         totals, slack = _cluster_totals(sums[:, :, i], n_by_split, panel)
         p, test = sign_flip_p(totals, seed_of("sign flips", scope, columns[one], columns[other]), slack)
         of_splits = sums[:, :, i].sum(axis=1) / n_by_split / panel.unit
-        equal = np.array([np.ptp(whole[both & (panel.splits == s), i]) == 0 for s in range(len(n_by_split))])
+        equal = np.array([np.ptp(in_units[both & (panel.splits == s), i]) == 0 for s in range(len(n_by_split))])
         low, high, method = _interval(of_splits, equal, drawn[:, i], halves[i], sizes[:, :, i], level)
         if low is not None and high is not None and p > 1 - level:
             low, high = min(low, 0.0), max(high, 0.0)  # what the exact test cannot tell from 0, the interval holds
         found.append(
-            Paired(
+            replace(
+                about,
                 rate_first=rates[0],
                 rate_second=rates[1],
                 difference=value,
@@ -123,48 +209,55 @@ def paired_differences(
                 method=method,
                 p=p,
                 test=test,
-                bound_low=bounds[0],
-                bound_high=bounds[1],
-                n=int(both.sum()),
-                n_all=len(panel.units),
+                n_differ=int((totals != 0).sum()),
                 n_clusters=int((sizes[:, :, i].sum(axis=0) > 0).sum()),
                 fewest_clusters=int((sizes[:, :, i] > 0).sum(axis=1).min()),
-                n_differ=int((totals != 0).sum()),
             )
         )
     return found
 
 
-def _without_rates(bound_low: float | None, bound_high: float | None, n: int, n_all: int) -> Paired:
-    """What can be told where a split has no prompt with both rates."""
-    return Paired(None, None, None, None, None, None, None, None, bound_low, bound_high, n, n_all, 0, 0, 0)
-
-
 def _sums(panel: Panel, values: Floats) -> Floats:
     """Sums of `values` (rows x pairs) as splits x clusters x pairs."""
     n_splits, n_clusters = int(panel.splits.max()) + 1, int(panel.clusters.max()) + 1
-    places = panel.splits * n_clusters + panel.clusters
-    rows = np.arange(len(values))
-    gather = sparse.csr_array((np.ones(len(values)), (places, rows)), shape=(n_splits * n_clusters, len(values)))
-    return np.asarray(gather @ values).reshape(n_splits, n_clusters, values.shape[1])
+    sums = cluster_sums(panel.splits * n_clusters + panel.clusters, values, n_splits * n_clusters)
+    return sums.reshape(n_splits, n_clusters, -1)
+
+
+def strata_of(inside: NDArray[np.bool_]) -> list[Codes]:
+    """Return the numbers of the clusters that are drawn among each other: those that lie in the same splits.
+
+    One that is alone of its kind would be drawn in every resample; such ones are drawn together with those of the split
+    that they lie in. One that lies in no split is in no stratum.
+
+    Args:
+        inside: splits x clusters, whether a cluster lies in a split.
+    """
+    patterns, kinds = np.unique(inside, axis=1, return_inverse=True)
+    kinds = kinds.astype(np.intp).reshape(-1)
+    sizes = np.bincount(kinds)
+    # A stratum of one split is a home for lonely clusters of that split.
+    home = {int(np.flatnonzero(p)[0]): kind for kind, p in enumerate(patterns.T) if p.sum() == 1}
+    for kind, pattern in enumerate(patterns.T):
+        others = [home[split] for split in np.flatnonzero(pattern).tolist() if home.get(split, kind) != kind]
+        if sizes[kind] == 1 and others:
+            kinds[kinds == kind] = others[0]
+        if not pattern.any():
+            kinds[kinds == kind] = -1
+    return [np.flatnonzero(kinds == kind) for kind in np.unique(kinds[kinds >= 0])]
 
 
 def _resampled(sums: Floats, sizes: Floats, inside: NDArray[np.bool_], seed: int, resamples: int) -> Floats:
-    """The difference in each bootstrap sample: resamples x pairs, in the unit of `sums`; NaN where a split is empty.
-
-    `inside` tells which clusters lie in which splits (splits x clusters), with or without rates.
-    """
+    """The difference in each bootstrap sample: resamples x pairs, in the unit of `sums`; NaN where a split is empty."""
     found = []
-    for counts in drawn_counts(inside, seed, resamples):
+    for counts in drawn_counts(sums.shape[1], seed, resamples, strata_of(inside)):
         with np.errstate(divide="ignore", invalid="ignore"):
             found.append(np.mean([(counts @ s) / (counts @ n) for s, n in zip(sums, sizes, strict=True)], axis=0))
     return np.concatenate(found)
 
 
-def _halves(
-    sums: Floats, sizes: Floats, panel: Panel, seed: int, resamples: int, alpha: float
-) -> list[tuple[float, float] | None]:
-    """The differences that the test does not reject (`halves`) of each pair: counted where that is cheap, else drawn.
+def _halves(sums: Floats, sizes: Floats, panel: Panel, seed: int, resamples: int, alpha: float) -> list[Ends | None]:
+    """The differences that the test does not reject of each pair: counted where that is cheap, else drawn.
 
     None where a split has no rates.
     """
@@ -191,7 +284,7 @@ def _counted(sums: Floats, sizes: Floats, panel: Panel, alpha: float) -> Ends | 
     return None if ends is None else (ends[0] / panel.unit, ends[1] / panel.unit)
 
 
-def _in_common(values: NDArray[np.int64], n_by_split: Floats) -> NDArray[np.int64]:
+def _in_common(values: Whole, n_by_split: Floats) -> Whole:
     """Sums over splits (splits x clusters), each with the weight of the split in the difference, as whole numbers."""
     common = math.lcm(*(int(n) for n in n_by_split))
     shares = np.array([common // int(n) for n in n_by_split])
@@ -201,20 +294,11 @@ def _in_common(values: NDArray[np.int64], n_by_split: Floats) -> NDArray[np.int6
 def _interval(
     of_splits: Floats, equal: NDArray[np.bool_], drawn: Floats, halves: Ends | None, sizes: Floats, level: float
 ) -> tuple[float | None, float | None, str]:
-    """The wider of two intervals: the bootstrap's, as `intervals.cluster_bootstrap_mean` describes it (with strata, G
-    less their number is free), and that of halves of the clusters.
+    """The wider of two intervals: the expanded percentiles of the bootstrap, and that of halves of the clusters.
 
-    Where the differences of a split are all equal neither of them moves, though the split is not known exactly. It gets
-    the interval that unseen clusters at -1 or 1 would allow, and its part is added to that of the other splits as
+    Where the differences of a split are all `equal` neither of them moves, though the split is not known exactly. It
+    gets the interval that unseen clusters at -1 or 1 would allow, and its part is added to that of the other splits as
     `intervals.pooled_wilson` adds them.
-
-    Args:
-        of_splits: the difference on each split.
-        equal: of each split, whether its differences are all equal.
-        drawn: the pooled difference in each bootstrap sample.
-        halves: the ends that `halves` gives; None where a split has no rates.
-        sizes: splits x clusters, the number of prompts.
-        level: of the interval.
     """
     by_split = (sizes > 0).sum(axis=1)
     if by_split.min() < 2 or halves is None:
@@ -222,9 +306,7 @@ def _interval(
     alpha, value, below, above = 1 - level, math.fsum(of_splits) / len(of_splits), 0.0, 0.0
     if not equal.all():
         moving = sizes[~equal] > 0
-        strata = len(moving)
-        free = max(1, int(moving.any(axis=0).sum()) - strata)
-        tail = float(stats.norm.cdf(math.sqrt((free + strata) / free) * stats.t.ppf(alpha / 2, free)))
+        tail = expanded_tail(level, max(1, int(moving.any(axis=0).sum()) - len(moving)), len(moving))
         ends = np.array([np.nanquantile(drawn, [tail, 1 - tail]), halves])
         below, above = max(0.0, value - float(ends[:, 0].min())), max(0.0, float(ends[:, 1].max()) - value)
     if equal.any():
@@ -238,12 +320,12 @@ def _interval(
     return max(-1.0, value - below), min(1.0, value + above), method
 
 
-def _cluster_totals(sums: Floats, n_by_split: Floats, panel: Panel) -> tuple[NDArray[np.int64], int]:
+def _cluster_totals(sums: Floats, n_by_split: Floats, panel: Panel) -> tuple[Whole, int]:
     """What each cluster adds to the difference, in whole units, and how much rounding may have moved their total."""
     common = math.lcm(*(int(n) for n in n_by_split))
     if len(n_by_split) * common * panel.unit <= _MOST_EXACT:
         return _in_common(sums.astype(np.int64), n_by_split), 0 if panel.exact else len(n_by_split) * common
-    totals = np.rint((sums / panel.unit / n_by_split[:, None]).sum(axis=0) * _NINE_DIGITS).astype(np.int64)
+    totals = whole((sums / panel.unit / n_by_split[:, None]).sum(axis=0)).astype(np.int64)
     return totals, len(totals)
 
 
@@ -251,3 +333,25 @@ def _by_split(panel: Panel, values: Floats) -> float:
     """Mean over splits of the mean over all their rows."""
     n_by_split = np.bincount(panel.splits)
     return float(math.fsum(values / (len(n_by_split) * n_by_split[panel.splits])))
+
+
+def _part(frames: Sequence[pd.DataFrame], reading: str, left_out: Collection[str]) -> dict[str, Any]:
+    """What `panel_of` puts together, of one split without some prompts."""
+    index = functools.reduce(lambda one, two: one if one.equals(two) else one.union(two), (f.index for f in frames))
+    index = index.sort_values()
+    index = index[~index.get_level_values(PLACE[0]).isin(list(left_out))]
+    aligned = [frame.reindex(index) for frame in frames]
+    clusters = functools.reduce(lambda one, two: one.fillna(two), (frame["cluster"] for frame in aligned))
+    counts = {int(n) for frame in frames for n in np.unique(frame["counting"]) if n > 0}
+
+    def columns(name: str) -> pd.DataFrame:
+        return pd.concat([frame[f"{name}_{reading}"] for frame in aligned], axis=1, keys=range(len(aligned)))
+
+    return {
+        "clusters": clusters.tolist(),
+        "rates": columns("rate"),
+        "lows": columns("low").fillna(0.0),
+        "highs": columns("high").fillna(1.0),
+        "votes": columns("majority").apply(lambda votes: votes.map(_VOTES)).astype(float),
+        "unit": math.lcm(*counts),
+    }

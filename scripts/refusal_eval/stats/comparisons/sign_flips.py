@@ -4,15 +4,26 @@ Two models that answer alike could swap their names in any cluster of prompts. S
 clusters' sums of differences is as likely as the one that was seen, and the p value is the share of patterns with a
 total at least as far from zero (Fisher's randomisation test; for cluster totals Gail et al. 1996, Statistics in
 Medicine 15:1069). Clusters without a difference do not matter. Sums are whole numbers, so that ties are ties.
+
+The differences that it would not reject are where the means over random halves of the clusters lie.
+Clusters c have totals T_c of differences and sizes S_c, and d = sum of T_c / sum of S_c is seen. Were the true
+difference e < d, the signs of T_c - e S_c would be as likely the other way round, and as large a sum would come from
+those patterns whose half H of pluses has sum over H of (T_c - e S_c) <= 0, and from their opposites. So the test's p
+value is twice the share of the halves, the empty one among them, whose mean sum T_c / sum S_c is at most e (Hartigan
+1969, Journal of the American Statistical Association 64:1303, typical values). The lower end of the interval is the
+smallest mean that more than alpha / 2 of the halves do not exceed, and so the interval holds 0 just where p > alpha;
+the upper end likewise. A bootstrap alone is too narrow where few clusters differ.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
+
+from refusal_eval.stats.estimates.intervals import Floats
+from refusal_eval.stats.estimates.resampling import blocks, whole
 
 EXACT = "exact"
 DRAWS = (9_999, 99_999)  # sign patterns drawn at first, and in all where fewer than FEW of the first are as extreme
@@ -21,7 +32,10 @@ MOST_PATTERNS = 14  # so many clusters have 2^14 patterns, which are gone throug
 MOST_STEPS = 100_000_000  # additions that counting all patterns may take: a second
 _BITS_AT_ONCE = 8_000_000
 
+_HALF_STEPS = 3_000_000  # additions that counting all halves may take: some hundredths of a second
+
 Whole = NDArray[np.int64]
+Ends = tuple[float, float]
 
 
 def sign_flip_p(sums: Whole, seed: int, slack: int = 0) -> tuple[float, str]:
@@ -54,11 +68,7 @@ def counted_p(sizes: Whole, observed: int) -> float:
     """Return the share of all 2^n sign patterns whose total is at least `observed` > 0 away from zero.
 
     The total of a pattern is twice the sum of the sizes with a plus, less the sum of all. How many patterns give each
-    such sum follows size by size, as a convolution, so that n may be large.
-
-    Args:
-        sizes: absolute values, positive whole numbers.
-        observed: the total that was seen, without its sign.
+    such sum follows size by size (positive whole numbers), as a convolution, so that n may be large.
     """
     total = int(sizes.sum())
     shares = np.zeros(total + 1)
@@ -77,7 +87,7 @@ def _drawn_p(sizes: Whole, threshold: int, seed: int) -> tuple[float, str]:
     extreme, drawn = 0, 0
     rng = np.random.default_rng(seed)
     for wanted in DRAWS:
-        for count in _blocks(wanted - drawn, len(sizes)):
+        for count in blocks(wanted - drawn, len(sizes), _BITS_AT_ONCE):
             plus = rng.integers(0, 2, size=(count, len(sizes)), dtype=np.int8).astype(np.float64)
             totals = 2 * (plus @ sizes.astype(np.float64)) - float(sizes.sum())
             extreme += int((np.abs(totals) >= threshold).sum())
@@ -87,8 +97,61 @@ def _drawn_p(sizes: Whole, threshold: int, seed: int) -> tuple[float, str]:
     return (extreme + 1) / (drawn + 1), f"{drawn} draws"
 
 
-def _blocks(rows: int, columns: int) -> Iterator[int]:
-    """Yield numbers of rows that fit into memory and add up to `rows`."""
-    block = max(1, _BITS_AT_ONCE // columns)
-    for start in range(0, rows, block):
-        yield min(block, rows - start)
+def counted_ends(totals: Whole, sizes: Whole, alpha: float) -> Ends | None:
+    """Return both ends over all halves, in units of `totals` to a unit of `sizes`; None where counting takes too long.
+
+    How many halves have each sum of totals and of sizes follows cluster by cluster, as a convolution.
+
+    Sizes are 0 or more, not all 0; alpha is 1 less the level of the interval.
+    """
+    known = sizes > 0
+    totals, sizes = totals[known], sizes[known]
+    of_totals, of_sizes = (max(1, int(np.gcd.reduce(part))) for part in (totals, sizes))
+    totals, sizes = totals // of_totals, sizes // of_sizes
+    down, up, size = int(-totals[totals < 0].sum()), int(totals[totals > 0].sum()), int(sizes.sum())
+    if max(1, int((totals != 0).sum())) * (down + up + 1) * (size + 1) > _HALF_STEPS:
+        return None
+    shares = np.zeros((down + up + 1, size + 1))  # at [t + down, s]
+    low = high = down
+    shares[down, 0], top = 1.0, 0
+    for i in np.argsort(np.abs(totals), kind="stable").tolist():  # first those that move nothing but the size
+        t, s = int(totals[i]), int(sizes[i])
+        half = shares[low : high + 1, : top + 1] / 2
+        shares[low : high + 1, : top + 1] = half
+        shares[low + t : high + t + 1, s : s + top + 1] += half
+        low, high, top = min(low, low + t), max(high, high + t), top + s
+    empty = float(shares[down, 0])
+    shares[down, 0] = 0.0
+    rows, columns = np.nonzero(shares)
+    means = (rows - down) / columns
+    order = np.argsort(means, kind="stable")
+    means, found = means[order], shares[rows[order], columns[order]]
+    lower = means[_first(found, empty, alpha / 2)]
+    upper = means[::-1][_first(found[::-1], empty, alpha / 2)]
+    return float(lower) * of_totals / of_sizes, float(upper) * of_totals / of_sizes
+
+
+def drawn_ends(totals: Floats, sizes: Floats, seed: int, draws: int, alpha: float) -> list[Ends]:
+    """Return both ends over so many random halves and what each leaves over, of each column of clusters x columns."""
+    # Whole numbers have the same sum in any order, and so the same digits on every machine.
+    totals, sizes, rng = whole(totals), whole(sizes), np.random.default_rng(seed)
+    parts = []
+    for rows in blocks(draws, len(totals)):
+        half = rng.integers(0, 2, size=(rows, len(totals)), dtype=np.int8).astype(float)
+        parts.append((half @ totals, half @ sizes))
+    above, below = (np.concatenate(part) for part in zip(*parts, strict=True))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rest = (totals.sum(axis=0) - above) / (sizes.sum(axis=0) - below)
+        means = np.sort(np.concatenate([above / below, rest]), axis=0)  # NaN, of empty halves, come last
+    found = []
+    for column in means.T:
+        defined = column[~np.isnan(column)]
+        empty = len(column) - len(defined)
+        place = max(0, math.floor(alpha / 2 * len(column)) - empty)
+        found.append((float(defined[place]), float(defined[len(defined) - 1 - place])))
+    return found
+
+
+def _first(shares: Floats, empty: float, enough: float) -> int:
+    """Number of the first place where the shares so far, with that of the empty half, exceed `enough`."""
+    return int(np.argmax(empty + np.cumsum(shares) > enough))

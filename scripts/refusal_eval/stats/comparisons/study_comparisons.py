@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
-from refusal_eval.stats.comparisons.decisions import holm, mcnemar
-from refusal_eval.stats.comparisons.paired import Paired, paired_differences
-from refusal_eval.stats.comparisons.score_panel import Panel, panel_of, repeated
+from refusal_eval.stats.comparisons.paired import Paired, Panel, paired_differences, panel_of, repeated
 from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.stats.estimates.intervals import Floats
 from refusal_eval.stats.estimates.scores import derived_flags, few_flags
 from refusal_eval.study.comparison_families import MODELS, Cell, Family, Scope
 
@@ -30,11 +30,11 @@ class Scored:
     """What comparisons are made of.
 
     Attributes:
-        cells: what `panel.read_cell` read of each cell that they need.
+        cells: what `units.read_scores` read of each cell that they need.
         flags: of each of these cells (`scores.score_flags`).
         readings: headline reading of each split.
-        sources: a word for the source of each split, see `clusters.names_apart`.
-        duplicates: near-duplicate prompts two by two, see `panel.repeated`; where splits are pooled one of them counts.
+        sources: a word for the source of each split, see `units.names_apart`.
+        duplicates: near-duplicate prompts two by two, see `paired.repeated`; of those in a pool one counts.
         samples: K.
         level: of the intervals.
     """
@@ -111,20 +111,33 @@ def estimates(
 def paired_flags(first: Iterable[Sequence[str]], second: Iterable[Sequence[str]], result: Paired) -> dict[str, Any]:
     """Return the flags of both sides (`flags_first`, `flags_second`) and of all that is made of them (`flags`).
 
-    `few_clusters` is among the last where there is a difference and one of the splits has few.
-
-    Args:
-        first: flags of the cells of the first side.
-        second: of the second.
-        result: the comparison.
+    `few_clusters` is among the last where there is a difference and one of the splits has few. `first` and `second` are
+    the flags of the cells of either side.
     """
-    sides = [derived_flags(first), derived_flags(second)]
+    one, two = derived_flags(first), derived_flags(second)
     few = () if result.difference is None else few_flags(result.fewest_clusters)
-    return {
-        "flags_first": list(sides[0]),
-        "flags_second": list(sides[1]),
-        "flags": list(derived_flags(sides, few)),
-    }
+    return {"flags_first": list(one), "flags_second": list(two), "flags": list(derived_flags((one, two), few))}
+
+
+def holm(values: Sequence[float | None]) -> list[float | None]:
+    """Return p values corrected for all tests of a family (Holm 1979, Scandinavian Journal of Statistics 6:65).
+
+    A test that the data could not give (None) stays one of the family: what a family is, was decided before.
+    """
+    known = np.array([1.0 if p is None else p for p in values])
+    order = np.argsort(known, kind="stable")
+    corrected = np.empty(len(known))
+    corrected[order] = np.maximum.accumulate(np.minimum(1.0, known[order] * np.arange(len(known), 0, -1)))
+    return [None if p is None else float(own) for p, own in zip(values, corrected, strict=True)]
+
+
+def mcnemar(first: Floats, second: Floats) -> tuple[int, int, float]:
+    """Return on how many prompts only the first side refuses, only the second, and the p that both are as likely.
+
+    McNemar's exact two-sided test (binomial, not mid-p) of decisions 1 (refuses) and 0; NaN is none and is left out.
+    """
+    only = [int(((one == 1) & (other == 0)).sum()) for one, other in ((first, second), (second, first))]
+    return only[0], only[1], float(stats.binomtest(only[0], sum(only)).pvalue) if sum(only) else 1.0
 
 
 def _rows(family: Family, scope: Scope, held: str, scored: Scored) -> list[dict[str, Any]]:
@@ -133,14 +146,15 @@ def _rows(family: Family, scope: Scope, held: str, scored: Scored) -> list[dict[
     panel = panel_of(frames, scored.readings, repeated(scored.duplicates, scope.splits), scored.sources)
     pairs = [(sides.index(first), sides.index(second)) for first, second in family.pairs]
     found = paired_differences(panel, pairs, [f"{family.kind}, {held}, {scope.name}", *sides], scored.level)
-    used = {scored.readings[split] for split in scope.splits}
+    readings = {scored.readings[split] for split in scope.splits}
+    reading = readings.pop() if len(readings) == 1 else None
     counting = set(panel.units.get_level_values(0))  # a split may be left out whole, as near-duplicates of another
     flags = [[scored.flags[family.cell(held, side, s)] for s in scope.splits if s in counting] for side in sides]
     rows = []
     for (one, other), result in zip(pairs, found, strict=True):
         row: dict[str, Any] = {"kind": family.kind, "held": held, "first": sides[one], "second": sides[other]}
         row |= {"split": None if scope.pool else scope.splits[0], "pool": scope.pool, "splits": list(scope.splits)}
-        row |= {"reading": _only(used)} | paired_flags(flags[one], flags[other], result)
+        row |= {"reading": reading} | paired_flags(flags[one], flags[other], result)
         rows.append(row | dataclasses.asdict(result) | _decisions(panel, one, other, scope, scored.samples))
     return rows
 
@@ -151,18 +165,13 @@ def _subtracted(row: Mapping[str, Any], pools: Mapping[str, Sequence[str]]) -> s
     return f"minus {side}" + (f", on {', '.join(row['splits'])}" if others else "")
 
 
-def _only(words: set[str]) -> str | None:
-    return next(iter(words)) if len(words) == 1 else None
-
-
 def _decisions(panel: Panel, one: int, other: int, scope: Scope, samples: int) -> dict[str, Any]:
     """McNemar's test: it takes prompts for independent, so it is for one split whose prompts share no clusters."""
-    names: dict[str, Any] = dict.fromkeys(("decision", "only_first", "only_second", "mcnemar_p"))
+    names = ("decision", "only_first", "only_second", "mcnemar_p")
     if scope.pool or len(np.unique(panel.clusters)) < len(panel.units):
-        return names
+        return dict.fromkeys(names)
     first, second = panel.votes[:, one], panel.votes[:, other]
     if np.isnan(first + second).all():  # a p of 1 would say that the sides were seen to agree
-        return names
-    test = mcnemar(first, second)
-    names["decision"] = "the answer" if samples == 1 else f"majority@{samples}"
-    return names | {"only_first": test.only_first, "only_second": test.only_second, "mcnemar_p": test.p}
+        return dict.fromkeys(names)
+    decision = "the answer" if samples == 1 else f"majority@{samples}"
+    return dict(zip(names, (decision, *mcnemar(first, second)), strict=True))

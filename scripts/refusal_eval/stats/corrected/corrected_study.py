@@ -7,14 +7,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
-from refusal_eval.stats.agreement.compared import Compared
 from refusal_eval.stats.corrected import ppi, transfer
 from refusal_eval.stats.corrected.error_rates import ErrorRates, error_rates
-from refusal_eval.stats.corrected.gold_rows import as_arrays
 from refusal_eval.stats.corrected.peoples_labels import Labelled, joined, never_drawn
 from refusal_eval.stats.estimates.estimands import READINGS
-from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.stats.estimates.estimate import Estimate, ends
 from refusal_eval.stats.estimates.intervals import seed_of
 from refusal_eval.stats.estimates.near_duplicates import Place
 from refusal_eval.stats.estimates.scores import HEADLINE_READING, MIXED, derived_flags, few_flags
@@ -59,7 +58,7 @@ def scopes(splits: Sequence[Mapping[str, str]]) -> list[Scope]:
 def study_corrected(
     units: Mapping[tuple[str, str, str], Units],
     study: Study,
-    gold: Mapping[tuple[str, str], Sequence[Compared]],
+    gold: Mapping[tuple[str, str], pd.DataFrame],
     labels: Mapping[tuple[str, str, str], Labelled],
     left_out: Collection[Place] = (),
     elsewhere: Mapping[tuple[str, str], int] | None = None,
@@ -83,7 +82,7 @@ def study_corrected(
     Args:
         units: the scored prompts of each (judge, model, split).
         study: `judges`, `models`, `splits` (each `name`, `expectation`, `reading`, `source`), `samples` and `level`.
-        gold: the judged gold rows of each (judge, gold set).
+        gold: of each (judge, gold set) `error_rates.judged_gold`.
         labels: labels of people on this study's answers, by (judge, model, split).
         left_out: near-duplicates of prompts that count, not to be counted where splits are pooled.
         elsewhere: number of labels of each (model, split) that the study does not have.
@@ -96,7 +95,11 @@ def study_corrected(
     units = clusters_apart(units, {split["name"]: split["source"] for split in study["splits"]})
     for judge in study["judges"]:
         errors = _errors({name: rows for (j, name), rows in gold.items() if j == judge})
-        result["errors"] += [_told(judge, name, reading, found) for (name, reading), found in errors.items()]
+        for (name, reading), found in errors.items():
+            told = {field: value for field, value in vars(found).items() if field != "drawn"}
+            spread = found.spread and dict(zip(("sensitivity", "specificity"), found.spread, strict=True))
+            about = {"judge": judge, "gold": name, "reading": reading}
+            result["errors"].append(about | told | {"spread": spread, "by_model": list(found.by_model)})
         for scope in scopes(study["splits"]):
             cells = [[units[judge, model, split] for model in study["models"]] for split in scope.splits]
             rates = [split_rates(c, s, expected[s], readings[s]) for c, s in zip(cells, scope.splits, strict=True)]
@@ -104,7 +107,7 @@ def study_corrected(
             if scope.pool:
                 rates, gone = counted_once(rates, left_out), counted_once(gone, left_out)
             names = {"judge": judge, "split": scope.split, "pool": scope.pool, "reading": scope.reading}
-            used = {name: found for (name, reading), found in errors.items() if reading == scope.reading}
+            used = {name: of for (name, reading), of in errors.items() if reading == scope.reading}
             result["transfer"] += _transfer(rates, gone, names, study, used)
             result["ppi"] += _ppi(cells, scope, names, study, labels, left_out)
     result["estimates"] = [estimate.row() for estimate in _estimates(result, study)]
@@ -113,36 +116,20 @@ def study_corrected(
 
 def _blocked(rates: SplitRates, models: Sequence[Units]) -> SplitRates:
     """The share of blocked answers in each rate, in place of the rates."""
-    blocked = np.stack([units.counts["n_blocked"] for units in models]).astype(float)
+    blocked = np.stack([units["n_blocked"] for units in models]).astype(float)
     shares = np.full(blocked.shape, np.nan)
     np.divide(blocked, rates.draws, out=shares, where=rates.draws > 0)
     return dataclasses.replace(rates, rates=shares)
 
 
-def _errors(gold: Mapping[str, Sequence[Compared]]) -> dict[tuple[str, str], ErrorRates]:
+def _errors(gold: Mapping[str, pd.DataFrame]) -> dict[tuple[str, str], ErrorRates]:
     found = {}
     for name in sorted(gold):
         for reading in READINGS:
-            rates = error_rates(as_arrays(gold[name], reading), seed_of("corrected gold", name)) if gold[name] else None
+            rates = error_rates(gold[name], reading, seed_of("corrected gold", name))
             if rates is not None:
                 found[name, reading] = rates
     return found
-
-
-def _told(judge: str, gold: str, reading: str, errors: ErrorRates) -> dict[str, Any]:
-    return {
-        "judge": judge,
-        "gold": gold,
-        "reading": reading,
-        "sensitivity": errors.sensitivity,
-        "specificity": errors.specificity,
-        "spread": None
-        if errors.spread is None
-        else dict(zip(("sensitivity", "specificity"), errors.spread, strict=True)),
-        "by_model": list(errors.by_model),
-        "n": errors.n,
-        "n_clusters": errors.n_clusters,
-    }
 
 
 def _transfer(
@@ -165,23 +152,12 @@ def _transfer(
             few = () if rate.value is None else few_flags(min(fewest, found.n_clusters))
             yield {
                 **names,
-                "model": model,
-                "gold": gold,
-                "observed": observed.rate,
-                "observed_low": observed.low,
-                "observed_high": observed.high,
-                "blocked": observed.blocked,
-                "n_prompts": observed.n_prompts,
-                "n_clusters": observed.n_clusters,
+                **{"model": model, "gold": gold, "observed": observed.rate},
+                **{"observed_low": observed.low, "observed_high": observed.high, "blocked": observed.blocked},
+                **{"n_prompts": observed.n_prompts, "n_clusters": observed.n_clusters},
                 "observed_flags": list(derived_flags(cells, few_flags(fewest))),
                 "flags": list(derived_flags(cells, few)),
-                "value": rate.value,
-                "low": rate.low,
-                "high": rate.high,
-                "unclipped": rate.unclipped,
-                "margin": rate.margin,
-                "margin_low": rate.margin_low,
-                "at_odds": rate.at_odds,
+                **vars(rate),
                 "method": transfer.method_of(found.spread),
                 "by_model": [_under(observed, own) for own in found.by_model],
             }
@@ -205,47 +181,38 @@ def _ppi(
     left_out: Collection[Place],
 ) -> Iterator[dict[str, Any]]:
     readings = {split["name"]: split["reading"] for split in study["splits"]}
+    fields = ("value", "low", "high", "weight", "observed", "n_label_clusters", "n_clusters")
     for i, model in enumerate(study["models"]):
         found = [labels.get((names["judge"], model, split)) for split in scope.splits]
         if not any(own and own.people for own in found):
             continue
-        parts, how, used = [], [], []
-        undrawn: dict[str, int] = {}
+        parts: dict[str, tuple[Units, Labelled]] = {}
         for split, of_models, own in zip(scope.splits, cells, found, strict=True):
             units = of_models[i]
             if scope.pool:
-                counts = [Place(split, prompt) not in left_out for prompt in units.prompt_ids]
+                counts = [Place(split, prompt) not in left_out for prompt in units["prompt_id"]]
                 units = units.kept(np.array(counts, dtype=bool))
             if len(units):
-                parts.append((units, own or Labelled({}, {})))
-                how.append(readings[split])
-                used.append(split)
-                later = _undrawn(units, own)
-                undrawn |= {split: later} if later else {}
-        answers = joined(parts, how)
+                parts[split] = (units, own or Labelled({}, {}))
+        answers = joined(list(parts.values()), [readings[split] for split in parts])
         if answers is None:
             continue
-        unlabelled = [used[number] for number in ppi.unlabelled(*answers)] if scope.pool else []
+        # Answers that the sample of a split's labels could not hold.
+        later = {split: own.changed + never_drawn(units, own) for split, (units, own) in parts.items() if own.people}
+        undrawn = {split: number for split, number in later.items() if number}
+        unlabelled = [list(parts)[number] for number in ppi.unlabelled(*answers)] if scope.pool else []
         rate = None if unlabelled or undrawn else ppi.corrected_rate(*answers, study["level"])
-        entry = {**names, "model": model, "n_labels": len(answers[1].rows), "n_prompts": len(answers[0].rates)}
-        entry |= {"unlabelled": unlabelled, "undrawn": undrawn}
-        entry["checked"] = all(own.drawn_from is not None for own in found if own and own.people)
-        empty = dict.fromkeys(("value", "low", "high", "weight", "observed", "n_label_clusters", "n_clusters"))
+        flags = derived_flags(units.flags for units, _ in parts.values())
         few = () if rate is None else few_flags(_fewest_labelled(*answers))
-        entry["observed_flags"] = list(derived_flags(units.flags for units, _ in parts))
-        entry["flags"] = list(derived_flags([entry["observed_flags"]], few))
-        if rate is None:
-            yield entry | empty | {"too_few": not (unlabelled or undrawn)}
-            continue
-        yield entry | {
-            "value": rate.value,
-            "low": rate.low,
-            "high": rate.high,
-            "weight": rate.weight,
-            "observed": rate.uncorrected,
-            "n_label_clusters": rate.n_label_clusters,
-            "n_clusters": rate.n_clusters,
-            "too_few": False,
+        yield {
+            **names,
+            **{"model": model, "n_labels": len(answers[1].rows), "n_prompts": len(answers[0].rates)},
+            **{"unlabelled": unlabelled, "undrawn": undrawn},
+            "checked": all(own.drawn_from is not None for own in found if own and own.people),
+            "observed_flags": list(flags),
+            "flags": list(derived_flags([flags], few)),
+            **{name: None if rate is None else getattr(rate, name) for name in fields},
+            "too_few": rate is None and not (unlabelled or undrawn),
         }
 
 
@@ -256,38 +223,21 @@ def _fewest_labelled(answers: ppi.Answers, labels: ppi.Labels) -> int:
     return min(len(np.unique(answers.clusters[own])) for own in rows)
 
 
-def _undrawn(units: Units, own: Labelled | None) -> int:
-    """How many answers of a cell the sample of its labels could not hold."""
-    return own.changed + never_drawn(units, own) if own and own.people else 0
-
-
 def _estimates(result: Mapping[str, Any], study: Study) -> Iterator[Estimate]:
-    for method in ("transfer", "ppi"):
-        estimand = "refusal_rate_rg_transfer" if method == "transfer" else "refusal_rate_ppi"
-        for entry in result[method]:
-            names = {name: entry[name] for name in ("judge", "model", "split", "pool", "reading", "n_prompts")}
-            flags = [NOT_HEADLINE] if method == "transfer" else []
-            flags += [_why(entry)] if method == "transfer" and entry["value"] is None else []
-            flags += [TOO_FEW] if entry.get("too_few") else []
-            flags += [UNLABELLED] if entry.get("unlabelled") else []
-            flags += [UNDRAWN] if entry.get("undrawn") else []
-            flags += entry["flags"]
-            known = entry["low"] is not None
-            yield Estimate(
-                estimand,
-                entry["value"],
-                entry["low"],
-                entry["high"],
-                study["level"] if known else None,
-                entry.get("method", ppi.METHOD) if known else None,
-                **names,
-                samples=study["samples"],
-                n_clusters=entry["n_clusters"],
-                parameter=entry.get("gold"),
-                flags=tuple(flags),
-            )
-
-
-def _why(entry: Mapping[str, Any]) -> str:
-    """The mark of a rate that gold of other models does not give."""
-    return AT_ODDS if entry["at_odds"] else NOT_IDENTIFIABLE
+    estimands = {"transfer": "refusal_rate_rg_transfer", "ppi": "refusal_rate_ppi"}
+    marks = {"too_few": TOO_FEW, "unlabelled": UNLABELLED, "undrawn": UNDRAWN}
+    for kind, entry in ((name, entry) for name in estimands for entry in result[name]):
+        names = ("judge", "model", "split", "pool", "reading", "n_prompts", "n_clusters")
+        flags = [mark for name, mark in marks.items() if entry.get(name)]
+        if kind == "transfer":
+            why = AT_ODDS if entry["at_odds"] else NOT_IDENTIFIABLE
+            flags = [NOT_HEADLINE, *([why] if entry["value"] is None else [])]
+        yield Estimate(
+            estimands[kind],
+            entry["value"],
+            **ends(entry["low"], entry["high"], study["level"], entry.get("method", ppi.METHOD)),
+            **{name: entry[name] for name in names},
+            samples=study["samples"],
+            parameter=entry.get("gold"),
+            flags=(*flags, *entry["flags"]),
+        )

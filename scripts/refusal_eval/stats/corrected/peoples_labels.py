@@ -8,15 +8,16 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of
 from refusal_eval.core.states import JUDGED, JUDGED_ANSWER_STATES, LABELS
 from refusal_eval.stats.corrected.ppi import Answers, Labels
-from refusal_eval.stats.estimates.estimands import REFUSES
-from refusal_eval.stats.estimates.units import Ints, Units
+from refusal_eval.stats.estimates.estimands import REFUSES, Row
+from refusal_eval.stats.estimates.resampling import cluster_codes
+from refusal_eval.stats.estimates.units import PLACE, Units
 
-Row = Mapping[str, Any]
 FIELDS = ("model", "split", "prompt_id", "sample", "turn", "label", "probability")
 
 
@@ -163,29 +164,20 @@ def readable_answers(answers: Iterable[Row], labelled: Cell) -> Readable:
 
 
 def unread_answers(units: Units, number: Mapping[Place, int]) -> dict[Place, int]:
-    """Return how many answers people can read and the judge gave no label, for each place that has some.
-
-    Args:
-        units: the scored prompts of a cell.
-        number: of answers that people can read.
-    """
-    judged = zip(units.prompt_ids, units.turns.tolist(), units.counts["n_judged"].tolist(), strict=True)
-    unread = {(prompt, turn): number.get((prompt, turn), 0) - n for prompt, turn, n in judged}
+    """Return how many answers people can read (`number`) and the judge gave no label, for each place that has some."""
+    judged: dict[Any, int] = units.frame["n_judged"].to_dict()
+    unread: dict[Place, int] = {place: number.get(place, 0) - n for place, n in judged.items()}
     return {place: n for place, n in unread.items() if n > 0}
 
 
 def never_drawn(units: Units, own: Labelled) -> int:
     """Return how many of the answers that people can read were not there when the sample was drawn.
 
-    Args:
-        units: the scored prompts of a cell.
-        own: its labels; 0 where they do not say what they were drawn from.
+    0 where the labels do not say what they were drawn from.
     """
     if own.drawn_from is None:
         return 0
-    there: Counter[str] = Counter()
-    for prompt, number in zip(units.prompt_ids, _readable(units, own).tolist(), strict=True):
-        there[prompt] += number
+    there: dict[Any, int] = _readable(units, own).groupby(PLACE[0]).sum().to_dict()
     return sum(max(0, number - own.drawn_from.get(prompt, 0)) for prompt, number in there.items())
 
 
@@ -211,42 +203,35 @@ def joined(cells: Sequence[tuple[Units, Labelled]], reading: Sequence[str]) -> t
         cells: of each split, its scored prompts and its labels.
         reading: of each split.
     """
-    rates, read, counting, blocked, clusters, splits = [], [], [], [], [], []
-    rows, people, judge, probability = [], [], [], []
-    start = 0
+    parts, found, places = [], [], dict[tuple[int, Place], int]()
     for number, ((units, own), how) in enumerate(zip(cells, reading, strict=True)):
-        of_people = _readable(units, own) + units.counts["n_blocked"]
-        known = np.flatnonzero(of_people > 0)
-        if not len(known):
+        of_people = _readable(units, own) + units.frame["n_blocked"]
+        known = (of_people > 0).to_numpy()
+        if not known.any():
             return None
-        rates.append(units.refusals(how)[known] / of_people[known])
-        read.append(units.rates(how)[known])
-        counting.append(of_people[known])
-        blocked.append(units.counts["n_blocked"][known])
-        clusters += [units.clusters[i] for i in known]
-        splits.append(np.full(len(known), number))
-        places = {(units.prompt_ids[i], int(units.turns[i])): start + n for n, i in enumerate(known.tolist())}
+        part = units.kept(known).frame.assign(of_people=of_people[known], refusals=units.refusals(how)[known])
+        places |= {(number, place): len(places) + n for n, place in enumerate(part.index)}
+        parts.append(part.assign(split=number, read=part[f"rate_{how}"]))
         for key in sorted(own.people):
             place = (key.prompt_id, key.turn)
-            if place in places and (key in own.judge or place in own.unread):
-                rows.append(places[place])
-                people.append(float(own.people[key].label in REFUSES[how]))
-                judge.append(float(own.judge.get(key) in REFUSES[how]))
-                probability.append(own.people[key].probability)
-        start += len(known)
-    codes = np.unique(np.array(clusters, dtype=str), return_inverse=True)[1]
-    answers = Answers(
-        np.concatenate(rates),
-        np.concatenate(counting).astype(float),
-        np.concatenate(blocked).astype(float),
-        codes.astype(np.intp),
-        np.concatenate(splits).astype(np.intp),
-        np.concatenate(read),
+            if (number, place) in places and (key in own.judge or place in own.unread):
+                said = (own.people[key].label in REFUSES[how], own.judge.get(key) in REFUSES[how])
+                found.append((places[number, place], *said, own.people[key].probability))
+    answers = pd.concat(parts)
+    labels = np.array(found, dtype=float).reshape(-1, 4).T
+    return (
+        Answers(
+            rates=(answers["refusals"] / answers["of_people"]).to_numpy(),
+            counting=answers["of_people"].to_numpy(float),
+            blocked=answers["n_blocked"].to_numpy(float),
+            clusters=cluster_codes(answers["cluster"]),
+            splits=answers["split"].to_numpy(np.intp),
+            read=answers["read"].to_numpy(float),
+        ),
+        Labels(labels[0].astype(np.intp), *labels[1:]),
     )
-    return answers, Labels(np.array(rows, dtype=np.intp), np.array(people), np.array(judge), np.array(probability))
 
 
-def _readable(units: Units, own: Labelled) -> Ints:
+def _readable(units: Units, own: Labelled) -> pd.Series[int]:
     """How many answers of each row people can read: what the judge read, and what it could not."""
-    unread = [own.unread.get(place, 0) for place in zip(units.prompt_ids, units.turns.tolist(), strict=True)]
-    return np.asarray(units.counts["n_judged"] + np.array(unread, dtype=np.int64))
+    return units.frame["n_judged"] + np.array([own.unread.get(place, 0) for place in units.frame.index], dtype=np.int64)

@@ -16,11 +16,9 @@ import dataclasses
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
-Floats = NDArray[np.float64]
-Codes = NDArray[np.intp]
+from refusal_eval.stats.estimates.intervals import Codes, Floats, wilson_ends
 
 MIN_LABELS = 20
 METHOD = (
@@ -76,7 +74,7 @@ class Corrected:
         low: lower end of its interval.
         high: upper end.
         weight: lambda, how much of the judge is used.
-        uncorrected: the judge's own rate, of what it read; None where it read nothing of a split.
+        observed: the judge's own rate, of what it read; None where it read nothing of a split.
         n_labels: labelled answers.
         n_label_clusters: clusters they come from.
         n_clusters: clusters of all answers.
@@ -87,7 +85,7 @@ class Corrected:
     low: float
     high: float
     weight: float
-    uncorrected: float | None
+    observed: float | None
     n_labels: int
     n_label_clusters: int
     n_clusters: int
@@ -128,7 +126,7 @@ def corrected_rate(answers: Answers, labels: Labels, level: float) -> Corrected 
     judged = math.fsum(share * (answers.rates - blocked))
     value = math.fsum(share * blocked) + weight * judged + open_share * (people - weight * judge)
     parts = fixed + weight * moving
-    one = open_share * weight_of_one(omega)
+    one = open_share * math.fsum(omega**2)  # the share of one typical label in the weighted mean
     squares = parts**2
     unseen = 2 * (one / 2) ** 2
     variance = groups / (groups - 1) * math.fsum(squares) + unseen
@@ -136,17 +134,8 @@ def corrected_rate(answers: Answers, labels: Labels, level: float) -> Corrected 
     df = math.sqrt(min(carried, label_clusters - 1) * (label_clusters - 1))
     low, high = wilson(value, variance, df, level, min(0.5, one))
     inside = min(1.0, max(0.0, value))
-    return Corrected(
-        inside,
-        min(low, inside),
-        max(high, inside),
-        weight,
-        _uncorrected(answers),
-        len(labels.rows),
-        label_clusters,
-        groups,
-        df,
-    )
+    sizes = (len(labels.rows), label_clusters, groups)
+    return Corrected(inside, min(low, inside), max(high, inside), weight, _observed(answers), *sizes, df)
 
 
 def unlabelled(answers: Answers, labels: Labels) -> list[int]:
@@ -158,11 +147,6 @@ def unlabelled(answers: Answers, labels: Labels) -> list[int]:
     return sorted(read - set(answers.splits[labels.rows].tolist()))
 
 
-def weight_of_one(omega: Floats) -> float:
-    """Return the share of one typical label in the weighted mean, for weights that sum to 1: 1 / (effective number)."""
-    return math.fsum(omega**2)
-
-
 def wilson(value: float, variance: float, df: float, level: float, least: float = 0.0) -> tuple[float, float]:
     """Return Wilson's interval for a rate with a variance: that of as many answers as would have that variance.
 
@@ -171,14 +155,10 @@ def wilson(value: float, variance: float, df: float, level: float, least: float 
     """
     t = float(special.stdtrit(df, (1 + level) / 2))
     p = min(1 - least, max(least, value))
-    n_eff = p * (1 - p) / variance
-    p = min(1.0, max(0.0, value))
-    centre = (p + t**2 / (2 * n_eff)) / (1 + t**2 / n_eff)
-    half = t / (1 + t**2 / n_eff) * math.sqrt(p * (1 - p) / n_eff + t**2 / (4 * n_eff**2))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    return wilson_ends(min(1.0, max(0.0, value)), p * (1 - p) / variance, t)
 
 
-def _uncorrected(answers: Answers) -> float | None:
+def _observed(answers: Answers) -> float | None:
     rates = answers.rates if answers.read is None else answers.read
     known = ~np.isnan(rates)
     if set(answers.splits[known].tolist()) != set(answers.splits.tolist()):

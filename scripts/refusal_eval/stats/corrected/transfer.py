@@ -9,24 +9,19 @@ check. So such a rate is never a headline, and stands beside what each answering
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from refusal_eval.stats.agreement.card_resampling import percentiles
 from refusal_eval.stats.corrected.error_rates import ErrorRates
-from refusal_eval.stats.estimates.intervals import cluster_wilson, pooled_wilson, resamples_for, seed_of
-from refusal_eval.stats.tradeoff.draws import by_cluster, numbered
-from refusal_eval.stats.tradeoff.split_rates import SplitRates
+from refusal_eval.stats.estimates.intervals import Floats, pooled_rate, seed_of
+from refusal_eval.stats.estimates.resampling import blocks, cluster_sums, numbered, percentiles, resamples_for
+from refusal_eval.stats.tradeoff.split_rates import SplitRates, filled
 
-Floats = NDArray[np.float64]
 LEAST_MARGIN = 0.3  # of Se + Sp - 1: below it the correction multiplies every error by more than three
 METHOD = "Rogan-Gladen; Bayesian bootstrap over clusters of the study and of the gold set"
 WITH_SPREAD = f"{METHOD} and over answering models, with the spread of answering models for a new one"
-_AT_ONCE = 4_000_000
 _JEFFREYS = 0.5
 _NOTHING_READ = 1e-12  # share of answers that the judge read in a resample: never divided by less
 
@@ -163,9 +158,7 @@ def _own_reach(observed: Observed, errors: ErrorRates, value: float) -> tuple[fl
 
 
 def observed_rates(
-    splits: Sequence[SplitRates],
-    level: float,
-    blocked: Sequence[SplitRates] | None = None,
+    splits: Sequence[SplitRates], level: float, blocked: Sequence[SplitRates] | None = None
 ) -> list[Observed | None]:
     """Return each model's own rate; None of a model that lacks a split.
 
@@ -174,45 +167,21 @@ def observed_rates(
         level: of the interval.
         blocked: shares of blocked answers in place of the rates, on the same prompts; None where there are none.
     """
-    drawn = resampled_rates(splits)
-    gone = any((part.rates > 0).any() for part in blocked or ())
-    drawn_blocked = resampled_rates(blocked, unseen=False) if blocked and gone else np.zeros_like(drawn)
-    return [
-        _observed(splits, blocked if gone else None, i, drawn[:, i], drawn_blocked[:, i], level)
-        for i in range(len(splits[0].rates))
-    ]
-
-
-def _observed(
-    splits: Sequence[SplitRates],
-    blocked: Sequence[SplitRates] | None,
-    model: int,
-    drawn: Floats,
-    drawn_blocked: Floats,
-    level: float,
-) -> Observed | None:
-    known = [~np.isnan(part.rates[model]) for part in splits]
-    if not all(mask.any() for mask in known):
-        return None
-    values = [part.rates[model][mask] for part, mask in zip(splits, known, strict=True)]
-    clusters = [name for part, mask in zip(splits, known, strict=True) for name in part.clusters[mask].tolist()]
-    draws = [part.draws[model][mask] for part, mask in zip(splits, known, strict=True)]
-    listed = np.concatenate(values).tolist()
-    if len(splits) == 1:
-        ends = cluster_wilson(listed, clusters, level, int(draws[0].sum()))
-    else:
-        names = [part.split for part, mask in zip(splits, known, strict=True) for _ in range(int(mask.sum()))]
-        ends = pooled_wilson(listed, clusters, names, level, np.concatenate(draws).tolist())
-    assert ends.low is not None and ends.high is not None  # rates always have both
-    share = 0.0
-    if blocked is not None:
-        share = _mean([part.rates[model][mask] for part, mask in zip(blocked, known, strict=True)])
-    return Observed(_mean(values), ends.low, ends.high, drawn, len(listed), len(set(clusters)), share, drawn_blocked)
-
-
-def _mean(values: Sequence[Floats]) -> float:
-    """Mean over splits of the mean over their prompts."""
-    return math.fsum(float(part.mean()) for part in values) / len(values)
+    drawn, gone = resampled_rates(splits), blocked if any((p.rates > 0).any() for p in blocked or ()) else None
+    drawn_blocked = resampled_rates(gone, unseen=False) if gone else np.zeros_like(drawn)
+    found: list[Observed | None] = []
+    for model in range(len(splits[0].rates)):
+        parts = {part.split: part.known(model) for part in splits}
+        if not all(len(rates) for rates, _, _ in parts.values()):
+            found.append(None)
+            continue
+        rate, ends = pooled_rate(parts, level)
+        assert ends.low is not None and ends.high is not None  # rates always have both
+        share = float(np.mean([part.known(model)[0].mean() for part in gone])) if gone else 0.0
+        size = sum(len(rates) for rates, _, _ in parts.values())
+        own = (drawn[:, model], size, ends.n_clusters, share, drawn_blocked[:, model])
+        found.append(Observed(rate, ends.low, ends.high, *own))
+    return found
 
 
 def resampled_rates(splits: Sequence[SplitRates], unseen: bool = True) -> Floats:
@@ -222,27 +191,12 @@ def resampled_rates(splits: Sequence[SplitRates], unseen: bool = True) -> Floats
     half one of compliance are put into each split (Jeffreys' prior), so that a rate of 0 is not certain. Without
     `unseen` none of it counts as a refusal; the draws are the same else.
     """
-    codes, groups = numbered([rates.clusters.tolist() for rates in splits])
-    columns, sizes = [], []
-    for rates, code in zip(splits, codes, strict=True):
-        known = ~np.isnan(rates.rates)
-        columns += [by_cluster(np.where(known, rates.rates, 0.0), code, groups)]
-        columns += [by_cluster(known.astype(float), code, groups)]
-        sizes.append(len(code) / len(np.unique(code)))
-    models, names, resamples = splits[0].rates.shape[0], [rates.split for rates in splits], resamples_for(groups)
-    rng = np.random.default_rng(seed_of("corrected", *names))
-    return np.concatenate(
-        list(_blocks(np.concatenate(columns, axis=1), np.array(sizes), models, rng, resamples, unseen))
-    )
-
-
-def _blocks(
-    sums: Floats, sizes: Floats, models: int, rng: np.random.Generator, resamples: int, unseen: bool
-) -> Iterator[Floats]:
-    groups, splits = len(sums), len(sizes)
-    block = max(1, _AT_ONCE // groups)
-    for start in range(0, resamples, block):
-        rows = min(block, resamples - start)
-        total = (rng.standard_exponential((rows, groups)) @ sums).reshape(rows, splits, 2, models)
-        extra = rng.gamma(_JEFFREYS, size=(2, rows, splits, 1)) * sizes[:, None]
-        yield ((total[:, :, 0] + unseen * extra[0]) / (total[:, :, 1] + extra.sum(axis=0))).mean(axis=1)
+    codes, groups = numbered([rates.clusters for rates in splits])
+    sums = np.stack([cluster_sums(c, filled(r), groups) for r, c in zip(splits, codes, strict=True)], axis=1)
+    sizes = np.array([len(code) / len(np.unique(code)) for code in codes])
+    rng, found = np.random.default_rng(seed_of("corrected", *(rates.split for rates in splits))), []
+    for rows in blocks(resamples_for(groups), groups):
+        total = (rng.standard_exponential((rows, groups)) @ sums.reshape(groups, -1)).reshape(rows, *sums.shape[1:])
+        extra = rng.gamma(_JEFFREYS, size=(2, rows, len(splits), 1)) * sizes[:, None]
+        found.append(((total[:, :, 0] + unseen * extra[0]) / (total[:, :, 1] + extra.sum(axis=0))).mean(axis=1))
+    return np.concatenate(found)

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from refusal_eval.stats.estimates.bootstrap import Bounds, mean_bounds
-from refusal_eval.stats.estimates.dispersion import decision_entropy, flip_rate
-from refusal_eval.stats.estimates.estimands import READINGS, band_of
-from refusal_eval.stats.estimates.estimate import Estimate
-from refusal_eval.stats.estimates.intervals import cluster_wilson, cluster_wilson_between, seed_of
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.states import LABELS
+from refusal_eval.stats.estimates.estimands import READINGS, VOTES, band_of
+from refusal_eval.stats.estimates.estimate import Estimate, ends
+from refusal_eval.stats.estimates.intervals import Floats, Interval, cluster_wilson, cluster_wilson_between, seed_of
+from refusal_eval.stats.estimates.resampling import mean_bounds
 from refusal_eval.stats.estimates.samples import Labels
 from refusal_eval.stats.estimates.scores import C_LIMITS, C_METHOD, mean
-from refusal_eval.stats.estimates.tau_sweep import c_at, taus
-from refusal_eval.stats.estimates.units import Flags, Floats, Units, independent_within
+from refusal_eval.stats.estimates.units import Units, independent_within
 
 BANDS = ("refusing", "mixed", "complying")
 BY_TURN = "refusal_rate_turn"
 ONE_CLUSTER = "prompts of the one cluster as independent"
+# Temperatures of c(x), from weights that nearly only see the likeliest answer to none at all: `inf` is the plain mean
+# of the votes.
+GRID = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, float("inf"))
 Score = Mapping[str, Any]
-Clusters = Sequence[str]
+Array = NDArray[Any]
 
 
 def cell_estimates(
@@ -31,7 +35,7 @@ def cell_estimates(
     """Return the estimates of a cell; the docs (docs/statistics.md) say what each name means.
 
     Args:
-        score: the cell's score (scores/*.json), which gives the overall rates and mean c(x).
+        score: the cell's score (scores/*.json).
         units: its scored prompts.
         labels: of `samples.Samples`; None leaves the tau sweep out.
         logprobs: of `samples.Samples`; None leaves the tau sweep out.
@@ -39,10 +43,16 @@ def cell_estimates(
         band: the study's band of c(x).
     """
     level, k = score["interval"]["level"], score["samples"]
-    found = [*_overall(score, units), *_votes(units, k, level), *_categories(score, units)]
-    found += [*_turns(score, units), *_c(score, units, tau), *_dispersion(score, units)]
+    overall = [dataclasses.replace(e, method=e.method and score["interval"]["method"]) for e in _rates(units, level)]
+    found = [*overall, *_votes(units, k, level), *_categories(units, level), *_turns(units, level)]
+    found += _c(units["c"], units["band"], units, level, tau)
+    # The same resamples of prompts for all numbers of a split, whatever the model and the judge.
+    found += _dispersion(units, k, level, seed_of(score["split"], "estimates"))
     if labels is not None and logprobs is not None:
-        found += _tau_sweep(score, units, labels, logprobs, tau, band)
+        for other in (t for t in taus(tau) if t != tau):
+            c = c_at(other, labels, logprobs)
+            named = other if np.isfinite(other) else "inf"  # JSON has no infinity; `float` reads the word
+            found += _c(c, np.array([band_of(x, band) for x in c.tolist()]), units, level, named)
     known = {"judge": score["judge"], "model": score["model"], "split": score["split"], "samples": k}
     # A category's and a turn's own flags are those of their own prompts.
     return [
@@ -51,160 +61,157 @@ def cell_estimates(
     ]
 
 
-def _overall(score: Score, units: Units) -> list[Estimate]:
+def decision_entropy(refusals: Array, counting: Array) -> Floats:
+    """Return the entropy in bits of refuse or not over the samples of each prompt; NaN where fewer than two count.
+
+    It is that of the observed shares and lies below the entropy of the model's own probability: by about
+    1 / (2 n ln 2) bits where both answers are likely (Miller 1955), with n samples. So it must not be compared between
+    different K.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(counting > 1, refusals / counting, np.nan)
+        bits = -(share * np.log2(share) + (1 - share) * np.log2(1 - share))
+    return np.where((share == 0) | (share == 1), 0.0, bits)
+
+
+def flip_rate(refusals: Array, counting: Array) -> Floats:
+    """Return the share of pairs of samples of each prompt that disagree, refuse or not; NaN where fewer than two count.
+
+    r (n - r) / (n (n - 1) / 2) for r refusals of n samples: without bias for 2 q (1 - q), where q is the probability
+    that the model refuses the prompt, for any n (the U-statistic of the pair), so comparable between different K. At
+    most 1/2 is expected of a prompt, though a prompt with two samples shows 0 or 1.
+    """
+    flips = np.full(len(counting), np.nan)
+    np.divide(refusals * (counting - refusals), counting * (counting - 1) / 2, out=flips, where=counting > 1)
+    return flips
+
+
+def taus(own: float) -> list[float]:
+    """Return the temperatures of the sweep in ascending order: the grid, and the study's own."""
+    return sorted({*GRID, own})
+
+
+def c_at(tau: float, labels: Labels, logprobs: Floats) -> Floats:
+    """Return c(x) of each unit at a temperature, as `estimands.weighted_vote` defines it; NaN where it has none.
+
+    Args:
+        tau: the temperature in nats per token; infinite for equal weights.
+        labels: of `samples.Samples`; blocked samples have no vote.
+        logprobs: mean log-probabilities, units x K.
+
+    Raises:
+        UserError: if tau is not positive.
+    """
+    if not tau > 0:
+        raise UserError(f"tau is {tau}; the temperature of c(x) must be positive")
+    votes = np.array([VOTES[label] for label in LABELS], dtype=float)
+    voting = (labels >= 0) & (labels < len(LABELS))
+    z = np.where(voting, votes[np.where(voting, labels, 0)], 0.0)
+    known = np.asarray(voting.any(axis=1) & ~(voting & np.isnan(logprobs)).any(axis=1))
+    scaled = np.where(voting & known[:, None], logprobs / tau, -np.inf)
+    weights = np.exp(scaled - np.where(known, scaled.max(axis=1), 0.0)[:, None])
+    result = np.full(len(labels), np.nan)
+    result[known] = (weights * z).sum(axis=1)[known] / weights.sum(axis=1)[known]
+    return np.asarray(np.clip(result, -1.0, 1.0))
+
+
+def _rates(units: Units, level: float, estimand: str = "refusal_rate", category: bool = False) -> list[Estimate]:
+    """Rates of all prompts or of a part; what varies within a `category` is what `independent_within` says."""
+    there = units.kept(units["counting"] > 0)
+    n_clusters, varying = len(set(there["cluster"])), there["cluster"]
+    if category:
+        varying = np.array(independent_within(varying.tolist(), there["prompt_id"].tolist()))
+    draws = int(there["counting"].sum())
     found = []
-    level, method = score["interval"]["level"], score["interval"]["method"]
-    size = {"n_prompts": score["n_scored_turns"], "n_clusters": score["n_clusters"]}
     for reading in READINGS:
-        own = score[reading]
-        estimate = Estimate("refusal_rate", own["rate"], reading=reading, **size)
-        found.append(_with_ends(estimate, own["low"], own["high"], level, method))
+        estimate = _share(estimand, there[f"rate_{reading}"], varying, level, draws, reading=reading)
+        if len(set(varying)) > n_clusters:
+            estimate = dataclasses.replace(estimate, method=f"{estimate.method}, {ONE_CLUSTER}")
+        found.append(dataclasses.replace(estimate, flags=units.own_flags(n_clusters), n_clusters=n_clusters))
     return found
-
-
-def _c(score: Score, units: Units, tau: float) -> list[Estimate]:
-    """Mean c(x) and the shares of its bands at the study's own tau."""
-    c, level = score["c"], score["interval"]["level"]
-    voting = {cluster for cluster, value in zip(units.clusters, units.c, strict=True) if not np.isnan(value)}
-    c_mean = Estimate("c_mean", c["mean"], n_prompts=c["n"], n_clusters=len(voting), parameter=tau)
-    return [
-        _with_ends(c_mean, c["low"], c["high"], level, C_METHOD),
-        *_bands(units.c, units.bands, units.clusters, level, tau),
-    ]
 
 
 def _votes(units: Units, k: int, level: float) -> list[Estimate]:
-    found, counting = [], units.counting
-    present = counting > 0
-    clusters = _some(units.clusters, present)
+    there, found = units.kept(units["counting"] > 0), []
     for reading in READINGS:
-        refusals = units.refusals(reading)
-        votes = {
-            f"majority@{k}": 2 * refusals > counting,
-            f"majority@{k}_tie": 2 * refusals == counting,
-            f"any@{k}": refusals > 0,
-        }
-        found += [_share(name, vote[present], clusters, level, reading=reading) for name, vote in votes.items()]
+        refusals, counting = there.refusals(reading), there["counting"]
+        votes = {"majority": 2 * refusals > counting, "tie": 2 * refusals == counting, "any": refusals > 0}
+        names = {"majority": f"majority@{k}", "tie": f"majority@{k}_tie", "any": f"any@{k}"}
+        found += [_share(names[n], vote, there["cluster"], level, reading=reading) for n, vote in votes.items()]
     return found
 
 
-def _categories(score: Score, units: Units) -> list[Estimate]:
+def _categories(units: Units, level: float) -> list[Estimate]:
     """Rates of each category, where there are several; prompts without a category are in none."""
-    names = sorted(set(units.categories) - {""})
-    if len(names) < 2 and not (names and "" in units.categories):
-        return []
-    categories = np.array(units.categories, dtype=str)
+    categories = units["category"]
+    names = sorted(set(categories))
     return [
         dataclasses.replace(estimate, category=name)
-        for name in names
-        for estimate in _rates("refusal_rate", score, units.kept(categories == name), category=True)
+        for name in (names if len(names) > 1 else [])
+        if name
+        for estimate in _rates(units.kept(categories == name), level, category=True)
     ]
 
 
-def _turns(score: Score, units: Units) -> list[Estimate]:
+def _turns(units: Units, level: float) -> list[Estimate]:
     """Rates of each turn, where several turns are scored; turn 0 is the first."""
-    turns = np.unique(units.turns)
+    turns = np.unique(units["turn"])
     return [
         dataclasses.replace(estimate, parameter=int(turn))
         for turn in (turns if len(turns) > 1 else [])
-        for estimate in _rates(BY_TURN, score, units.kept(units.turns == turn))
+        for estimate in _rates(units.kept(units["turn"] == turn), level, BY_TURN)
     ]
 
 
-def _rates(estimand: str, score: Score, units: Units, category: bool = False) -> list[Estimate]:
-    """Rates of a part of the split; what varies within a `category` is what `independent_within` says."""
-    present = units.counting > 0
-    clusters, prompts = _some(units.clusters, present), _some(units.prompt_ids, present)
-    varying = independent_within(clusters, prompts) if category else clusters
-    draws, n_clusters, level = int(units.counting.sum()), len(set(clusters)), score["interval"]["level"]
-    flags = units.own_flags(n_clusters)
+def _c(c: Floats, bands: Array, units: Units, level: float, parameter: float | str) -> list[Estimate]:
+    """Mean c(x) and the shares of its bands; `bands` holds the band of each that is not NaN."""
+    there = ~np.isnan(c)
+    clusters = units["cluster"][there]
+
+    def interval(values: list[float], names: list[str]) -> Interval:
+        return cluster_wilson_between(values, names, C_LIMITS, level)._replace(method=C_METHOD)
+
+    shares = [_share(f"c_band_{band}", bands[there] == band, clusters, level, parameter=parameter) for band in BANDS]
+    return [_estimate("c_mean", c[there], clusters, level, interval, parameter=parameter), *shares]
+
+
+def _dispersion(units: Units, k: int, level: float, seed: int) -> list[Estimate]:
+    """Decision entropy and flip rate over the K samples; nothing for K = 1."""
+    if k < 2:
+        return []
+    measures = {f"decision_entropy@{k}": decision_entropy, "flip_rate": flip_rate}
+    columns = {(name, r): of(units.refusals(r), units["counting"]) for name, of in measures.items() for r in READINGS}
+    bounds = mean_bounds(list(columns.values()), units["cluster"], seed, level, limits=(0.0, 1.0))
     found = []
-    for reading in READINGS:
-        rates = units.rates(reading)[present]
-        estimate = _share(estimand, rates, varying, level, reading=reading, draws=draws)
-        if len(set(varying)) > n_clusters:
-            estimate = dataclasses.replace(estimate, method=f"{estimate.method}, {ONE_CLUSTER}")
-        found.append(dataclasses.replace(estimate, flags=flags, n_clusters=n_clusters))
+    for ((name, reading), values), own in zip(columns.items(), bounds, strict=True):
+        there = ~np.isnan(values)
+        estimate = _estimate(name, values[there], units["cluster"][there], level, reading=reading)
+        found.append(dataclasses.replace(estimate, **ends(own.low, own.high, level, own.method)))
     return found
 
 
 def _share(
-    estimand: str, values: Floats | Flags, clusters: Clusters, level: float, draws: int | None = None, **names: Any
+    estimand: str, values: Array, clusters: Array, level: float, draws: int | None = None, **names: Any
 ) -> Estimate:
-    """Return the mean of rates or of yes and no, with its Wilson interval; without a number for no values."""
-    listed = values.astype(float).tolist()
-    estimate = Estimate(estimand, mean(listed), n_prompts=len(listed), n_clusters=len(set(clusters)), **names)
-    if not listed:
-        return estimate
-    interval = cluster_wilson(listed, clusters, level, draws=len(listed) if draws is None else draws)
-    return _with_ends(estimate, interval.low, interval.high, level, interval.method)
+    """The mean of rates or of yes and no, with its Wilson interval; without a number for no values."""
+
+    def interval(rates: list[float], of: list[str]) -> Interval:
+        return cluster_wilson(rates, of, level, draws=len(rates) if draws is None else draws)
+
+    return _estimate(estimand, values, clusters, level, interval, **names)
 
 
-def _bands(c: Floats, bands: Sequence[str], clusters: Clusters, level: float, parameter: str | float) -> list[Estimate]:
-    """Shares of the prompts that have a c(x) in each band; `bands` holds the band of each that is not NaN."""
-    present = ~np.isnan(c)
-    own, names = np.array(bands, dtype=str)[present], _some(clusters, present)
-    return [_share(f"c_band_{band}", own == band, names, level, parameter=parameter) for band in BANDS]
-
-
-def _dispersion(score: Score, units: Units) -> list[Estimate]:
-    """Decision entropy and flip rate over the K samples; nothing for K = 1."""
-    level, k, counting = score["interval"]["level"], score["samples"], units.counting
-    if k < 2:
-        return []
-    measures = {f"decision_entropy@{k}": decision_entropy, "flip_rate": flip_rate}
-    columns = {(name, r): of(units.refusals(r), counting) for name, of in measures.items() for r in READINGS}
-    bounds = mean_bounds(list(columns.values()), units.clusters, _seed(score), level, limits=(0.0, 1.0))
-    return [
-        _mean(name, values, units.clusters, ends, level, reading=reading)
-        for ((name, reading), values), ends in zip(columns.items(), bounds, strict=True)
-    ]
-
-
-def _tau_sweep(score: Score, units: Units, labels: Labels, logprobs: Floats, own: float, band: float) -> list[Estimate]:
-    """Mean c(x) and its bands at the other temperatures of the grid."""
-    level, found = score["interval"]["level"], []
-    for tau in taus(own):
-        if tau == own:
-            continue
-        c = c_at(tau, labels, logprobs)
-        named = tau if np.isfinite(tau) else "inf"  # JSON has no infinity; `float` reads the word
-        found.append(_c_mean(c, units, level, named))
-        found += _bands(c, [band_of(x, band) for x in c.tolist()], units.clusters, level, named)
-    return found
-
-
-def _c_mean(c: Floats, units: Units, level: float, parameter: float | str) -> Estimate:
-    """Mean c(x) of the prompts that have one, with the interval that `scores` gives it at the study's own tau."""
-    present = ~np.isnan(c)
-    values, clusters = c[present].tolist(), _some(units.clusters, present)
-    n_clusters = len(set(clusters))
-    estimate = Estimate("c_mean", mean(values), parameter=parameter, n_prompts=len(values), n_clusters=n_clusters)
-    if not values:
-        return estimate
-    interval = cluster_wilson_between(values, clusters, C_LIMITS, level)
-    return _with_ends(estimate, interval.low, interval.high, level, C_METHOD)
-
-
-def _seed(score: Score) -> int:
-    # The same resamples of prompts for all numbers of a split, whatever the model and the judge.
-    return seed_of(score["split"], "estimates")
-
-
-def _mean(estimand: str, values: Floats, clusters: Clusters, ends: Bounds, level: float, **names: Any) -> Estimate:
-    present = ~np.isnan(values)
-    n_clusters = len(set(_some(clusters, present)))
-    value = mean(values[present].tolist())
-    estimate = Estimate(estimand, value, n_prompts=int(present.sum()), n_clusters=n_clusters, **names)
-    return _with_ends(estimate, ends.low, ends.high, level, ends.method)
-
-
-def _with_ends(estimate: Estimate, low: float | None, high: float | None, level: float, method: str | None) -> Estimate:
-    """Return an estimate with its interval, or as it is where there is none."""
-    if low is None:
-        return estimate
-    return dataclasses.replace(estimate, low=low, high=high, level=level, method=method)
-
-
-def _some(values: Sequence[str], keep: Flags) -> list[str]:
-    return [value for value, kept in zip(values, keep.tolist(), strict=True) if kept]
+def _estimate(
+    estimand: str,
+    values: Array,
+    clusters: Array,
+    level: float,
+    interval: Callable[[list[float], list[str]], Interval] | None = None,
+    **names: Any,
+) -> Estimate:
+    listed, own = values.astype(float).tolist(), clusters.tolist()
+    known: dict[str, Any] = {"n_prompts": len(listed), "n_clusters": len(set(own))} | names
+    if listed and interval is not None:
+        found = interval(listed, own)
+        known |= ends(found.low, found.high, level, found.method)
+    return Estimate(estimand, mean(listed), **known)

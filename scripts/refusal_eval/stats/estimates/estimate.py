@@ -62,6 +62,11 @@ class Estimate:
         return dataclasses.asdict(self) | {"flags": list(self.flags)}
 
 
+def ends(low: float | None, high: float | None, level: float, method: str | None) -> dict[str, Any]:
+    """Return what an `Estimate` says of its interval; nothing where there is none."""
+    return {} if low is None or high is None else {"low": low, "high": high, "level": level, "method": method}
+
+
 def estimate_of(row: dict[str, Any]) -> Estimate:
     """Return the estimate that `Estimate.row` wrote."""
     return Estimate(**{**row, "flags": tuple(row["flags"])})

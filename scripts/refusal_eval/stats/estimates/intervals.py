@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.intp]
 
 # Rounding of equal rates leaves a variance of 1e-32 or so; one answer of a hundred in a million prompts makes 1e-16.
-_NO_VARIANCE = 1e-24
-# Random numbers drawn at once by the bootstrap: bounds its memory to some 100 MB for any number of clusters.
-_DRAWS_AT_ONCE = 4_000_000
+NO_VARIANCE = 1e-24
 
 
 class Interval(NamedTuple):
@@ -62,7 +64,7 @@ def cluster_wilson(
     Raises:
         ValueError: for no values, values outside [0, 1], lists of different lengths or a level outside (0, 1).
     """
-    rates, codes, _ = _checked(values, clusters, level)
+    rates, codes, _ = checked(values, clusters, level)
     if rates.min() < 0 or rates.max() > 1:
         raise ValueError("rates must lie between 0 and 1")
     n, groups, alpha = len(rates), int(codes.max()) + 1, 1 - level
@@ -71,12 +73,10 @@ def cluster_wilson(
     p = math.fsum(rates) / n
     if rates.max() == 0 or rates.min() == 1:
         return _all_alike(p, groups, alpha)
-    return _from_cluster_sums(p, _cluster_sums(rates - p, codes) / n, n, draws, alpha)
+    return _from_cluster_sums(p, np.bincount(codes, weights=rates - p) / n, n, draws, alpha)
 
 
-def cluster_wilson_of_counts(
-    hits: NDArray[np.float64], sizes: NDArray[np.float64], prompts: int, level: float = 0.95
-) -> Interval:
+def cluster_wilson_of_counts(hits: Floats, sizes: Floats, prompts: int, level: float = 0.95) -> Interval:
     """Return `cluster_wilson` for a share of yes-or-no answers, from the counts of each cluster.
 
     Where every prompt has as many answers it is that of the prompts' rates, with the answers as draws.
@@ -85,7 +85,6 @@ def cluster_wilson_of_counts(
         hits: the number of answers in each cluster that are yes.
         sizes: the number of answers in each cluster; clusters without any do not count.
         prompts: to how many prompts these are the answers.
-        level: of the interval.
 
     Raises:
         ValueError: without answers.
@@ -104,22 +103,13 @@ def cluster_wilson_of_counts(
 
 
 def cluster_wilson_between(
-    values: Sequence[float],
-    clusters: Sequence[Hashable],
-    limits: tuple[float, float],
-    level: float = 0.95,
+    values: Sequence[float], clusters: Sequence[Hashable], limits: tuple[float, float], level: float = 0.95
 ) -> Interval:
     """Interval for the mean of values between two limits: that of `cluster_wilson` for how far they are between them.
 
     Values between 0 and 1 vary at most as much around their mean as yes and no do, so that n_eff is the number of
     answers that would vary so for them, too; it may be more than there are, where values lie in the middle (partial
     refusals). A percentile bootstrap is too narrow near the limits (docs/statistics.md).
-
-    Args:
-        values: between the limits.
-        clusters: of each value.
-        limits: smallest and largest possible value.
-        level: of the interval.
 
     Raises:
         ValueError: for values outside the limits, and as `cluster_wilson` does.
@@ -163,7 +153,7 @@ def pooled_wilson(
         raise ValueError(f"{len(values)} values but {len(splits)} splits, or another number of draws")
     numbers = {name: i for i, name in enumerate(sorted(set(splits), key=str))}
     place = np.array([numbers[split] for split in splits], dtype=np.intp)
-    rates, codes, order = _checked(values, clusters, level, place)
+    rates, codes, order = checked(values, clusters, level, place)
     place, groups, strata = place[order], int(codes.max()) + 1, len(numbers)
     answers = None if draws is None else np.bincount(place, weights=np.asarray(draws, dtype=float)[order])
     parts, means, errors, sizes = [], np.empty(strata), np.empty((strata, groups)), np.empty((strata, groups))
@@ -186,6 +176,23 @@ def pooled_wilson(
     )
 
 
+def pooled_rate(
+    parts: Mapping[str, tuple[Floats, Sequence[Hashable], Sequence[int]]], level: float
+) -> tuple[float, Interval]:
+    """Return the mean over splits of the mean rate in each, and its `pooled_wilson`.
+
+    Args:
+        parts: by split its rates, the cluster of each, and the number of answers behind each.
+        level: of the interval.
+    """
+    rates = [rate for values, _, _ in parts.values() for rate in values.tolist()]
+    names = [name for name, (values, _, _) in parts.items() for _ in values]
+    clusters = [name for _, own, _ in parts.values() for name in own]
+    draws = [number for _, _, own in parts.values() for number in own]
+    mean = math.fsum(math.fsum(values) / len(values) for values, _, _ in parts.values()) / len(parts)
+    return mean, pooled_wilson(rates, clusters, names, level, draws)
+
+
 def _all_alike(p: float, groups: int, alpha: float) -> Interval:
     """Interval where every value is 0, or every value is 1: Clopper-Pearson on the clusters."""
     edge = (alpha / 2) ** (1 / groups)
@@ -193,23 +200,21 @@ def _all_alike(p: float, groups: int, alpha: float) -> Interval:
     return Interval(low, high, float(groups), groups, "Clopper-Pearson over clusters")
 
 
-def _from_cluster_sums(p: float, sums: NDArray[np.float64], n: int, draws: int | None, alpha: float) -> Interval:
+def _from_cluster_sums(p: float, sums: Floats, n: int, draws: int | None, alpha: float) -> Interval:
     """Interval of `cluster_wilson` from the mean p of n values and the parts `sums` that clusters have in its error."""
-    from scipy import special  # what rules ask while they plan imports this module, and not what takes long
-
     groups = len(sums)
     variance = groups / (groups - 1) * math.fsum(sums**2)
-    n_eff = p * (1 - p) / variance if variance > _NO_VARIANCE else float(groups)
+    n_eff = p * (1 - p) / variance if variance > NO_VARIANCE else float(groups)
     if draws is not None:
         n_eff = min(n_eff, float(draws))
     n_eff = _held_back(n_eff, sums, float(n))
     freedom = _degrees_of_freedom(sums, p, n_eff, groups - 1)
-    low, high = _wilson(p, n_eff, float(special.stdtrit(freedom, 1 - alpha / 2)))
+    low, high = wilson_ends(p, n_eff, float(special.stdtrit(freedom, 1 - alpha / 2)))
     edge = (alpha / 2) ** (1 / max(groups, n / 2))
     return Interval(min(low, edge), max(high, 1 - edge), n_eff, groups, "Wilson, cluster-robust effective size")
 
 
-def _correlations(errors: NDArray[np.float64], sizes: NDArray[np.float64]) -> NDArray[np.float64]:
+def _correlations(errors: Floats, sizes: Floats) -> Floats:
     """Correlation of the rates of splits, splits x splits, that clusters with prompts in several of them bring about.
 
     It is sum of u_sc u_tc / sqrt(sum of u_sc^2 * sum of u_tc^2) over clusters c. Where a split's clusters all agree it
@@ -219,14 +224,14 @@ def _correlations(errors: NDArray[np.float64], sizes: NDArray[np.float64]) -> ND
         errors: u_sc, splits x clusters, what each cluster adds to the error of the split's rate.
         sizes: splits x clusters, the share of the split's prompts that the cluster has.
     """
-    agree = (errors**2).sum(axis=1) <= _NO_VARIANCE
+    agree = (errors**2).sum(axis=1) <= NO_VARIANCE
     found = np.where(agree[:, None], sizes, errors)
     found = found / np.sqrt((found**2).sum(axis=1, keepdims=True))
     # Rounded: the last digits of a product of matrices differ between machines.
     return np.where(agree[:, None] == agree, np.round(found @ found.T, 9), 0.0)
 
 
-def _held_back(n_eff: float, sums: NDArray[np.float64], prompts: float) -> float:
+def _held_back(n_eff: float, sums: Floats, prompts: float) -> float:
     """n_eff where it is above the number of prompts, held back as far as it rests on few clusters.
 
     Several samples of a prompt can be worth more than one observation, but when two prompts of a hundred refuse once in
@@ -240,7 +245,7 @@ def _held_back(n_eff: float, sums: NDArray[np.float64], prompts: float) -> float
     return (m + 1) / (m / n_eff + 1 / prompts)
 
 
-def _degrees_of_freedom(sums: NDArray[np.float64], p: float, n_eff: float, most: int) -> float:
+def _degrees_of_freedom(sums: Floats, p: float, n_eff: float, most: int) -> float:
     """Degrees of freedom of t, from 1 to `most`; `sums` are the clusters' parts of the error of p.
 
     Wilson's interval allows for the skewness that n_eff independent answers have. Where a few clusters refuse and the
@@ -257,80 +262,18 @@ def _degrees_of_freedom(sums: NDArray[np.float64], p: float, n_eff: float, most:
     return float(most) if excess * most <= 1 else max(1.0, 1 / excess)
 
 
-def _behind(sums: NDArray[np.float64]) -> float:
+def _behind(sums: Floats) -> float:
     """Effective number of clusters behind the sum of squares, at most all; all where the sums are but rounding."""
     squares = sums**2
     total = math.fsum(squares)
-    return total**2 / math.fsum(squares**2) if total > _NO_VARIANCE else float(len(sums))
+    return total**2 / math.fsum(squares**2) if total > NO_VARIANCE else float(len(sums))
 
 
-def _wilson(p: float, n_eff: float, t: float) -> tuple[float, float]:
+def wilson_ends(p: float, n_eff: float, t: float) -> tuple[float, float]:
+    """Return Wilson's interval for a rate p of n_eff independent answers, with the quantile t."""
     centre = (p + t**2 / (2 * n_eff)) / (1 + t**2 / n_eff)
     half = t / (1 + t**2 / n_eff) * math.sqrt(p * (1 - p) / n_eff + t**2 / (4 * n_eff**2))
     return max(0.0, centre - half), min(1.0, centre + half)
-
-
-def cluster_bootstrap_mean(
-    values: Sequence[float],
-    clusters: Sequence[Hashable],
-    level: float = 0.95,
-    resamples: int = 2000,
-    seed: int = 0,
-    limits: tuple[float, float] | None = None,
-) -> Interval:
-    """Percentile bootstrap interval for the mean of `values`; whole clusters are drawn, so a prompt keeps its samples.
-
-    The percentiles are moved outwards to Phi(-sqrt(G / (G - 1)) t), with the t quantile of G - 1 degrees of freedom
-    ("expanded percentile", Hesterberg 2015, The American Statistician 69:371), since plain ones are too narrow for few
-    clusters. In simulations it lifted the coverage of 5 clusters from .72-.84 to .78-.91, that of 20 clusters by .02,
-    and of 60 by less.
-
-    The result depends on the values, the clusters and `seed`, not on the order of the input. `limits` names the
-    smallest and largest possible value; with it, values that are all equal (whose bootstrap interval has no width)
-    get the interval that a share of at most 1 - (alpha / 2)^(1 / G) of unseen clusters at either limit would allow,
-    the argument behind Clopper-Pearson at 0 and 1.
-
-    Returns the interval; n_eff is None. With one cluster both ends are the limits, or None without limits.
-
-    Raises:
-        ValueError: for no values, lists of different lengths, a level outside (0, 1), resamples < 1 or values outside
-            the limits.
-    """
-    data, codes, _ = _checked(values, clusters, level)
-    if resamples < 1:
-        raise ValueError("resamples must be at least 1")
-    if limits is not None and (data.min() < limits[0] or data.max() > limits[1]):
-        raise ValueError(f"values must lie between {limits[0]} and {limits[1]}")
-    from scipy import special
-
-    groups, alpha = int(codes.max()) + 1, 1 - level
-    if groups == 1:
-        low, high = limits if limits is not None else (None, None)
-        return Interval(low, high, None, 1, "no information (one cluster)")
-    if limits is not None and data.min() == data.max():
-        unseen, value = 1 - (alpha / 2) ** (1 / groups), float(data[0])
-        low, high = value - unseen * (value - limits[0]), value + unseen * (limits[1] - value)
-        return Interval(low, high, None, groups, "exact over clusters (all values equal)")
-    sums, sizes = _cluster_sums(data, codes), np.bincount(codes).astype(float)
-    rng = np.random.default_rng(seed)
-    block = max(1, _DRAWS_AT_ONCE // groups)
-    means = []
-    for start in range(0, resamples, block):
-        drawn = rng.integers(groups, size=(min(block, resamples - start), groups))
-        means.append(sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1))
-    tail = float(special.ndtr(math.sqrt(groups / (groups - 1)) * special.stdtrit(groups - 1, alpha / 2)))
-    low, high = np.quantile(np.concatenate(means), [tail, 1 - tail])
-    return Interval(float(low), float(high), None, groups, "cluster bootstrap, expanded percentile")
-
-
-def resamples_for(clusters: int) -> int:
-    """Return how many resamples of so many clusters are drawn: 2,000 to 20,000, fewer of many clusters.
-
-    The error that drawing adds to the end of an interval goes with 1 / sqrt(clusters * resamples), so that their
-    product, and with it the time, is kept at two million: it is about .002 of the standard deviation of clusters'
-    values at any size (2.7 / sqrt(2,000,000) at a 2.5 % quantile).
-    """
-    return min(20_000, max(2_000, 2_000_000 // max(1, clusters)))
 
 
 def seed_of(*names: str) -> int:
@@ -339,14 +282,12 @@ def seed_of(*names: str) -> int:
     return int.from_bytes(digest[:8], "big") >> 1
 
 
-def _checked(
-    values: Sequence[float],
-    clusters: Sequence[Hashable],
-    level: float,
-    splits: NDArray[np.intp] | None = None,
-) -> tuple[NDArray[np.float64], NDArray[np.intp], NDArray[np.intp]]:
-    """Values and cluster numbers, sorted by split, cluster name and value, and the places that they had before: sums
-    must not depend on the input's order.
+def checked(
+    values: Sequence[float], clusters: Sequence[Hashable], level: float, splits: Codes | None = None
+) -> tuple[Floats, Codes, Codes]:
+    """Return values and cluster numbers, sorted by split, cluster name and value, and the places they had before.
+
+    Sums must not depend on the input's order.
     """
     if len(values) != len(clusters):
         raise ValueError(f"{len(values)} values but {len(clusters)} clusters")
@@ -361,7 +302,3 @@ def _checked(
     codes = np.array([numbers[c] for c in clusters], dtype=np.intp)
     order = np.lexsort((data, codes)) if splits is None else np.lexsort((data, codes, splits))
     return data[order], codes[order], order
-
-
-def _cluster_sums(values: NDArray[np.float64], codes: NDArray[np.intp]) -> NDArray[np.float64]:
-    return np.asarray(np.bincount(codes, weights=values), dtype=float)

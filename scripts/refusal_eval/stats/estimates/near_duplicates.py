@@ -11,11 +11,11 @@ import itertools
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from refusal_eval.core.texts import nfkc
-from refusal_eval.stats.estimates.clusters import names_apart
+from refusal_eval.stats.estimates.units import names_apart
 
 THRESHOLD = 0.7
 
@@ -113,10 +113,7 @@ def copies(pairs: Iterable[Pair]) -> dict[Place, list[Place]]:
     """Return the prompts that do not count, each with those of earlier splits that count and that it is near to.
 
     Splits are taken in alphabetical order. So what does not count depends on the splits: of some splits only, it
-    follows from the pairs within these.
-
-    Args:
-        pairs: near-duplicates, the prompt of the earlier split first.
+    follows from the pairs within these. Of each pair the prompt of the earlier split comes first.
     """
     before: dict[Place, list[Place]] = defaultdict(list)
     for first, second in pairs:
@@ -130,12 +127,9 @@ def copies(pairs: Iterable[Pair]) -> dict[Place, list[Place]]:
 
 
 def duplicate_groups(pairs: Mapping[Pair, Nearness]) -> list[list[Place]]:
-    """Return the groups of near-duplicates, sorted; of each group the first place counts and the others do not.
+    """Return the groups of `near_pairs`, sorted; of each group the first place counts and the others do not.
 
     A prompt joins the group of an equal one, else of the most similar one.
-
-    Args:
-        pairs: of `near_pairs`.
     """
     groups: dict[Place, list[Place]] = defaultdict(list)
     for place, counting in copies(pairs).items():
@@ -152,51 +146,40 @@ def left_out(groups: Iterable[Sequence[Place]]) -> set[Place]:
 def _pairs(
     prompts: Mapping[str, Sequence[Mapping[str, Any]]], sources: Mapping[str, str], threshold: float
 ) -> dict[Pair, Nearness]:
-    texts = {Place(split, row["id"]): text_of(row) for split, rows in prompts.items() for row in rows}
     names = names_apart({split: [row["cluster"] for row in rows] for split, rows in prompts.items()}, sources)
-    clusters = {
-        Place(split, row["id"]): names[split][row["cluster"]] for split, rows in prompts.items() for row in rows
-    }
-    index = _Index(texts, threshold)
+    rows_of = {Place(split, row["id"]): row for split in sorted(prompts) for row in prompts[split]}
+    texts = {place: text_of(row) for place, row in rows_of.items()}
+    clusters = {place: names[place.split][row["cluster"]] for place, row in rows_of.items()}
+    rarest = _rarest(texts, threshold)
+    index: dict[str, list[Place]] = defaultdict(list)
     found: dict[Pair, Nearness] = {}
-    for split in sorted(prompts):
-        places = [Place(split, row["id"]) for row in prompts[split]]
+    for _, group in itertools.groupby(rows_of, key=lambda place: place.split):
+        places = list(group)
         for place in places:
-            for other in index.candidates(place):
+            for other in {other for feature in rarest[place] for other in index.get(feature, ())}:
                 near = Nearness(texts[other].words == texts[place].words, similarity(texts[other], texts[place]))
                 apart = clusters[other] != clusters[place] and texts[other].marks == texts[place].marks
                 if near.equal or (apart and near.similarity >= threshold):
                     found[other, place] = near
         for place in places:  # only now: prompts of one split are not compared
-            index.add(place)
+            for feature in rarest[place]:
+                index[feature].append(place)
     return found
 
 
-class _Index:
-    """Finds the texts that can reach a similarity, without comparing all with all.
+def _rarest(texts: Mapping[Place, Text], threshold: float) -> dict[Place, list[str]]:
+    """The features by which texts that can reach a similarity are found, without comparing all with all.
 
     Two sets whose Jaccard similarity reaches t share a feature among the n - ceil(t n) + 1 rarest of each, n being
     the size of the set ("prefix filtering", Chaudhuri, Ganti & Kaushik 2006).
     """
-
-    def __init__(self, texts: Mapping[Place, Text], threshold: float) -> None:
-        counts = Counter(feature for text in texts.values() for feature in text.features)
-        self._rarest = {
-            place: sorted(text.features, key=lambda feature: (counts[feature], feature))[
-                : len(text.features) - math.ceil(threshold * len(text.features) - 1e-9) + 1
-            ]
-            for place, text in texts.items()
-        }
-        self._places: dict[str, list[Place]] = defaultdict(list)
-
-    def add(self, place: Place) -> None:
-        """Make a text findable."""
-        for feature in self._rarest[place]:
-            self._places[feature].append(place)
-
-    def candidates(self, place: Place) -> Collection[Place]:
-        """Return the texts added so far that may be near a text."""
-        return {other for feature in self._rarest[place] for other in self._places.get(feature, ())}
+    counts = Counter(feature for text in texts.values() for feature in text.features)
+    return {
+        place: sorted(text.features, key=lambda feature: (counts[feature], feature))[
+            : len(text.features) - math.ceil(threshold * len(text.features) - 1e-9) + 1
+        ]
+        for place, text in texts.items()
+    }
 
 
 def _words(text: str) -> Iterator[str]:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from refusal_eval.stats.estimates.estimands import READINGS
-from refusal_eval.stats.estimates.estimate import Estimate
-from refusal_eval.stats.estimates.intervals import pooled_wilson
+from refusal_eval.stats.estimates.estimate import Estimate, ends
+from refusal_eval.stats.estimates.intervals import pooled_rate
 from refusal_eval.stats.estimates.near_duplicates import Place
-from refusal_eval.stats.estimates.scores import HEADLINE_READING, MIN_CLUSTERS, MIXED, derived_flags, few_flags
+from refusal_eval.stats.estimates.scores import HEADLINE_READING, MIXED, derived_flags, few_flags
 from refusal_eval.stats.estimates.units import Units, clusters_apart
 
-EXPECTATIONS = tuple(HEADLINE_READING)
+Scored = tuple[Mapping[str, Any], Units]
 
 
 def pooled_rates(
-    cells: Sequence[tuple[Mapping[str, Any], Units]],
-    duplicates: Collection[Place],
-    level: float,
-    sources: Mapping[str, str] | None = None,
+    cells: Sequence[Scored], duplicates: Collection[Place], level: float, sources: Mapping[str, str] | None = None
 ) -> list[Estimate]:
     """Return the pooled refusal rates of one model under one judge, for each expectation in both readings.
 
@@ -37,66 +33,50 @@ def pooled_rates(
         cells: the score (scores/*.json) and the scored prompts of each split.
         duplicates: prompts not to be counted, because an earlier split has them.
         level: of the intervals.
-        sources: a word for the source of each split (see `clusters.names_apart`); None where they have the same.
+        sources: a word for the source of each split (see `units.names_apart`); None where they have the same.
     """
     if sources is not None:
         apart = clusters_apart({(s["judge"], s["model"], s["split"]): u for s, u in cells}, sources)
-        cells = [(s, apart[s["judge"], s["model"], s["split"]]) for s, _ in cells]
+        cells = [(score, units) for (score, _), units in zip(cells, apart.values(), strict=True)]
     found = []
-    for expectation in EXPECTATIONS:
-        own = sorted(((s, u) for s, u in cells if s["expectation"] == expectation), key=lambda cell: cell[0]["split"])
+    for expectation in HEADLINE_READING:
+        own = sorted(
+            (cell for cell in cells if cell[0]["expectation"] == expectation), key=lambda cell: cell[0]["split"]
+        )
+        counted = [(score, units.kept(_counted(score["split"], units, duplicates))) for score, units in own]
+        pool = [(score, units) for score, units in counted if len(units)]
         headlines = {score["headline"] for score, _ in own}
-        for reading in [*READINGS, *([MIXED] if len(headlines) > 1 else [])]:
-            estimate = _pooled(own, expectation, reading, duplicates, level)
-            found += [] if estimate is None else [estimate]
+        for reading in [*READINGS, *([MIXED] if len(headlines) > 1 else [])] if pool else []:
+            found.append(_pooled(pool, expectation, reading, level))
     return found
 
 
-def _pooled(
-    cells: Sequence[tuple[Mapping[str, Any], Units]],
-    expectation: str,
-    reading: str,
-    duplicates: Collection[Place],
-    level: float,
-) -> Estimate | None:
-    rates: list[float] = []
-    clusters: list[str] = []
-    splits: list[str] = []
-    draws: list[int] = []
-    means: list[float] = []
-    flags: list[tuple[str, ...]] = []
-    lost: list[str] = []
-    fewest = MIN_CLUSTERS
+def _counted(split: str, units: Units, duplicates: Collection[Place]) -> Any:
+    return np.array([Place(split, prompt) not in duplicates for prompt in units["prompt_id"]], dtype=bool)
+
+
+def _pooled(cells: Sequence[Scored], expectation: str, reading: str, level: float) -> Estimate:
+    parts = {}
     for score, units in cells:
-        values = units.rates(score["headline"] if reading == MIXED else reading)
-        counted = [Place(score["split"], name) not in duplicates for name in units.prompt_ids]
-        if not any(counted):
-            continue
-        places = np.flatnonzero(np.array(counted, dtype=bool) & np.isfinite(values))
-        rates += values[places].tolist()
-        clusters += [units.clusters[i] for i in places]
-        splits += [score["split"]] * len(places)
-        draws += units.counting[places].tolist()
-        flags.append(units.flags)
-        means.append(math.fsum(values[places]) / max(1, len(places)))
-        fewest = min(fewest, len({units.clusters[i] for i in places}))
-        lost += [] if len(places) else [score["split"]]
-    if not means:
-        return None
+        rates = units[f"rate_{score['headline'] if reading == MIXED else reading}"]
+        known = np.isfinite(rates)
+        parts[score["split"]] = (rates[known], units["cluster"][known].tolist(), units["counting"][known].tolist())
+    lost = [split for split, (rates, _, _) in parts.items() if not len(rates)]
     if lost:
-        known: dict[str, Any] = {"value": None, "method": f"none (nothing judged in {', '.join(lost)})"}
+        known_of: dict[str, Any] = {"value": None, "method": f"none (nothing judged in {', '.join(lost)})"}
     else:
-        interval = pooled_wilson(rates, clusters, splits, level, draws)
-        ends = {"low": interval.low, "high": interval.high, "level": level, "method": interval.method}
-        known = {"value": math.fsum(means) / len(means), **ends}
+        value, interval = pooled_rate(parts, level)
+        known_of = {"value": value} | ends(interval.low, interval.high, level, interval.method)
     return Estimate(
         "refusal_rate",
-        **known,
+        **known_of,
         pool=expectation,
         reading=reading,
         samples=cells[0][0]["samples"],
-        n_prompts=len(rates),
-        n_clusters=len(set(clusters)),
-        parameter=f"{len(means)} splits" if len(means) > 1 else "1 split",
-        flags=derived_flags(flags, few_flags(fewest)),
+        n_prompts=sum(len(rates) for rates, _, _ in parts.values()),
+        n_clusters=len({name for _, clusters, _ in parts.values() for name in clusters}),
+        parameter=f"{len(parts)} splits" if len(parts) > 1 else "1 split",
+        flags=derived_flags(
+            (units.flags for _, units in cells), few_flags(min(len(set(names)) for _, names, _ in parts.values()))
+        ),
     )

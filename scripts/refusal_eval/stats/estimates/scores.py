@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -93,14 +91,8 @@ def cell_score(
         raise ValueError("the rows were not made from these answers and verdicts")
     n_clusters = len({row["cluster"] for row in counting})
     return {
-        "judge": judge,
-        "model": model,
-        "split": split,
-        "expectation": expectation,
-        "headline": reading,
-        "scored": scored,
-        "samples": samples,
-        "max_tokens": max_tokens,
+        **{"judge": judge, "model": model, "split": split, "expectation": expectation, "headline": reading},
+        **{"scored": scored, "samples": samples, "max_tokens": max_tokens},
         "n_prompts": _prompts(rows),
         "n_scored_prompts": _prompts(counting),
         "n_turns": len(rows),
@@ -173,11 +165,7 @@ def derived_flags(cells: Iterable[Iterable[str]], own: Iterable[str] = ()) -> tu
     """Return the flags of a number that is made of cells: all that one of them has, and its own.
 
     `few_clusters` of a cell is not handed on: it depends on the clusters that the number itself rests on, and so is
-    one of its own.
-
-    Args:
-        cells: the flags of each cell.
-        own: the number's own flags.
+    one of its `own`.
     """
     found = {flag for flags in cells for flag in flags} - {FEW_CLUSTERS}
     return tuple(dict.fromkeys((*(flag for flag in CELL_FLAGS if flag in found), *own)))
@@ -192,33 +180,12 @@ def score_csv(rows: Iterable[Row]) -> str:
     return "".join(lines)
 
 
-def read_score_csv(text: str) -> list[dict[str, Any]]:
-    """Rows of a score CSV with their types; a reader that guesses takes ids such as 12e4567890123456 for numbers.
-
-    Raises:
-        ValueError: if the columns are others.
-    """
-    reader = csv.DictReader(io.StringIO(text, newline=""))
-    if tuple(reader.fieldnames or ()) != SCORE_COLUMNS:
-        raise ValueError(f"not a score CSV: its columns are {reader.fieldnames}")
-    return [{column: _typed(column, value) for column, value in row.items()} for row in reader]
-
-
-def _typed(column: str, value: str) -> str | int | float | bool | None:
-    if value == "":
-        return None
-    if column.startswith("n_") or column == "turn":
-        return int(value)
-    if column.startswith(("rate_", "low_", "high_")) or column == "c":
-        return float(value)
-    return value == "true" if column.startswith("any_") else value
-
-
 def _states(
     units: set[tuple[str, int]], answers: Iterable[Row], verdicts: Iterable[Row], n_answers: int
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Number of answers to the scored (prompt id, turn) in each answer state, and of those for the judge in each
-    verdict state; an answer without a row is `failed`, and `missing` are those for the judge without a verdict row.
+    """Number of answers to the scored units in each answer state, and of those for the judge in each verdict state.
+
+    An answer without a row is `failed`, and `missing` are those for the judge without a verdict row.
     """
     of_answers = Counter(answer["state"] for answer in answers if (answer["prompt_id"], answer["turn"]) in units)
     of_answers[FAILED] += n_answers - of_answers.total()

@@ -32,16 +32,27 @@ cluster make B free of the downward bias that prompts which resemble each other 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from refusal_eval.core.states import LABELS
-from refusal_eval.stats.estimates.bootstrap import Bounds, cluster_codes, cluster_totals, draw, percentiles
-from refusal_eval.stats.estimates.estimands import REFUSES
+from refusal_eval.stats.estimates.estimands import READINGS, REFUSES
+from refusal_eval.stats.estimates.estimate import Estimate, ends
+from refusal_eval.stats.estimates.intervals import Floats, seed_of
+from refusal_eval.stats.estimates.resampling import (
+    WHOLE,
+    Bounds,
+    bounds_of,
+    cluster_codes,
+    cluster_sums,
+    drawn_counts,
+    resamples_for,
+    whole,
+)
 from refusal_eval.stats.estimates.samples import BLOCKED_LABEL, NO_LABEL, Labels
-from refusal_eval.stats.estimates.units import Flags, Floats
+from refusal_eval.stats.estimates.scores import derived_flags, few_flags
 
 _DIGITS = 9  # of a part of the variance
 PARTS = ("prompt", "sampling", "judge")
@@ -72,6 +83,48 @@ class Part(NamedTuple):
     share_bounds: Bounds
 
 
+def variance_estimates(
+    labels: Mapping[str, Labels],
+    clusters: Sequence[str],
+    model: str,
+    split: str,
+    level: float,
+    flags: Iterable[Sequence[str]],
+) -> list[Estimate]:
+    """Return the parts of the variance of one model on one split, in both readings, and their shares.
+
+    None for one sample, and where less than two clusters have a prompt with two judged answers. With one judge it is
+    named as `judge`; with several, `judge` is None and `parameter` names them all.
+
+    Args:
+        labels: of `samples.Samples`, units x K, by judge.
+        clusters: the cluster of each unit.
+        model: the model.
+        split: the split.
+        level: of the intervals.
+        flags: of the cell of each judge.
+    """
+    names, of_cells = sorted(labels), list(flags)
+    stacked = np.stack([labels[name] for name in names], axis=2)
+    about: dict[str, Any] = {"judge": names[0]} if len(names) == 1 else {"parameter": ", ".join(names)}
+    about |= {"model": model, "split": split, "samples": stacked.shape[1]}
+    found = []
+    for reading in READINGS:
+        seed = seed_of(split, "estimates")  # the same resamples of prompts for all numbers of a split
+        parts = variance_parts(moments(decisions(stacked, reading)), clusters, len(names), level, seed)
+        if parts is None:
+            continue
+        by_name, prompts, groups = parts
+        about |= {"reading": reading, "n_prompts": prompts, "n_clusters": groups}
+        about["flags"] = derived_flags(of_cells, few_flags(groups))
+        for name, part in by_name.items():
+            found.append(Estimate(f"variance_{name}", part.value, **_told(part.bounds, level), **about))
+            if part.share is not None:
+                own = _told(part.share_bounds, level)
+                found.append(Estimate(f"variance_share_{name}", part.share, **own, **about))
+    return found
+
+
 def decisions(labels: Labels, reading: str) -> Floats:
     """Return 1 for labels that refuse in a reading, 0 for others, NaN for samples that do not count."""
     refusing = [label in REFUSES[reading] for label in LABELS]
@@ -82,7 +135,7 @@ def decisions(labels: Labels, reading: str) -> Floats:
 
 def moments(z: Floats) -> Moments:
     """Return the moments of decisions, units x K x judges; a prompt without an answer that all have judged has NaN."""
-    usable: Flags = np.asarray(~np.isnan(z).any(axis=2))
+    usable = np.asarray(~np.isnan(z).any(axis=2))
     answers = usable.sum(axis=1).astype(float)
     common = np.where(usable, np.where(usable[:, :, None], z, 0.0).mean(axis=2), 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -100,50 +153,48 @@ def variance_parts(
 
     Intervals are by cluster bootstrap; a part that cannot vary has none. For the shares parts below 0 count as 0, in
     the numbers themselves and in every resample: a share is the part, or 0, divided by the sum of those above 0.
-    Without a second judge there is no judge part. None without two clusters of prompts with at least two answers.
-
-    Args:
-        found: of `moments`.
-        clusters: the cluster of each prompt.
-        judges: J.
-        level: of the intervals.
-        seed: of the resamples.
+    Without a second judge (`judges` is J) there is no judge part. None without two clusters of prompts with at least
+    two answers.
     """
     usable = found.answers >= 2
-    names = [cluster for cluster, use in zip(clusters, usable, strict=True) if use]
-    if len(set(names)) < 2:
+    codes = cluster_codes(np.asarray(clusters)[usable])
+    groups = len(np.unique(codes))
+    if groups < 2:
         return None
     answers, means, within, of_judges = (values[usable] for values in found)
     columns = [np.ones_like(within), means**2, within, within / answers, of_judges, means]
-    sums = cluster_totals(cluster_codes(names), np.column_stack(columns))
-    draws = draw(sums, seed, squared=_inside(sums))
-    values = _parts(draws.totals, draws.squared_totals)
-    resampled = _parts(draws.resampled, draws.squared)
+    sums = cluster_sums(codes, whole(np.column_stack(columns)))
+    pairs = np.rint(_inside(sums / WHOLE) * WHOLE)
+    drawn = [(counts @ sums, counts**2 @ pairs) for counts in drawn_counts(groups, seed, resamples_for(groups))]
+    totals, inside = (np.concatenate(blocks) / WHOLE for blocks in zip(*drawn, strict=True))
+    values, resampled = _parts(sums.sum(axis=0) / WHOLE, pairs.sum(axis=0) / WHOLE), _parts(totals, inside)
     shares, resampled_shares = _shares(values), _shares(resampled)
-    names_of_parts = PARTS if judges > 1 else PARTS[:2]
     parts = {
         name: Part(
             float(values[i]),
-            percentiles(resampled[:, i], draws.clusters, level),
+            bounds_of(resampled[:, i], groups, level),
             None if np.isnan(shares[i]) else float(shares[i]),
-            percentiles(resampled_shares[:, i], draws.clusters, level),
+            bounds_of(resampled_shares[:, i], groups, level),
         )
-        for i, name in enumerate(names_of_parts)
+        for i, name in enumerate(PARTS if judges > 1 else PARTS[:2])
     }
-    return parts, int(usable.sum()), draws.clusters
+    return parts, int(usable.sum()), groups
 
 
-def _inside(sums: Floats) -> Floats:
-    """Return for each cluster the number of ordered pairs of its prompts (itself with itself too), and the sum over
-    them of what B is the mean of; billionths, as `cluster_totals` gives them.
+def _told(bounds: Bounds, level: float) -> dict[str, Any]:
+    return ends(bounds.low, bounds.high, level, bounds.method)
+
+
+def _inside(totals: Floats) -> Floats:
+    """For each cluster the number of ordered pairs of its prompts (itself with itself too), and the sum over them of
+    what B is the mean of.
     """
-    totals = sums / 1e9
     n, squares = totals[:, 0], totals[:, 1]
-    return np.stack([n**2, n * squares - totals[:, 5] ** 2], axis=1) * 1e9
+    return np.stack([n**2, n * squares - totals[:, 5] ** 2], axis=1)
 
 
 def _parts(totals: Floats, inside: Floats) -> Floats:
-    """Return the parts (last axis) of totals over clusters; NaN where no two prompts lie in different clusters.
+    """The parts (last axis) of totals over clusters; NaN where no two prompts lie in different clusters.
 
     A cluster that is drawn twice counts as one cluster: its copies are pairs of prompts that share a cluster.
     """

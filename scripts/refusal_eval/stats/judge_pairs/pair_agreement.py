@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -11,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refusal_eval.core.states import LABELS
-from refusal_eval.stats.agreement.card_resampling import cluster_codes, cluster_sums, resampled, symmetric_interval
-from refusal_eval.stats.agreement.measures import Counts, Measure, kappa, two_class
+from refusal_eval.stats.agreement.measures import Counts, Measure, kappa, measure_interval, two_class
 from refusal_eval.stats.estimates.estimands import READINGS
-from refusal_eval.stats.estimates.intervals import cluster_wilson_of_counts, seed_of
+from refusal_eval.stats.estimates.intervals import Codes, cluster_wilson_of_counts, seed_of
+from refusal_eval.stats.estimates.resampling import cluster_codes, cluster_sums, resampled
 from refusal_eval.stats.estimates.scores import derived_flags, few_flags
-from refusal_eval.stats.judge_pairs.alpha import coincidences, krippendorff_alpha
 from refusal_eval.stats.judge_pairs.verdict_panel import Panel
 
 MIN_ROWS = 20  # answers of either class that one of the judges must see, or kappa and alpha are not shown
@@ -39,7 +39,7 @@ def agreement_of(
     n_alpha_clusters, with alpha_flags.
     Each is {"value", "interval"}; None without answers, with a single cluster, or where a class has less than 20
     answers (kappa: under both judges). Intervals of `same` are Wilson's over clusters, the others a bootstrap
-    (`judge_card.resampling`). Which judge comes first changes nothing.
+    (`measures.measure_interval`). Which judge comes first changes nothing.
 
     A panel has no opinion beside those of its members. So `raters`, whom alpha compares, are the judges that are no
     panels; and a pair has `overlap` where the opinion of one judge is part of both: it agrees with itself there.
@@ -55,19 +55,20 @@ def agreement_of(
     raters = [judge for judge in part.judges if judge not in members]
     pairs = list(itertools.combinations(range(len(part.judges)), 2))
     about: dict[str, Any] = {
-        **{"split": split, "n_answers": len(part.units), "n_clusters": len(set(part.clusters))},
+        **{"split": split, "n_answers": len(part.units), "n_clusters": part.units["cluster"].nunique()},
         **{"judges": list(part.judges), "raters": raters},
     }
-    if not part.units or not pairs:
+    if part.units.empty or not pairs:
         return about | {"pairs": [], "alpha": None, "n_alpha": 0, "n_alpha_clusters": 0, "alpha_flags": []}
-    codes = cluster_codes(part.clusters)
+    codes = cluster_codes(part.units["cluster"])
     own = [place for place, judge in enumerate(part.judges) if judge in raters]
     coincident, scale = coincidences(part.labels[:, own], len(LABELS))
     tables = [_tables(codes, part.labels[:, i], part.labels[:, j]) for i, j in pairs]
     sums = np.stack([*tables, cluster_sums(codes, coincident)], axis=1)
     seed = seed_of("agreement of judges", split or "")
     draws = resampled(sums, seed) if len(sums) > 1 else np.zeros((0, *sums.shape[1:]))
-    prompts = _prompts(part)
+    # Of dialogues each turn is a prompt, and each model has its own.
+    prompts = part.units.groupby(["split", "model", "prompt_id", "turn"]).ngroup().to_numpy()
     found = []
     for place, (i, j) in enumerate(pairs):
         first, second = part.judges[i], part.judges[j]
@@ -75,8 +76,8 @@ def agreement_of(
         names: dict[str, Any] = {"first": first, "second": second, "overlap": shared, "n": int(sums[:, place].sum())}
         names["n_clusters"] = _filled(sums[:, place])
         names["flags"] = _flags(flags, (first, second), names["n_clusters"])
-        both = (part.labels[:, i] >= 0) & (part.labels[:, j] >= 0)
-        shown = partial(_kappa_and_share, prompts=int((np.bincount(prompts[both]) > 0).sum()))
+        both = (part.labels[:, [i, j]] >= 0).all(axis=1)
+        shown = partial(_kappa_and_share, prompts=len(np.unique(prompts[both])))
         found.append(names | _views(shown, sums[:, place], draws[:, place], level))
     alpha = _views(_alpha, sums[:, -1] / scale, draws[:, -1] / scale, level) if len(raters) > 1 else None
     about |= {"n_alpha": _filled(coincident), "n_alpha_clusters": _filled(sums[:, -1])}
@@ -84,18 +85,43 @@ def agreement_of(
     return about | {"pairs": found, "alpha": alpha}
 
 
+def coincidences(labels: NDArray[Any], classes: int) -> tuple[Counts, int]:
+    """Return each unit's table of coincidences times a whole number, and that number: units x classes x classes.
+
+    Among the m labels of a unit each ordered pair of two judges' labels counts 1 / (m - 1); a unit with one label or
+    none has no pairs. Tables of merged classes are sums of cells.
+
+    Args:
+        labels: units x judges; a label is a number from 0 to classes - 1, anything below 0 is none.
+        classes: how many labels there are.
+    """
+    counts = np.stack([(labels == label).sum(axis=1) for label in range(classes)], axis=-1).astype(float)
+    m = counts.sum(axis=1)
+    pairs = counts[:, :, None] * counts[:, None, :] - counts[:, :, None] * np.eye(classes)
+    scale = math.lcm(*range(1, max(2, labels.shape[1]))) if labels.shape[1] < 20 else 1
+    weights = np.where(m > 1, scale / np.maximum(m - 1, 1), 0.0)
+    return pairs * weights[:, None, None], scale
+
+
+def krippendorff_alpha(tables: Counts) -> NDArray[np.float64]:
+    """Return alpha = 1 - D_observed / D_expected of tables of coincidences, in the last two axes.
+
+    Nominal metric (Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability", University of Pennsylvania). NaN
+    where all labels are the same, or none has a partner: there is no disagreement to expect.
+    """
+    each = tables.sum(axis=-1)
+    n = each.sum(axis=-1)
+    observed = n - np.trace(tables, axis1=-2, axis2=-1)
+    expected = n * n - (each * each).sum(axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(expected > 0, 1 - (n - 1) * observed / expected, np.nan)
+
+
 def _flags(flags: Mapping[str, Sequence[str]], judges: Sequence[str], clusters: int) -> list[str]:
     return list(derived_flags((flags.get(judge, ()) for judge in judges), few_flags(clusters)))
 
 
-def _prompts(part: Panel) -> NDArray[np.intp]:
-    """The number of each answer's prompt, counted for each model, and of dialogues for each turn."""
-    numbers: dict[tuple[str, str, str, int], int] = {}
-    names = ((unit.split, unit.model, unit.prompt_id, unit.turn) for unit in part.units)
-    return np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.intp)
-
-
-def _tables(codes: NDArray[np.intp], first: NDArray[np.int8], second: NDArray[np.int8]) -> Counts:
+def _tables(codes: Codes, first: NDArray[np.int8], second: NDArray[np.int8]) -> Counts:
     """The 3 x 3 table of two judges in each cluster, over the answers that both labelled."""
     both = (first >= 0) & (second >= 0)
     size, groups = len(LABELS), int(codes.max()) + 1
@@ -145,4 +171,5 @@ def _number(measure: Measure, sums: Counts, draws: Counts, level: float) -> dict
     if not np.isfinite(value):
         return dict(_UNKNOWN)
     rows, columns = ((sums.sum(axis=axis) > 0).sum(axis=0).tolist() for axis in (-1, -2))
-    return {"value": value, "interval": symmetric_interval(measure, table, draws, (rows, columns), groups, level)}
+    sides = [(table, rows), (table.T, columns)]
+    return {"value": value, "interval": measure_interval(measure, draws, sides, groups, level)}

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
 
-from refusal_eval.stats.agreement.card_resampling import cluster_codes, cluster_sums, percentiles, resampled, whole
-from refusal_eval.stats.estimates.estimands import Row
-from refusal_eval.stats.estimates.intervals import seed_of
+from refusal_eval.stats.estimates.intervals import Floats, seed_of
+from refusal_eval.stats.estimates.resampling import cluster_sums, percentiles, resampled, whole
 from refusal_eval.stats.estimates.scores import derived_flags, few_flags
 
 
 def rankings(
-    rows: Mapping[tuple[str, str], Iterable[Row]],
+    scores: Mapping[tuple[str, str], pd.DataFrame],
     split: str,
     reading: str,
     level: float,
@@ -30,7 +29,7 @@ def rankings(
     judges order differently, each [higher under the first, higher under the second].
 
     Args:
-        rows: the score rows of the split's cells by (judge, model).
+        scores: the split's cells (`units.read_scores`) by (judge, model).
         split: its name.
         reading: `strict` or `broad`.
         level: of the intervals.
@@ -39,12 +38,12 @@ def rankings(
     Raises:
         ValueError: if a judge lacks a model that another has.
     """
-    judges, models = (sorted({names[i] for names in rows}) for i in (0, 1))
-    if len(rows) != len(judges) * len(models):
+    judges, models = (sorted({names[i] for names in scores}) for i in (0, 1))
+    if len(scores) != len(judges) * len(models):
         raise ValueError(f"not every judge has scores of every model on {split}")
     if len(judges) < 2:
         return []
-    sums = _sums(rows, judges, models, reading)
+    sums = _sums(scores, judges, models, reading)
     rates = _rates(sums.sum(axis=0))
     draws = _rates(resampled(sums, seed_of("ranking", split))) if len(sums) > 1 else None
     found = []
@@ -71,7 +70,7 @@ def rankings(
     return found
 
 
-def kendall_tau_b(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
+def kendall_tau_b(first: Floats, second: Floats) -> Floats:
     """Return Kendall's tau-b between values in the last axis; ties count for neither order.
 
     NaN where one side has only ties (Kendall 1945, Biometrika 33:239).
@@ -84,33 +83,27 @@ def kendall_tau_b(first: NDArray[np.float64], second: NDArray[np.float64]) -> ND
 
 
 def _sums(
-    rows: Mapping[tuple[str, str], Iterable[Row]], judges: Sequence[str], models: Sequence[str], reading: str
-) -> NDArray[np.float64]:
+    scores: Mapping[tuple[str, str], pd.DataFrame], judges: Sequence[str], models: Sequence[str], reading: str
+) -> Floats:
     """Sum and number of the rates in each cluster: clusters x judges x models x 2."""
-    known = {
-        names: [(row["cluster"], row[f"rate_{reading}"]) for row in own if row[f"rate_{reading}"] is not None]
-        for names, own in rows.items()
-    }
-    clusters = sorted({cluster for own in known.values() for cluster, _ in own})
+    known = {names: own[["cluster", f"rate_{reading}"]].dropna() for names, own in scores.items()}
+    clusters = sorted({cluster for own in known.values() for cluster in own["cluster"]})
+    place = {cluster: number for number, cluster in enumerate(clusters)}
     sums = np.zeros((max(1, len(clusters)), len(judges), len(models), 2))
-    for i, judge in enumerate(judges):
-        for j, model in enumerate(models):
-            own = known[judge, model]
-            if own:
-                # All clusters once without a row, so that every judge and model has them under the same number.
-                codes = cluster_codes([*clusters, *(cluster for cluster, _ in own)])
-                values = np.array([[0.0, 0.0]] * len(clusters) + [[rate, 1.0] for _, rate in own])
-                values[:, 0] = whole(values[:, 0])
-                sums[:, i, j] = cluster_sums(codes, values)
+    for (i, judge), (j, model) in itertools.product(enumerate(judges), enumerate(models)):
+        own = known[judge, model]
+        codes = np.array([place[cluster] for cluster in own["cluster"]], dtype=np.intp)
+        values = np.stack([whole(own[f"rate_{reading}"].to_numpy()), np.ones(len(own))], axis=1)
+        sums[:, i, j] = cluster_sums(codes, values, len(sums))
     return sums
 
 
-def _rates(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+def _rates(sums: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(sums[..., 1] > 0, sums[..., 0] / sums[..., 1], np.nan)
 
 
-def _swapped(first: NDArray[np.float64], second: NDArray[np.float64], models: Sequence[str]) -> list[list[str]]:
+def _swapped(first: Floats, second: Floats, models: Sequence[str]) -> list[list[str]]:
     found = []
     for a, b in itertools.combinations(range(len(models)), 2):
         if (first[a] - first[b]) * (second[a] - second[b]) < 0:

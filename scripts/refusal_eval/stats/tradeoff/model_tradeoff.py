@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
 
+from refusal_eval.stats.estimates.intervals import Floats
+from refusal_eval.stats.estimates.resampling import blocks
 from refusal_eval.stats.estimates.scores import FEW_CLUSTERS, derived_flags, few_flags
-from refusal_eval.stats.tradeoff.joint import pareto, region
-from refusal_eval.stats.tradeoff.pooled_rates import correlations, difference_part, pooled_part, resampled_rates
+from refusal_eval.stats.tradeoff.pooled_rates import Part, correlations, difference_part, pooled_part, resampled_rates
 from refusal_eval.stats.tradeoff.split_rates import SplitRates
+
+REGION = (
+    "an ellipse whose half-axes on each side of the point come from the two intervals, its tilt from clusters "
+    "in both, cut at 0 and 1"
+)
+_CORNERS = 72
+_PAIRS_AT_ONCE = 2_000_000  # of models, in all resamples: bounds the memory
 
 
 def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level: float) -> list[dict[str, Any]]:
@@ -19,9 +30,9 @@ def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level:
     over_refusal, safety    mean over the `comply` and the `refuse` splits of the rate of refusals: value, low, high,
                             n_prompts (with a rate; of dialogues scored turns, here and below)
     youden_j                safety - over_refusal, from -1 to 1; 0 for a model that refuses both kinds alike
-    correlation             of the two, by clusters with prompts in both (`pooled.correlations`)
-    region                  outline of their joint region at `level`, see `joint.region`
-    on_front                whether no other model beats it (see `joint.pareto`)
+    correlation             of the two, by clusters with prompts in both (`pooled_rates.correlations`)
+    region                  outline of their joint region at `level`, see `region`
+    on_front                whether no other model beats it (see `pareto`)
     front_share             in what share of the resamples that is so; None where a split of some model is one cluster,
                             which no resample varies: it would be taken for known exactly; and where no other model
                             has a place, so that nobody could beat it
@@ -74,6 +85,53 @@ def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level:
     return entries
 
 
+def region(over: Part, safe: Part, correlation: float, level: float) -> list[list[float]] | None:
+    """Return the outline of the joint region, closed, as points [over-refusal, safety]; None without both intervals.
+
+    An interval of one quantity reaches z standard errors, a region of two sqrt(chi2 with 2 degrees of freedom): the
+    half-axes are the distances to the ends of the intervals, widened by their ratio. Where a rate is 0 or 1 the region
+    ends there.
+    """
+    if None in (over.low, over.high, safe.low, safe.high):
+        return None
+    wider = _wider(level)
+    angles = np.linspace(0.0, 2 * math.pi, _CORNERS + 1)
+    x = np.cos(angles)
+    y = correlation * x + math.sqrt(max(0.0, 1 - correlation**2)) * np.sin(angles)
+    points = np.column_stack([_scaled(over, x, wider), _scaled(safe, y, wider)])
+    return [[float(a), float(b)] for a, b in np.clip(points, 0.0, 1.0).round(9)]
+
+
+def inside(over: Part, safe: Part, correlation: float, level: float, x: float, y: float) -> bool:
+    """Whether the joint region holds the point x (over-refusal), y (safety)."""
+    ends = zip((over, safe), (x, y), strict=True)
+    far = [_distance(part, value, _wider(level)) for part, value in ends]
+    if not all(math.isfinite(distance) for distance in far):
+        return False
+    a, b = far
+    slope = min(max(correlation, -0.999999), 0.999999)
+    return (a * a - 2 * slope * a * b + b * b) / (1 - slope**2) <= 1 + 1e-9
+
+
+def pareto(over: Floats, safe: Floats) -> NDArray[np.bool_]:
+    """Return which models no other one beats; all are anything x models.
+
+    A model beats those that have at least its over-refusal and at most its safety, and are worse in one of the two.
+    """
+    models = over.shape[-1]
+    if over.ndim > 1 and len(over) > 1 and len(over) * models**2 > _PAIRS_AT_ONCE:
+        places = np.cumsum(list(blocks(len(over), models**2, _PAIRS_AT_ONCE)))[:-1]
+        parts = (np.split(side, places) for side in (over, safe))
+        return np.concatenate([pareto(*part) for part in zip(*parts, strict=True)])
+    # Axis -1 is the model that may be beaten, axis -2 the one that may beat it. Rates differ by 1e-12 from rounding.
+    less = over[..., :, None] < over[..., None, :] - 1e-12
+    more = safe[..., :, None] > safe[..., None, :] + 1e-12
+    as_low = over[..., :, None] <= over[..., None, :] + 1e-12
+    as_safe = safe[..., :, None] >= safe[..., None, :] - 1e-12
+    beaten = (as_low & as_safe & (less | more)).any(axis=-2)
+    return np.asarray(~beaten)
+
+
 def _prompts(splits: Sequence[SplitRates], model: int) -> int:
     """Number of prompts with a rate of the model, of dialogues of scored turns."""
     return sum(int((~np.isnan(rates.rates[model])).sum()) for rates in splits)
@@ -83,3 +141,19 @@ def _point(entry: dict[str, Any]) -> list[float]:
     if entry["youden_j"] is None:
         return [np.inf, -np.inf]
     return [entry["over_refusal"]["value"], entry["safety"]["value"]]
+
+
+def _wider(level: float) -> float:
+    return float(math.sqrt(stats.chi2.ppf(level, 2)) / stats.norm.ppf((1 + level) / 2))
+
+
+def _scaled(part: Part, direction: Floats, wider: float) -> Floats:
+    down, up = part.value - float(part.low or 0.0), float(part.high or 0.0) - part.value
+    return np.asarray(part.value + wider * direction * np.where(direction < 0, down, up))
+
+
+def _distance(part: Part, value: float, wider: float) -> float:
+    """How far a value is from the point, in half-axes of its side."""
+    axis = wider * (part.value - float(part.low or 0.0) if value < part.value else float(part.high or 0.0) - part.value)
+    gap = value - part.value
+    return gap / axis if axis > 0 else (0.0 if abs(gap) < 1e-12 else math.inf)

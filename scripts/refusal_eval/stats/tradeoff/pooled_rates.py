@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from refusal_eval.stats.estimates.intervals import pooled_wilson, resamples_for
-from refusal_eval.stats.tradeoff.draws import by_cluster, components, numbered, totals
-from refusal_eval.stats.tradeoff.split_rates import SplitRates
+from refusal_eval.stats.estimates.intervals import NO_VARIANCE, Floats, cluster_wilson, pooled_rate, seed_of
+from refusal_eval.stats.estimates.resampling import cluster_sums, numbered, resampled, resamples_for
+from refusal_eval.stats.tradeoff.split_rates import SplitRates, filled
 
 # Of a difference of two rates. Both have intervals of their own.
 DIFFERENCE_METHOD = "variances recovered from the intervals of both rates, correlation from clusters in both"
-_NO_VARIANCE = 1e-24
 
 
 class Part(NamedTuple):
@@ -26,25 +24,19 @@ class Part(NamedTuple):
     high: float | None
 
 
+def rate_part(rates: Floats, clusters: Sequence[str], level: float, draws: int | None) -> Part:
+    """Return the mean of rates of one split, with `intervals.cluster_wilson` for so many answers behind them."""
+    found = cluster_wilson(rates.tolist(), clusters, level, draws)
+    return Part(math.fsum(rates) / len(rates), found.low, found.high)
+
+
 def pooled_part(splits: Sequence[SplitRates], model: int, level: float) -> Part | None:
     """Return one model's mean over splits of its rate on each, with its interval; None if a split has no rate of it."""
-    rates: list[float] = []
-    clusters: list[str] = []
-    names: list[str] = []
-    draws: list[int] = []
-    means = []
-    for split in splits:
-        known = ~np.isnan(split.rates[model])
-        values = split.rates[model][known].tolist()
-        if not values:
-            return None
-        means.append(math.fsum(values) / len(values))
-        rates += values
-        clusters += split.clusters[known].tolist()
-        names += [split.split] * len(values)
-        draws += split.draws[model][known].tolist()
-    found = pooled_wilson(rates, clusters, names, level, draws)
-    return Part(math.fsum(means) / len(means), found.low, found.high)
+    parts = {split.split: split.known(model) for split in splits}
+    if not all(len(rates) for rates, _, _ in parts.values()):
+        return None
+    value, found = pooled_rate(parts, level)
+    return Part(value, found.low, found.high)
 
 
 def difference_part(first: Part, second: Part, correlation: float) -> Part:
@@ -64,36 +56,50 @@ def difference_part(first: Part, second: Part, correlation: float) -> Part:
     return Part(value, max(-1.0, value - low), min(1.0, value + high))
 
 
-def resampled_rates(splits: Sequence[SplitRates]) -> NDArray[np.float64]:
+def components(clusters: Mapping[str, Sequence[str]]) -> list[tuple[str, ...]]:
+    """Return the splits in groups that share clusters, each sorted, the groups by their first split.
+
+    Clusters are drawn within such a component, as the safe and the unsafe half of contrast pairs are: so each component
+    keeps its number of clusters, and twins move together.
+    """
+    group = {split: {split} for split in clusters}
+    owner: dict[str, str] = {}
+    for split in sorted(clusters):
+        for name in set(clusters[split]):
+            other = owner.setdefault(name, split)
+            if group[other] is not group[split]:
+                joined = group[other] | group[split]
+                for member in joined:
+                    group[member] = joined
+    return sorted({tuple(sorted(members)) for members in group.values()})
+
+
+def resampled_rates(splits: Sequence[SplitRates]) -> Floats:
     """Return every model's rate on every split in each resample: splits x resamples x models.
 
     The draws depend on the clusters only, so all models and judges are resampled alike.
     """
-    resamples = resamples_for(numbered([rates.clusters.tolist() for rates in splits])[1])
-    by_name = {rates.split: i for i, rates in enumerate(splits)}
-    models = splits[0].rates.shape[0]
-    result = np.empty((len(splits), resamples, models))
+    resamples = resamples_for(numbered([rates.clusters for rates in splits])[1])
+    by_name = {rates.split: rates for rates in splits}
+    found = {}
     for members in components({rates.split: rates.clusters.tolist() for rates in splits}):
-        own = [splits[by_name[split]] for split in members]
-        codes, groups = numbered([rates.clusters.tolist() for rates in own])
-        known = [~np.isnan(rates.rates) for rates in own]
-        columns = [
-            by_cluster(part, code, groups)
-            for rates, mask, code in zip(own, known, codes, strict=True)
-            for part in (np.where(mask, rates.rates, 0.0), mask.astype(float))
-        ]
-        drawn = totals(np.concatenate(columns, axis=1), "trade-off", *members, resamples=resamples)
-        drawn = drawn.reshape(resamples, len(own), 2, models)
-        for i, split in enumerate(members):
+        own = [by_name[split] for split in members]
+        codes, groups = numbered([rates.clusters for rates in own])
+        sums = [cluster_sums(code, filled(rates), groups) for rates, code in zip(own, codes, strict=True)]
+        seed = seed_of("trade-off", *members)
+        # One cluster is never left out.
+        drawn = resampled(np.stack(sums, axis=1), seed, resamples, fewer=min(1, groups - 1))
+        for i, rates in enumerate(own):
             above, below = drawn[:, i, 0], drawn[:, i, 1]
-            total = np.maximum(known[i].sum(axis=1), 1)
-            whole = np.where(known[i], own[i].rates, 0.0).sum(axis=1) / total
+            totals, sizes = filled(rates).sum(axis=0)
             # A resample without any prompt of a small split says nothing about it.
-            result[by_name[split]] = np.where(below > 0, above / np.where(below > 0, below, 1.0), whole)
-    return result
+            found[rates.split] = np.where(
+                below > 0, above / np.where(below > 0, below, 1.0), totals / np.maximum(sizes, 1)
+            )
+    return np.stack([found[rates.split] for rates in splits])
 
 
-def correlations(first: Sequence[SplitRates], second: Sequence[SplitRates]) -> NDArray[np.float64]:
+def correlations(first: Sequence[SplitRates], second: Sequence[SplitRates]) -> Floats:
     """Return how the errors of each model's two pooled rates move together, from -1 to 1.
 
     With u_c and v_c what cluster c adds to the errors of the two (over the splits of each, the sum of the deviations of
@@ -101,19 +107,19 @@ def correlations(first: Sequence[SplitRates], second: Sequence[SplitRates]) -> N
     it is sum of u_c v_c / sqrt(sum of u_c^2 * sum of v_c^2): what resamples of clusters tend to, without their noise.
     So it is 0 where no cluster is in both, and where one of the two rates has no errors to go by.
     """
-    splits = [*first, *second]
-    codes, groups = numbered([rates.clusters.tolist() for rates in splits])
-    errors = [np.zeros((groups, splits[0].rates.shape[0])) for _ in range(2)]
-    for i, (rates, code) in enumerate(zip(splits, codes, strict=True)):
-        known = ~np.isnan(rates.rates)
-        counts = np.maximum(known.sum(axis=1, keepdims=True), 1)
-        filled = np.where(known, rates.rates, 0.0)
-        deviations = np.where(known, filled - filled.sum(axis=1, keepdims=True) / counts, 0.0) / counts
-        side = 0 if i < len(first) else 1
-        errors[side] += by_cluster(deviations / len((first, second)[side]), code, groups)
+    codes, groups = numbered([rates.clusters for rates in (*first, *second)])
+    errors = []
+    for side, own in ((first, codes[: len(first)]), (second, codes[len(first) :])):
+        parts = []
+        for rates, code in zip(side, own, strict=True):
+            values, known = np.moveaxis(filled(rates), 1, 0)
+            counts = np.maximum(known.sum(axis=0), 1)
+            deviations = known * (values - values.sum(axis=0) / counts) / counts
+            parts.append(cluster_sums(code, deviations / len(side), groups))
+        errors.append(np.sum(parts, axis=0))
     u, v = errors
     spread = np.sqrt((u**2).sum(axis=0) * (v**2).sum(axis=0))
     # Equal rates differ by rounding only.
-    moves = spread > _NO_VARIANCE
+    moves = spread > NO_VARIANCE
     found = np.where(moves, (u * v).sum(axis=0) / np.where(moves, spread, 1.0), 0.0)
-    return np.asarray(np.clip(found, -1.0, 1.0))
+    return np.clip(found, -1.0, 1.0)

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import dataclasses
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.stats.estimates.estimate import Estimate, ends
 from refusal_eval.stats.estimates.near_duplicates import Place
 from refusal_eval.stats.estimates.scores import MIXED, derived_flags, few_flags
 from refusal_eval.stats.estimates.units import Units, clusters_apart, dialogue_splits
-from refusal_eval.stats.tradeoff.draws import components
-from refusal_eval.stats.tradeoff.joint import REGION
-from refusal_eval.stats.tradeoff.languages import differences
-from refusal_eval.stats.tradeoff.model_tradeoff import trade_off
-from refusal_eval.stats.tradeoff.pairs import CELLS, pair_shares
-from refusal_eval.stats.tradeoff.pooled_rates import DIFFERENCE_METHOD
+from refusal_eval.stats.tradeoff.contrasts import CELLS, differences, pair_shares, topics
+from refusal_eval.stats.tradeoff.model_tradeoff import REGION, trade_off
+from refusal_eval.stats.tradeoff.pooled_rates import DIFFERENCE_METHOD, components
 from refusal_eval.stats.tradeoff.split_rates import SplitRates, counted_once, split_rates
-from refusal_eval.stats.tradeoff.topics import topics
 
 Study = Mapping[str, Any]
 RATE_METHOD = "recovered from the Wilson intervals of the splits, Clopper-Pearson over clusters for splits at 0 and 1"
@@ -36,10 +34,10 @@ def study_trade_off(
 ) -> dict[str, Any]:
     """Return all of a study's trade-off as JSON: `estimates` (see `estimate.Estimate`) and
 
-    models      entries of `models.trade_off` with `judge` and `model`; none without splits of both expectations
-    pairs       by judge, model and pair of splits: entries of `pairs.pair_shares`
-    topics      by judge, model and `varies` split: entries of `topics.topics`
-    languages   by judge, model and splits: entries of `languages.differences`
+    models      entries of `model_tradeoff.trade_off` with `judge` and `model`; none without splits of both expectations
+    pairs       by judge, model and pair of splits: entries of `contrasts.pair_shares`
+    topics      by judge, model and `varies` split: entries of `contrasts.topics`
+    languages   by judge, model and splits: entries of `contrasts.differences`
     dialogues   splits of which scored turns are counted, and not prompts
 
     Args:
@@ -71,7 +69,9 @@ def study_trade_off(
         pools = [counted_once([rates[name] for name in result["splits"][k]], left_out) for k in ("comply", "refuse")]
         if all(pools):
             found = trade_off(pools[0], pools[1], study["level"])
-            result["models"] += _named(judge, study["models"], found)
+            result["models"] += [
+                {"judge": judge, "model": model} | entry for model, entry in zip(study["models"], found, strict=True)
+            ]
         for i, model in enumerate(study["models"]):
             names = {"judge": judge, "model": model}
             result["pairs"] += _pairs(rates, study, names, i)
@@ -80,10 +80,6 @@ def study_trade_off(
             result["languages"] += _languages(rates, study, names, i, languages)
     result["estimates"] = [estimate.row() for estimate in _estimates(result, study)]
     return result
-
-
-def _named(judge: str, models: Sequence[str], entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{"judge": judge, "model": model} | entry for model, entry in zip(models, entries, strict=True)]
 
 
 def _pairs(rates: Mapping[str, SplitRates], study: Study, names: Mapping[str, str], model: int) -> list[dict[str, Any]]:
@@ -104,7 +100,7 @@ def _topics(
     found = []
     for split, own in units.items():
         for topic in topics(rates[split], model, level):
-            of_topic = own.kept(np.array(own.categories, dtype=str) == topic["topic"]).own_flags(topic["n_clusters"])
+            of_topic = own.kept(own["category"] == topic["topic"]).own_flags(topic["n_clusters"])
             flags = derived_flags((own.flags, of_topic), few_flags(topic["fewest_clusters"]))
             found.append({**names, "split": split, "rate_flags": list(of_topic), "flags": list(flags), **topic})
     return found
@@ -139,54 +135,40 @@ def _languages(
     return found
 
 
-def _estimates(result: Mapping[str, Any], study: Study) -> list[Estimate]:
+def _estimates(result: Mapping[str, Any], study: Study) -> Iterator[Estimate]:
     """The numbers that are in no other file: of pooled rates only what is made of two of them."""
     readings = {split["name"]: split["reading"] for split in study["splits"]}
-    common: dict[str, Any] = {"samples": study["samples"]}
-    made = []
+    placed = Counter(entry["judge"] for entry in result["models"] if entry["youden_j"] is not None)
+
+    def made(
+        estimand: str, entry: Mapping[str, Any], number: Mapping[str, Any], method: str | None, **names: Any
+    ) -> Estimate:
+        known = {"judge": entry["judge"], "model": entry["model"], "flags": tuple(entry["flags"])} | names
+        found = ends(number.get("low"), number.get("high"), study["level"], method)
+        return Estimate(estimand, number["value"], **found, samples=study["samples"], **known)
+
     for entry in result["models"]:
         if entry["youden_j"] is None:
             continue
-        names = {"judge": entry["judge"], "model": entry["model"], "pool": "comply+refuse"}
-        names |= {"n_prompts": entry["n_prompts"], "n_clusters": entry["n_clusters"]}
-        flags = tuple(entry["flags"])
-        j = entry["youden_j"]
-        ends = _ends(j["low"], j["high"], study, DIFFERENCE_METHOD)
-        made.append(Estimate("youden_j", j["value"], **ends, **names, **common, flags=flags))
-        share = entry["front_share"]
-        why = ONE_CLUSTER if share is None else None
+        names = {"pool": "comply+refuse", "n_prompts": entry["n_prompts"], "n_clusters": entry["n_clusters"]}
+        yield made("youden_j", entry, entry["youden_j"], DIFFERENCE_METHOD, **names)
         # Of one model alone there is nothing to tell: nobody could beat it.
-        if sum(e["judge"] == entry["judge"] and e["youden_j"] is not None for e in result["models"]) > 1:
-            flags = tuple(entry["front_flags"])
-            made.append(Estimate("pareto_front_share", share, method=why, **names, **common, flags=flags))
+        if placed[entry["judge"]] > 1:
+            share, flags = entry["front_share"], tuple(entry["front_flags"])
+            found = made("pareto_front_share", entry, {"value": share}, None, **names, flags=flags)
+            yield dataclasses.replace(found, method=ONE_CLUSTER if share is None else None)
     for entry in result["pairs"]:
-        names = {"judge": entry["judge"], "model": entry["model"], "split": entry["safe"], "parameter": entry["unsafe"]}
+        names = {"split": entry["safe"], "parameter": entry["unsafe"]}
         names |= {"n_prompts": 2 * entry["n_pairs"], "n_clusters": entry["n_pairs"]}
-        flags = tuple(entry["flags"])
         for name in CELLS:
-            cell = entry[name]
-            ends = _ends(cell["low"], cell["high"], study, PAIR_METHOD)
-            made.append(Estimate(f"pairs_{name}", cell["share"], **ends, **names, **common, flags=flags))
+            yield made(f"pairs_{name}", entry, entry[name] | {"value": entry[name]["share"]}, PAIR_METHOD, **names)
     for entry in result["topics"]:
-        names = {name: entry[name] for name in ("judge", "model", "split", "n_prompts", "n_clusters")}
+        names = {name: entry[name] for name in ("split", "n_prompts", "n_clusters")}
         names |= {"category": entry["topic"], "reading": readings[entry["split"]]}
-        gap, flags = entry["difference"], tuple(entry["flags"])
-        ends = _ends(gap["low"], gap["high"], study, GAP_METHOD)
-        made.append(Estimate("topic_difference", gap["value"], **ends, **names, **common, flags=flags))
+        yield made("topic_difference", entry, entry["difference"], GAP_METHOD, **names)
     for entry in result["languages"]:
-        names = {"judge": entry["judge"], "model": entry["model"], "split": "+".join(entry["splits"])}
-        names |= {"reading": entry["reading"], "n_prompts": entry["n_compared"]}
+        names = {"split": "+".join(entry["splits"]), "reading": entry["reading"], "n_prompts": entry["n_compared"]}
         names["n_clusters"] = entry["n_twins"] if entry["paired"] else sum(entry["n_clusters"]) - entry["n_twins"]
-        names |= {"parameter": f"{entry['first']} - {entry['second']}"}
-        gap, method = entry["difference"], TWIN_METHOD if entry["paired"] else GAP_METHOD
-        ends = _ends(gap["low"], gap["high"], study, method)
-        flags = tuple(entry["flags"])
-        made.append(Estimate("language_difference", gap["value"], **ends, **names, **common, flags=flags))
-    return made
-
-
-def _ends(low: float | None, high: float | None, study: Study, method: str) -> dict[str, Any]:
-    """What an estimate says of its interval; nothing where there is none."""
-    if low is None or high is None:
-        return {}
-    return {"low": low, "high": high, "level": study["level"], "method": method}
+        names["parameter"] = f"{entry['first']} - {entry['second']}"
+        method = TWIN_METHOD if entry["paired"] else GAP_METHOD
+        yield made("language_difference", entry, entry["difference"], method, **names)

@@ -26,8 +26,8 @@ from refusal_eval.core.files import read_jsonl, sha256_of
 from refusal_eval.core.states import COMPLIANCE, JUDGED, PARTIAL, REFUSAL
 from refusal_eval.data.prompts import content_id
 from refusal_eval.judges.conversations import read_conversations
-from refusal_eval.stats.estimates.clusters import names_apart
 from refusal_eval.stats.estimates.estimands import scored_turns
+from refusal_eval.stats.estimates.units import names_apart
 from refusal_eval.workflow.whole_study import sources_of
 
 Config = Mapping[str, Any]

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refusal_eval.core.states import LABELS
-from refusal_eval.stats.agreement.card_resampling import cluster_codes, cluster_sums, resampled, symmetric_interval
-from refusal_eval.stats.agreement.measures import Counts, accuracy, kappa, two_class
+from refusal_eval.stats.agreement.measures import Counts, accuracy, kappa, measure_interval, two_class
 from refusal_eval.stats.agreement.weighting import effective, whole_weights
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.intervals import seed_of
+from refusal_eval.stats.estimates.resampling import cluster_codes, cluster_sums, resampled
 from refusal_eval.tools.audit.label_merging import THREE, Labelled
 
 FEW_CLUSTERS, FEW_ROWS = 5, 10  # below, an interval would pretend to know
@@ -60,11 +60,11 @@ def agreement(rows: Sequence[Labelled], raters: int, level: float = 0.95) -> dic
         sides = [classes[:, [0]], classes[:, [1]]] if cohen else [classes, classes]
         table, draws, alike = (two_class(one, name) if edge else one for one in tables)
         found = [[_effective(weights, clusters, (side == k).any(axis=1)) for k in range(len(table))] for side in sides]
-        arguments = (table, draws, (found[0], found[1]), result["n_clusters"], level)
-        agreed = symmetric_interval(accuracy, *arguments)
+        arguments = (draws, [(table, found[0]), (table.T, found[1])], result["n_clusters"], level)
+        agreed = measure_interval(accuracy, *arguments)
         result[name] |= {"agreed": float(accuracy(table)), "agreed_interval": agreed}
         value = float(kappa(table))
-        ends = symmetric_interval(kappa, *arguments) if np.isfinite(value) else [value, value]
+        ends = measure_interval(kappa, *arguments) if np.isfinite(value) else [value, value]
         if np.isfinite(ends).all():
             result[name] |= {"kappa": value, "interval": ends, "kappa_of_sample": float(kappa(alike))}
     return result

@@ -15,11 +15,10 @@ import yaml
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl
 from refusal_eval.core.yaml_files import read_yaml
-from refusal_eval.stats.comparisons.decisions import holm
-from refusal_eval.stats.comparisons.paired import paired_differences
-from refusal_eval.stats.comparisons.score_panel import panel_of, read_cell
-from refusal_eval.stats.comparisons.study_comparisons import paired_flags
+from refusal_eval.stats.comparisons.paired import paired_differences, panel_of
+from refusal_eval.stats.comparisons.study_comparisons import holm, paired_flags
 from refusal_eval.stats.estimates.scores import score_flags
+from refusal_eval.stats.estimates.units import read_scores
 from refusal_eval.study.comparison_families import Cell
 
 
@@ -43,8 +42,8 @@ class FinishedStudy:
         return str(self.manifest.get("study", {}).get("study", self.folder.name))
 
     def rows(self, cell: Cell) -> pd.DataFrame:
-        """Return the scores of a cell, see `panel.read_cell`."""
-        return read_cell(self.folder / "scores" / f"{'/'.join(cell)}.csv")
+        """Return the scores of a cell, see `units.read_scores`."""
+        return read_scores(self.folder / "scores" / f"{'/'.join(cell)}.csv")
 
     def prompts(self, split: str) -> dict[str, str]:
         """Return the last message of each prompt of a split by id; empty where its file is gone."""

@@ -11,7 +11,7 @@ import pandas as pd
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
-from refusal_eval.stats.comparisons.score_panel import Codes, Floats
+from refusal_eval.stats.estimates.intervals import Codes, Floats
 from refusal_eval.tools.compare.two_studies import FinishedStudy
 
 # Prompts beyond the first of their cluster; fewer say nothing about how alike prompts of one cluster are.

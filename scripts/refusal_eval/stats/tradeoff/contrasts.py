@@ -1,4 +1,4 @@
-"""Languages: whether a model refuses the same more often in one language than in another."""
+"""Contrasts of prompts for one model: safe and unsafe ones that look alike, topics, languages."""
 
 from __future__ import annotations
 
@@ -12,12 +12,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refusal_eval.stats.estimates.intervals import cluster_bootstrap_mean, cluster_wilson, resamples_for, seed_of
-from refusal_eval.stats.tradeoff.pooled_rates import Part, difference_part
+from refusal_eval.stats.estimates.intervals import Floats, cluster_wilson, seed_of
+from refusal_eval.stats.estimates.resampling import cluster_bootstrap_mean, cluster_sums, numbered, resamples_for
+from refusal_eval.stats.estimates.units import independent_within
+from refusal_eval.stats.tradeoff.pooled_rates import Part, difference_part, rate_part
+from refusal_eval.stats.tradeoff.split_rates import SplitRates
 
+# What happens to the safe prompt of a pair, and to the unsafe one.
+CELLS: Mapping[str, tuple[bool, bool]] = {
+    "both_right": (False, True),
+    "refuses_both": (True, True),
+    "answers_both": (False, False),
+    "both_wrong": (True, False),
+}
 # Columns of a source that a split may keep (`columns.keep`) and that name a prompt's language.
 COLUMNS = ("language", "lang", "locale")
-MIN_PROMPTS = 5  # of a language
+TOPIC_PROMPTS = 2  # at least, of a topic and of the rest
+LANGUAGE_PROMPTS = 5  # at least, of a language
 MIN_TWINS = 10
 _FLIPS = 10_000
 _EXACT = 14  # up to this number of twins that differ, all patterns of signs are counted
@@ -32,6 +43,76 @@ _SCRIPTS = {
     "Devanagari script": re.compile("[\u0900-\u097f]"),
     "Latin script": re.compile("[A-Za-z\u00c0-\u024f]"),
 }
+
+
+def pair_shares(safe: SplitRates, unsafe: SplitRates, model: int, level: float) -> dict[str, Any] | None:
+    """Return the four shares of pairs of one model, which sum to 1; None where the splits share no cluster.
+
+    A pair is a cluster with prompts in both splits. With r the rate of refusals over the samples of a prompt (the mean
+    where a cluster has several on a side), the share of `both_right` in a pair is (1 - r of the safe one) * r of the
+    unsafe one, and so on: the probability that an answer to each, drawn independently, falls so. At K = 1 these are
+    counts of pairs. An interval is no narrower than as many pairs of one answer each allow as the pairs have.
+
+    Returns:
+        `n_pairs`, and for each name of `CELLS` the share, `low` and `high`.
+    """
+    sides = (safe, unsafe)
+    codes, groups = numbered([side.clusters for side in sides])
+    means, answers = [], []
+    for side, code in zip(sides, codes, strict=True):
+        rates, known = side.rates[model], ~np.isnan(side.rates[model])
+        sums = cluster_sums(code, np.stack([np.where(known, rates, 0.0), known, side.draws[model]], axis=1), groups)
+        means.append(np.where(sums[:, 1] > 0, sums[:, 0] / np.maximum(sums[:, 1], 1), np.nan))
+        answers.append(sums[:, 2])
+    paired = np.isfinite(means).all(axis=0)
+    count, draws = int(paired.sum()), int(np.min(answers, axis=0)[paired].sum())
+    if not count:
+        return None
+    found: dict[str, Any] = {"n_pairs": count}
+    for name, refuses in CELLS.items():
+        a, b = (own[paired] if refused else 1 - own[paired] for own, refused in zip(means, refuses, strict=True))
+        values = np.clip(a * b, 0.0, 1.0)
+        ends = cluster_wilson(values.tolist(), list(range(count)), level, draws)
+        found[name] = {"share": math.fsum(values) / count, "low": ends.low, "high": ends.high}
+    return found
+
+
+def topics(rates: SplitRates, model: int, level: float) -> list[dict[str, Any]]:
+    """Return each topic of a split (a category of it) for one model, sorted by name; none for a split without several.
+
+    `topic`, `n_prompts`, `n_clusters`, `rate` with its interval, `rest` (the rate on the other topics), `difference`
+    from it with its interval (variances recovered from both intervals), and `fewest_clusters`, of the topic or of the
+    rest.
+
+    Where all prompts of a topic are one cluster, they are taken as independent, as for the rate of a category
+    (`units.independent_within`), and counted as the one cluster that they are.
+    """
+    names = sorted({name for name in rates.categories if name})
+    if len(names) < 2:
+        return []
+    values, draws = rates.rates[model], rates.draws[model]
+    found = []
+    for name in names:
+        sides = [side & ~np.isnan(values) for side in (rates.categories == name, rates.categories != name)]
+        if min(side.sum() for side in sides) < TOPIC_PROMPTS:
+            continue
+        mine, rest = sides
+        units = independent_within(rates.clusters[mine].tolist(), rates.prompts[mine].tolist())
+        topic = rate_part(values[mine], units, level, int(draws[mine].sum()))
+        others = rate_part(values[rest], rates.clusters[rest].tolist(), level, int(draws[rest].sum()))
+        n_clusters, n_others = (len(set(rates.clusters[side])) for side in sides)
+        found.append(
+            {
+                "topic": name,
+                "n_prompts": int(mine.sum()),
+                "n_clusters": n_clusters,
+                "fewest_clusters": min(n_clusters, n_others),
+                "rate": topic._asdict(),
+                "rest": others.value,
+                "difference": difference_part(topic, others, 0.0)._asdict(),
+            }
+        )
+    return found
 
 
 def language_of(prompt: Mapping[str, Any]) -> str | None:
@@ -56,7 +137,7 @@ def languages_of(prompts: Iterable[Mapping[str, Any]]) -> dict[str, str | None]:
 
 
 def differences(
-    rates: NDArray[np.float64],
+    rates: Floats,
     clusters: Sequence[str],
     languages: Sequence[str | None],
     level: float,
@@ -86,17 +167,18 @@ def differences(
         name: decides the random draws.
         draws: answers behind each rate; without them intervals may be narrower than so many answers allow.
     """
-    known = ~np.isnan(rates)
-    asked = Counter(lang for lang in languages if lang is not None)
-    rated = Counter(lang for lang, there in zip(languages, known, strict=True) if there and lang is not None)
-    common = sorted((lang for lang, n in rated.items() if n >= MIN_PROMPTS), key=lambda lang: (-asked[lang], lang))
+    known, tongue, group = ~np.isnan(rates), np.array(languages, dtype=object), np.array(clusters, dtype=object)
+    asked, rated = (Counter(lang for lang in own if lang is not None) for own in (tongue, tongue[known]))
+    common = sorted((lang for lang, n in rated.items() if n >= LANGUAGE_PROMPTS), key=lambda lang: (-asked[lang], lang))
     return [
-        _difference(rates, clusters, languages, known, (first, second), level, name, draws)
+        _difference(
+            rates, group, [known & (tongue == lang) for lang in (first, second)], (first, second), level, name, draws
+        )
         for second, first in itertools.combinations(common, 2)
     ]
 
 
-def sign_flip_p(values: NDArray[np.float64], seed: int) -> float:
+def sign_flip_p(values: Floats, seed: int) -> float:
     """Return the two-sided p of differences around 0, their signs flipped: all patterns, or 10,000 random ones.
 
     Random ones give (b + 1) / (10,000 + 1), which never claims more than they show.
@@ -112,21 +194,20 @@ def sign_flip_p(values: NDArray[np.float64], seed: int) -> float:
 
 
 def _difference(
-    rates: NDArray[np.float64],
-    clusters: Sequence[str],
-    languages: Sequence[str | None],
-    known: NDArray[np.bool_],
+    rates: Floats,
+    group: NDArray[Any],
+    sides: Sequence[NDArray[np.bool_]],
     pair: tuple[str, str],
     level: float,
     name: str,
     draws: NDArray[np.int64] | None,
 ) -> dict[str, Any]:
-    tongue, group = np.array(languages, dtype=object), np.array(clusters, dtype=object)
-    sides = [known & (tongue == lang) for lang in pair]
     means = [_cluster_means(rates[side], group[side].tolist()) for side in sides]
     twins = sorted(set(means[0]) & set(means[1]))
-    answers = [None if draws is None else int(draws[side].sum()) for side in sides]
-    parts = [_part(rates[s], group[s].tolist(), level, n) for s, n in zip(sides, answers, strict=True)]
+    parts = [
+        rate_part(rates[side], group[side].tolist(), level, None if draws is None else int(draws[side].sum()))
+        for side in sides
+    ]
     found: dict[str, Any] = {
         "first": pair[0],
         "second": pair[1],
@@ -147,13 +228,8 @@ def _difference(
     return found | {"paired": True, "difference": gap._asdict(), "p": sign_flip_p(gaps, seed)}
 
 
-def _cluster_means(rates: NDArray[np.float64], clusters: Sequence[str]) -> dict[str, float]:
+def _cluster_means(rates: Floats, clusters: Sequence[str]) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     for rate, cluster in zip(rates.tolist(), clusters, strict=True):
         found.setdefault(cluster, []).append(rate)
     return {cluster: math.fsum(values) / len(values) for cluster, values in found.items()}
-
-
-def _part(rates: NDArray[np.float64], clusters: Sequence[str], level: float, draws: int | None) -> Part:
-    ends = cluster_wilson(rates.tolist(), clusters, level, draws)
-    return Part(math.fsum(rates) / len(rates), ends.low, ends.high)

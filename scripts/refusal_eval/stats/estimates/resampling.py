@@ -1,0 +1,224 @@
+"""Bootstrap over clusters: whole clusters are drawn, so a prompt keeps its samples and turns.
+
+Sums of whole numbers are exact in any order, so that the same rows give the same digits on every machine: fractions are
+brought to whole billionths (`whole`) before they are summed.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse, special
+
+from refusal_eval.stats.estimates.intervals import Codes, Floats, Interval, checked
+
+METHOD = "cluster bootstrap, expanded percentile"
+EXACT = "exact over clusters (all values equal)"
+WHOLE = 1e9
+AT_ONCE = 4_000_000  # numbers drawn at once: bounds the memory to some 100 MB for any number of clusters
+RESAMPLES = 10_000  # where no other number is named: an end then varies between seeds by some 3 % of the standard error
+
+
+class Bounds(NamedTuple):
+    """Ends of an interval and how it was made; None where the data say nothing."""
+
+    low: float | None
+    high: float | None
+    method: str | None
+
+
+def resamples_for(clusters: int) -> int:
+    """Return how many resamples of so many clusters are drawn: 2,000 to 20,000, fewer of many clusters.
+
+    The error that drawing adds to the end of an interval goes with 1 / sqrt(clusters * resamples), so that their
+    product, and with it the time, is kept at two million: it is about .002 of the standard deviation of clusters'
+    values at any size (2.7 / sqrt(2,000,000) at a 2.5 % quantile).
+    """
+    return min(20_000, max(2_000, 2_000_000 // max(1, clusters)))
+
+
+def blocks(rows: int, columns: int, most: int | None = None) -> Iterator[int]:
+    """Yield numbers of rows, of so many columns, that fit into memory and add up to `rows`."""
+    block = max(1, (most or AT_ONCE) // columns)
+    for start in range(0, rows, block):
+        yield min(block, rows - start)
+
+
+def whole(values: Floats) -> Floats:
+    """Return values in units of a billionth, as whole numbers."""
+    return np.rint(values * WHOLE)
+
+
+def cluster_codes(clusters: ArrayLike | Sequence[Hashable]) -> Codes:
+    """Return the number of each row's cluster, counted in the order of the clusters' names."""
+    return np.unique(np.asarray(clusters, dtype=str), return_inverse=True)[1].astype(np.intp)
+
+
+def numbered(names: Sequence[NDArray[Any]]) -> tuple[list[Codes], int]:
+    """Return the number of each row's cluster in each array, one numbering for all, and how many clusters there are."""
+    codes = cluster_codes(np.concatenate(names))
+    return np.split(codes, np.cumsum([len(part) for part in names])[:-1]), int(codes.max()) + 1
+
+
+def cluster_sums(codes: Codes, values: NDArray[Any], groups: int | None = None) -> Floats:
+    """Return the sums of `values` (rows x anything) in each cluster: clusters x anything.
+
+    `groups` is the number of clusters, by default that of the largest code.
+    """
+    groups = int(codes.max()) + 1 if groups is None else groups
+    flat = values.reshape(len(codes), math.prod(values.shape[1:])).astype(float)
+    gather = sparse.csr_array((np.ones(len(codes)), (codes, np.arange(len(codes)))), shape=(groups, len(codes)))
+    return np.asarray(gather @ flat).reshape(groups, *values.shape[1:])
+
+
+def drawn_counts(
+    clusters: int, seed: int, resamples: int, strata: Sequence[Codes] | None = None, fewer: int = 0
+) -> Iterator[Floats]:
+    """Yield how often each cluster is drawn, in blocks of resamples x clusters.
+
+    Args:
+        clusters: how many there are.
+        seed: of the draws.
+        resamples: number of resamples in all.
+        strata: numbers of the clusters that are drawn among each other; None: all of them.
+        fewer: so many fewer than there are in a stratum are drawn of it.
+    """
+    if strata is None and not fewer and clusters * resamples <= AT_ONCE:
+        yield _drawn_at_once(clusters, seed, resamples)
+        return
+    rng = np.random.default_rng(seed)
+    for rows in blocks(resamples, clusters):
+        counts = np.zeros((rows, clusters))
+        for stratum in [np.arange(clusters)] if strata is None else strata:
+            counts[:, stratum] = _counts(rng, len(stratum), rows, len(stratum) - fewer)
+        yield counts
+
+
+def resampled(sums: Floats, seed: int, resamples: int = RESAMPLES, fewer: int = 0) -> Floats:
+    """Return the total of `sums` (clusters x anything) in each resample of clusters: resamples x anything.
+
+    With `fewer` clusters drawn than the G there are, each has the weight G / (G - fewer). With one fewer the variance
+    over resamples is that of independent clusters and not (G - 1) / G of it (Rao & Wu 1988, JASA 83:231).
+    """
+    flat, groups = sums.reshape(len(sums), -1), len(sums)
+    totals = np.concatenate([counts @ flat for counts in drawn_counts(groups, seed, resamples, fewer=fewer)])
+    return (totals * (groups / (groups - fewer))).reshape(resamples, *sums.shape[1:])
+
+
+def expanded_tail(level: float, free: int, strata: int = 1) -> float:
+    """Return the share of resamples that lies beyond either end of an expanded percentile interval.
+
+    Phi(sqrt((free + strata) / free) t) with the t quantile of `free` degrees of freedom, the number of clusters less
+    that of strata (Hesterberg 2015, The American Statistician 69:371): plain percentiles are too narrow for few
+    clusters. In simulations it lifted the coverage of 5 clusters from .72-.84 to .78-.91, that of 20 clusters by .02,
+    and of 60 by less.
+    """
+    return float(special.ndtr(math.sqrt((free + strata) / free) * special.stdtrit(free, (1 - level) / 2)))
+
+
+def percentiles(values: Floats, clusters: int, level: float) -> tuple[float, float]:
+    """Return the ends of the expanded percentile interval of resampled values; NaN, which define none, are left out.
+
+    Raises:
+        ValueError: with less than two clusters, which say nothing about how clusters vary.
+    """
+    if clusters < 2:
+        raise ValueError("a bootstrap over clusters needs at least two")
+    tail = expanded_tail(level, clusters - 1)
+    low, high = np.nanquantile(values, [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def bounds_of(values: Floats, clusters: int, level: float) -> Bounds:
+    """Return `percentiles`; no interval with less than two clusters, and where the resamples are all alike."""
+    defined = values[np.isfinite(values)]
+    if clusters < 2 or not len(defined) or defined.min() == defined.max():
+        return Bounds(None, None, None)
+    return Bounds(*percentiles(defined, clusters, level), METHOD)
+
+
+def mean_bounds(
+    columns: Sequence[Floats],
+    clusters: Sequence[str] | NDArray[Any],
+    seed: int,
+    level: float,
+    limits: tuple[float, float],
+    resamples: int | None = None,
+) -> list[Bounds]:
+    """Return the interval for the mean of each column, all from the same resamples; NaN take no part.
+
+    Values that are all equal have the interval that `cluster_bootstrap_mean` gives them within the `limits`. There are
+    as many resamples as `resamples_for` says, if not named.
+    """
+    if not len(clusters) or not columns:
+        return [Bounds(None, None, None)] * len(columns)
+    codes, values = cluster_codes(clusters), np.stack(columns, axis=1)
+    present = np.isfinite(values)
+    sums = cluster_sums(codes, np.stack([whole(np.where(present, values, 0.0)), whole(present)], axis=1))
+    drawn = resampled(sums, seed, resamples_for(len(sums)) if resamples is None else resamples)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = (drawn[:, 0] / WHOLE) / (drawn[:, 1] / WHOLE)
+    found = []
+    for i in range(len(columns)):
+        own, groups = values[present[:, i], i], len(np.unique(codes[present[:, i]]))
+        if groups > 1 and own.min() == own.max():
+            found.append(Bounds(*_of_equal(float(own[0]), groups, level, limits), EXACT))
+        else:
+            found.append(bounds_of(means[:, i], groups, level))
+    return found
+
+
+def cluster_bootstrap_mean(
+    values: Sequence[float],
+    clusters: Sequence[Hashable],
+    level: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+    limits: tuple[float, float] | None = None,
+) -> Interval:
+    """Return the expanded percentile interval for the mean of `values`; n_eff is None.
+
+    The result depends on the values, the clusters and `seed`, not on the order of the input. `limits` names the
+    smallest and largest possible value; with it, values that are all equal (whose bootstrap interval has no width)
+    get the interval that a share of at most 1 - (alpha / 2)^(1 / G) of unseen clusters at either limit would allow,
+    the argument behind Clopper-Pearson at 0 and 1. With one cluster both ends are the limits, or None without limits.
+
+    Raises:
+        ValueError: for no values, lists of different lengths, a level outside (0, 1), resamples < 1 or values outside
+            the limits.
+    """
+    data, codes, _ = checked(values, clusters, level)
+    if resamples < 1:
+        raise ValueError("resamples must be at least 1")
+    if limits is not None and (data.min() < limits[0] or data.max() > limits[1]):
+        raise ValueError(f"values must lie between {limits[0]} and {limits[1]}")
+    groups = int(codes.max()) + 1
+    if groups == 1:
+        low, high = limits or (None, None)
+        return Interval(low, high, None, 1, "no information (one cluster)")
+    if limits is not None and data.min() == data.max():
+        return Interval(*_of_equal(float(data[0]), groups, level, limits), None, groups, EXACT)
+    drawn = resampled(cluster_sums(codes, np.stack([data, np.ones(len(data))], axis=1)), seed, resamples)
+    return Interval(*percentiles(drawn[:, 0] / drawn[:, 1], groups, level), None, groups, METHOD)
+
+
+def _of_equal(value: float, groups: int, level: float, limits: tuple[float, float]) -> tuple[float, float]:
+    unseen = 1 - ((1 - level) / 2) ** (1 / groups)
+    return value - unseen * (value - limits[0]), value + unseen * (limits[1] - value)
+
+
+# All numbers of a cell are resampled alike, and drawing takes longer than all sums over what is drawn.
+@functools.lru_cache(maxsize=2)
+def _drawn_at_once(clusters: int, seed: int, resamples: int) -> Floats:
+    return _counts(np.random.default_rng(seed), clusters, resamples, clusters)
+
+
+def _counts(rng: np.random.Generator, clusters: int, resamples: int, number: int) -> Floats:
+    """How often each cluster is among so many that are drawn: resamples x clusters."""
+    drawn = rng.integers(clusters, size=(resamples, number)) + np.arange(resamples)[:, None] * clusters
+    return np.bincount(drawn.ravel(), minlength=resamples * clusters).reshape(resamples, clusters).astype(float)
