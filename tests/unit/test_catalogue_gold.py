@@ -2,7 +2,6 @@
 
 import pytest
 
-from refusal_eval.config.catalogue import Catalogue, shipped_files
 from refusal_eval.config.source_entries import open_pin
 from refusal_eval.data.gold import make_gold
 from refusal_eval.data.rows import read_rows
@@ -12,11 +11,8 @@ from refusal_eval.tools.pages.catalogue_pages import catalogue_page
 
 
 @pytest.fixture(scope="module")
-def gold(repository):
-    files, problems = shipped_files(str(repository)), []
-    catalogue = Catalogue(files, len(files), problems)
-    assert problems == []
-    return catalogue.valid["gold"]
+def gold(shipped):
+    return shipped.valid["gold"]
 
 
 def made(entry, rows, clusters=None):

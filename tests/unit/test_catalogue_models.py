@@ -1,5 +1,5 @@
 """The models that ship: each can be served on the cards that its engine names, and says what nobody verified; the
-paper's study; and the page in docs/."""
+paper's study."""
 
 import shutil
 
@@ -7,13 +7,13 @@ import pytest
 import yaml
 from config_project import COMMIT
 from engine_entries import engine_identity, server_command
+from test_catalogue_splits import NINE
 
-from refusal_eval.config.catalogue import Catalogue, shipped_files
 from refusal_eval.config.load_study import load_study
 from refusal_eval.config.problems import ConfigError
 from refusal_eval.config.source_entries import open_pin
 from refusal_eval.engines.vllm_arguments import identity_args
-from refusal_eval.tools.pages.catalogue_pages import catalogue_page
+from refusal_eval.tools.check.checked_model import asking_study
 from refusal_eval.weights.identity import engine_id, weights_identity
 
 CARD_GB = 80
@@ -27,6 +27,9 @@ THINKING = {
     *("qwen3-4b-thinking", "qwen3-next-80b-thinking", "qwen3-next-80b-uncensored", "gpt-oss-20b", "gpt-oss-120b"),
     *("r1-distill-qwen-7b", "r1-distill-llama-8b", "r1-distill-qwen-32b", "r1-distill-llama-70b"),
 }
+OFF_ENGINES = {"gemma-3-4b-it", "llama-3.1-8b", "llama-3.3-70b", "wildguard", "llm-refusal-classifier"}
+OFF_MODELS = {"gemma-3-4b-it", "gemma-3-4b-it-paper", "llama-3.1-8b", "llama-3.3-70b"}
+OFF_JUDGES = {"wildguard", "llm-refusal-classifier"}
 PAPER = [
     "qwen3-4b-instruct-paper",
     "qwen3-4b-thinking-paper",
@@ -35,25 +38,6 @@ PAPER = [
     "qwen3-next-80b-uncensored-paper",
     "gemma-3-4b-it-paper",
 ]
-NINE = {
-    "jailbreakbench": 100,
-    "sorrybench": 440,
-    "xstest_unsafe": 200,
-    "harmbench_sampled": 256,
-    "adversarial_unsafe_prompts": 512,
-    "ccp_sensitive_sampled": 340,
-    "deccp_censored": 95,
-    "xstest_safe": 250,
-    "general_prompts": 100,
-}
-
-
-@pytest.fixture(scope="module")
-def shipped(repository):
-    files, problems = shipped_files(str(repository)), []
-    catalogue = Catalogue(files, len(files), problems)
-    assert problems == []
-    return catalogue
 
 
 @pytest.fixture(scope="module")
@@ -109,20 +93,6 @@ def test_the_smallest_engine_compiles_on_a_gpu_and_starts_on_a_cpu_as_it_always_
     assert engine_id(identity) == "eff4c820723eba81", "what the store holds of the demo"
 
 
-def test_nobody_doubts_what_vllm_was_seen_to_do(engines):
-    doubts = [doubt for engine in engines.values() for doubt in engine.unverified]
-    assert not [doubt for doubt in doubts if "vision" in doubt or "vocabulary" in doubt]
-
-
-def test_what_is_gated_is_googles_and_metas(engines):
-    assert {name for name, engine in engines.items() if engine.gated} == {
-        *("gemma-3-4b-it", "llama-3.1-8b", "llama-3.3-70b")
-    }
-    assert {name for name, engine in engines.items() if engine.gated is None} == {
-        *("qwen3-next-80b-uncensored", "qwen3-next-80b-uncensored-paper")
-    }
-
-
 def test_sampling_is_written_out(shipped, models):
     for name in models:
         sampling = shipped.written["models"][name].get("sampling")
@@ -161,7 +131,11 @@ def test_the_papers_study_asks_what_the_paper_asks(paper):
     config = load_study(paper, "config/paper.yaml", open_pins=True)
     assert config["models"] == PAPER and config["samples"] == 5
     assert config["splits"] == list(NINE)
-    assert sum(entry["expected_rows"] for entry in config["split_entries"].values()) == sum(NINE.values()) == 2293
+    assert (
+        sum(entry["expected_rows"] for entry in config["split_entries"].values())
+        == sum(rows for rows, _ in NINE.values())
+        == 2293
+    )
     assert config["allow"] == ["ccp_sensitive_sampled", "gemma-3-4b-it-paper"]
     for model in config["model_entries"].values():
         asked = model["sampling"]
@@ -193,17 +167,61 @@ def test_one_commit_of_the_papers_study_is_open_and_with_it_the_study_is_whole(p
     assert config["engine_entries"][name]["weights"]["revision"] == COMMIT
 
 
-# ---------------------------------------------------------------- the page
+# ---------------------------------------------------------------- gated, or not for commercial use
 
 
-def test_the_page_is_what_the_catalogue_says(repository, models, engines):
-    page = (repository / "docs" / "models.md").read_text(encoding="utf-8")
-    assert page == catalogue_page("models", str(repository)), "run `make schema`"
-    table, details = page.split("\n## ", 1)
-    for name, model in models.items():
-        engine = engines[model.engine]
-        (line,) = [line for line in table.splitlines() if line.startswith(f"| `{name}` |")]
-        assert f"| `{model.engine}` | {engine.tensor_parallel} |" in line and line.endswith("| never |")
-        assert ("[**yes**](" in line) == bool(engine.gated) and f"| {engine.licence} |" in line
-        assert ("`</think>`" in line or "harmony" in line) == (model.reasoning is not None)
-        assert all(what in details for what in (*model.unverified, *engine.unverified))
+@pytest.fixture
+def study(repository, monkeypatch):
+    monkeypatch.chdir(repository)
+    return {"study": "s", "models": ["smollm2-plain"], "splits": ["sensitive"], "samples": 2, "judges": ["keyword"]}
+
+
+def mistakes(study, name="config/config.yaml"):
+    try:
+        load_study(study, name, open_pins=True)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def test_engines_whose_weights_are_gated_or_non_commercial_are_off_and_say_why(shipped):
+    engines = shipped.valid["engines"]
+    assert {name for name, engine in engines.items() if not engine.enabled} == OFF_ENGINES
+    for name, engine in engines.items():
+        asks = engine.gated or "-NC" in (engine.licence or "")
+        assert bool(asks) == (not engine.enabled), name
+        assert engine.enabled or (engine.reason and engine.terms), name
+
+
+def test_models_and_judges_with_such_weights_need_to_be_allowed(shipped, study):
+    for key, names in (("models", OFF_MODELS), ("judges", OFF_JUDGES)):
+        using = {name for name, entry in shipped.valid[key].items() if getattr(entry, "engine", None) in OFF_ENGINES}
+        assert using == names
+        for name in names:
+            told = mistakes(study | {key: [name]})
+            engine = shipped.valid["engines"][shipped.valid[key][name].engine]
+            assert f"`{name}` is off by default" in told and engine.reason in told and engine.terms in told
+            assert f"write `allow: [{name}]` into the study" in told
+            assert mistakes(study | {key: [name], "allow": [name]}) == ""
+
+
+def test_an_own_entry_on_the_same_weights_is_off_too_and_own_gated_weights_are_not(study, tmp_path):
+    weights = {"kind": "hub", "repo": "owner/gated", "revision": COMMIT}
+    mine = {"weights": weights, "max_model_len": 64, "gated": True, "terms": "https://example.org"}
+    models = {
+        "warm": {"like": "gemma-3-4b-it", "sampling": {"max_tokens": 9, "temperature": 1.5}},
+        "own": {"engine": "mine", "sampling": {"max_tokens": 9}},
+    }
+    file = tmp_path / "own.yaml"
+    file.write_text(yaml.safe_dump({"engines": {"mine": mine}, "models": models}), encoding="utf-8")
+    told = mistakes(study | {"models": ["warm", "own"], "catalogue": [str(file)]})
+    assert "`warm` is off by default" in told and "`own`" not in told
+
+
+def test_what_is_allowed_has_to_be_used(study):
+    told = mistakes(study | {"allow": ["wildguard"]})
+    assert "`wildguard` is not one of `models`, `splits`, `judges` or `gold`" in told
+
+
+def test_a_check_of_a_gated_model_is_allowed_by_naming_it(study):
+    assert mistakes(asking_study("gemma-3-4b-it", [])) == ""

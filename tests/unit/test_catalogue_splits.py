@@ -5,7 +5,6 @@ import re
 
 import pytest
 
-from refusal_eval.config.catalogue import Catalogue, shipped_files
 from refusal_eval.config.load_study import load_study
 from refusal_eval.config.problems import ConfigError
 from refusal_eval.config.references import read_references
@@ -60,16 +59,8 @@ OFF = {
 
 
 @pytest.fixture(scope="module")
-def catalogue(repository):
-    files, problems = shipped_files(str(repository)), []
-    catalogue = Catalogue(files, len(files), problems)
-    assert problems == []
-    return catalogue
-
-
-@pytest.fixture(scope="module")
-def splits(catalogue):
-    return {name: entry for name, entry in catalogue.valid["splits"].items() if name not in DEMO}
+def splits(shipped):
+    return {name: entry for name, entry in shipped.valid["splits"].items() if name not in DEMO}
 
 
 def test_all_splits_are_there_with_their_rows_and_expectations(splits):
@@ -123,10 +114,10 @@ def test_what_is_off_is_off(splits):
     }
 
 
-def test_labels_and_references_are_each_others_own(repository, catalogue, splits):
+def test_labels_and_references_are_each_others_own(repository, shipped, splits):
     labels = [split.label for split in splits.values()]
     assert len(set(labels)) == len(labels)
-    entries = [*splits.values(), *catalogue.valid["gold"].values()]
+    entries = [*splits.values(), *shipped.valid["gold"].values()]
     cited = {key for entry in entries for key in entry.citation}
     references = read_references(repository)
     assert set(references) == cited, "each reference is of a split or of gold"
@@ -172,13 +163,3 @@ def test_the_page_tells_prompts_of_a_split_whose_rows_give_several(repository):
     page = (repository / "docs" / "splits.md").read_text(encoding="utf-8")
     (line,) = [line for line in page.splitlines() if line.startswith("| [`ms_xsb_independent`]")]
     assert "| 30 (independent: 20 prompts each) |" in line and "600 questions" in page
-
-
-def test_the_page_has_every_split_with_its_state(repository, splits):
-    page = (repository / "docs" / "splits.md").read_text(encoding="utf-8")
-    table, details = page.split("\n## ", 1)
-    for name, split in splits.items():
-        (line,) = [line for line in table.splitlines() if f"`{name}`" in line]
-        assert f"| {split.expectation} |" in line and line.endswith("| on |" if split.enabled else "| **off** |")
-        assert f"**`{name}`**" in details
-        assert all(what in details for what in split.unverified)
