@@ -138,6 +138,13 @@ FIGURES = [
 ]
 
 
+def locked_repo(repo="owner/model", commit=COMMIT, files=None, **keys):
+    """Return what a lock file says of a repository."""
+    entry = {"repo": repo, "commit": commit, "date": "2026-01-02", "pinned_by": "lock", "gated": False}
+    licence = {"hub": None, "entry": None, "agrees": None}
+    return entry | {"licence": licence, "files": files or {"config.json": f"2 git:{COMMIT}"}} | keys
+
+
 class Project:
     """A folder with config/catalogue/, the files that the entries name, and whatever a test writes into it."""
 

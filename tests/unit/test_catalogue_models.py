@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 import yaml
-from config_project import COMMIT
+from config_project import COMMIT, locked_repo
 from engine_entries import engine_identity, server_command
 from test_catalogue_splits import NINE
 
@@ -150,16 +150,7 @@ def test_one_commit_of_the_papers_study_is_open_and_with_it_the_study_is_whole(p
         load_study(paper, "config/paper.yaml")
     assert [line for line in str(told.value).splitlines() if "commit hash" in line]
     assert str(told.value).startswith("1 mistake"), told.value
-    locked = {
-        "repo": "MultiverseComputingCAI/Qwen3-Next-80B-A3B-Thinking-Uncensored",
-        "commit": COMMIT,
-        "date": "2026-01-01",
-        "pinned_by": "lock",
-        "gated": False,
-        "licence": {"hub": None, "entry": None, "agrees": None},
-        "files": {"config.json": f"2 git:{COMMIT}"},
-    }
-    lock = {"lock_version": 1, "models": [locked]}
+    lock = {"lock_version": 1, "models": [locked_repo("MultiverseComputingCAI/Qwen3-Next-80B-A3B-Thinking-Uncensored")]}
     (tmp_path / "paper.lock.yaml").write_text(yaml.safe_dump(lock), encoding="utf-8")
     shutil.copy("config/paper.yaml", tmp_path)
     config = load_study(paper, str(tmp_path / "paper.yaml"))

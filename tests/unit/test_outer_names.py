@@ -5,7 +5,7 @@ import logging
 import os
 
 import pytest
-from config_project import COMMIT, SHA256
+from config_project import COMMIT, SHA256, locked_repo
 from hub_calls import called
 from hub_server import HubServer
 from pydantic import ValidationError
@@ -21,7 +21,6 @@ from refusal_eval.weights.weights_manifest import manifest_folder
 
 OUTER = ["/etc/x.json", "../x.json", "a/../../x.json", "a/..", "..", "C:x.json", "a\\..\\x.json", "x\0.json", "", "."]
 INNER = ["x.json", "a/b.json", "..x/..y.json", "a..b", "ä/中 文.json", "ab:c.json"]
-LICENCE = {"hub": None, "entry": None, "agrees": None}
 
 
 @pytest.mark.parametrize("name", [*OUTER, "\ud83d.json", "a/\x1b.json", "a//../../b"])
@@ -36,8 +35,7 @@ def test_a_name_in_a_folder_stays_what_it_is(name):
 
 
 def lock_of(name):
-    repo = {"repo": "owner/model", "commit": COMMIT, "date": "2026-01-02", "pinned_by": "lock", "gated": False}
-    return {"lock_version": 1, "models": [repo | {"licence": LICENCE, "files": {name: f"5 sha256:{SHA256}"}}]}
+    return {"lock_version": 1, "models": [locked_repo(files={name: f"5 sha256:{SHA256}"})]}
 
 
 @pytest.mark.parametrize("name", OUTER)

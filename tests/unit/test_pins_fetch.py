@@ -7,6 +7,7 @@ import random
 import shutil
 
 import pytest
+from config_project import locked_repo
 from hub_calls import fetched
 from hub_server import HubServer, tree
 
@@ -48,9 +49,7 @@ def locked(folder, models=(), datasets=()):
             name: RemoteFile(one["size"], one["lfs"]["oid"] if "lfs" in one else None, one["oid"]).state
             for name, one in listed.items()
         }
-        licence = {"hub": None, "entry": None, "agrees": None}
-        names = {"repo": source["repo"], "commit": source["revision"], "date": "2026-01-01"}
-        return names | {"pinned_by": "lock", "gated": False, "licence": licence, "files": states}
+        return locked_repo(source["repo"], source["revision"], states)
 
     content = {"models": [entry(*one) for one in models], "datasets": [entry(*one) for one in datasets]}
     path = folder / "study.lock.yaml"

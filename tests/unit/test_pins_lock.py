@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import yaml
-from config_project import CATALOGUE, COMMIT, SHA256, STUDY, Project, changed
+from config_project import CATALOGUE, COMMIT, SHA256, STUDY, Project, changed, locked_repo
 
 from refusal_eval.config.lock_file import LockFile, lock_path, read_lock
 from refusal_eval.core.errors import UserError
@@ -20,8 +20,7 @@ URL = {"kind": "url", "url": f"https://example.org/{COMMIT}/rows.csv", "sha256":
 
 def repo(name="owner/model", commit=OTHER, by="lock", **keys):
     files = {"config.json": "2 git:" + "1" * 40, "model.safetensors": "5000 sha256:" + SHA256}
-    entry = {"repo": name, "commit": commit, "date": "2026-01-02", "pinned_by": by, "gated": False}
-    return entry | {"licence": LICENCE, "files": files} | keys
+    return locked_repo(name, commit, files, pinned_by=by, licence=LICENCE) | keys
 
 
 def lock(**lists):
