@@ -13,7 +13,7 @@ from transformers import AutoTokenizer
 
 from refusal_eval.ask.answer_reader import AnswerReader
 from refusal_eval.ask.requests import Request
-from refusal_eval.compat.published_reasoning import pair_of
+from refusal_eval.compat.published_config import pair_of
 from refusal_eval.core.packing import pack_floats
 
 FILES = sorted(Path(__file__).with_name("streams").glob("*.yaml"))
@@ -26,7 +26,7 @@ STREAMS = [
 def marks_of(repository, name):
     """Return the `reasoning` of the family's model in our catalogue; without one, as an import writes it."""
     if READ[name]["model"] is None:
-        return pair_of(READ[name]["mark"])[0]
+        return pair_of(READ[name]["mark"])
     models = {}
     for file in (repository / "config" / "catalogue" / "models").glob("*.yaml"):
         models |= yaml.safe_load(file.read_text(encoding="utf-8"))["models"]

@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from refusal_eval.compat.published_reasoning import reasoning_entry
-from refusal_eval.compat.published_values import Config, number, section, weights_name, whole
+from refusal_eval.compat.published_values import Values
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
+from refusal_eval.core.yaml_files import read_yaml
 
 KNOWN = {
     *("dataset_splits", "model", "judge_model", "gpu_memory_utilization", "tensor_parallel_size", "output_dir"),
     *("continue_from_checkpoint", "enforce_eager", "pipeline_parallel_size"),
 }
-KNOWN_OF_A_MODEL = {
-    *("name_or_path", "max_model_len", "max_new_tokens", "thinking-string", "thinking_string", "batch_size"),
-    *("num_return_sequences", "temperature", "top_p", "top_k"),
-}
+MARK_KEYS = ("thinking-string", "thinking_string")
+DRAWN = ("num_return_sequences", "temperature", "top_p", "top_k")
+KNOWN_OF_A_MODEL = {"name_or_path", "max_model_len", "max_new_tokens", "batch_size", *MARK_KEYS, *DRAWN}
 # What its README's example and code use where a config says nothing.
 MAX_MODEL_LEN, MAX_NEW_TOKENS, SAMPLES, MEMORY_SHARE = 16384, 8192, 5, 0.9
 ITS_JUDGE = "openai/gpt-oss-20b"  # what its configs name
 ITS_DATA = ("MultiverseComputingCAI/llm-refusal-evaluation", "Iker/refusal-evaluation")
+
+OPENS, ENDS = re.compile(r"<([A-Za-z_]+)>|\[([A-Z_]+)\]"), re.compile(r"</([A-Za-z_]+)>|\[/([A-Z_]+)\]")
+LOOKS_LIKE_REASONING = re.compile(r"think|reason|qwq|-r1|magistral|gpt-oss", re.IGNORECASE)
+
+
+@functools.cache
+def words() -> dict[str, dict[str, str]]:
+    """Return what an import says, by kind (`notes`, `todo`, `refused`) and by what it is about."""
+    found: dict[str, dict[str, str]] = read_yaml(Path(__file__).with_name("import_words.yaml"))
+    return found
+
+
+def refused(about: str, **values: Any) -> UserError:
+    """Return the error for a config that cannot be imported."""
+    return UserError(words()["refused"][about].format(**values))
 
 
 @dataclass
@@ -41,6 +57,14 @@ class Imported:
     catalogue: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     todo: list[str] = field(default_factory=list)
+
+    def note(self, about: str, **values: Any) -> None:
+        """Add a note."""
+        self.notes.append(words()["notes"][about].format(**values))
+
+    def do(self, about: str, **values: Any) -> None:
+        """Add what the user has to do."""
+        self.todo.append(words()["todo"][about].format(**values))
 
 
 @dataclass(frozen=True)
@@ -76,7 +100,7 @@ class Shipped:
 
 
 def imported(
-    config: Config,
+    config: Mapping[str, Any],
     name: str,
     shipped: Shipped,
     gpus: int | None = None,
@@ -100,37 +124,30 @@ def imported(
             kind, with its key; for the name of an engine or a model of our catalogue.
     """
     if name in shipped.taken:
-        raise UserError(
-            f"our catalogue has an engine or a model `{name}`, which judges and other studies use too: entries of that "
-            f"name would change it for them; choose another --name, e.g. {name}-imported"
-        )
-    for key in ("model", "dataset_splits"):
-        if not isinstance(config.get(key), dict if key == "model" else list) or not config[key]:
-            what = "a list of splits" if key == "dataset_splits" else "a mapping with `name_or_path`"
-            raise UserError(
-                f"this is no config of the published library: `{key}` is missing or of the wrong kind; it has to be "
-                + what
-            )
+        raise refused("taken", name=name)
+    wanted = {"model": (dict, "a mapping with `name_or_path`"), "dataset_splits": (list, "a list of splits")}
+    for key, (kind, what) in wanted.items():
+        if not isinstance(config.get(key), kind) or not config[key]:
+            raise refused("no_config", key=key, what=what)
     result = Imported()
-    for key in config:
-        if key not in KNOWN:
-            result.notes.append(
-                f"{key}: not a key that we know of that library" + nearest(str(key), KNOWN) + "; left out"
-            )
-    model = _section(config, "model", result)
-    samples = whole(model, "num_return_sequences", SAMPLES, "model.")
-    known = shipped.engines.get(str(weights_name(model, "model."))) if folder is None else None
-    engine = _engine(config, model, name, known, gpus, folder, result)
-    entry = _model(model, name, known, protocol, result)
+    _note_unknown(config, KNOWN, "", result)
+    given = Values(config)
+    model = given.section("model")
+    _note_unknown(model.values, KNOWN_OF_A_MODEL, model.name, result)
+    repo = model.weights()
+    if repo is None:
+        raise refused("no_weights", section="model")
+    samples = model.whole("num_return_sequences", SAMPLES)
+    known = shipped.engines.get(repo) if folder is None else None
+    engine = _engine(given, model, repo, name, known, gpus, folder, result)
+    entry: dict[str, Any] = {"engine": name, "sampling": {"max_tokens": model.whole("max_new_tokens", MAX_NEW_TOKENS)}}
+    entry["sampling"] |= _sampling(model, protocol, result)
+    if reasoning := _reasoning(model, repo, name, known, protocol, result):
+        entry["reasoning"] = reasoning
     if entry["sampling"].get("temperature") == 0 and samples > 1:
-        result.todo.append(
-            f"models.{name}.sampling.temperature: 0 gives {samples} equal answers, which the published code never drew "
-            "(it draws at 1 whatever stands here); write 1, or `samples: 1` into the study"
-        )
+        result.do("greedy", name=name, samples=samples)
     splits = _splits(config["dataset_splits"], shipped, result)
-    judge, notes, todo = _judge(section(config, "judge_model"), shipped.judges)
-    result.notes += [*_unknown(section(config, "judge_model"), "judge_model"), *notes]
-    result.todo += todo
+    judge = _judge(given.section("judge_model"), shipped.judges, result)
     result.catalogue = {"engines": {name: engine}, "models": {name: entry}}
     result.study = {
         "study": name,
@@ -146,32 +163,28 @@ def imported(
         off[name] = known.off
     if off:
         result.study["allow"] = list(off)
-        result.todo += [f"read why `{one}` is off by default, or leave it out: {why}" for one, why in off.items()]
+        for one, why in off.items():
+            result.do("allow", name=one, why=why)
     if protocol == "default":
         result.study["tables"] = ["protocol_effects"]
-    _without_meaning(config, model, result)
+    if "batch_size" in model.values or "batch_size" in given.section("judge_model").values:
+        result.note("batch_size")
+    for key in ("enforce_eager", "continue_from_checkpoint", "output_dir"):  # they decide nothing here
+        if key in config:
+            result.note(key, study=name)
     return result
 
 
-def _section(config: Config, key: str, result: Imported) -> dict[str, Any]:
-    found = section(config, key)
-    result.notes += _unknown(found, key)
-    if weights_name(found, f"{key}.") is None:
-        raise UserError(f"`{key}.name_or_path` is missing: the model's repository on the hub, or its folder")
-    return found
-
-
-def _unknown(found: Config, key: str) -> list[str]:
-    return [
-        f"{key}.{name}: not a key that we know of that library{nearest(name, KNOWN_OF_A_MODEL)}; left out"
-        for name in found
-        if name not in KNOWN_OF_A_MODEL
-    ]
+def _note_unknown(found: Mapping[str, Any], known: Collection[str], section: str, result: Imported) -> None:
+    for key in found:
+        if key not in known:
+            result.note("unknown_key", key=f"{section}{key}", hint=nearest(str(key), known))
 
 
 def _engine(
-    config: Config,
-    model: Config,
+    config: Values,
+    model: Values,
+    repo: str,
     name: str,
     known: ShippedEngine | None,
     gpus: int | None,
@@ -179,185 +192,142 @@ def _engine(
     result: Imported,
 ) -> dict[str, Any]:
     """The engine: one of our catalogue where it has these weights, changed where the config says otherwise."""
-    repo = str(weights_name(model, "model."))
-    engine: dict[str, Any] = {"max_model_len": whole(model, "max_model_len", MAX_MODEL_LEN, "model.", least=16)}
+    engine: dict[str, Any] = {"max_model_len": model.whole("max_model_len", MAX_MODEL_LEN, least=16)}
     cards = _tensor_parallel(config, known, name, gpus, result)
     if cards is not None:
         engine["tensor_parallel"] = cards
-    if (stages := whole(config, "pipeline_parallel_size", 1)) > 1:
+    if (stages := config.whole("pipeline_parallel_size", 1)) > 1:
         engine["pipeline_parallel"] = stages
-    share = number(config, "gpu_memory_utilization", least=0.01, most=1.0)
+    share = config.number("gpu_memory_utilization", least=0.01, most=1.0)
     if share is not None or known is None:
         engine["memory_share"] = share or MEMORY_SHARE
     if known is not None:
-        result.notes.append(
-            f"model.name_or_path: {repo} is the engine `{known.name}` of our catalogue, at the commit that stands there"
-        )
+        result.note("known_engine", repo=repo, name=known.name)
         return {"like": known.name, **engine}
     if folder is not None:
         return {"weights": {"kind": "folder", "path": folder}, **engine}
-    result.todo.append(
-        f"engines.{name}.weights.revision: the published code takes whatever {repo} holds that day; run "
-        f"`refusal-eval pin {name}.yaml`, which writes today's commit into {name}.lock.yaml, or write the commit that "
-        "you mean"
-    )
+    result.do("commit", name=name, repo=repo)
     return {"weights": {"kind": "hub", "repo": repo, "revision": None}, **engine}
 
 
-def _model(model: Config, name: str, known: ShippedEngine | None, protocol: str, result: Imported) -> dict[str, Any]:
-    most = whole(model, "max_new_tokens", MAX_NEW_TOKENS, "model.")
-    entry: dict[str, Any] = {"engine": name, "sampling": {"max_tokens": most, **_sampling(model, protocol, result)}}
-    repo = str(weights_name(model, "model."))
-    reasoning, notes, todo = reasoning_entry(model, repo, known.reasoning if known else None, protocol)
-    result.notes += notes
-    result.todo += [f"models.{name}.{one}" for one in todo]
-    if reasoning:
-        entry["reasoning"] = reasoning
-    return entry
+def _tensor_parallel(
+    config: Values, known: ShippedEngine | None, name: str, gpus: int | None, result: Imported
+) -> int | None:
+    """How many GPUs share each layer; None to leave it to the engine of our catalogue, or to its default of 1."""
+    asked = config.values.get("tensor_parallel_size")
+    if asked is not None and asked != "auto":
+        if not isinstance(asked, int) or isinstance(asked, bool) or asked < 1:
+            raise refused("gpus", value=asked)
+        if known is not None and asked < known.cards:
+            result.do("few_gpus", name=name, asked=asked, known=known.name, cards=known.cards)
+        return asked
+    auto = "tensor_parallel_size: auto" + ("" if asked else " (it is missing)")
+    auto += " takes all GPUs of the machine for each model"
+    if known is not None:
+        result.note("auto_known", auto=auto, cards=known.cards, name=known.name)
+    elif gpus is None:
+        result.note("auto_unseen", auto=auto)
+        result.do("gpus", name=name)
+    else:
+        result.note("auto_all", auto=auto, gpus=gpus)
+    return gpus if known is None else None
 
 
-def _sampling(model: Config, protocol: str, result: Imported) -> dict[str, Any]:
+def _sampling(model: Values, protocol: str, result: Imported) -> dict[str, Any]:
     """The config's sampling, which the published code reads and does not use."""
-    asked: dict[str, Any] = {
-        "temperature": number(model, "temperature", "model."),
-        "top_p": number(model, "top_p", "model.", most=1.0),
-        "top_k": None if model.get("top_k") is None else whole(model, "top_k", 0, "model.", least=-1),
-    }
+    asked: dict[str, Any] = {"temperature": model.number("temperature"), "top_p": model.number("top_p", most=1.0)}
+    asked["top_k"] = None if model.values.get("top_k") is None else model.whole("top_k", 0, least=-1)
     asked = {key: value for key, value in asked.items() if value is not None}
     neutral = {"temperature": 1.0, "top_p": 1.0, "top_k": -1}
     if any(value != neutral[key] for key, value in asked.items()):
         told = ", ".join(f"{key} {value:g}" for key, value in asked.items())
-        if protocol == "compat":
-            happens = "`protocol: compat` does the same, and these stand in the model for the record"
-        else:
-            happens = "here they hold. For what that code really did, import with --protocol compat"
-        result.notes.append(
-            f"model.temperature, top_p, top_k: the published code ignores them ({told}) and draws at temperature 1 "
-            f"with top_p 1 and no top_k; {happens}"
-        )
+        result.note("sampling", told=told, happens=words()["notes"][f"sampling_{protocol}"])
     if "top_k" in asked:
         asked["top_k"] = max(0, asked["top_k"])  # there -1 is off, here 0
     return asked
 
 
+def _reasoning(
+    model: Values, repo: str, name: str, known: ShippedEngine | None, protocol: str, result: Imported
+) -> dict[str, str] | None:
+    """The `reasoning` of the model, None if it has none; `compat` takes no marks where the config has none."""
+    given = next((mark for key in MARK_KEYS if (mark := model.text(key))), None)
+    shipped = {key: value for key, value in ((known and known.reasoning) or {}).items() if value}
+    if given is None:
+        if shipped and protocol != "compat":
+            result.note("known_marks", repo=repo)
+            return shipped
+        if shipped or LOOKS_LIKE_REASONING.search(repo):
+            result.note("looks_like_reasoning", repo=repo)
+        return None
+    marks = pair_of(given)
+    if marks is not None:
+        ends = marks["end"] == given
+        result.note("end_mark" if ends else "start_mark", mark=given, other=marks["start" if ends else "end"])
+    if shipped and shipped != marks:
+        told = "channels of harmony" if "format" in shipped else f"{shipped.get('start')} and {shipped.get('end')}"
+        result.note("other_marks", given=given, repo=repo, told=told)
+        return shipped
+    if marks is None:
+        result.do("start_mark", name=name, mark=given)
+    return marks or {"end": given}
+
+
+def pair_of(mark: str) -> dict[str, str] | None:
+    """Return both marks of a pair such as `<think>` and `</think>` by one of them, None for one of no such form."""
+    found = ENDS.fullmatch(mark) or OPENS.fullmatch(mark)
+    if found is None:
+        return None
+    tag, word = found[1], found[2]
+    return {"start": f"<{tag}>", "end": f"</{tag}>"} if tag else {"start": f"[{word}]", "end": f"[/{word}]"}
+
+
 def _splits(asked: Sequence[Any], shipped: Shipped, result: Imported) -> list[str]:
     names = []
     for item in asked:
+        split = str(item)
         if isinstance(item, Mapping):
             source, split = str(item.get("dataset_id", "")), str(item.get("split", ""))
             if source not in ITS_DATA or not split:
-                result.todo.append(
-                    f"dataset_splits: {source or 'a data set'} {split}".rstrip()
-                    + " has to become a split of your catalogue (see config/README.md); it was left out"
-                )
+                result.do("own_split", what=f"{source or 'a data set'} {split}".rstrip())
                 continue
-        else:
-            split = str(item)
         if split in shipped.splits:
             names.append(split)
         else:
-            hint = nearest(split, shipped.splits)
-            result.todo.append(f"dataset_splits: our catalogue has no split `{split}`{hint}; it was left out")
+            result.do("no_split", split=split, hint=nearest(split, shipped.splits))
     if not names:
-        raise UserError("none of `dataset_splits` is a split of our catalogue: " + "; ".join(result.todo))
+        raise refused("no_split", todo="; ".join(result.todo))
     if len(set(names)) < len(names):
-        result.notes.append("dataset_splits: a split stands there twice; once is enough")
-    result.notes.append(
-        "dataset_splits: the published code reads Iker/refusal-evaluation at its newest commit; here the splits of the "
-        "catalogue are taken, at a pinned one"
-    )
+        result.note("split_twice")
+    result.note("splits")
     return list(dict.fromkeys(names))
 
 
-def _tensor_parallel(
-    config: Config, known: ShippedEngine | None, name: str, gpus: int | None, result: Imported
-) -> int | None:
-    """How many GPUs share each layer; None to leave it to the engine of our catalogue, or to its default of 1."""
-    asked = config.get("tensor_parallel_size")
-    if asked is not None and asked != "auto":
-        if not isinstance(asked, int) or isinstance(asked, bool) or asked < 1:
-            raise UserError(f"`tensor_parallel_size` is {asked!r}; it has to be a number of GPUs, or auto")
-        if known is not None and asked < known.cards:
-            result.todo.append(
-                f"engines.{name}.tensor_parallel: {asked} as the config says; `{known.name}` of our catalogue takes "
-                f"{known.cards} cards of 80 GB, and fewer may not hold the weights"
-            )
-        return asked
-    auto = "tensor_parallel_size: auto" + ("" if asked else " (it is missing)")
-    auto += " takes all GPUs of the machine for each model"
-    if known is not None:
-        result.notes.append(f"{auto}; here the {known.cards} of `{known.name}` in our catalogue stay")
-        return None
-    if gpus is None:
-        result.notes.append(f"{auto}; here no GPU is seen, so it is 1")
-        result.todo.append(f"engines.{name}.tensor_parallel: as many GPUs as hold the weights, if 1 does not")
-        return None
-    result.notes.append(
-        f"{auto}; here it is written down: {gpus}. A small model is faster as several engines (`shards`)"
-    )
-    return gpus
-
-
-def _without_meaning(config: Config, model: Config, result: Imported) -> None:
-    """Keys that decide nothing here, and why."""
-    judge = section(config, "judge_model")
-    if "batch_size" in model or "batch_size" in judge:
-        result.notes.append("batch_size: left out; all requests are at the engine together")
-    if "enforce_eager" in config:
-        result.notes.append("enforce_eager: left out; write it into the engine's `args` if you need it")
-    if "continue_from_checkpoint" in config:
-        result.notes.append(
-            "continue_from_checkpoint: left out; every response is kept under a key of all that can change it, so what "
-            "fits is used again and nothing stale is (there, a file that exists is taken, whatever made it)"
-        )
-    if "output_dir" in config:
-        result.notes.append(
-            f"output_dir: left out; results go to results/{result.study['study']}/ (`results_dir` says where else). To "
-            "have them in the published layout, see scripts/export_published_layout.py"
-        )
-
-
-def _judge(asked: Config, judges: Sequence[str]) -> tuple[str, list[str], list[str]]:
-    """Return the name of a judge of our catalogue, what was changed and why, and what is left to do.
+def _judge(asked: Values, judges: Sequence[str], result: Imported) -> str:
+    """The judge of our catalogue that comes nearest to the config's.
 
     The published judge's prompt has no licence and is not here, so the rubric is always ours.
-
-    Raises:
-        UserError: for a value of the wrong kind.
     """
-    notes, todo = [], []
-    repo = weights_name(asked, "judge_model.") or ITS_JUDGE
+    _note_unknown(asked.values, KNOWN_OF_A_MODEL, asked.name, result)
+    repo = asked.weights() or ITS_JUDGE
     wanted = _bare(repo.rsplit("/", 1)[-1])
     found = [name for name in judges if wanted and _bare(name) == wanted]
     judge = found[0] if found else judges[0]
     if found:
-        notes.append(
-            f"judge_model.name_or_path: {repo} is the judge `{judge}` of our catalogue, with our rubric; "
-            "gpu_memory_utilization and tensor_parallel_size, which hold for the judge too there, stay as its engine "
-            "has them here"
-        )
+        result.note("judge", repo=repo, judge=judge)
     else:
-        todo.append(f"judges: our catalogue has no judge with {repo}; `{judge}` stands there until you write one")
-    length, answer = (whole(asked, key, 0, "judge_model.") for key in ("max_model_len", "max_new_tokens"))
-    if length or answer:
-        both = {"max_model_len": length, "max_new_tokens": answer}
+        result.do("judge", repo=repo, judge=judge)
+    both = {key: asked.whole(key, 0) for key in ("max_model_len", "max_new_tokens")}
+    if any(both.values()):
         told = ", ".join(f"{key} {value}" for key, value in both.items() if value)
-        room = f", so {length - answer} tokens for rubric and answer" if length and answer else ""
-        notes.append(
-            f"judge_model.{told}{room}: left out; of a longer judge prompt the published code cuts off the start, "
-            "which holds the instructions; here the answer is cut in its middle, marked and counted, never the "
-            "instructions"
-        )
-    if drawn := [key for key in ("num_return_sequences", "temperature", "top_p", "top_k") if key in asked]:
-        notes.append(
-            f"judge_model.{', '.join(drawn)}: left out; the entry of the judge says how its verdicts are drawn"
-        )
-    if marks := [key for key in ("thinking-string", "thinking_string") if key in asked]:
-        notes.append(
-            f"judge_model.{marks[0]}: left out; the entry of the judge knows its own reasoning. The published code "
-            "reads the judge with the mark of the model that it judges"
-        )
-    return judge, notes, todo
+        left = both["max_model_len"] - both["max_new_tokens"]
+        room = f", so {left} tokens for rubric and answer" if all(both.values()) else ""
+        result.note("judge_lengths", told=told, room=room)
+    if drawn := [key for key in DRAWN if key in asked.values]:
+        result.note("judge_sampling", keys=", ".join(drawn))
+    if marks := [key for key in MARK_KEYS if key in asked.values]:
+        result.note("judge_reasoning", key=marks[0])
+    return judge
 
 
 def _bare(name: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from refusal_eval.compat.published_config import Imported
+from refusal_eval.compat.published_config import Imported, words
 from refusal_eval.compat.recorded_folder import layout_list, layout_rows, row_place, votes_of
 from refusal_eval.compat.recorded_rows import samples_of
 from refusal_eval.core.errors import UserError
@@ -73,56 +73,34 @@ def with_results(result: Imported, found: Results, folder: str, judges: Sequence
     study, name = result.study, result.study["study"]
     result.catalogue["models"][name]["recorded"] = folder
     splits = list(found.samples)
-    result.notes += [f"dataset_splits: {split} is left out: {why}" for split, why in found.missing.items()]
+    for split, why in found.missing.items():
+        result.note("split_missing", split=split, why=why)
     samples = max(found.samples.values())
     if samples != study["samples"]:
-        result.notes.append(
-            f"model.num_return_sequences: the config says {study['samples']}, and the folder has {samples} answers "
-            f"to a prompt; `samples` is {samples}"
-        )
+        result.note("samples", asked=study["samples"], found=samples)
     ours = study["judges"][0]
+    chosen = [KEYWORD] if KEYWORD in judges else []
+    about, theirs = "no_recorded_judge", f"{name}-judge"
     if set(splits) <= set(found.judged):
-        theirs = f"{name}-judge"
         result.catalogue["judges"] = {theirs: {"kind": "recorded", "label": "The published judge"}}
-        chosen = [theirs, KEYWORD] if KEYWORD in judges else [theirs]
-        told = f"their scores ({JUDGE_SCORES}) are the judge `{theirs}`"
-    else:
-        chosen = [KEYWORD] if KEYWORD in judges else [ours]
-        told = f"not every split has a {JUDGE_SCORES}, so their judge is none of this study's"
-    study |= {"splits": splits, "samples": samples, "judges": chosen}
-    result.notes.append(
-        f"the answers are read from {folder}: no engine is asked, no weights are fetched, and the model's sampling "
-        f"stands for the record; {told}. To judge the same answers with ours too, add `{ours}` to `judges`, which asks "
-        "an engine"
-    )
+        about, chosen = "recorded_judge", [theirs, *chosen]
+    told = words()["notes"][about].format(file=JUDGE_SCORES, judge=theirs)
+    study |= {"splits": splits, "samples": samples, "judges": chosen or [ours]}
+    result.note("recorded", folder=folder, told=told, ours=ours)
     if allowed := [one for one in study.pop("allow", []) if one in splits]:
         study["allow"] = allowed
-    # What was to do for weights and for the judge is not to do: nothing of it is used.
+    # Skip what was to do for weights and for the judge: neither is used.
     result.todo = [
         one
         for one in result.todo
         if not one.startswith((f"engines.{name}.", "judges:", f"models.{name}.sampling"))
         and not (one.startswith("read why `") and one.split("`")[1] not in splits)
     ]
-    _without_channels(result, found)
-
-
-def _without_channels(result: Imported, found: Results) -> None:
-    """Replace harmony's channels, which are told by token ids, by the text that ends the reasoning in the answers."""
-    name = result.study["study"]
+    # Harmony's channels are told by token ids: the text that ends the reasoning in the answers stands for them.
     model = result.catalogue["models"][name]
-    if (model.get("reasoning") or {}).get("format") != "harmony":
-        return
-    end = found.channel_end or CHANNEL_ENDS[1]
-    model["reasoning"] = {"end": end}
-    if found.channel_end is not None:
-        result.notes.append(
-            f"reasoning: recorded answers have no token ids to tell channels by; `{end}`, which stands "
-            "in them, ends the reasoning. A text without it counts as cut off in its reasoning, and is not judged"
-        )
-    else:
-        result.todo.append(
-            f"models.{name}.reasoning.end: the text that ends the reasoning in these answers; none of "
-            f"{', '.join(f'`{mark}`' for mark in CHANNEL_ENDS)} stands in one. If they hold no reasoning, leave "
-            "`reasoning` out"
-        )
+    if (model.get("reasoning") or {}).get("format") == "harmony":
+        model["reasoning"] = {"end": found.channel_end or CHANNEL_ENDS[1]}
+        if found.channel_end is not None:
+            result.note("channels", end=found.channel_end)
+        else:
+            result.do("channels", name=name, marks=", ".join(f"`{mark}`" for mark in CHANNEL_ENDS))

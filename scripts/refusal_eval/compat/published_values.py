@@ -3,91 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from refusal_eval.core.errors import UserError
 
-Config = Mapping[str, Any]
 MOST = 10**9  # of any number: beyond it is no length, count or temperature
 
 
-def section(config: Config, key: str) -> dict[str, Any]:
-    """Return a section; a missing one is empty.
+@dataclass(frozen=True)
+class Values:
+    """A config, or a section of one, whose `name` stands before the keys in messages.
 
-    Raises:
-        UserError: if it is no mapping.
+    Every reader raises UserError for a value of another kind.
     """
-    value = config.get(key)
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise UserError(f"`{key}` is {value!r}; it has to be a mapping of keys to values")
-    return {str(name): item for name, item in value.items()}
 
+    values: Mapping[str, Any]
+    name: str = ""
 
-def whole(config: Config, key: str, default: int, where: str = "", least: int = 1) -> int:
-    """Return a whole number, the default where the key is missing or empty.
+    def section(self, key: str) -> Values:
+        """Return a section; a missing one is empty."""
+        value = {} if self.values.get(key) is None else self.values[key]
+        if not isinstance(value, dict):
+            raise self._wrong(key, value, "a mapping of keys to values")
+        return Values({str(name): item for name, item in value.items()}, f"{key}.")
 
-    Args:
-        config: the section.
-        key: the key.
-        default: what the published code takes without it.
-        where: the section's name with a dot, for messages.
-        least: the least number that makes sense.
+    def whole(self, key: str, default: int, least: int = 1) -> int:
+        """Return a whole number; where the key is missing or empty the default, what the published code takes then."""
+        value = self.values.get(key)
+        if value is None:
+            return default
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MOST:
+            raise self._wrong(key, value, f"a whole number of at least {least}")
+        return value
 
-    Raises:
-        UserError: for anything else.
-    """
-    value = config.get(key)
-    if value is None:
-        return default
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MOST:
-        raise UserError(f"`{where}{key}` is {_shown(value)}; it has to be a whole number of at least {least}")
-    return value
+    def number(self, key: str, least: float = 0.0, most: float | None = None) -> float | None:
+        """Return a number in [least, most], None where the key is missing or empty."""
+        value = self.values.get(key)
+        if value is None:
+            return None
+        fits = isinstance(value, int | float) and not isinstance(value, bool)
+        if not fits or not least <= value <= (most if most is not None else MOST):
+            limits = f"from {least:g} to {most:g}" if most is not None else f"of at least {least:g}"
+            raise self._wrong(key, value, f"a number {limits}")
+        return float(value)
 
+    def text(self, key: str) -> str | None:
+        """Return a text without white space around it, None where the key is missing or empty."""
+        value = self.values.get(key)
+        if value is None or value == "":
+            return None
+        if not isinstance(value, str):
+            raise self._wrong(key, value, "a text (put it in quotes)")
+        return value.strip()
 
-def number(config: Config, key: str, where: str = "", least: float = 0.0, most: float | None = None) -> float | None:
-    """Return a number, None where the key is missing or empty.
+    def weights(self) -> str | None:
+        """Return `name_or_path`, a repository or a folder, without the slash that a folder may end with."""
+        name = self.text("name_or_path")
+        return None if name is None else name.rstrip("/") or name
 
-    Raises:
-        UserError: for anything else, and outside of [least, most].
-    """
-    value = config.get(key)
-    if value is None:
-        return None
-    fits = isinstance(value, int | float) and not isinstance(value, bool)
-    if not fits or not least <= value <= (most if most is not None else MOST):
-        limits = f"from {least:g} to {most:g}" if most is not None else f"of at least {least:g}"
-        raise UserError(f"`{where}{key}` is {_shown(value)}; it has to be a number {limits}")
-    return float(value)
-
-
-def _shown(value: Any) -> str:
-    """Return a value as a message shows it; Python writes no number of thousands of digits."""
-    return "a very large number" if isinstance(value, int) and abs(value) > 10**18 else repr(value)
-
-
-def text(config: Config, key: str, where: str = "") -> str | None:
-    """Return a text without white space around it, None where the key is missing or empty.
-
-    Raises:
-        UserError: for anything else.
-    """
-    value = config.get(key)
-    if value is None or value == "":
-        return None
-    if not isinstance(value, str):
-        raise UserError(f"`{where}{key}` is {value!r}; it has to be a text (put it in quotes)")
-    return value.strip()
-
-
-def weights_name(config: Config, where: str) -> str | None:
-    """Return `name_or_path` of a section, a repository or a folder, without the slash that a folder may end with.
-
-    Raises:
-        UserError: if it is no text.
-    """
-    name = text(config, "name_or_path", where)
-    return None if name is None else name.rstrip("/") or name
+    def _wrong(self, key: str, value: Any, wanted: str) -> UserError:
+        # Python writes no number of thousands of digits.
+        shown = "a very large number" if isinstance(value, int) and abs(value) > 10**18 else repr(value)
+        return UserError(f"`{self.name}{key}` is {shown}; it has to be {wanted}")

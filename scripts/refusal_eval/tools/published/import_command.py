@@ -159,10 +159,7 @@ def imported_study(
         weights = weights_folder(config, into)
         result = imported(config, name, shipped, gpus, protocol, weights)
         if weights is not None and not (into / weights).is_dir():
-            result.todo.append(
-                f"engines.{name}.weights.path: there is no folder {weights} as seen from {into}; write where the "
-                "weights lie"
-            )
+            result.do("folder", name=name, weights=weights, into=into)
         if results is not None:
             found = read_results(results, result.study["splits"])
             with_results(result, found, os.path.relpath(results, into), shipped.judges)
