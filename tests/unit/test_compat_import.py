@@ -43,6 +43,7 @@ SHIPPED = Shipped(["jailbreakbench", "xstest_safe"], ["keyword", "gpt-oss-20b"],
 
 
 def changed(**model):
+    """The config with another model section; None takes a key out."""
     config = copy.deepcopy(CONFIG)
     config["model"] = {k: v for k, v in (config["model"] | model).items() if v is not None}
     return config
@@ -52,6 +53,18 @@ def note(result, start):
     found = [text for text in result.notes if text.startswith(start)]
     assert len(found) == 1, result.notes
     return found[0]
+
+
+@pytest.fixture
+def theirs(tmp_path, monkeypatch):
+    """A project with a config of a gated model that nobody knows, on three splits."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(import_command, "ROOT", tmp_path)
+    project = Project(tmp_path)
+    catalogue = CATALOGUE | {"judges": CATALOGUE["judges"] | {"keyword": CATALOGUE["judges"]["words"]}}
+    project.write("config/catalogue/base.yaml", catalogue)
+    project.write("theirs.yaml", CONFIG | {"dataset_splits": ["hub-rows", "url-rows", "wheel-rows"]})
+    return project
 
 
 def test_what_the_config_says_is_in_study_model_and_engine():
@@ -64,20 +77,19 @@ def test_what_the_config_says_is_in_study_model_and_engine():
     assert model["sampling"] == {"max_tokens": 4096, "temperature": 0.6, "top_p": 0.95, "top_k": 20}
 
 
-def test_a_mark_that_opens_the_reasoning_becomes_the_one_that_ends_it():
-    result = imported(CONFIG, "theirs", SHIPPED)
-    assert result.catalogue["models"]["theirs"]["reasoning"] == {"start": "<think>", "end": "</think>"}
-    assert "</think> it is" in note(result, "model.thinking-string")
-
-
 @pytest.mark.parametrize("key", ["thinking-string", "thinking_string"])
-@pytest.mark.parametrize(("end", "start"), [("</think>", "<think>"), ("[/THINK]", "[THINK]")])
-def test_an_end_mark_stays_and_gets_the_mark_that_opens_under_both_spellings_of_its_key(key, end, start):
-    config = changed(**{"thinking-string": None}) | {}
-    config["model"][key] = end
-    result = imported(config, "theirs", SHIPPED)
-    assert result.catalogue["models"]["theirs"]["reasoning"] == {"start": start, "end": end}
-    assert f"{start} is taken to open it" in note(result, "model.thinking-string")
+@pytest.mark.parametrize(
+    ("mark", "marks", "told"),
+    [
+        ("<think>", MARKS, "</think> it is"),  # it opens the reasoning
+        ("</think>", MARKS, "<think> is taken to open it"),
+        ("[/THINK]", {"start": "[THINK]", "end": "[/THINK]"}, "[THINK] is taken to open it"),
+    ],
+)
+def test_one_mark_gives_both_under_both_spellings_of_its_key(key, mark, marks, told):
+    result = imported(changed(**{"thinking-string": None, key: mark}), "theirs", SHIPPED)
+    assert result.catalogue["models"]["theirs"]["reasoning"] == marks
+    assert told in note(result, "model.thinking-string")
 
 
 class OneTokenEach:
@@ -274,20 +286,14 @@ ODD = [
 
 
 @pytest.mark.parametrize(("section", "key", "value", "told"), ODD, ids=[f"{odd[1]}-{n}" for n, odd in enumerate(ODD)])
-def test_an_odd_value_is_told_with_file_and_key_and_what_would_be_right(
-    section, key, value, told, tmp_path, monkeypatch, capsys
-):
-    config = copy.deepcopy(CONFIG)
+def test_an_odd_value_is_told_with_file_and_key_and_what_would_be_right(section, key, value, told, theirs, capsys):
+    config = copy.deepcopy(CONFIG) | {"dataset_splits": ["hub-rows"]}
     (config[section] if section else config)[key] = value
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(import_command, "ROOT", tmp_path)
-    Project(tmp_path).write(
-        "theirs.yaml", config | ({} if key == "dataset_splits" else {"dataset_splits": ["hub-rows"]})
-    )
+    theirs.write("theirs.yaml", config)
     assert main(["import", "theirs.yaml", "--name", "mine"]) == 1
     error = capsys.readouterr().err
     assert error.startswith("theirs.yaml: ") and told in error
-    assert not list(tmp_path.glob("mine*"))
+    assert not list(theirs.folder.glob("mine*"))
 
 
 def results_folder(project, *splits, judged=True):
@@ -296,18 +302,6 @@ def results_folder(project, *splits, judged=True):
         project.write(f"out/{split}/answers.json", json.dumps(rows))
         if judged:
             project.write(f"out/{split}/judge_scores.json", json.dumps([[{"label": -1}] * 3]))
-
-
-@pytest.fixture
-def theirs(tmp_path, monkeypatch):
-    """A config of a gated model that nobody knows, on three splits, beside the results of two."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(import_command, "ROOT", tmp_path)
-    project = Project(tmp_path)
-    catalogue = CATALOGUE | {"judges": CATALOGUE["judges"] | {"keyword": CATALOGUE["judges"]["words"]}}
-    project.write("config/catalogue/base.yaml", catalogue)
-    project.write("theirs.yaml", CONFIG | {"dataset_splits": ["hub-rows", "url-rows", "wheel-rows"]})
-    return project
 
 
 def test_a_folder_of_results_becomes_a_study_that_reads_it_and_asks_nobody(theirs, capsys):
@@ -408,40 +402,30 @@ def test_another_yaml_file_is_refused(broken):
         imported(broken, "t", SHIPPED)
 
 
-def test_the_command_writes_a_study_that_the_config_check_takes(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    project = Project(tmp_path)
-    monkeypatch.setattr(import_command, "ROOT", tmp_path)
+def test_the_command_writes_a_study_that_the_config_check_takes(theirs, capsys):
     config = changed(name_or_path="owner/model") | {"dataset_splits": ["hub-rows"], "tensor_parallel_size": 2}
-    project.write("Theirs Qwen.yaml", config)
+    theirs.write("Theirs Qwen.yaml", config)
     assert "hub-engine" in CATALOGUE["engines"]
     assert main(["import", "Theirs Qwen.yaml"]) == 0
     told = capsys.readouterr().out
     assert "Wrote theirs-qwen.yaml and theirs-qwen_entries.yaml" in told
-    study = yaml.safe_load((tmp_path / "theirs-qwen.yaml").read_text())
-    loaded = project.load(study, "again.yaml", overrides={"study": "theirs-qwen"})
+    study = yaml.safe_load((theirs.folder / "theirs-qwen.yaml").read_text())
+    loaded = theirs.load(study, "again.yaml", overrides={"study": "theirs-qwen"})
     assert loaded["engine_entries"]["theirs-qwen"]["weights"]["repo"] == "owner/model"
     assert loaded["model_entries"]["theirs-qwen"]["reasoning"]["end"] == "</think>"
     assert main(["import", "Theirs Qwen.yaml"]) == 1, "nothing is written over"
     assert "is there already" in capsys.readouterr().err
 
 
-def test_a_config_beside_its_study_is_not_in_the_way(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(import_command, "ROOT", tmp_path)
-    Project(tmp_path).write("theirs.yaml", CONFIG | {"dataset_splits": ["hub-rows"]})
+def test_a_config_beside_its_study_is_not_in_the_way(theirs):
     assert main(["import", "theirs.yaml"]) == 0
-    assert (tmp_path / "theirs-imported.yaml").exists()
+    assert (theirs.folder / "theirs-imported.yaml").exists()
 
 
-def test_an_unknown_repository_becomes_a_study_that_only_lacks_its_pin(tmp_path, monkeypatch):
+def test_an_unknown_repository_becomes_a_study_that_only_lacks_its_pin(theirs):
     """`refusal-eval pin` and `refusal-eval plan` read it; a run asks for the lock file."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(import_command, "ROOT", tmp_path)
-    project = Project(tmp_path)
-    project.write("theirs.yaml", CONFIG | {"dataset_splits": ["hub-rows"]})
     assert main(["import", "theirs.yaml", "--name", "mine"]) == 0
-    raw = yaml.safe_load((tmp_path / "mine.yaml").read_text()) | {"judges": ["words"]}
+    raw = yaml.safe_load((theirs.folder / "mine.yaml").read_text()) | {"judges": ["words"]}
     config = load_study(raw, "mine.yaml", ".", open_pins=True)
     assert config["engine_entries"]["mine"]["weights"]["revision"] is None
     with pytest.raises(ConfigError, match="refusal-eval pin"):

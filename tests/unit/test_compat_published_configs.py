@@ -49,42 +49,28 @@ def published(name):
     }
 
 
-@pytest.fixture(params=CONFIGS)
-def read(request, repository, tmp_path, monkeypatch, capsys):
-    """Import one by the command, on a machine without a GPU; return its name, the validated study and what was said."""
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_published_config_becomes_a_study_of_our_catalogue(name, repository, tmp_path, monkeypatch, capsys):
+    """Imported by the command, on a machine without a GPU."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(import_command, "gpus_here", lambda: None)
-    (tmp_path / f"{request.param}.yaml").write_text(yaml.safe_dump(published(request.param)), encoding="utf-8")
-    assert main(["import", f"{request.param}.yaml", "--name", "mine"]) == 0
-    raw = yaml.safe_load((tmp_path / "mine.yaml").read_text(encoding="utf-8"))
+    (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(published(name)), encoding="utf-8")
+    assert main(["import", f"{name}.yaml", "--name", "mine"]) == 0
+    raw, told = yaml.safe_load((tmp_path / "mine.yaml").read_text(encoding="utf-8")), capsys.readouterr().out
     config = load_study(raw, "mine.yaml", str(repository), open_pins=True)
-    return request.param, config, capsys.readouterr().out
-
-
-def test_a_published_config_becomes_a_study_of_our_catalogue(read):
-    name, config, told = read
     repo, mark, more, engine, cards = CONFIGS[name]
     model, served = config["model_entries"]["mine"], config["engine_entries"]["mine"]
     assert config["splits"] == [*SPLITS, *more] and config["samples"] == 5
     assert config["judges"] == ["gpt-oss-20b"] and config["judge_entries"]["gpt-oss-20b"]["kind"] == "reasoned"
     assert served["weights"]["repo"] == repo and served["tensor_parallel"] == cards, engine
+    assert (served["weights"]["revision"] is None) == name.endswith("uncensored"), "a repository that nobody saw"
     assert served["max_model_len"] == 16384 and model["sampling"]["max_tokens"] == 8192
-    asked = model["sampling"]
-    assert (asked["temperature"], asked["top_p"], asked["top_k"]) == (0.6, 0.95, 20)
+    assert [model["sampling"][key] for key in ("temperature", "top_p", "top_k")] == [0.6, 0.95, 20]
     assert "the published code ignores them" in told and "draws at temperature 1" in told
     if mark:
         assert (model["reasoning"]["start"], model["reasoning"]["end"]) == ("<think>", "</think>")
         assert "<think> opens the reasoning, so it is no end mark" in told
     else:
         assert model["reasoning"] is None and "thinking-string" not in told
-
-
-def test_what_may_not_be_used_unasked_is_allowed_by_name_and_told(read):
-    _, config, told = read
-    assert "ccp_sensitive_sampled" in config["allow"]
-    assert "read why `ccp_sensitive_sampled` is off by default" in told and "CC-BY-NC-4.0" in told
-
-
-def test_only_a_repository_that_nobody_saw_lacks_its_commit(read):
-    name, config, _ = read
-    assert (config["engine_entries"]["mine"]["weights"]["revision"] is None) == name.endswith("uncensored")
+    assert "ccp_sensitive_sampled" in config["allow"] and "CC-BY-NC-4.0" in told
+    assert "read why `ccp_sensitive_sampled` is off by default" in told
