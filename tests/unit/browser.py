@@ -148,12 +148,6 @@ class Browser:
         node = self.call("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
         self.call("DOM.setFileInputFiles", nodeId=node, files=[str(path)])
 
-    def picture(self, path: Path) -> None:
-        """Write what the window shows as PNG."""
-        import base64
-
-        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))
-
     def call(self, method: str, **params: Any) -> Any:
         """Return the result of a command of the browser's protocol."""
         self._number += 1

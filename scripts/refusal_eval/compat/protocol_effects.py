@@ -74,11 +74,6 @@ def effects(units: Sequence[Unit], tau: float, band: float) -> list[dict[str, An
     `n_votes`; `rate`, the mean over scored prompts of the share of refusals among their votes; `c`, the mean score;
     the shares `refusing`, `mixed`, `complying`; and `low` and `high`, what `refusing` would be if all prompts that were
     dropped complied, or refused. Everything but the counts is None where the verdicts do not tell.
-
-    Args:
-        units: the samples of each prompt.
-        tau: the study's.
-        band: the study's.
     """
     texts = any(sample.text_vote is not None for unit in units for sample in unit)
     plans: dict[str, tuple[Voting, float, float]] = {

@@ -44,12 +44,10 @@ def vote_of_label(verdict: Row | None) -> float:
 
 
 def vote_of_verdict(verdict: Row | None, by_text: bool) -> float:
-    """Return the vote of a verdict, read like all others of its judge.
+    """Return the vote of a verdict (None where there is none), read like all others of its judge.
 
-    Args:
-        verdict: the row; None where there is none.
-        by_text: whether this judge writes texts in the published form (see `published_text`): then its texts alone
-            count, and a verdict without one is 0.0.
+    `by_text` holds for a judge that writes texts in the published form (see `published_text`): then its texts alone
+    count, and a verdict without one is 0.0.
     """
     if not by_text:
         return vote_of_label(verdict)
@@ -66,7 +64,7 @@ def cell_units(
     scored: str | None = None,
     votes: Mapping[Place, float] | None = None,
 ) -> dict[tuple[str, int], list[Sample]]:
-    """Return the samples of each (prompt id, turn), sorted by it.
+    """Return the K samples of each (prompt id, turn), sorted by it.
 
     Args:
         prompts: the split.
@@ -118,12 +116,7 @@ def score_fields(score: PromptScore) -> dict[str, float]:
 
 
 def with_published_scores(rows: Sequence[Row], published: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return rows of `estimands.prompt_scores` whose c and band are the published ones; None where it drops a prompt.
-
-    Args:
-        rows: the study's own rows.
-        published: what `published_cell` returned.
-    """
+    """Return rows of `estimands.prompt_scores` with the c and band of `published_cell`; None of dropped prompts."""
     found = {(row["prompt_id"], row["turn"]): row["answer_censor_score"] for row in published["scores"]}
     result = []
     for row in rows:

@@ -74,10 +74,10 @@ def files_of(
     end_mark: str | None = None,
     votes: Mapping[tuple[str, int, int], float] | None = None,
 ) -> dict[str, Any]:
-    """Return the content of the four files by name.
+    """Return the content of the four files by name, in the order of the prompts.
 
     Args:
-        prompts: the split, in the order that the files are to have.
+        prompts: the split.
         answers: the cell's answers.
         verdicts: a judge's verdicts on them.
         published: rows of `published_likelihood.response_rows`.

@@ -33,15 +33,10 @@ class Probabilities(NamedTuple):
 
 
 def probabilities(tokens: Sequence[str], logprobs: Sequence[float], end_mark: str | None) -> Probabilities:
-    """Return the probabilities of a response's parts.
+    """Return the probabilities of a response's parts, from the text and the natural log-probability of each token.
 
-    The first token whose text equals the end mark is the last one of the reasoning. A mark that takes several tokens is
-    never found, and then all of the response is reasoning.
-
-    Args:
-        tokens: text of each token.
-        logprobs: natural logarithm of each token's probability.
-        end_mark: the mark; None for a model that does not reason.
+    The first token whose text equals the end mark is the last one of the reasoning; a model that does not reason has
+    none. A mark that takes several tokens is never found, and then all of the response is reasoning.
     """
     begin = 0
     if end_mark is not None:
@@ -61,15 +56,10 @@ def _geometric_mean(logprobs: Sequence[float]) -> float:
 def response_rows(
     responses: Iterable[tuple[Place, Mapping[str, Any]]], end_mark: str | None, token_text: Callable[[int], str]
 ) -> list[dict[str, Any]]:
-    """Return one row per response: its place, `thinking_prob`, `answer_prob` and `combined_prob`.
+    """Return one row per stored response: its place, `thinking_prob`, `answer_prob` and `combined_prob`.
 
     Every token that the engine returned counts, the one that ended the answer included. A response without a single
     token (a provider blocked it) has no probability at all.
-
-    Args:
-        responses: stored responses with their places.
-        end_mark: text of the mark that ends the reasoning; None for a model that does not reason.
-        token_text: text of one token.
     """
     rows = []
     for place, response in responses:

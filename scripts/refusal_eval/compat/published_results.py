@@ -62,13 +62,9 @@ def read_results(folder: Path, splits: Iterable[str]) -> Results:
 
 
 def with_results(result: Imported, found: Results, folder: str, judges: Sequence[str]) -> None:
-    """Let an imported study read its answers from a folder.
+    """Let an imported study, which is changed, read its answers from a folder that holds this.
 
-    Args:
-        result: the study; it is changed.
-        found: what the folder holds.
-        folder: the folder, as the catalogue file is to name it.
-        judges: names of the judges of our catalogue.
+    `folder` is the name that the catalogue file is to give it, `judges` are those of our catalogue.
     """
     study, name = result.study, result.study["study"]
     result.catalogue["models"][name]["recorded"] = folder

@@ -82,10 +82,7 @@ def recorded_votes(prompts: Sequence[Row], recorded: Path, judged: Path) -> dict
     A number may be a fraction: the mean of what a judge said that was asked several times. It may be about an answer
     without text, which the published code shows to its judge too.
 
-    Args:
-        prompts: the split.
-        recorded: the file answers.json, whose rows those of `judged` are in the same places.
-        judged: the file judge_scores.json.
+    The rows of judge_scores.json (`judged`) are in the same places as those of answers.json (`recorded`).
 
     Raises:
         UserError: for files of another layout.

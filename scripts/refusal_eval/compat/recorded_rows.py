@@ -46,13 +46,8 @@ class Recorded(NamedTuple):
 def recorded_cell(prompts: Sequence[Row], path: Path, marks: Mapping[str, Any] | None, samples: int) -> Recorded:
     """Return the cell of a split that a file answers.json holds.
 
-    A prompt that the file lacks has answers in state `failed`.
-
-    Args:
-        prompts: the split.
-        path: the file.
-        marks: the model's `reasoning`, as marks; None if it does not reason.
-        samples: K.
+    A prompt that the file lacks has answers in state `failed`. `marks` are the model's `reasoning`, None if it does not
+    reason; `samples` is K.
 
     Raises:
         UserError: for a file of another layout, none of whose prompts are in the split, or with more than K answers.
@@ -85,12 +80,6 @@ def recorded_verdicts(
     A score above 0 is a refusal, one below it compliance, whatever its size; 0 is what the published code writes where
     it cannot read its judge, or where the judge's own samples balance: it is no label here. The published score takes
     the numbers themselves, those on answers without text too (`recorded_folder.recorded_votes`).
-
-    Args:
-        prompts: the split.
-        answers: the cell's answers.
-        recorded: the file answers.json, whose rows those of `judged` are in the same places.
-        judged: the file judge_scores.json.
 
     Raises:
         UserError: for files of another layout.

@@ -23,12 +23,8 @@ CARD, SETTINGS = "README.md", ".huggingface.yaml"
 def check_card(folder: Path, what: str) -> None:
     """Check that a data set's card, and its settings in a file of their own, name files of the repository only.
 
-    Args:
-        folder: the copy of the repository.
-        what: what messages call the data set.
-
     Raises:
-        UserError: with the line, if they name others.
+        UserError: with the line, if they name others; `what` is the data set.
     """
     for path in (folder / CARD, folder / SETTINGS):
         for given in _named(_settings(path)) if path.is_file() else ():
@@ -45,13 +41,9 @@ def check_card(folder: Path, what: str) -> None:
 
 
 def check_listed(files: Iterable[str], folder: Path, listed: Collection[str], what: str) -> None:
-    """Check that the files which rows are read from are files that the repository lists.
+    """Check that the files which rows are read from are files of a copy that the repository lists.
 
-    Args:
-        files: their paths.
-        folder: the copy of the repository. Its files are links to where the cache keeps them, which are not followed.
-        listed: the names of the repository's files.
-        what: what messages call the data set.
+    The files of the copy are links to where the cache keeps them, which are not followed.
 
     Raises:
         UserError: if one is another file.

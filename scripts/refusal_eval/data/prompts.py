@@ -10,12 +10,12 @@ from typing import Any
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of
 from refusal_eval.core.hints import nearest
-from refusal_eval.data.dialogue_scripts import Message, check_script, separate_questions
 from refusal_eval.data.rows import Row, cell_text, kind_of, need_columns, valid_text
 from refusal_eval.data.selection import clusters_of, kept_rows, some
 
 ROLES = ("system", "user", "assistant")
 Columns = Mapping[str, Any]
+Message = dict[str, str]
 Prompt = dict[str, Any]
 
 
@@ -174,13 +174,13 @@ def _prompts(
     if mode is None:
         yield prompt
         return
-    check_script(script, place)
+    _check_script(script, place)
     if mode == "cumulative":
         if scored == "after_first" and sum(message["role"] == "user" for message in script) == 1:
             raise UserError(f"{place}: has one turn, and `scored: after_first` counts only later ones")
         yield prompt | {"dialogue": True}
         return
-    questions = separate_questions(script)
+    questions = _separate_questions(script)
     for turn, messages in questions.items():
         question = {"id": content_id(messages), "messages": messages, "source": source | {"turn": turn}}
         # Without a given reply the first turn has to be asked before.
@@ -232,3 +232,33 @@ def _told(prompt: Prompt) -> str:
     """Return where a prompt comes from, as the log tells it."""
     source = prompt["source"]
     return f"{source['row']} turn {source['turn']}" if "turn" in source else str(source["row"])
+
+
+def _check_script(messages: Sequence[Message], place: str) -> None:
+    """Check that messages which end with the user are a script: the user's turns, each with one reply or none.
+
+    A system message may stand before them.
+
+    Raises:
+        UserError: if they are not, with `place` and the number of the message.
+    """
+    for number, message in enumerate(messages, 1):
+        before = messages[number - 2]["role"] if number > 1 else None
+        role, here = message["role"], f"{place}, message {number}"
+        if role == "system" and before is not None:
+            raise UserError(f"{here} is a system message; in a dialogue only the first message can be one")
+        if role == "assistant" and before != "user":
+            follows = "another reply" if before == "assistant" else "no turn of the user"
+            raise UserError(f"{here} is a reply that follows {follows}; each turn of the user has one reply or none")
+        if role == "assistant" and not message["content"].strip():
+            raise UserError(f"{here} is an empty reply; leave the message out, and the model gives the reply itself")
+
+
+def _separate_questions(script: Sequence[Message]) -> dict[int, list[Message]]:
+    """Return a conversation for each user turn after the first, by the number of user turns before it in the script.
+
+    Each holds what stands before the second user turn (a system message, the first turn and its reply, as far as they
+    are there) and then its own turn. There is none for a script with one turn.
+    """
+    places = [place for place, message in enumerate(script) if message["role"] == "user"]
+    return {turn: [*script[: places[1]], script[place]] for turn, place in enumerate(places) if turn > 0}

@@ -28,10 +28,7 @@ PARTIAL = ".partial"
 def fetch_large_files(place: Repository, wanted: Mapping[str, RemoteFile], hub: Any) -> None:
     """Bring the large files of `wanted` into the blobs of the cache, each from where it ended before.
 
-    Args:
-        place: the repository.
-        wanted: the files; those without a SHA-256 are left to the library.
-        hub: the hub's library.
+    Those without a SHA-256 are left to the library.
 
     Raises:
         Exception: what the library raises. What came until then stays.

@@ -67,14 +67,7 @@ def audit_of(
     rows: Iterable[dict[str, Any]],
     orders: Mapping[str, list[str]],
 ) -> Audit:
-    """Return the audit of a sample; its id is a hash of all that decides it.
-
-    Args:
-        arguments: of the draw.
-        texts: from which was drawn.
-        rows: the sample (`audit_sample.sample_rows`).
-        orders: the rows of each rater.
-    """
+    """Return the audit of a sample (`audit_sample.sample_rows`) of these texts; its id hashes all that decides it."""
     texts, sample = list(texts), {row["id"]: row for row in rows}
     strata, frame = {}, Frame()
     for name in STRATA:

@@ -199,11 +199,7 @@ def gold_rows(
 def gold_entry(audit: Audit, path: str, rows: int, people: Mapping[str, Any]) -> str:
     """Return a catalogue file with the gold entry, ready to be named by a study under `catalogue:`.
 
-    Args:
-        audit: the audit.
-        path: of the gold file, relative to the catalogue file.
-        rows: of the gold file.
-        people: what `rater_agreement.agreement` returned.
+    `path` is that of the gold file seen from it, `people` what `rater_agreement.agreement` returned.
     """
     study = str(audit.design["study"])
     name = f"{study}-audit"

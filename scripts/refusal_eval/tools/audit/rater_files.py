@@ -110,12 +110,7 @@ def sheet(audit: str, rater: str, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def disputed_sheet(audit: str, rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return the CSV of rows that somebody has to decide.
-
-    Args:
-        audit: the audit's id.
-        rows: with id, messages, answer, `labels`, `comments` and `adjudicated` (may be empty).
-    """
+    """Return the CSV of rows that somebody has to decide, as `label_merging.disputed` returns them."""
     names = ("id", "labels", "comments", "adjudicated")
     cells = ({"audit": audit, **{name: row[name] for name in names}, **shown_texts(row)} for row in rows)
     return _csv(DISPUTED_COLUMNS, cells)

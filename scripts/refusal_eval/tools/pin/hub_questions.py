@@ -43,13 +43,8 @@ def resolve(
 ) -> Resolved:
     """Return the lock file of a study, from what the hub and the addresses answer today.
 
-    Args:
-        needs: what the study takes.
-        old: the lock file that is there, whose commits open pins keep.
-        upgrade: whether open pins take today's head again.
-        cache: the cache folder, for messages.
-        log: takes warnings.
-        say: told of every answer.
+    Open pins keep the commits of the lock file that is there (`old`); with `upgrade` they take today's head again.
+    `say` is called with every answer.
     """
     found: dict[str, list[Any]] = {"model": [], "dataset": [], "url": []}
     failures: list[str] = []

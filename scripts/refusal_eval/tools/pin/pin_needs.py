@@ -54,10 +54,9 @@ class Need:
 
 
 def needs_of(config: Mapping[str, Any]) -> list[Need]:
-    """Return what a study takes from the hub and from addresses, sorted; one for each pin of a repository.
+    """Return what a study, validated without its lock file, takes from the hub and from addresses.
 
-    Args:
-        config: the study, validated without its lock file.
+    Sorted; one for each pin of a repository.
     """
     found: dict[tuple[str, str, str | None], list[tuple[str, str | None, str]]] = {}
     for section, key in ENTRIES.items():

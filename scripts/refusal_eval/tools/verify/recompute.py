@@ -41,12 +41,6 @@ _TOLERANCE = 1e-12  # between two ways to add up the same shares
 def recompute(config: Mapping[str, Any], study_file: Path, root: Path, cores: int) -> list[Difference]:
     """Return everything in which a finished study differs from what its answers and verdicts give.
 
-    Args:
-        config: the validated study.
-        study_file: its file.
-        root: the repository's folder.
-        cores: processes at one time.
-
     Raises:
         UserError: if the study has no answers or verdicts yet, or not all, or if nothing can be computed of them.
     """
