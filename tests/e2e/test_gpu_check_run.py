@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from program import refusal_eval
 from project import ROOT
 
 from refusal_eval.tools.check.model_checks import AFTER_IT_STOPPED, WHILE_IT_RUNS
@@ -50,9 +49,3 @@ def test_the_block_can_be_pasted(run: tuple[subprocess.CompletedProcess[str], Pa
 def test_nothing_is_left_behind(run: tuple[subprocess.CompletedProcess[str], Path]) -> None:
     _, temporary = run
     assert not [path.name for path in temporary.iterdir() if path.name.startswith("refusal-eval-")]
-
-
-def test_a_model_that_is_not_in_the_catalogue() -> None:
-    done = refusal_eval("check", "--model", "smollm2-plian")
-    assert done.returncode == 1 and done.stdout == ""
-    assert "did you mean `smollm2-plain`" in done.stderr and "Traceback" not in done.stderr
