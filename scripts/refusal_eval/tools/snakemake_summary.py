@@ -14,17 +14,11 @@ from refusal_eval.core.errors import UserError
 
 @dataclass(frozen=True)
 class Made:
-    """A file that a rule makes.
+    """A file that a rule makes."""
 
-    Attributes:
-        path: as the rule names it.
-        rule: the rule.
-        current: whether the next run would leave it as it is.
-    """
-
-    path: str
+    path: str  # as the rule names it
     rule: str
-    current: bool
+    current: bool  # whether the next run would leave it as it is
 
 
 def snakemake_command(study_file: Path, root: Path, config: Mapping[str, object] | None = None) -> list[str]:

@@ -40,21 +40,13 @@ LAST_LINES = 40
 
 @dataclass(frozen=True)
 class CheckedModel:
-    """A model whose requests are rendered and whose weights are there.
+    """A model whose requests are rendered and whose weights are there."""
 
-    Attributes:
-        entry: the model's entry.
-        files: the request files.
-        prompts: the files of their prompts.
-        plan: how to execute.
-        log: file for the server's output.
-    """
-
-    entry: Mapping[str, Any]
-    files: Sequence[RequestFile]
-    prompts: Sequence[Path]
-    plan: LoadPlan
-    log: Path
+    entry: Mapping[str, Any]  # the model's entry
+    files: Sequence[RequestFile]  # the request files
+    prompts: Sequence[Path]  # the files of their prompts
+    plan: LoadPlan  # how to execute
+    log: Path  # file for the server's output
 
 
 def asking_study(model: str, catalogues: Sequence[str]) -> dict[str, Any]:

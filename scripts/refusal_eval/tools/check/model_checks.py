@@ -77,31 +77,19 @@ class Sample(NamedTuple):
 
 @dataclass
 class Trial:
-    """A model on trial: its engine while it runs, and what was seen of it.
+    """A model on trial: its engine while it runs, and what was seen of it."""
 
-    Attributes:
-        model: the model.
-        engine: its engine.
-        network: what keeps the engine from the network while it starts; empty if nothing does.
-        serving: versions, device, arguments; before the engine is healthy, what is to serve.
-        start_seconds: until the engine was healthy.
-        work_seconds: for all answers, asked together.
-        samples: all answers.
-        failed: how many requests failed or were rejected.
-        processes: the numbers of the server's processes.
-        devices: what the engine leased.
-    """
-
-    model: CheckedModel
-    engine: Server = field(init=False)
-    network: str = ""
+    model: CheckedModel  # the model
+    engine: Server = field(init=False)  # its engine
+    network: str = ""  # what keeps the engine from the network while it starts; empty if nothing does
+    # versions, device, arguments; before the engine is healthy, what is to serve
     serving: Mapping[str, Any] = field(default_factory=dict)
-    start_seconds: float = 0.0
-    work_seconds: float = 0.0
-    samples: Sequence[Sample] = ()
-    failed: int = 0
-    processes: Sequence[int] = ()
-    devices: Sequence[Device] = ()
+    start_seconds: float = 0.0  # until the engine was healthy
+    work_seconds: float = 0.0  # for all answers, asked together
+    samples: Sequence[Sample] = ()  # all answers
+    failed: int = 0  # how many requests failed or were rejected
+    processes: Sequence[int] = ()  # the numbers of the server's processes
+    devices: Sequence[Device] = ()  # what the engine leased
 
     async def run(self, say: Callable[[str], None]) -> list[Line]:
         """Start the engine, ask it everything, and stop it; return a line for each check.

@@ -184,21 +184,13 @@ def is_offline(variables: Mapping[str, str]) -> bool:
 
 @dataclass(frozen=True)
 class Slurm:
-    """What there is of Slurm here.
+    """What there is of Slurm here."""
 
-    Attributes:
-        missing: programs of sinfo, squeue, sbatch that are not there.
-        plugin: version of Snakemake's executor plugin; None if it is not installed.
-        job: number of the job that this runs in; None outside of jobs.
-        nodes: the nodes that jobs run on; None if Slurm does not answer.
-        host: this machine's short name.
-    """
-
-    missing: tuple[str, ...]
-    plugin: str | None
-    job: str | None = None
-    nodes: frozenset[str] | None = None
-    host: str = ""
+    missing: tuple[str, ...]  # programs of sinfo, squeue, sbatch that are not there
+    plugin: str | None  # version of Snakemake's executor plugin; None if it is not installed
+    job: str | None = None  # number of the job that this runs in; None outside of jobs
+    nodes: frozenset[str] | None = None  # the nodes that jobs run on; None if Slurm does not answer
+    host: str = ""  # this machine's short name
 
     @property
     def on_login_node(self) -> bool:

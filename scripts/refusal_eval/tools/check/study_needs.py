@@ -24,21 +24,13 @@ IN_FLIGHT = 1024  # where no study is named
 
 @dataclass(frozen=True)
 class EngineHere:
-    """One load of an engine on this machine.
+    """One load of an engine on this machine."""
 
-    Attributes:
-        name: its name in the catalogue.
-        engine: its entry.
-        device: cpu or cuda.
-        weights: size of its weights in bytes, estimated if they are not here; None if nothing tells.
-        estimated: whether that is an estimate.
-    """
-
-    name: str
-    engine: LocalEngine
-    device: str
-    weights: int | None = None
-    estimated: bool = False
+    name: str  # its name in the catalogue
+    engine: LocalEngine  # its entry
+    device: str  # cpu or cuda
+    weights: int | None = None  # size of its weights in bytes, estimated if they are not here; None if nothing tells
+    estimated: bool = False  # whether that is an estimate
 
     @property
     def gpus(self) -> int:
@@ -53,54 +45,32 @@ class EngineHere:
 
 @dataclass(frozen=True)
 class Source:
-    """Something that is fetched.
+    """Something that is fetched."""
 
-    Attributes:
-        what: what it is, such as `weights org/name`, or an address.
-        kind: hub, url or wheel.
-        here: whether all files are there that are taken from it.
-        size: bytes that are still to be downloaded; None if nothing tells.
-        estimated: whether the size is an estimate; else it is the sum of the files that the lock file lists.
-        gated: whether one must ask for access first; None if nobody knows.
-        terms: where to ask.
-        used_by: the entries that take rows from it.
-    """
-
-    what: str
-    kind: str
-    here: bool = True
-    size: int | None = None
-    estimated: bool = True
-    gated: bool | None = False
-    terms: str | None = None
-    used_by: tuple[str, ...] = ()
+    what: str  # what it is, such as `weights org/name`, or an address
+    kind: str  # hub, url or wheel
+    here: bool = True  # whether all files are there that are taken from it
+    size: int | None = None  # bytes that are still to be downloaded; None if nothing tells
+    estimated: bool = True  # whether the size is an estimate; else it is the sum of the files that the lock file lists
+    gated: bool | None = False  # whether one must ask for access first; None if nobody knows
+    terms: str | None = None  # where to ask
+    used_by: tuple[str, ...] = ()  # the entries that take rows from it
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What a study needs.
+    """What a study needs."""
 
-    Attributes:
-        engines: its engines that compute here.
-        sources: what it takes from the hub, from addresses and from wheels.
-        results: folder of its results.
-        cache: folder of its cache.
-        response_bytes: the most that its responses can take in the store; None where a split's size is not known.
-        in_flight: requests at the engine at one time.
-        open_pins: what has no commit yet, neither by the catalogue nor by a lock file.
-        lock: its lock file; empty if there is none.
-        locked_unused: what the lock file has and the study does not take.
-    """
-
-    engines: tuple[EngineHere, ...] = ()
-    sources: tuple[Source, ...] = ()
-    results: str = "results"
-    cache: str = ".cache"
+    engines: tuple[EngineHere, ...] = ()  # its engines that compute here
+    sources: tuple[Source, ...] = ()  # what it takes from the hub, from addresses and from wheels
+    results: str = "results"  # folder of its results
+    cache: str = ".cache"  # folder of its cache
+    # the most that its responses can take in the store; None where a split's size is not known
     response_bytes: int | None = None
-    in_flight: int = IN_FLIGHT
-    open_pins: tuple[str, ...] = ()
-    lock: str = ""
-    locked_unused: tuple[str, ...] = ()
+    in_flight: int = IN_FLIGHT  # requests at the engine at one time
+    open_pins: tuple[str, ...] = ()  # what has no commit yet, neither by the catalogue nor by a lock file
+    lock: str = ""  # its lock file; empty if there is none
+    locked_unused: tuple[str, ...] = ()  # what the lock file has and the study does not take
 
     def missing(self, *kinds: str) -> list[Source]:
         """Return what of some kinds is still to be fetched."""

@@ -25,42 +25,25 @@ ROW_BYTES = 2000  # of a data set; assumed
 
 @dataclass(frozen=True)
 class Need:
-    """Something that takes disk.
+    """Something that takes disk."""
 
-    Attributes:
-        what: what it is.
-        folder: where it will lie.
-        key: the study's key that says where.
-        expected: bytes, as expected.
-        most: bytes, if every answer took all the tokens that it may have.
-        detail: what it is made of.
-    """
-
-    what: str
-    folder: str
-    key: str
-    expected: float
-    most: float
-    detail: str = ""
+    what: str  # what it is
+    folder: str  # where it will lie
+    key: str  # the study's key that says where
+    expected: float  # bytes, as expected
+    most: float  # bytes, if every answer took all the tokens that it may have
+    detail: str = ""  # what it is made of
 
 
 @dataclass(frozen=True)
 class Disk:
-    """A disk with what a study puts on it.
+    """A disk with what a study puts on it."""
 
-    Attributes:
-        folders: the study's folders on it.
-        key: the study's key that says where the largest of them lies.
-        free: free bytes.
-        expected: bytes that the study takes, as expected.
-        most: bytes that it takes at most.
-    """
-
-    folders: tuple[str, ...]
-    key: str
-    free: int
-    expected: float
-    most: float
+    folders: tuple[str, ...]  # the study's folders on it
+    key: str  # the study's key that says where the largest of them lies
+    free: int  # free bytes
+    expected: float  # bytes that the study takes, as expected
+    most: float  # bytes that it takes at most
 
     @property
     def verdict(self) -> str:

@@ -20,62 +20,35 @@ STAGES = {"generate": "answers", "judge": "verdicts"}
 
 @dataclass(frozen=True)
 class Cost:
-    """What a batch, a stage, an engine or the whole study takes: sums over its cells.
+    """What a batch, a stage, an engine or the whole study takes: sums over its cells."""
 
-    Attributes:
-        name: of the batch, stage or engine.
-        stage: generate or judge; empty for sums over both.
-        engine: the engine's name; empty for sums over several.
-        cells: how many.
-        requests: requests to execute.
-        stored: responses that the store is known to have already.
-        looked_into: cells whose requests were looked up in the store; of others nobody knows yet.
-        outdated: cells whose requests of an earlier run no longer hold.
-        tokens_in: tokens of prompts that are read.
-        tokens_out: tokens that are generated, as expected.
-        most_tokens_out: the same if every answer took all that it may have.
-        loads: engine loads that have something to execute.
-        device_hours: hours times devices, as expected.
-        most_device_hours: the same if every answer took all the tokens that it may have.
-        longest: hours of the longest load.
-    """
-
-    name: str
-    stage: str
-    engine: str
-    cells: int
-    requests: int
-    stored: int
-    looked_into: int
-    outdated: int
-    tokens_in: float
-    tokens_out: float
-    most_tokens_out: float
-    loads: int
-    device_hours: float
-    most_device_hours: float
-    longest: float
+    name: str  # of the batch, stage or engine
+    stage: str  # generate or judge; empty for sums over both
+    engine: str  # the engine's name; empty for sums over several
+    cells: int  # how many
+    requests: int  # requests to execute
+    stored: int  # responses that the store is known to have already
+    looked_into: int  # cells whose requests were looked up in the store; of others nobody knows yet
+    outdated: int  # cells whose requests of an earlier run no longer hold
+    tokens_in: float  # tokens of prompts that are read
+    tokens_out: float  # tokens that are generated, as expected
+    most_tokens_out: float  # the same if every answer took all that it may have
+    loads: int  # engine loads that have something to execute
+    device_hours: float  # hours times devices, as expected
+    most_device_hours: float  # the same if every answer took all the tokens that it may have
+    longest: float  # hours of the longest load
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a study takes.
+    """What a study takes."""
 
-    Attributes:
-        config: the validated study.
-        work: what is to be executed for every cell of an engine.
-        whole: the same with nothing in the store.
-        paces: the estimated pace of every engine.
-        sizes: in words, how large each engine is and what told it.
-        gpus: GPUs that may be in use at one time.
-    """
-
-    config: dict[str, Any]
-    work: dict[Cell, CellWork]
-    whole: dict[Cell, CellWork]
-    paces: dict[str, Pace]
-    sizes: dict[str, str]
-    gpus: int
+    config: dict[str, Any]  # the validated study
+    work: dict[Cell, CellWork]  # what is to be executed for every cell of an engine
+    whole: dict[Cell, CellWork]  # the same with nothing in the store
+    paces: dict[str, Pace]  # the estimated pace of every engine
+    sizes: dict[str, str]  # in words, how large each engine is and what told it
+    gpus: int  # GPUs that may be in use at one time
 
     @cached_property
     def batches(self) -> list[Cost]:

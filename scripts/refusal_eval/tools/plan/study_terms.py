@@ -23,27 +23,16 @@ WHAT_IS_OPEN = {"revision": "the commit", "sha256": "the SHA-256"}
 
 @dataclass(frozen=True)
 class Terms:
-    """On which terms something may be used.
+    """On which terms something may be used."""
 
-    Attributes:
-        section: models, judges, splits or gold.
-        name: the entry's name.
-        source: its repository on the hub, its address, package or file.
-        licence: as its publisher states it.
-        origin: licence of what it was made from, where that is another one.
-        gated: whether one must ask for access; None where nobody knows.
-        page: where to ask, or to read the terms.
-        here: whether it was fetched already.
-    """
-
-    section: str
-    name: str
-    source: str
-    licence: str
-    origin: str | None = None
-    gated: bool | None = None
-    page: str | None = None
-    here: bool = False
+    section: str  # models, judges, splits or gold
+    name: str  # the entry's name
+    source: str  # its repository on the hub, its address, package or file
+    licence: str  # as its publisher states it
+    origin: str | None = None  # licence of what it was made from, where that is another one
+    gated: bool | None = None  # whether one must ask for access; None where nobody knows
+    page: str | None = None  # where to ask, or to read the terms
+    here: bool = False  # whether it was fetched already
 
     @property
     def non_commercial(self) -> bool:

@@ -49,50 +49,29 @@ MISSING, COUNTED, ASSUMED = "missing in the store", "prompts x K", "assumed prom
 
 @dataclass(frozen=True)
 class CellWork:
-    """What is to be executed for one cell.
+    """What is to be executed for one cell."""
 
-    Attributes:
-        requests: how many requests.
-        prompts: how many different prompts they have; samples that share a prompt share its reading.
-        tokens_per_prompt: mean tokens of a prompt that are read anew, without what all prompts begin with.
-        answer_tokens: mean tokens of an answer.
-        most_tokens: the most tokens of an answer.
-        known: how the number of requests is known: MISSING, COUNTED or ASSUMED.
-        stored: responses that the store has already (only where MISSING says that it was looked into).
-        outdated: whether an earlier run left requests of this cell that no longer hold, and so do not count.
-        longer: by how many tokens a prompt is longer if the answer that it holds takes all that it may have.
-    """
-
-    requests: int
-    prompts: int
-    tokens_per_prompt: float
-    answer_tokens: float
-    most_tokens: int
-    known: str = COUNTED
-    stored: int = 0
-    outdated: bool = False
-    longer: float = 0.0
+    requests: int  # how many requests
+    prompts: int  # how many different prompts they have; samples that share a prompt share its reading
+    tokens_per_prompt: float  # mean tokens of a prompt that are read anew, without what all prompts begin with
+    answer_tokens: float  # mean tokens of an answer
+    most_tokens: int  # the most tokens of an answer
+    known: str = COUNTED  # how the number of requests is known: MISSING, COUNTED or ASSUMED
+    stored: int = 0  # responses that the store has already (only where MISSING says that it was looked into)
+    outdated: bool = False  # whether an earlier run left requests of this cell that no longer hold, and so do not count
+    longer: float = 0.0  # by how many tokens a prompt is longer if the answer that it holds takes all that it may have
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast one load of an engine is.
+    """How fast one load of an engine is."""
 
-    Attributes:
-        kind: cpu, cuda or elsewhere.
-        devices: GPUs of one load; a CPU engine takes the whole machine, which counts as one device.
-        start_seconds: from the start of the server until it answers.
-        read_rate: prompt tokens/s.
-        write_rate: generated tokens/s with many requests at once.
-        stream_rate: generated tokens/s of one request.
-    """
-
-    kind: str
-    devices: int
-    start_seconds: float
-    read_rate: float
-    write_rate: float
-    stream_rate: float
+    kind: str  # cpu, cuda or elsewhere
+    devices: int  # GPUs of one load; a CPU engine takes the whole machine, which counts as one device
+    start_seconds: float  # from the start of the server until it answers
+    read_rate: float  # prompt tokens/s
+    write_rate: float  # generated tokens/s with many requests at once
+    stream_rate: float  # generated tokens/s of one request
 
 
 ELSEWHERE = Pace("elsewhere", 0, 0.0, math.inf, math.inf, math.inf)  # somebody's server: no device of ours

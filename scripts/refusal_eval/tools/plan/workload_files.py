@@ -51,32 +51,20 @@ JUDGE_FRAME_TOKENS = 30.0  # of a judge's prompt beside rubric, question and ans
 
 @dataclass(frozen=True)
 class Current:
-    """What holds of the files in a study's folder.
+    """What holds of the files in a study's folder."""
 
-    Attributes:
-        files: files that the next run would leave as they are, if the study had the K below.
-        samples: K of the request files; a file holds for the samples of it that another K shares.
-    """
-
-    files: Collection[str] = ()
-    samples: int = 0
+    files: Collection[str] = ()  # files that the next run would leave as they are, if the study had the K below
+    samples: int = 0  # K of the request files; a file holds for the samples of it that another K shares
 
 
 @dataclass(frozen=True)
 class Texts:
-    """The prompts of a split, or the rows of a gold.
+    """The prompts of a split, or the rows of a gold."""
 
-    Attributes:
-        count: how many.
-        tokens: mean tokens of one.
-        turns: mean turns that the model is asked; 0 where a row is one question.
-        known: COUNTED or ASSUMED.
-    """
-
-    count: int
-    tokens: float
-    turns: float
-    known: str
+    count: int  # how many
+    tokens: float  # mean tokens of one
+    turns: float  # mean turns that the model is asked; 0 where a row is one question
+    known: str  # COUNTED or ASSUMED
 
 
 def current_files(config: Mapping[str, Any], study_file: Path, root: Path) -> Current:

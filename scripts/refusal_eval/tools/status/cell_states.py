@@ -60,46 +60,27 @@ STATE = re.compile(rb'"state":"([a-z_]+)"(?:,"[a-z_]+":(?:[-+.0-9eE]+|null|true|
 
 @dataclass
 class CellStatus:
-    """How far one cell is.
+    """How far one cell is."""
 
-    Attributes:
-        step: `answers`, or `verdicts` of `judge`.
-        model: the model, or `gold`.
-        split: the split, or the gold.
-        judge: the judge; None for answers.
-        state: done, running, failed or waiting.
-        note: the same in words.
-        rendered: whether its request file is there (None for judges without an engine).
-        unit: what is counted: requests, or conversations, of whose turns only the first can be counted (None for
-            judges without an engine, which ask for nothing).
-        requests: how many there are (None: not known).
-        stored: how many of them have a response.
-        missing: how many of them have none and fit the engine, rejected ones aside.
-        rejected: how many the engine rejected for their own sake (None: not known).
-        too_long: how many do not fit the engine (None: not known).
-        current: whether its answers or verdicts are there and newer than what they are made from.
-        states: how many of its answers or verdicts are in each state.
-        scored: whether its scores (for gold: the judge's card) are there and newer than the verdicts.
-        trouble: the job that it waits for, or that failed.
-    """
-
-    step: str
-    model: str
-    split: str
-    judge: str | None
-    state: str = WAITING
-    note: str = WAITS_FOR_ANSWERS
-    rendered: bool | None = False
+    step: str  # `answers`, or `verdicts` of `judge`
+    model: str  # the model, or `gold`
+    split: str  # the split, or the gold
+    judge: str | None  # the judge; None for answers
+    state: str = WAITING  # done, running, failed or waiting
+    note: str = WAITS_FOR_ANSWERS  # the same in words
+    rendered: bool | None = False  # whether its request file is there (None for judges without an engine)
+    # what is counted: requests, or conversations, of whose turns only the first can be counted (None for judges without
+    # an engine, which ask for nothing)
     unit: str | None = REQUESTS
-    requests: int | None = None
-    stored: int | None = None
-    missing: int | None = None
-    rejected: int | None = None
-    too_long: int | None = None
-    current: bool = False
-    states: Mapping[str, int] = field(default_factory=dict)
-    scored: bool | None = None
-    trouble: Job | None = None
+    requests: int | None = None  # how many there are (None: not known)
+    stored: int | None = None  # how many of them have a response
+    missing: int | None = None  # how many of them have none and fit the engine, rejected ones aside
+    rejected: int | None = None  # how many the engine rejected for their own sake (None: not known)
+    too_long: int | None = None  # how many do not fit the engine (None: not known)
+    current: bool = False  # whether its answers or verdicts are there and newer than what they are made from
+    states: Mapping[str, int] = field(default_factory=dict)  # how many of its answers or verdicts are in each state
+    scored: bool | None = None  # whether its scores (for gold: the judge's card) are there and newer than the verdicts
+    trouble: Job | None = None  # the job that it waits for, or that failed
 
     @property
     def name(self) -> str:

@@ -27,25 +27,15 @@ Job = tuple[str, str]  # a rule, and the name of what it is run for: ("answers",
 
 @dataclass(frozen=True)
 class Trouble:
-    """What failed, what is still running, or what an engine rejected.
+    """What failed, what is still running, or what an engine rejected."""
 
-    Attributes:
-        rule: the rule.
-        name: what it was run for.
-        state: failed, stopped, starting, running or rejected.
-        message: what is wrong, or how far it has come.
-        cause: what is likely behind it.
-        log: where to read on.
-        server_log: the engine's own log, if there is one.
-    """
-
-    rule: str
-    name: str
-    state: str
-    message: str
-    cause: str | None
-    log: str
-    server_log: str | None = None
+    rule: str  # the rule
+    name: str  # what it was run for
+    state: str  # failed, stopped, starting, running or rejected
+    message: str  # what is wrong, or how far it has come
+    cause: str | None  # what is likely behind it
+    log: str  # where to read on
+    server_log: str | None = None  # the engine's own log, if there is one
 
     @property
     def job(self) -> Job:
@@ -55,19 +45,13 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Load:
-    """One engine load: a shard of a batch.
+    """One engine load: a shard of a batch."""
 
-    Attributes:
-        state: done, not started, starting, running, stopped (without an error, or at the time limit) or failed.
-        trouble: what there is to tell of a load that is not done.
-        always: what is to be told even when nothing waits for it: rejected requests, and a receipt that is damaged.
-        rejections: the keys of rejected requests.
-    """
-
-    state: str
-    trouble: Trouble | None = None
+    state: str  # done, not started, starting, running, stopped (without an error, or at the time limit) or failed
+    trouble: Trouble | None = None  # what there is to tell of a load that is not done
+    # what is to be told even when nothing waits for it: rejected requests, and a receipt that is damaged
     always: Trouble | None = None
-    rejections: frozenset[str] = field(default_factory=frozenset)
+    rejections: frozenset[str] = field(default_factory=frozenset)  # the keys of rejected requests
 
 
 def outputs(config: Mapping[str, Any]) -> dict[Job, str]:

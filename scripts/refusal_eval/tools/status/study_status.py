@@ -31,23 +31,14 @@ class ReportStatus:
 
 @dataclass(frozen=True)
 class StudyStatus:
-    """How far a study is.
+    """How far a study is."""
 
-    Attributes:
-        study: its name.
-        results: its folder.
-        state: done; failed: a job or an engine load failed; or incomplete.
-        cells: the cells, answers first.
-        troubles: what failed, runs, stopped or was rejected.
-        report: the report; None until all cells are done, or when only some were asked for.
-    """
-
-    study: str
-    results: str
-    state: str
-    cells: Sequence[CellStatus]
-    troubles: Sequence[Trouble]
-    report: ReportStatus | None
+    study: str  # its name
+    results: str  # its folder
+    state: str  # done; failed: a job or an engine load failed; or incomplete
+    cells: Sequence[CellStatus]  # the cells, answers first
+    troubles: Sequence[Trouble]  # what failed, runs, stopped or was rejected
+    report: ReportStatus | None  # the report; None until all cells are done, or when only some were asked for
 
     def as_json(self) -> dict[str, Any]:
         """Return the same as plain JSON values; jobs are written as `rule name`."""
