@@ -29,9 +29,9 @@ def block(model: str, trial: Trial, lines: Sequence[Line], day: str) -> str:
     prompts = len({sample.request.prompt_id for sample in trial.samples})
     rate = tokens / trial.work_seconds if trial.work_seconds else 0.0
     answers = f"{len(trial.samples)} answers of {prompts} prompts, {tokens} tokens in {trial.work_seconds:.1f} s"
-    first, rows = _rows(model, trial, day)
-    told = ("weights", ", ".join(f"{key} {value}" for key, value in weights.items()))
-    return _framed([*first, told, *rows, ("speed", f"{answers}: {rate:.0f} tokens/s")], lines)
+    rows = _rows(model, trial, day)
+    rows.insert(2, ("weights", ", ".join(f"{key} {value}" for key, value in weights.items())))
+    return _framed([*rows, ("speed", f"{answers}: {rate:.0f} tokens/s")], lines)
 
 
 def failed_block(model: str, trial: Trial, message: str, log: str, day: str) -> str:
@@ -44,9 +44,8 @@ def failed_block(model: str, trial: Trial, message: str, log: str, day: str) -> 
         log: the end of the engine's log; its cause and last errors are told.
         day: today.
     """
-    first, rows = _rows(model, trial, day)
-    rows += [("its log", without_paths(line)) for line in last_words(log)]
-    return _framed(first + rows, [("engine", fail(first_line(message), LOOK))])
+    rows = _rows(model, trial, day) + [("its log", without_paths(line)) for line in last_words(log)]
+    return _framed(rows, [("engine", fail(first_line(message), LOOK))])
 
 
 def last_words(log: str) -> list[str]:
@@ -83,14 +82,16 @@ def arguments_text(arguments: Sequence[str]) -> str:
     return " ".join(without_paths(word) for word in arguments if word.partition("=")[0] not in OURS)
 
 
-def _rows(model: str, trial: Trial, day: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Return what is told of the model, and what of its engine."""
+def _rows(model: str, trial: Trial, day: str) -> list[tuple[str, str]]:
     serving = trial.serving
-    versions = ", ".join(f"{name} {serving[name]}" for name in VERSIONS if name in serving) or "unknown"
-    start = f"{trial.start_seconds:.0f} s" if trial.start_seconds else "not healthy"
-    rows = [("engine", versions), ("device", device_text(serving))]
-    rows += [("arguments", arguments_text(serving.get("arguments", ()))), ("start", start)]
-    return [("refusal-eval", f"{VERSION}, check of {day}"), ("model", model)], rows
+    return [
+        ("refusal-eval", f"{VERSION}, check of {day}"),
+        ("model", model),
+        ("engine", ", ".join(f"{name} {serving[name]}" for name in VERSIONS if name in serving) or "unknown"),
+        ("device", device_text(serving)),
+        ("arguments", arguments_text(serving.get("arguments", ()))),
+        ("start", f"{trial.start_seconds:.0f} s" if trial.start_seconds else "not healthy"),
+    ]
 
 
 def _framed(rows: Sequence[tuple[str, str]], lines: Sequence[Line]) -> str:

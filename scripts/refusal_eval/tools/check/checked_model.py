@@ -42,8 +42,8 @@ LAST_LINES = 40
 class CheckedModel:
     """A model whose requests are rendered and whose weights are there."""
 
-    entry: Mapping[str, Any]  # the model's entry
-    files: Sequence[RequestFile]  # the request files
+    entry: Mapping[str, Any]
+    files: Sequence[RequestFile]
     prompts: Sequence[Path]  # the files of their prompts
     plan: LoadPlan  # how to execute
     log: Path  # file for the server's output

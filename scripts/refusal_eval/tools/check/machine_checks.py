@@ -19,6 +19,7 @@ from refusal_eval.core.memory import main_memory
 from refusal_eval.data.resume import PARTIAL, being_written
 from refusal_eval.engines.devices.lease import lock_folder
 from refusal_eval.engines.private_folder import socket_folders, why_no_socket
+from refusal_eval.study.row_sources import shown_path
 from refusal_eval.tools.check.check_lines import Line, Outcome, fail, not_applicable, ok, warn
 from refusal_eval.tools.check.study_needs import EngineHere, Needs, Source
 
@@ -51,15 +52,14 @@ def machine_lines(needs: Needs | None, kind: str, variables: Mapping[str, str]) 
     yield "disk for results", results_disk(results, read_free(results), needs)
     yield "disk for downloads", cache_disk(cache, read_free(cache), needs)
     yield "unfinished downloads", unfinished_downloads(cache)
-    yield "clock", clock(shown_folder(results), read_skew(Path(results)))
+    yield "clock", clock(str(shown_path(results)), read_skew(Path(results)))
 
 
 def memory(engine: EngineHere, total: int, available: int) -> Outcome:
     """Return whether main memory is enough for an engine (bytes)."""
-    weights = engine.weights or 0
-    need = max(engine.engine.memory_share * total, weights * 1.2)
+    need, _why = engine.engine.memory_needed(engine.weights or 0, total)
     if engine.device != "cpu":
-        need = max(LEAST_MEMORY, weights / 10)  # weights pass through it, file by file
+        need = max(LEAST_MEMORY, (engine.weights or 0) / 10)  # weights pass through it, file by file
     about = " (estimated)" if engine.estimated else ""
     seen = f"{need / GIB:.1f} GiB needed{about}, {available / GIB:.1f} of {total / GIB:.1f} GiB free"
     if need <= available:
@@ -135,7 +135,7 @@ def file_locks(variables: Mapping[str, str]) -> Outcome:
 def results_disk(folder: str, free: int, needs: Needs | None) -> Outcome:
     """Return whether there is room for a study's responses (bytes)."""
     need = needs.response_bytes if needs else None
-    seen = f"{free / GB:.1f} GB free in {shown_folder(folder)}"
+    seen = f"{free / GB:.1f} GB free in {shown_path(folder)}"
     if need is not None:
         seen += f", answers take at most {need / GB:.2f} GB"
         if free < need:
@@ -147,7 +147,7 @@ def results_disk(folder: str, free: int, needs: Needs | None) -> Outcome:
 
 def cache_disk(folder: str, free: int, needs: Needs | None) -> Outcome:
     """Return whether there is room for what is still to be fetched (bytes), as far as anything tells its size."""
-    seen, todo = f"{free / GB:.1f} GB free in {shown_folder(folder)}", "make room, or set `cache_dir` to a larger disk"
+    seen, todo = f"{free / GB:.1f} GB free in {shown_path(folder)}", "make room, or set `cache_dir` to a larger disk"
     missing = needs.missing("hub", "wheel") if needs else []
     weights = [source for source in missing if source.what.startswith("weights")]
     if weights:
@@ -162,7 +162,7 @@ def cache_disk(folder: str, free: int, needs: Needs | None) -> Outcome:
 
 def unfinished_downloads(cache: str, now: float | None = None) -> Outcome:
     """Return whether unfinished downloads lie about that nobody has written to for a week."""
-    now, shown = time.time() if now is None else now, shown_folder(cache)
+    now, shown = time.time() if now is None else now, shown_path(cache)
     sizes, days, repositories = [], [], set()
     for path in sorted(Path(cache, "hub").glob("*/blobs/*")):
         try:
@@ -220,12 +220,6 @@ def read_skew(folder: Path) -> float | None:
 def read_free(folder: str) -> int:
     """Return the free bytes of the disk on which a folder lies or would lie."""
     return shutil.disk_usage(nearest_folder(Path(folder))).free
-
-
-def shown_folder(path: str) -> str:
-    """Return a path as it is shown: relative where it lies below the working folder."""
-    relative = os.path.relpath(path)
-    return path if relative.startswith("..") else relative
 
 
 def nearest_folder(folder: Path) -> Path:

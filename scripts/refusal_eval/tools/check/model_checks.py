@@ -79,14 +79,14 @@ class Sample(NamedTuple):
 class Trial:
     """A model on trial: its engine while it runs, and what was seen of it."""
 
-    model: CheckedModel  # the model
-    engine: Server = field(init=False)  # its engine
+    model: CheckedModel
+    engine: Server = field(init=False)
     network: str = ""  # what keeps the engine from the network while it starts; empty if nothing does
     # versions, device, arguments; before the engine is healthy, what is to serve
     serving: Mapping[str, Any] = field(default_factory=dict)
     start_seconds: float = 0.0  # until the engine was healthy
     work_seconds: float = 0.0  # for all answers, asked together
-    samples: Sequence[Sample] = ()  # all answers
+    samples: Sequence[Sample] = ()
     failed: int = 0  # how many requests failed or were rejected
     processes: Sequence[int] = ()  # the numbers of the server's processes
     devices: Sequence[Device] = ()  # what the engine leased

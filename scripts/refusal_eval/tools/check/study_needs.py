@@ -26,8 +26,8 @@ IN_FLIGHT = 1024  # where no study is named
 class EngineHere:
     """One load of an engine on this machine."""
 
-    name: str  # its name in the catalogue
-    engine: LocalEngine  # its entry
+    name: str
+    engine: LocalEngine
     device: str  # cpu or cuda
     weights: int | None = None  # size of its weights in bytes, estimated if they are not here; None if nothing tells
     estimated: bool = False  # whether that is an estimate
@@ -61,10 +61,10 @@ class Source:
 class Needs:
     """What a study needs."""
 
-    engines: tuple[EngineHere, ...] = ()  # its engines that compute here
+    engines: tuple[EngineHere, ...] = ()
     sources: tuple[Source, ...] = ()  # what it takes from the hub, from addresses and from wheels
-    results: str = "results"  # folder of its results
-    cache: str = ".cache"  # folder of its cache
+    results: str = "results"
+    cache: str = ".cache"
     # the most that its responses can take in the store; None where a split's size is not known
     response_bytes: int | None = None
     in_flight: int = IN_FLIGHT  # requests at the engine at one time

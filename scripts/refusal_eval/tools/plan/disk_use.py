@@ -41,7 +41,7 @@ class Disk:
 
     folders: tuple[str, ...]  # the study's folders on it
     key: str  # the study's key that says where the largest of them lies
-    free: int  # free bytes
+    free: int
     expected: float  # bytes that the study takes, as expected
     most: float  # bytes that it takes at most
 

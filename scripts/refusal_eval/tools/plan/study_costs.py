@@ -43,7 +43,7 @@ class Cost:
 class Plan:
     """What a study takes."""
 
-    config: dict[str, Any]  # the validated study
+    config: dict[str, Any]
     work: dict[Cell, CellWork]  # what is to be executed for every cell of an engine
     whole: dict[Cell, CellWork]  # the same with nothing in the store
     paces: dict[str, Pace]  # the estimated pace of every engine

@@ -26,7 +26,7 @@ class Terms:
     """On which terms something may be used."""
 
     section: str  # models, judges, splits or gold
-    name: str  # the entry's name
+    name: str
     source: str  # its repository on the hub, its address, package or file
     licence: str  # as its publisher states it
     origin: str | None = None  # licence of what it was made from, where that is another one

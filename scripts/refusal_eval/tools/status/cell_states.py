@@ -65,7 +65,7 @@ class CellStatus:
     step: str  # `answers`, or `verdicts` of `judge`
     model: str  # the model, or `gold`
     split: str  # the split, or the gold
-    judge: str | None  # the judge; None for answers
+    judge: str | None
     state: str = WAITING  # done, running, failed or waiting
     note: str = WAITS_FOR_ANSWERS  # the same in words
     rendered: bool | None = False  # whether its request file is there (None for judges without an engine)

@@ -29,7 +29,7 @@ Job = tuple[str, str]  # a rule, and the name of what it is run for: ("answers",
 class Trouble:
     """What failed, what is still running, or what an engine rejected."""
 
-    rule: str  # the rule
+    rule: str
     name: str  # what it was run for
     state: str  # failed, stopped, starting, running or rejected
     message: str  # what is wrong, or how far it has come

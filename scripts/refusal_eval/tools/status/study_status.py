@@ -33,8 +33,8 @@ class ReportStatus:
 class StudyStatus:
     """How far a study is."""
 
-    study: str  # its name
-    results: str  # its folder
+    study: str
+    results: str
     state: str  # done; failed: a job or an engine load failed; or incomplete
     cells: Sequence[CellStatus]  # the cells, answers first
     troubles: Sequence[Trouble]  # what failed, runs, stopped or was rejected
