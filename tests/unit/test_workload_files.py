@@ -35,6 +35,12 @@ def work(project, in_store=True, asked_k=2, **values):
     return work_of(study(project, **values), project.folder, Current(files, asked_k), in_store)
 
 
+def of_split(project, split, **values):
+    """Return the work of a study whose one split has this entry."""
+    project.write("own.yaml", {"datasets": {"mine": {"splits": {"mine": split}}}})
+    return work(project, splits=["mine"], catalogue=["own.yaml"], gold=[], **values)
+
+
 def work_of(config, folder, current, in_store=True):
     whole = whole_work(config, folder, current)
     return work_left(config, whole, current) if in_store else whole
@@ -65,23 +71,16 @@ def test_before_anything_is_fetched_rows_are_counted_where_they_can_be_and_else_
 
 
 def test_expected_rows_and_samples_bound_a_split(project):
-    project.write("own.yaml", {"datasets": {"mine": {"splits": {"mine": _hub_split(expected_rows=40)}}}})
-    study = {"splits": ["mine"], "catalogue": ["own.yaml"], "gold": []}
-    assert work(project, **study)[Cell("plain", "mine")].requests == 40 * 2
-    assert work(project, **study, prompts_per_split={"size": 9})[Cell("plain", "mine")].requests == 9 * 2
+    split = _hub_split(expected_rows=40)
+    assert of_split(project, split)[Cell("plain", "mine")].requests == 40 * 2
+    assert of_split(project, split, prompts_per_split={"size": 9})[Cell("plain", "mine")].requests == 9 * 2
 
 
-def test_of_a_filtered_split_the_kept_rows_count_and_if_nobody_knows_them_at_most_all(project):
-    splits = {
-        "known": _hub_split(expected_rows=40, expected_kept=15, where={"a": "b"}),
-        "open": _hub_split(expected_rows=40, where={"a": "b"}),
-    }
-    project.write("own.yaml", {"datasets": {"mine": {"splits": splits}}})
-    found = work(project, splits=[*splits], catalogue=["own.yaml"], gold=[])
-    assert [(found[Cell("plain", name)].prompts, found[Cell("plain", name)].known) for name in splits] == [
-        (15, COUNTED),
-        (40, ASSUMED),
-    ]
+@pytest.mark.parametrize(("kept", "prompts", "known"), [(15, 15, COUNTED), (None, 40, ASSUMED)])
+def test_of_a_filtered_split_the_kept_rows_count_or_at_most_all(project, kept, prompts, known):
+    split = _hub_split(expected_rows=40, where={"a": "b"}, **({"expected_kept": kept} if kept else {}))
+    found = of_split(project, split)[Cell("plain", "mine")]
+    assert (found.prompts, found.known) == (prompts, known)
 
 
 def test_a_model_that_reasons_writes_more_and_the_judge_reads_its_answer_only(project):
@@ -179,8 +178,7 @@ def talks(**keys):
     ],
 )
 def test_separate_turns_are_prompts_of_two_turns_before_any_sample_is_taken(project, split, answers, verdicts):
-    project.write("own.yaml", {"datasets": {"mine": {"splits": {"mine": split}}}})
-    found = work(project, splits=["mine"], catalogue=["own.yaml"], gold=[], samples=5)
+    found = of_split(project, split, samples=5)
     generated = found[Cell("plain", "mine")]
     assert (generated.requests, generated.known) == (5 * answers, COUNTED)
     assert found[Cell("plain", "mine", "reader")].requests == 5 * verdicts
@@ -191,21 +189,14 @@ def test_a_plan_of_separate_turns_is_what_the_prompts_will_be(project):
     rows = [{name: f"{name} of {row}" for name in columns["turns"]} for row in range(3)]
     made, _ = make_prompts(rows, columns, "f", mode="independent", scored="last")
     split = _hub_split(expected_rows=3, columns=columns, dialogue={"mode": "independent"})
-    project.write("own.yaml", {"datasets": {"mine": {"splits": {"mine": split}}}})
-    (generated,) = [
-        one
-        for cell, one in work(
-            project, splits=["mine"], catalogue=["own.yaml"], gold=[], models=["plain"], comparisons=[]
-        ).items()
-        if cell.judge is None
-    ]
+    found = of_split(project, split, models=["plain"], comparisons=[])
+    (generated,) = [one for cell, one in found.items() if cell.judge is None]
     assert generated.requests == 2 * sum(len(asked_turns(prompt)) for prompt in made)
 
 
 def test_how_many_turns_a_column_of_messages_holds_is_assumed(project):
     split = _hub_split(expected_rows=30, columns={"messages": "chat"}, dialogue={"mode": "cumulative"})
-    project.write("own.yaml", {"datasets": {"mine": {"splits": {"mine": split}}}})
-    found = work(project, splits=["mine"], catalogue=["own.yaml"], gold=[])[Cell("plain", "mine")]
+    found = of_split(project, split)[Cell("plain", "mine")]
     assert (found.requests, found.known) == (30 * 3 * 2, ASSUMED)
 
 
