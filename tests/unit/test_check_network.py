@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 from hub_server import HubServer
-from program import refusal_eval
 from test_check_machine import told
 
+from refusal_eval.__main__ import main
 from refusal_eval.config.load_study import load_study
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.row_sources import fetched_path
@@ -315,9 +315,10 @@ def test_a_lock_with_more_than_the_study_takes_is_told(repository, tmp_path):
         assert (gone in outcome.seen and "refusal-eval pin" in outcome.todo) is (state == "warn")
 
 
-def test_the_program_looks_at_addresses(repository, server, tmp_path):
+def test_the_program_looks_at_addresses(repository, server, tmp_path, monkeypatch, capsys):
     url = f"http://127.0.0.1:{server.server_port}/404/rows.csv"
     study(repository, tmp_path, {"datasets": splits(s=AT_URL | {"url": url})}, splits=["s"])
-    done = refusal_eval("check", str(tmp_path / "x.yaml"), cwd=repository)
-    assert done.returncode == 1, done.stderr
-    assert "FAIL  addresses" in done.stdout and f"{url} answers with HTTP 404; split s" in done.stdout
+    monkeypatch.chdir(repository)
+    assert main(["check", str(tmp_path / "x.yaml")]) == 1
+    told = capsys.readouterr().out
+    assert "FAIL  addresses" in told and f"{url} answers with HTTP 404; split s" in told
