@@ -22,6 +22,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_json
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.engines.devices.device_pool import Device
+from refusal_eval.engines.devices.lease import lease_devices
 from refusal_eval.engines.devices.nvidia_smi import Gpu, computing
 from refusal_eval.engines.listeners import Listener
 from refusal_eval.engines.load_plan import LoadPlan
@@ -366,22 +367,26 @@ def test_what_is_left_of_a_stopped_engine_is_told():
     assert asyncio.run(model_checks.released(made)).seen == "none of the engine's 1 processes is left"
 
 
-def test_the_gpus_of_a_stopped_engine_can_be_leased_again(monkeypatch):
-    asked = []
+def test_the_gpus_of_a_stopped_engine_can_be_leased_again(tmp_path, monkeypatch):
+    variables = simulated(tmp_path, monkeypatch)
+    made, lease = trial(), lease_devices(2, variables)
+    made.devices = lease.devices
+    with monkeypatch.context() as patch:
+        patch.setattr(model_checks, "LEASE_SECONDS", 0.3)
+        held = asyncio.run(model_checks.released(made))
+    assert held.state == "fail" and "its GPUs are not free" in held.seen
+    lease.release()
+    free = asyncio.run(model_checks.released(made))
+    assert free.state == "ok" and "its 2 GPUs could be leased again" in free.seen
 
-    def lease(count, variables, deadline):
-        asked.append((count, variables["CUDA_VISIBLE_DEVICES"]))
-        return SimpleNamespace(release=lambda: None)
 
-    monkeypatch.setattr(model_checks, "lease_devices", lease)
-    free = asyncio.run(model_checks.released(trial()))
-    assert free.state == "ok" and "its 2 GPUs could be leased again" in free.seen and asked == [(2, "GPU-0,GPU-1")]
-
-    def refuse(*_):
-        raise UserError("GPU 0: process 7 computes on it")
-
-    monkeypatch.setattr(model_checks, "lease_devices", refuse)
-    assert asyncio.run(model_checks.released(trial())).state == "fail"
+def simulated(folder, monkeypatch):
+    """Return the variables of a machine with four simulated GPUs, which are those of this process from now on."""
+    variables = Machine(folder, monkeypatch).gpus(4)
+    for name in [name for name in os.environ if name.startswith(("CUDA_", "SLURM_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("REFUSAL_EVAL_LOCKS", variables["REFUSAL_EVAL_LOCKS"])
+    return variables
 
 
 @pytest.mark.parametrize(
@@ -481,10 +486,7 @@ DIES = "import sys\nif sys.argv[1] != '-c':\n    sys.exit('ValueError: No memory
 def test_what_is_known_before_the_start_is_told_and_the_log_is_kept_when_the_engine_dies(
     temporary, tmp_path, monkeypatch, capsys
 ):
-    variables = Machine(tmp_path, monkeypatch).gpus(4)
-    for name in [name for name in os.environ if name.startswith(("CUDA_", "SLURM_"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("REFUSAL_EVAL_LOCKS", variables["REFUSAL_EVAL_LOCKS"])
+    simulated(tmp_path, monkeypatch)
     (tmp_path / "server.py").write_text(DIES)
     (tmp_path / "python").write_text(f'#!/bin/sh\nexec {sys.executable} -S {tmp_path}/server.py "$@"\n')
     (tmp_path / "python").chmod(0o755)

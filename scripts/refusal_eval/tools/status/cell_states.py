@@ -92,11 +92,6 @@ class CellStatus:
         """The cell."""
         return Cell(self.model, self.split, self.judge)
 
-    @property
-    def rule_of_requests(self) -> str:
-        """The rule that renders its requests."""
-        return "judge_requests" if self.judge else "requests"
-
 
 class Cells:
     """All cells of a study.
@@ -205,7 +200,7 @@ class Cells:
         """Count what the store has of the requests of these cells; each engine's store is opened once."""
         asked: dict[str, list[tuple[CellStatus, list[str]]]] = {}
         for status in cells:
-            job = status.rule_of_requests, status.name
+            job = "judge_requests" if status.judge else "requests", status.name
             try:
                 engine_id, dialogue, keys = read_asked(self._files[job])
             except (OSError, UserError) as error:

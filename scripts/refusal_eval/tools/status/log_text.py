@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 LIMIT = 200  # characters of one message
@@ -36,14 +35,6 @@ CAUSE = re.compile(
 CONSEQUENCES = ("See root cause above", "validation error", "EngineDeadError")
 
 
-@dataclass(frozen=True)
-class Record:
-    """A record of a job's log: its level, and its message line by line."""
-
-    level: str
-    lines: Sequence[str]
-
-
 def clean(text: str, limit: int = LIMIT) -> str:
     """Return text as one printable line without escape sequences, cut after `limit` characters."""
     # Categories C*: controls, formats (such as those that turn the direction of writing), surrogates, unassigned.
@@ -66,15 +57,15 @@ def tail(path: str | Path) -> str:
     return data.decode("utf-8", "replace")
 
 
-def records(text: str) -> list[Record]:
-    """Return the records of a job's log."""
+def records(text: str) -> list[tuple[str, list[str]]]:
+    """Return the records of a job's log: the level of each, and its message line by line."""
     found: list[tuple[str, list[str]]] = []
     for line in text.split("\n"):
         if match := RECORD.match(line):
             found.append((match[1], [match[2]]))
         elif found and line.strip():
             found[-1][1].append(line)
-    return [Record(level, lines) for level, lines in found]
+    return found
 
 
 def error_and_cause(text: str, server_text: str = "") -> tuple[str, str | None] | None:
@@ -86,7 +77,7 @@ def error_and_cause(text: str, server_text: str = "") -> tuple[str, str | None] 
             may be that of an earlier start.
     """
     every = records(text)
-    lines = next((r.lines for r in reversed(every[-LAST_RECORDS:]) if r.level in ("ERROR", "CRITICAL")), None)
+    lines = next((lines for level, lines in every[: -LAST_RECORDS - 1 : -1] if level in ("ERROR", "CRITICAL")), None)
     if lines is None:
         return None
     cause: str | None = None
@@ -97,7 +88,7 @@ def error_and_cause(text: str, server_text: str = "") -> tuple[str, str | None] 
         cause = next((line for line in reversed(lines) if re.match(EXCEPTION, line.strip(" |"))), last)
         cause = clean(cause.strip(" |")) if cause else None
     elif " requests failed" in lines[0]:
-        failed = [match[1] for record in every if (match := FAILED_REQUEST.match(record.lines[0]))]
+        failed = [match[1] for _, said in every if (match := FAILED_REQUEST.match(said[0]))]
         cause = clean(failed[-1]) if failed else None
     return clean(SERVER_LINES.sub("", lines[0])), cause
 
@@ -126,12 +117,12 @@ def server_cause(text: str) -> str | None:
 
 def at_work(text: str) -> bool:
     """Tell whether a load's engine is ready: its log says so, or counts requests, after it was started last."""
-    last = next((r.lines[0] for r in reversed(records(text)) if AT_WORK.match(r.lines[0])), STARTS)
+    last = next((said[0] for _, said in reversed(records(text)) if AT_WORK.match(said[0])), STARTS)
     return not last.startswith(STARTS)
 
 
 def progress(text: str) -> str:
     """Return how far a job has come: its last line of progress, or else the last thing that it said."""
-    told = [record.lines[0] for record in records(text)]
+    told = [said[0] for _, said in records(text)]
     line = next((line for line in reversed(told) if PROGRESS.match(line)), told[-1] if told else "")
     return clean(line.split(": ", 1)[0] if line.startswith(STARTS) else line)
