@@ -27,7 +27,7 @@ START_SECONDS = 240.0  # that an engine may take to start and answer its first r
 RUN_SECONDS = 600.0  # for a whole run
 GONE_SECONDS = 20.0  # within which nothing of a killed run may be left
 SERVER = "vllm_server.py"
-GUARD = "refusal_eval.engines.guard"
+GUARD = "refusal_eval.engines.server_process"
 RECORD = b'{"key":"'
 
 

@@ -47,7 +47,7 @@ def kill(study: Study, number: str) -> None:
         with suppress(psutil.Error):
             if (
                 process.environ().get("SLURM_JOB_ID") == number
-                and "refusal_eval.engines.guard" not in process.cmdline()
+                and "refusal_eval.engines.server_process" not in process.cmdline()
             ):
                 process.kill()
 

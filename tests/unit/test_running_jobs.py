@@ -17,7 +17,7 @@ import pytest
 import refusal_eval.engines.running_jobs as module
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.slurm_jobs import NoAnswer
-from refusal_eval.engines.process import process_start
+from refusal_eval.engines.process import process_start, this_place
 from refusal_eval.engines.running_jobs import only_job
 
 
@@ -49,11 +49,18 @@ def job(study: Path, *cells: str, name: str = "generate/model/a/0", shard: int =
     )
 
 
+def running(name: str, cells: tuple[str, ...], **changes: object) -> module.RunningJob:
+    """Return a job of this machine, by default this process."""
+    start = process_start(os.getpid()) or 0
+    me = module.RunningJob(name, cells, 0, 1, *this_place(), os.getpid(), start, slurm_job=None, time=time.time())
+    return dataclasses.replace(me, **changes)
+
+
 def left(study: Path, cells: list[str], name: str = "generate/model/a/0", **changes: object) -> Path:
     """Leave the record of another job, by default one of this machine whose process is gone."""
-    me = module._this_job(name, tuple(f"requests/{cell}.jsonl" for cell in cells), 0, 1, None)
-    assert me is not None
-    other = dataclasses.replace(me, **({"pid": 2**22 + 1, "start": 1} | changes))
+    other = running(
+        name, tuple(f"requests/{cell}.jsonl" for cell in cells), **({"pid": 2**22 + 1, "start": 1} | changes)
+    )
     path = study / "running" / other.file()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(dataclasses.asdict(other)))
@@ -162,8 +169,7 @@ def test_other_batches_and_shards_of_the_same_cells_are_recognised(
 
 
 def test_of_two_jobs_that_start_at_the_same_moment_the_first_goes_on(study: Path) -> None:
-    me = module._this_job("generate/model/a/0", ("requests/a/one.jsonl",), 0, 1, "42")
-    assert me is not None
+    me = running("generate/model/a/0", ("requests/a/one.jsonl",), slurm_job="42")
     later = dataclasses.replace(me, slurm_job="43", time=me.time + 0.01)
     folder = study / "running"
     folder.mkdir(parents=True)

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import psutil
 import pytest
+import sleepers
+from sleepers import DEAF, JOB, OTHER_GROUP, SERVER, SLEEP, wait_until
 
-from refusal_eval.engines import server_process as module
-from refusal_eval.engines.guard import end_session
+from refusal_eval.engines import process, server_process
 from refusal_eval.engines.process import (
     Process,
+    end_processes,
     live_processes,
     process_start,
     read_process,
@@ -23,41 +25,17 @@ from refusal_eval.engines.process import (
 )
 from refusal_eval.engines.server_process import ServerProcess
 
-SLEEP = "import time; print('up', flush=True); time.sleep(60)"
-DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEP}"
-OTHER_GROUP = f"import os; os.setpgid(0, 0); {SLEEP}"
-WITH_CHILD = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', sys.argv[1]]); " + SLEEP
-GUARD = "refusal_eval.engines.guard"
-JOB = """
-import os, sys, time
-from pathlib import Path
-from refusal_eval.engines.server_process import ServerProcess
-log = Path(sys.argv[1])
-server = ServerProcess([sys.executable, "-c", *sys.argv[2:]], dict(os.environ), log)
-while log.read_text().count("up") < len(sys.argv) - 2:
-    time.sleep(0.02)
-print(server.pid, flush=True)
-time.sleep(60)
-"""
-
-
-def wait_until(condition, seconds=10.0):
-    """Fail if the condition does not become true in time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
 
 @pytest.fixture
 def start(tmp_path):
-    """Return how to start a server of `ups` processes and wait until all are up; end what a test leaves."""
+    """Return how to start a server and its children, and wait until all are up; end what a test leaves."""
     servers = []
 
-    def start_server(*arguments, ups=1):
-        server = ServerProcess([sys.executable, "-c", *arguments], dict(os.environ), tmp_path / f"log{len(servers)}")
+    def start_server(code, *children):
+        command = [sys.executable, "-S", "-c", code, *children]
+        server = ServerProcess(command, dict(os.environ), tmp_path / f"log{len(servers)}")
         servers.append(server)
-        wait_until(lambda: server.last_lines().count("up") == ups)
+        wait_until(lambda: server.last_lines().count("up") == 1 + len(children))
         return server
 
     yield start_server
@@ -72,20 +50,18 @@ def child():
     """Return how to start a process that says something when it is up; end it afterwards."""
     children = []
 
-    def start_child(code):
-        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True)
-        children.append(process)
-        process.stdout.readline()
-        return process
+    def start_child(code=SLEEP):
+        children.append(sleepers.started(code))
+        return children[-1]
 
     yield start_child
-    for process in children:
-        with process:
-            process.kill()
+    for started in children:
+        with started:
+            started.kill()
 
 
 def test_a_process_is_known_by_its_start_until_it_is_dead(child):
-    started = child(SLEEP)
+    started = child()
     assert process_start(started.pid) == process_start(started.pid) != process_start(os.getpid())
     os.kill(started.pid, signal.SIGKILL)
     os.waitid(os.P_PID, started.pid, os.WEXITED | os.WNOWAIT)
@@ -116,7 +92,7 @@ def test_a_process_lives_while_one_of_its_threads_does(child):
 
 
 def test_a_signal_goes_to_the_very_process_or_to_nobody(child):
-    started = child(SLEEP)
+    started = child()
     found = read_process(started.pid)
     send_signal(found._replace(start=found.start - 1), signal.SIGKILL)
     with pytest.raises(subprocess.TimeoutExpired):
@@ -126,8 +102,9 @@ def test_a_signal_goes_to_the_very_process_or_to_nobody(child):
     send_signal(found, signal.SIGKILL)
 
 
-def test_stopping_takes_the_servers_children_along(start):
-    server = start(WITH_CHILD, SLEEP, ups=2)
+@pytest.mark.parametrize("other", [SLEEP, OTHER_GROUP])
+def test_stopping_takes_the_servers_children_along(other, start):
+    server = start(SERVER, other)
     assert len(session_members(server.pid)) == 2
     server.stop()
     assert session_members(server.pid) == []
@@ -135,7 +112,7 @@ def test_stopping_takes_the_servers_children_along(start):
 
 
 def test_stopping_ends_the_children_of_a_dead_server(start):
-    server = start(WITH_CHILD, SLEEP, ups=2)
+    server = start(SERVER, SLEEP)
     os.kill(server.pid, signal.SIGKILL)
     wait_until(lambda: server.exit_code() is not None)
     assert len(session_members(server.pid)) == 1
@@ -144,19 +121,16 @@ def test_stopping_ends_the_children_of_a_dead_server(start):
     assert server.exit_code() == -signal.SIGKILL
 
 
-def test_stopping_ends_a_child_that_made_a_group_of_its_own(start):
-    server = start(WITH_CHILD, OTHER_GROUP, ups=2)
-    assert len({member.group for member in session_members(server.pid)}) == 2
-    server.stop()
-    assert session_members(server.pid) == []
-
-
-def test_who_ignores_sigterm_is_killed_after_the_grace(start):
-    server = start(WITH_CHILD, DEAF, ups=2)
-    started = time.monotonic()
-    server.stop(grace=0.5)
-    assert 0.5 <= time.monotonic() - started < 5
-    assert session_members(server.pid) == []
+@pytest.mark.parametrize("who", ["job", "guard"])
+def test_who_ignores_sigterm_is_killed_after_the_grace_and_others_are_spared(who, start, child):
+    server, stranger = start(SERVER, DEAF), child()
+    begun = time.monotonic()
+    if who == "job":
+        server.stop(grace=0.5)
+    else:
+        end_processes(lambda: session_members(server.pid), 0.5)
+    assert 0.5 <= time.monotonic() - begun < 5
+    assert session_members(server.pid) == [] and stranger.poll() is None
 
 
 def test_an_interrupted_stop_still_kills(start):
@@ -190,23 +164,20 @@ def test_a_dead_servers_number_is_kept_from_others_until_it_was_stopped(start):
 def test_nothing_is_signalled_once_all_are_gone(start, child, monkeypatch):
     server = start(SLEEP)
     server.stop()
-    stranger = read_process(child(SLEEP).pid)
     sent = []
-    monkeypatch.setattr(os, "killpg", lambda *arguments: sent.append(arguments))
     monkeypatch.setattr(os, "kill", lambda *arguments: sent.append(arguments))
     # As if the server's number had been given to another session.
-    monkeypatch.setattr(module, "session_members", lambda session: [Process(server.pid, 1, server.pid, server.pid)])
-    server.stop(grace=0.1)
-    monkeypatch.setattr(module, "session_members", lambda session: [stranger])
-    server.stop(grace=0.1)
+    for other in (Process(server.pid, 1, server.pid, server.pid), read_process(child().pid)):
+        monkeypatch.setattr(server_process, "session_members", lambda session, other=other: [other])
+        server.stop(grace=0.1)
     assert sent == []
 
 
 def test_what_cannot_be_ended_is_told(start, monkeypatch, caplog):
     server = start(SLEEP)
-    monkeypatch.setattr(module, "KILL_WAIT", 0.1)
+    monkeypatch.setattr(process, "KILL_WAIT", 0.1)
     with monkeypatch.context() as patch:
-        patch.setattr(os, "killpg", lambda *_: None)
+        patch.setattr(process, "send_signal", lambda *_: None)
         server.stop(grace=0.1)
     assert f"still there after SIGKILL: {server.pid}" in caplog.text
     server.stop()  # a second try
@@ -221,14 +192,14 @@ def test_the_exit_code_is_the_servers(start):
     assert server.exit_code() == 3
 
 
-@pytest.mark.parametrize("ups", [(SLEEP,), (WITH_CHILD, SLEEP), (WITH_CHILD, OTHER_GROUP)])
-def test_the_server_and_its_children_end_when_the_job_is_killed(ups, tmp_path, repository):
-    command = [sys.executable, "-c", JOB, str(tmp_path / "log"), *ups]
-    environment = {**os.environ, "PYTHONPATH": str(repository / "scripts")}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        pid = int(process.stdout.readline())
-        guards = [child for child in psutil.Process(process.pid).children() if child.pid != pid]
-        process.kill()
+@pytest.mark.parametrize("children", [(), (SLEEP, OTHER_GROUP)])
+def test_the_server_and_its_children_end_when_the_job_is_killed(children, tmp_path, repository):
+    environment = {**os.environ, "PYTHONPATH": str(repository / "scripts"), "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", JOB, SERVER, *children]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as job:
+        pid = int(job.stdout.readline().split()[0])
+        guards = [one for one in psutil.Process(job.pid).children() if one.pid != pid]
+        job.kill()
     try:
         wait_until(lambda: not session_members(pid))
         wait_until(lambda: not any(guard.is_running() for guard in guards))
@@ -240,7 +211,7 @@ def test_the_server_and_its_children_end_when_the_job_is_killed(ups, tmp_path, r
 
 def test_the_guard_goes_when_the_server_was_stopped_or_cannot_start(start, tmp_path):
     def guards():
-        return [child for child in psutil.Process().children() if GUARD in child.cmdline()]
+        return [one for one in psutil.Process().children() if server_process.__name__ in one.cmdline()]
 
     server = start(SLEEP)
     assert len(guards()) == 1
@@ -249,11 +220,3 @@ def test_the_guard_goes_when_the_server_was_stopped_or_cannot_start(start, tmp_p
     with pytest.raises(OSError):
         ServerProcess([str(tmp_path / "missing")], dict(os.environ), tmp_path / "log")
     assert guards() == []
-
-
-def test_the_guard_kills_who_ignores_sigterm_and_spares_others(start, child):
-    server, stranger = start(WITH_CHILD, DEAF, ups=2), child(SLEEP)
-    started = time.monotonic()
-    end_session(server.pid, grace=0.5)
-    assert 0.5 <= time.monotonic() - started < 5
-    assert session_members(server.pid) == [] and stranger.poll() is None

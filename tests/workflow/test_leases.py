@@ -15,7 +15,7 @@ import pytest
 from refusal_eval.engines.devices.lease import lease_devices
 
 JOB = Path(__file__).with_name("leased_job.py")
-GUARD = "refusal_eval.engines.guard"
+GUARD = "refusal_eval.engines.server_process"
 DEVICES, JOBS = 8, 20
 
 

@@ -1,16 +1,19 @@
-"""A folder that only this user enters, in which Unix sockets work: a server's sockets and temporary files lie there."""
+"""Folders that only this user enters: a server's own, in which Unix sockets work, and those of records and locks."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
+import stat
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from refusal_eval.core.errors import UserError
 
+PRIVATE_PREFIX = "refusal-eval-"  # how the name of a server's private folder begins
 LONGEST_PATH = 107  # bytes of a Unix socket's path on Linux
 LONGEST_NAME = 36  # of vLLM's own sockets, which lie beside ours
 
@@ -25,11 +28,10 @@ def socket_folders() -> list[str]:
     return list(dict.fromkeys(folder for folder in folders if os.path.isabs(folder)))
 
 
-def make_private_folder(prefix: str, folders: Sequence[str] | None = None) -> str:
+def make_private_folder(folders: Sequence[str] | None = None) -> str:
     """Return a new folder of mode 0700 in which sockets work, in the first of `folders` that will do.
 
     Args:
-        prefix: how the folder's name begins.
         folders: where it may be made; by default `socket_folders`.
 
     Raises:
@@ -38,7 +40,7 @@ def make_private_folder(prefix: str, folders: Sequence[str] | None = None) -> st
     reasons = []
     for parent in folders or socket_folders():
         try:
-            folder = tempfile.mkdtemp(prefix=prefix, dir=parent)
+            folder = tempfile.mkdtemp(prefix=PRIVATE_PREFIX, dir=parent)
         except OSError as error:
             reasons.append(f"{parent}: {error.strerror or error}")
             continue
@@ -59,12 +61,39 @@ def why_no_socket(folder: str) -> str | None:
     if length > LONGEST_PATH:
         return f"the path of a socket in it would take {length} bytes, {LONGEST_PATH} are possible"
     try:
-        with socket.socket(socket.AF_UNIX) as one:
+        with socket.socket(socket.AF_UNIX) as one, socket.socket(socket.AF_UNIX) as other:
             one.bind(str(path))
             one.listen()
-            with socket.socket(socket.AF_UNIX) as other:
-                other.connect(str(path))
+            other.connect(str(path))
         path.unlink()
     except OSError as error:
         return f"sockets do not work there ({error.strerror or error})"
     return None
+
+
+def checked_folder(folder: Path, purpose: str = "running engines are recorded", variable: str = "TMPDIR") -> Path:
+    """Return the folder, made if need be, after a check that nobody else can have put anything there.
+
+    Args:
+        folder: the folder; the one above it must be there.
+        purpose: what is done in it, in words, for messages.
+        variable: the environment variable that says where it lies, for messages.
+
+    Raises:
+        UserError: for a link, a folder of another user, and one that is open to others.
+    """
+    what, advice = f"{folder}, where {purpose},", f"set {variable} to a folder of your own"
+    try:
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        found = folder.lstat()
+    except OSError as error:
+        raise UserError(f"{what} cannot be used: {error}; {advice}") from error
+    if not stat.S_ISDIR(found.st_mode):
+        raise UserError(f"{what} is a link or a file instead of a folder: remove it, or {advice}")
+    if found.st_uid != os.getuid():
+        raise UserError(f"{what} belongs to another user (number {found.st_uid}): {advice}")
+    if found.st_mode & 0o077:
+        mode = stat.S_IMODE(found.st_mode)
+        raise UserError(f"{what} is open to others (mode {mode:o}): look at what is in it, then `chmod 700 {folder}`")
+    return folder

@@ -1,4 +1,4 @@
-"""Processes, found and signalled without ever mistaking one for another (Linux)."""
+"""Processes, found, signalled and ended without ever mistaking one for another (Linux)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import contextlib
 import ctypes
 import os
 import signal
+import socket
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,13 +16,30 @@ PR_SET_PDEATHSIG = 1
 KILL_WAIT = 10.0  # seconds that a killed process may take to give its memory back
 
 
+class Place(NamedTuple):
+    """Where process numbers mean the same: one boot of one machine, and there one space of numbers (containers)."""
+
+    host: str
+    boot_id: str
+    pid_namespace: str
+
+
 class Process(NamedTuple):
     """A live process. Its number may be used again after its death; number and start together never are."""
 
     pid: int
-    start: int  # clock ticks since boot
+    start: int  # clock ticks since boot; psutil gives the time of day, which changes when the clock is set
     group: int
     session: int
+
+
+def this_place() -> Place:
+    """Return where this process runs; of a system without /proc only the name of the machine is known."""
+    try:
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return Place(socket.gethostname(), boot_id, os.readlink("/proc/self/ns/pid"))
+    except OSError:
+        return Place(socket.gethostname(), "", "")
 
 
 def read_process(pid: int) -> Process | None:
@@ -60,6 +80,30 @@ def send_signal(process: Process, number: signal.Signals) -> None:
     if process_start(process.pid) == process.start:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(process.pid, number)
+
+
+def end_processes(find: Callable[[], list[Process]], grace: float) -> None:
+    """End the processes that `find` returns, and those that it returns later: SIGTERM, after `grace` seconds SIGKILL.
+
+    Returns when none is left, or some seconds after SIGKILL. An exception in the wait, as of a second Ctrl-C, goes on
+    to the caller after SIGKILL was sent.
+    """
+    try:
+        _signal_until_gone(find, signal.SIGTERM, grace)
+    finally:
+        _signal_until_gone(find, signal.SIGKILL, KILL_WAIT)
+
+
+def _signal_until_gone(find: Callable[[], list[Process]], number: signal.Signals, seconds: float) -> None:
+    deadline, sent = time.monotonic() + seconds, set[Process]()
+    while found := find():
+        for process in found:
+            if process not in sent:
+                send_signal(process, number)
+        sent |= set(found)
+        if time.monotonic() >= deadline:
+            return
+        time.sleep(0.05)
 
 
 def end_with_parent() -> None:

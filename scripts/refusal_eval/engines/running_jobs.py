@@ -23,8 +23,7 @@ from pydantic import FiniteFloat, PositiveInt, TypeAdapter
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_json
 from refusal_eval.core.slurm_jobs import NoAnswer, job_state
-from refusal_eval.engines.process import process_start
-from refusal_eval.engines.server_records import this_place
+from refusal_eval.engines.process import Place, process_start, this_place
 
 LOG = logging.getLogger(__name__)
 FOLDER = "running"
@@ -76,10 +75,14 @@ class RunningJob:
         same_part = self.shards != other.shards or self.shard == other.shard
         return same_part and bool(set(self.cells) & set(other.cells))
 
-    def told(self) -> str:
-        """Return what a user knows it by."""
+    def __str__(self) -> str:
         where = f"process {self.pid} on {self.host}"
         return f"Slurm job {self.slurm_job} ({where})" if self.slurm_job else where
+
+    @property
+    def place(self) -> Place:
+        """Where its process number means something."""
+        return Place(self.host, self.boot_id, self.pid_namespace)
 
 
 RECORD = TypeAdapter(RunningJob)
@@ -106,16 +109,17 @@ def only_job(
     """
     receipts = next(folder for folder in Path(receipt).parents if folder.name == "receipts")
     study = receipts.parent
-    me = _this_job(
+    me = RunningJob(
         name=str(Path(receipt).relative_to(receipts).with_suffix("")),
         cells=tuple(os.path.relpath(path, study) for path in requests),
         shard=shard,
         shards=shards,
+        **this_place()._asdict(),
+        pid=os.getpid(),
+        start=process_start(os.getpid()) or 0,
         slurm_job=(os.environ if environment is None else environment).get("SLURM_JOB_ID"),
+        time=time.time(),
     )
-    if me is None:  # no /proc: processes cannot be told apart
-        yield lambda: None
-        return
     folder = study / FOLDER
     record = folder / me.file()
     earlier = {path.name for path in folder.glob("*.json")}
@@ -153,7 +157,7 @@ def others_alive(folder: Path, me: RunningJob, earlier: Collection[str]) -> list
         if other is None or other == me or not other.shares_with(me):
             continue
         # Of jobs that start at the same moment one goes on: the others see its record, and that it is the first.
-        if path.name not in earlier and _order(other) > _order(me):
+        if path.name not in earlier and (other.time, other.file()) > (me.time, me.file()):
             continue
         if state := alive(other, me, _silence(path, folder / me.file())):
             found.append((other, state))
@@ -170,7 +174,7 @@ def alive(job: RunningJob, me: RunningJob, silence: float) -> str | None:
         me: this job.
         silence: seconds since it touched its record.
     """
-    if _place(job) == _place(me):
+    if job.place == me.place:
         return "running" if process_start(job.pid) == job.start else None
     if job.slurm_job is not None:
         if job.slurm_job == me.slurm_job:
@@ -206,32 +210,15 @@ def _wait_for_others(folder: Path, me: RunningJob, earlier: Collection[str]) -> 
             raise UserError("; ".join(_refusal(other, state) for other, state in others))
         if not said:
             said = True
-            LOG.warning("%s executes the same requests; waiting a little, in case it is ending", others[0][0].told())
+            LOG.warning("%s executes the same requests; waiting a little, in case it is ending", others[0][0])
         time.sleep(POLL_SECONDS)
 
 
 def _refusal(other: RunningJob, state: str) -> str:
     stop = f"scancel {other.slurm_job}" if other.slurm_job else f"kill {other.pid}"
     return (
-        f"{other.told()} of an earlier run still executes the same requests ({state}). "
+        f"{other} of an earlier run still executes the same requests ({state}). "
         f"Wait until it ends, or end it (`{stop}`; what it has is in the store), then run again"
-    )
-
-
-def _this_job(name: str, cells: tuple[str, ...], shard: int, shards: int, slurm_job: str | None) -> RunningJob | None:
-    place = this_place()
-    if place is None:
-        return None
-    return RunningJob(
-        name=name,
-        cells=cells,
-        shard=shard,
-        shards=shards,
-        **place._asdict(),
-        pid=os.getpid(),
-        start=process_start(os.getpid()) or 0,
-        slurm_job=slurm_job,
-        time=time.time(),
     )
 
 
@@ -241,11 +228,3 @@ def _read(path: Path) -> RunningJob | None:
         return RECORD.validate_json(path.read_bytes(), strict=True)
     except (OSError, ValueError):
         return None
-
-
-def _place(job: RunningJob) -> tuple[str, str, str]:
-    return job.host, job.boot_id, job.pid_namespace
-
-
-def _order(job: RunningJob) -> tuple[float, str]:
-    return job.time, job.file()

@@ -31,11 +31,10 @@ from refusal_eval.engines.engine_base import EngineDied, EngineLoad
 from refusal_eval.engines.engine_client import EngineClient
 from refusal_eval.engines.local_engine import LocalEngine
 from refusal_eval.engines.nodes import Nodes, find_nodes, head_command, worker_command, worker_environment
-from refusal_eval.engines.orphans import PRIVATE_PREFIX, remove_orphans
 from refusal_eval.engines.private_folder import make_private_folder
 from refusal_eval.engines.process import session_members
 from refusal_eval.engines.server_process import ServerProcess
-from refusal_eval.engines.server_records import ServerRecord
+from refusal_eval.engines.server_records import ServerRecord, remove_orphans
 from refusal_eval.engines.server_watch import ServerWatch
 from refusal_eval.study.engine_environment import shares_few_cores, usable_cores
 
@@ -126,8 +125,8 @@ def compiled_code_folder(environment: Mapping[str, str]) -> str:
 def processor_id() -> str:
     """Return a short id of what instructions this processor has."""
     with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as handle:
-        told = {line.strip() for line in handle if line.startswith(("flags", "Features", "model name", "CPU part"))}
-    return sha256_of([platform.machine(), *sorted(told)])[:8]
+        lines = {line.strip() for line in handle if line.startswith(("flags", "Features", "model name", "CPU part"))}
+    return sha256_of([platform.machine(), *sorted(lines)])[:8]
 
 
 class Server:
@@ -141,7 +140,7 @@ class Server:
     def __init__(self, engine: LocalEngine, load: EngineLoad) -> None:
         self._engine, self._load = engine, load
         self._nodes, self._workers = engine.nodes_used(), list[ServerProcess]()
-        self._lease = Lease([], [])
+        self._lease = Lease()
         limit = load.start_seconds
         self._start_deadline = None if limit is None else time.monotonic() + limit
         self._server: ServerProcess | None = None
@@ -161,7 +160,7 @@ class Server:
         check_memory(self._engine, load.folder, load.device)
         if not Path(load.python).is_file():
             raise UserError(f"there is no engine environment at {load.python}: run `make setup`")
-        self._private = make_private_folder(PRIVATE_PREFIX)
+        self._private = make_private_folder()
         try:
             socket = str(Path(self._private, "engine.sock"))
             nodes = find_nodes(self._nodes, load.gpus, os.environ) if self._nodes > 1 else None
@@ -176,14 +175,14 @@ class Server:
             environment |= {"TMPDIR": self._private} | self._lease.environment()
             self._server = start_server(command, environment, load.log, self._lease.files)
             self._lease.hand_to(self._server.pid)
-            self._record = ServerRecord.create(self._server, self._private)
+            self._record = ServerRecord(self._server, self._private)
             if nodes is not None:
                 self._start_workers(server, environment, nodes)
             self._client = self._engine.client(socket, self.exit_code)
             self._asked = ask_versions(load.python)
             await self._wait_until_healthy()
             self._engine.server_is_ready(load, self._server.pid)
-            self._versions = told_versions(self._asked)
+            self._versions = read_versions(self._asked)
         except BaseException:
             await self._stop()
             raise
@@ -348,8 +347,8 @@ def ask_versions(python: str) -> subprocess.Popen[str]:
     )
 
 
-def told_versions(asked: subprocess.Popen[str]) -> dict[str, str]:
-    """Return what that process printed."""
+def read_versions(asked: subprocess.Popen[str]) -> dict[str, str]:
+    """Return what the process of `ask_versions` printed."""
     try:
         lines = asked.communicate(timeout=VERSIONS_SECONDS)[0].strip().splitlines()
     except subprocess.TimeoutExpired:

@@ -1,20 +1,25 @@
-"""A server process that ends with the one that started it, and takes all its own children along (Linux)."""
+"""A server process that ends with the job that started it, however that goes, and takes its children along (Linux).
+
+A killed job cannot stop its server, and the server does not notice: vLLM's engine core outlives its API server, with
+its memory. So every server has a guard, this module run as a small process beside the job: it reads a pipe of which
+only the job holds the other end, and ends the server's session when that is closed. It needs nothing but the standard
+library.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import os
-import signal
 import subprocess
-import time
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from refusal_eval.engines.guard import Guard
-from refusal_eval.engines.process import KILL_WAIT, send_signal, session_members
+from refusal_eval.engines.process import end_processes, session_members
 
 LOG = logging.getLogger(__name__)
+PACKAGES = Path(__file__).resolve().parents[2]
 
 
 class ServerProcess:
@@ -24,7 +29,7 @@ class ServerProcess:
         command: program and arguments.
         environment: all of its environment.
         log: file for what it prints.
-        files: open files that it inherits.
+        files: open files that it inherits, and its guard.
     """
 
     def __init__(
@@ -32,7 +37,7 @@ class ServerProcess:
     ) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
         self.command, self.log = list(command), log
-        self._guard = Guard(files)
+        self._guard = _start_guard(files)  # before the server, so that no moment is unguarded
         try:
             with open(log, "wb") as output:
                 self._process = subprocess.Popen(
@@ -45,10 +50,13 @@ class ServerProcess:
                     start_new_session=True,
                 )
         except BaseException:
-            self._guard.dismiss()
+            self._dismiss_guard()
             raise
         self.pid = self._process.pid  # also the number of its session and of its group
-        self._guard.watch(self.pid)
+        assert self._guard.stdin
+        with contextlib.suppress(BrokenPipeError):  # somebody killed it; the next run finds what a killed job left
+            self._guard.stdin.write(f"{self.pid}\n".encode("ascii"))
+            self._guard.stdin.flush()
         self._over = False
 
     def exit_code(self) -> int | None:
@@ -73,40 +81,44 @@ class ServerProcess:
     def stop(self, grace: float = 15.0) -> None:
         """Stop the process and everything in its session: SIGTERM, and after `grace` seconds SIGKILL.
 
-        It may be dead already while its children live. An exception in the wait, as of a second Ctrl-C, goes on to the
-        caller after SIGKILL was sent. A second call does nothing, unless the first left something alive.
+        It may be dead already while its children live. An exception in the wait goes on to the caller after SIGKILL was
+        sent. A second call does nothing, unless the first left something alive.
         """
-        try:
-            self._send(signal.SIGTERM)
-            self._wait_until_over(grace)
-        finally:
-            self._send(signal.SIGKILL)
-            self._wait_until_over(KILL_WAIT)
-        if not self._over:
-            pids = ", ".join(str(process.pid) for process in session_members(self.pid))
-            LOG.warning("processes of the server are still there after SIGKILL: %s", pids)
-
-    def _send(self, number: signal.Signals) -> None:
-        """Send a signal to the session's processes; to nobody once all of them were seen to be gone."""
         if self._over:
             return
-        members = session_members(self.pid)
-        if any(process.group == self.pid for process in members):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, number)  # all in one step, also those being born
-        for process in members:
-            if process.group != self.pid:
-                send_signal(process, number)
-
-    def _wait_until_over(self, seconds: float) -> None:
-        """Wait until no process of the session is left, and note it, or until the time is up."""
-        deadline = time.monotonic() + seconds
-        while not self._over:
-            if self.exit_code() is not None and not session_members(self.pid):
-                self._guard.dismiss()
+        try:
+            end_processes(lambda: session_members(self.pid), grace)
+        finally:
+            if left := session_members(self.pid):
+                pids = ", ".join(str(process.pid) for process in left)
+                LOG.warning("processes of the server are still there after SIGKILL: %s", pids)
+            else:
+                self._dismiss_guard()
                 self._over = True  # first: once it is waited for, its number may be another's
                 self._process.wait()
-            elif time.monotonic() >= deadline:
-                return
-            else:
-                time.sleep(0.05)
+
+    def _dismiss_guard(self) -> None:
+        self._guard.kill()
+        self._guard.communicate()
+
+
+def _start_guard(files: Collection[int]) -> subprocess.Popen[bytes]:
+    """Start a guard; it keeps the open `files`, the locks of the server's devices, open too."""
+    return subprocess.Popen(
+        [sys.executable, "-S", "-m", __name__],
+        env={**os.environ, "PYTHONPATH": str(PACKAGES)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        pass_fds=files,
+        start_new_session=True,  # Ctrl-C is for the job, which then stops its server itself
+    )
+
+
+def guard(grace: float = 10.0) -> None:
+    """Wait until the other end of standard input is closed, then end the session that was named there."""
+    if words := sys.stdin.buffer.read().split():
+        end_processes(lambda: session_members(int(words[0])), grace)
+
+
+if __name__ == "__main__":
+    guard()

@@ -1,7 +1,7 @@
-"""Records of running servers, in a folder of this user on this machine.
+"""Records of running servers, in a folder of this user on this machine, and the end of what killed runs left behind.
 
 If Snakemake, the job and the server's first process are all killed, the server's other processes live on and keep
-their memory. A record names them by number and start, so that the next run can end them (`orphans`) and nothing else.
+their memory. A record names them by number and start, so that the next run can end them and nothing else.
 """
 
 from __future__ import annotations
@@ -10,30 +10,30 @@ import contextlib
 import logging
 import os
 import secrets
-import socket
+import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_json
-from refusal_eval.engines.process import Process, live_processes, process_start, session_members
+from refusal_eval.engines.private_folder import PRIVATE_PREFIX, checked_folder, socket_folders
+from refusal_eval.engines.process import (
+    Place,
+    Process,
+    end_processes,
+    live_processes,
+    process_start,
+    session_members,
+    this_place,
+)
 from refusal_eval.engines.server_process import ServerProcess
 
 LOG = logging.getLogger(__name__)
-
-
-class Place(NamedTuple):
-    """Where process numbers mean the same: one boot of one machine, and there one space of numbers (containers)."""
-
-    host: str
-    boot_id: str
-    pid_namespace: str
 
 
 class Mark(BaseModel):
@@ -66,48 +66,39 @@ class Record(BaseModel):
     private_folder: str
     time: str
 
-
-class Remains:
-    """The processes of a recorded server, found again by number and start."""
-
-    def __init__(self, record: Record) -> None:
-        self.record = record
-        self.met: set[int] = set()  # numbers of the processes that were found alive
-        self._known = {(mark.pid, mark.start) for mark in (record.server, *record.members)}
-
-    def among(self, processes: Sequence[Process]) -> list[Process]:
+    def among(self, processes: Collection[Process], known: Collection[Process] = ()) -> list[Process]:
         """Return those of `processes` that are this server's: the known ones and the others of their session.
 
         A session's number is taken as long as one of its processes lives. So others are believed to be of the session
         only beside a known one; later the number may be a stranger's.
+
+        Args:
+            processes: the live processes.
+            known: processes that were found before, beside those that the record names.
         """
-        session = self.record.server.session
-        found = {process for process in processes if (process.pid, process.start) in self._known}
-        if any(process.session == session for process in found):
-            found |= {process for process in processes if process.session == session and _is_mine(process)}
-        self._known |= {(process.pid, process.start) for process in found}
-        self.met |= {process.pid for process in found}
+        named = {(mark.pid, mark.start) for mark in (self.server, *self.members)}
+        named |= {(process.pid, process.start) for process in known}
+        found = {process for process in processes if (process.pid, process.start) in named}
+        if any(process.session == self.server.session for process in found):
+            found |= {process for process in processes if process.session == self.server.session and _is_mine(process)}
         return sorted(found)
 
 
 class ServerRecord:
-    """The record of a server that this process started. Without /proc (not Linux) nothing is recorded."""
+    """The record of a server that this process has just started.
 
-    def __init__(self, remains: Remains | None, name: str) -> None:
-        self._remains, self._name = remains, name
+    Args:
+        server: the server.
+        private_folder: is removed with what is left of it.
 
-    @classmethod
-    def create(cls, server: ServerProcess, private_folder: str) -> ServerRecord:
-        """Record a server that was just started; `private_folder` is removed with what is left of it.
+    Raises:
+        UserError: if the folder of the records is not safe to use.
+    """
 
-        Raises:
-            UserError: if the folder of the records is not safe to use.
-        """
-        place = this_place()
-        if place is None:
-            return cls(None, "")
-        record = Record(
-            **place._asdict(),
+    def __init__(self, server: ServerProcess, private_folder: str) -> None:
+        self._name = f"{server.pid}-{secrets.token_hex(4)}.json"
+        self._record = Record(
+            **this_place()._asdict(),
             job=Mark(pid=os.getpid(), start=process_start(os.getpid()) or 0),
             server=ServerMark(pid=server.pid, start=process_start(server.pid) or 0, session=server.pid),
             members=_marks(session_members(server.pid)),
@@ -115,9 +106,7 @@ class ServerRecord:
             private_folder=private_folder,
             time=datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        created = cls(Remains(record), f"{server.pid}-{secrets.token_hex(4)}.json")
-        created._write(record)
-        return created
+        self._write()
 
     def update(self) -> None:
         """Record the processes that the server has by now; writes only if they are others than before.
@@ -125,33 +114,23 @@ class ServerRecord:
         Raises:
             UserError: if the folder of the records is not safe to use.
         """
-        if self._remains:
-            record, members = self._remains.record, _marks(self._remains.among(live_processes()))
-            if members and members != record.members:
-                record.members = members
-                self._write(record)
+        members = _marks(self._record.among(live_processes()))
+        if members and members != self._record.members:
+            self._record.members = members
+            self._write()
 
     def remove(self) -> None:
         """Forget the stopped server. If one of its processes could not be ended, the next run has to try again."""
-        if self._remains and not self._remains.among(live_processes()):
+        if not self._record.among(live_processes()):
             for folder in record_folders():
-                delete_file(folder / self._name)
+                _delete(folder / self._name)
 
-    def _write(self, record: Record) -> None:
+    def _write(self) -> None:
         path = checked_folder(record_folders()[0]) / self._name
         try:
-            write_json(path, record.model_dump())
+            write_json(path, self._record.model_dump())
         except OSError as error:  # a full disk, say: no reason to give up a run
             LOG.warning("the engine's processes are not recorded in %s: %s", path, error)
-
-
-def this_place() -> Place | None:
-    """Return where this process runs, or None where process numbers cannot be looked up (not Linux)."""
-    try:
-        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        return Place(socket.gethostname(), boot_id, os.readlink("/proc/self/ns/pid"))
-    except OSError:
-        return None
 
 
 def record_folders() -> list[Path]:
@@ -168,35 +147,52 @@ def record_folders() -> list[Path]:
     return folders
 
 
-def checked_folder(folder: Path, purpose: str = "running engines are recorded", variable: str = "TMPDIR") -> Path:
-    """Return the folder, made if need be, after a check that nobody else can have put anything there.
+def remove_orphans(grace: float = 10.0) -> list[str]:
+    """End what killed runs of this user left on this machine; return what happened, a line each, for the log.
 
-    Args:
-        folder: the folder; the one above it must be there.
-        purpose: what is done in it, in words, for messages.
-        variable: the environment variable that says where it lies, for messages.
+    Servers of living jobs are not touched. Several jobs may do this at the same time. It takes no time if there is
+    nothing to end, else up to `grace` seconds after SIGTERM, then as long as SIGKILL takes.
 
     Raises:
-        UserError: for a link, a folder of another user, and one that is open to others.
+        UserError: if the folder of the records is not safe to use.
     """
-    what, advice = f"{folder}, where {purpose},", f"set {variable} to a folder of your own"
-    try:
-        with contextlib.suppress(FileExistsError):
-            folder.mkdir(mode=0o700)
-        found = folder.lstat()
-    except OSError as error:
-        raise UserError(f"{what} cannot be used: {error}; {advice}") from error
-    if not stat.S_ISDIR(found.st_mode):
-        raise UserError(f"{what} is a link or a file instead of a folder: remove it, or {advice}")
-    if found.st_uid != os.getuid():
-        raise UserError(f"{what} belongs to another user (number {found.st_uid}): {advice}")
-    if found.st_mode & 0o077:
-        mode = stat.S_IMODE(found.st_mode)
-        raise UserError(f"{what} is open to others (mode {mode:o}): look at what is in it, then `chmod 700 {folder}`")
-    return folder
+    messages: list[str] = []
+    orphans = dict(_orphans(this_place(), messages))
+    met = {path: set[Process]() for path in orphans}
+
+    def left() -> list[Process]:
+        processes = live_processes() if orphans else []
+        found = {path: record.among(processes, met[path]) for path, record in orphans.items()}
+        for path, some in found.items():
+            met[path] |= set(some)
+        return [process for some in found.values() for process in some]
+
+    end_processes(left, grace)
+    return messages + [message for path, record in orphans.items() if (message := _clear(path, record, met[path]))]
 
 
-def record_files(messages: list[str]) -> Iterator[Path]:
+def _orphans(place: Place, messages: list[str]) -> Iterator[tuple[Path, Record]]:
+    """Yield the records of servers whose jobs are gone; drop those of an earlier boot; tell of damaged ones."""
+    for path in _record_files(messages):
+        try:
+            if path.is_symlink():
+                raise ValueError("it is a link")
+            record = Record.model_validate_json(path.read_bytes())
+        except FileNotFoundError:
+            continue  # another job was faster
+        except (OSError, ValueError) as error:
+            reason = "not a whole record" if isinstance(error, ValidationError) else error
+            messages.append(f"{path} should record a running engine and was left alone ({reason}); it can be deleted")
+            continue
+        if record.host != place.host:
+            continue  # a folder that machines share: only that machine knows
+        if record.boot_id != place.boot_id:
+            _delete(path)
+        elif record.pid_namespace == place.pid_namespace and process_start(record.job.pid) != record.job.start:
+            yield path, record
+
+
+def _record_files(messages: list[str]) -> Iterator[Path]:
     """Yield the records' files. Only the folder that is written to must be safe; another one is left out."""
     first, *others = record_folders()
     yield from sorted(checked_folder(first).glob("*.json"))
@@ -208,13 +204,37 @@ def record_files(messages: list[str]) -> Iterator[Path]:
                 messages.append(str(error))
 
 
-def delete_file(path: Path) -> None:
+def _clear(path: Path, record: Record, met: Collection[Process]) -> str | None:
+    """Remove private folder and record if no process is left; return what to tell, if anything."""
+    what = f"of an engine that a killed run had left behind ({record.command}, started {record.time})"
+    if left := record.among(live_processes(), met):
+        numbers = ", ".join(str(process.pid) for process in left)
+        return f"processes {numbers} {what} do not end, even after SIGKILL, and may still hold memory"
+    remove_private_folder(record.private_folder)
+    _delete(path)
+    return f"ended processes {', '.join(str(process.pid) for process in sorted(met))} {what}" if met else None
+
+
+def remove_private_folder(name: str) -> None:
+    """Remove a server's private folder, and nothing that does not look like one."""
+    folder = Path(name)
+    try:
+        found = folder.lstat()
+    except OSError:
+        return
+    in_place = os.path.realpath(folder.parent) in {os.path.realpath(parent) for parent in socket_folders()}
+    named = folder.name.startswith(PRIVATE_PREFIX) and folder.name not in {path.name for path in record_folders()}
+    if in_place and named and stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid():
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _delete(path: Path) -> None:
     """Delete a file; another job may have been faster."""
     with contextlib.suppress(OSError):
         path.unlink(missing_ok=True)
 
 
-def _marks(processes: Sequence[Process]) -> list[Mark]:
+def _marks(processes: Collection[Process]) -> list[Mark]:
     return [Mark(pid=process.pid, start=process.start) for process in processes]
 
 

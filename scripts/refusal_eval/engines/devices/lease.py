@@ -24,8 +24,8 @@ from typing import Any
 from refusal_eval.core.errors import UserError
 from refusal_eval.engines.devices.device_pool import JOB, ORDER, VISIBLE, Device, device_pool
 from refusal_eval.engines.devices.nvidia_smi import Seen, read_gpus
-from refusal_eval.engines.process import process_start, session_members
-from refusal_eval.engines.server_records import checked_folder, this_place
+from refusal_eval.engines.private_folder import checked_folder
+from refusal_eval.engines.process import process_start, session_members, this_place
 
 LOG = logging.getLogger(__name__)
 # The same folder for all runs of this user on this machine, whatever their TMPDIR says. Not /run/user, which goes at
@@ -49,15 +49,11 @@ class Lease:
 
     Attributes:
         devices: the devices, in the order of the pool.
+        files: the open lock files, for the processes that are to hold them too.
     """
 
-    def __init__(self, devices: Sequence[Device], files: Sequence[int]) -> None:
-        self.devices, self._files = tuple(devices), list(files)
-
-    @property
-    def files(self) -> tuple[int, ...]:
-        """Return the open lock files, for the processes that are to hold them too."""
-        return tuple(self._files)
+    def __init__(self, devices: Sequence[Device] = (), files: Sequence[int] = ()) -> None:
+        self.devices, self.files = tuple(devices), list(files)
 
     def environment(self) -> dict[str, str]:
         """Return what CUDA has to be told."""
@@ -67,13 +63,13 @@ class Lease:
 
     def hand_to(self, session: int) -> None:
         """Write down the session whose processes use the devices from now on."""
-        for file in self._files:
+        for file in self.files:
             _write(file, _mark(session))
 
     def release(self) -> None:
         """Give the devices back, as far as this process is concerned."""
-        while self._files:
-            os.close(self._files.pop())
+        while self.files:
+            os.close(self.files.pop())
 
 
 def lease_devices(
@@ -92,7 +88,7 @@ def lease_devices(
             long, or if the folder of the locks is not safe to use.
     """
     if count == 0:
-        return Lease([], [])
+        return Lease()
     waiting = _Waiting(deadline, environment)
     # Without an answer only the user's names would be known, and another job may lease the same GPU by its UUID.
     while (seen := waiting.ask(strangers=False)).error:
@@ -332,8 +328,7 @@ def _inode(path: Path) -> tuple[int, int] | None:
 
 def _mark(session: int | None) -> dict[str, Any]:
     """Return what a lock file says: the job, and the session of its server with the start of its first process."""
-    place = this_place()
-    mark: dict[str, Any] = {"job": os.getpid(), **(place._asdict() if place else {})}
+    mark: dict[str, Any] = {"job": os.getpid(), **this_place()._asdict()}
     return mark | ({} if session is None else {"session": session, "start": process_start(session)})
 
 
@@ -350,8 +345,7 @@ def _left_behind(file: int) -> str | None:
         session, start = mark["session"], mark["start"]
     except (ValueError, KeyError, TypeError):
         return None
-    place = this_place()
-    if place is None or any(mark.get(name) != value for name, value in place._asdict().items()):
+    if any(mark.get(name) != value for name, value in this_place()._asdict().items()):
         return None
     if (first := process_start(session)) is not None and first != start:
         return None  # the number is a stranger's by now

@@ -37,7 +37,7 @@ from refusal_eval.engines.listeners import listeners_of
 from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.engines.local_engine import LocalEngine
 from refusal_eval.engines.process import process_start
-from refusal_eval.engines.server import OFFLINE, Server, ask_versions, told_versions
+from refusal_eval.engines.server import OFFLINE, Server, ask_versions, read_versions
 from refusal_eval.engines.vllm_engine import VllmEngine
 from refusal_eval.judges.follow_ups import following
 from refusal_eval.tools.check.check_lines import Line, Outcome, fail, not_applicable, ok, warn
@@ -205,7 +205,7 @@ def _engine(plan: LoadPlan, log: Path) -> Server:
 
 def _before_start(plan: LoadPlan, engine: Server) -> dict[str, Any]:
     """Return what is known before the start, as a serving record: versions, arguments, the GPUs that it may take."""
-    versions = told_versions(ask_versions(plan.python)) if Path(plan.python).is_file() else {}
+    versions = read_versions(ask_versions(plan.python)) if Path(plan.python).is_file() else {}
     return {**versions, **engine.serving_record(), "gpus": gpu_names(_leasable(plan))}
 
 

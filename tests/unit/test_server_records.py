@@ -13,33 +13,15 @@ from typing import NamedTuple
 
 import psutil
 import pytest
+import sleepers
+from sleepers import DEAF, JOB, SERVER, SLEEP, wait_until
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.engines import orphans, server_records
-from refusal_eval.engines.orphans import remove_orphans, remove_private_folder
+from refusal_eval.engines import process
+from refusal_eval.engines.private_folder import checked_folder
 from refusal_eval.engines.process import process_start, read_process, send_signal, session_members
 from refusal_eval.engines.server_process import ServerProcess
-from refusal_eval.engines.server_records import ServerRecord, checked_folder, record_folders
-
-SLEEP = "import time; print('up', flush=True); time.sleep(60)"
-DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEP}"
-SERVER = f"import subprocess, sys; [subprocess.Popen([sys.executable, '-c', code]) for code in sys.argv[1:]]; {SLEEP}"
-# A job with a server of three processes, as an API server with its engine core and a worker.
-JOB = """
-import os, sys, tempfile, time
-from pathlib import Path
-from refusal_eval.engines.server_process import ServerProcess
-from refusal_eval.engines.server_records import ServerRecord
-private = Path(tempfile.mkdtemp(prefix="refusal-eval-"))
-Path(private, "engine.sock").touch()
-server = ServerProcess([sys.executable, "-c", *sys.argv[1:]], dict(os.environ), private / "log")
-record = ServerRecord.create(server, str(private))
-while server.last_lines().count("up") < len(sys.argv) - 1:
-    time.sleep(0.02)
-record.update()
-print(server.pid, private, flush=True)
-time.sleep(60)
-"""
+from refusal_eval.engines.server_records import ServerRecord, record_folders, remove_orphans, remove_private_folder
 
 
 class Run(NamedTuple):
@@ -72,14 +54,6 @@ class Run(NamedTuple):
 def alive(*pids):
     """Return those that live."""
     return [pid for pid in pids if process_start(pid) is not None]
-
-
-def wait_until(condition, seconds=10.0):
-    """Fail if the condition does not become true in time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.fixture(autouse=True)
@@ -130,10 +104,8 @@ def killed(started):
 @pytest.fixture
 def stranger():
     """Return the number of a process that has a session of its own and is nobody's orphan."""
-    process = subprocess.Popen([sys.executable, "-c", SLEEP], start_new_session=True, stdout=subprocess.PIPE)
-    process.stdout.readline()
-    yield process.pid
-    with process:
+    with sleepers.started() as process:
+        yield process.pid
         process.kill()
 
 
@@ -245,8 +217,8 @@ def test_jobs_that_start_together_may_all_do_it(started):
 
 def test_what_cannot_be_ended_stays_recorded_and_is_told(killed, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(orphans, "send_signal", lambda *_: None)
-        patch.setattr(orphans, "KILL_WAIT", 0.1)
+        patch.setattr(process, "send_signal", lambda *_: None)
+        patch.setattr(process, "KILL_WAIT", 0.1)
         (message,) = remove_orphans(grace=0.1)
     assert "do not end" in message and str(killed.children[0]) in message
     assert killed.record.exists() and killed.private.exists()
@@ -257,7 +229,7 @@ def test_what_cannot_be_ended_stays_recorded_and_is_told(killed, monkeypatch):
 def test_an_own_server_is_recorded_while_it_runs(temporary, tmp_path):
     server = ServerProcess([sys.executable, "-c", SERVER, SLEEP], dict(os.environ), tmp_path / "log")
     try:
-        record = ServerRecord.create(server, str(temporary / "refusal-eval-x"))
+        record = ServerRecord(server, str(temporary / "refusal-eval-x"))
         (file,) = record_folders()[0].iterdir()
         wait_until(lambda: server.last_lines().count("up") == 2)
         record.update()
@@ -343,16 +315,3 @@ def test_only_a_private_folder_is_removed(temporary, tmp_path):
     (temporary / "refusal-eval-x").mkdir()
     remove_private_folder(str(temporary / "refusal-eval-x"))
     assert not (temporary / "refusal-eval-x").exists()
-
-
-def test_without_proc_nothing_is_recorded_or_ended(monkeypatch, tmp_path, temporary):
-    monkeypatch.setattr(orphans, "this_place", lambda: None)
-    monkeypatch.setattr(server_records, "this_place", lambda: None)
-    server = ServerProcess([sys.executable, "-c", SLEEP], dict(os.environ), tmp_path / "log")
-    try:
-        record = ServerRecord.create(server, "")
-        record.update()
-        record.remove()
-    finally:
-        server.stop()
-    assert remove_orphans() == [] and list(temporary.iterdir()) == []
