@@ -4,8 +4,8 @@ from typing import Any
 
 from refusal_eval.core.files import read_json, write_json
 from refusal_eval.core.logs import start_log
-from refusal_eval.weights.adapter_base import check_fits
-from refusal_eval.weights.identity import weight_source
+from refusal_eval.weights.adapter import check_fits
+from refusal_eval.weights.engine_file import weight_source
 from refusal_eval.weights.weights_manifest import manifest_folder
 
 

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.ask.answer_reader import AnswerReader
-from refusal_eval.ask.answers import blank
+from refusal_eval.ask.answers import AnswerReader, blank
 from refusal_eval.ask.reasoning_check import refuse_no_answers
 from refusal_eval.ask.requests import Request, read_requests
 from refusal_eval.ask.store import BRING_BACK, StoreReader

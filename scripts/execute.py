@@ -91,7 +91,7 @@ def reasoning_check(plan: LoadPlan) -> Callable[[str, Request, Mapping[str, Any]
     """Return what looks at the first responses of reasoning models; None where there is none."""
     if not plan.reasoning:
         return None
-    from refusal_eval.ask.answer_reader import AnswerReader
+    from refusal_eval.ask.answers import AnswerReader
     from refusal_eval.ask.reasoning_check import ReasoningCheck
 
     folder, trust = plan.tokenizer_folder, getattr(plan.engine, "trust_remote_code", False)

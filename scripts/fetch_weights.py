@@ -6,7 +6,7 @@ from typing import Any
 from refusal_eval.core.logs import start_log
 from refusal_eval.data.hub import locked_files
 from refusal_eval.study.engine_environment import engine_python
-from refusal_eval.weights.identity import weight_source
+from refusal_eval.weights.engine_file import weight_source
 from refusal_eval.weights.weight_fetching import Fetching, fetch_from_hub
 
 

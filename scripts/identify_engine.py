@@ -6,9 +6,7 @@ from typing import Any
 from refusal_eval.config.engine_entry import engine_of_entry
 from refusal_eval.core.files import write_json
 from refusal_eval.core.logs import start_log
-from refusal_eval.weights.batch_invariance import refuse_strict
-from refusal_eval.weights.engine_file import describe_engine
-from refusal_eval.weights.identity import weight_source
+from refusal_eval.weights.engine_file import describe_engine, refuse_strict, weight_source
 
 
 def main(snakemake: Any) -> None:

@@ -15,7 +15,7 @@ import pytest
 from project import ROOT
 from tokenizer_folders import byte_tokenizer
 
-from refusal_eval.ask.answer_reader import AnswerReader
+from refusal_eval.ask.answers import AnswerReader
 from refusal_eval.ask.render import Renderer, stop_token_ids
 from refusal_eval.ask.requests import Request
 from refusal_eval.core.packing import pack_floats

@@ -11,7 +11,7 @@ from engine_entries import server as server_of
 from project import ROOT, Project
 from real import real_project
 
-from refusal_eval.ask.answer_reader import AnswerReader
+from refusal_eval.ask.answers import AnswerReader
 from refusal_eval.ask.keys import NEUTRAL_SAMPLING
 from refusal_eval.ask.render import Renderer, stop_token_ids
 from refusal_eval.ask.requests import Request, RequestSettings

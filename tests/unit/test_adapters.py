@@ -18,8 +18,7 @@ from safetensors.numpy import save_file
 from refusal_eval.core.canonical import adapter_name
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
-from refusal_eval.weights.adapter import Adapter, adapter_identity, checked_rank, describe_adapter
-from refusal_eval.weights.adapter_base import check_fits
+from refusal_eval.weights.adapter import Adapter, adapter_identity, check_fits, checked_rank, describe_adapter
 from refusal_eval.weights.weights_manifest import manifest_folder
 
 LOG = logging.getLogger("test")

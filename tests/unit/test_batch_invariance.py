@@ -14,7 +14,7 @@ import pytest
 from config_project import WHOLE_STUDY, Project
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.weights.batch_invariance import NOT_INVARIANT, refuse_strict
+from refusal_eval.weights.engine_file import NOT_INVARIANT, refuse_strict
 from refusal_eval.workflow.weights_stage import Weights
 
 

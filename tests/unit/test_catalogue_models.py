@@ -14,7 +14,7 @@ from refusal_eval.config.problems import ConfigError
 from refusal_eval.config.source_entries import open_pin
 from refusal_eval.engines.vllm_arguments import identity_args
 from refusal_eval.tools.check.checked_model import asking_study
-from refusal_eval.weights.identity import engine_id, weights_identity
+from refusal_eval.weights.engine_file import engine_id, weight_source
 
 CARD_GB = 80
 ROOM_GB = 5  # on each card beside the weights: for the cache of the texts that are worked on
@@ -89,7 +89,7 @@ def test_the_smallest_engine_compiles_on_a_gpu_and_starts_on_a_cpu_as_it_always_
     as_before = {**entry, "args": {"enforce-eager": True, "max-num-seqs": 64}}
     on_cpu = [server_command("python", "folder", one, "cpu", "seeded", "sock") for one in (entry, as_before)]
     assert on_cpu[0] == on_cpu[1] and "--enforce-eager" in on_cpu[0]
-    identity = engine_identity(entry, weights_identity(entry["weights"]))
+    identity = engine_identity(entry, weight_source(entry["weights"]).identity(None))
     assert engine_id(identity) == "eff4c820723eba81", "what the store holds of the demo"
 
 

@@ -16,7 +16,7 @@ from refusal_eval.core.canonical import adapter_name
 from refusal_eval.engines.engine_client import request_body
 from refusal_eval.engines.vllm_engine import MAX_LORA_RANKS, VllmEngine, load_format_of, max_lora_rank
 from refusal_eval.weights.adapter import Adapter
-from refusal_eval.weights.identity import engine_id, weights_identity
+from refusal_eval.weights.engine_file import engine_id, weight_source
 
 HUB = {"kind": "hub", "repo": "org/name", "revision": "a" * 40}
 
@@ -146,14 +146,14 @@ def test_weights_are_read_as_safetensors_and_never_as_pickles(tmp_path: Path) ->
 
 
 def test_how_weights_are_read_changes_no_key() -> None:
-    identity = engine_identity(entry(), weights_identity(HUB))
+    identity = engine_identity(entry(), weight_source(HUB).identity(None))
     assert engine_id(identity) == "97d713135fe4e2dc"  # as before `load-format` was written out
     for serving in ("safetensors", "auto", "fastsafetensors"):
-        assert engine_identity(entry(args={"load-format": serving}), weights_identity(HUB)) == identity
+        assert engine_identity(entry(args={"load-format": serving}), weight_source(HUB).identity(None)) == identity
     changes: list[dict[str, Any]] = [{"tensor_parallel": 2, "nodes": 2}, {"args": {"max-loras": 2}}]
     changes += [{"verified": {"date": "2026-11-22", "version": "0.32.0", "device": "cpu"}}]
     for change in changes:
-        assert engine_identity(entry(**change), weights_identity(HUB)) == identity
+        assert engine_identity(entry(**change), weight_source(HUB).identity(None)) == identity
 
 
 # ---------------------------------------------------------------- LoRA

@@ -9,8 +9,7 @@ from tokenizer_folders import byte_tokenizer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from refusal_eval.ask.answer_reader import AnswerReader
-from refusal_eval.ask.answers import answer_of
+from refusal_eval.ask.answers import AnswerReader, answer_of
 from refusal_eval.ask.reasoning import Harmony, NoReasoning, TextMarks, TokenMarks, reasoning_of
 from refusal_eval.ask.requests import Request
 from refusal_eval.core.errors import UserError

@@ -11,7 +11,7 @@ import yaml
 from tokenizer_folders import byte_tokenizer
 from transformers import AutoTokenizer
 
-from refusal_eval.ask.answer_reader import AnswerReader
+from refusal_eval.ask.answers import AnswerReader
 from refusal_eval.ask.requests import Request
 from refusal_eval.compat.published_config import pair_of
 from refusal_eval.core.packing import pack_floats

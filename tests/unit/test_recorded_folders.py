@@ -13,7 +13,7 @@ from test_compat import prompts as asked
 from tokenizer_folders import byte_tokenizer
 from transformers import AutoTokenizer
 
-from refusal_eval.ask.answer_reader import AnswerReader
+from refusal_eval.ask.answers import AnswerReader
 from refusal_eval.ask.requests import Request
 from refusal_eval.compat.published_cell import cell_units, published_cell
 from refusal_eval.compat.published_layout import differences, files_of, read_folder, text_mark, write_folder

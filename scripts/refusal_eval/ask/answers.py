@@ -1,4 +1,4 @@
-"""Answers: pure functions of a stored response and of how the model's reasoning is told."""
+"""Answers: what a stored response says, read with the marks of the model's reasoning."""
 
 from __future__ import annotations
 
@@ -7,11 +7,54 @@ from typing import Any
 
 import numpy as np
 
-from refusal_eval.ask.reasoning import Decode, Reasoning, Segments, letters, letters_text
+from refusal_eval.ask.reasoning import (
+    Decode,
+    Reasoning,
+    Segments,
+    letters,
+    letters_text,
+    marks_in_text,
+    reasoning_of,
+)
+from refusal_eval.ask.render import Renderer
+from refusal_eval.ask.requests import Request
 from refusal_eval.core.packing import pack_floats, unpack_floats
 from refusal_eval.core.states import BLOCKED, COMPLETE, EMPTY, TRUNCATED, TRUNCATED_REASONING
 
 STOP, LENGTH, CONTENT_FILTER = "stop", "length", "content_filter"
+
+
+class AnswerReader:
+    """Turns the responses of one model into the fields of answers.
+
+    Args:
+        tokenizer_folder: folder with the model's tokenizer; None for an engine that tells texts only.
+        reasoning: how the model's reasoning is told (see `reasoning_of`), None for a model that does not reason.
+        trust_remote_code: run tokenizer code that the model repository ships.
+    """
+
+    def __init__(
+        self, tokenizer_folder: str | None, reasoning: Mapping[str, Any] | None, trust_remote_code: bool
+    ) -> None:
+        self._renderer: Renderer | None = None
+        # Only reasoning models need their tokens decoded again; the others are spared loading the tokenizer.
+        if reasoning and tokenizer_folder is not None:
+            self._renderer = Renderer(tokenizer_folder, template="none", trust_remote_code=trust_remote_code)
+        tokenizer = self._renderer.tokenizer if self._renderer else None
+        if reasoning and tokenizer is None:
+            self._reasoning: Reasoning = marks_in_text(reasoning)
+        else:
+            self._reasoning = reasoning_of(reasoning, tokenizer, self._decode)
+
+    def fields(self, request: Request, response: Mapping[str, Any]) -> dict[str, Any]:
+        """Return an answer's fields without its place (see `answer_of`)."""
+        if response["logprobs"] is None:
+            return answer_of_text(response, self._reasoning)
+        return answer_of(response, request.token_ids, self._reasoning, self._decode)
+
+    def _decode(self, token_ids: Sequence[int]) -> str:
+        assert self._renderer is not None
+        return self._renderer.decode(token_ids)
 
 
 def answer_of(
@@ -56,8 +99,8 @@ def answer_of_text(response: Mapping[str, Any], reasoning: Reasoning) -> dict[st
     if response["finish_reason"] == CONTENT_FILTER:
         return blank(BLOCKED, CONTENT_FILTER)
     unknown = dict.fromkeys(("answer_tokens", "reasoning_tokens", "answer_logprob", "reasoning_logprob"))
-    told = {**response, "token_ids": letters(response["text"]), "logprobs": pack_floats([]), "stop_reason": ""}
-    return answer_of(told, [], reasoning, letters_text) | unknown
+    as_tokens = {**response, "token_ids": letters(response["text"]), "logprobs": pack_floats([]), "stop_reason": ""}
+    return answer_of(as_tokens, [], reasoning, letters_text) | unknown
 
 
 def blank(state: str, finish_reason: str | None = None) -> dict[str, Any]:

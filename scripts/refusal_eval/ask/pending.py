@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from refusal_eval.ask.requests import Request, RequestFile, RequestSettings, read_requests
 from refusal_eval.ask.store import StoreReader
+from refusal_eval.ask.turns import Following, walk
 from refusal_eval.core.errors import UserError
 
-if TYPE_CHECKING:  # rendering is heavy, and only dialogues need it
-    from refusal_eval.ask.turns import Following
-
-    Follow = Callable[
-        [RequestFile, str | None], Following
-    ]  # what follows the first requests of a file, by its tokenizer
+Follow = Callable[[RequestFile, str | None], Following]  # what follows the first requests of a file, by its tokenizer
 
 
 @dataclass(frozen=True)
@@ -92,48 +88,41 @@ def pending_requests(
         shards: of how many.
         follow: makes what follows the first requests of a file (`judges.follow_ups.following`).
     """
-    plain, dialogues = _by_kind(files)
-    found = [
-        item
-        for file in dialogues
-        for item in _pending_dialogues(file, store, follow(file, tokenizer_folder), shard, shards)
-    ]
-    found.sort(key=lambda item: -item.turns_left)
-    missing = set(store.missing(shard_keys(plain, shard, shards))) - {str(item.request.key) for item in found}
-    for file in plain:
+    found = list(_pending(files, store, tokenizer_folder, shard, shards, follow))
+    return sorted(found, key=lambda item: -item.turns_left)
+
+
+def _pending(
+    files: Iterable[RequestFile],
+    store: StoreReader,
+    tokenizer_folder: str | None,
+    shard: int,
+    shards: int,
+    follow: Follow,
+) -> Iterator[Pending]:
+    """Yield the requests that the store lacks, those of dialogues first."""
+    plain, dialogues = list[RequestFile](), list[RequestFile]()
+    for file in files:
+        (plain if file.dialogue is None and file.retries is None else dialogues).append(file)
+    keys = set()
+    for file in dialogues:
+        turns = follow(file, tokenizer_folder)
+        for chain in walk(turns, store):
+            request = chain.next
+            first = chain.answered[0][0] if chain.answered else request
+            if request is None or request.key is None or first is None or first.key is None:
+                continue
+            if in_shard(first.key, shard, shards):
+                keys.add(request.key)
+                left = turns.left(request)
+                yield Pending(request, file.settings, cell_name(file.path), turns, chain.responses, left)
+    missing = set(store.missing(shard_keys(plain, shard, shards))) - keys
+    for file in plain if missing else ():
         settings, cell = file.settings, cell_name(file.path)
         for request in file.requests():
             if request.key in missing:
                 missing.discard(request.key)
-                found.append(Pending(request, settings, cell))
-    return found
-
-
-def _pending_dialogues(
-    file: RequestFile, store: StoreReader, turns: Following, shard: int, shards: int
-) -> list[Pending]:
-    from refusal_eval.ask.turns import walk
-
-    settings, cell = file.settings, cell_name(file.path)
-    found = []
-    for chain in walk(turns, store):
-        request = chain.next
-        if request is None or request.key is None:
-            continue
-        first = chain.answered[0][0] if chain.answered else request
-        if first.key is not None and in_shard(first.key, shard, shards):
-            left = turns.left(request)
-            found.append(Pending(request, settings, cell, turns, chain.responses, left))
-    return found
-
-
-def _by_kind(files: Iterable[RequestFile]) -> tuple[list[RequestFile], list[RequestFile]]:
-    """Return the files without and those with dialogues (a judge's votes that may be asked again are some, too)."""
-    plain: list[RequestFile] = []
-    dialogues: list[RequestFile] = []
-    for file in files:
-        (plain if file.dialogue is None and file.retries is None else dialogues).append(file)
-    return plain, dialogues
+                yield Pending(request, settings, cell)
 
 
 def anything_missing(
@@ -151,15 +140,10 @@ def anything_missing(
         for path in request_paths:
             file = read_requests(path)
             by_engine.setdefault(file.header["engine_id"], []).append(file)
-        for engine_id, files in sorted(by_engine.items()):
-            store = StoreReader(store_dir, engine_id)
-            plain, dialogues = _by_kind(files)
-            if store.missing(shard_keys(plain, shard, shards)):
-                return True
-            if any(
-                _pending_dialogues(file, store, follow(file, tokenizer_folder), shard, shards) for file in dialogues
-            ):
-                return True
+        return any(
+            True
+            for engine_id, files in sorted(by_engine.items())
+            for _ in _pending(files, StoreReader(store_dir, engine_id), tokenizer_folder, shard, shards, follow)
+        )
     except (OSError, UserError):
         return True
-    return False

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from refusal_eval.ask.answer_reader import AnswerReader
+from refusal_eval.ask.answers import AnswerReader
 from refusal_eval.ask.requests import Request
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import COMPLETE, EMPTY, TRUNCATED, TRUNCATED_REASONING
@@ -95,14 +95,12 @@ def refuse_no_answers(model: str, answers: Iterable[Mapping[str, Any]]) -> None:
             all hold an end mark that the entry does not name.
     """
     seen = [answer for answer in answers if answer["state"] in SEEN_STATES]
-    told = [answer for answer in seen if _has("answer", answer)]
-    if not seen:
+    answered = [answer for answer in seen if _has("answer", answer)]
+    if any(_has("reasoning", answer) for answer in answered) or not seen:
         return
-    if told:
-        ended = [answer for answer in told if answer["state"] != TRUNCATED]
-        if not any(_has("reasoning", answer) for answer in told) and (
-            mark := other_mark([answer["answer"] for answer in ended])
-        ):
+    if answered:
+        ended = [answer["answer"] for answer in answered if answer["state"] != TRUNCATED]
+        if mark := other_mark(ended):
             raise UserError(another_mark(model, mark, len(ended)))
         return
     cut = sum(answer["state"] == TRUNCATED_REASONING for answer in seen)

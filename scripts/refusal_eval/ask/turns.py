@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from refusal_eval.ask.answer_reader import AnswerReader
+from refusal_eval.ask.answers import AnswerReader
 from refusal_eval.ask.keys import sample_seed
 from refusal_eval.ask.render import renderer_of
 from refusal_eval.ask.requests import Request, RequestFile

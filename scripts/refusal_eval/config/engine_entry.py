@@ -117,7 +117,7 @@ class Engine(Entry):
         """Return what of this engine is in the key of every request, and so can never change its form.
 
         Args:
-            weights: what identifies its weights (see `refusal_eval.weights.identity`); None for a kind without.
+            weights: what identifies its weights (see `refusal_eval.weights.engine_file`); None for a kind without.
         """
         raise NotImplementedError
 

@@ -59,7 +59,7 @@ class LocalEngine(Engine):
         at their neutral value are left out, so that a field added later leaves today's identities as they are.
 
         Args:
-            weights: what `weights_identity` returned.
+            weights: what identifies its weights (see `WeightSource.identity`).
         """
         found: dict[str, Any] = {"weights": dict(weights or {}), "dtype": self.dtype}
         if self.kind != ENGINES.default:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from refusal_eval.ask.answer_reader import AnswerReader
+from refusal_eval.ask.answers import AnswerReader
 from refusal_eval.ask.requests import Request, RequestFile
 from refusal_eval.judges.classifier_judge import classifier_verdict
 from refusal_eval.judges.judge_base import Verdict, read_safely

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from refusal_eval.ask.answer_reader import AnswerReader
+from refusal_eval.ask.answers import AnswerReader
 from refusal_eval.ask.keys import sample_seed
 from refusal_eval.ask.requests import Request, RequestFile
 from refusal_eval.core.states import UNPARSABLE

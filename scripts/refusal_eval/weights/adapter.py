@@ -1,9 +1,15 @@
-"""LoRA adapters in PEFT's format: what identifies one, and what of it can be checked without an engine."""
+"""LoRA adapters in PEFT's format: what identifies one, what can be checked without an engine, and for which weights.
+
+vLLM 0.32 does not ask whether an adapter fits its weights: layers that the model does not have are left out without a
+word, and matrices that are too small are filled up with zeros (both tried). Answers would then be the base model's, or
+nobody's.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +21,6 @@ from refusal_eval.core.files import read_json, sha256_of_file
 from refusal_eval.data import hub
 from refusal_eval.study.row_sources import shown_path
 from refusal_eval.weights.fingerprint import files_sha256
-from refusal_eval.weights.tensors import Tensor, read_tensors
 from refusal_eval.weights.weights_manifest import manifest_folder
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -44,6 +49,19 @@ PARTS = {
     ".lora_embedding_A": "a",
     ".lora_embedding_B": "b",
 }
+# Models name their parts differently in training and in serving; from the layer's number on they agree.
+FROM_THE_LAYER = re.compile(r"(?:^|\.)([A-Za-z_]+\.\d+\..+)$")
+WHOLE_NUMBERS = ("F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2")  # one stored number per weight; others are packed
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """Type (as safetensors calls it, e.g. BF16) and shape of a tensor."""
+
+    kind: str
+    shape: Shape
 
 
 @dataclass(frozen=True)
@@ -170,13 +188,29 @@ def checked_rank(folder: str | Path) -> int:
     return int(max(ranks))
 
 
-def module_shapes(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, tuple[int, ...]]]:
+def read_tensors(path: str | Path) -> dict[str, Tensor]:
+    """Return the tensors of a file by name; their numbers are not read.
+
+    Raises:
+        UserError: if it is not a safetensors file.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(str(path), framework="numpy") as file:
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            return {name: Tensor(str(part.get_dtype()), tuple(part.get_shape())) for name, part in slices.items()}
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path} cannot be read as safetensors: {error}") from error
+
+
+def module_shapes(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Shape]]:
     """Return {module: {"a": shape, "b": shape}} of an adapter's tensors, under the base model's names.
 
     Raises:
         UserError: for a tensor that belongs to no LoRA module.
     """
-    modules: dict[str, dict[str, tuple[int, ...]]] = {}
+    modules: dict[str, dict[str, Shape]] = {}
     for name, tensor in tensors.items():
         ending = next((ending for ending in PARTS if name.endswith(ending)), None)
         if ending is None:
@@ -229,3 +263,75 @@ def _tell_template(names: Iterable[str], what: str, log: logging.Logger) -> None
     own = [name for name in names if name in TEMPLATES]
     if own:
         log.warning("%s brings %s along, which is not used; name it as the model's `template` if need be", what, own[0])
+
+
+def check_fits(adapter_folder: str | Path, weights_folder: str | Path, log: logging.Logger) -> None:
+    """Check an adapter against the weights of its engine.
+
+    Raises:
+        UserError: if it was made for a model of another depth or width.
+    """
+    modules = module_shapes(read_tensors(Path(adapter_folder) / WEIGHTS))
+    base = base_modules(
+        (name, tensor)
+        for path in sorted(Path(weights_folder).glob("*.safetensors"))
+        for name, tensor in read_tensors(path).items()
+    )
+    compared = count_fitting(modules, base, f"the adapter {adapter_folder}", str(weights_folder))
+    if compared:
+        log.info("%s: %d of %d modules were compared with the weights", adapter_folder, compared, len(modules))
+    else:
+        log.warning("%s: its modules have other names than the weights; whether it fits is not known", adapter_folder)
+
+
+def base_modules(tensors: Iterable[tuple[str, Tensor]]) -> dict[str, list[Shape | None]]:
+    """Return the shapes of a model's modules by the name from the layer on; None where the weights are packed."""
+    found: dict[str, list[Shape | None]] = {}
+    for name, tensor in tensors:
+        module, _, last = name.rpartition(".")
+        plain = last == "weight" and tensor.kind in WHOLE_NUMBERS and len(tensor.shape) == 2
+        found.setdefault(_from_the_layer(module), []).append(tensor.shape if plain else None)
+    return found
+
+
+def count_fitting(
+    modules: Mapping[str, Mapping[str, Shape]], base: Mapping[str, list[Shape | None]], adapter: str, weights: str
+) -> int:
+    """Return how many modules of an adapter were found among those of the weights.
+
+    Args:
+        modules: shapes of the adapter's matrices by module (see `module_shapes`).
+        base: shapes of the model's modules (see `base_modules`).
+        adapter: what messages call the adapter.
+        weights: what messages call the weights.
+
+    Raises:
+        UserError: if a layer is missing, or a shape is another one.
+    """
+    patterns, compared = {_pattern(name) for name in base}, 0
+    for module, shapes in modules.items():
+        name = _from_the_layer(module)
+        if name not in base:
+            if _pattern(name) in patterns:
+                raise UserError(f"{adapter} does not fit {weights}, which has no {name}: it was made for another model")
+            continue
+        compared += 1
+        known = [shape for shape in base[name] if shape is not None]
+        wanted = (shapes["b"][0], shapes["a"][1])
+        # Some old models store their matrices the other way round.
+        if known and not any(shape in (wanted, wanted[::-1]) for shape in known):
+            has, needs = " x ".join(map(str, known[0])), " x ".join(map(str, wanted))
+            raise UserError(
+                f"{adapter} does not fit {weights}: {name} has {has} weights, but the adapter is for {needs}; "
+                "it was made for another model"
+            )
+    return compared
+
+
+def _from_the_layer(module: str) -> str:
+    found = FROM_THE_LAYER.search(module)
+    return found[1] if found else module
+
+
+def _pattern(name: str) -> str:
+    return re.sub(r"\d+", "#", name)

@@ -1,4 +1,7 @@
-"""What the workflow knows of an engine before it starts: identity, folders, length."""
+"""What the workflow knows of an engine before it starts: identity, folders, length, and what it cannot do.
+
+What identifies an engine enters the key of every request, and so can never change its form.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,24 @@ from typing import Any
 from pydantic import BaseModel
 
 from refusal_eval.config.engine_entry import Engine
-from refusal_eval.core.files import read_json_as
+from refusal_eval.config.kinds import WEIGHT_SOURCES
+from refusal_eval.config.source_entries import WeightSource
+from refusal_eval.core.canonical import KEY_VERSION
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import read_json, read_json_as, sha256_of
 from refusal_eval.study.row_sources import shown_path
 from refusal_eval.weights.fingerprint import folder_sha256
-from refusal_eval.weights.identity import engine_id, weights_identity
 from refusal_eval.weights.weights_manifest import manifest_folder
 
 # How configurations call the longest text the model was made for.
 LENGTH_KEYS = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length", "n_ctx")
+# Beginnings of the architectures (of config.json) with Mamba, gated delta net, short convolutions or linear attention:
+# none of their kernels in vLLM 0.32 is batch-invariant.
+NOT_INVARIANT = (
+    *("BailingMoeV2_5", "BailingMoeV3", "FalconH1", "FalconMamba", "Glm5Next", "GraniteMoeHybrid", "InternS2", "Jamba"),
+    *("KimiK3", "KimiLinear", "Lfm2", "Mamba", "MiniCPMV4_6", "MiniCPMV4_7", "NemotronH", "OlmoHybrid"),
+    *("Qwen3Next", "Qwen3_5", "Qwen4Exp", "Zamba2"),
+)
 
 
 class ModelConfig(BaseModel, extra="allow"):
@@ -52,7 +65,7 @@ def describe_engine(
             fingerprint = folder_sha256(folder, cache)
         else:
             folder = manifest_folder(manifest)
-        identified = weights_identity(weights, fingerprint)
+        identified = weight_source(weights).identity(fingerprint)
     identity = engine.identity(identified)
     place = None if folder is None else str(folder)
     described = {
@@ -79,3 +92,39 @@ def longest_text(folder: str | Path) -> int | None:
             if isinstance(part.get(key), int):
                 return int(part[key])
     return None
+
+
+def weight_source(weights: Mapping[str, Any]) -> WeightSource:
+    """Return a source of weights, as the config holds it, as its class."""
+    source: WeightSource = WEIGHT_SOURCES.get(weights["kind"]).model_validate(weights)  # type: ignore[assignment]
+    return source
+
+
+def engine_id(identity: Mapping[str, Any]) -> str:
+    """Return the 16 hex digits that name an engine in the store."""
+    return sha256_of({"key_version": KEY_VERSION, **identity})[:16]
+
+
+def refuse_strict(engine: str, folder: str | Path) -> None:
+    """Raise `UserError` if the model in this folder cannot be served strictly on a GPU.
+
+    vLLM itself says so only when the GPUs are there and the weights are loaded. Without a config.json nothing is known.
+
+    Args:
+        engine: name of the engine.
+        folder: its model folder.
+    """
+    path = Path(folder) / "config.json"
+    config = read_json(path) if path.is_file() else {}
+    architectures = [str(name) for name in config.get("architectures") or ()]
+    method = (config.get("quantization_config") or {}).get("quant_method")
+    if recurrent := [name for name in architectures if name.startswith(NOT_INVARIANT)]:
+        lacks = f"the layers of {recurrent[0]}"
+    elif method == "mxfp4":
+        lacks = "MXFP4 weights that need no compiler"
+    else:
+        return
+    raise UserError(
+        f"engine {engine}: `determinism: strict` cannot be had on a GPU, because vLLM has no batch-invariant kernels "
+        f"for {lacks}. Write `determinism: seeded` into the study, or leave its models out"
+    )

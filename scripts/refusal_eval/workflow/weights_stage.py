@@ -9,8 +9,8 @@ from refusal_eval.config.engine_entry import engine_of_entry
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.weight_sources import weights_id
 from refusal_eval.weights.adapter import FILES
+from refusal_eval.weights.engine_file import weight_source
 from refusal_eval.weights.fingerprint import file_states, model_files, states_of
-from refusal_eval.weights.identity import weight_source
 
 
 class Weights:

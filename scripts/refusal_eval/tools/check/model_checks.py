@@ -16,7 +16,7 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any, NamedTuple
 
-from refusal_eval.ask.answer_reader import AnswerReader
+from refusal_eval.ask.answers import AnswerReader
 from refusal_eval.ask.keys import NEUTRAL_SAMPLING
 from refusal_eval.ask.pending import pending_requests
 from refusal_eval.ask.render import Renderer
