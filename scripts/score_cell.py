@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.compat.published_cell import with_published_scores
-from refusal_eval.core.files import BadFile, read_json, write_json, written_whole
-from refusal_eval.core.jsonl import read_rows, refuse_bad_rows
+from refusal_eval.core.files import BadFile, read_json, read_jsonl, refuse_bad_rows, write_json, written_whole
 from refusal_eval.core.logs import start_log
 from refusal_eval.stats.estimates.estimands import BadRows, cell_outcomes, score_rows
 from refusal_eval.stats.estimates.samples import samples_of, write_samples
@@ -40,7 +39,7 @@ def main(
     Raises:
         BadFile: if a file was changed so that it cannot be scored.
     """
-    read = {name: read_rows(paths[name]) for name in NEEDED}
+    read = {name: list(read_jsonl(paths[name])) for name in NEEDED}
     try:
         write_scores(read, cell, outputs, published)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:

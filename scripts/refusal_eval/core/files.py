@@ -7,10 +7,12 @@ import contextlib
 import errno
 import hashlib
 import json
+import math
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
 
 Form = TypeVar("Form", bound="BaseModel")
 
-
 _HALF_PAIRS = "refusal_eval.half_pairs"  # the error handler of what is written
+_AT_ONCE = 1 << 20  # bytes of lines that are read together; bounds the text that is held beside the values
 
 
 class BadFile(UserError):
@@ -180,16 +182,55 @@ def write_jsonl(path: str | Path, rows: Iterable[Any]) -> int:
 
 
 def read_jsonl(path: str | Path) -> Iterator[Any]:
-    """Yield the values of a JSONL file; blank lines are skipped.
+    """Yield the values of a JSONL file; blank lines are skipped. Many lines are read at once, which is faster.
 
     Raises:
         BadFile: for a line that is not JSON, with its number.
     """
     # Only "\n" ends a line: answers may hold other line separators such as U+2028.
     with open(path, "rb") as handle:
-        for number, line in enumerate(handle, 1):
-            if line.strip():
-                try:
-                    yield json.loads(line.decode())
-                except (ValueError, RecursionError) as error:
-                    raise BadFile(f"{path}, line {number}: not valid JSON: {error}") from error
+        number = 0
+        while lines := handle.readlines(_AT_ONCE if number else 1):  # the first alone: often only a header is wanted
+            try:
+                values = _values_of(lines)
+            except (ValueError, RecursionError):
+                yield from _values_line_by_line(path, number, lines)
+            else:
+                yield from values
+            number += len(lines)
+
+
+def _values_of(lines: list[bytes]) -> list[Any]:
+    """Return the value of each line; a line that is not one value raises `ValueError` or `RecursionError`."""
+    # A word that no line holds stands between two lines: they cannot be parts of one value, nor a line hold two.
+    word = uuid.uuid4().hex
+    values: list[Any] = json.loads("[" + f',"{word}",'.encode().join(lines).decode() + "]")
+    if len(values) != 2 * len(lines) - 1 or values[1::2] != [word] * (len(lines) - 1):
+        raise ValueError("a line is not one value")
+    return values[::2]
+
+
+def _values_line_by_line(path: str | Path, before: int, lines: list[bytes]) -> Iterator[Any]:
+    for number, line in enumerate(lines, before + 1):
+        if line.strip():
+            try:
+                yield json.loads(line.decode())
+            except (ValueError, RecursionError) as error:
+                raise BadFile(f"{path}, line {number}: not valid JSON: {error}") from error
+
+
+def refuse_bad_rows(path: str | Path, rows: Iterable[Any], fields: Mapping[str, tuple[type, ...]]) -> None:
+    """Raise `BadFile` for the first row that lacks one of these fields, or has one of another type, or no number.
+
+    A field whose types hold that of `...` may be missing.
+    """
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, dict):
+            raise BadFile(f"{path}, row {number}: is no object; delete the file and run again")
+        for name, types in fields.items():
+            value = row.get(name, ...)
+            right = type(value) in types and (not isinstance(value, int | float) or abs(value) < math.inf)
+            right = right and (type(value) is not int or abs(value) < 2**63)
+            if not right:
+                what = "is missing" if value is ... else f"is {value!r:.40}"
+                raise BadFile(f"{path}, row {number}: `{name}` {what}; delete the file and run again")
