@@ -287,31 +287,12 @@ async def ask(server, path, value=None, method="POST"):
     return sent[0]["status"], sent[1]["body"].decode()
 
 
-async def started(server):
-    messages = iter([{"type": "lifespan.startup"}])
-    up = asyncio.Event()
-
-    async def receive():
-        for message in messages:
-            return message
-        await asyncio.Event().wait()
-
-    async def send(_):
-        up.set()
-
-    task = asyncio.create_task(server({"type": "lifespan"}, receive, send))
-    await up.wait()
-    return task
-
-
 def test_texts_that_wait_together_are_classified_together_and_answered_apart():
     async def run():
         model = Summing()
         server = Server(model, most_together=3, longest=100)
-        task = await started(server)
         replies = await asyncio.gather(*(ask(server, "/classify", {"token_ids": [n] * n}) for n in range(1, 8)))
         counted = await ask(server, "/metrics", method="GET")
-        task.cancel()
         return model.steps, replies, counted
 
     steps, replies, (_, counted) = asyncio.run(run())
@@ -325,9 +306,7 @@ def test_a_few_long_texts_do_not_share_a_step():
     async def run():
         model = Summing()
         server = Server(model, most_together=32, longest=20000)
-        task = await started(server)
         await asyncio.gather(*(ask(server, "/classify", {"token_ids": [1] * 10000}) for _ in range(3)))
-        task.cancel()
         return model.steps
 
     assert asyncio.run(run()) == [[10000]] * 3
@@ -336,10 +315,8 @@ def test_a_few_long_texts_do_not_share_a_step():
 def test_a_failed_step_is_told_and_the_server_lives_on():
     async def run():
         server = Server(Summing(), most_together=1, longest=10)
-        task = await started(server)
         replies = [await ask(server, "/classify", {"token_ids": ids}) for ids in ([13], [2, 2], [1] * 11)]
         replies += [await ask(server, "/else"), await ask(server, "/health", method="GET")]
-        task.cancel()
         return replies
 
     failed, fine, long, nowhere, health = asyncio.run(run())

@@ -16,8 +16,7 @@ from refusal_eval.ask.requests import Request, RequestSettings
 from refusal_eval.ask.store import StoreReader, StoreWriter
 from refusal_eval.core.files import sha256_of
 from refusal_eval.engines import execution as module
-from refusal_eval.engines.execution import Execution, Outcome
-from refusal_eval.engines.other_runs import OtherRuns
+from refusal_eval.engines.execution import Execution, OtherRuns, Outcome
 
 COUNT, IN_FLIGHT = 200, 4
 RESPONSE = response("a")

@@ -20,9 +20,8 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.engines import server as module
 from refusal_eval.engines.engine_base import EngineDied
 from refusal_eval.engines.engine_client import Health
-from refusal_eval.engines.server import Server
+from refusal_eval.engines.server import LIMITS, Server
 from refusal_eval.engines.server_process import ServerProcess
-from refusal_eval.engines.server_watch import LIMITS
 
 ENTRY = {
     "dtype": "bfloat16",

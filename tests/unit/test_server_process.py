@@ -13,6 +13,7 @@ import pytest
 import sleepers
 from sleepers import DEAF, JOB, OTHER_GROUP, SERVER, SLEEP, wait_until
 
+from refusal_eval.core.errors import UserError
 from refusal_eval.engines import process, server_process
 from refusal_eval.engines.process import (
     Process,
@@ -217,6 +218,6 @@ def test_the_guard_goes_when_the_server_was_stopped_or_cannot_start(start, tmp_p
     assert len(guards()) == 1
     server.stop()
     assert guards() == []
-    with pytest.raises(OSError):
+    with pytest.raises(UserError, match=r"missing cannot be run: .*No such file"):
         ServerProcess([str(tmp_path / "missing")], dict(os.environ), tmp_path / "log")
     assert guards() == []

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from refusal_eval.engines.engine_client import Health
-from refusal_eval.engines.server_watch import ServerWatch
+from refusal_eval.engines.server import ServerWatch
 
 EVERY = 5.0  # seconds between looks
 WELL, SILENT, UNWELL = Health.WELL, Health.SILENT, Health.UNWELL

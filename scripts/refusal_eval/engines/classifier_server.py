@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 MOST_PADDED_TOKENS = 16384  # of one step, so that a few long texts do not take all memory
-JSON_TYPE = [(b"content-type", b"application/json")]
 
 
 class Classifier:
@@ -83,29 +82,16 @@ class Server:
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Answer one HTTP request."""
-        if scope["type"] == "lifespan":
-            await self._lifespan(receive, send)
-            return
         route = scope["method"], scope["path"]
         if route == ("GET", "/health"):
             await _send(send, 200, {})
         elif route == ("GET", "/metrics"):
-            await _send_text(send, 200, self._metrics().encode(), [(b"content-type", b"text/plain")])
+            counters = f"vllm:request_success_total {self._requests}\nvllm:prompt_tokens_total {self._tokens}\n"
+            await _send(send, 200, counters.encode(), b"text/plain")
         elif route == ("POST", "/classify"):
             await self._classify(await _body(receive), send)
         else:
             await _send(send, 404, {"error": "no such page"})
-
-    async def _lifespan(self, receive: Any, send: Any) -> None:
-        while True:
-            message = await receive()
-            if message["type"] == "lifespan.startup":
-                self._worker = asyncio.create_task(self._work())
-            elif self._worker is not None:
-                self._worker.cancel()
-            await send({"type": message["type"] + ".complete"})
-            if message["type"] == "lifespan.shutdown":
-                return
 
     async def _classify(self, body: bytes, send: Any) -> None:
         try:
@@ -115,6 +101,8 @@ class Server:
         if problem := self._classifier.problem(token_ids, self._longest):
             await _send(send, 400, {"error": problem})
             return
+        if self._worker is None:
+            self._worker = asyncio.create_task(self._work())
         future: asyncio.Future[list[float]] = asyncio.get_running_loop().create_future()
         self._waiting.append((token_ids, future))
         self._arrived.set()
@@ -155,9 +143,6 @@ class Server:
             self._arrived.clear()
         return step
 
-    def _metrics(self) -> str:
-        return f"vllm:request_success_total {self._requests}\nvllm:prompt_tokens_total {self._tokens}\n"
-
 
 async def _body(receive: Any) -> bytes:
     parts, more = [], True
@@ -168,12 +153,9 @@ async def _body(receive: Any) -> bytes:
     return b"".join(parts)
 
 
-async def _send(send: Any, status: int, value: Any) -> None:
-    await _send_text(send, status, json.dumps(value).encode(), JSON_TYPE)
-
-
-async def _send_text(send: Any, status: int, body: bytes, headers: list[tuple[bytes, bytes]]) -> None:
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+async def _send(send: Any, status: int, value: Any, kind: bytes = b"application/json") -> None:
+    body = value if isinstance(value, bytes) else json.dumps(value).encode()
+    await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", kind)]})
     await send({"type": "http.response.body", "body": body})
 
 
@@ -193,7 +175,7 @@ def main() -> None:
 
     classifier = Classifier(options.model, options.device, options.dtype, options.trust_remote_code)
     server = Server(classifier, options.most_together, options.max_model_len)
-    uvicorn.run(server, uds=options.uds, log_level="warning", timeout_keep_alive=60)
+    uvicorn.run(server, uds=options.uds, log_level="warning", timeout_keep_alive=60, lifespan="off")
 
 
 if __name__ == "__main__":

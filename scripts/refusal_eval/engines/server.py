@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import json
 import logging
+import math
 import os
 import platform
 import re
 import shutil
 import subprocess
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -28,14 +29,13 @@ from refusal_eval.core.time_limit import within
 from refusal_eval.engines.devices.device_pool import LOCKED_CUDA, OLDEST_CAPABILITY, Device, gpu_names
 from refusal_eval.engines.devices.lease import Lease, lease_devices
 from refusal_eval.engines.engine_base import EngineDied, EngineLoad
-from refusal_eval.engines.engine_client import EngineClient
+from refusal_eval.engines.engine_client import EngineClient, Health
 from refusal_eval.engines.local_engine import LocalEngine
 from refusal_eval.engines.nodes import Nodes, find_nodes, head_command, worker_command, worker_environment
 from refusal_eval.engines.private_folder import make_private_folder
 from refusal_eval.engines.process import session_members
 from refusal_eval.engines.server_process import ServerProcess
 from refusal_eval.engines.server_records import ServerRecord, remove_orphans
-from refusal_eval.engines.server_watch import ServerWatch
 from refusal_eval.study.engine_environment import shares_few_cores, usable_cores
 
 LOG = logging.getLogger(__name__)
@@ -60,6 +60,11 @@ THREAD_VARIABLES = (
 )
 VERSIONS_SECONDS = 60.0
 CLOSE_SECONDS = 5.0
+UNWELL_SECONDS = 10.0  # a server that says so, or takes no connections, does not get well again
+SILENT_SECONDS = 900.0  # one that does not answer may be busy
+LIMITS = {Health.WELL: math.inf, Health.SILENT: SILENT_SECONDS, Health.UNWELL: UNWELL_SECONDS}
+# Looks further apart than this: the job itself stood still (Slurm suspends jobs), and the server with it.
+MOST_BETWEEN_LOOKS = 60.0
 # Reading metadata takes a fraction of a second, importing torch many.
 ASK_VERSIONS = """
 import importlib.metadata as m, json, platform
@@ -173,7 +178,7 @@ class Server:
             # The server's own sockets and temporary files go there too, and away with it.
             environment = server_environment(load.determinism, load.device, self._nodes, load.python)
             environment |= {"TMPDIR": self._private} | self._lease.environment()
-            self._server = start_server(command, environment, load.log, self._lease.files)
+            self._server = ServerProcess(command, environment, load.log, self._lease.files)
             self._lease.hand_to(self._server.pid)
             self._record = ServerRecord(self._server, self._private)
             if nodes is not None:
@@ -286,7 +291,7 @@ class Server:
             command = worker_command(server, nodes, rank)
             LOG.info("starting the engine's process on %s: %s", nodes.hosts[rank], " ".join(command))
             log = self._load.log.with_suffix(f".node{rank}.log")
-            self._workers.append(start_server(command, worker_environment(environment), log))
+            self._workers.append(ServerProcess(command, worker_environment(environment), log))
 
     async def ask(self, path: str, body: Mapping[str, Any]) -> Any:
         """Return the JSON reply of any endpoint of the server (see `EngineClient.ask`)."""
@@ -325,18 +330,50 @@ class Server:
         }
 
 
-def start_server(
-    command: Sequence[str], environment: Mapping[str, str], log: Path, files: Collection[int] = ()
-) -> ServerProcess:
-    """Return the started server, which inherits the open `files`.
+class ServerWatch:
+    """Whether a server whose processes live still works, look by look: what it says, and whether its counters move.
 
-    Raises:
-        UserError: if the engine's Python cannot be run.
+    Args:
+        stall_seconds: how long nothing may come of the requests of a server that says it is well. A device that hangs
+            leaves vLLM's front end as it was: it goes on to answer everything but completions.
     """
-    try:
-        return ServerProcess(command, environment, log, files)
-    except OSError as error:
-        raise UserError(f"the engine's Python {command[0]} cannot be run: {error}") from error
+
+    def __init__(self, stall_seconds: float) -> None:
+        self._stall_seconds = stall_seconds
+        self._last_look: float | None = None
+        self._time = 0.0  # seconds between looks, added up
+        self._health, self._health_since = Health.WELL, 0.0
+        self._counters: Mapping[str, float] = {}
+        self._moved = 0.0
+
+    def counted(self, counters: Mapping[str, float]) -> None:
+        """Take in the server's counters, of requests and of tokens."""
+        if dict(counters) != self._counters:
+            self._counters, self._moved = dict(counters), self._time
+
+    def look(self, health: Health, in_flight: int, now: float) -> str | None:
+        """Return what is wrong with a server that will not get well again; None for any other.
+
+        Args:
+            health: what it says of itself.
+            in_flight: how many requests it has.
+            now: seconds of a clock that never goes back.
+        """
+        if self._last_look is not None:
+            self._time += min(now - self._last_look, MOST_BETWEEN_LOOKS)
+        self._last_look = now
+        if health is not self._health:  # after silence one refusal is no long illness
+            self._health, self._health_since = health, self._time
+        if (ill := self._time - self._health_since) > LIMITS[health]:
+            return f"its processes live, but it has not been well for {ill:.0f} s"
+        if in_flight == 0 or not any(self._counters.values()):  # idle, or not known to count at all
+            self._moved = self._time
+        if (still := self._time - self._moved) > self._stall_seconds:
+            return (
+                f"its processes live, but nothing has come of its {in_flight} requests for {still:.0f} s, and its "
+                f"`stall_timeout` is {self._stall_seconds:.0f} s"
+            )
+        return None
 
 
 def ask_versions(python: str) -> subprocess.Popen[str]:

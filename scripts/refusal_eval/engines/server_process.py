@@ -16,6 +16,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+from refusal_eval.core.errors import UserError
 from refusal_eval.engines.process import end_processes, session_members
 
 LOG = logging.getLogger(__name__)
@@ -30,6 +31,9 @@ class ServerProcess:
         environment: all of its environment.
         log: file for what it prints.
         files: open files that it inherits, and its guard.
+
+    Raises:
+        UserError: if the program cannot be run.
     """
 
     def __init__(
@@ -49,8 +53,10 @@ class ServerProcess:
                     pass_fds=files,
                     start_new_session=True,
                 )
-        except BaseException:
+        except BaseException as error:
             self._dismiss_guard()
+            if isinstance(error, OSError):
+                raise UserError(f"the engine's Python {self.command[0]} cannot be run: {error}") from error
             raise
         self.pid = self._process.pid  # also the number of its session and of its group
         assert self._guard.stdin
