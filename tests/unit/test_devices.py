@@ -44,8 +44,6 @@ memory = dict(line.split(", ") for line in read("memory").splitlines())
 rows = []
 if read("list").strip() == "" and words:
     pass
-elif option == "-L":
-    print(read("list"), end="")
 elif query == "--query-gpu":
     for index, name, uuid in re.findall(r"(?m)^GPU (\\d+): (.*) [(]UUID: (\\S+)[)]", read("list")):
         card = {{"index": index, "name": name, "uuid": uuid, "driver_version": "580.95.05", "compute_cap": "9.0",
@@ -70,7 +68,10 @@ sys.exit(code)
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
     """Return an environment with a made-up nvidia-smi; `machine.gpus(n)` gives it n GPUs."""
-    return Machine(tmp_path, monkeypatch)
+    made = Machine(tmp_path, monkeypatch)
+    yield made
+    for lease in made.leases:
+        lease.release()
 
 
 class Machine(dict):
@@ -78,6 +79,7 @@ class Machine(dict):
 
     def __init__(self, folder, monkeypatch):
         super().__init__(os.environ)
+        self.leases = []
         self.folder = folder / "smi"
         self.folder.mkdir()
         program = self.folder / "nvidia-smi"
@@ -106,6 +108,16 @@ class Machine(dict):
         """Let nvidia-smi fail with these words from now on."""
         self.set(list="", words=f"{words}\n", code=str(code))
         return self
+
+    def lease(self, count, wait=None, **how):
+        """Return a lease, which the end of the test gives back; `wait` is for how many seconds to wait."""
+        self.leases.append(lease_devices(count, self, None if wait is None else time.monotonic() + wait, **how))
+        return self.leases[-1]
+
+    def refuses(self, count, says, wait=None, **how):
+        """Check that a lease ends with an error."""
+        with pytest.raises(UserError, match=says):
+            self.lease(count, wait, **how)
 
 
 def names(lease):
@@ -205,25 +217,22 @@ def test_who_is_on_a_gpu_is_read(machine):
 
 def test_a_machine_without_gpus_has_none(machine, monkeypatch):
     assert read_gpus().gpus == ()
-    with pytest.raises(UserError, match="nvidia-smi finds no GPU"):
-        lease_devices(1, machine)
+    machine.refuses(1, "nvidia-smi finds no GPU")
     monkeypatch.setenv("PATH", "/nowhere")
     assert read_gpus().gpus == ()
-    with pytest.raises(UserError, match="there is no nvidia-smi, and CUDA_VISIBLE_DEVICES is not set"):
-        lease_devices(1, machine)
+    machine.refuses(1, "there is no nvidia-smi, and CUDA_VISIBLE_DEVICES is not set")
 
 
 def test_small_and_old_gpus_are_not_leased_first(machine):
     """A card for the monitor is GPU 0, and one that lacks bfloat16 has more memory than the good ones."""
     old = {"compute_cap": "7.5", "memory.total": "196608"}
     machine.gpus(4).cards(GPU_0={"memory.total": "8192"}, GPU_1=old, GPU_3={"compute_cap": "10.0"})
-    lease = lease_devices(4, machine, capability=7.5)
+    lease = machine.lease(4, capability=7.5)
     assert names(lease) == ["3", "2", "0", "1"]
     lease.release()
     machine["CUDA_VISIBLE_DEVICES"] = "1,0"
-    lease = lease_devices(1, machine, capability=7.5)
+    lease = machine.lease(1, capability=7.5)
     assert names(lease) == ["1"], "who names devices orders them too"
-    lease.release()
 
 
 @pytest.mark.parametrize(
@@ -241,18 +250,16 @@ def test_gpus_that_no_engine_can_use_are_left_out_with_a_word(card, says, visibl
     machine.gpus(2).cards(GPU_0=card)
     if visible:
         machine["CUDA_VISIBLE_DEVICES"] = visible
-    with pytest.raises(UserError, match=f"needs 2 GPUs, and the job has 1.*{says}"):
-        lease_devices(2, machine, capability=7.5)
-    lease = lease_devices(1, machine, capability=7.5)
+    machine.refuses(2, f"needs 2 GPUs, and the job has 1.*{says}", capability=7.5)
+    lease = machine.lease(1, capability=7.5)
     assert names(lease) == ["1"] and re.search(says, caplog.text)
-    lease.release()
 
 
 def test_a_driver_that_does_not_know_a_field_is_asked_without(machine):
     machine.gpus(1).cards(GPU_0={"compute_cap": None, "mig.mode.current": None, "driver_version": "470.57.02"})
     seen = read_gpus()
     assert seen.gpus == (Gpu(0, "Simulated", "GPU-0000", 81559, 4, "470.57.02"),) and not seen.error
-    lease_devices(1, machine, capability=7.5).release()
+    machine.lease(1, capability=7.5).release()
 
 
 def test_what_an_engine_needs_at_least_is_what_the_locked_build_needs(repository):
@@ -271,21 +278,19 @@ def test_no_gpu_is_leased_by_its_name_while_nvidia_smi_fails(words, machine, cap
     monkeypatch.setattr(module, "FAILING_SECONDS", 0.3)
     monkeypatch.setattr(module, "SMI_SECONDS", 0.1)
     machine.gpus(1)["CUDA_VISIBLE_DEVICES"] = "0"
-    first = lease_devices(1, machine)
+    machine.lease(1)
     machine.fails(words)
     for deadline in (None, time.monotonic()):
         with pytest.raises(UserError, match=f"nvidia-smi fails.*{words}"):
             lease_devices(1, machine, deadline)
     assert f"nvidia-smi fails, and is asked again for 0.3 seconds: {words}" in caplog.text
-    first.release()
 
 
 def test_an_nvidia_smi_that_does_not_answer_fails(machine, monkeypatch):
     monkeypatch.setattr(nvidia_smi, "ASK_SECONDS", 0.1)
     machine.gpus(1).set(slow="20")
     machine["CUDA_VISIBLE_DEVICES"] = "0"
-    with pytest.raises(UserError, match=r"nvidia-smi fails.*no answer within 0\.1 seconds"):
-        lease_devices(1, machine, time.monotonic())
+    machine.refuses(1, r"nvidia-smi fails.*no answer within 0\.1 seconds", 0)
 
 
 def test_a_failure_of_nvidia_smi_that_passes_delays_a_lease(machine, monkeypatch):
@@ -293,21 +298,19 @@ def test_a_failure_of_nvidia_smi_that_passes_delays_a_lease(machine, monkeypatch
     threading.Timer(0.5, lambda: machine.gpus(1).set(words="", code="")).start()
     lease = lease_devices(1, machine.fails(), time.monotonic() + 20)
     assert names(lease) == ["0"]
-    lease.release()
 
 
 def test_a_gpu_that_is_given_back_while_nvidia_smi_fails_is_not_taken_blindly(machine, monkeypatch):
     monkeypatch.setattr(module, "SMI_SECONDS", 0.0)
-    held = lease_devices(1, machine.gpus(1))
+    held = machine.gpus(1).lease(1)
     waiting, got = waits(machine, 1)
     machine.fails()
     held.release()
-    time.sleep(1.5)
+    time.sleep(1.0)
     assert not got
     machine.gpus(1).set(words="", code="")
     waiting.join()
     assert names(got[0]) == ["0"]
-    got[0].release()
 
 
 @pytest.mark.parametrize(
@@ -321,14 +324,12 @@ def test_a_gpu_that_is_given_back_while_nvidia_smi_fails_is_not_taken_blindly(ma
 )
 def test_the_gpus_that_nvidia_smi_lists_are_leased_whatever_its_exit_code(words, code, machine, caplog):
     machine.gpus(7).set(words=f"{words}\n", code=str(code))
-    lease = lease_devices(7, machine)
+    lease = machine.lease(7)
     assert len(lease.devices) == 7 and f"nvidia-smi says: {words}" in caplog.text
     lease.release()
-    with pytest.raises(UserError, match=f"needs 8 GPUs, and the job has 7.*{re.escape(words)}"):
-        lease_devices(8, machine)
+    machine.refuses(8, f"needs 8 GPUs, and the job has 7.*{re.escape(words)}")
     machine["CUDA_VISIBLE_DEVICES"] = "7"
-    with pytest.raises(UserError, match=f"names the device 7.*{re.escape(words)}"):
-        lease_devices(1, machine)
+    machine.refuses(1, f"names the device 7.*{re.escape(words)}")
 
 
 # ---------------------------------------------------------------- strangers
@@ -338,12 +339,11 @@ def test_an_mps_server_is_no_stranger(machine, caplog):
     machine.gpus(2).set(
         apps="GPU-0000, 98, 30, /usr/bin/nvidia-cuda-mps-server\nGPU-1000, 98, 30, nvidia-cuda-mps-server\n"
     )
-    lease = lease_devices(2, machine, time.monotonic())
+    lease = machine.lease(2, 0)
     assert "an MPS server runs on GPU 0, 1; engines were never tried under MPS" in caplog.text
     lease.release()
     machine.set(apps="GPU-0000, 98, 30, nvidia-cuda-mps-server\nGPU-0000, 99, 5000, python\n")
-    with pytest.raises(UserError, match="0 is left alone: process 99 computes on it"):
-        lease_devices(2, machine, time.monotonic())
+    machine.refuses(2, "0 is left alone: process 99 computes on it", 0)
 
 
 def test_a_wait_for_strangers_ends_and_says_what_they_do(machine, monkeypatch):
@@ -352,11 +352,9 @@ def test_a_wait_for_strangers_ends_and_says_what_they_do(machine, monkeypatch):
     machine.gpus(2).set(memory="GPU-0000, 2048\n")
     machine["REFUSAL_EVAL_WAIT_HOURS"] = "0.0002"
     says = "0.0002 hours.*0 is left alone: 2048 MiB of its memory are in use.*REFUSAL_EVAL_SHARED=1.*WAIT_HOURS"
-    with pytest.raises(UserError, match=says):
-        lease_devices(2, machine)
+    machine.refuses(2, says)
     machine["REFUSAL_EVAL_WAIT_HOURS"] = "a day"
-    with pytest.raises(UserError, match="REFUSAL_EVAL_WAIT_HOURS=a day is not a number of hours"):
-        lease_devices(2, machine)
+    machine.refuses(2, "REFUSAL_EVAL_WAIT_HOURS=a day is not a number of hours")
 
 
 def test_a_job_of_slurm_does_not_wait_long_for_what_is_on_its_own_gpus(machine, monkeypatch):
@@ -370,10 +368,8 @@ def test_a_job_of_slurm_does_not_wait_long_for_what_is_on_its_own_gpus(machine, 
 def test_gpus_that_may_be_shared_are_leased_whatever_strangers_do(machine):
     machine.gpus(1).set(memory="GPU-0000, 2048\n", apps="GPU-0000, 99, 2048, python\n")
     machine["REFUSAL_EVAL_SHARED"] = "1"
-    lease = lease_devices(1, machine, time.monotonic())
-    with pytest.raises(UserError, match="0 is leased"):
-        lease_devices(1, machine, time.monotonic())
-    lease.release()
+    machine.lease(1, 0)
+    machine.refuses(1, "0 is leased", 0)
 
 
 # ---------------------------------------------------------------- leases
@@ -381,71 +377,63 @@ def test_gpus_that_may_be_shared_are_leased_whatever_strangers_do(machine):
 
 def test_two_leases_share_no_device_and_a_third_waits(machine):
     machine.gpus(4)
-    first, second = lease_devices(1, machine), lease_devices(3, machine)
+    first, second = machine.lease(1), machine.lease(3)
     assert names(first) == ["0"] and names(second) == ["1", "2", "3"]
     assert second.environment() == {
         "CUDA_VISIBLE_DEVICES": "GPU-1000,GPU-2000,GPU-3000",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }
-    with pytest.raises(UserError, match=r"time limit.*2 of 4 devices.*0 is leased"):
-        lease_devices(2, machine, time.monotonic() + 0.2)
+    machine.refuses(2, r"time limit.*2 of 4 devices.*0 is leased", 0.2)
     second.release()
-    third = lease_devices(2, machine, time.monotonic())
+    third = machine.lease(2, 0)
     assert names(third) == ["1", "2"]
-    first.release()
-    third.release()
 
 
 def test_who_waits_gets_the_devices_when_they_are_given_back(machine):
-    held = lease_devices(2, machine.gpus(2))
+    held = machine.gpus(2).lease(2)
     threading.Timer(0.7, held.release).start()
     started = time.monotonic()
-    lease_devices(2, machine, time.monotonic() + 20).release()
+    machine.lease(2, 20).release()
     assert time.monotonic() - started > 0.6
 
 
 def test_an_engine_gets_whole_uuids_in_the_users_order_however_the_user_spells_them(machine):
     machine.gpus(3)["CUDA_VISIBLE_DEVICES"] = "GPU-2, 0"
-    lease = lease_devices(2, machine)
+    lease = machine.lease(2)
     assert lease.environment()["CUDA_VISIBLE_DEVICES"] == "GPU-2000,GPU-0000"
     assert gpu_names(lease.devices) == ["Simulated, 580.95.05", "Simulated, 580.95.05"]
-    lease.release()
 
 
 def test_nothing_is_leased_for_an_engine_without_gpus(machine):
-    lease = lease_devices(0, machine)
+    lease = machine.lease(0)
     assert names(lease) == [] and lease.environment() == {} and not (machine.folder.parent / "locks").exists()
 
 
 def test_more_devices_than_there_are_is_an_error_at_once(machine):
     machine.gpus(2)["CUDA_VISIBLE_DEVICES"] = "1"
-    with pytest.raises(UserError, match=r"needs 2 GPUs, and the job has 1 \(CUDA_VISIBLE_DEVICES=1\)"):
-        lease_devices(2, machine)
+    machine.refuses(2, r"needs 2 GPUs, and the job has 1 \(CUDA_VISIBLE_DEVICES=1\)")
 
 
 def test_a_slurm_job_without_gpus_takes_none_of_the_nodes_and_says_how_to_ask_for_them(machine):
     machine.gpus(8)["SLURM_JOB_ID"] = "7"
-    with pytest.raises(UserError, match=r"needs 1 GPUs, and the job has none: Slurm gave it no GPU.*--gpus=N"):
-        lease_devices(1, machine)
+    machine.refuses(1, r"needs 1 GPUs, and the job has none: Slurm gave it no GPU.*--gpus=N")
     machine["SLURM_JOB_GPUS"] = "5"
-    assert names(lease_devices(1, machine)) == ["5"]
+    assert names(machine.lease(1)) == ["5"]
 
 
 def test_a_device_with_foreign_processes_is_left_alone_and_told(machine, caplog):
     machine.gpus(3).set(apps="GPU-0000, 99, 800\n", memory="GPU-0000, 900\nGPU-1000, 5000\nGPU-2000, 10\n")
-    lease = lease_devices(1, machine)
+    lease = machine.lease(1)
     assert names(lease) == ["2"]
     assert "0 is left alone: process 99 computes on it" in caplog.text
     assert "1 is left alone: 5000 MiB" in caplog.text
-    with pytest.raises(UserError, match="left alone"):
-        lease_devices(1, machine, time.monotonic())
-    lease.release()
+    machine.refuses(1, "left alone", 0)
 
 
-def waits(machine, count, seconds=60.0):
+def waits(machine, count):
     """Wait for a lease in another thread, until it has had the turn; return the thread and the list for the lease."""
     found = []
-    thread = threading.Thread(target=lambda: found.append(lease_devices(count, machine, time.monotonic() + seconds)))
+    thread = threading.Thread(target=lambda: found.append(machine.lease(count, 60)))
     thread.start()
     while not any(path.read_text() for path in (machine.folder.parent / "locks").glob("turn-*")):
         time.sleep(0.02)
@@ -455,7 +443,7 @@ def waits(machine, count, seconds=60.0):
 def is_behind(machine, what):
     """Tell whether a job that needs one device comes after another one."""
     try:
-        lease_devices(1, machine, time.monotonic()).release()
+        machine.lease(1, 0).release()
     except UserError as error:
         return what in str(error)
     return False
@@ -467,35 +455,34 @@ def test_who_waits_for_what_strangers_use_does_not_keep_others_from_the_rest(mac
     monkeypatch.setattr(module, "SMI_SECONDS", 0.0)
     machine.gpus(4).set(apps="GPU-3000, 99, 800\n")
     large, got_large = waits(machine, 4)
-    small = lease_devices(1, machine, time.monotonic() + 30)
+    small = machine.lease(1, 30)
     assert names(small) == ["0"] and not got_large
     machine.set(apps="")
     # Now only jobs of this user are in the way, and whoever waits for all keeps the turn again.
     behind, deadline = 0, time.monotonic() + 30
     while behind < 5 and time.monotonic() < deadline:
         behind = behind + 1 if is_behind(machine, f"process {os.getpid()} waits for 4 of 4 before this one") else 0
-        time.sleep(0.3)
+        time.sleep(0.1)
     assert behind == 5
     small.release()
     large.join()
     assert names(got_large[0]) == ["0", "1", "2", "3"]
-    got_large[0].release()
 
 
-def test_a_device_that_was_just_given_back_is_no_strangers_for_those_who_wait(machine):
+def test_a_device_that_was_just_given_back_is_no_strangers_for_those_who_wait(machine, monkeypatch):
     """Its memory is given back after its lease, and nvidia-smi tells it late; the turn is kept meanwhile."""
+    monkeypatch.setattr(module, "SMI_SECONDS", 0.2)
     machine.gpus(2).set(memory="GPU-1000, 5000\n")
     large, got_large = waits(machine, 2)
     assert is_behind(machine, "waits for 2 of 2 before this one")
     machine.set(memory="")
     large.join()
     assert len(got_large[0].devices) == 2
-    got_large[0].release()
 
 
 def test_processes_of_a_server_that_did_not_inherit_the_lock_still_hold_the_device(machine):
     """As vLLM's engine core, if job, API server and guard are killed: it was spawned, and has no open files of them."""
-    lease = lease_devices(1, machine.gpus(2))
+    lease = machine.gpus(2).lease(1)
     core = "import os, sys, time; print('up', flush=True); time.sleep(60)"
     first = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {core!r}])"
     with subprocess.Popen(
@@ -508,36 +495,34 @@ def test_processes_of_a_server_that_did_not_inherit_the_lock_still_hold_the_devi
         lease.release()
         (left,) = session_members(server.pid)
         try:
-            with pytest.raises(UserError, match=f"0 is left alone: processes {left.pid} of an engine"):
-                lease_devices(2, machine, time.monotonic())
-            other = lease_devices(1, machine)
+            machine.refuses(2, f"0 is left alone: processes {left.pid} of an engine", 0)
+            other = machine.lease(1)
             assert names(other) == ["1"]
             other.release()
         finally:
             os.kill(left.pid, 9)
-    lease_devices(2, machine, time.monotonic() + 5).release()
+    machine.lease(2, 5).release()
 
 
 def test_a_number_that_is_a_strangers_by_now_does_not_hold_a_device(machine):
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as stranger:
         try:
-            lease = lease_devices(1, machine.gpus(1))
+            lease = machine.gpus(1).lease(1)
             lease.hand_to(stranger.pid)
             (path,) = (machine.folder.parent / "locks").glob("device-*")
             lease.release()
-            with pytest.raises(UserError, match=f"processes {stranger.pid} of an engine"):
-                lease_devices(1, machine, time.monotonic())
+            machine.refuses(1, f"processes {stranger.pid} of an engine", 0)
             mark = json.loads(path.read_text())
             path.write_text(json.dumps(mark | {"start": mark["start"] - 1}))
-            lease_devices(1, machine, time.monotonic()).release()
+            machine.lease(1, 0).release()
             path.write_text("half a ma")
-            lease_devices(1, machine, time.monotonic()).release()
+            machine.lease(1, 0).release()
         finally:
             stranger.kill()
 
 
 def test_a_deleted_lock_is_not_mistaken_for_the_lock(machine, monkeypatch):
-    held = lease_devices(1, machine.gpus(1))
+    held = machine.gpus(1).lease(1)
     (path,) = (machine.folder.parent / "locks").glob("device-*")
     before = path.stat().st_ino
     held.release()
@@ -561,7 +546,7 @@ def test_a_deleted_lock_is_not_mistaken_for_the_lock(machine, monkeypatch):
 
 
 def test_locks_are_private_and_in_one_place_whatever_tmpdir_says(machine, monkeypatch):
-    lease_devices(1, machine.gpus(1)).release()
+    machine.gpus(1).lease(1).release()
     folder = lock_folder(machine)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in folder.iterdir())
@@ -579,10 +564,10 @@ def test_links_and_open_folders_are_refused(what, machine, tmp_path):
         folder.mkdir()
         folder.chmod(0o777)
     else:
-        lease_devices(1, machine).release()
+        machine.lease(1).release()
         (path,) = folder.glob("device-*")
         path.unlink()
         path.symlink_to(tmp_path / "target")
     with pytest.raises(UserError):
-        lease_devices(1, machine)
+        machine.lease(1)
     assert not (tmp_path / "target").exists()
