@@ -14,7 +14,7 @@ from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.config.engine_entry import Capabilities, Engine
 from refusal_eval.config.kinds import ENGINES
 from refusal_eval.config.shapes import Page, Text
-from refusal_eval.engines.engine_base import EngineLoad, Rejected
+from refusal_eval.engines.engine_base import EngineLoad, Rejected, RunningEngine
 
 SENT = ("max_tokens", "temperature", "top_p", "stop")
 
@@ -38,7 +38,7 @@ class ChatEngine(Engine):
         return ChatClient(self)
 
 
-class ChatClient:
+class ChatClient(RunningEngine):
     """Asks the server of an engine."""
 
     def __init__(self, engine: ChatEngine) -> None:
@@ -72,16 +72,6 @@ class ChatClient:
             "finish_reason": choice["finish_reason"],
             "stop_reason": None,
         }
-
-    def check(self) -> None:
-        """Do nothing: no process of ours can die."""
-
-    async def look_alive(self) -> None:
-        """Do nothing, likewise."""
-
-    async def metrics(self) -> dict[str, float]:
-        """Return no counters."""
-        raise ConnectionError("this server does not tell any")
 
     def serving_record(self) -> dict[str, Any]:
         """Return what served."""

@@ -17,6 +17,7 @@ from refusal_eval.ask.store import StoreReader, StoreWriter
 from refusal_eval.core.canonical import adapter_name
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of_file
+from refusal_eval.engines.engine_base import RunningEngine
 from refusal_eval.engines.execution import Execution
 from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.judges.follow_ups import following
@@ -64,19 +65,16 @@ def test_each_pending_request_knows_its_adapter_and_the_engine_is_asked_for_it(t
 
     names: list[str | None] = []
 
-    class Asked:
+    class Asked(RunningEngine):
         async def complete(self, prompt: Any, settings: RequestSettings, seed: Any) -> dict[str, Any]:
             names.append(settings.adapter)
             return response("x")
 
-        async def look_alive(self) -> None:
-            pass
-
-        def check(self) -> None:
-            pass
+        def serving_record(self) -> dict[str, Any]:
+            return {}
 
     with StoreWriter(tmp_path / "store", "e", "job") as writer:
-        asyncio.run(Execution(Asked(), writer, store, "s", 1).run(pending))  # type: ignore[arg-type]
+        asyncio.run(Execution(Asked(), writer, store, "s", 1).run(pending))
     assert names == [None, adapter_name(HUB), adapter_name(FOLDER)]
     assert pending_requests(files, StoreReader(tmp_path / "store", "e"), "", follow=following) == []
 

@@ -17,7 +17,7 @@ from refusal_eval.core.files import sha256_of
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.core.time_limit import TimeLimit
 from refusal_eval.engines import execution as module
-from refusal_eval.engines.engine_base import EngineDied, Rejected
+from refusal_eval.engines.engine_base import EngineDied, Rejected, RunningEngine
 from refusal_eval.engines.execution import Execution, Outcome, TooManyFailures
 
 SETTINGS = RequestSettings(sampling={"max_tokens": 4})
@@ -31,7 +31,7 @@ def item(number: int, cell: str = "model/split") -> Pending:
     return Pending(request(number), SETTINGS, cell)
 
 
-class ScriptedEngine:
+class ScriptedEngine(RunningEngine):
     """Answers by the first token id; some ids misbehave."""
 
     def __init__(self, misbehaves: dict[int, Exception] | None = None, seconds: float = 0.0) -> None:
@@ -52,11 +52,14 @@ class ScriptedEngine:
             raise self.misbehaves[token_ids[0]]
         return stored_response(f"answer {token_ids[0]}")
 
+    def serving_record(self) -> dict[str, Any]:
+        return {}
+
     def check(self) -> None:
         if self.dead:
             raise EngineDied("exit code 9")
 
-    async def look_alive(self) -> None:
+    async def check_health(self) -> None:
         if self.unwell:
             raise EngineDied("not well")
 
@@ -68,7 +71,7 @@ def run(folder: Path, pending: int | list[Pending], engine: ScriptedEngine, in_f
     items = [item(number) for number in range(pending)] if isinstance(pending, int) else pending
     with StoreWriter(folder, "engine", "job") as writer:
         store = StoreReader(folder, "engine")
-        return asyncio.run(Execution(engine, writer, store, "s1", in_flight, **how).run(items))  # type: ignore[arg-type]
+        return asyncio.run(Execution(engine, writer, store, "s1", in_flight, **how).run(items))
 
 
 def stored(folder: Path, count: int) -> set[int]:
@@ -233,7 +236,7 @@ def test_what_another_run_answers_meanwhile_is_not_asked(tmp_path: Path, monkeyp
 
     async def both() -> Outcome:
         with StoreWriter(tmp_path, "engine", "job") as writer:
-            execution = Execution(engine, writer, StoreReader(tmp_path, "engine"), "s1", 1)  # type: ignore[arg-type]
+            execution = Execution(engine, writer, StoreReader(tmp_path, "engine"), "s1", 1)
             work = asyncio.create_task(execution.run([item(number) for number in range(20)]))
             await other_run()
             return await work
@@ -274,14 +277,14 @@ def test_a_dialogue_goes_on_where_the_store_knows_a_later_turn(tmp_path: Path) -
     with StoreWriter(tmp_path, "engine", "before") as writer:
         writer.append(sha256_of(101), stored_response("stored"), "s0")
     engine, turns = ScriptedEngine(), CountingTurns(3)
-    outcome = run(tmp_path, [Pending(request(0), SETTINGS, "m/s", turns, [], 3)], engine)  # type: ignore[arg-type]
+    outcome = run(tmp_path, [Pending(request(0), SETTINGS, "m/s", turns, [], 3)], engine)
     assert [number for number, _ in engine.asked] == [0, 102]
     assert (outcome.executed, outcome.elsewhere) == (2, 1)
 
 
 def test_a_turn_that_two_dialogues_come_to_ask_is_executed_once(tmp_path: Path) -> None:
     engine, turns = ScriptedEngine(seconds=0.01), CountingTurns(2, shared=True)
-    items = [Pending(request(n), SETTINGS, "m/s", turns, [], 2) for n in range(3)]  # type: ignore[arg-type]
+    items = [Pending(request(n), SETTINGS, "m/s", turns, [], 2) for n in range(3)]
     outcome = run(tmp_path, items, engine)
     assert sorted(number for number, _ in engine.asked) == [0, 1, 2, 1001]
     assert outcome.executed + outcome.elsewhere == 6
@@ -289,7 +292,7 @@ def test_a_turn_that_two_dialogues_come_to_ask_is_executed_once(tmp_path: Path) 
 
 def test_a_rejected_turn_ends_its_dialogue_only(tmp_path: Path) -> None:
     engine, turns = ScriptedEngine({101: Rejected(400, "no")}), CountingTurns(3)
-    items = [Pending(request(n), SETTINGS, "m/s", turns, [], 3) for n in range(2)]  # type: ignore[arg-type]
+    items = [Pending(request(n), SETTINGS, "m/s", turns, [], 3) for n in range(2)]
     outcome = run(tmp_path, items, engine)
     assert sorted(number for number, _ in engine.asked) == [0, 1, 101, 201, 202]
     assert (outcome.executed, len(outcome.rejected), outcome.left) == (4, 1, 0)
@@ -316,7 +319,7 @@ def ask_often(question: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the watch ask nothing but this, and that all the time."""
     monkeypatch.setattr(module, "SECONDS_BETWEEN_CHECKS", 0.001)
     monkeypatch.setattr(module, "CHECKS_BETWEEN_COUNTERS", 1 if question == "metrics" else 10**9)
-    monkeypatch.setattr(module, "CHECKS_BETWEEN_HEALTH", 1 if question == "look_alive" else 10**9)
+    monkeypatch.setattr(module, "CHECKS_BETWEEN_HEALTH", 1 if question == "check_health" else 10**9)
 
 
 async def turns_of_the_loop(count: int) -> None:
@@ -324,7 +327,7 @@ async def turns_of_the_loop(count: int) -> None:
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("question", ["metrics", "look_alive"])
+@pytest.mark.parametrize("question", ["metrics", "check_health"])
 def test_a_load_ends_though_the_engine_tells_in_the_very_moment_of_its_last_answer(
     question: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -345,7 +348,7 @@ def test_a_load_ends_though_the_engine_tells_in_the_very_moment_of_its_last_answ
             await turns_of_the_loop(turns)
             return await super().metrics()
 
-        async def look_alive(self) -> None:
+        async def check_health(self) -> None:
             await self.metrics()
 
     ask_often(question, monkeypatch)
@@ -388,7 +391,7 @@ class Failing(Odd):
 # A health request that fails is left out: it is how an engine says that it is dead.
 @pytest.mark.parametrize(
     ("kind", "question"),
-    [(Hanging, "metrics"), (Hanging, "look_alive"), (Deaf, "metrics"), (Deaf, "look_alive"), (Failing, "metrics")],
+    [(Hanging, "metrics"), (Hanging, "check_health"), (Deaf, "metrics"), (Deaf, "check_health"), (Failing, "metrics")],
 )
 def test_answered_requests_end_a_load_whatever_becomes_of_counters_and_health(
     kind: type[Odd], question: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -405,10 +408,10 @@ def test_answered_requests_end_a_load_whatever_becomes_of_counters_and_health(
 def test_a_health_request_that_hangs_does_not_keep_the_time_limit_from_being_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask_often("look_alive", monkeypatch)
+    ask_often("check_health", monkeypatch)
     monkeypatch.setattr(module, "HEALTH_SECONDS", 0.05)
     engine = Hanging(seconds=60)
-    monkeypatch.setattr(engine, "look_alive", engine.odd)
+    monkeypatch.setattr(engine, "check_health", engine.odd)
     limit = TimeLimit(take=time.monotonic() + 60, stop=time.monotonic() + 0.5)
     assert run_at_most(5, tmp_path, 10, engine, in_flight=2, limit=limit).left == 10
 
@@ -454,7 +457,7 @@ def test_a_worker_whose_cancellation_is_lost_takes_no_further_request_of_a_job_t
     async def work() -> int:
         engine = swallowing(answers=True)
         with StoreWriter(tmp_path, "engine", "job") as writer:
-            execution = Execution(engine, writer, StoreReader(tmp_path, "engine"), "s1", 2)  # type: ignore[arg-type]
+            execution = Execution(engine, writer, StoreReader(tmp_path, "engine"), "s1", 2)
             task = asyncio.create_task(execution.run([item(number) for number in range(10)]))
             await asyncio.sleep(0.1)
             task.cancel()

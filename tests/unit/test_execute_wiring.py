@@ -16,6 +16,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.engines import running_jobs
+from refusal_eval.engines.engine_base import RunningEngine
 from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.engines.local_engine import LocalEngine
 
@@ -23,7 +24,7 @@ RIGHT, WRONG = {"start": "<think>", "end": "</think>"}, {"end": "</thinking>"}
 SAMPLES = 5 * ENOUGH
 
 
-class Engine:
+class Engine(RunningEngine):
     """An engine whose every response is a reasoning and an answer, as a template that opens the reasoning has it."""
 
     asked = 0
@@ -31,23 +32,8 @@ class Engine:
     def __init__(self, tokenizer):
         self.tokenizer = tokenizer
 
-    async def __aenter__(self):
-        return self
-
-    async def __aexit__(self, *_):
-        return None
-
     def serving_record(self):
         return {"vllm": "none"}
-
-    async def look_alive(self):
-        pass
-
-    def check(self):
-        return None
-
-    async def metrics(self):
-        raise ConnectionError
 
     async def complete(self, prompt, settings, seed):
         type(self).asked += 1

@@ -16,6 +16,7 @@ from refusal_eval.ask.requests import Request, RequestSettings
 from refusal_eval.ask.store import StoreReader, StoreWriter
 from refusal_eval.core.files import sha256_of
 from refusal_eval.engines import execution as module
+from refusal_eval.engines.engine_base import RunningEngine
 from refusal_eval.engines.execution import Execution, OtherRuns, Outcome
 
 COUNT, IN_FLIGHT = 200, 4
@@ -25,21 +26,14 @@ SETTINGS = RequestSettings(sampling={"max_tokens": 4})
 
 
 def pending(numbers: range) -> list[Pending]:
-    return [
-        Pending(
-            Request(f"p{number}", 0, 0, sha256_of(number), number, [number]),
-            RequestSettings(sampling={"max_tokens": 4}),
-            "model/split",
-        )
-        for number in numbers
-    ]
+    return [Pending(Request(f"p{n}", 0, 0, sha256_of(n), n, [n]), SETTINGS, "model/split") for n in numbers]
 
 
 def keys(numbers: range) -> list[str]:
     return [sha256_of(number) for number in numbers]
 
 
-class SlowEngine:
+class SlowEngine(RunningEngine):
     """Takes a while for each answer, and notes what it was asked."""
 
     def __init__(self, seconds: float) -> None:
@@ -50,14 +44,8 @@ class SlowEngine:
         await asyncio.sleep(self.seconds)
         return dict(RESPONSE)
 
-    async def look_alive(self) -> None:
-        pass
-
-    def check(self) -> None:
-        pass
-
-    async def metrics(self) -> dict[str, float]:
-        return {"generated_tokens": 0.0, "prefix_cache_queries": 1.0, "prefix_cache_hits": 0.0}
+    def serving_record(self) -> dict[str, Any]:
+        return {}
 
 
 async def run_of(folder: Path, job: str, engine: SlowEngine, numbers: range, after: float = 0.0) -> Outcome:
@@ -66,7 +54,7 @@ async def run_of(folder: Path, job: str, engine: SlowEngine, numbers: range, aft
     await asyncio.sleep(after)
     with StoreWriter(folder, "engine", job) as writer:
         writer.describe("s", {"job": job})
-        return await Execution(engine, writer, reader, "s", IN_FLIGHT).run(pending(numbers))  # type: ignore[arg-type]
+        return await Execution(engine, writer, reader, "s", IN_FLIGHT).run(pending(numbers))
 
 
 @pytest.fixture
@@ -115,7 +103,7 @@ def test_what_was_answered_while_the_engine_started_is_not_asked(tmp_path: Path)
         for key in keys(range(15)):
             earlier.append(key, RESPONSE, "s")
     with StoreWriter(tmp_path, "engine", "job") as writer:
-        work = Execution(engine, writer, reader, "s", 100)  # type: ignore[arg-type]
+        work = Execution(engine, writer, reader, "s", 100)
         outcome = asyncio.run(work.run(pending(range(20))))
     assert engine.asked == list(range(15, 20))
     assert (outcome.executed, outcome.elsewhere) == (5, 15)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from refusal_eval.engines.progress import Progress, cells_line, told_seconds
+from refusal_eval.engines.progress import Progress, cells_line, duration_text
 
 
 def counters(generated: float) -> dict[str, float]:
@@ -17,7 +17,7 @@ def test_totals_speed_cache_and_time_left_are_said(caplog):
         for _ in range(3):
             progress.done("m/a", tokens=10)
         progress.engine_counters(counters(generated=30))
-        progress.say()
+        progress.log_now()
     line, cells = caplog.messages
     assert line.startswith("3 of 8 requests, ")
     assert "tokens/s" in line and "25 % of prompt tokens from the cache" in line and line.endswith("left")
@@ -30,12 +30,12 @@ def test_tokens_of_long_answers_count_and_are_said_before_any_answer_is_whole(ca
     progress = Progress(["m/a"] * 8)
     with caplog.at_level(logging.INFO):
         now = 1029.0
-        progress.say_now_and_then()
+        progress.log_if_due()
         assert not caplog.messages
         now = 1031.0
         progress.engine_counters(counters(generated=3100.0))
-        progress.say_now_and_then()
-        progress.say_now_and_then()
+        progress.log_if_due()
+        progress.log_if_due()
     (line,) = caplog.messages
     assert line.startswith("0 of 8 requests, 100 tokens/s, ") and line.endswith("time left unknown")
 
@@ -63,4 +63,4 @@ def test_many_cells_at_work_are_not_all_listed():
 
 
 def test_durations_are_told_as_people_read_them():
-    assert [told_seconds(s) for s in (40, 720, 11_100)] == ["40 s", "12 min", "3 h 05 min"]
+    assert [duration_text(s) for s in (40, 720, 11_100)] == ["40 s", "12 min", "3 h 05 min"]

@@ -155,11 +155,11 @@ def test_a_server_that_lives_and_takes_no_connections_is_dead(
     async def work() -> None:
         async with engine(tmp_path, HALF_DEAD) as one:
             for _ in range(10):
-                await one.look_alive()
+                await one.check_health()
             (tmp_path / "told.stop").touch()
             for _ in range(1000):
                 one.check()  # its process lives
-                await one.look_alive()
+                await one.check_health()
                 await asyncio.sleep(0.01)
 
     with pytest.raises(EngineDied, match=r"has not been well for(.|\n)*Waiting for connections to close"):
@@ -197,7 +197,7 @@ def test_a_server_that_answers_and_does_nothing_is_dead(machine: Machine, tmp_pa
     async def watched(one: Server, seconds: float) -> None:
         for _ in range(round(seconds / 0.05)):
             await one.metrics()
-            await one.look_alive()
+            await one.check_health()
             await asyncio.sleep(0.05)
 
     with pytest.raises(EngineDied, match="nothing has come of its 1 requests"):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from refusal_eval.ask.keys import Prompt
 from refusal_eval.ask.requests import RequestSettings
@@ -53,15 +54,21 @@ class EngineDied(UserError):
     """The engine is gone; the message holds the last lines of its log."""
 
 
-class RunningEngine(Protocol):
-    """A running engine. Entering it starts it and waits until it is healthy; leaving it stops all its processes."""
+class RunningEngine(abc.ABC):
+    """A running engine. Entering it starts it and waits until it is healthy; leaving it stops all its processes.
 
-    async def __aenter__(self) -> Self: ...
+    As it stands here, an engine has no process of ours that may die, and tells no counters.
+    """
+
+    async def __aenter__(self) -> Self:
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        return None
 
+    @abc.abstractmethod
     async def complete(self, prompt: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
         """Return the response to one request (see `refusal_eval.engines.engine_client.response_of`).
 
@@ -78,15 +85,16 @@ class RunningEngine(Protocol):
             ConnectionError: if it fails for a reason that may pass.
             ValueError: if the reply is not what was asked for.
         """
-        ...
 
-    def check(self) -> None:
+    @abc.abstractmethod
+    def serving_record(self) -> dict[str, Any]:
+        """Return what served: versions, device, parallelism, flags. Recorded with responses, not part of any key."""
+
+    def check(self) -> None:  # noqa: B027 - nothing to do is right for most
         """Raise `EngineDied` if the engine is gone."""
-        ...
 
-    async def look_alive(self) -> None:
+    async def check_health(self) -> None:  # noqa: B027
         """Raise `EngineDied` if the engine, whose processes live, has not answered for too long; ask it for that."""
-        ...
 
     async def metrics(self) -> dict[str, float]:
         """Return the engine's own counters: requests finished, prompt tokens, generated tokens, cache hits.
@@ -94,8 +102,4 @@ class RunningEngine(Protocol):
         Raises:
             ConnectionError: if the engine does not tell.
         """
-        ...
-
-    def serving_record(self) -> dict[str, Any]:
-        """Return what served: versions, device, parallelism, flags. Recorded with responses, not part of any key."""
-        ...
+        raise ConnectionError("this engine tells no counters")

@@ -249,11 +249,11 @@ class Execution:
             # A server that does not tell must not keep the time limit from being seen.
             if checks % CHECKS_BETWEEN_HEALTH == 0:
                 with contextlib.suppress(TimeoutError):
-                    await within(HEALTH_SECONDS, self._engine.look_alive())
+                    await within(HEALTH_SECONDS, self._engine.check_health())
             if checks % CHECKS_BETWEEN_COUNTERS == 0:
                 with contextlib.suppress(ConnectionError, TimeoutError):
                     self._progress.engine_counters(await within(COUNTERS_SECONDS, self._engine.metrics()))
-            self._progress.say_now_and_then()
+            self._progress.log_if_due()
             if checks % CHECKS_BETWEEN_REFRESHES == 0:
                 self._take_in()
 

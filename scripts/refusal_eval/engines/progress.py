@@ -36,7 +36,7 @@ class Progress:
         self._bar.update()
         if self._done[cell] == self._todo[cell]:
             LOG.info("%s: all %d requests done", cell, self._todo[cell])
-        self.say_now_and_then()
+        self.log_if_due()
 
     def drop(self, cell: str, count: int) -> None:
         """Count `count` requests less: later turns of a dialogue that ended early."""
@@ -52,17 +52,17 @@ class Progress:
         self._cache = counters["prefix_cache_hits"] / queries if queries else None
         self._bar.set_postfix_str(", ".join(self._rates()), refresh=False)
 
-    def say_now_and_then(self) -> None:
+    def log_if_due(self) -> None:
         """Write a line into the log if the last one is half a minute old."""
         if time.monotonic() - self._said > SECONDS_BETWEEN_LINES:
-            self.say()
+            self.log_now()
 
-    def say(self) -> None:
+    def log_now(self) -> None:
         """Write a line into the log now."""
         self._said = time.monotonic()
         done, total = self._done.total(), self._todo.total()
         seconds = self._said - self._started
-        left = f"about {told_seconds((total - done) * seconds / done)} left" if done else "time left unknown"
+        left = f"about {duration_text((total - done) * seconds / done)} left" if done else "time left unknown"
         LOG.info("%s", ", ".join([f"{done} of {total} requests", *self._rates(), left]))
         if len(self._todo) > 1:
             LOG.info("by cell: %s", cells_line(self._done, self._todo))
@@ -70,7 +70,7 @@ class Progress:
     def close(self) -> None:
         """Write the last line."""
         self._bar.close()
-        self.say()
+        self.log_now()
 
     def _rates(self) -> list[str]:
         seconds = max(time.monotonic() - self._started, 1e-9)
@@ -92,7 +92,7 @@ def cells_line(done: Mapping[str, int], todo: Mapping[str, int]) -> str:
     return ", ".join(parts)
 
 
-def told_seconds(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """Return a duration as people read it: `40 s`, `12 min`, `3 h 05 min`."""
     if seconds < 100:
         return f"{seconds:.0f} s"

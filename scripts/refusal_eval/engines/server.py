@@ -28,7 +28,7 @@ from refusal_eval.core.secret_names import names_a_secret
 from refusal_eval.core.time_limit import within
 from refusal_eval.engines.devices.device_pool import LOCKED_CUDA, OLDEST_CAPABILITY, Device, gpu_names
 from refusal_eval.engines.devices.lease import Lease, lease_devices
-from refusal_eval.engines.engine_base import EngineDied, EngineLoad
+from refusal_eval.engines.engine_base import EngineDied, EngineLoad, RunningEngine
 from refusal_eval.engines.engine_client import EngineClient, Health
 from refusal_eval.engines.local_engine import LocalEngine
 from refusal_eval.engines.nodes import Nodes, find_nodes, head_command, worker_command, worker_environment
@@ -134,7 +134,7 @@ def processor_id() -> str:
     return sha256_of([platform.machine(), *sorted(lines)])[:8]
 
 
-class Server:
+class Server(RunningEngine):
     """An engine's server for the duration of an `async with` block. What is started and how it is asked is its kind's.
 
     Args:
@@ -260,7 +260,7 @@ class Server:
         if self.exit_code() is not None:
             raise self._death()
 
-    async def look_alive(self) -> None:
+    async def check_health(self) -> None:
         """Raise `EngineDied` if the server lives, but has not been well or has done nothing for too long.
 
         vLLM that is told to stop ends its engine first, and then waits for connections that nobody will ever answer.
