@@ -268,6 +268,8 @@ ODD_REPLIES = {
     "a token id beyond all vocabularies": choice(token_ids=[2**31]),
     "token ids that are no list": choice(token_ids={"5": 5}),
     "more token ids than log-probabilities": choice(token_ids=[5, 5]),
+    "no token ids": choice(token_ids=None),
+    "no log-probabilities": choice(logprobs=None),
     "no log-probability": scored(None),
     "a log-probability as text": scored("-0.5"),
     "a log-probability that is a truth": scored(True),
