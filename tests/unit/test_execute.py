@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,11 @@ from refusal_eval.engines.engine_base import EngineDied, Rejected, RunningEngine
 from refusal_eval.engines.execution import Execution, Outcome, TooManyFailures
 
 SETTINGS = RequestSettings(sampling={"max_tokens": 4})
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SECONDS_BETWEEN_CHECKS", 0.05)
 
 
 def request(number: int) -> Request:
@@ -67,11 +73,32 @@ class ScriptedEngine(RunningEngine):
         return {"generated_tokens": 0.0, "prefix_cache_queries": 10.0, "prefix_cache_hits": 4.0}
 
 
-def run(folder: Path, pending: int | list[Pending], engine: ScriptedEngine, in_flight: int = 3, **how: Any) -> Outcome:
+def run(
+    folder: Path,
+    pending: int | list[Pending],
+    engine: ScriptedEngine,
+    in_flight: int = 3,
+    meanwhile: Callable[[asyncio.Task[Outcome]], Awaitable[None]] | None = None,
+    seconds: float = 60.0,
+    **how: Any,
+) -> Outcome:
+    """Execute requests, and do something `meanwhile`; fail where the load has not ended after some seconds."""
     items = [item(number) for number in range(pending)] if isinstance(pending, int) else pending
-    with StoreWriter(folder, "engine", "job") as writer:
-        store = StoreReader(folder, "engine")
-        return asyncio.run(Execution(engine, writer, store, "s1", in_flight, **how).run(items))
+
+    async def work() -> Outcome:
+        with StoreWriter(folder, "engine", "job") as writer:
+            execution = Execution(engine, writer, StoreReader(folder, "engine"), "s1", in_flight, **how)
+            task = asyncio.create_task(execution.run(items))
+            if meanwhile is not None:
+                await meanwhile(task)
+            await asyncio.wait({task}, timeout=seconds)
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task}, timeout=seconds)
+                pytest.fail(f"the load has not ended after {seconds} s")
+            return task.result()
+
+    return asyncio.run(work())
 
 
 def stored(folder: Path, count: int) -> set[int]:
@@ -166,8 +193,7 @@ def test_a_dead_engine_is_noticed_although_no_request_comes_back(tmp_path: Path)
     assert time.monotonic() - started < 10
 
 
-def test_an_engine_that_lives_and_answers_no_more_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SECONDS_BETWEEN_CHECKS", 0.01)
+def test_an_engine_that_lives_and_answers_no_more_is_noticed(tmp_path: Path) -> None:
     engine = ScriptedEngine(seconds=60)
     engine.unwell = True
     with pytest.raises(EngineDied, match="not well"):
@@ -215,8 +241,8 @@ def test_the_time_limit_is_kept_although_the_engine_does_not_tell_its_counters(
             await asyncio.sleep(60)
             raise ConnectionError
 
-    for name, value in (("SECONDS_BETWEEN_CHECKS", 0.01), ("CHECKS_BETWEEN_COUNTERS", 1), ("COUNTERS_SECONDS", 0.05)):
-        monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(module, "CHECKS_BETWEEN_COUNTERS", 1)
+    monkeypatch.setattr(module, "COUNTERS_SECONDS", 0.05)
     limit = TimeLimit(take=time.monotonic() + 60, stop=time.monotonic() + 1)
     started = time.monotonic()
     assert run(tmp_path, 10, Silent(seconds=60), in_flight=2, limit=limit).left == 10
@@ -224,24 +250,16 @@ def test_the_time_limit_is_kept_although_the_engine_does_not_tell_its_counters(
 
 
 def test_what_another_run_answers_meanwhile_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SECONDS_BETWEEN_CHECKS", 0.05)
     monkeypatch.setattr(module, "CHECKS_BETWEEN_REFRESHES", 1)
     engine = ScriptedEngine(seconds=0.2)
 
-    async def other_run() -> None:
+    async def other_run(_: object) -> None:
         await asyncio.sleep(0.1)
         with StoreWriter(tmp_path, "engine", "other") as writer:
             for number in range(5, 20):
                 writer.append(sha256_of(number), stored_response("theirs"), "s2")
 
-    async def both() -> Outcome:
-        with StoreWriter(tmp_path, "engine", "job") as writer:
-            execution = Execution(engine, writer, StoreReader(tmp_path, "engine"), "s1", 1)
-            work = asyncio.create_task(execution.run([item(number) for number in range(20)]))
-            await other_run()
-            return await work
-
-    outcome = asyncio.run(both())
+    outcome = run(tmp_path, 20, engine, in_flight=1, meanwhile=other_run)
     assert outcome.executed + outcome.elsewhere == 20
     assert outcome.elsewhere >= 15 and len(engine.asked) <= 5
     assert stored(tmp_path, 20) == set(range(20))
@@ -298,23 +316,6 @@ def test_a_rejected_turn_ends_its_dialogue_only(tmp_path: Path) -> None:
     assert (outcome.executed, len(outcome.rejected), outcome.left) == (4, 1, 0)
 
 
-def run_at_most(seconds: float, folder: Path, pending: int, engine: Any, in_flight: int = 3, **how: Any) -> Outcome:
-    """Run like `run`, but fail after some seconds where `run` would never return."""
-
-    async def work() -> Outcome:
-        with StoreWriter(folder, "engine", "job") as writer:
-            execution = Execution(engine, writer, StoreReader(folder, "engine"), "s1", in_flight, **how)
-            task = asyncio.create_task(execution.run([item(number) for number in range(pending)]))
-            await asyncio.wait({task}, timeout=seconds)
-            if not task.done():
-                task.cancel()
-                await asyncio.wait({task}, timeout=seconds)
-                pytest.fail(f"the load has not ended after {seconds} s")
-            return task.result()
-
-    return asyncio.run(work())
-
-
 def ask_often(question: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the watch ask nothing but this, and that all the time."""
     monkeypatch.setattr(module, "SECONDS_BETWEEN_CHECKS", 0.001)
@@ -354,7 +355,7 @@ def test_a_load_ends_though_the_engine_tells_in_the_very_moment_of_its_last_answ
     ask_often(question, monkeypatch)
     for turns in range(16):
         Together.asked_how = asyncio.Event()
-        assert run_at_most(3, tmp_path / str(turns), 1, Together()).executed == 1
+        assert run(tmp_path / str(turns), 1, Together(), seconds=3).executed == 1
 
 
 class Odd(ScriptedEngine):
@@ -400,7 +401,7 @@ def test_answered_requests_end_a_load_whatever_becomes_of_counters_and_health(
     engine = kind()
     monkeypatch.setattr(engine, question, engine.odd)
     started = time.monotonic()
-    assert run_at_most(10, tmp_path, 5, engine).executed == 5
+    assert run(tmp_path, 5, engine, seconds=10).executed == 5
     assert time.monotonic() - started < 5
     assert stored(tmp_path, 5) == set(range(5))
 
@@ -413,7 +414,7 @@ def test_a_health_request_that_hangs_does_not_keep_the_time_limit_from_being_see
     engine = Hanging(seconds=60)
     monkeypatch.setattr(engine, "check_health", engine.odd)
     limit = TimeLimit(take=time.monotonic() + 60, stop=time.monotonic() + 0.5)
-    assert run_at_most(5, tmp_path, 10, engine, in_flight=2, limit=limit).left == 10
+    assert run(tmp_path, 10, engine, in_flight=2, limit=limit, seconds=5).left == 10
 
 
 def swallowing(answers: bool) -> ScriptedEngine:
@@ -433,36 +434,27 @@ def swallowing(answers: bool) -> ScriptedEngine:
 
 
 @pytest.mark.parametrize("answers", [True, False])
-def test_a_worker_whose_cancellation_is_lost_takes_no_further_request_at_the_time_limit(
-    answers: bool, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("dead", [True, False])
+def test_a_worker_whose_cancellation_is_lost_asks_no_more(answers: bool, dead: bool, tmp_path: Path) -> None:
+    """At the time limit, and of a dead engine."""
     engine = swallowing(answers)
-    limit = TimeLimit(take=time.monotonic() + 60, stop=time.monotonic() + 0.1)
-    outcome = run_at_most(5, tmp_path, 10, engine, in_flight=2, limit=limit)
-    assert len(engine.asked) == 2 and outcome.executed == (2 if answers else 0)
-
-
-@pytest.mark.parametrize("answers", [True, False])
-def test_a_worker_whose_cancellation_is_lost_takes_no_further_request_of_a_dead_engine(
-    answers: bool, tmp_path: Path
-) -> None:
-    engine = swallowing(answers)
-    engine.dead = True
-    with pytest.raises(EngineDied, match="exit code 9"):
-        run_at_most(5, tmp_path, 10, engine, in_flight=2)
+    engine.dead = dead
+    if dead:
+        with pytest.raises(EngineDied, match="exit code 9"):
+            run(tmp_path, 10, engine, in_flight=2, seconds=5)
+    else:
+        limit = TimeLimit(take=time.monotonic() + 60, stop=time.monotonic() + 0.1)
+        outcome = run(tmp_path, 10, engine, in_flight=2, limit=limit, seconds=5)
+        assert outcome.executed == (2 if answers else 0)
     assert len(engine.asked) == 2
 
 
 def test_a_worker_whose_cancellation_is_lost_takes_no_further_request_of_a_job_that_is_stopped(tmp_path: Path) -> None:
-    async def work() -> int:
-        engine = swallowing(answers=True)
-        with StoreWriter(tmp_path, "engine", "job") as writer:
-            execution = Execution(engine, writer, StoreReader(tmp_path, "engine"), "s1", 2)
-            task = asyncio.create_task(execution.run([item(number) for number in range(10)]))
-            await asyncio.sleep(0.1)
-            task.cancel()
-            await asyncio.wait({task}, timeout=5)
-            assert task.cancelled()
-        return len(engine.asked)
+    async def stop(task: asyncio.Task[Outcome]) -> None:
+        await asyncio.sleep(0.1)
+        task.cancel()
 
-    assert asyncio.run(work()) == 2
+    engine = swallowing(answers=True)
+    with pytest.raises(asyncio.CancelledError):
+        run(tmp_path, 10, engine, in_flight=2, meanwhile=stop, seconds=5)
+    assert len(engine.asked) == 2

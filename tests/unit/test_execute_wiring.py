@@ -51,6 +51,7 @@ def response(tokenizer, text="why\n</think>\n\nYes."):
 def cell(tmp_path, monkeypatch):
     """Write the request file of a cell of the model `thinker`; return its tokenizer."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(running_jobs, "SETTLE_SECONDS", 0.0)
     tokenizer = AutoTokenizer.from_pretrained(byte_tokenizer(tmp_path / "model", tokens=["<think>", "</think>"]))
     opened = tokenizer("<think>\n", add_special_tokens=False)["input_ids"]
     engine = {"engine": "e", "engine_id": "id", "identity": {}, "folder": "model", "tokenizer_folder": "model"}
@@ -92,7 +93,6 @@ def test_a_job_that_came_first_and_is_seen_while_the_engine_starts_ends_the_load
         if (trouble := next(looked)) is not None:
             raise trouble
 
-    monkeypatch.setattr(running_jobs, "SETTLE_SECONDS", 0.0)
     monkeypatch.setattr(running_jobs, "_wait_for_others", wait_for_others)
     with pytest.raises(UserError, match="another job"):
         run_batch(tmp_path, RIGHT)

@@ -37,7 +37,7 @@ class Rubric:
         try:
             self._template = environment.from_string(Path(path).read_text(encoding="utf-8"))
         except Exception as error:  # a template may fail in any way
-            raise self._told(error) from error
+            raise self._explained(error) from error
         probe = self.text([{"role": "user", "content": "PROBE-PROMPT"}], "PROBE-ANSWER")
         if "PROBE-PROMPT" not in probe or "PROBE-ANSWER" not in probe:
             raise UserError(f"rubric {path} must contain {{{{ prompt }}}} and {{{{ answer }}}}")
@@ -49,9 +49,9 @@ class Rubric:
         try:
             return self._template.render(prompt=prompt, answer=answer, prompt_nonce=of_prompt, nonce=of_both)
         except Exception as error:
-            raise self._told(error) from error
+            raise self._explained(error) from error
 
-    def _told(self, error: Exception) -> UserError:
+    def _explained(self, error: Exception) -> UserError:
         if isinstance(error, MemoryError):
             return UserError(f"rubric {self._path} takes more memory than there is")
         return UserError(f"rubric {self._path}: {error}")

@@ -73,8 +73,8 @@ def job_end(environment: Mapping[str, str]) -> float | None:
     Newer versions of Slurm say it in SLURM_JOB_END_TIME, but Snakemake's job step takes most of Slurm's variables
     away.
     """
-    if (told := environment.get("SLURM_JOB_END_TIME", "")).isdigit():
-        return float(told)
+    if (end := environment.get("SLURM_JOB_END_TIME", "")).isdigit():
+        return float(end)
     number = environment.get("SLURM_JOB_ID")
     if not number:
         return None

@@ -47,12 +47,12 @@ class Pool:
     Attributes:
         devices: where the user names none, the best come first.
         left_out: GPUs that no engine can use, each with the reason.
-        told: how many devices there are, and what makes them so few.
+        summary: how many devices there are, and what makes them so few, in words.
     """
 
     devices: tuple[Device, ...]
     left_out: tuple[str, ...]
-    told: str
+    summary: str
 
 
 def device_pool(environment: Mapping[str, str], seen: Seen, capability: float = 0.0) -> Pool:
@@ -80,8 +80,7 @@ def device_pool(environment: Mapping[str, str], seen: Seen, capability: float = 
     reasons = [_unusable(device.gpu, capability) for device in devices]
     left_out = tuple(reason for reason in reasons if reason)
     kept = tuple(device for device, reason in zip(devices, reasons, strict=True) if not reason)
-    told = [_in_words(len(kept), environment, seen), *left_out, *seen.warnings]
-    return Pool(kept, left_out, "; ".join(told))
+    return Pool(kept, left_out, "; ".join([_in_words(len(kept), environment, seen), *left_out, *seen.warnings]))
 
 
 def best_first(gpus: Iterable[Gpu]) -> list[Gpu]:
@@ -106,8 +105,8 @@ def _unusable(gpu: Gpu | None, capability: float) -> str:
 
 def _in_words(count: int, environment: Mapping[str, str], seen: Seen) -> str:
     """Return how many devices a pool has, and what makes it so small: `1 (CUDA_VISIBLE_DEVICES=0)`."""
-    told = [VISIBLE, *(OF_SLURM if JOB in environment else ())]
-    if variable := next((name for name in told if name in environment), None):
+    variables = [VISIBLE, *(OF_SLURM if JOB in environment else ())]
+    if variable := next((name for name in variables if name in environment), None):
         return f"{count} ({variable}={environment[variable]})"
     if JOB in environment and not _count_of_slurm(environment):
         return (
@@ -173,7 +172,5 @@ def _device(name: str, variable: str, environment: Mapping[str, str], seen: Seen
     ]
     if len(meant) == 1:
         return Device(str(meant[0].index), meant[0].uuid, meant[0])
-    told = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in seen.gpus)
-    raise UserError(
-        "; ".join([f"{variable} names the device {name}, and nvidia-smi sees {told or 'none'}", *seen.warnings])
-    )
+    there = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in seen.gpus) or "none"
+    raise UserError("; ".join([f"{variable} names the device {name}, and nvidia-smi sees {there}", *seen.warnings]))

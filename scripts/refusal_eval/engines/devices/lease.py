@@ -95,7 +95,7 @@ def lease_devices(
         waiting.go_on("nvidia-smi", SMI_SECONDS)
     pool = device_pool(environment, seen, capability)
     if len(pool.devices) < count:
-        raise UserError(f"this engine needs {count} GPUs, and the job has {pool.told}")
+        raise UserError(f"this engine needs {count} GPUs, and the job has {pool.summary}")
     for reason in pool.left_out:
         waiting.say_once(reason)
     folder = lock_folder(environment)

@@ -96,7 +96,7 @@ def count(
     if isinstance(allowed, str):
         return fail(f"{what}; {allowed}", f"unset {VISIBLE}, or name whole GPUs that are there, each once")
     if len(allowed.devices) < needed:
-        told = f"of {what} a job may lease {allowed.told}; {needed} needed"
+        told = f"of {what} a job may lease {allowed.summary}; {needed} needed"
         return fail(told, f"unset {VISIBLE}, or name as many devices as are needed; in a Slurm job ask for them")
     if seen.error:
         told = f"{what}; nvidia-smi does not list who is on them: {seen.error}"
