@@ -144,15 +144,12 @@ class EngineClient(abc.ABC):
     async def health(self) -> Health:
         """Return what becomes of a health request."""
         try:
-            return Health.WELL if (await within(HEALTH_SECONDS, self._get("/health")))[0] == 200 else Health.UNWELL
+            status, _ = await within(HEALTH_SECONDS, self._request("GET", "/health"))
+            return Health.WELL if status == 200 else Health.UNWELL
         except TimeoutError:
             return Health.SILENT
         except (*TRANSPORT_ERRORS, ValueError):
             return Health.UNWELL
-
-    async def healthy(self) -> bool:
-        """Tell whether the server answers its health request."""
-        return await self.health() is Health.WELL
 
     @abc.abstractmethod
     async def complete(self, prompt: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
@@ -175,7 +172,7 @@ class EngineClient(abc.ABC):
         for attempt in range(TRIES):
             status = 0
             try:
-                status, content = await self._post(path, body)
+                status, content = await self._request("POST", path, body)
             except TRANSPORT_ERRORS as error:
                 problem = f"{type(error).__name__}: {error}"
             else:
@@ -195,7 +192,7 @@ class EngineClient(abc.ABC):
 
     async def _answers_anything(self, path: str) -> bool:
         try:
-            return (await within(SMALLEST_SECONDS, self._post(path, self._smallest())))[0] == 200
+            return (await within(SMALLEST_SECONDS, self._request("POST", path, self._smallest())))[0] == 200
         except (*TRANSPORT_ERRORS, ValueError):
             return False
 
@@ -211,12 +208,8 @@ class EngineClient(abc.ABC):
                 raise EngineDied(problem)
             await asyncio.sleep(0.1)
 
-    async def _post(self, path: str, body: Mapping[str, Any]) -> tuple[int, bytes]:
-        async with self._http.post(path, json=body, allow_redirects=False) as reply:
-            return reply.status, await _body(reply)
-
-    async def _get(self, path: str) -> tuple[int, bytes]:
-        async with self._http.get(path, allow_redirects=False) as reply:
+    async def _request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, bytes]:
+        async with self._http.request(method, path, json=body, allow_redirects=False) as reply:
             return reply.status, await _body(reply)
 
     async def ask(self, path: str, body: Mapping[str, Any]) -> Any:
@@ -227,7 +220,7 @@ class EngineClient(abc.ABC):
             ValueError: if it is no JSON.
         """
         try:
-            status, content = await self._post(path, {"model": SERVED_NAME, **body})
+            status, content = await self._request("POST", path, {"model": SERVED_NAME, **body})
         except TRANSPORT_ERRORS as error:
             raise ConnectionError(f"{path}: {type(error).__name__}: {error}") from error
         if status != 200:
@@ -242,7 +235,7 @@ class EngineClient(abc.ABC):
         """
         for attempt in range(TRIES):
             try:
-                status, content = await within(COUNTERS_SECONDS, self._get("/metrics"))
+                status, content = await within(COUNTERS_SECONDS, self._request("GET", "/metrics"))
                 if status == 200:
                     return counters_of(content.decode())
                 problem = f"HTTP {status}: {_shown(content, 300)}"

@@ -205,7 +205,7 @@ class Server(RunningEngine):
         if self._start_deadline is not None:
             limits["the time limit"] = max(0.0, self._start_deadline - started)
         name, limit = min(limits.items(), key=lambda item: item[1])
-        while not await self._client.healthy():
+        while await self._client.health() is not Health.WELL:
             waited = time.monotonic() - started
             trouble = None
             if (code := self.exit_code()) is not None:

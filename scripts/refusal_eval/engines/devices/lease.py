@@ -127,13 +127,13 @@ def _lease_in_turn(folder: Path, pool: Sequence[Device], count: int, waiting: _W
     """Return a lease at this job's turn; None where strangers leave too few devices, after others could have a turn."""
     with _turn(folder, pool, count, waiting):
         while True:
-            taken, refused = _take(folder, pool, count, waiting)
+            taken, refused, strangers = _take(folder, pool, count, waiting)
             if len(taken) == count:
                 return Lease(list(taken), list(taken.values()))
             for file in taken.values():
                 os.close(file)
             what = f"{count} of {len(pool)} devices: " + "; ".join(refused)
-            if waiting.kept_by_strangers(len(pool) - count, what):
+            if waiting.kept_by_strangers(strangers, len(pool) - count, what):
                 break
             waiting.go_on(what)
     waiting.go_on(f"{what}. Until then jobs that need fewer go before")
@@ -167,27 +167,26 @@ def _first(turn: Path) -> str:
         return "another job waits for them"
 
 
-def _take(folder: Path, pool: Sequence[Device], count: int, waiting: _Waiting) -> tuple[dict[Device, int], list[str]]:
-    """Lock up to `count` devices that are free; return their files, and why the others are not."""
-    taken: dict[Device, int] = {}
-    refused: list[str] = []
+def _take(
+    folder: Path, pool: Sequence[Device], count: int, waiting: _Waiting
+) -> tuple[dict[Device, int], list[str], list[Device]]:
+    """Lock up to `count` free devices; return their files, why others are not free, and those that strangers use."""
+    taken, refused, strangers = dict[Device, int](), list[str](), list[Device]()
     for device in pool:
         if len(taken) == count:
             break
         file = _try_lock(_lock_file(folder, device))
         if file is None:
-            waiting.free_of_strangers(device)
             refused.append(f"{device.name} is leased")
         elif reason := _left_behind(file) or waiting.foreign_use(device):
             os.close(file)
             refused.append(f"{device.name} is left alone: {reason}")
             waiting.say_once(refused[-1])
-            waiting.in_use_by_strangers(device)
+            strangers.append(device)
         else:
-            waiting.free_of_strangers(device)
             _write(file, _mark(None))
             taken[device] = file
-    return taken, refused
+    return taken, refused, strangers
 
 
 class _Waiting:
@@ -200,7 +199,7 @@ class _Waiting:
         self._failing: float | None = None
         self._kept: float | None = None
         self._once: set[str] = set()
-        self._strangers: dict[Device, float] = {}
+        self._strangers: dict[Device, float] = {}  # since when they use it
 
     def go_on(self, what: str, seconds: float = POLL_SECONDS) -> None:
         """Sleep a little.
@@ -245,21 +244,14 @@ class _Waiting:
         found = next((gpu for gpu in self._seen.gpus if gpu.uuid == device.gpu.uuid), None)
         return "nvidia-smi does not see it any more" if found is None else found.foreign
 
-    def in_use_by_strangers(self, device: Device) -> None:
-        """Note that a device was left alone though nobody leases it."""
-        self._strangers.setdefault(device, time.monotonic())
-
-    def free_of_strangers(self, device: Device) -> None:
-        """Note that a device is leased, or free."""
-        self._strangers.pop(device, None)
-
-    def kept_by_strangers(self, spare: int, what: str) -> bool:
+    def kept_by_strangers(self, strangers: Sequence[Device], spare: int, what: str) -> bool:
         """Tell whether strangers have used more than the `spare` devices for some time, and note since when.
 
         Raises:
             UserError: if that lasts too long.
         """
         now = time.monotonic()
+        self._strangers = {device: self._strangers.get(device, now) for device in strangers}
         kept = sum(now - since >= STRANGER_SECONDS for since in self._strangers.values()) > spare
         self._kept = None if not kept else now if self._kept is None else self._kept
         if self._kept is not None and now - self._kept >= self._hours * 3600:

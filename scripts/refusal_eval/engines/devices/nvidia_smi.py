@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
@@ -100,11 +100,7 @@ def parse_apps(text: str) -> tuple[dict[str, str], set[str]]:
     """Return who computes on each GPU, in words, by its UUID; and the GPUs on which an MPS server is."""
     users: dict[str, str] = {}
     served: set[str] = set()
-    for line in text.splitlines():
-        fields = [field.strip() for field in line.split(",", len(APPS) - 1)]
-        if len(fields) < len(APPS) or not fields[0].startswith("GPU-"):
-            continue
-        uuid, pid, used, name = fields
+    for uuid, pid, used, name in _apps(text):
         if PurePath(name).name == MPS:
             served.add(uuid)  # it computes nothing itself; its clients are in the list too
         else:
@@ -119,8 +115,15 @@ def computing(pids: Collection[int]) -> set[str]:
     if program is None:
         return set()
     _, text = _ask(program, f"--query-compute-apps={','.join(APPS)}", ",nounits")
-    rows = [[field.strip() for field in line.split(",", len(APPS) - 1)] for line in text.splitlines()]
-    return {row[0] for row in rows if len(row) == len(APPS) and row[1].isdigit() and int(row[1]) in pids}
+    return {uuid for uuid, pid, *_ in _apps(text) if pid.isdigit() and int(pid) in pids}
+
+
+def _apps(text: str) -> Iterator[list[str]]:
+    """Yield the rows of `nvidia-smi --query-compute-apps`, without its heading and other lines."""
+    for line in text.splitlines():
+        fields = [field.strip() for field in line.split(",", len(APPS) - 1)]
+        if len(fields) == len(APPS) and fields[0].startswith("GPU-"):
+            yield fields
 
 
 def _read_list(program: str) -> tuple[int, Seen]:
