@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -124,8 +124,7 @@ class Execution:
                     watch.cancel()
         except BaseExceptionGroup as group_of_errors:
             # Many workers fail of one cause: the death of the engine explains the rest.
-            causes = list(_leaves(group_of_errors))
-            cause = next((cause for cause in causes if isinstance(cause, EngineDied)), causes[0])
+            cause = (group_of_errors.subgroup(EngineDied) or group_of_errors).exceptions[0]
             if not isinstance(cause, OutOfTime):
                 raise cause from None
         finally:
@@ -271,14 +270,6 @@ class Execution:
         if backwards and not self._backwards:
             LOG.info("another run executes some of the same requests: this one takes them from the other end")
         self._backwards = backwards
-
-
-def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    for error in group.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            yield from _leaves(error)
-        else:
-            yield error
 
 
 class OtherRuns:

@@ -223,10 +223,9 @@ def max_lora_rank(rank: int) -> int:
     Raises:
         ValueError: for a rank above all of them.
     """
-    for allowed in MAX_LORA_RANKS:
-        if rank <= allowed:
-            return allowed
-    raise ValueError(f"no LoRA adapter of rank {rank} can be served; the most is {MAX_LORA_RANKS[-1]}")
+    if rank > MAX_LORA_RANKS[-1]:
+        raise ValueError(f"no LoRA adapter of rank {rank} can be served; the most is {MAX_LORA_RANKS[-1]}")
+    return min(allowed for allowed in MAX_LORA_RANKS if rank <= allowed)
 
 
 def load_format_of(folder: str | Path) -> str:
