@@ -74,7 +74,7 @@ def test_the_nodes_are_those_of_the_slurm_job_this_one_first() -> None:
     job = {"SLURM_JOB_NODELIST": "node[3,7]", "SLURMD_NODENAME": "node7"}
     asked: list[list[str]] = []
 
-    def run(command: object) -> str:
+    def run(command: object, **_: object) -> str:
         asked.append(list(command))  # type: ignore[call-overload]
         return "node3\nnode7\n"
 
@@ -91,7 +91,7 @@ def test_the_nodes_are_those_of_the_slurm_job_this_one_first() -> None:
 
 
 def test_slurms_tools_missing_is_told() -> None:
-    def run(command: object) -> str:
+    def run(command: object, **_: object) -> str:
         raise FileNotFoundError("scontrol")
 
     with pytest.raises(UserError, match="cannot be had from scontrol"):

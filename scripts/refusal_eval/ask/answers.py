@@ -77,7 +77,8 @@ def answer_of(
         answer = response["text"]  # all is answer: the engine's own detokenisation is the reference
     else:
         answer = segments.text if segments.text is not None else decode(written[begin : segments.end])
-        answer = _cut(answer, response["stop_reason"])
+        if isinstance(stop := response["stop_reason"], str) and stop:
+            answer = answer.split(stop, 1)[0]
     logprobs = unpack_floats(response["logprobs"]).astype(np.float64)
     return {
         "state": _state(response["finish_reason"], segments, answer),
@@ -124,10 +125,6 @@ def _state(finish_reason: str, segments: Segments, answer: str) -> str:
         # Cut off right behind the reasoning, the answer had no chance to begin.
         return TRUNCATED_REASONING if finish_reason == LENGTH and segments.begin > 0 else EMPTY
     return TRUNCATED if finish_reason == LENGTH else COMPLETE
-
-
-def _cut(text: str, stop_reason: Any) -> str:
-    return text.split(stop_reason, 1)[0] if isinstance(stop_reason, str) and stop_reason else text
 
 
 def _mean(values: Any) -> float | None:

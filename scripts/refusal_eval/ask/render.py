@@ -103,7 +103,8 @@ class Renderer:
 
     def text(self, messages: Messages) -> str:
         """Return the rendered prompt as text, before it is turned into token ids."""
-        rendered = self._plain_text(messages) if self.template == "none" else self._chat_text(messages)
+        plain = self.template == "none"
+        rendered = self._plain_text(messages) if plain else str(self._apply_template(messages, tokenize=False))
         return rendered + self.prefill
 
     def next_token_ids(self, messages: Messages, continuation: str) -> list[int] | None:
@@ -131,9 +132,6 @@ class Renderer:
             if framed[start : start + len(bare)] == bare:
                 return framed[:start], framed[start + len(bare) :]
         raise UserError("the tokenizer changes a text when it frames it; it cannot be used for a classifier")
-
-    def _chat_text(self, messages: Messages) -> str:
-        return str(self._apply_template(messages, tokenize=False))
 
     def _apply_template(self, messages: Messages, **how: Any) -> Any:
         from jinja2.exceptions import TemplateError

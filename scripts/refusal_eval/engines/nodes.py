@@ -7,7 +7,6 @@ tried on such hardware.
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -45,7 +44,7 @@ def find_nodes(
     count: int,
     gpus: int,
     environment: Mapping[str, str],
-    run: Callable[[Sequence[str]], str] | None = None,
+    run: Callable[..., str] = subprocess.check_output,
 ) -> Nodes:
     """Return the nodes of this Slurm job for an engine that needs `count` of them.
 
@@ -53,7 +52,7 @@ def find_nodes(
         count: `nodes` of the engine.
         gpus: its GPUs in all.
         environment: this job's.
-        run: returns a command's output; replaced in tests.
+        run: returns a command's output, as `subprocess.check_output`.
 
     Raises:
         UserError: outside of Slurm, and in a job with another number of nodes.
@@ -62,7 +61,7 @@ def find_nodes(
     if not listed:
         raise UserError(f"this engine needs {count} nodes, and so a Slurm job: run with `--profile profiles/slurm`")
     try:
-        hosts = (run or _output)(["scontrol", "show", "hostnames", listed]).split()
+        hosts = run(["scontrol", "show", "hostnames", listed], text=True, stderr=subprocess.DEVNULL).split()
     except (OSError, subprocess.CalledProcessError) as error:
         raise UserError(f"the names of this job's nodes ({listed}) cannot be had from scontrol: {error}") from error
     if len(hosts) != count:
@@ -130,7 +129,3 @@ def _free_ports(count: int) -> list[int]:
     finally:
         for one in held:
             one.close()
-
-
-def _output(command: Sequence[str]) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=True, env=dict(os.environ)).stdout

@@ -14,7 +14,6 @@ from refusal_eval.core.files import BadFile, inner_name, read_json_as, sha256_of
 from refusal_eval.study.row_sources import shown_path
 
 WEIGHTS_MANIFEST = "weights.json"
-TOKENIZER_MANIFEST = "tokenizer_manifest.json"
 
 
 class FileRecord(BaseModel):

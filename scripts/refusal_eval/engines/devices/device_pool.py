@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -125,7 +126,7 @@ def _named(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> tuple[str, li
     if (visible := environment.get(VISIBLE)) is not None:
         names = [name.strip() for name in visible.split(",") if name.strip()]
         # As CUDA reads it: the first entry that is no device ends the list.
-        return VISIBLE, names[: next((at for at, name in enumerate(names) if not _may_be_device(name)), len(names))]
+        return VISIBLE, list(itertools.takewhile(re.compile(r"[0-9]+$|GPU-|MIG-").match, names))
     every = [str(gpu.index) for gpu in best_first(gpus)]
     if JOB not in environment:
         return "", every
@@ -149,10 +150,6 @@ def _count_of_slurm(environment: Mapping[str, str]) -> int:
     """Return how many GPUs of this node Slurm gave to the job; 0 if it says none."""
     count = environment.get(COUNT_OF_SLURM, "")
     return int(count) if count.isdigit() else 0
-
-
-def _may_be_device(name: str) -> bool:
-    return re.fullmatch("[0-9]+", name) is not None or name.startswith(("GPU-", "MIG-"))
 
 
 def _device(name: str, variable: str, environment: Mapping[str, str], seen: Seen) -> Device:

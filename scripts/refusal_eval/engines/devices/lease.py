@@ -175,7 +175,7 @@ def _take(
     for device in pool:
         if len(taken) == count:
             break
-        file = _try_lock(_lock_file(folder, device))
+        file = _try_lock(folder / f"device-{re.sub('[^0-9A-Za-z-]', '_', device.key)}.lock")
         if file is None:
             refused.append(f"{device.name} is leased")
         elif reason := _left_behind(file) or waiting.foreign_use(device):
@@ -278,10 +278,6 @@ def _wait_hours(environment: Mapping[str, str]) -> float:
 
 
 # ---------------------------------------------------------------- locks
-
-
-def _lock_file(folder: Path, device: Device) -> Path:
-    return folder / f"device-{re.sub('[^0-9A-Za-z-]', '_', device.key)}.lock"
 
 
 def _try_lock(path: Path) -> int | None:
