@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_entries import engine_identity, server_command
+from engine_entries import engine_identity, engine_of, server_command
 
 from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.core.canonical import adapter_name
@@ -154,6 +154,22 @@ def test_how_weights_are_read_changes_no_key() -> None:
     changes += [{"verified": {"date": "2026-11-22", "version": "0.32.0", "device": "cpu"}}]
     for change in changes:
         assert engine_identity(entry(**change), weight_source(HUB).identity(None)) == identity
+
+
+@pytest.mark.parametrize(
+    ("args", "replicas", "device", "expected"),
+    [
+        ({}, 1, "cpu", 1024),
+        ({}, 1, "cuda", 2048),
+        ({}, 8, "cuda", 16_384),
+        ({"max-num-seqs": 64}, 1, "cuda", 1024),
+        ({"max_num_seqs": 3000}, 2, "cuda", 12_000),
+    ],
+)
+def test_as_many_requests_wait_at_the_engine_as_it_batches(
+    args: dict[str, Any], replicas: int, device: str, expected: int
+) -> None:
+    assert engine_of({"args": args, "data_parallel": replicas}).most_at_once(device) == expected
 
 
 # ---------------------------------------------------------------- LoRA

@@ -6,55 +6,35 @@ import asyncio
 import os
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from store_files import response
+from test_execute import ScriptedEngine, item
 
-from refusal_eval.ask.pending import Pending
-from refusal_eval.ask.requests import Request, RequestSettings
 from refusal_eval.ask.store import StoreReader, StoreWriter
 from refusal_eval.core.files import sha256_of
 from refusal_eval.engines import execution as module
-from refusal_eval.engines.engine_base import RunningEngine
 from refusal_eval.engines.execution import Execution, OtherRuns, Outcome
 
 COUNT, IN_FLIGHT = 200, 4
 RESPONSE = response("a")
-
-SETTINGS = RequestSettings(sampling={"max_tokens": 4})
-
-
-def pending(numbers: range) -> list[Pending]:
-    return [Pending(Request(f"p{n}", 0, 0, sha256_of(n), n, [n]), SETTINGS, "model/split") for n in numbers]
 
 
 def keys(numbers: range) -> list[str]:
     return [sha256_of(number) for number in numbers]
 
 
-class SlowEngine(RunningEngine):
-    """Takes a while for each answer, and notes what it was asked."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds, self.asked = seconds, list[int]()
-
-    async def complete(self, token_ids: list[int], *_: Any) -> dict[str, Any]:
-        self.asked.append(token_ids[0])
-        await asyncio.sleep(self.seconds)
-        return dict(RESPONSE)
-
-    def serving_record(self) -> dict[str, Any]:
-        return {}
+def asked(engine: ScriptedEngine) -> list[int]:
+    return [number for number, _ in engine.asked]
 
 
-async def run_of(folder: Path, job: str, engine: SlowEngine, numbers: range, after: float = 0.0) -> Outcome:
+async def run_of(folder: Path, job: str, engine: ScriptedEngine, numbers: range, after: float = 0.0) -> Outcome:
     """Execute requests that the store lacked at the beginning, `after` seconds later."""
     reader = StoreReader(folder, "engine")
     await asyncio.sleep(after)
     with StoreWriter(folder, "engine", job) as writer:
         writer.describe("s", {"job": job})
-        return await Execution(engine, writer, reader, "s", IN_FLIGHT).run(pending(numbers))
+        return await Execution(engine, writer, reader, "s", IN_FLIGHT).run([item(number) for number in numbers])
 
 
 @pytest.fixture
@@ -66,7 +46,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("after", [0.0, 0.1])
 def test_two_runs_with_the_same_requests_share_them(tmp_path: Path, often: None, after: float) -> None:
-    one, other = SlowEngine(0.02), SlowEngine(0.02)
+    one, other = ScriptedEngine(seconds=0.02), ScriptedEngine(seconds=0.02)
 
     async def both() -> tuple[Outcome, Outcome]:
         first = run_of(tmp_path, "one", one, range(COUNT))
@@ -78,15 +58,15 @@ def test_two_runs_with_the_same_requests_share_them(tmp_path: Path, often: None,
     for outcome in outcomes:
         assert outcome.executed + outcome.elsewhere == COUNT
     # What both ask is what is on its way when they look, at the beginning and where they meet.
-    asked = len(one.asked) + len(other.asked)
-    assert asked < 1.5 * COUNT, f"{asked} requests were sent for {COUNT}"
-    assert min(len(one.asked), len(other.asked)) > COUNT / 5
-    assert one.asked[20] < one.asked[-1] and other.asked[20] > other.asked[-1], "they come from two ends"
+    by_one, by_other = asked(one), asked(other)
+    assert len(by_one) + len(by_other) < 1.5 * COUNT, f"{len(by_one)} and {len(by_other)} requests were sent"
+    assert min(len(by_one), len(by_other)) > COUNT / 5
+    assert by_one[20] < by_one[-1] and by_other[20] > by_other[-1], "they come from two ends"
     assert StoreReader(tmp_path, "engine").missing(keys(range(COUNT))) == []
 
 
 def test_runs_that_share_an_engine_and_no_request_keep_their_order(tmp_path: Path, often: None) -> None:
-    one, other = SlowEngine(0.005), SlowEngine(0.005)
+    one, other = ScriptedEngine(seconds=0.005), ScriptedEngine(seconds=0.005)
 
     async def both() -> None:
         await asyncio.gather(
@@ -94,18 +74,18 @@ def test_runs_that_share_an_engine_and_no_request_keep_their_order(tmp_path: Pat
         )
 
     asyncio.run(both())
-    assert one.asked == list(range(60)) and other.asked == list(range(60, 120))
+    assert asked(one) == list(range(60)) and asked(other) == list(range(60, 120))
 
 
 def test_what_was_answered_while_the_engine_started_is_not_asked(tmp_path: Path) -> None:
-    reader, engine = StoreReader(tmp_path, "engine"), SlowEngine(0)
+    reader, engine = StoreReader(tmp_path, "engine"), ScriptedEngine()
     with StoreWriter(tmp_path, "engine", "before") as earlier:
         for key in keys(range(15)):
             earlier.append(key, RESPONSE, "s")
     with StoreWriter(tmp_path, "engine", "job") as writer:
         work = Execution(engine, writer, reader, "s", 100)
-        outcome = asyncio.run(work.run(pending(range(20))))
-    assert engine.asked == list(range(15, 20))
+        outcome = asyncio.run(work.run([item(number) for number in range(20)]))
+    assert asked(engine) == list(range(15, 20))
     assert (outcome.executed, outcome.elsewhere) == (5, 15)
 
 
