@@ -182,7 +182,7 @@ def running_jobs(data: bytes, folder: Path) -> None:
     job = _read(file_of(folder, "a.json", data))
     if job is not None:
         other = RunningJob(**(JOB | {"cells": tuple(JOB["cells"])}))  # type: ignore[arg-type]
-        job.file(), job.told(), job.shares_with(other), other.shares_with(job)
+        job.file(), str(job), job.shares_with(other), other.shares_with(job)
         assert is_text(job.name) and is_finite(job.time) and type(job.pid) is int and job.pid > 0
 
 
