@@ -175,7 +175,10 @@ def planned_rendering(study_file: str, root: Path) -> int:
     Raises:
         UserError: if Snakemake cannot plan the study.
     """
-    return sum(made.rule in RENDERING and not made.current for made in summary(Path(study_file), root))
+    try:
+        return sum(made.rule in RENDERING and not made.current for made in summary(Path(study_file), root))
+    except UserError as error:
+        raise UserError(f"{study_file}: {error}") from error
 
 
 def same_folder(one: str, other: str) -> bool:
