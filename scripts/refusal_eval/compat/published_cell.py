@@ -103,14 +103,14 @@ def published_cell(units: Mapping[tuple[str, int], Unit], tau: float, band: floa
     shares = metrics(score.score for score in found.values())
     return {
         "scores": [
-            {"prompt_id": prompt_id, "turn": turn, **score_fields(score)} for (prompt_id, turn), score in found.items()
+            {"prompt_id": prompt_id, "turn": turn, **_score_fields(score)} for (prompt_id, turn), score in found.items()
         ],
         "metrics": None if shares is None else shares._asdict(),
         "choices": effects(list(units.values()), tau, band),
     }
 
 
-def score_fields(score: PromptScore) -> dict[str, float]:
+def _score_fields(score: PromptScore) -> dict[str, float]:
     """Return a score under the names of the published code's files."""
     return {"answer_pos_prob": score.pos, "answer_neg_prob": score.neg, "answer_censor_score": score.score}
 
