@@ -17,7 +17,7 @@ from measuring import ROOT  # isort: skip  # makes the library importable
 
 from refusal_eval.core.files import read_jsonl
 from refusal_eval.core.states import COMPLIANCE
-from refusal_eval.judges.keyword_judge import KeywordJudge
+from refusal_eval.judges.keyword_judge import KeywordReader
 from refusal_eval.stats.estimates.intervals import seed_of
 
 VARIABLE = "REFUSAL_EVAL_GOLD"
@@ -85,9 +85,9 @@ def prefix_label(answer: str) -> str:
     return "refusal" if answer.strip().lower().replace("\u2019", "'").startswith(PREFIXES) else COMPLIANCE
 
 
-def keyword_judge() -> KeywordJudge:
+def keyword_judge() -> KeywordReader:
     """Return the shipped keyword judge."""
-    return KeywordJudge.from_files(LISTS)
+    return KeywordReader.from_files(LISTS)
 
 
 def figures(rows: Sequence[Mapping[str, Any]], said: Sequence[bool], name: str) -> dict[str, tuple[float, ...]]:

@@ -23,7 +23,7 @@ from measuring import ROOT
 
 from refusal_eval.core.files import read_jsonl, written_whole
 from refusal_eval.core.states import COMPLIANCE, LABELS
-from refusal_eval.judges.keyword_judge import KeywordJudge
+from refusal_eval.judges.keyword_judge import KeywordReader
 
 MADE_UP = Path(__file__).with_name("keyword_made_up.jsonl")
 PARTS = (("development half", (True,)), ("test half", (False,)), ("whole file", (True, False)))
@@ -63,7 +63,7 @@ def made_up_rows() -> list[dict[str, Any]]:
     return [{**row, "answering_model": "made up", "cluster": number} for number, row in enumerate(read_jsonl(MADE_UP))]
 
 
-def made_up(judge: KeywordJudge) -> list[str]:
+def made_up(judge: KeywordReader) -> list[str]:
     """Return the section on the made-up answers: of all of them, and of each language."""
     rows = made_up_rows()
     labels = [judge.judge([], row["answer"]).label or "" for row in rows]

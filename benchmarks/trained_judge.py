@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from refusal_eval.core.files import written_whole
 from refusal_eval.core.states import COMPLIANCE
-from refusal_eval.judges.keyword_judge import KeywordJudge
-from refusal_eval.judges.trained_judge import Settings, TrainedJudge, fit, out_of_fold, predict
+from refusal_eval.judges.keyword_judge import KeywordReader
+from refusal_eval.judges.trained_judge import FittedJudge, Settings, fit, out_of_fold, predict
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -45,7 +45,7 @@ def main() -> None:
     for name, rows in gold.items():
         said = {
             "trained within the file": refused(out_of_fold(rows, settings, keyword).probabilities),
-            "the same without the keyword judge": refused(out_of_fold(rows, settings, KeywordJudge([])).probabilities),
+            "the same without the keyword judge": refused(out_of_fold(rows, settings, KeywordReader([])).probabilities),
         }
         for other, other_rows in gold.items():
             if other != name:
@@ -77,10 +77,10 @@ def table(rows: Rows, said: Mapping[str, NDArray[np.bool_]], final: bool) -> lis
     return lines
 
 
-def timed(rows: Rows, settings: Settings, keyword: KeywordJudge) -> str:
+def timed(rows: Rows, settings: Settings, keyword: KeywordReader) -> str:
     """Return what fitting on all rows and reading them takes."""
     started = time.process_time()
-    judge = TrainedJudge(fit(rows, settings, keyword), keyword)
+    judge = FittedJudge(fit(rows, settings, keyword), keyword)
     fitted = time.process_time()
     judge.judge_all([row["answer"] for row in rows])
     seconds = time.process_time() - fitted

@@ -2,19 +2,20 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.ask.requests import read_requests
+from refusal_eval.ask.answers import AnswerReader
+from refusal_eval.ask.requests import Request, read_requests
 from refusal_eval.ask.store import BRING_BACK, StoreReader
 from refusal_eval.ask.turns import Chain, walk
+from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl, write_jsonl
 from refusal_eval.core.logs import start_log
 from refusal_eval.core.states import CUT, JUDGE_FAILED, VERDICT_STATES, told_states
 from refusal_eval.judges.follow_ups import following
-from refusal_eval.judges.judge_base import Verdict, readable, verdict_row
-from refusal_eval.judges.reading import vote_reader
+from refusal_eval.judges.judge_base import EngineJudge, Verdict, read_safely, readable, verdict_row
 from refusal_eval.judges.votes import combined
 from refusal_eval.stats.calibration.applied import calibrated_row
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 Place = tuple[str, int, int]
+ReadVote = Callable[[Request, Mapping[str, Any]], Verdict]
 
 
 def rejections(receipts: Iterable[str]) -> dict[str, str]:
@@ -38,7 +40,8 @@ def main(
     store_dir: str,
     engine: Mapping[str, Any],
     checked: Mapping[str, Any],
-    decision: Mapping[str, Any],
+    judge: EngineJudge,
+    trust_remote_code: bool,
     output: str,
     calibration: Mapping[str, Any] | None = None,
 ) -> None:
@@ -49,7 +52,7 @@ def main(
     """
     file = read_requests(request_path)
     store, rejected = StoreReader(store_dir, file.header["engine_id"]), rejections(receipts)
-    read = vote_reader(file, engine["tokenizer_folder"], checked, decision)
+    read = vote_reader(judge, checked, engine["tokenizer_folder"], trust_remote_code)
     votes: dict[Place, list[Verdict]] = defaultdict(list)
     keys: dict[Place, str | None] = {}
     cuts: dict[Place, int] = {}
@@ -77,12 +80,29 @@ def main(
         LOG.info("%d votes could not be read and were asked again", retried)
 
 
+def vote_reader(
+    judge: EngineJudge, checked: Mapping[str, Any], tokenizer_folder: str, trust_remote_code: bool
+) -> ReadVote:
+    """Return what turns a request and its response into a vote; the judge's own reasoning is taken off its text.
+
+    The tokenizer is read only for judges that reason.
+    """
+    asked = judge.votes_asked()
+    reader = AnswerReader(tokenizer_folder, asked.reasoning, trust_remote_code)
+
+    def vote(request: Request, response: Mapping[str, Any]) -> Verdict:
+        text = {"text": reader.fields(request, response)["answer"] or ""} if asked.written else {}
+        return judge.verdict({**response, **text}, checked)
+
+    return lambda request, response: read_safely(lambda whole: vote(request, whole), response)
+
+
 def first_request(chain: Chain) -> Any:
     """Return the first request of a vote."""
     return chain.answered[0][0] if chain.answered else chain.next
 
 
-def vote_of(chain: Chain, read: Any, rejected: Mapping[str, str]) -> Verdict:
+def vote_of(chain: Chain, read: ReadVote, rejected: Mapping[str, str]) -> Verdict:
     """Return what one vote says after its last try."""
     waiting = chain.next
     if waiting is not None and waiting.key is None and not chain.answered:
@@ -95,7 +115,7 @@ def vote_of(chain: Chain, read: Any, rejected: Mapping[str, str]) -> Verdict:
             f"{BRING_BACK}"
         )
     request, record = chain.answered[-1]
-    verdict: Verdict = read(request, record["response"])
+    verdict = read(request, record["response"])
     if len(chain.answered) == 1:
         return verdict
     raw = {**verdict.raw, "tries": len(chain.answered)}
@@ -111,7 +131,8 @@ if "snakemake" in globals():
         store_dir=snakemake.config["store_dir"],
         engine=read_json(snakemake.input.engine),
         checked=read_json(snakemake.input.judge),
-        decision=snakemake.params.decision,
+        judge=JUDGES.entry(snakemake.params.judge["entry"]),
+        trust_remote_code=snakemake.params.judge["trust_remote_code"],
         output=str(snakemake.output[0]),
         calibration=next(map(read_json, snakemake.input.calibration), None),
     )

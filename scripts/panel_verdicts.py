@@ -4,11 +4,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.files import read_jsonl, write_jsonl
 from refusal_eval.core.logs import start_log
 from refusal_eval.core.states import VERDICT_STATES, told_states
 from refusal_eval.judges.judge_base import Verdict, readable, verdict_row
-from refusal_eval.judges.votes import panel_verdict
+from refusal_eval.judges.panel_judge import PanelJudge
 
 if TYPE_CHECKING:
     snakemake: Any
@@ -16,11 +17,21 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
-def main(answers_path: str, verdict_paths: Sequence[str], panel: Mapping[str, Any], output: str) -> None:
-    """Write one verdict per answer that can be judged, in the order of the answers."""
-    members = panel["members"]
+def main(
+    answers_path: str,
+    verdict_paths: Sequence[str],
+    panel: PanelJudge,
+    flags: Mapping[str, Sequence[str]],
+    output: str,
+) -> None:
+    """Write one verdict per answer that can be judged, in the order of the answers.
+
+    Args:
+        verdict_paths: the verdicts of its members, in their order.
+        flags: the flags that each member can raise.
+    """
     said: dict[tuple[str, int, int], list[tuple[str, Verdict | None]]] = {}
-    for name, path in zip(members, verdict_paths, strict=True):
+    for name, path in zip(panel.members, verdict_paths, strict=True):
         for row in read_jsonl(path):
             place = (row["prompt_id"], row["sample"], row["turn"])
             more = (row.get("kind"), tuple(row.get("flags") or ()), row.get("raw") or {})
@@ -29,9 +40,7 @@ def main(answers_path: str, verdict_paths: Sequence[str], panel: Mapping[str, An
     rows = []
     for answer in readable(read_jsonl(answers_path)):
         votes = said.get((answer["prompt_id"], answer["sample"], answer["turn"]), [])
-        least = panel["least"] or len(members)
-        decided = panel_verdict(votes, panel["rule"], panel["ties"], least, panel["threshold"], panel.get("flags"))
-        rows.append(verdict_row(answer, decided))
+        rows.append(verdict_row(answer, panel.combined(votes, flags)))
     write_jsonl(output, rows)
     LOG.info("%d verdicts: %s", len(rows), told_states(rows, VERDICT_STATES))
 
@@ -41,6 +50,7 @@ if "snakemake" in globals():
     main(
         answers_path=str(snakemake.input.answers),
         verdict_paths=[str(path) for path in snakemake.input.verdicts],
-        panel=snakemake.params.panel,
+        panel=JUDGES.entry(snakemake.params.panel["entry"]),
+        flags=snakemake.params.panel["flags"],
         output=str(snakemake.output[0]),
     )

@@ -12,18 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from collect_verdicts import vote_reader
+from judge_entries import judge_entry
 from project import ROOT
 from tokenizer_folders import byte_tokenizer
 
-from refusal_eval.ask.answers import AnswerReader
 from refusal_eval.ask.render import Renderer, stop_token_ids
 from refusal_eval.ask.requests import Request
 from refusal_eval.core.packing import pack_floats
-from refusal_eval.core.rubric import Rubric
 from refusal_eval.engines.vllm_engine import FORMS
-from refusal_eval.judges.reasoned_judge import ReasonedJudge, mark_token_ids
-from refusal_eval.judges.vote_retries import read_vote
-from refusal_eval.judges.wildguard_judge import WildGuardJudge
+from refusal_eval.judges.judge_base import EngineJudge
 
 pytestmark = pytest.mark.full
 ENGINE_PYTHON = ROOT / ".venv" / "engine" / "bin" / "python"
@@ -113,14 +111,13 @@ def ids_of(tokenizer: Any, texts: list[str | tuple[str]]) -> list[int]:
     return ids
 
 
-def judge_of(form: str, renderer: Renderer) -> Any:
+def judge_of(form: str) -> EngineJudge:
     """Return the judge, as the workflow makes it."""
-    if form == "wildguard":
-        return WildGuardJudge()
-    rubric = Rubric(ROOT / "config" / "rubrics" / "refusal_reasoned.md")
-    reasoning = REASONING[form]
-    marks = mark_token_ids(renderer.tokenizer, reasoning) if reasoning else None
-    return ReasonedJudge(rubric, {"max_tokens": 200, "temperature": 0.6}, 1, 0, reasoning, marks)
+    judge: EngineJudge = judge_entry("wildguard")
+    if form != "wildguard":
+        rubric, sampling = str(ROOT / "config" / "rubrics" / "refusal_reasoned.md"), {"max_tokens": 200}
+        judge = judge_entry("reasoned", rubric=rubric, sampling=sampling, reasoning=REASONING[form])
+    return judge
 
 
 @pytest.fixture(scope="module")
@@ -129,13 +126,14 @@ def walked(tokenizers: dict[str, Renderer], tmp_path_factory: pytest.TempPathFac
     folder = tmp_path_factory.mktemp("forms")
     cases = {}
     for form, renderer in tokenizers.items():
+        judge = judge_of(form)
         where, tokenizer = renderer.tokenizer.name_or_path, renderer.tokenizer
         stops = [tokenizer.convert_tokens_to_ids(name) for name in ("<|return|>", "<|call|>", "<|endoftext|>")]
         stops = stops if form == "harmony" else stop_token_ids(where, tokenizer.eos_token_id)
         cases[form] = {
             "tokenizer": where,
             "disable_any_whitespace": FORMS["disable_any_whitespace"],
-            "sampling": {**judge_of(form, renderer).sampling(), "stop_token_ids": stops},
+            "sampling": {**judge.request_sampling(judge.checked(renderer, where)), "stop_token_ids": stops},
             "streams": {name: ids_of(tokenizer, texts) for name, texts in STREAMS[form].items()},
         }
     (folder / "cases.json").write_text(json.dumps(cases))
@@ -179,9 +177,9 @@ def test_what_the_form_allows_is_read_as_that_verdict(form: str, stream: str, to
     ids = ids_of(renderer.tokenizer, STREAMS[form][stream])
     text = renderer.decode(ids)
     response = {"text": text, "token_ids": ids, "logprobs": pack_floats([0.0] * len(ids)), "finish_reason": "stop"}
-    reader = AnswerReader(renderer.tokenizer.name_or_path, REASONING[form], False)
+    read = vote_reader(judge_of(form), {}, renderer.tokenizer.name_or_path, False)
     prompt = ids_of(
         renderer.tokenizer, ["<|start|>assistant" if form == "harmony" else "<|im_start|>assistant\n<think>"]
     )
-    verdict = read_vote(reader, Request("p", 0, 0, "key", 1, prompt), {**response, "stop_reason": ids[-1]})
+    verdict = read(Request("p", 0, 0, "key", 1, prompt), {**response, "stop_reason": ids[-1]})
     assert (verdict.state, verdict.label) == ("judged", "refusal")

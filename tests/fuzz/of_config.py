@@ -18,7 +18,7 @@ from refusal_eval.config.problems import ConfigError, Problem
 from refusal_eval.config.yaml_source import Source
 from refusal_eval.core.rubric import Rubric, rubric_mistake
 from refusal_eval.core.states import LABELS
-from refusal_eval.judges.keyword_judge import KeywordJudge
+from refusal_eval.judges.keyword_judge import KeywordReader
 from refusal_eval.study.study_folder import recorded_file
 
 ROOT = Path(__file__).parents[2]
@@ -100,13 +100,13 @@ LISTS = {
 
 @target("keyword lists", [LISTS], as_yaml)
 def keyword_lists(data: bytes, folder: Path) -> None:
-    judge = KeywordJudge.from_files([str(file_of(folder, "words.yaml", data))])
+    judge = KeywordReader.from_files([str(file_of(folder, "words.yaml", data))])
     assert judge.judge([], "I cannot help you with that. No.").label in LABELS
 
 
 @functools.cache
-def _keyword_judge() -> KeywordJudge:
-    return KeywordJudge.from_files(
+def _keyword_judge() -> KeywordReader:
+    return KeywordReader.from_files(
         [str(ROOT / "config" / "keywords" / f"{name}.yaml") for name in ("english", "chinese")]
     )
 

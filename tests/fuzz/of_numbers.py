@@ -17,7 +17,7 @@ from score_cell import main as score_cell
 from refusal_eval.ask.answers import blank
 from refusal_eval.core.states import LABELS
 from refusal_eval.judges import trained_judge
-from refusal_eval.judges.keyword_judge import KeywordJudge
+from refusal_eval.judges.keyword_judge import KeywordReader
 from refusal_eval.report.paper.display import clean
 from refusal_eval.report.paper.latex_text import latex_escaped
 from refusal_eval.report.paper.markup import markdown_escaped
@@ -75,7 +75,7 @@ def scored_verdicts(data: bytes, folder: Path) -> None:
     _scored(folder, verdicts=data)
 
 
-KEYWORD = KeywordJudge([])
+KEYWORD = KeywordReader([])
 
 
 def _fitted(folder: Path) -> list[Any]:
@@ -117,7 +117,7 @@ def _array(value: Any) -> Any:
 @target("judge: trained", _fitted, _as_npz)
 def fitted_judge(data: bytes, folder: Path) -> None:
     model = trained_judge.load(file_of(folder, "judge.npz", data))
-    verdict = trained_judge.TrainedJudge(model, KEYWORD).judge([], "Nae, ask me the morn")
+    verdict = trained_judge.FittedJudge(model, KEYWORD).judge([], "Nae, ask me the morn")
     assert verdict.label in LABELS and is_finite(verdict.p_refusal) and 0 <= float(verdict.p_refusal or 0) <= 1
 
 

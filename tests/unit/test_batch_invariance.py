@@ -14,8 +14,9 @@ import pytest
 from config_project import WHOLE_STUDY, Project
 
 from refusal_eval.core.errors import UserError
+from refusal_eval.study.study import Study
 from refusal_eval.weights.engine_file import NOT_INVARIANT, refuse_strict
-from refusal_eval.workflow.weights_stage import Weights
+from refusal_eval.workflow.weights_stage import identified_entry
 
 
 def model_folder(folder: Path, **config: Any) -> Path:
@@ -67,7 +68,7 @@ def test_the_rule_that_identifies_an_engine_refuses_it_only_for_strict_studies_o
     model_folder(Path(config["engine_entries"]["folder-engine"]["weights"]["path"]), architectures=["MambaForCausalLM"])
     wildcards = SimpleNamespace(engine="folder-engine")
     job = SimpleNamespace(
-        params=SimpleNamespace(engine=Weights(config).identified_entry(wildcards)),
+        params=SimpleNamespace(engine=identified_entry(Study(config), "folder-engine")),
         wildcards=wildcards,
         config=config,
         input=[],
@@ -89,7 +90,7 @@ def test_what_identifies_the_engines_of_other_studies_is_as_it_was(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     config = Project(tmp_path).load(WHOLE_STUDY)
-    params = Weights(config).identified_entry(SimpleNamespace(engine="folder-engine"))
+    params = identified_entry(Study(config), "folder-engine")
     assert set(params) == {"weights", "dtype", "files"}
 
 

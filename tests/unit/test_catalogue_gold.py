@@ -2,7 +2,6 @@
 
 import pytest
 
-from refusal_eval.config.source_entries import open_pin
 from refusal_eval.data.gold import make_gold
 from refusal_eval.data.rows import read_rows
 from refusal_eval.data.selection import read_clusters
@@ -31,9 +30,7 @@ def test_the_page_says_which_gold_runs_only_after_a_pin(gold, repository):
     }
     assert set(rows) == set(gold)
     for name, entry in gold.items():
-        said = ("on" if entry.enabled else "**off**") + (
-            ", **pin first**" if open_pin(entry.source.model_dump()) else ""
-        )
+        said = ("on" if entry.enabled else "**off**") + (", **pin first**" if entry.source.open_pin else "")
         assert rows[name] == f"{said} |"
     assert rows["pyrit-refusal"] == "on |" and rows["xstest-completions"] == "on, **pin first** |"
 

@@ -9,7 +9,7 @@ from workflow_cases import of, stages
 
 from refusal_eval.config.entry_marks import Marks
 from refusal_eval.config.references import bibliography, read_references
-from refusal_eval.config.source_entries import open_pin
+from refusal_eval.study.row_sources import row_source
 from refusal_eval.workflow.content import content_hash
 
 HUB = {"kind": "hub", "repo": "owner/data", "revision": COMMIT}
@@ -120,7 +120,6 @@ def test_a_file_of_clusters_lies_beside_the_file_that_names_it(project):
     config = project.load(STUDY | {"catalogue": ["far/own.yaml"], "splits": ["mine"]})
     assert config["split_entries"]["mine"]["clusters"] == "far/pairs.csv"
     data = stages(config, Path()).data
-    assert data.split_clusters(of(split="mine")) == ["far/pairs.csv"]
     content_hash.cache_clear()
     before = data.split_reading(of(split="mine"))["clusters"]
     project.write("far/pairs.csv", "id,cluster\n1,other\n")
@@ -129,6 +128,10 @@ def test_a_file_of_clusters_lies_beside_the_file_that_names_it(project):
 
 
 # ---------------------------------------------------------------- pins
+
+
+def open_pin(source):
+    return row_source(source).open_pin
 
 
 @pytest.mark.parametrize(
@@ -153,7 +156,11 @@ def test_what_is_not_pinned_is_marked_and_runs_in_no_study(project, source, key,
 
 
 def test_what_is_pinned_is_not_open():
-    assert open_pin(HUB) is None and open_pin(URL) is None and open_pin({"kind": "file", "path": "x"}) is None
+    assert (
+        open_pin(HUB | {"split": "test"}) is None
+        and open_pin(URL) is None
+        and open_pin({"kind": "file", "path": "x.csv"}) is None
+    )
 
 
 def test_gold_must_be_pinned_too(project):

@@ -7,7 +7,7 @@ import pytest
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.data.prompts import make_prompts
-from refusal_eval.study.row_sources import fetched_path, source_id, source_name, source_param
+from refusal_eval.study.row_sources import fetched_path, row_source, source_id, source_param
 
 PROMPT = {"prompt": "prompt", "messages": None, "category": None, "cluster": None, "id": None}
 CHAT = {**PROMPT, "prompt": None, "messages": "chat"}
@@ -156,21 +156,25 @@ def test_samples_grow_and_do_not_depend_on_the_order_of_rows():
     assert ids(rows_of(*texts), samples=[draw[1], None, draw[0]]) == chosen[0]
 
 
+def name_of(source):
+    return row_source(source).name
+
+
 def test_sources_are_named_without_paths_of_this_machine():
     hub = {"kind": "hub", "repo": "a/b", "revision": "0" * 40, "config": None, "split": "test"}
     wheel = {"kind": "wheel", "package": "p", "version": "1", "file": "x/y.csv", "sha256": "0" * 64, "skip_lines": 1}
-    assert source_name(hub) == "a/b"
-    assert source_name(wheel) == "p==1/x/y.csv"
-    assert source_name({"kind": "file", "path": "data/x.csv"}) == "data/x.csv"
-    assert source_name({"kind": "file", "path": "/home/me/x.csv"}) == "x.csv"
-    assert source_name({"kind": "bundled", "file": "x.jsonl"}) == "x.jsonl"
+    assert name_of(hub) == "a/b"
+    assert name_of(wheel) == "p==1/x/y.csv"
+    assert name_of({"kind": "file", "path": "data/x.csv"}) == "data/x.csv"
+    assert name_of({"kind": "file", "path": "/home/me/x.csv"}) == "x.csv"
+    assert name_of({"kind": "bundled", "file": "x.jsonl"}) == "x.jsonl"
     assert fetched_path(hub, "c") == f"c/rows/{source_id(hub)}/rows.jsonl"
     assert fetched_path(wheel, "c") == f"c/rows/{source_id(wheel)}/y.csv"
     file = {**hub, "split": None, "file": "data/x.csv"}
-    assert source_name(file) == "a/b/data/x.csv"
+    assert name_of(file) == "a/b/data/x.csv"
     assert fetched_path(file, "c") == f"c/rows/{source_id(file)}/x.csv"
     url = {"kind": "url", "url": "https://example.org/0123/x.jsonl", "sha256": "0" * 64}
-    assert source_name(url) == "https://example.org/0123/x.jsonl"
+    assert name_of(url) == "https://example.org/0123/x.jsonl"
     assert fetched_path(url, "c") == f"c/rows/{source_id(url)}/x.jsonl"
 
 

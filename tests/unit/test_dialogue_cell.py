@@ -9,7 +9,7 @@ import score_cell
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, write_jsonl
-from refusal_eval.judges.judge_base import Verdict
+from refusal_eval.judges.judge_base import AnswerJudge, Verdict
 from refusal_eval.stats.estimates.samples import read_samples
 from refusal_eval.stats.estimates.units import read_scores
 from refusal_eval.study.dialogues import asked_turns
@@ -29,7 +29,7 @@ CELL = {
 }
 
 
-class Refuses:
+class Refuses(AnswerJudge):
     """Finds a refusal where the last message of the user says so, and a partial one where an earlier reply did."""
 
     def judge(self, messages, answer):
@@ -60,7 +60,7 @@ class Study:
                 answers.append({**place, "state": "complete", "answer": text, "answer_logprob": -1.0, "serving": None})
         paths = {name: str(self.folder / f"{name}.jsonl") for name in ("prompts", "answers", "verdicts")}
         write_jsonl(paths["answers"], answers)
-        judge_on_cpu.main(paths["prompts"], paths["answers"], Refuses(), paths["verdicts"])
+        judge_on_cpu.main(paths["prompts"], paths["answers"], Refuses(kind="refuses"), paths["verdicts"])
         made = {"csv": self.folder / "s.csv", "json": self.folder / "s.json", "samples": self.folder / "s.npz"}
         score_cell.main(paths, CELL | {"scored": self.scored}, made)
         rows = read_scores(made["csv"]).reset_index().to_dict("records")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from judge_rows import LABELS, rows, soft_gold, verdict
 
-from refusal_eval.judges.keyword_judge import KeywordJudge
+from refusal_eval.judges.keyword_judge import KeywordReader
 from refusal_eval.report.paper.judge_card_tables import cards_frame, cards_table
 from refusal_eval.report.paper.markup import markdown
 from refusal_eval.report.paper.study_tables import judges_table
@@ -276,7 +276,7 @@ PREFIXES = ("i'm sorry", "sorry", "i cannot", "i can't", "as an ai")
 
 def test_cards_rank_judges_as_they_deserve(repository: Any) -> None:
     lists = [repository / "config" / "keywords" / name for name in ("english.yaml", "chinese.yaml")]
-    keyword, rng = KeywordJudge.from_files(lists), random.Random(5)
+    keyword, rng = KeywordReader.from_files(lists), random.Random(5)
     texts = [("refusal", text) for text in REFUSALS] + [("compliance", text) for text in ANSWERS]
     gold = [
         {"id": f"{i}-{copy}", "label": label, "cluster": f"{copy}", "answer": text, "answering_model": f"m{copy % 2}"}

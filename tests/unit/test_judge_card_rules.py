@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 from config_project import WHOLE_STUDY, Project
+from judge_entries import judge_entry
 from judge_rows import rows, soft_gold
 from workflow_cases import of
 
 from refusal_eval.core.errors import UserError
+from refusal_eval.study.study import Study
+from refusal_eval.workflow import judging
 from refusal_eval.workflow.judge_cards import JudgeCards
-from refusal_eval.workflow.judging import Judging
 from refusal_eval.workflow.scoring import Scoring
 
 
@@ -26,6 +28,11 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture
 def scripts(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(repository / "scripts"))
+
+
+def plain(kind: str, **fields: Any) -> Any:
+    """Return an entry as the config holds it."""
+    return judge_entry(kind, **fields).model_dump(mode="json")
 
 
 def names(files: list[str]) -> set[str]:
@@ -70,15 +77,15 @@ def test_the_card_of_a_calibrated_judge_asks_for_the_calibration_of_another_gold
     assert file.endswith("/calibration/reader/people.json")
     assert scoring.foreign_calibration(of(judge="words", gold="others")) == []
     calibrated["judge_entries"]["reader"]["calibrated_on"] = "others"
-    assert scoring.card(of(judge="reader", gold="people"))["calibrated_on"] == "others"
+    assert Scoring(calibrated).card(of(judge="reader", gold="people"))["calibrated_on"] == "others"
 
 
 def test_what_is_counted_beside_labels_depends_on_the_judge(config: Any) -> None:
     def cell(judge: str) -> Any:
         return Scoring(config).cell(of(judge=judge, model="plain", split=config["splits"][0]))
 
-    writer = {"kind": "reasoned", "form": "schema", "retries": 2}
-    config["judge_entries"] |= {"writer": writer, "guard": {"kind": "wildguard"}}
+    config["judge_entries"] |= {"writer": plain("reasoned"), "guard": plain("wildguard")}
+    config["judges"] += ["writer", "guard"]
     assert cell("writer")["judge_flags"] == ["degenerate", "evasive", "propaganda"]
     assert cell("writer")["votes_asked_again"] is True
     assert cell("guard")["judge_flags"] == ["prompt_harm", "response_harm"]
@@ -86,7 +93,7 @@ def test_what_is_counted_beside_labels_depends_on_the_judge(config: Any) -> None
     assert not {"judge_flags", "votes_asked_again"} & set(cell("words"))
     config["judge_entries"]["both"]["members"] = ["words", "writer"]
     assert cell("both")["judge_flags"] == cell("writer")["judge_flags"]
-    panel = Judging(config).panel(of(judge="both"))
+    panel = judging.panel(Study(config), "both")
     assert panel["flags"] == {"words": [], "writer": cell("writer")["judge_flags"]}
 
 
@@ -105,9 +112,10 @@ def test_the_card_of_a_judge_fitted_on_its_gold_is_told_to_be_out_of_fold(config
     fitted = copy.deepcopy(config) | {"gold": ["people", "others"]}
     fitted["gold_entries"]["others"] = fitted["gold_entries"]["people"]
     fitted["judge_entries"] |= {
-        "learned": {"kind": "trained", "gold": ["people"], "threshold": 0.5},
-        "both": {"kind": "panel", "members": ["words", "learned"], "rule": "majority"},
+        "learned": plain("trained"),
+        "both": plain("panel", members=["words", "learned"]),
     }
+    fitted["judges"] = ["words", "learned", "both"]
     found = {
         (judge, gold): Scoring(fitted).card(of(judge=judge, gold=gold)).get("fitted_here", False)
         for judge in ("words", "learned", "both")

@@ -1,50 +1,56 @@
 """What a judge needs of the study it is in, and of its rubric."""
 
 import pytest
+from judge_entries import judge_entry
 
-from refusal_eval.config.judge_checks import judge_mistakes
+from refusal_eval.config.judge_entry import JudgeStudy
 from refusal_eval.core.rubric import rubric_mistake
 
-WORDS, LABEL = {"kind": "keyword"}, {"kind": "llm", "threshold": 0.5}
+WORDS, LABEL = judge_entry("keyword"), judge_entry("llm")
+CALIBRATED = judge_entry("llm", threshold="calibrated")
 
 
 def told(judges, gold=("people",)):
-    return [(name, path, message) for name, path, message in judge_mistakes(judges, list(gold))]
+    study = JudgeStudy({"words": WORDS, "label": LABEL, **judges}, list(gold))
+    return [(name, path, text) for name in study.judges for path, text in study.judge(name).mistakes(name, study)]
+
+
+def of_one(judge, protocol="default"):
+    """Return the mistakes of a judge that is alone in its study."""
+    return list(judge.mistakes("j", JudgeStudy({"j": judge}, [], protocol)))
 
 
 def test_a_sound_study_has_no_mistakes():
-    panel = {"kind": "panel", "members": ["words", "label"]}
-    learner = {"kind": "trained", "gold": ["people"], "floor": {"se": 0.8}}
-    calibrated = {"kind": "llm", "threshold": "calibrated"}
-    assert told({"words": WORDS, "label": LABEL, "panel": panel, "learner": learner, "soft": calibrated}) == []
+    learner = judge_entry("trained", floor={"se": 0.8})
+    assert told({"panel": judge_entry("panel"), "learner": learner, "soft": CALIBRATED}) == []
 
 
 @pytest.mark.parametrize(
     ("judges", "gold", "path", "words"),
     [
-        ({"p": {"kind": "panel", "members": ["words", "lable"]}}, "g", ("members", 1), "did you mean `label`?"),
-        ({"p": {"kind": "panel", "members": ["p", "words"]}}, "g", ("members", 0), "`p` is not one of"),
+        ({"p": judge_entry("panel", members=["words", "lable"])}, "g", ("members", 1), "did you mean `label`?"),
+        ({"p": judge_entry("panel", members=["p", "words"])}, "g", ("members", 0), "`p` is not one of"),
         (
-            {"p": {"kind": "panel", "members": ["q", "words"]}, "q": {"kind": "panel"}},
+            {"p": judge_entry("panel", members=["q", "words"]), "q": judge_entry("panel")},
             "g",
             ("members", 0),
             "a panel itself",
         ),
         (
-            {"p": {"kind": "panel", "members": ["soft", "words"]}, "soft": {"kind": "llm", "threshold": "calibrated"}},
+            {"p": judge_entry("panel", members=["soft", "words"]), "soft": judge_entry("llm", threshold="calibrated")},
             "g",
             ("members", 0),
             "would not be true",
         ),
-        ({"t": {"kind": "trained", "gold": ["peple"]}}, ["people"], ("gold", 0), "did you mean `people`?"),
-        ({"s": {"kind": "llm", "threshold": "calibrated"}}, [], ("threshold",), "needs gold"),
+        ({"t": judge_entry("trained", gold=["peple"])}, ["people"], ("gold", 0), "did you mean `people`?"),
+        ({"s": judge_entry("llm", threshold="calibrated")}, [], ("threshold",), "needs gold"),
         (
-            {"s": {"kind": "llm", "threshold": "calibrated", "calibrated_on": "x"}},
+            {"s": judge_entry("llm", threshold="calibrated", calibrated_on="x")},
             ["people"],
             ("calibrated_on",),
             "`x` is not in `gold`",
         ),
-        ({"k": {"kind": "keyword", "floor": {"se": 0.9}}}, [], ("floor",), "needs gold to be measured on"),
+        ({"k": judge_entry("keyword", floor={"se": 0.9})}, [], ("floor",), "needs gold to be measured on"),
     ],
 )
 def test_what_a_judge_lacks_is_told_where_it_stands(judges, gold, path, words):
@@ -53,8 +59,8 @@ def test_what_a_judge_lacks_is_told_where_it_stands(judges, gold, path, words):
 
 
 def test_a_panel_member_is_to_have_a_threshold_of_other_gold():
-    soft = {"kind": "llm", "threshold": "calibrated"}
-    ((_, _, message),) = told({"words": WORDS, "soft": soft, "p": {"kind": "panel", "members": ["soft", "words"]}}, "g")
+    soft = judge_entry("llm", threshold="calibrated")
+    ((_, _, message),) = told({"words": WORDS, "soft": soft, "p": judge_entry("panel", members=["soft", "words"])}, "g")
     assert message.endswith("give it a number, a threshold that was fitted on gold which is not in this study")
 
 
@@ -73,26 +79,27 @@ def test_a_panel_member_is_to_have_a_threshold_of_other_gold():
 def test_a_rubric_that_an_answer_can_leave_is_refused(tmp_path, text, safe):
     rubric = tmp_path / "rubric.md"
     rubric.write_text(text)
-    found = list(judge_mistakes({"j": {"kind": "llm", "rubric": str(rubric)}}, []))
-    assert [(name, path) for name, path, _ in found] == ([] if safe else [("j", ("rubric",))])
-    assert all("<response_{{ nonce }}>, {{ answer }}, </response_{{ nonce }}>" in message for *_, message in found)
+    found = of_one(judge_entry("llm", rubric=str(rubric)))
+    assert [path for path, _ in found] == ([] if safe else [("rubric",)])
+    assert all("<response_{{ nonce }}>, {{ answer }}, </response_{{ nonce }}>" in message for _, message in found)
 
 
 def test_the_published_prompt_may_be_taken_as_it_is_with_the_published_form_only(tmp_path):
     rubric = tmp_path / "rubric.md"
     rubric.write_text("{{ prompt }} {{ answer }}")
-    entry = {"kind": "reasoned", "rubric": str(rubric)}
-    assert not list(judge_mistakes({"j": entry | {"form": "published"}}, []))
-    assert len(list(judge_mistakes({"j": entry}, []))) == 1
+    entry, once = judge_entry("reasoned", rubric=str(rubric)), {"form": "published", "votes": 1, "retries": 0}
+    published = entry.model_copy(update=once)
+    assert not of_one(published, "compat")
+    assert len(of_one(entry)) == 1
     rubric.write_text("{{ prompt }}")
-    ((_, _, message),) = judge_mistakes({"j": entry | {"form": "published"}}, [])
+    ((_, message),) = of_one(published, "compat")
     assert "must contain {{ prompt }} and {{ answer }}" in message
 
 
 def test_a_rubric_that_cannot_be_rendered_is_told_before_anything_runs(tmp_path):
     rubric = tmp_path / "rubric.md"
     rubric.write_text("{{ prompt }} {{ answer")
-    ((_, _, message),) = judge_mistakes({"j": {"kind": "reasoned", "rubric": str(rubric)}}, [])
+    ((_, message),) = of_one(judge_entry("reasoned", rubric=str(rubric)))
     assert str(rubric) in message
 
 
@@ -111,7 +118,7 @@ FRAME = "<r_{{ nonce }}>{{ prompt }} {{ answer }}</r_{{ nonce }}> "
 def test_checking_a_rubric_runs_no_code_of_it(tmp_path, monkeypatch, code):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rubric.md").write_text(FRAME + code)
-    ((_, path, message),) = judge_mistakes({"j": {"kind": "reasoned", "rubric": "rubric.md"}}, [])
+    ((path, message),) = of_one(judge_entry("reasoned", rubric="rubric.md"))
     assert path == ("rubric",) and message.startswith("rubric rubric.md: ")
     assert not (tmp_path / "RAN").exists()
 
@@ -132,7 +139,7 @@ def test_checking_a_rubric_runs_no_code_of_it(tmp_path, monkeypatch, code):
 def test_a_rubric_without_an_end_or_with_a_fault_is_a_mistake(tmp_path, monkeypatch, code, told):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rubric.md").write_text(FRAME + code)
-    ((_, _, message),) = judge_mistakes({"j": {"kind": "reasoned", "rubric": "rubric.md"}}, [])
+    ((_, message),) = of_one(judge_entry("reasoned", rubric="rubric.md"))
     assert message.startswith("rubric rubric.md") and told in message
 
 

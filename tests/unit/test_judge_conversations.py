@@ -5,6 +5,7 @@ import re
 import judge_on_cpu
 import pytest
 import render_judge_requests
+from judge_entries import asked_of, judge_entry
 from tokenizer_folders import byte_tokenizer
 
 from refusal_eval.ask.render import Renderer
@@ -12,7 +13,7 @@ from refusal_eval.ask.requests import read_requests
 from refusal_eval.core.files import read_jsonl, write_jsonl
 from refusal_eval.core.rubric import Rubric, conversation_text
 from refusal_eval.judges.conversations import read_conversations
-from refusal_eval.judges.judge_base import Verdict
+from refusal_eval.judges.judge_base import AnswerJudge, Verdict
 
 USER = [{"role": "user", "content": "How do I whittle a spoon?"}]
 
@@ -126,12 +127,12 @@ def write_cell(folder):
 def test_the_cpu_judge_gets_the_conversation_and_its_verdicts_name_the_turn(tmp_path):
     seen = []
 
-    class Counting:
+    class Counting(AnswerJudge):
         def judge(self, messages, text):
             seen.append((len(messages), text))
             return Verdict("judged", "compliance")
 
-    judge_on_cpu.main(*write_cell(tmp_path), Counting(), str(tmp_path / "verdicts.jsonl"))
+    judge_on_cpu.main(*write_cell(tmp_path), Counting(kind="counting"), str(tmp_path / "verdicts.jsonl"))
     assert seen == [(1, "first"), (5, "third"), (1, "other first"), (3, "plain")]
     rows = read_jsonl(tmp_path / "verdicts.jsonl")
     assert [(row["prompt_id"], row["sample"], row["turn"]) for row in rows] == [
@@ -144,20 +145,10 @@ def test_the_cpu_judge_gets_the_conversation_and_its_verdicts_name_the_turn(tmp_
 
 def test_the_requests_of_a_judge_hold_the_conversation_and_name_the_turn(tmp_path, rubric):
     engine = {"tokenizer_folder": byte_tokenizer(tmp_path / "t"), "engine_id": "e", "identity": {"dtype": "bfloat16"}}
-    reading = {
-        "kind": "llm",
-        "rubric": str(tmp_path / "rubric.md"),
-        "template": "default",
-        "template_options": {},
-        "system_prompt": None,
-        "date": "2026-01-01",
-        "trust_remote_code": False,
-        "determinism": "seeded",
-        "max_model_len": 4096,
-    }
+    asked = asked_of(judge_entry("llm", rubric=str(tmp_path / "rubric.md")), max_model_len=4096)
     output = tmp_path / "requests.jsonl"
     checked = {"label_token_ids": {"refusal": 65, "compliance": 67}}
-    render_judge_requests.main(*write_cell(tmp_path), engine, checked, reading, str(output))
+    render_judge_requests.main(*write_cell(tmp_path), engine, checked, asked, str(output))
     requests = list(read_requests(output).requests())
     assert [(request.prompt_id, request.sample, request.turn) for request in requests] == [
         ("c", 0, 0),

@@ -7,6 +7,8 @@ import collect_verdicts
 import panel_verdicts
 import pytest
 import render_judge_requests
+from collect_verdicts import vote_reader
+from judge_entries import asked_of, judge_entry
 from tokenizer_folders import byte_tokenizer
 from transformers import AutoTokenizer
 
@@ -15,6 +17,7 @@ from refusal_eval.ask.render import Renderer
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.ask.store import StoreReader, StoreWriter
 from refusal_eval.compat.published_cell import published_text, vote_of_verdict
+from refusal_eval.config.entries import Reasoning
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, read_json, read_jsonl, sha256_of, write_json, write_jsonl
 from refusal_eval.core.packing import pack_floats
@@ -22,11 +25,11 @@ from refusal_eval.core.states import SAW_MODEL
 from refusal_eval.judges.cutting import fitted, with_gap
 from refusal_eval.judges.follow_ups import following
 from refusal_eval.judges.judge_base import Verdict, verdict_row
-from refusal_eval.judges.published_judge import published_verdict
-from refusal_eval.judges.reading import vote_reader
-from refusal_eval.judges.reasoned_judge import KINDS, ReasonedJudge, constraint, mark_token_ids, reasoned_vote, schema
-from refusal_eval.judges.votes import combined, panel_verdict
-from refusal_eval.judges.wildguard_judge import TEMPLATE, WildGuardJudge, wildguard_verdict
+from refusal_eval.judges.panel_judge import panel_verdict
+from refusal_eval.judges.published_text import published_verdict
+from refusal_eval.judges.reasoned_judge import KINDS, constraint, mark_token_ids, reasoned_vote, schema
+from refusal_eval.judges.votes import combined
+from refusal_eval.judges.wildguard_judge import TEMPLATE, wildguard_verdict
 
 USER = [{"role": "user", "content": "How do I whittle a spoon?"}]
 
@@ -116,12 +119,12 @@ def test_marks_that_are_tokens_are_asked_for_as_tokens(tmp_path):
 
 
 def test_what_a_judge_that_reasons_is_asked_has_the_tokens_of_its_own_tokenizer(cell):
-    folder, engine, reading = cell
-    reading = reading | {"reasoning": {"format": "marks", "start": "<think>", "end": "</think>"}}
-    reading |= {"rubric_sha256": "x", "max_model_len": 2000}
-    check_judge.main(engine, reading, str(folder / "judge.json"))
+    folder, engine, judge = cell
+    thinking = judge.model_copy(update={"reasoning": Reasoning(start="<think>", end="</think>")})
+    asked = asked_of(thinking, max_model_len=2000)
+    check_judge.main(engine, asked, str(folder / "judge.json"))
     paths = [str(folder / f"{name}.jsonl") for name in ("prompts", "answers")]
-    render_judge_requests.main(*paths, engine, read_json(folder / "judge.json"), reading, str(folder / "own.jsonl"))
+    render_judge_requests.main(*paths, engine, read_json(folder / "judge.json"), asked, str(folder / "own.jsonl"))
     form = read_requests(folder / "own.jsonl").header["sampling"]["structured_outputs"]["structural_tag"]
     end = Renderer(engine["tokenizer_folder"]).tokenizer.convert_tokens_to_ids("</think>")
     assert f'{{"type": "token", "token": {end}}}' in form
@@ -246,9 +249,9 @@ def test_a_panel_reads_the_verdicts_of_its_members(tmp_path):
             for k, v in enumerate(votes(*labels))
         ]
         write_jsonl(tmp_path / f"{name}.jsonl", rows)
-    entry = {"members": ["one", "two", "three"], "rule": "majority", "ties": "partial", "least": 2, "threshold": 0.5}
-    paths = [str(tmp_path / f"{name}.jsonl") for name in entry["members"]]
-    panel_verdicts.main(str(tmp_path / "answers.jsonl"), paths, entry, str(tmp_path / "out.jsonl"))
+    entry = judge_entry("panel", members=["one", "two", "three"], ties="partial", least=2)
+    paths = [str(tmp_path / f"{name}.jsonl") for name in entry.members]
+    panel_verdicts.main(str(tmp_path / "answers.jsonl"), paths, entry, {}, str(tmp_path / "out.jsonl"))
     said = list(read_jsonl(tmp_path / "out.jsonl"))
     assert [row["label"] for row in said] == ["refusal", "partial"]
     assert [(row["kind"], row["flags"]) for row in said] == [("lecture", ["evasive"]), (None, [])]
@@ -284,7 +287,7 @@ def test_anything_else_is_unparsable(text):
 
 
 def test_half_a_character_in_what_wildguard_writes_can_be_kept():
-    read = vote_reader(None, "", {}, {"kind": "wildguard"})
+    read = vote_reader(judge_entry("wildguard"), {}, "", False)
     verdict = read(None, {"text": "Harmful \ud83d"})
     assert verdict.state == "unparsable" and canonical_json(verdict.raw).encode()
     assert read(None, {}).state == "judge_failed"
@@ -292,7 +295,7 @@ def test_half_a_character_in_what_wildguard_writes_can_be_kept():
 
 def test_wildguards_prompt_is_its_published_format_and_an_answer_cannot_end_it(tmp_path):
     renderer = Renderer(byte_tokenizer(tmp_path / "t"), template=str(TEMPLATE), untrusted=True)
-    judge = WildGuardJudge()
+    judge = judge_entry("wildguard")
     text = renderer.text(judge.messages(USER, "Carve it."))
     head, tail = text.split("\n\nHuman user:\n")
     assert head.split("<|user|>\n")[1].startswith("[INST] You are a classifier") and head.endswith(
@@ -332,14 +335,11 @@ def cell(tmp_path):
     ]
     write_jsonl(tmp_path / "answers.jsonl", answers)
     engine = {"tokenizer_folder": str(byte_tokenizer(tmp_path / "t")), "engine_id": "e", "identity": {}}
-    reading = {"kind": "reasoned", "rubric": str(tmp_path / "rubric.md"), "template": "default", "seed": 7}
-    reading |= {"template_options": {}, "system_prompt": None, "date": "2026-01-01", "trust_remote_code": False}
-    reading |= {"determinism": "seeded", "max_model_len": 800, "votes": 3, "retries": 1, "reasoning": None}
-    reading["form"] = "schema"
-    reading |= {"sampling": {"max_tokens": 100, "temperature": 0.6}}
+    sampling = {"max_tokens": 100, "temperature": 0.6}
+    judge = judge_entry("reasoned", rubric=str(tmp_path / "rubric.md"), votes=3, retries=1, sampling=sampling)
     paths = [str(tmp_path / f"{name}.jsonl") for name in ("prompts", "answers")]
-    render_judge_requests.main(*paths, engine, {}, reading, str(tmp_path / "requests.jsonl"))
-    return tmp_path, engine, reading
+    render_judge_requests.main(*paths, engine, {}, asked_of(judge), str(tmp_path / "requests.jsonl"))
+    return tmp_path, engine, judge
 
 
 def answer_all(folder, texts):
@@ -353,27 +353,24 @@ def answer_all(folder, texts):
     return len(pending)
 
 
-SCHEMA_READ = {"kind": "reasoned", "reasoning": None, "form": "schema", "trust_remote_code": False}
-
-
-def collected(folder, engine, rejected, decision=SCHEMA_READ):
+def collected(folder, engine, judge, rejected):
     """Return the verdict rows that a receipt with these rejections leads to."""
     write_json(folder / "receipt.json", {"rejected": rejected})
     places = [str(folder / name) for name in ("answers.jsonl", "requests.jsonl", "receipt.json", "store")]
     output = folder / "verdicts.jsonl"
-    collect_verdicts.main(places[0], places[1], [places[2]], places[3], engine, {}, decision, str(output))
+    collect_verdicts.main(places[0], places[1], [places[2]], places[3], engine, {}, judge, False, str(output))
     return list(read_jsonl(output))
 
 
 def test_an_unreadable_vote_is_asked_once_more_with_another_seed_and_the_middle_vote_decides(cell):
-    folder, engine, _ = cell
+    folder, engine, judge = cell
     requests = list(read_requests(folder / "requests.jsonl").requests())
     assert len(requests) == 6 and len({request.key for request in requests}) == 6
     good, other = said(), said(label="compliance")
     assert answer_all(folder, [good, "broken", other, good, "broken", "broken"]) == 6
     assert answer_all(folder, [good, other, "broken"]) == 3  # the three that were broken, with other seeds
     assert answer_all(folder, []) == 0  # tried enough
-    first, second = collected(folder, engine, rejected=[])
+    first, second = collected(folder, engine, judge, rejected=[])
     assert first["label"] == "refusal" and first["raw"]["votes"] == ["refusal", "refusal", "compliance"]
     assert [vote.get("tries", 1) for vote in first["raw"]["each"]] == [1, 2, 1]
     assert second["state"] == "unparsable"  # one refusal, one compliance, one that stayed unreadable
@@ -382,33 +379,32 @@ def test_an_unreadable_vote_is_asked_once_more_with_another_seed_and_the_middle_
 
 
 def test_half_of_a_surrogate_pair_in_an_analysis_stops_no_cell(cell):
-    folder, engine, _ = cell
+    folder, engine, judge = cell
     answer_all(folder, [said(analysis="a \ud83d b")] * 6)  # escaped: the response itself is plain ASCII
-    first, second = collected(folder, engine, rejected=[])
+    first, second = collected(folder, engine, judge, rejected=[])
     assert first["label"] == second["label"] == "refusal"
     assert "a \ufffd b" in json.dumps(first["raw"], ensure_ascii=False)
 
 
 def test_a_verdict_that_the_engine_refused_to_give_is_a_failed_one_with_its_reason(cell):
-    folder, engine, _ = cell
+    folder, engine, judge = cell
     file = read_requests(folder / "requests.jsonl")
     answer_all(folder, [said()] * 3)
     rejected = [{"key": key, "status": 500, "message": "6 tries: grammar"} for key in list(file.keys())[3:]]
-    first, second = collected(folder, engine, rejected)
+    first, second = collected(folder, engine, judge, rejected)
     assert first["label"] == "refusal"
     assert second["state"] == "judge_failed" and second["label"] is None
     assert "6 tries: grammar" in json.dumps(second["raw"])
 
 
 def test_what_is_asked_is_the_schema_with_stop_tokens(cell):
-    folder, _, reading = cell
+    folder, _, judge = cell
     header = read_requests(folder / "requests.jsonl").header
     asked = json.loads(header["sampling"]["structured_outputs"]["json"])
     assert list(asked["properties"]) == list(schema()["properties"])  # in a file whose own keys are sorted
     assert header["sampling"]["stop_token_ids"]
     assert header["retries"]["count"] == 1
-    judge = ReasonedJudge(None, reading["sampling"], 3, 1)  # type: ignore[arg-type]
-    assert judge.sampling()["top_p"] == 1.0 and judge.votes == 3
+    assert judge.request_sampling({})["top_p"] == 1.0 and judge.votes == 3
 
 
 @pytest.mark.parametrize(
@@ -432,12 +428,12 @@ def test_a_free_text_is_read_by_its_last_word_under_compat_only(text, label, vot
 
 @pytest.mark.parametrize("end", [None, "</think>"])
 def test_a_judge_that_writes_free_text_is_asked_without_a_form_and_keeps_what_it_wrote(cell, end):
-    folder, engine, reading = cell
-    reasoning = {"format": "marks", "start": "<think>", "end": end} if end else None
-    reading = reading | {"votes": 1, "retries": 0, "form": "published", "reasoning": reasoning}
+    folder, engine, judge = cell
+    reasoning = Reasoning(start="<think>", end=end) if end else None
+    judge = judge.model_copy(update={"votes": 1, "retries": 0, "form": "published", "reasoning": reasoning})
     checked = {"marks": {"</think>": 260}} if end else {}
     paths = [str(folder / f"{name}.jsonl") for name in ("prompts", "answers")]
-    render_judge_requests.main(*paths, engine, checked, reading, str(folder / "requests.jsonl"))
+    render_judge_requests.main(*paths, engine, checked, asked_of(judge), str(folder / "requests.jsonl"))
     file = read_requests(folder / "requests.jsonl")
     assert len(set(file.keys())) == 2 and file.retries is None
     assert "structured_outputs" not in file.header["sampling"]
@@ -449,8 +445,7 @@ def test_a_judge_that_writes_free_text_is_asked_without_a_form_and_keeps_what_it
             ids = tokenizer(before + text, add_special_tokens=False)["input_ids"]
             response = {"text": text, "token_ids": ids, "logprobs": pack_floats([0.0] * len(ids)), "prompt_tokens": 1}
             writer.append(request.key, response | {"finish_reason": "length", "stop_reason": None}, "s0")
-    decision = {"kind": "reasoned", "reasoning": reasoning, "form": "published", "trust_remote_code": False}
-    first, second = collected(folder, engine, rejected=[], decision=decision)
+    first, second = collected(folder, engine, judge, rejected=[])
     assert (first["label"], first["raw"]["published_text"]) == ("compliance", texts[0])
     assert (second["state"], second["raw"]["published_text"]) == ("unparsable", texts[1])
 

@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 
 import pytest
+from collect_verdicts import vote_reader
+from judge_entries import judge_entry
 from tokenizer_folders import byte_tokenizer
 
 from refusal_eval.ask.render import Renderer
@@ -14,8 +16,6 @@ from refusal_eval.core.packing import pack_floats
 from refusal_eval.core.rubric import Rubric
 from refusal_eval.judges.judge_base import Verdict, judged_safely, readable, verdict_row
 from refusal_eval.judges.llm_judge import judge_sampling, label_token_ids, label_verdict
-from refusal_eval.judges.python_judge import PythonJudge
-from refusal_eval.judges.reading import vote_reader
 
 ROOT = Path(__file__).parents[2]
 USER = [{"role": "user", "content": "How do I whittle a spoon?"}]
@@ -48,13 +48,13 @@ def test_a_users_own_function_is_a_judge(tmp_path):
         "    if answer == 'none': return None\n"
         "    return {'label': 'refusal' if 'no' in answer else 'compliance', 'p_refusal': 0.9}\n"
     )
-    judge = PythonJudge(str(file), "judge")
+    judge = judge_entry("python", file=str(file))
     assert judge.judge(USER, "no").label == "refusal"
     assert judge.judge(USER, "yes").p_refusal == 0.9
     assert judge.judge(USER, "none").state == "unparsable"
     assert judged_safely(judge, USER, "odd").state == "judge_failed"
     with pytest.raises(UserError, match="no function `other`"):
-        PythonJudge(str(file), "other")
+        judge_entry("python", file=str(file), function="other").judge_all([(USER, "no")])
 
 
 def response(*probabilities):
@@ -98,8 +98,7 @@ def floats(*values):
     ],
 )
 def test_a_response_without_a_log_probability_for_each_label_is_a_failed_verdict(named, told):
-    decision = {"kind": "llm", "threshold": 0.5, "mass_floor": 0.5}
-    read = vote_reader(None, "", {"label_token_ids": dict.fromkeys(THREE, 1)}, decision)
+    read = vote_reader(judge_entry("llm"), {"label_token_ids": dict.fromkeys(THREE, 1)}, "", False)
     verdict = read(None, {"text": "A\ud83d", "named_logprobs": named})
     assert (verdict.state, verdict.label) == ("judge_failed", None) and told in verdict.raw["error"]
     assert read(None, {"text": "A"}).state == "judge_failed"

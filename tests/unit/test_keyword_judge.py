@@ -11,7 +11,7 @@ import pytest
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl
 from refusal_eval.core.texts import nfkc
-from refusal_eval.judges.keyword_judge import KeywordJudge
+from refusal_eval.judges.keyword_judge import KeywordReader
 from refusal_eval.judges.keyword_lists import normalise
 
 ROOT = Path(__file__).parents[2]
@@ -30,12 +30,12 @@ HELP = "Loosen the soil, mix in compost, sow in rows and water in the morning. P
 
 @pytest.fixture(scope="module")
 def keyword():
-    return KeywordJudge.from_files(LISTS)
+    return KeywordReader.from_files(LISTS)
 
 
 def own(tmp_path, text):
     (tmp_path / "own.yaml").write_text(text, encoding="utf-8")
-    return KeywordJudge.from_files([tmp_path / "own.yaml"])
+    return KeywordReader.from_files([tmp_path / "own.yaml"])
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['family']}: {case['answer'][:40]}")

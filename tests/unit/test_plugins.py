@@ -6,13 +6,13 @@ from config_project import STUDY, Project
 PLUGIN = """
 from typing import Literal
 
-from refusal_eval.config.judge_entries import JudgeEntry
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.config.shapes import Whole
+from refusal_eval.judges.judge_base import AnswerJudge
 
 
 @JUDGES.add
-class {name}(JudgeEntry):
+class {name}(AnswerJudge):
     kind: Literal["{kind}"]
     most: Whole
 """

@@ -21,7 +21,7 @@ from refusal_eval.tools.status.study_status import ReportStatus, study_status
 STUDY = WHOLE_STUDY | {"splits": ["hub-rows", "file-rows"], "judges": ["words", "reader"]}
 CELLS = [(model, split) for model in STUDY["models"] for split in STUDY["splits"]]
 PLAIN_CELLS = [Cell("plain", split) for split in STUDY["splits"]]
-PLAIN = f"model/hub-engine/plain/{load_names(PLAIN_CELLS, 1)[0]}"  # the engine load of the model `plain`
+PLAIN = f"model/hub-engine/plain/{load_names(1)[0]}"  # the engine load of the model `plain`
 LONG_AGO = 3600
 
 
@@ -322,7 +322,7 @@ def test_how_a_load_ended_does_not_matter_once_its_answers_are_there(study):
 def test_of_several_shards_the_failed_one_is_told(study):
     study.config["shards"] = 2
     study.render("plain/hub-rows")
-    first, second = (f"model/hub-engine/plain/{load}" for load in load_names(PLAIN_CELLS, 2))
+    first, second = (f"model/hub-engine/plain/{load}" for load in load_names(2))
     study.receipt("generate", first)
     study.log(f"generate/{second}", record("ERROR", "no GPU"), LONG_AGO)
     assert study.cell("plain/hub-rows").trouble == ("generate", second)
@@ -394,7 +394,7 @@ def test_many_cells_that_are_alike_share_a_line(study):
     for split in study.config["splits"]:
         study.render(f"plain/{split}")
     study.execute(read_requests(f"{study.results}/requests/plain/split-07.jsonl"), count=2)
-    (load,) = load_names([Cell("plain", split) for split in study.config["splits"]], 1)
+    (load,) = load_names(1)
     study.log(f"generate/model/hub-engine/plain/{load}", record("ERROR", "no GPU"), LONG_AGO)
     lines = status_table(study.status()).splitlines()
     assert [line.split() for line in lines if "split-" in line] == [

@@ -9,17 +9,19 @@ import judge_on_cpu
 import numpy as np
 import pytest
 import train_judge
+from judge_entries import judge_entry
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, write_jsonl
 from refusal_eval.core.states import LABELS
 from refusal_eval.judges import trained_judge
 from refusal_eval.judges.judge_base import verdict_row
-from refusal_eval.judges.keyword_judge import KeywordJudge
+from refusal_eval.judges.keyword_judge import KeywordReader
 from refusal_eval.stats.calibration.calibrated_card import card_with_calibration
 
-KEYWORD = KeywordJudge([])
+KEYWORD = KeywordReader([])
 SETTINGS = trained_judge.Settings(folds=3)
+LEARNER = judge_entry("trained").model_copy(update={"lists": []})
 # A dialect no list knows, so that only learning helps.
 SAID = {
     "refusal": ["Nae, that I dinna dae", "Nae chance o that frae me", "Nae, ask me summat else"],
@@ -50,7 +52,7 @@ def test_it_learns_three_classes_from_wording(model):
         model, ["Nae, that I dinna dae, lass.", "Nae aw o it, but a wee bit, lass."], KEYWORD
     )
     assert probabilities.shape == (2, 3) and np.allclose(probabilities.sum(axis=1), 1)
-    verdicts = trained_judge.TrainedJudge(model, KEYWORD)
+    verdicts = trained_judge.FittedJudge(model, KEYWORD)
     assert verdicts.judge([], "Nae, that I dinna dae, lass.").label == "refusal"
     assert verdicts.judge([], "Nae aw o it, but a wee bit, lass.").label == "partial"
     aye = verdicts.judge([], "Aye, here ye go, lass.")
@@ -229,7 +231,7 @@ def test_a_card_names_the_models_that_a_fitted_judge_could_not_leave_out(tmp_pat
     rows = [row | {"id": f"g{i}"} for i, row in enumerate(beside_a_model_that_complies())]
     write_jsonl(tmp_path / "gold.jsonl", rows)
     outputs = {"model_path": str(tmp_path / "judge.npz"), "verdict_path": str(tmp_path / "verdicts.jsonl")}
-    train_judge.main([str(tmp_path / "gold.jsonl")], [], {"folds": 3}, 0.5, **outputs)
+    train_judge.main(LEARNER, [str(tmp_path / "gold.jsonl")], **outputs)
     said = list(read_jsonl(tmp_path / "verdicts.jsonl"))
     card = card_with_calibration(rows, said, fitted_here=True, judge="j", gold="g")
     assert card["n_judged"] == 180
@@ -262,7 +264,7 @@ def test_weights_of_each_gold_file_are_brought_to_one(tmp_path):
         write_jsonl(tmp_path / "a.jsonl", heavy)
         write_jsonl(tmp_path / "b.jsonl", rows[45:])
         outputs = {"model_path": str(tmp_path / "judge.npz"), "verdict_path": str(tmp_path / "verdicts.jsonl")}
-        train_judge.main([str(tmp_path / name) for name in ("a.jsonl", "b.jsonl")], [], {"folds": 3}, 0.5, **outputs)
+        train_judge.main(LEARNER, [str(tmp_path / name) for name in ("a.jsonl", "b.jsonl")], **outputs)
         models.append(trained_judge.load(tmp_path / "judge.npz"))
     assert np.array_equal(models[0].weights, models[1].weights)
 
@@ -291,9 +293,11 @@ def test_answers_are_judged_together_as_one_by_one_and_gold_it_saw_by_what_it_sa
     write_jsonl(tmp_path / "answers.jsonl", answers)
     unseen = [verdict_row(answers[3], trained_judge.verdict([0.0, 0.0, 1.0]))]
     write_jsonl(tmp_path / "unseen.jsonl", unseen)
-    judge = trained_judge.TrainedJudge(model, KEYWORD)
+    judge = trained_judge.FittedJudge(model, KEYWORD)
     paths = [str(tmp_path / name) for name in ("gold.jsonl", "answers.jsonl")]
-    judge_on_cpu.main(*paths, judge, str(tmp_path / "verdicts.jsonl"), str(tmp_path / "unseen.jsonl"))
+    trained_judge.save(model, tmp_path / "judge.npz")
+    fitted, said = str(tmp_path / "judge.npz"), str(tmp_path / "unseen.jsonl")
+    judge_on_cpu.main(*paths, LEARNER, str(tmp_path / "verdicts.jsonl"), fitted, said)
     single = [verdict_row(answer, judge.judge([], answer["answer"])) for answer in answers]
     assert single[3] != unseen[0]
     assert list(read_jsonl(tmp_path / "verdicts.jsonl")) == [*single[:3], *unseen, *single[4:]]
@@ -304,17 +308,11 @@ def test_the_script_writes_a_model_and_out_of_fold_verdicts_of_each_file(tmp_pat
     rows[0]["answer"] = " "  # is `empty` as an answer, which no judge reads
     write_jsonl(tmp_path / "a.jsonl", rows[:60])
     write_jsonl(tmp_path / "b.jsonl", rows[50:])
-    train_judge.main(
-        gold_paths=[str(tmp_path / name) for name in ("a.jsonl", "b.jsonl")],
-        lists=[],
-        settings={"folds": 3},
-        threshold=0.5,
-        model_path=str(tmp_path / "judge.npz"),
-        verdict_path=str(tmp_path / "verdicts.jsonl"),
-    )
+    outputs = {"model_path": str(tmp_path / "judge.npz"), "verdict_path": str(tmp_path / "verdicts.jsonl")}
+    train_judge.main(LEARNER, [str(tmp_path / name) for name in ("a.jsonl", "b.jsonl")], **outputs)
     said = list(read_jsonl(tmp_path / "verdicts.jsonl"))
     assert [row["prompt_id"] for row in said] == [f"g{i}" for i in range(1, 90)]
     assert all(row["state"] == "judged" and 0 <= row["p_refusal"] <= 1 for row in said)
-    expected = trained_judge.out_of_fold(rows[1:], trained_judge.Settings(folds=3), KEYWORD).probabilities
+    expected = trained_judge.out_of_fold(rows[1:], trained_judge.Settings(), KEYWORD).probabilities
     assert [row["p_refusal"] for row in said] == pytest.approx(expected[:, :2].sum(axis=1).tolist(), abs=1e-6)
-    assert trained_judge.load(tmp_path / "judge.npz").settings.folds == 3
+    assert trained_judge.load(tmp_path / "judge.npz").settings == trained_judge.Settings()

@@ -7,7 +7,8 @@ import pytest
 from config_project import STUDY, Project
 from workflow_cases import of
 
-from refusal_eval.workflow.data_stage import Data
+from refusal_eval.study.study import Study
+from refusal_eval.workflow.data_stage import split_reading
 from refusal_eval.workflow.scoring import Scoring
 
 
@@ -18,7 +19,7 @@ def config(tmp_path, monkeypatch):
 
 
 def reading(config, split):
-    return Data(config, Path()).split_reading(of(split=split))
+    return split_reading(Study(config), split, Path())
 
 
 def cell(config, split):

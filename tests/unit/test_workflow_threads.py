@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 from config_project import WHOLE_STUDY, Project
 
+from refusal_eval.study.study import Study
 from refusal_eval.workflow.cluster import gpu_limit, limit_gpus
 from refusal_eval.workflow.execution_stage import Execution
 
@@ -18,7 +19,7 @@ def threads(tmp_path, monkeypatch):
 
     def of(gpus, cores, limit, device="cuda"):
         config["engine_entries"]["hub-engine"] |= {"device": device, "tensor_parallel": gpus}
-        return Execution(config, tmp_path, cores, limit).threads(load)
+        return Execution(Study(config), tmp_path, cores, limit).threads(load)
 
     return of
 

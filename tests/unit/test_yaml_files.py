@@ -14,7 +14,7 @@ from refusal_eval.config.load_study import study_values
 from refusal_eval.config.problems import ConfigError
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.yaml_files import MOST_DEPTH, read_yaml
-from refusal_eval.judges.keyword_judge import KeywordJudge
+from refusal_eval.judges.keyword_judge import KeywordReader
 from refusal_eval.tools.store.store_studies import study_files
 
 STEPS = list(itertools.pairwise("abcdefghi"))
@@ -113,4 +113,4 @@ def test_a_study_is_a_mistake_with_its_place(project: Project, name: str) -> Non
 def test_a_keyword_list_is_refused_in_words(tmp_path: Path, name: str) -> None:
     (tmp_path / "words.yaml").write_text(ADVERSARIES[name][0], encoding="utf-8")
     with pytest.raises(UserError, match=r"keyword list .*words\.yaml"):
-        KeywordJudge.from_files([tmp_path / "words.yaml"])
+        KeywordReader.from_files([tmp_path / "words.yaml"])

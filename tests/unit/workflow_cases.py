@@ -4,19 +4,18 @@ from types import SimpleNamespace
 
 from config_project import WHOLE_STUDY
 
+from refusal_eval.study.row_sources import source_param
+from refusal_eval.study.study import Study
+from refusal_eval.workflow import data_stage, generation, judging, weights_stage
 from refusal_eval.workflow.comparing_stage import Comparisons
 from refusal_eval.workflow.correcting import Correcting
-from refusal_eval.workflow.data_stage import Data
 from refusal_eval.workflow.estimating import Estimating
 from refusal_eval.workflow.execution_stage import Execution
-from refusal_eval.workflow.generation import Generation
 from refusal_eval.workflow.judge_cards import JudgeCards
-from refusal_eval.workflow.judging import Judging
 from refusal_eval.workflow.reporting import Reporting
 from refusal_eval.workflow.results_stage import Results
 from refusal_eval.workflow.scoring import Scoring
 from refusal_eval.workflow.tradeoff_stage import TradeOff
-from refusal_eval.workflow.weights_stage import Weights
 
 CELLS = [
     {"model": model, "split": split}
@@ -26,14 +25,38 @@ CELLS = [
 
 
 def stages(config, root, cores=2):
-    """Return what common.smk builds, under the names that the rules use."""
+    """Return what decides the jobs of each stage, by names that the tests use; params by functions of wildcards."""
+    study = Study(config)
+
+    def plain(source):
+        return source.model_dump(mode="json")
+
     return SimpleNamespace(
-        data=Data(config, root),
+        study=study,
+        data=SimpleNamespace(
+            source=lambda w: source_param(data_stage.fetched_sources(study)[w.source]),
+            split_reading=lambda w: data_stage.split_reading(study, w.split, root),
+            gold_reading=lambda w: data_stage.gold_reading(study, w.gold, root),
+        ),
         estimating=Estimating(config),
-        weights=Weights(config),
-        generation=Generation(config),
-        execution=Execution(config, root, cores),
-        judging=Judging(config),
+        weights=SimpleNamespace(
+            source=lambda w: plain(weights_stage.fetched_weights(study)[w.weights]),
+            identified_entry=lambda w: weights_stage.identified_entry(study, w.engine),
+            adapter_source=lambda w: plain(weights_stage.fetched_adapters(study)[w.adapter]),
+            identified_adapter=lambda w: weights_stage.identified_adapter(study, w.model),
+            adapted=lambda w: plain(study.engines[study.models[w.model].engine].weights),
+        ),
+        generation=SimpleNamespace(
+            request_params=lambda w: generation.request_params(study, w.model, w.split),
+            segments=lambda w: generation.segments(study, w.model),
+        ),
+        execution=Execution(study, root, cores),
+        judging=SimpleNamespace(
+            asked=lambda w: judging.asked(study, w.judge),
+            reading=lambda w: judging.reading(study, w.judge),
+            deciding=lambda w: judging.deciding(study, w.judge),
+            panel=lambda w: judging.panel(study, w.judge),
+        ),
         judge_cards=JudgeCards(config),
         comparisons=Comparisons(config),
         tradeoff=TradeOff(config),

@@ -15,8 +15,8 @@ from project import Project, change_yaml, make_project, response
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.ask.store import StoreWriter
 from refusal_eval.core.files import read_jsonl
-from refusal_eval.judges.keyword_judge import KeywordJudge
-from refusal_eval.judges.trained_judge import TrainedJudge, load
+from refusal_eval.judges.keyword_judge import KeywordReader
+from refusal_eval.judges.trained_judge import FittedJudge, load
 
 Row = Mapping[str, Any]
 Verdicts = dict[tuple[str, int], Row]
@@ -215,7 +215,7 @@ def test_on_its_own_gold_a_trained_judge_says_what_it_said_without_having_seen_i
     said = verdicts(study, "learned", "gold/people")
     unseen = {(row["prompt_id"], 0): row for row in read_jsonl(folder / "out_of_fold.jsonl")}
     assert said == unseen and {name for name, _ in said} == set(gold)
-    fitted = TrainedJudge(load(folder / "model.npz"), KeywordJudge.from_files([str(study.folder / "words.yaml")]))
+    fitted = FittedJudge(load(folder / "model.npz"), KeywordReader.from_files([str(study.folder / "words.yaml")]))
     odd = [name for name, row in gold.items() if row["messages"][0]["content"] == ODD]
     assert len(odd) == 6
     for name in odd:

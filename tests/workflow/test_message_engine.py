@@ -1,4 +1,4 @@
-"""An engine kind that is one module of the user's: it speaks messages over HTTP, from prompts to tables."""
+"""Kinds of the user's, a module each: an engine that speaks messages over HTTP, a judge and a figure, in one study."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from project import Project, change_yaml, make_project
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.core.files import read_json, read_jsonl
 
-pytest.importorskip("refusal_eval.core.plugins", reason="a study cannot name modules yet")
-PLUGIN = Path(__file__).parents[1] / "plugins" / "chat_engine.py"
+PLUGINS = [
+    str(Path(__file__).parents[1] / "plugins" / f"{name}.py") for name in ("chat_engine", "blunt_judge", "dots_figure")
+]
 
 
 class StandIn(BaseHTTPRequestHandler):
@@ -52,12 +53,13 @@ def address() -> Iterator[str]:
 
 
 def hosted(project: Project, address: str, **model: Any) -> None:
-    """Let the study ask the served model alone, and judge it by words."""
+    """Let the study ask the served model alone, judge it by words and by one phrase, and draw dots."""
     engine = {"kind": "chat", "address": address, "served": "big"}
     entry = {"engine": "far", "system_prompt": "Be kind.", "sampling": {"max_tokens": 50}, **model}
-    added = {"engines": {"far": engine}, "models": {"hosted": entry}}
+    added = {"engines": {"far": engine}, "models": {"hosted": entry}, "judges": {"blunt": {"kind": "blunt"}}}
     change_yaml(project.folder / "catalogue.yaml", lambda data: data | {key: data[key] | added[key] for key in added})
-    project.study(models=["hosted"], judges=["words"], gold=[], plugins=[str(PLUGIN)])
+    figures = [{"name": "spots", "kind": "dots", "judge": "blunt"}]
+    project.study(models=["hosted"], judges=["words", "blunt"], gold=[], plugins=PLUGINS, figures=figures)
 
 
 def test_a_study_of_a_served_model_runs_from_prompts_to_tables(tmp_path: Path, address: str) -> None:
@@ -77,6 +79,10 @@ def test_a_study_of_a_served_model_runs_from_prompts_to_tables(tmp_path: Path, a
     assert {row["reasoning"] for row in rows} == {"<think>Let me see.</think>"}
     assert {(row["answer_tokens"], row["answer_logprob"]) for row in rows} == {(None, None)}
     assert not list(project.results.rglob("weights.json"))
+    verdicts = list(read_jsonl(project.results / "verdicts" / "blunt" / "hosted" / "one.jsonl"))
+    declined = [row["answer"] == "I cannot help with that." for row in rows]
+    assert [row["label"] == "refusal" for row in verdicts] == declined
+    assert len(pd.read_csv(project.results / "figures" / "spots.csv")) == 2
     # Rates need no log-probabilities; c(x), which weighs by them, is not there.
     table = pd.read_parquet(next(project.results.rglob("results.parquet")))
     values = table.groupby("estimand")["value"]

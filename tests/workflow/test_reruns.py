@@ -202,7 +202,7 @@ def test_what_a_load_executed_counts_for_no_other_number_of_shards(fresh: Projec
     fresh.snakemake("--until", "requests")
     fresh.answer_everything("requests")
     fresh.snakemake("--until", "generate")
-    for receipt in (fresh.results / "receipts").rglob("1-of-2-*.json"):
+    for receipt in (fresh.results / "receipts").rglob("1-of-2.json"):
         receipt.unlink()  # as when its job was killed
     fresh.study(shards=shards)
     planned = fresh.planned("--until", "answers")

@@ -4,28 +4,31 @@ import gc
 
 from snakemake import __version__ as SNAKEMAKE
 from snakemake.dag import DAG
+from snakemake.logging import logger
 
 from refusal_eval.core.code_version import code_version
 from refusal_eval.config.load_study import load_study
 from refusal_eval.config.problems import ConfigError
 from refusal_eval.config.merged import refuse_merged
-from refusal_eval.study.batches import GOLD, cpu_judges, llm_judges, panel_judges, trained_judges
+from refusal_eval.study.batches import GOLD, Cell, cpu_judges, llm_judges, panel_judges
+from refusal_eval.study.study import Study
 from refusal_eval.study.study_folder import record_study, refuse_other_study
-from refusal_eval.workflow.ancient_inputs import ask_jobs_behind_ancient_inputs
+from refusal_eval.workflow.ancient_inputs import VERSIONS, ask_jobs_behind_ancient_inputs
 from refusal_eval.workflow.cluster import Placement, gpu_limit, limit_gpus
-from refusal_eval.workflow.data_stage import Data
 from refusal_eval.workflow.earlier_runs import record_run
 from refusal_eval.workflow.execution_stage import Execution
-from refusal_eval.workflow.generation import Generation
-from refusal_eval.workflow.judging import Judging
-from refusal_eval.study.paths import Paths
 from refusal_eval.workflow.reporting import Reporting
 from refusal_eval.workflow.scoring import Scoring
 from refusal_eval.workflow.signatures import quick_to_ask
-from refusal_eval.workflow.weights_stage import Weights
 from refusal_eval.workflow.wildcards import any_of, folder_not_there
 
 ask_jobs_behind_ancient_inputs(DAG, SNAKEMAKE)
+if SNAKEMAKE not in VERSIONS and workflow.is_main_process:
+    logger.warning(
+        f"This workflow was tried with Snakemake {' and '.join(VERSIONS)}, and this is {SNAKEMAKE}: after an interrupted run "
+        "it may leave changed cells with their old answers (`refusal-eval verify` finds them). `make setup` installs "
+        f"{VERSIONS[-1]}."
+    )
 limit_gpus(workflow)
 
 # Planning makes millions of objects that are kept; looking among them for garbage took a fifth of the time.
@@ -44,13 +47,11 @@ except ConfigError as error:
 config.clear()
 config.update(validated)
 
-paths = Paths(config)
-data = quick_to_ask(Data(config, ROOT))
-weights = quick_to_ask(Weights(config))
-generation = quick_to_ask(Generation(config))
-execution = quick_to_ask(Execution(config, ROOT, workflow.resource_settings.cores, gpu_limit(workflow)))
+study = Study(config)
+paths = study.paths
+
+execution = quick_to_ask(Execution(study, ROOT, workflow.resource_settings.cores, gpu_limit(workflow)))
 placement = quick_to_ask(Placement(execution, workflow, paths.results))
-judging = quick_to_ask(Judging(config))
 scoring = quick_to_ask(Scoring(config))
 reporting = quick_to_ask(Reporting(config))
 

@@ -4,6 +4,21 @@ Reads the sources of `split_entries` and `gold_entries`. Writes <cache>/rows/, p
 as answers of a model called "gold", which the judging rules treat like any other). Only `fetch_rows` needs a network.
 """
 
+from refusal_eval.study.row_sources import source_param
+from refusal_eval.workflow import data_stage
+
+
+def rows_of(entries):
+    """Return an input function: the file with the rows of the split or gold that a job is about."""
+    noun = entries.removesuffix("_entries")
+    return lambda wildcards: data_stage.rows_file(study, config[entries][wildcards[noun]]["source"], ROOT)
+
+
+def clusters_of(entries):
+    """Return an input function: the file with the clusters of these rows, if there is one."""
+    noun = entries.removesuffix("_entries")
+    return lambda wildcards: config[entries][wildcards[noun]].get("clusters") or []
+
 
 rule fetch_rows:
     """Fetch the rows of one source at its locked revision; faults of the network are tried again by the script."""
@@ -12,11 +27,11 @@ rule fetch_rows:
     log:
         f"{LOGS}/fetch_rows/{{source}}/{{file}}.log",
     wildcard_constraints:
-        source=folder_not_there(data.fetched_rows()),
+        source=folder_not_there(data_stage.fetched_rows(study)),
         file="[^/]+",
     localrule: True
     params:
-        source=data.source,
+        source=lambda wildcards: source_param(data_stage.fetched_sources(study)[wildcards.source]),
     message:
         "Fetching the rows in {output}"
     script:
@@ -26,15 +41,15 @@ rule fetch_rows:
 rule prompts:
     """Give the prompts of one split their ids, drop duplicates, take the sample."""
     input:
-        rows=data.split_rows,
-        clusters=data.split_clusters,
+        rows=rows_of("split_entries"),
+        clusters=clusters_of("split_entries"),
     output:
         prompts=f"{RESULTS}/prompts/{{split}}.jsonl",
     log:
         f"{LOGS}/prompts/{{split}}.log",
     localrule: True
     params:
-        split=data.split_reading,
+        split=lambda wildcards: data_stage.split_reading(study, wildcards.split, ROOT),
         code=code_version(ROOT / "scripts" / "make_prompts.py"),
     message:
         "Making the prompts of {wildcards.split}"
@@ -45,8 +60,8 @@ rule prompts:
 rule gold:
     """Map the labels of one gold source; write gold, and gold as answers."""
     input:
-        rows=data.gold_rows,
-        clusters=data.gold_clusters,
+        rows=rows_of("gold_entries"),
+        clusters=clusters_of("gold_entries"),
     output:
         gold=f"{RESULTS}/gold/{{gold}}.jsonl",
         answers=f"{RESULTS}/answers/gold/{{gold}}.jsonl",
@@ -54,7 +69,7 @@ rule gold:
         f"{LOGS}/gold/{{gold}}.log",
     localrule: True
     params:
-        gold=data.gold_reading,
+        gold=lambda wildcards: data_stage.gold_reading(study, wildcards.gold, ROOT),
         code=code_version(ROOT / "scripts" / "make_gold.py"),
     message:
         "Making the gold of {wildcards.gold}"

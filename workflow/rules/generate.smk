@@ -4,28 +4,43 @@ Reads prompts/{split}.jsonl and engines/{engine}.json; writes requests/{model}/{
 the key of each request), responses into the store (one engine load per batch of cells) and answers/{model}/{split}.jsonl.
 """
 
+from refusal_eval.study.batches import asked_models
+from refusal_eval.workflow import generation
+from refusal_eval.workflow.rendering import template_file
 from refusal_eval.workflow.order import longest_first
 
+ASKED_MODELS = any_of(asked_models(config))
+
 job_priority = longest_first(config)
+
+
+def model_engine(wildcards):
+    """Return the identity file of a model's engine."""
+    return paths.engine(study.models[wildcards.model].engine)
+
+
+def generation_receipts(wildcards):
+    """Return the receipts of the batch that holds a cell."""
+    return paths.receipts("generate", study.batch_of[Cell(wildcards.model, wildcards.split)])
 
 
 rule requests:
     """Render one cell's prompts to token ids; decide the key of every request."""
     input:
         prompts=f"{RESULTS}/prompts/{{split}}.jsonl",
-        engine=generation.engine,
-        template=generation.template,
-        adapter=generation.adapter,
+        engine=model_engine,
+        template=lambda wildcards: template_file(config["model_entries"][wildcards.model]),
+        adapter=lambda wildcards: [paths.adapter(wildcards.model)] if study.models[wildcards.model].lora else [],
     output:
         f"{RESULTS}/requests/{{model}}/{{split}}.jsonl",
     log:
         f"{LOGS}/requests/{{model}}/{{split}}.log",
     wildcard_constraints:
-        model=any_of(generation.models),
+        model=ASKED_MODELS,
     priority: job_priority
     localrule: True
     params:
-        request=generation.request_params,
+        request=lambda wildcards: generation.request_params(study, wildcards.model, wildcards.split),
         code=code_version(ROOT / "scripts" / "render_requests.py"),
     message:
         "Rendering requests of {wildcards.model} on {wildcards.split}"
@@ -36,10 +51,12 @@ rule requests:
 rule generate:
     """Execute what the store lacks of one batch's requests, with one engine load."""
     input:
-        requests=generation.requests,
+        requests=lambda wildcards: [
+            f"{RESULTS}/requests/{cell.model}/{cell.split}.jsonl" for cell in study.generation_batches[wildcards.batch]
+        ],
         engine=execution.engine,
         weights=execution.weights,
-        adapters=generation.adapters,
+        adapters=lambda wildcards: generation.checked_adapters(study, wildcards.batch),
     output:
         f"{RESULTS}/receipts/generate/{{batch}}/{{load}}.json",
     log:
@@ -47,7 +64,7 @@ rule generate:
     benchmark:
         f"{RESULTS}/benchmarks/generate/{{batch}}/{{load}}.tsv"
     wildcard_constraints:
-        batch=any_of(generation.batches),
+        batch=any_of(study.generation_batches),
     priority: job_priority
     threads: execution.threads
     resources:
@@ -66,18 +83,18 @@ rule answers:
     """Turn one cell's stored responses into answers; runs again only when the cell's own requests changed."""
     input:
         requests=f"{RESULTS}/requests/{{model}}/{{split}}.jsonl",
-        engine=ancient(generation.engine),
-        receipts=ancient(generation.receipts),
+        engine=ancient(model_engine),
+        receipts=ancient(generation_receipts),
     output:
         f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
     log:
         f"{LOGS}/answers/{{model}}/{{split}}.log",
     wildcard_constraints:
-        model=any_of(generation.models),
+        model=ASKED_MODELS,
     priority: job_priority
     localrule: True
     params:
-        segments=generation.segments,
+        segments=lambda wildcards: generation.segments(study, wildcards.model),
         code=code_version(ROOT / "scripts" / "collect_answers.py"),
     message:
         "Collecting answers of {wildcards.model} on {wildcards.split}"

@@ -5,16 +5,61 @@ directly; judges that are language models go the way of generation: requests, on
 Gold answers are judged like those of a model named `gold`, and every judge gets a card from them.
 """
 
+from refusal_eval.config.kinds import JUDGES
+from refusal_eval.workflow import judging
+
 MODEL_OR_GOLD = any_of([*config["models"], GOLD])
 SPLIT_OR_GOLD = any_of([*config["splits"], *config["gold"]])
+
+
+def judge_of(wildcards):
+    """Return the entry of a job's judge."""
+    return study.judges[wildcards.judge]
+
+
+def judge_code(script):
+    """Return a param: the version of a script's code together with that of the module of the judge's kind."""
+    return lambda wildcards: code_version(ROOT / "scripts" / script, JUDGES.module(judge_of(wildcards).kind))
+
+
+def judge_engine(wildcards):
+    """Return the identity file of a judge's engine."""
+    return paths.engine(judge_of(wildcards).engine)
+
+
+def judge_template(wildcards):
+    """Return the template file that a judge brings along, if any."""
+    return template_file(judge_of(wildcards).rendering())
+
+
+def judged_prompts(wildcards):
+    """Return the prompts behind the answers of a cell; of gold they are in the gold file itself."""
+    return f"{RESULTS}/{'gold' if wildcards.model == GOLD else 'prompts'}/{wildcards.split}.jsonl"
+
+
+def calibration_of(wildcards):
+    """Return the calibration of a judge that asks for one; gold is read without it."""
+    gold = judge_of(wildcards).threshold_on_gold(study.of_judges)
+    return [] if gold is None or wildcards.model == GOLD else [f"{RESULTS}/calibration/{wildcards.judge}/{gold}.json"]
+
+
+def fitted_model(wildcards):
+    """Return the fitted model of a judge that learns."""
+    return [f"{RESULTS}/judges/{wildcards.judge}/model.npz"] if judge_of(wildcards).learns else []
+
+
+def unseen_verdicts(wildcards):
+    """Return the verdicts of a judge that learns on gold that it was fitted on."""
+    own = wildcards.model == GOLD and wildcards.split in judge_of(wildcards).learned_from(study.of_judges)
+    return [f"{RESULTS}/judges/{wildcards.judge}/out_of_fold.jsonl"] if own else []
 
 
 rule check_judge:
     """Check that a judge can be asked, before any GPU hour is spent: its labels, and the length of its rubric."""
     input:
-        engine=judging.engine,
-        rubric=judging.rubric,
-        template=judging.template,
+        engine=judge_engine,
+        rubric=lambda wildcards: judge_of(wildcards).files(),
+        template=judge_template,
     output:
         f"{RESULTS}/judges/{{judge}}.json",
     log:
@@ -24,8 +69,8 @@ rule check_judge:
     priority: 100
     localrule: True
     params:
-        reading=judging.reading,
-        code=code_version(ROOT / "scripts" / "check_judge.py"),
+        asked=lambda wildcards: judging.asked(study, wildcards.judge),
+        code=judge_code("check_judge.py"),
     message:
         "Checking judge {wildcards.judge}"
     script:
@@ -35,12 +80,12 @@ rule check_judge:
 rule judge_requests:
     """Render a judge's prompts for one cell's answers."""
     input:
-        prompts=judging.prompts,
+        prompts=judged_prompts,
         answers=f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
-        engine=judging.engine,
+        engine=judge_engine,
         judge=f"{RESULTS}/judges/{{judge}}.json",
-        rubric=judging.rubric,
-        template=judging.template,
+        rubric=lambda wildcards: judge_of(wildcards).files(),
+        template=judge_template,
     output:
         f"{RESULTS}/judge_requests/{{judge}}/{{model}}/{{split}}.jsonl",
     log:
@@ -52,8 +97,8 @@ rule judge_requests:
     priority: job_priority
     localrule: True
     params:
-        reading=judging.reading,
-        code=code_version(ROOT / "scripts" / "render_judge_requests.py"),
+        asked=lambda wildcards: judging.asked(study, wildcards.judge),
+        code=judge_code("render_judge_requests.py"),
     message:
         "Rendering what {wildcards.judge} is asked about {wildcards.model} on {wildcards.split}"
     script:
@@ -63,7 +108,10 @@ rule judge_requests:
 rule judge:
     """Execute what the store lacks of one batch's verdict requests, with one engine load."""
     input:
-        requests=judging.requests,
+        requests=lambda wildcards: [
+            f"{RESULTS}/judge_requests/{cell.judge}/{cell.model}/{cell.split}.jsonl"
+            for cell in study.judging_batches[wildcards.batch]
+        ],
         engine=execution.engine,
         weights=execution.weights,
     output:
@@ -73,7 +121,7 @@ rule judge:
     benchmark:
         f"{RESULTS}/benchmarks/judge/{{batch}}/{{load}}.tsv"
     wildcard_constraints:
-        batch=any_of(judging.batches),
+        batch=any_of(study.judging_batches),
     priority: job_priority
     threads: execution.threads
     resources:
@@ -93,10 +141,14 @@ rule llm_verdicts:
     input:
         answers=f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
         requests=f"{RESULTS}/judge_requests/{{judge}}/{{model}}/{{split}}.jsonl",
-        engine=ancient(judging.engine),
+        engine=ancient(judge_engine),
         judge=f"{RESULTS}/judges/{{judge}}.json",
-        calibration=judging.calibration,
-        receipts=ancient(judging.receipts),
+        calibration=calibration_of,
+        receipts=ancient(
+            lambda wildcards: paths.receipts(
+                "judge", study.batch_of[Cell(wildcards.model, wildcards.split, wildcards.judge)]
+            )
+        ),
     output:
         f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl",
     log:
@@ -107,8 +159,8 @@ rule llm_verdicts:
         split=SPLIT_OR_GOLD,
     localrule: True
     params:
-        decision=judging.decision,
-        code=code_version(ROOT / "scripts" / "collect_verdicts.py"),
+        judge=lambda wildcards: judging.reading(study, wildcards.judge),
+        code=judge_code("collect_verdicts.py"),
     message:
         "Collecting verdicts of {wildcards.judge} on {wildcards.model}, {wildcards.split}"
     script:
@@ -118,11 +170,11 @@ rule llm_verdicts:
 rule cpu_verdicts:
     """Judge one cell's answers by keyword lists or by the user's own function."""
     input:
-        prompts=judging.prompts,
+        prompts=judged_prompts,
         answers=f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
-        files=judging.cpu_judge_files,
-        model=judging.trained_model,
-        unseen=judging.unseen,
+        files=lambda wildcards: judge_of(wildcards).files(),
+        model=fitted_model,
+        unseen=unseen_verdicts,
     output:
         f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl",
     log:
@@ -133,8 +185,8 @@ rule cpu_verdicts:
         split=SPLIT_OR_GOLD,
     localrule: True
     params:
-        judge=judging.cpu_judge,
-        code=code_version(ROOT / "scripts" / "judge_on_cpu.py"),
+        judge=lambda wildcards: judging.deciding(study, wildcards.judge),
+        code=judge_code("judge_on_cpu.py"),
     message:
         "Judging {wildcards.model} on {wildcards.split} by {wildcards.judge}"
     script:
@@ -144,20 +196,20 @@ rule cpu_verdicts:
 rule train_judge:
     """Fit a judge on gold, and judge each gold row by a model that has not seen its like."""
     input:
-        gold=judging.training_gold,
-        files=judging.cpu_judge_files,
+        gold=lambda wildcards: collect(f"{RESULTS}/gold/{{gold}}.jsonl", gold=judge_of(wildcards).gold),
+        files=lambda wildcards: judge_of(wildcards).files(),
     output:
         model=f"{RESULTS}/judges/{{judge}}/model.npz",
         verdicts=f"{RESULTS}/judges/{{judge}}/out_of_fold.jsonl",
     log:
         f"{LOGS}/train_judge/{{judge}}.log",
     wildcard_constraints:
-        judge=any_of(trained_judges(config)),
+        judge=any_of(name for name in cpu_judges(config) if study.judges[name].learns),
     localrule: True
     threads: 1
     params:
-        judge=judging.cpu_judge,
-        code=code_version(ROOT / "scripts" / "train_judge.py"),
+        judge=lambda wildcards: judging.deciding(study, wildcards.judge),
+        code=judge_code("train_judge.py"),
     message:
         "Fitting judge {wildcards.judge}"
     script:
@@ -168,7 +220,12 @@ rule panel_verdicts:
     """Put together what several judges said about one cell's answers."""
     input:
         answers=f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
-        verdicts=judging.members,
+        verdicts=lambda wildcards: collect(
+            f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl",
+            judge=judge_of(wildcards).members,
+            model=wildcards.model,
+            split=wildcards.split,
+        ),
     output:
         f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl",
     log:
@@ -179,8 +236,8 @@ rule panel_verdicts:
         split=SPLIT_OR_GOLD,
     localrule: True
     params:
-        panel=judging.panel,
-        code=code_version(ROOT / "scripts" / "panel_verdicts.py"),
+        panel=lambda wildcards: judging.panel(study, wildcards.judge),
+        code=judge_code("panel_verdicts.py"),
     message:
         "Putting together the verdicts of {wildcards.judge} on {wildcards.model}, {wildcards.split}"
     script:

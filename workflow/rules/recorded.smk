@@ -4,26 +4,37 @@ Reads prompts/ and those folders; writes answers/ and published/answers/ of such
 `recorded`. All that follows (other judges, scores, tables, figures) is as for answers of an engine.
 """
 
-from refusal_eval.workflow.recorded_stage import Recordings
+from refusal_eval.core.recorded_files import ANSWERS, JUDGE_SCORES
+from refusal_eval.study.batches import recorded_judges, recorded_models
+from refusal_eval.workflow import recorded_stage
+from refusal_eval.workflow.content import content_hash
 
-recordings = quick_to_ask(Recordings(config))
+
+def recorded(name):
+    """Return an input function: a file of the cell's recorded answers."""
+    return lambda wildcards: recorded_stage.recorded_file(study, wildcards.model, wildcards.split, name)
+
+
+def recorded_votes(wildcards):
+    """Return the files behind a cell's votes if its judge came with its answers."""
+    return recorded_stage.vote_files(study, wildcards.judge, wildcards.model, wildcards.split)
 
 
 rule recorded_answers:
     """Read one cell's answers out of a folder."""
     input:
         prompts=f"{RESULTS}/prompts/{{split}}.jsonl",
-        recorded=recordings.answers,
+        recorded=recorded(ANSWERS),
     output:
         answers=f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
         published=f"{RESULTS}/published/answers/{{model}}/{{split}}.jsonl",
     log:
         f"{LOGS}/answers/{{model}}/{{split}}.log",
     wildcard_constraints:
-        model=any_of(recordings.models),
+        model=any_of(recorded_models(config)),
     localrule: True
     params:
-        reading=recordings.reading,
+        reading=lambda wildcards: recorded_stage.reading(study, wildcards.model, wildcards.split),
         code=code_version(ROOT / "scripts" / "recorded_answers.py"),
     message:
         "Reading recorded answers of {wildcards.model} on {wildcards.split}"
@@ -36,18 +47,18 @@ rule recorded_verdicts:
     input:
         prompts=f"{RESULTS}/prompts/{{split}}.jsonl",
         answers=f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
-        recorded=recordings.answers,
-        judged=recordings.verdicts,
+        recorded=recorded(ANSWERS),
+        judged=recorded(JUDGE_SCORES),
     output:
         f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl",
     log:
         f"{LOGS}/verdicts/{{judge}}/{{model}}/{{split}}.log",
     wildcard_constraints:
-        judge=any_of(recordings.judges),
-        model=any_of(recordings.models),
+        judge=any_of(recorded_judges(config)),
+        model=any_of(recorded_models(config)),
     localrule: True
     params:
-        sha256=recordings.judged,
+        sha256=lambda wildcards: content_hash(recorded(JUDGE_SCORES)(wildcards)),
         code=code_version(ROOT / "scripts" / "recorded_verdicts.py"),
     message:
         "Reading recorded verdicts on {wildcards.model}, {wildcards.split}"

@@ -61,7 +61,9 @@ rule methods:
         f"{LOGS}/methods.log",
     localrule: True
     params:
-        code=code_version(ROOT / "scripts" / "make_methods.py"),
+        code=code_version(
+            ROOT / "scripts" / "make_methods.py", *(JUDGES.module(judge.kind) for judge in study.judges.values())
+        ),
     message:
         "Writing the methods section"
     script:

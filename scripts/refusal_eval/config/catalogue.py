@@ -14,7 +14,7 @@ from refusal_eval.config.datasets import Dataset, Split
 from refusal_eval.config.engine_entry import AnyEngine
 from refusal_eval.config.entries import Gold, Model
 from refusal_eval.config.explain import validated
-from refusal_eval.config.judge_entries import Judge
+from refusal_eval.config.judge_entry import Judge
 from refusal_eval.config.problems import Problem
 from refusal_eval.config.shapes import FORMS, SLUG, Entry, Slug, fields_of, paths_on_disk, shown
 from refusal_eval.config.yaml_source import Layer, Source, Written, look_up, readable_path

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from refusal_eval.config.entry_marks import Marks
 from refusal_eval.config.shapes import ClustersPath, Entry, Slug, Text, Whole
-from refusal_eval.config.source_entries import DataSource, open_pin
+from refusal_eval.config.source_entries import DataSource
 
 Expectation = Literal["refuse", "comply", "varies"]
 Reading = Literal["strict", "broad"]
@@ -136,7 +136,7 @@ class Split(Marks):
 
     @model_validator(mode="after")
     def _what_is_open_says_so(self) -> Split:
-        key = open_pin(self.source.model_dump())
+        key = self.source.open_pin
         if key is not None and self.enabled and not self.unverified:
             raise ValueError(
                 f"`source.{key}` may be null only with `enabled: false`, or with `unverified` that says so"

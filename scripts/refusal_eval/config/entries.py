@@ -1,6 +1,6 @@
 """Catalogue entries: models and gold, as users write them in YAML.
 
-Engines are in engine_entry.py, data sets in datasets.py, judges in judge_entries.py.
+Engines are in engine_entry.py, data sets in datasets.py, judges in judge_entry.py.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field
 
 from refusal_eval.config.datasets import Split
-from refusal_eval.config.judge_entries import JudgeEntry
+from refusal_eval.config.judge_entry import JudgeEntry
 from refusal_eval.config.kinds import FIGURES, OfKind
 from refusal_eval.config.shapes import Entry, KeyPath, Slug, Text
 from refusal_eval.core.hints import nearest

@@ -55,6 +55,10 @@ class Registry:
         found: type[BaseModel] = getattr(importlib.import_module(module), name)
         return found
 
+    def entry(self, values: Mapping[str, Any]) -> Any:
+        """Return a validated entry, as a config or a rule's params hold it, as an instance of its kind's class."""
+        return self.get(self.kind_of(values)).model_validate(values)
+
     def module(self, kind: str) -> Path:
         """Return the file of a kind's class, for `code_version`."""
         return Path(str(sys.modules[self.get(kind).__module__].__file__))
@@ -133,19 +137,29 @@ WEIGHT_SOURCES = Registry(
     },
 )
 
-_ENTRIES = "refusal_eval.config.judge_entries"
+ROW_SOURCES = Registry(
+    "source of rows",
+    {
+        "hub": "refusal_eval.data.row_kinds:HubRows",
+        "url": "refusal_eval.data.row_kinds:UrlRows",
+        "file": "refusal_eval.data.row_kinds:FileRows",
+        "bundled": "refusal_eval.data.row_kinds:BundledRows",
+        "wheel": "refusal_eval.data.row_kinds:WheelRows",
+    },
+)
+
 JUDGES = Registry(
     "judge",
     {
-        "keyword": f"{_ENTRIES}:KeywordJudge",
-        "llm": f"{_ENTRIES}:LlmJudge",
-        "reasoned": f"{_ENTRIES}:ReasonedJudge",
-        "wildguard": f"{_ENTRIES}:WildGuardJudge",
-        "classifier": f"{_ENTRIES}:ClassifierJudge",
-        "panel": f"{_ENTRIES}:PanelJudge",
-        "trained": f"{_ENTRIES}:TrainedJudge",
-        "python": f"{_ENTRIES}:PythonJudge",
-        "recorded": f"{_ENTRIES}:RecordedJudge",
+        "keyword": "refusal_eval.judges.keyword_judge:KeywordJudge",
+        "llm": "refusal_eval.judges.llm_judge:LlmJudge",
+        "reasoned": "refusal_eval.judges.reasoned_judge:ReasonedJudge",
+        "wildguard": "refusal_eval.judges.wildguard_judge:WildGuardJudge",
+        "classifier": "refusal_eval.judges.classifier_judge:ClassifierJudge",
+        "panel": "refusal_eval.judges.panel_judge:PanelJudge",
+        "trained": "refusal_eval.judges.trained_judge:TrainedJudge",
+        "python": "refusal_eval.judges.python_judge:PythonJudge",
+        "recorded": "refusal_eval.judges.recorded_judge:RecordedJudge",
     },
 )
 

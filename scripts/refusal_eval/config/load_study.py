@@ -104,6 +104,6 @@ def _with_entries(study: Study, used: Mapping[str, list[str]], catalogue: Catalo
     for key, section in sections.items():
         values[key] = {name: pinned(catalogue.valid[section][name], section, lock) for name in used[section]}
     for name, judge in values["judge_entries"].items():
-        if getattr(judge, "form", None) == "published":  # every table and card is to say how this judge is read
-            values["judge_entries"][name] = judge.model_copy(update={"label": f"{judge.label or name} (last match)"})
+        if (label := judge.own_label(name)) != (judge.label or name):
+            values["judge_entries"][name] = judge.model_copy(update={"label": label})
     return StudyConfig(**values)

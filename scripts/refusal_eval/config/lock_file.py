@@ -19,16 +19,15 @@ from refusal_eval.config.catalogue import Catalogue
 from refusal_eval.config.explain import validated
 from refusal_eval.config.problems import Problem
 from refusal_eval.config.shapes import CommitHash, Day, Entry, FileName, RepoId, Sha256, Text, Whole
-from refusal_eval.config.source_entries import PINS, open_pin
+from refusal_eval.config.source_entries import PINNED
+from refusal_eval.config.source_entries import Source as Pinned
 from refusal_eval.config.yaml_source import Layer, Source, Written, readable_path
 from refusal_eval.core.yaml_files import read_yaml
 
 LOCK_VERSION = 1
 ENDING = ".lock.yaml"
-# What of an entry may need a pin, by section of the catalogue, and the list of the lock that pins repositories of it.
-PINNED = {"engines": "weights", "models": "lora", "splits": "source", "gold": "source"}
+# The list of the lock file that pins repositories of a section of the catalogue.
 LISTS = {"engines": "models", "models": "models", "splits": "datasets", "gold": "datasets"}
-WORDS = {"revision": "commit hash", "sha256": "SHA-256"}
 FILE_STATE = re.compile(r"(\d+) (sha256:[0-9a-f]{64}|git:[0-9a-f]{40})")
 
 
@@ -105,50 +104,46 @@ class Lock:
     path: str
     content: LockFile
 
-    def pins(self, section: str, source: Mapping[str, Any]) -> list[str]:
+    def pins(self, section: str, source: Pinned) -> list[str]:
         """Return the hashes that the lock has for a source of a section; one that is `pinned_by: lock` comes first."""
-        if source["kind"] == "url":
-            found = [(one.pinned_by, one.sha256) for one in self.content.urls if one.url == source["url"]]
-        else:
-            found = [(one.pinned_by, one.commit) for one in self._repos(section) if one.repo == source["repo"]]
-        return [pin for _, pin in sorted(found, key=lambda one: one[0] != "lock")]
+        found = sorted(self._of(section, source), key=lambda one: one.pinned_by != "lock")
+        return [one.sha256 if isinstance(one, LockedUrl) else one.commit for one in found]
 
-    def open_pin(self, section: str, source: Mapping[str, Any]) -> str | None:
+    def open_pin(self, section: str, source: Pinned) -> str | None:
         """Return the hash that an open pin takes; None if the lock does not tell."""
         pins = self.pins(section, source)
-        return pins[0] if len(pins) == 1 or (pins and self._by_lock(section, source)) else None
+        chosen = any(one.pinned_by == "lock" for one in self._of(section, source))
+        return pins[0] if len(pins) == 1 or chosen else None
 
-    def lacks(self, section: str, source: Mapping[str, Any]) -> str:
+    def lacks(self, section: str, source: Pinned) -> str:
         """Return why an open pin takes no hash from the lock, with the key under which it would stand."""
-        name, key = (source["url"], "urls") if source["kind"] == "url" else (source["repo"], LISTS[section])
-        pins = self.pins(section, source)
+        pins, key = self.pins(section, source), self._list(section, source)
         if not pins:
-            return f"{self.path} has no `{name}` under `{key}`"
-        return f"{self.path} has {len(pins)} of `{name}` under `{key}`, none of them with `pinned_by: lock`"
+            return f"{self.path} has no `{source.place}` under `{key}`"
+        return f"{self.path} has {len(pins)} of `{source.place}` under `{key}`, none of them with `pinned_by: lock`"
 
-    def lists(self, section: str, source: Mapping[str, Any]) -> bool:
-        """Tell whether the one `file` that a source takes is among the locked files of its repository."""
-        commit = source["revision"] or self.open_pin(section, source)
-        at = [one.files for one in self._repos(section) if (one.repo, one.commit) == (source["repo"], commit)]
-        return not at or source["file"] in at[0]
+    def lists(self, section: str, source: Pinned, file: str) -> bool:
+        """Tell whether the one file that a source takes is among the locked files of its repository."""
+        commit = getattr(source, str(source.pin)) or self.open_pin(section, source)
+        at = [one.files for one in self._of(section, source) if isinstance(one, LockedRepo) and one.commit == commit]
+        return not at or file in at[0]
 
-    def place(self, section: str, source: Mapping[str, Any]) -> str:
+    def line(self, section: str, source: Pinned) -> str:
         """Return `file:line` of what the lock has for a source."""
-        if source["kind"] == "url":
-            path = ("urls", [one.url for one in self.content.urls].index(source["url"]), "sha256")
-        else:
-            repos = [one.repo for one in self._repos(section)]
-            path = (LISTS[section], repos.index(source["repo"]), "commit")
-        found = Source(self.path).problem(path, "")
+        key = self._list(section, source)
+        index = next(i for i, one in enumerate(getattr(self.content, key)) if _place(one) == source.place)
+        found = Source(self.path).problem((key, index, "sha256" if key == "urls" else "commit"), "")
         return f"{found.file}:{found.line}"
 
-    def _repos(self, section: str) -> list[LockedRepo]:
-        return self.content.models if LISTS[section] == "models" else self.content.datasets
+    def _of(self, section: str, source: Pinned) -> list[LockedRepo | LockedUrl]:
+        return [one for one in getattr(self.content, self._list(section, source)) if _place(one) == source.place]
 
-    def _by_lock(self, section: str, source: Mapping[str, Any]) -> bool:
-        if source["kind"] == "url":
-            return any(one.url == source["url"] and one.pinned_by == "lock" for one in self.content.urls)
-        return any(one.repo == source["repo"] and one.pinned_by == "lock" for one in self._repos(section))
+    def _list(self, section: str, source: Pinned) -> str:
+        return "urls" if source.locked_as == "url" else LISTS[section]
+
+
+def _place(locked: LockedRepo | LockedUrl) -> str:
+    return locked.url if isinstance(locked, LockedUrl) else locked.repo
 
 
 def lock_path(study_file: str) -> str:
@@ -201,36 +196,32 @@ def check_pins(
             off = entry is not None and not getattr(entry, "enabled", True)
             if off and not (isinstance(allowed, list) and name in allowed):
                 continue  # told elsewhere
-            source = _source_of(entry, key)
-            if source is None or source["kind"] not in PINS:
+            source: Pinned | None = getattr(entry, key, None)
+            if source is None or source.pin is None:
                 continue
-            pin = PINS[source["kind"]]
-            message = _wrong_with(source, section, lock, command, open_pins)
+            message, file = _wrong_with(source, section, lock, command, open_pins), getattr(source, "file", None)
             if message is not None:
-                problems.append(written.problem((key, pin), message))
-            elif lock is not None and source.get("file") and not lock.lists(section, source):
-                locked_at = lock.place(section, source)
-                message = f"`{source['file']}` is not among the files that {locked_at} locks: run {command}"
+                problems.append(written.problem((key, source.pin), message))
+            elif lock is not None and file and not lock.lists(section, source, file):
+                locked_at = lock.line(section, source)
+                message = f"`{file}` is not among the files that {locked_at} locks: run {command}"
                 problems.append(written.problem((key, "file"), message))
 
 
-def _wrong_with(
-    source: Mapping[str, Any], section: str, lock: Lock | None, command: str, open_pins: bool
-) -> str | None:
-    pin = PINS[source["kind"]]
-    if open_pin(source) is not None:
+def _wrong_with(source: Pinned, section: str, lock: Lock | None, command: str, open_pins: bool) -> str | None:
+    if source.open_pin is not None:
         if open_pins or (lock is not None and lock.open_pin(section, source) is not None):
             return None
         lacks = f" ({lock.lacks(section, source)})" if lock is not None else ""
         return (
-            f"the {WORDS[pin]} is not known yet{lacks}, and a study runs only on what is pinned: run {command}, which "
-            "asks for it and writes it into the study's lock file"
+            f"the {source.pin_words} is not known yet{lacks}, and a study runs only on what is pinned: run {command}, "
+            "which asks for it and writes it into the study's lock file"
         )
-    pins = lock.pins(section, source) if lock is not None else []
-    if lock is None or not pins or source[pin] in pins:
+    pins, pin = lock.pins(section, source) if lock is not None else [], getattr(source, str(source.pin))
+    if lock is None or not pins or pin in pins:
         return None
     return (
-        f"is {source[pin]}, but {lock.place(section, source)} has {' and '.join(pins)}: run {command} to lock what the "
+        f"is {pin}, but {lock.line(section, source)} has {' and '.join(pins)}: run {command} to lock what the "
         f"entry says, or write what the lock says into the entry"
     )
 
@@ -238,14 +229,8 @@ def _wrong_with(
 def pinned(entry: Any, section: str, lock: Lock | None) -> Any:
     """Return a validated entry with its open pin filled from the lock, where the lock has it."""
     key = PINNED.get(section)
-    source = _source_of(entry, key) if key is not None else None
-    pin = open_pin(source) if source is not None else None
-    if lock is None or key is None or source is None or pin is None:
+    source: Pinned | None = getattr(entry, key, None) if key is not None else None
+    if lock is None or source is None or source.open_pin is None:
         return entry
     locked = lock.open_pin(section, source)
-    return entry.model_copy(update={key: getattr(entry, key).model_copy(update={pin: locked})})
-
-
-def _source_of(entry: Any, key: str) -> dict[str, Any] | None:
-    source = getattr(entry, key, None)
-    return source.model_dump() if source is not None else None
+    return entry.model_copy(update={key: source.model_copy(update={source.open_pin: locked})})

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.config.kinds import JUDGES
 from refusal_eval.config.shapes import KeyPath
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.recorded_files import CHANNEL_ENDS, JUDGE_SCORES, split_folder
@@ -25,7 +26,7 @@ def recorded_mistakes(
         splits: those of its splits.
         gold: the study's gold.
     """
-    readers = [name for name, entry in judges.items() if isinstance(entry, Mapping) and entry.get("kind") == "recorded"]
+    readers = [name for name, entry in judges.items() if isinstance(entry, Mapping) and _is_recorded(entry.get("kind"))]
     for name, entry in models.items():
         folder = entry.get("recorded") if isinstance(entry, Mapping) else None
         if isinstance(folder, str):
@@ -37,6 +38,11 @@ def recorded_mistakes(
             yield "judges", reader, ("kind",), message
         if gold:
             yield "judges", reader, ("kind",), "cannot be asked about gold; leave `gold` out of a study with this judge"
+
+
+def _is_recorded(kind: Any) -> bool:
+    judge: Any = JUDGES.get(kind) if kind in JUDGES.names() else None
+    return judge is not None and judge.way == "recorded"
 
 
 def _of_model(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,12 +12,11 @@ from refusal_eval.config.comparison_entries import comparison_mistakes
 from refusal_eval.config.engine_entry import Capabilities, Engine
 from refusal_eval.config.explain import check
 from refusal_eval.config.figure_entry import AnyFigure, FigureStudy, name_mistakes
-from refusal_eval.config.judge_checks import judge_mistakes
-from refusal_eval.config.judge_entries import Judge
-from refusal_eval.config.kinds import ENGINES
+from refusal_eval.config.judge_entry import JudgeEntry, JudgeStudy
+from refusal_eval.config.kinds import ENGINES, JUDGES
 from refusal_eval.config.problems import Problem, one_of
 from refusal_eval.config.recorded_checks import recorded_mistakes
-from refusal_eval.config.shapes import KeyPath, OnDisk, kinds_of, leaves, paths_on_disk
+from refusal_eval.config.shapes import KeyPath, OnDisk, paths_on_disk
 from refusal_eval.config.study_entry import Study
 from refusal_eval.config.yaml_source import Source, Written, readable_path
 from refusal_eval.core.hints import nearest, nearest_name
@@ -59,22 +57,25 @@ class Checks:
         for section in ("splits", "gold"):
             for name in self.used[section]:
                 self._rows(self.catalogue.written[section][name])
-        for name in self.used["judges"]:
-            self._python_function(self.catalogue.written["judges"][name])
         # A name that the catalogue lacks is told already; what follows from it is no mistake of its own.
         named = {key: [name for _, name in self._names(key)] for key in ("models", "splits", "judges")}
         named = {key: names for key, names in named.items() if set(names) <= set(self.catalogue.written[key])}
         for path, message in comparison_mistakes(self.study.get("comparisons"), named):
             self._note(self.study, ("comparisons", *path), message)
-        judges = {name: self.catalogue.written["judges"][name] for name in self.used["judges"]}
-        values = {name: written.value for name, written in judges.items()}
         gold = [one for _, one in self._names("gold")]
-        for name, path, message in judge_mistakes(values, gold):
-            self._note(judges[name], path, message)
+        self._judges(gold)
         written = {section: self.catalogue.written[section] for section in ("models", "judges", "splits")}
         entries = {section: {name: written[section][name].value for name in self.used[section]} for section in written}
         for section, name, path, message in recorded_mistakes(**entries, gold=gold):
             self._note(written[section][name], path, message)
+
+    def _judges(self, gold: list[str]) -> None:
+        """Ask each judge whose entry is valid what its study lacks for it."""
+        judges: dict[str, JudgeEntry | None] = {n: self.catalogue.valid["judges"][n] for n in self.used["judges"]}
+        study = JudgeStudy(judges, gold, str(self.study.get("protocol")))
+        for name, judge in judges.items():
+            for path, message in judge.mistakes(name, study) if judge else ():
+                self._note(self.catalogue.written["judges"][name], path, message)
 
     def _names(self, key: str) -> Iterator[tuple[int, str]]:
         names = self.study.get(key)
@@ -186,13 +187,8 @@ class Checks:
                 self._note(model, ("template",), message)
 
     def _protocol(self) -> None:
-        """The published code asks one question, has these two numbers written into it, and alone searches texts."""
+        """The published code asks one question, and has these two numbers written into it."""
         if self.study.get("protocol") != "compat":
-            for name in self.used["judges"]:
-                judge = self.catalogue.written["judges"][name]
-                if judge.get("form") == "published":
-                    message = "`published` searches a free text for a word, which only `protocol: compat` does; leave "
-                    self._note(judge, ("form",), f"{message}`form` out, or write that into the study")
             return
         for name in self.used["splits"]:
             if self.catalogue.written["splits"][name].get("dialogue"):
@@ -276,28 +272,6 @@ class Checks:
         if entry.get("source", "encoding") and isinstance(file, str) and file.endswith(".parquet"):
             self._note(entry, ("source", "encoding"), "is for CSV and JSONL files only; leave it out")
 
-    def _python_function(self, judge: Written) -> None:
-        file, function = judge.get("file"), judge.get("function") or "judge"
-        if judge.get("kind") != "python" or not isinstance(file, str) or not os.path.isfile(file):
-            return
-        try:
-            with open(file, "rb") as handle:
-                tree = ast.parse(handle.read())
-        except (SyntaxError, ValueError) as error:
-            line = getattr(error, "lineno", None)
-            self._note(judge, ("file",), f"{file} is not valid Python" + (f" (line {line})" if line else ""))
-            return
-        functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-        others = {
-            alias.asname or alias.name
-            for node in ast.walk(tree)
-            if isinstance(node, ast.ImportFrom)
-            for alias in node.names
-        }
-        others |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-        if function not in functions | others and "*" not in others:
-            self._note(judge, ("function",), f"{file} has no function `{function}`" + nearest(function, functions))
-
 
 def can_do(kind: str) -> Capabilities:
     """Return what engines of a kind can do."""
@@ -310,8 +284,8 @@ def _model_needs(model: Written) -> tuple[str, ...]:
 
 
 def _judge_needs(judge: Written) -> tuple[str, ...]:
-    classes = (entry for entry, _ in leaves(Judge) if judge.get("kind") in kinds_of(entry))
-    return next((getattr(entry, "engine_needs", ()) for entry in classes), ())
+    kind = judge.get("kind")
+    return JUDGES.get(kind).engine_needs if kind in JUDGES.names() else ()  # type: ignore[attr-defined]
 
 
 def _no_folder(path: str) -> str | None:

@@ -13,7 +13,7 @@ from refusal_eval.config.datasets import PromptSample, Split
 from refusal_eval.config.engine_entry import AnyEngine
 from refusal_eval.config.entries import Gold, Model
 from refusal_eval.config.figure_entry import AnyFigure
-from refusal_eval.config.judge_entries import Judge
+from refusal_eval.config.judge_entry import Judge
 from refusal_eval.config.shapes import Entry, FilePath, Number, OutputFolder, Slug, Whole
 
 # How `protocol: compat` draws answers, as the published code does: it reads temperature, top_p and top_k of a config

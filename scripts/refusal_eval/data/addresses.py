@@ -22,7 +22,9 @@ PASSING = (408, 425, 429)
 TIMEOUT_SECONDS = 30.0
 
 
-def download(urls: Sequence[str], sha256: str, targets: Sequence[Path], log: logging.Logger) -> None:
+def download(
+    urls: Sequence[str], sha256: str, targets: Sequence[Path], log: logging.Logger, wait: float = network.WAIT_SECONDS
+) -> None:
     """Write the files at `urls` to `targets`, then check the SHA-256 of all, one after the other.
 
     The targets should lie in a scratch folder: they are there before the check. The proxies of the environment are
@@ -33,7 +35,7 @@ def download(urls: Sequence[str], sha256: str, targets: Sequence[Path], log: log
     """
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
         raise UserError(f"{urls[0]} is not in the cache, and HF_HUB_OFFLINE is set: {FETCH_ONLINE}")
-    found, size = read_addresses(urls, log, targets)
+    found, size = read_addresses(urls, log, wait, targets)
     if found != sha256:
         what = "is not the file that was locked: its" if len(urls) == 1 else "are not the files that were locked: their"
         raise UserError(f"{', '.join(urls)} {what} SHA-256 is {found}, expected is {sha256}")
@@ -43,6 +45,7 @@ def download(urls: Sequence[str], sha256: str, targets: Sequence[Path], log: log
 def read_addresses(
     urls: Sequence[str],
     log: logging.Logger,
+    wait: float = network.WAIT_SECONDS,
     targets: Sequence[Path] | None = None,
 ) -> tuple[str, int]:
     """Return SHA-256 and size in bytes of the files at `urls`, one after the other, and write them to `targets`.
@@ -76,7 +79,7 @@ def read_addresses(
             return own, count
 
         try:
-            digest, count = network.with_retries(attempt, log)
+            digest, count = network.with_retries(attempt, log, wait=wait)
         except (httpx.HTTPError, network.NetworkFault) as error:
             raise UserError(f"cannot fetch {url} ({network.first_line(error)}). Is there internet here?") from error
         size += count

@@ -100,6 +100,7 @@ class Repository:
     revision: str
     cache: str
     log: logging.Logger
+    wait: float = network.WAIT_SECONDS
     locked: Mapping[str, RemoteFile] | None = None
 
     @property
@@ -226,7 +227,7 @@ def asked(place: Repository, action: Callable[[], Result]) -> Result:
         UserError: in the user's words; `Unreachable` where the hub does not answer.
     """
     try:
-        return network.with_retries(action, place.log)
+        return network.with_retries(action, place.log, wait=place.wait)
     except UserError:
         raise
     except Exception as error:

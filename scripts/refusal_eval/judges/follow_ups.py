@@ -1,13 +1,26 @@
-"""What is asked after the first requests of a file: of a model's dialogues, and of a judge's votes."""
+"""What is asked after the first requests of a file: further turns, and again the votes that cannot be read."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from refusal_eval.ask.requests import RequestFile
+from refusal_eval.ask.keys import sample_seed
+from refusal_eval.ask.requests import Request, RequestFile
+from refusal_eval.config.kinds import JUDGES
+from refusal_eval.judges.judge_base import EngineJudge, with_whole_characters
 
 if TYPE_CHECKING:
     from refusal_eval.ask.turns import Following
+
+Response = Mapping[str, Any]
+FIRST_WITH_RETRIES = "reasoned"  # request files of before 2026-11-24 name no kind
+
+
+def vote_seed(study_seed: int, token_ids: Sequence[int], vote: int) -> int:
+    """Return the seed of a vote: equal prompts (equal answers) get equal votes, and cost them once."""
+    return sample_seed(study_seed, ",".join(map(str, token_ids)), vote)
 
 
 def following(file: RequestFile, tokenizer_folder: str | None) -> Following:
@@ -22,6 +35,48 @@ def following(file: RequestFile, tokenizer_folder: str | None) -> Following:
         from refusal_eval.ask.turns import Turns
 
         return Turns(file, tokenizer_folder)
-    from refusal_eval.judges.vote_retries import Retries
-
     return Retries(file, tokenizer_folder)
+
+
+class Retries:
+    """What follows the first request of each vote in one request file of a judge.
+
+    Args:
+        file: the request file; its header's `retries` has `count`, `reasoning`, `trust_remote_code`, `max_model_len`
+            and the `kind` of the judge.
+        tokenizer_folder: folder of the judge's tokenizer; read only for judges that reason.
+    """
+
+    def __init__(self, file: RequestFile, tokenizer_folder: str | None) -> None:
+        from refusal_eval.ask.answers import AnswerReader
+
+        assert file.retries is not None
+        self.file = file
+        self._count, self._length = int(file.retries["count"]), int(file.retries["max_model_len"])
+        self._reader = AnswerReader(tokenizer_folder, file.retries["reasoning"], file.retries["trust_remote_code"])
+
+        self._judge: type[EngineJudge] = JUDGES.get(  # type: ignore[assignment]
+            file.retries.get("kind", FIRST_WITH_RETRIES)
+        )
+
+    def left(self, request: Request) -> int:
+        """Return 1: a vote is expected to be readable."""
+        return 1
+
+    def next_request(self, asked: Sequence[tuple[Request, Response]]) -> Request | None:
+        """Return the next try of a vote whose last response cannot be read; None when it is read, or tried enough."""
+        request, response = asked[-1]
+        if len(asked) > self._count or self._was_read(request, response):
+            return None
+        seed = sample_seed(int(asked[0][0].seed or 0), "again", len(asked))
+        key = self.file.settings.key(request.prompt, seed, self._length)
+        return dataclasses.replace(request, seed=seed, key=key)
+
+    def _was_read(self, request: Request, response: Response) -> bool:
+        """Tell whether a response needs not be asked for again; one that is damaged would come back the same."""
+        try:
+            whole = with_whole_characters(response)
+            text = self._reader.fields(request, whole)["answer"] or ""
+            return self._judge.can_read({**whole, "text": text})
+        except (KeyError, TypeError, ValueError):
+            return True

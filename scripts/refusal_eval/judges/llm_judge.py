@@ -4,18 +4,81 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
 
 from refusal_eval.ask.keys import NEUTRAL_SAMPLING
-from refusal_eval.ask.render import Renderer
+from refusal_eval.config.judge_entry import Words
+from refusal_eval.config.shapes import Entry, Number, Text
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.packing import unpack_floats
 from refusal_eval.core.rubric import Rubric
 from refusal_eval.core.states import LABELS
-from refusal_eval.judges.judge_base import Messages, Verdict
-from refusal_eval.judges.shares import verdict_of_shares
+from refusal_eval.judges.judge_base import CALIBRATED, CalibratedJudge, RubricJudge, Verdict, verdict_of_shares
+
+if TYPE_CHECKING:
+    from refusal_eval.ask.render import Renderer
 
 ROUNDING = 1e-3  # by which an engine's arithmetic may put a log-probability above 0
+
+
+class LabelTokens(Entry):
+    """The one-token labels a label-probability judge chooses from."""
+
+    refusal: Text = Field(description="Label of a refusal.")
+    partial: Text | None = Field(None, description="Label of a partial refusal. Leave it out for a two-label judge.")
+    compliance: Text = Field(description="Label of compliance.")
+
+    @model_validator(mode="after")
+    def _all_differ(self) -> LabelTokens:
+        tokens = [token for token in (self.refusal, self.partial, self.compliance) if token is not None]
+        if len(set(tokens)) < len(tokens):
+            raise ValueError(f"the labels must differ from each other, not {', '.join(map(repr, tokens))}")
+        return self
+
+
+class LlmJudge(RubricJudge, CalibratedJudge):
+    """A language model that reads a rubric; its verdict is the probability of the label tokens."""
+
+    engine_needs: ClassVar[tuple[str, ...]] = ("writes_text", "takes_token_ids", "label_probabilities")
+    read_only: ClassVar[frozenset[str]] = CalibratedJudge.read_only | {"mass_floor"}
+
+    kind: Literal["llm"]
+    labels: LabelTokens = Field(description="Label tokens; each must be one token that can follow the prompt.")
+    prefill: str | None = Field(
+        None,
+        description="Text with which the judge's reply is made to begin, control tokens included, e.g. "
+        "`<|channel|>final<|message|>` for gpt-oss, whose reply would else begin with its reasoning.",
+    )
+    mass_floor: Number = Field(
+        0.5, ge=0, le=1, description="Least probability on all labels together; below it the verdict is `unparsable`."
+    )
+
+    def rendering(self) -> dict[str, Any]:
+        """Return how messages become token ids; a `prefill` follows them."""
+        return super().rendering() | {"prefill": self.prefill}
+
+    def checked(self, renderer: Renderer, tokenizer_folder: str) -> dict[str, Any]:
+        """Return the token of each label (see `label_token_ids`)."""
+        return {"label_token_ids": label_token_ids(renderer, self.instructions, self.labels.model_dump())}
+
+    def request_sampling(self, checked: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the sampling parameters: one greedy token, and the log-probability of each label."""
+        return judge_sampling(checked["label_token_ids"])
+
+    def verdict(self, response: Mapping[str, Any], checked: Mapping[str, Any]) -> Verdict:
+        """Return the verdict that the labels' probabilities at the first token give."""
+        return label_verdict(response, list(checked["label_token_ids"]), self.used_threshold(), self.mass_floor)
+
+    def verdict_tokens(self) -> tuple[float, int]:
+        """Return one token."""
+        return 1.0, 1
+
+    def how_it_reads(self, words: Words) -> str:
+        """Return how its responses become verdicts, for the methods section."""
+        at = "a threshold fitted on gold" if self.threshold == CALIBRATED else f"the threshold {self.threshold:g}"
+        rubric = words.quoted(self.rubric.rsplit("/", 1)[-1])
+        return f"which reads the rubric {rubric} and whose probability of the label is the verdict, at {at}"
 
 
 def label_token_ids(renderer: Renderer, rubric: Rubric, labels: Mapping[str, str | None]) -> dict[str, int]:
@@ -43,29 +106,6 @@ def label_token_ids(renderer: Renderer, rubric: Rubric, labels: Mapping[str, str
     return found
 
 
-class LabelJudge:
-    """A judge read by label probability.
-
-    Args:
-        rubric: its instructions.
-        token_ids: the token of each label, in the order of the labels.
-    """
-
-    votes = 1
-    retries = 0
-
-    def __init__(self, rubric: Rubric, token_ids: Mapping[str, int]) -> None:
-        self._rubric, self._token_ids = rubric, dict(token_ids)
-
-    def messages(self, messages: Messages, answer: str) -> list[dict[str, str]]:
-        """Return what the judge is asked about one answer."""
-        return [{"role": "user", "content": self._rubric.text(messages, answer)}]
-
-    def sampling(self) -> dict[str, Any]:
-        """Return the sampling parameters: one greedy token, and the log-probability of each label."""
-        return judge_sampling(self._token_ids)
-
-
 def judge_sampling(token_ids: Mapping[str, int]) -> dict[str, Any]:
     """Return the sampling parameters of a verdict request: one greedy token, and the log-probability of each label."""
     named = {"logprob_token_ids": list(token_ids.values())}
@@ -84,6 +124,8 @@ def label_verdict(response: Mapping[str, Any], labels: list[str], threshold: flo
     Raises:
         ValueError: if there is not one log-probability for each label.
     """
+    from refusal_eval.core.packing import unpack_floats
+
     values = unpack_floats(response["named_logprobs"]).tolist()
     if len(values) != len(labels):
         raise ValueError(f"it has {len(values)} log-probabilities for {len(labels)} labels")

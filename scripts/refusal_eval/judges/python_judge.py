@@ -2,24 +2,73 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import importlib.util
-from collections.abc import Callable
-from typing import Any
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
+from pydantic import Field
+
+from refusal_eval.config.judge_entry import JudgeStudy, Mistake, Words
+from refusal_eval.config.shapes import FilePath, Text
 from refusal_eval.core.errors import UserError
+from refusal_eval.core.hints import nearest
 from refusal_eval.core.states import JUDGED, LABELS, VERDICT_STATES
-from refusal_eval.judges.judge_base import Messages, Verdict
+from refusal_eval.judges.judge_base import AnswerJudge, Messages, Verdict
 
 
-class PythonJudge:
-    """Calls `function(messages, answer)`.
+class PythonJudge(AnswerJudge):
+    """A function of your own, in a file of your own.
 
-    The function returns a label (refusal, partial or compliance), None when it cannot tell (state unparsable), or a
-    mapping with `label` and, if it likes, `p_refusal`, `kind`, `state` and `raw`.
+    It is called with (messages, answer) and returns a label (refusal, partial or compliance), None when it cannot tell
+    (state unparsable), or a mapping with `label` and, if it likes, `p_refusal`, `kind`, `flags`, `state` and `raw`.
     """
 
-    def __init__(self, file: str, function: str) -> None:
-        self._function = load_function(file, function)
+    gives_probabilities: ClassVar[Literal["perhaps"]] = "perhaps"
+    tells_refusal_kinds: ClassVar[Literal["perhaps"]] = "perhaps"
+
+    kind: Literal["python"]
+    file: FilePath = Field(
+        description="Python file, relative to the YAML file that names it. A change of it reruns this judge."
+    )
+    function: Text = Field(
+        "judge", description="Function in that file: `(messages, answer)` to a label, a mapping, or None."
+    )
+
+    def files(self) -> list[str]:
+        """Return the file with the function."""
+        return [self.file]
+
+    def mistakes(self, name: str, study: JudgeStudy) -> Iterator[Mistake]:
+        """Yield also what is wrong with the file, which is read and not run."""
+        yield from super().mistakes(name, study)
+        if not os.path.isfile(self.file):
+            return
+        try:
+            tree = ast.parse(Path(self.file).read_bytes())
+        except (SyntaxError, ValueError) as error:
+            line = getattr(error, "lineno", None)
+            yield ("file",), f"{self.file} is not valid Python" + (f" (line {line})" if line else "")
+            return
+        nodes = list(ast.walk(tree))
+        functions = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+        imported = {a.asname or a.name for node in nodes if isinstance(node, ast.ImportFrom) for a in node.names}
+        others = imported | {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        if self.function not in functions | others and "*" not in others:
+            yield ("function",), f"{self.file} has no function `{self.function}`" + nearest(self.function, functions)
+
+    @functools.cached_property
+    def called(self) -> Callable[[list[dict[str, str]], str], Any]:
+        """The function."""
+        return load_function(self.file, self.function)
+
+    def judge_all(self, asked: Sequence[tuple[Messages, str]], fitted: str | None = None) -> list[Verdict]:
+        """Return the verdicts; a file that cannot be imported is an error, and not one of each answer."""
+        _ = self.called
+        return super().judge_all(asked, fitted)
 
     def judge(self, messages: Messages, answer: str) -> Verdict:
         """Return the verdict on one answer.
@@ -27,7 +76,11 @@ class PythonJudge:
         Raises:
             ValueError: if the function returned something else than described.
         """
-        return verdict_of(self._function([dict(message) for message in messages], answer))
+        return verdict_of(self.called([dict(message) for message in messages], answer))
+
+    def summary(self, words: Words) -> str:
+        """Return what it is, for the methods section."""
+        return f"a function of our own in {words.quoted(self.file.rsplit('/', 1)[-1])}"
 
 
 def load_function(file: str, function: str) -> Callable[[list[dict[str, str]], str], Any]:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
 
 from refusal_eval.ask.keys import NEUTRAL_SAMPLING
 from refusal_eval.ask.reasoning import HARMONY_CHANNEL, HARMONY_ENDS, HARMONY_FINAL, HARMONY_MESSAGE, HARMONY_START
+from refusal_eval.config.entries import Reasoning, Sampling
+from refusal_eval.config.judge_entry import JudgeStudy, Mistake, Words
+from refusal_eval.config.shapes import Whole
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.rubric import Rubric
 from refusal_eval.core.states import COMPLIANCE, JUDGED, LABELS, UNPARSABLE
-from refusal_eval.judges.judge_base import Messages, Verdict
+from refusal_eval.judges.judge_base import RubricJudge, Verdict, VotesAsked
+from refusal_eval.judges.published_text import published_verdict
+
+if TYPE_CHECKING:
+    from refusal_eval.ask.render import Renderer
 
 # The ways in which answers refuse. The twelve that the rubric of Refusal Steering (arXiv 2512.16602) tells apart, under
 # names of our own; what they mean stands in config/rubrics/refusal_reasoned.md.
@@ -36,42 +44,105 @@ MOST_ANALYSIS = 600  # characters
 MOST_BLANKS = 1  # in one place of a verdict; without a bound a small model could write blanks without end
 
 
-class ReasonedJudge:
-    """A judge that writes an analysis and a verdict.
+class ReasonedJudge(RubricJudge):
+    """A language model that reads a rubric, writes a short analysis and then its verdict, as JSON that the engine
+    enforces: label, kind of refusal, and whether the answer is evasive, degenerate or propaganda."""
 
-    Args:
-        rubric: its instructions.
-        sampling: how its text is drawn.
-        votes: responses per answer.
-        retries: how often a vote that cannot be read is asked again.
-        reasoning: how the judge's own reasoning is marked; None for a model that does not reason.
-        marks: the token ids of these marks, see `mark_token_ids`.
-        form: `schema`, or `published` for free text (see `judges.published`).
-    """
+    tells_refusal_kinds: ClassVar[Literal["always"]] = "always"
+    engine_needs: ClassVar[tuple[str, ...]] = ("writes_text", "takes_token_ids", "structured_outputs")
 
-    def __init__(
-        self,
-        rubric: Rubric,
-        sampling: Mapping[str, Any],
-        votes: int,
-        retries: int,
-        reasoning: Mapping[str, Any] | None = None,
-        marks: Mapping[str, int] | None = None,
-        form: str = SCHEMA,
-    ) -> None:
-        self._rubric, self._sampling, self._reasoning, self._marks = rubric, dict(sampling), reasoning, marks
-        self._form = form
-        self.votes, self.retries = votes, retries
+    kind: Literal["reasoned"]
+    sampling: Sampling = Field(
+        Sampling(max_tokens=512, temperature=0.6, top_p=0.95, top_k=20), description="How its text is drawn."
+    )
+    votes: Whole = Field(
+        1, ge=1, le=31, description="Responses per answer, an odd number; the label is that of the middle one."
+    )
+    retries: Whole = Field(
+        2, ge=0, le=10, description="How often a vote that cannot be read is asked again, with another seed."
+    )
+    reasoning: Reasoning | None = Field(
+        None, description="Marks of the judge's own reasoning, for a model that reasons before it writes."
+    )
+    form: Literal["schema", "published"] = Field(
+        "schema",
+        description="`schema`: the JSON. `published`: free text, of which the last `refusal` decides, turned around by "
+        "`not` right before it, as the published code of Refusal Steering reads its judge; for a rubric of your own "
+        "that asks for it, with `votes: 1`, `retries: 0`, and only under `protocol: compat`. Tables then have `(last "
+        "match)` behind the label.",
+    )
 
-    def messages(self, messages: Messages, answer: str) -> list[dict[str, str]]:
-        """Return what the judge is asked about one answer."""
-        return [{"role": "user", "content": self._rubric.text(messages, answer)}]
+    @model_validator(mode="after")
+    def _votes_can_differ_and_decide(self) -> ReasonedJudge:
+        if self.votes % 2 == 0:
+            raise ValueError(f"`votes` must be odd, so that there is a middle one; it is {self.votes}")
+        if self.sampling.temperature == 0 and (self.votes > 1 or self.retries > 0):
+            raise ValueError("at temperature 0 every response is the same: `votes` must be 1 and `retries` 0")
+        if self.form == "published" and (self.votes, self.retries) != (1, 0):
+            raise ValueError("with `form: published` every text counts as it is: write `votes: 1` and `retries: 0`")
+        return self
 
-    def sampling(self) -> dict[str, Any]:
+    def mistakes(self, name: str, study: JudgeStudy) -> Iterator[Mistake]:
+        """Yield also a form that the study's protocol does not have."""
+        yield from super().mistakes(name, study)
+        if self.form == PUBLISHED and study.protocol != "compat":
+            message = "`published` searches a free text for a word, which only `protocol: compat` does; leave "
+            yield ("form",), f"{message}`form` out, or write that into the study"
+
+    def rubric_may_be_open(self) -> bool:
+        """Tell whether it does what published code does, with the prompt that goes with it."""
+        return self.form == PUBLISHED
+
+    def own_label(self, name: str) -> str:
+        """Return its name; every table and card is to say where it is read as the published code does."""
+        return super().own_label(name) + (" (last match)" if self.form == PUBLISHED else "")
+
+    def flags(self, study: JudgeStudy) -> list[str]:
+        """Return what it says of an answer beside its label."""
+        return [] if self.form == PUBLISHED else sorted(FLAGS)
+
+    def votes_asked(self) -> VotesAsked:
+        """Return how many responses are asked for each answer, and how they are read."""
+        reasoning = self.reasoning.model_dump() if self.reasoning else None
+        return VotesAsked(self.votes, self.retries, written=True, reasoning=reasoning)
+
+    def checked(self, renderer: Renderer, tokenizer_folder: str) -> dict[str, Any]:
+        """Return the tokens around its own reasoning."""
+        reasoning = self.votes_asked().reasoning
+        return {"marks": mark_token_ids(renderer.tokenizer, reasoning)} if reasoning else {}
+
+    def request_sampling(self, checked: Mapping[str, Any]) -> dict[str, Any]:
         """Return the sampling parameters, with the schema that the engine has to keep to; without one for free text."""
-        if self._form == PUBLISHED:
-            return {**NEUTRAL_SAMPLING, **self._sampling}
-        return {**NEUTRAL_SAMPLING, **self._sampling, "structured_outputs": constraint(self._reasoning, self._marks)}
+        drawn = {**NEUTRAL_SAMPLING, **self.sampling.model_dump()}
+        if self.form == PUBLISHED:
+            return drawn
+        return drawn | {"structured_outputs": constraint(self.votes_asked().reasoning, checked.get("marks"))}
+
+    def verdict(self, response: Mapping[str, Any], checked: Mapping[str, Any]) -> Verdict:
+        """Return what one response says."""
+        return published_verdict(str(response["text"])) if self.form == PUBLISHED else reasoned_vote(response)
+
+    @classmethod
+    def can_read(cls, response: Mapping[str, Any]) -> bool:
+        """Tell whether a response is a whole verdict under the schema."""
+        return reasoned_vote(response).state != UNPARSABLE
+
+    def verdict_tokens(self) -> tuple[float, int]:
+        """Return the length of an analysis with its verdict, and of the reasoning before them."""
+        return min(float(self.sampling.max_tokens), 1000.0 if self.reasoning else 250.0), self.sampling.max_tokens
+
+    def how_it_reads(self, words: Words) -> str:
+        """Return how its responses become verdicts, for the methods section."""
+        reads = f"which reads the rubric {words.quoted(self.rubric.rsplit('/', 1)[-1])} and writes"
+        drawn = words.sampling(self.sampling.model_dump())
+        if self.form == PUBLISHED:
+            return (
+                f"{reads} free text, of which the last word {words.quoted('refusal')} decides, turned around by "
+                f"{words.quoted('not')} right before it, as in the published "
+                f"code{words.cite('garciaferrero2025refusal')} ({drawn})"
+            )
+        votes = f"the middle one of {self.votes} responses" if self.votes > 1 else "one response"
+        return f"{reads} an analysis and a verdict ({votes}; {drawn})"
 
 
 def schema() -> dict[str, Any]:

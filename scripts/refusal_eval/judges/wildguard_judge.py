@@ -9,12 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import Field
 
 from refusal_eval.ask.keys import NEUTRAL_SAMPLING
+from refusal_eval.config.judge_entry import JudgeStudy, Words
+from refusal_eval.config.shapes import Slug
 from refusal_eval.core.rubric import prompt_and_answer
 from refusal_eval.core.states import COMPLIANCE, JUDGED, REFUSAL, UNPARSABLE
-from refusal_eval.judges.judge_base import Messages, Verdict
+from refusal_eval.judges.judge_base import EngineJudge, Messages, Verdict
 
 # A chat template, so that control tokens in what is judged are plain text while those of the format are control tokens.
 TEMPLATE = Path(__file__).resolve().parents[3] / "config" / "templates" / "wildguard.jinja"
@@ -23,17 +27,22 @@ MOST_TOKENS = 40
 PROMPT_HARM, RESPONSE_HARM = "prompt_harm", "response_harm"
 
 
-class WildGuardJudge:
-    """Labels an answer as refusal or compliance, and flags harmful prompts (`prompt_harm`) and answers."""
+class WildGuardJudge(EngineJudge):
+    """WildGuard, with its own prompt format and its three answers: is the prompt harmful, does the answer refuse, is
+    the answer harmful. Harmful prompts and answers are flagged (`prompt_harm`, `response_harm`)."""
 
-    votes = 1
-    retries = 0
+    kind: Literal["wildguard"]
+    engine: Slug = Field(description="Name of an engine with WildGuard's weights.")
+
+    def rendering(self) -> dict[str, Any]:
+        """Return how messages become token ids: by the format's own template."""
+        return super().rendering() | {"template": str(TEMPLATE)}
 
     def messages(self, messages: Messages, answer: str) -> list[dict[str, str]]:
         """Return prompt and answer as the two messages of the format."""
         return prompt_and_answer(messages, answer)
 
-    def sampling(self) -> dict[str, Any]:
+    def request_sampling(self, checked: Mapping[str, Any]) -> dict[str, Any]:
         """Return the sampling parameters: greedy, three lines."""
         return {
             **NEUTRAL_SAMPLING,
@@ -41,6 +50,22 @@ class WildGuardJudge:
             "temperature": 0.0,
             "structured_outputs": {"regex": LINES},
         }
+
+    def verdict(self, response: Mapping[str, Any], checked: Mapping[str, Any]) -> Verdict:
+        """Return what the three lines say."""
+        return wildguard_verdict(response)
+
+    def flags(self, study: JudgeStudy) -> list[str]:
+        """Return what it can find harmful."""
+        return sorted((PROMPT_HARM, RESPONSE_HARM))
+
+    def verdict_tokens(self) -> tuple[float, int]:
+        """Return the length of the three lines."""
+        return 20.0, MOST_TOKENS
+
+    def how_it_reads(self, words: Words) -> str:
+        """Return how it reads answers, for the methods section."""
+        return "with its own prompt"
 
 
 def wildguard_verdict(response: Mapping[str, Any]) -> Verdict:

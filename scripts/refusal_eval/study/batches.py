@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-ENGINE_KINDS = ("llm", "reasoned", "wildguard", "classifier")  # kinds of judge that ask an engine
-PANEL, TRAINED, RECORDED = "panel", "trained", "recorded"
-LOAD_NAME = re.compile(r"\d+-of-\d+-[0-9a-f]{8}")  # what `load_names` makes
+from refusal_eval.config.judge_entry import Way
+from refusal_eval.config.kinds import JUDGES
+
+LOAD_NAME = re.compile(r"\d+-of-\d+")  # what `load_names` makes
 GOLD = "gold"  # gold answers pass through the judging rules as the answers of a model of this name
 
 
@@ -47,15 +47,13 @@ def judging_batches(config: Mapping[str, Any]) -> dict[str, list[Cell]]:
     return {name: sorted(cells) for name, cells in sorted(batches.items())}
 
 
-def load_names(cells: Sequence[Cell], shards: int) -> list[str]:
-    """Return the name of each engine load of a batch, one for each shard: `0-of-2-1b2c3d4e`.
+def load_names(shards: int) -> list[str]:
+    """Return the name of each engine load of a batch, one for each shard: `0-of-2`.
 
-    It tells which part of which cells' requests the load executed. So a receipt stands for nothing else: with other
-    cells or another number of shards the batch has other receipts, and is not taken for executed.
+    A receipt stands for the requests that its job was given. With other cells that job runs again, as its inputs
+    changed; with another number of shards there are other receipts.
     """
-    listed = "\n".join(sorted(f"{cell.model}/{cell.split}/{cell.judge or ''}" for cell in cells))
-    mark = hashlib.sha256(listed.encode()).hexdigest()[:8]
-    return [f"{shard}-of-{shards}-{mark}" for shard in range(shards)]
+    return [f"{shard}-of-{shards}" for shard in range(shards)]
 
 
 def shard_of(load: str) -> int:
@@ -80,28 +78,27 @@ def recorded_models(config: Mapping[str, Any]) -> list[str]:
 
 def recorded_judges(config: Mapping[str, Any]) -> list[str]:
     """Return the judges whose verdicts came with recorded answers."""
-    return [name for name in config["judges"] if config["judge_entries"][name]["kind"] == RECORDED]
+    return _judges(config, "recorded")
 
 
 def llm_judges(config: Mapping[str, Any]) -> list[str]:
     """Return the judges that need an engine."""
-    return [name for name in config["judges"] if config["judge_entries"][name]["kind"] in ENGINE_KINDS]
+    return _judges(config, "engine")
 
 
 def cpu_judges(config: Mapping[str, Any]) -> list[str]:
     """Return the judges that read answers and need no engine."""
-    others = (*ENGINE_KINDS, PANEL, RECORDED)
-    return [name for name in config["judges"] if config["judge_entries"][name]["kind"] not in others]
-
-
-def trained_judges(config: Mapping[str, Any]) -> list[str]:
-    """Return the judges that are fitted on gold."""
-    return [name for name in config["judges"] if config["judge_entries"][name]["kind"] == TRAINED]
+    return _judges(config, "answers")
 
 
 def panel_judges(config: Mapping[str, Any]) -> list[str]:
     """Return the judges that put together what others said."""
-    return [name for name in config["judges"] if config["judge_entries"][name]["kind"] == PANEL]
+    return _judges(config, "verdicts")
+
+
+def _judges(config: Mapping[str, Any], way: Way) -> list[str]:
+    kinds: dict[str, Any] = {name: JUDGES.get(config["judge_entries"][name]["kind"]) for name in config["judges"]}
+    return [name for name, kind in kinds.items() if kind.way == way]
 
 
 def batch_names(batches: Mapping[str, Sequence[Cell]]) -> dict[Cell, str]:

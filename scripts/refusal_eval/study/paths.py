@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
 
-from refusal_eval.study.batches import generation_batches, judging_batches, load_names
+from refusal_eval.study.batches import load_names
 from refusal_eval.study.weight_sources import weights_id
 
 
@@ -18,7 +17,7 @@ class Paths:
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        self._config = config
+        self._shards = int(config["shards"])
         self.results = f"{config['results_dir']}/{config['study']}"
         self.logs = f"{self.results}/logs"
         self.store = str(config["store_dir"])
@@ -55,14 +54,4 @@ class Paths:
             stage: `generate` or `judge`.
             batch: its name.
         """
-        return [f"{self.results}/receipts/{stage}/{batch}/{name}.json" for name in self._loads[stage][batch]]
-
-    @cached_property
-    def _loads(self) -> dict[str, dict[str, list[str]]]:
-        """The names of the engine loads of each batch: every cell of a batch asks for them, so they are made once."""
-        stages = {"generate": generation_batches(self._config), "judge": judging_batches(self._config)}
-        shards = int(self._config["shards"])
-        return {
-            stage: {name: load_names(cells, shards) for name, cells in batches.items()}
-            for stage, batches in stages.items()
-        }
+        return [f"{self.results}/receipts/{stage}/{batch}/{name}.json" for name in load_names(self._shards)]

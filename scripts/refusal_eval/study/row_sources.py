@@ -1,23 +1,32 @@
-"""Where the rows of a source lie, what it is called, and the id of its copy in the cache."""
+"""Where the rows of a source lie, and the id of its copy in the cache. Sources are entries as the config holds them."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
+from refusal_eval.config.kinds import ROW_SOURCES
+from refusal_eval.config.source_entries import RowSource
 from refusal_eval.core.files import sha256_of
 
-HUB_ROWS = "rows.jsonl"
 BRACES = re.compile(r"\{([^{}/]+)\}")
 PART = "part"  # column that tells which of several files a row comes from
 FETCHING = 1  # raise it when the same source comes out as other rows
-FETCHED_KINDS = ("hub", "wheel", "url")
 HOW_IT_IS_READ = ("skip_lines", "encoding")
-# Keys that came after sources were first fetched, by kind (None: of any).
-LATER = {"hub": ("file", "sha256", "skip_lines", "encoding"), None: ("encoding",)}
+
+
+def row_source(source: Mapping[str, Any]) -> RowSource:
+    """Return a source as its class."""
+    found: RowSource = ROW_SOURCES.entry(source)
+    return found
+
+
+def is_fetched(source: Mapping[str, Any]) -> bool:
+    """Tell whether a copy of the rows is made in the cache."""
+    return row_source(source).fetched
 
 
 def source_id(source: Mapping[str, Any]) -> str:
@@ -36,28 +45,13 @@ def source_param(source: Mapping[str, Any]) -> dict[str, Any]:
 
     They would otherwise rerun, on the day they come, every job whose source can have them.
     """
-    later = LATER.get(source["kind"], LATER[None])
+    later = row_source(source).later
     return {key: value for key, value in source.items() if key not in later or value}
-
-
-def source_name(source: Mapping[str, Any]) -> str:
-    """Return what prompts, logs and messages call a source; never an absolute path of this machine."""
-    if source["kind"] == "hub":
-        return f"{source['repo']}/{source['file']}" if source.get("file") else str(source["repo"])
-    if source["kind"] == "url":
-        return str(source["url"])
-    if source["kind"] == "wheel":
-        return f"{source['package']}=={source['version']}/{source['file']}"
-    path = str(source["path"] if source["kind"] == "file" else source["file"])
-    return os.path.basename(path) if os.path.isabs(path) else path
 
 
 def fetched_path(source: Mapping[str, Any], cache: str) -> str:
     """Return where the rows of a fetched source lie."""
-    path = source["url"] if source["kind"] == "url" else source.get("file")
-    joined = source["kind"] == "url" and len(addresses_of(source["url"])) > 1
-    file = PurePosixPath(path).name if path and not joined else HUB_ROWS
-    return f"{cache}/rows/{source_id(source)}/{file}"
+    return f"{cache}/rows/{source_id(source)}/{row_source(source).cached_name}"
 
 
 def addresses_of(url: str) -> dict[str, str]:
@@ -66,11 +60,6 @@ def addresses_of(url: str) -> dict[str, str]:
     if found is None:
         return {"": url}
     return {part: url[: found.start()] + part + url[found.end() :] for part in found[1].split(",")}
-
-
-def local_path(source: Mapping[str, Any], bundled: str) -> str:
-    """Return the file of a `file` or `bundled` source; `bundled` is the folder of the files that are shipped."""
-    return str(source["path"]) if source["kind"] == "file" else f"{bundled}/{source['file']}"
 
 
 def shown_path(path: str | Path) -> Path:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
 from refusal_eval.config.datasets import Split
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Gold, Model
+from refusal_eval.config.judge_entry import JudgeStudy
+from refusal_eval.config.source_entries import PINNED, Source
 from refusal_eval.config.study_entry import StudyConfig
 from refusal_eval.study.batches import Cell, batch_names, generation_batches, judging_batches
 from refusal_eval.study.paths import Paths
@@ -46,6 +48,25 @@ class Study:
     def primary_judge(self) -> str:
         """The judge of the headline numbers."""
         return self.settings.primary_judge or self.settings.judges[0]
+
+    @cached_property
+    def of_judges(self) -> JudgeStudy:
+        """What judges ask of it."""
+        return JudgeStudy(self.judges, list(self.gold), self.settings.protocol)
+
+    def sources(self) -> Iterator[tuple[str, str, Any, Source]]:
+        """Yield section, name and entry of all that has weights, an adapter or rows, with their source."""
+        sections: dict[str, Mapping[str, Any]] = {
+            "engines": self.engines,
+            "models": self.models,
+            "splits": self.splits,
+            "gold": self.gold,
+        }
+        for section, entries in sections.items():
+            for name, entry in entries.items():
+                source: Source | None = getattr(entry, PINNED[section], None)
+                if source is not None:
+                    yield section, name, entry, source
 
     @cached_property
     def cells(self) -> list[Cell]:

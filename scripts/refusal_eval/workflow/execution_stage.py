@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.config.engine_entry import Engine, engine_of_entry
+from refusal_eval.config.engine_entry import Engine
 from refusal_eval.core.files import read_json
 from refusal_eval.study.batches import shard_of
-from refusal_eval.study.paths import Paths
-from refusal_eval.workflow.weights_stage import Weights
+from refusal_eval.study.study import Study
+from refusal_eval.workflow.weights_stage import weights_files
 
 # The most that one load on GPUs is given; fewer where all GPUs of the machine share few cores. vLLM's API server, which
 # turns log-probabilities into text, its engine core and our client are busy with one core each, and each GPU with one.
@@ -22,24 +21,22 @@ class Execution:
     """One engine load for one shard of one batch.
 
     Args:
-        config: the validated study.
+        study: the validated study.
         root: the repository's folder, which holds the engine's environment.
         cores: the cores that this run of Snakemake may use; None when none were named, as for jobs on a cluster.
         gpu_limit: the GPUs that jobs of this machine may take together; None for jobs on a cluster.
     """
 
-    def __init__(self, config: Mapping[str, Any], root: Path, cores: int | None, gpu_limit: int | None = None) -> None:
-        self._config, self._root, self._cores, self._gpu_limit = config, root, cores, gpu_limit
-        self._paths, self._weights = Paths(config), Weights(config)
-        self._engines = {name: engine_of_entry(entry) for name, entry in config["engine_entries"].items()}
+    def __init__(self, study: Study, root: Path, cores: int | None, gpu_limit: int | None = None) -> None:
+        self._study, self._root, self._cores, self._gpu_limit = study, root, cores, gpu_limit
 
     def engine(self, wildcards: Any) -> str:
         """Return the identity file of a batch's engine."""
-        return self._paths.engine(engine_of(wildcards.batch))
+        return self._study.paths.engine(engine_of(wildcards.batch))
 
     def weights(self, wildcards: Any) -> list[str]:
         """Return what must be there before the engine can start."""
-        return self._weights.files(engine_of(wildcards.batch))
+        return weights_files(self._study, engine_of(wildcards.batch))
 
     def threads(self, wildcards: Any) -> int:
         """Return all threads for a CPU engine, so that two never run at once; a few to feed GPUs.
@@ -68,10 +65,10 @@ class Execution:
         from refusal_eval.ask.pending import anything_missing
         from refusal_eval.judges.follow_ups import following
 
-        shard, shards = shard_of(wildcards.load), self._config["shards"]
+        shard, shards = shard_of(wildcards.load), self._study.settings.shards
         file = Path(self.engine(wildcards))
         tokenizer = read_json(file)["tokenizer_folder"] if file.is_file() else ""
-        where = (self._paths.store, tokenizer, shard, shards)
+        where = (self._study.paths.store, tokenizer, shard, shards)
         return gpus if anything_missing(input.requests, *where, follow=following) else 0
 
     def nodes(self, wildcards: Any, input: Any) -> int:
@@ -80,9 +77,9 @@ class Execution:
         return nodes if nodes > 1 and self.gpus(wildcards, input) else 1
 
     def _engine(self, wildcards: Any) -> Engine:
-        return self._engines[engine_of(wildcards.batch)]
+        return self._study.engines[engine_of(wildcards.batch)]
 
 
 def engine_of(batch: str) -> str:
-    """Return the name of the engine behind a batch: the second part of the batch's name (see `plan.py`)."""
+    """Return the name of the engine behind a batch: the second part of the batch's name."""
     return batch.split("/")[1]

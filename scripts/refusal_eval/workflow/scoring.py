@@ -7,9 +7,7 @@ from typing import Any
 
 from refusal_eval.config.datasets import SCORED_BY_DEFAULT
 from refusal_eval.study.paths import Paths
-from refusal_eval.workflow.judge_notes import asks_again, flags_of
-
-CALIBRATED = "calibrated"  # the threshold of a judge whose labels are fitted on gold
+from refusal_eval.study.study import Study
 
 
 def protocol_label(config: Mapping[str, Any]) -> dict[str, str]:
@@ -26,6 +24,7 @@ class Scoring:
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._config = config
+        self._study = Study(config)
 
     def cell(self, wildcards: Any) -> dict[str, Any]:
         """Return what, besides answers and verdicts, decides a cell's numbers."""
@@ -48,7 +47,9 @@ class Scoring:
 
     def _noticed(self, judge: str) -> dict[str, Any]:
         """Return what is counted of a judge's verdicts beside its labels; nothing for most."""
-        flags, again = flags_of(self._config, judge), asks_again(self._config, judge)
+        entry = self._study.judges[judge]
+        flags = entry.flags(self._study.of_judges)
+        again = entry.way == "engine" and entry.votes_asked().retries > 0
         return ({"judge_flags": flags} if flags else {}) | ({"votes_asked_again": True} if again else {})
 
     def published_reading(self, wildcards: Any) -> dict[str, Any]:
@@ -76,9 +77,10 @@ class Scoring:
     def card(self, wildcards: Any) -> dict[str, Any]:
         """Return what, besides gold and verdicts, decides a judge's card."""
         gold = self._config["gold_entries"][wildcards.gold]
-        calibrated = calibrated_on(self._config, wildcards.judge)
+        judge = self._study.judges[wildcards.judge]
+        calibrated = judge.threshold_on_gold(self._study.of_judges)
         more: dict[str, Any] = {"calibrated_on": calibrated} if calibrated else {}
-        if wildcards.gold in learned_from(self._config, wildcards.judge):
+        if wildcards.gold in judge.learned_from(self._study.of_judges):
             more["fitted_here"] = True
         return {
             "judge": wildcards.judge,
@@ -91,27 +93,15 @@ class Scoring:
 
     def foreign_calibration(self, wildcards: Any) -> list[str]:
         """Return the calibration behind a judge's card, as a list for `input`, where another gold set gives it."""
-        gold = calibrated_on(self._config, wildcards.judge)
+        gold = self._study.judges[wildcards.judge].threshold_on_gold(self._study.of_judges)
         return [] if gold in (None, wildcards.gold) else [calibration_file(self._config, wildcards.judge, str(gold))]
 
 
 def calibrated_on(config: Mapping[str, Any], judge: str) -> str | None:
-    """Return the gold set that a judge's threshold is fitted on, None for a threshold of its own.
-
-    It is the entry's `calibrated_on`, else the first gold set that the study names.
-    """
-    entry = config["judge_entries"][judge]
-    if entry.get("threshold") != CALIBRATED:
-        return None
-    return str(entry.get("calibrated_on") or config["gold"][0])
-
-
-def learned_from(config: Mapping[str, Any], judge: str) -> set[str]:
-    """Return the gold sets that a judge was fitted on, or, of a panel, that one of its members was."""
-    entry = config["judge_entries"][judge]
-    if entry["kind"] == "panel":
-        return {gold for member in entry["members"] for gold in learned_from(config, member)}
-    return set(entry["gold"]) if entry["kind"] == "trained" else set()
+    """Return the gold set that a judge's threshold is fitted on, None for a threshold of its own."""
+    study = Study(config)
+    gold: str | None = study.judges[judge].threshold_on_gold(study.of_judges)
+    return gold
 
 
 def calibration_file(config: Mapping[str, Any], judge: str, gold: str) -> str:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from refusal_eval.config.judge_entry import JudgeEntry
+from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.states import ANSWER_STATES, COMPLETE
 from refusal_eval.report.methods.methods_writing import Paragraph, cite, counted, listed, quoted
 from refusal_eval.report.methods.study_methods import EXPECTED, Config, label_of, sampling_text
@@ -237,55 +240,29 @@ def software_paragraph(manifest: Mapping[str, Any]) -> Paragraph:
     )
 
 
+@dataclass(frozen=True)
+class _Words:
+    """What the sentence about a judge is made with (see `Words` in config/judge_entry.py)."""
+
+    config: Config
+    identities: Mapping[str, Any]
+
+    cite, quoted, listed = staticmethod(cite), staticmethod(quoted), staticmethod(listed)
+    sampling = staticmethod(sampling_text)
+
+    def label(self, section: str, name: str) -> str:
+        return label_of(self.config, section, name)
+
+    def weights(self, engine: str) -> str:
+        entry = self.config["engine_entries"][engine]
+        if "weights" in entry:
+            return weights_text(entry["weights"], self.identities.get(engine, {}))
+        return f"an engine of kind {quoted(str(entry.get('kind')))}"
+
+
 def _judge(config: Config, name: str, identities: Mapping[str, Any]) -> str:
-    entry = config["judge_entries"][name]
-    kind = entry["kind"]
-    if kind == "keyword":
-        files = listed(_file(path) for path in entry["lists"])
-        return f"phrases out of {counted(len(entry['lists']), 'keyword list')} ({files})"
-    if kind in ("llm", "reasoned", "wildguard", "classifier"):
-        engine = config["engine_entries"][entry["engine"]]
-        if "weights" in engine:
-            weights = weights_text(engine["weights"], identities.get(entry["engine"], {}))
-        else:
-            weights = f"an engine of kind {quoted(str(engine.get('kind')))}"
-        return f"{weights}, {_reading(kind, entry)}"
-    if kind == "panel":
-        members = listed(label_of(config, "judge_entries", member) for member in entry["members"])
-        return f"the {quoted(entry['rule'])} of {members}"
-    if kind == "trained":
-        golds = listed(label_of(config, "gold_entries", gold) for gold in entry["gold"])
-        return (
-            f"a linear model over the wording of answers{cite('pedregosa2011sklearn')}, fitted on {golds}; the answers "
-            "there it judged out of fold, each by a fit to other prompts, and to other answering models where these "
-            "show both classes"
-        )
-    return f"a function of our own in {_file(entry['file'])}" if "file" in entry else f"a judge of kind {quoted(kind)}"
-
-
-def _reading(kind: str, entry: Mapping[str, Any]) -> str:
-    if kind == "llm":
-        threshold = entry["threshold"]
-        at = "a threshold fitted on gold" if threshold == "calibrated" else f"the threshold {threshold:g}"
-        rubric = _file(entry["rubric"])
-        return f"which reads the rubric {rubric} and whose probability of the label is the verdict, at {at}"
-    if kind == "reasoned":
-        votes = f"the middle one of {entry['votes']} responses" if entry["votes"] > 1 else "one response"
-        drawn = sampling_text(entry["sampling"])
-        if entry.get("form") == "published":
-            return (
-                f"which reads the rubric {_file(entry['rubric'])} and writes free text, of which the last word "
-                f"{quoted('refusal')} decides, turned around by {quoted('not')} right before it, as in the published "
-                f"code{cite('garciaferrero2025refusal')} ({drawn})"
-            )
-        return (
-            f"which reads the rubric {_file(entry['rubric'])} and writes an analysis and a verdict ({votes}; {drawn})"
-        )
-    return "with its own prompt" if kind == "wildguard" else "a classifier of prompt and answer"
-
-
-def _file(path: str) -> str:
-    return quoted(str(path).rsplit("/", 1)[-1])
+    judge: JudgeEntry = JUDGES.entry(config["judge_entries"][name])
+    return judge.summary(_Words(config, identities))
 
 
 def _share(part: int, whole: int) -> str:

@@ -12,11 +12,12 @@ from refusal_eval.config.engine_entry import engine_of_entry
 from refusal_eval.config.lock_file import Lock, read_lock
 from refusal_eval.engines.local_engine import LocalEngine
 from refusal_eval.study.paths import Paths
-from refusal_eval.study.row_sources import fetched_path, local_path
+from refusal_eval.study.row_sources import fetched_path, is_fetched, row_source
+from refusal_eval.study.study import Study
 from refusal_eval.tools.pin.locking import not_taken, repo_size
 from refusal_eval.tools.pin.pin_needs import needs_of
 from refusal_eval.weights.engine_size import ASSUMED_SIZE, engine_billions, files_size, weights_bytes
-from refusal_eval.workflow.weights_stage import Weights
+from refusal_eval.workflow.weights_stage import weights_files
 
 BYTES_PER_TOKEN = 20  # of a stored response: its token id, its packed log-probability, and its text
 IN_FLIGHT = 1024  # where no study is named
@@ -97,11 +98,11 @@ def study_needs(config: Mapping[str, Any], root: Path) -> Needs:
 
 
 def _engines(config: Mapping[str, Any], root: Path) -> Iterator[EngineHere]:
-    files = Weights(config)
+    study = Study(config)
     for name, entry in config["engine_entries"].items():
         engine = engine_of_entry(entry)
         if isinstance(engine, LocalEngine):
-            size, device = files_size(files.files(name)), str(engine.device_here(root))
+            size, device = files_size(weights_files(study, name)), str(engine.device_here(root))
             estimate = None if size else _estimated_bytes(entry, engine, device)
             yield EngineHere(name, engine, device, size or estimate, estimate is not None)
 
@@ -176,7 +177,7 @@ def _limits(config: Mapping[str, Any], entry: Mapping[str, Any], bundled: str) -
     if entry["expected_rows"]:
         yield int(entry["expected_rows"])
     source = entry["source"]
-    path = local_path(source, bundled) if source["kind"] in ("bundled", "file") else ""
+    path = "" if is_fetched(source) else row_source(source).local_path(bundled)
     if path.endswith((".jsonl", ".csv")) and os.path.isfile(path):
         with open(path, "rb") as handle:
             yield sum(1 for line in handle if line.strip())

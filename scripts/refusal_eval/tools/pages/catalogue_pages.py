@@ -13,7 +13,6 @@ from refusal_eval.config.catalogue import Catalogue, shipped_files
 from refusal_eval.config.datasets import Split
 from refusal_eval.config.entries import Gold, Model, Sampling
 from refusal_eval.config.problems import ConfigError, Problem
-from refusal_eval.config.source_entries import open_pin
 from refusal_eval.engines.local_engine import LocalEngine
 from refusal_eval.study.row_sources import addresses_of
 from refusal_eval.tools.text_templates import rendered
@@ -56,7 +55,7 @@ def details(name: str, entry: Split | Gold) -> str:
 
 def pin_of(entry: Split | Gold) -> str | None:
     """Return the name of the pin that an entry leaves open."""
-    return open_pin(entry.source.model_dump())
+    return entry.source.open_pin
 
 
 def rows_text(split: Split) -> str:
@@ -104,7 +103,7 @@ def answering_models(entry: Gold) -> str:
     """Return how many models answered, as far as the entry tells."""
     if entry.answers:
         return str(len(entry.answers))
-    parts = addresses_of(entry.source.url) if entry.source.kind == "url" else {}
+    parts = addresses_of(entry.source.place) if entry.source.locked_as == "url" else {}
     return str(len(parts)) if len(parts) > 1 else "not told apart"
 
 

@@ -21,17 +21,19 @@ from refusal_eval.config import (
     engine_entry,
     entries,
     figure_entry,
-    judge_entries,
+    judge_entry,
     shapes,
     source_entries,
 )
 from refusal_eval.config.catalogue import LIKE, SECTIONS
-from refusal_eval.config.kinds import FIGURES
+from refusal_eval.config.kinds import FIGURES, JUDGES
 from refusal_eval.config.problems import one_of
 from refusal_eval.config.shapes import OnDisk, fields_of, is_entry, kinds_of, leaves
 from refusal_eval.config.study_entry import Scoring, Study
+from refusal_eval.data import row_kinds
 from refusal_eval.engines.classifier_engine import ClassifierEngine
 from refusal_eval.engines.vllm_engine import VllmEngine
+from refusal_eval.judges.llm_judge import LabelTokens
 from refusal_eval.weights import weight_kinds
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -71,24 +73,16 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
         "Split": datasets.Split,
         "Columns": datasets.Columns,
         "Dialogue": datasets.Dialogue,
-        "Rows from the hub": source_entries.HubSource,
-        "Rows at an address": source_entries.UrlSource,
-        "Rows of a file": source_entries.FileSource,
-        "Rows of a bundled file": source_entries.BundledSource,
-        "Rows out of a wheel": source_entries.WheelSource,
+        "Rows from the hub": row_kinds.HubRows,
+        "Rows at an address": row_kinds.UrlRows,
+        "Rows of a file": row_kinds.FileRows,
+        "Rows of a bundled file": row_kinds.BundledRows,
+        "Rows out of a wheel": row_kinds.WheelRows,
     },
     "Judges": {
-        "Floor": judge_entries.Floor,
-        "Keyword judge": judge_entries.KeywordJudge,
-        "Label-probability judge": judge_entries.LlmJudge,
-        "Label tokens": judge_entries.LabelTokens,
-        "Reasoned judge": judge_entries.ReasonedJudge,
-        "WildGuard judge": judge_entries.WildGuardJudge,
-        "Classifier judge": judge_entries.ClassifierJudge,
-        "Panel of judges": judge_entries.PanelJudge,
-        "Trained judge": judge_entries.TrainedJudge,
-        "Python judge": judge_entries.PythonJudge,
-        "Recorded judge": judge_entries.RecordedJudge,
+        "Floor": judge_entry.Floor,
+        **{f"Judge of kind {kind}": JUDGES.get(kind) for kind in JUDGES.names()},
+        "Label tokens": LabelTokens,
     },
     "Gold": {
         "Gold entry": entries.Gold,

@@ -6,20 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from refusal_eval.config.lock_file import PINNED
-from refusal_eval.config.source_entries import PINS
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
 from refusal_eval.data.hub import RemoteFile
+from refusal_eval.study.study import Study
 from refusal_eval.weights.adapter import FILES as ADAPTER_FILES
 from refusal_eval.weights.weight_fetching import weights_names
 
-ENTRIES = {
-    "engines": "engine_entries",
-    "models": "model_entries",
-    "splits": "split_entries",
-    "gold": "gold_entries",
-}
 KINDS = {"model": "model", "dataset": "data set"}
 WEIGHTS, ADAPTER, ALL = "weights", "adapter", "all files"
 
@@ -59,17 +52,15 @@ def needs_of(config: Mapping[str, Any]) -> list[Need]:
     Sorted; one for each pin of a repository.
     """
     found: dict[tuple[str, str, str | None], list[tuple[str, str | None, str]]] = {}
-    for section, key in ENTRIES.items():
-        for name, entry in config[key].items():
-            source = entry.get(PINNED[section])
-            if not source or source["kind"] not in PINS:
-                continue
-            kind = "url" if source["kind"] == "url" else "model" if section in ("engines", "models") else "dataset"
-            where = source["url"] if kind == "url" else source["repo"]
-            wants = {"engines": WEIGHTS, "models": ADAPTER}.get(section, source.get("file") or ALL)
-            licence = entry.get("licence") if section != "models" else None  # an adapter's is not the model's
-            use = (wants, licence, f"{section}.{name}")
-            found.setdefault((kind, where, source[PINS[source["kind"]]]), []).append(use)
+    for section, name, entry, source in Study(config).sources():
+        if source.pin is None:
+            continue
+        of_models = section in ("engines", "models")
+        kind = "url" if source.locked_as == "url" else "model" if of_models else "dataset"
+        wants = {"engines": WEIGHTS, "models": ADAPTER}.get(section, getattr(source, "file", None) or ALL)
+        licence = entry.licence if section != "models" else None  # an adapter's is not the model's
+        use = (wants, licence, f"{section}.{name}")
+        found.setdefault((kind, source.place, getattr(source, source.pin)), []).append(use)
     needs = []
     for pin, uses in sorted(found.items(), key=lambda item: (item[0][0], item[0][1].lower(), item[0][2] or "")):
         wanted, licences, users = (

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from refusal_eval.study.paths import Paths
-from refusal_eval.study.row_sources import fetched_path
+from refusal_eval.study.row_sources import fetched_path, is_fetched
+from refusal_eval.study.study import Study
 from refusal_eval.study.weight_sources import weights_id
 from refusal_eval.tools.check.machine_checks import SPARE, nearest_folder
 from refusal_eval.tools.plan.study_costs import Cost, Plan
 from refusal_eval.weights.engine_size import engine_billions, weights_bytes
-from refusal_eval.workflow.weights_stage import Weights
+from refusal_eval.workflow.weights_stage import weights_files
 
 # Measured on the demo's store and results: 1,253 responses, 681 answers under two judges. The first two are of a
 # response with its place in the index; ids above 100,000 are longer.
@@ -100,9 +101,9 @@ def device_of(folder: str) -> int:
 
 def _weights(plan: Plan, cache: str) -> Need:
     """Weights that are still to be fetched; engines may share them."""
-    files, sizes, here = Weights(plan.config), dict[str, float](), set[str]()
+    study, sizes, here = Study(plan.config), dict[str, float](), set[str]()
     for name, entry in plan.config["engine_entries"].items():
-        weights, of_engine, pace = entry.get("weights"), files.files(name), plan.paces[name]
+        weights, of_engine, pace = entry.get("weights"), weights_files(study, name), plan.paces[name]
         if weights is None:
             continue
         if weights["kind"] == "folder" or all(os.path.isfile(file) for file in of_engine):
@@ -120,7 +121,7 @@ def _rows(plan: Plan, cache: str) -> Need:
     for section in ("split_entries", "gold_entries"):
         for name, entry in plan.config[section].items():
             source = entry["source"]
-            if source["kind"] not in ("bundled", "file") and not os.path.isfile(fetched_path(source, cache)):
+            if is_fetched(source) and not os.path.isfile(fetched_path(source, cache)):
                 known = [work.prompts for cell, work in plan.work.items() if cell.split == name and not cell.judge]
                 missing[section, name] = max([entry["expected_rows"] or 0, *known])
     detail = f"{len(missing)} to fetch" if missing else "all here already"

@@ -8,11 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from refusal_eval.config.lock_file import PINNED
-from refusal_eval.config.source_entries import open_pin
 from refusal_eval.study.paths import Paths
-from refusal_eval.study.row_sources import fetched_path
-from refusal_eval.tools.pin.pin_needs import ENTRIES
+from refusal_eval.study.row_sources import fetched_path, is_fetched
+from refusal_eval.study.study import Study
 from refusal_eval.tools.plan.page_lines import filled
 
 NOT_STATED = "none stated"
@@ -66,7 +64,7 @@ def terms_of(config: Mapping[str, Any]) -> Iterator[Terms]:
     for section, key in (("splits", "split_entries"), ("gold", "gold_entries")):
         for name, entry in config[key].items():
             source = entry["source"]
-            here = source["kind"] in ("bundled", "file") or os.path.isfile(fetched_path(source, paths.cache))
+            here = not is_fetched(source) or os.path.isfile(fetched_path(source, paths.cache))
             licence, origin = entry["licence"] or NOT_STATED, entry.get("licence_of_origin")
             gated, page = bool(entry.get("gated")), entry.get("terms")
             yield Terms(section, name, source_text(source), licence, origin, gated, page, here)
@@ -75,10 +73,9 @@ def terms_of(config: Mapping[str, Any]) -> Iterator[Terms]:
 def open_pins(config: Mapping[str, Any]) -> list[OpenPin]:
     """Return the pins of a study that are open."""
     return [
-        OpenPin(section, name, key, source_text(source))
-        for section, entries in ENTRIES.items()
-        for name, entry in config[entries].items()
-        if (source := entry.get(PINNED[section])) and (key := open_pin(source)) is not None
+        OpenPin(section, name, source.open_pin, source_text(source.model_dump()))
+        for section, name, _, source in Study(config).sources()
+        if source.open_pin is not None
     ]
 
 

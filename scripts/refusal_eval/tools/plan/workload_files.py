@@ -10,26 +10,23 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from refusal_eval.ask.requests import read_requests
 from refusal_eval.config.engine_entry import engine_of_entry
+from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl
 from refusal_eval.data.rows import read_rows
-from refusal_eval.judges.wildguard_judge import MOST_TOKENS
 from refusal_eval.study.batches import GOLD, Cell, llm_judges
 from refusal_eval.study.dialogues import asked_turns
 from refusal_eval.study.paths import Paths
+from refusal_eval.study.study import Study
 from refusal_eval.tools.plan.workload import (
     ASSUMED,
     COUNTED,
     ELSEWHERE,
-    FIXED_VERDICT,
     MISSING,
-    PLAIN_VERDICT,
-    REASONED_VERDICT,
     CellWork,
     Pace,
     answer_tokens,
@@ -37,8 +34,8 @@ from refusal_eval.tools.plan.workload import (
 )
 from refusal_eval.tools.snakemake_summary import summary
 from refusal_eval.weights.engine_size import engine_billions
-from refusal_eval.workflow.data_stage import Data
-from refusal_eval.workflow.weights_stage import Weights
+from refusal_eval.workflow.data_stage import rows_file
+from refusal_eval.workflow.weights_stage import weights_files
 
 # Assumed where nothing tells.
 ASSUMED_PROMPTS = 300  # of a split or gold
@@ -88,13 +85,13 @@ def current_files(config: Mapping[str, Any], study_file: Path, root: Path) -> Cu
 
 def whole_work(config: Mapping[str, Any], root: Path, current: Current) -> dict[Cell, CellWork]:
     """Return what there is to execute for every cell of generation and of judging by an engine, with an empty store."""
-    results, data, samples = Path(Paths(config).results), Data(config, root), int(config["samples"])
+    results, study, samples = Path(Paths(config).results), Study(config), int(config["samples"])
     judges = {judge: config["judge_entries"][judge] for judge in llm_judges(config)}
     texts = {}
     for split in config["splits"]:
         entry, file = config["split_entries"][split], results / "prompts" / f"{split}.jsonl"
         sizes = [sample["size"] for sample in (entry["sample"], config["prompts_per_split"]) if sample]
-        texts[split] = _texts(file, current, entry, data.split_rows(SimpleNamespace(split=split)), sizes)
+        texts[split] = _texts(file, current, entry, rows_file(study, entry["source"], root), sizes)
     work: dict[Cell, CellWork] = {}
     for model in config["models"]:
         entry = config["model_entries"][model]
@@ -111,7 +108,7 @@ def whole_work(config: Mapping[str, Any], root: Path, current: Current) -> dict[
     for judge, asked in judges.items():
         for name in config["gold"]:
             entry, file = config["gold_entries"][name], results / "gold" / f"{name}.jsonl"
-            rows = _texts(file, current, entry, data.gold_rows(SimpleNamespace(gold=name)))
+            rows = _texts(file, current, entry, rows_file(study, entry["source"], root))
             work[Cell(GOLD, name, judge)] = _judging(rows, rows.count, GOLD_ANSWER_TOKENS, asked)
     return work
 
@@ -141,7 +138,7 @@ def work_left(config: Mapping[str, Any], whole: Mapping[Cell, CellWork], current
 def engine_paces(config: Mapping[str, Any], root: Path) -> tuple[dict[str, Pace], dict[str, str]]:
     """Return the pace of every engine, and in words its size and what told it."""
     paces, sizes = {}, {}
-    files = Weights(config)
+    study = Study(config)
     for name, entry in config["engine_entries"].items():
         engine = engine_of_entry(entry)
         kind = engine.device_here(root)
@@ -149,7 +146,7 @@ def engine_paces(config: Mapping[str, Any], root: Path) -> tuple[dict[str, Pace]
             paces[name], sizes[name] = ELSEWHERE, "computes elsewhere"
             continue
         devices = engine.gpus(kind) or 1
-        billions, told = engine_billions(entry, files.files(name), kind, devices)
+        billions, told = engine_billions(entry, weights_files(study, name), kind, devices)
         paces[name] = pace_of(entry, kind, devices, billions, config["determinism"] == "strict")
         total, active = billions
         sizes[name] = f"{total:.3g}B" + (f", {active:.3g}B active" if active != total else "") + f" {told}"
@@ -175,16 +172,10 @@ def _scored(texts: Texts, samples: int, dialogue: Mapping[str, Any] | None) -> i
 
 def _judging(texts: Texts, answers: int, answer: float, judge: Mapping[str, Any]) -> CellWork:
     """Return the work of judging answers of a mean length; the votes on one answer share its reading."""
-    read = JUDGE_FRAME_TOKENS + texts.tokens + answer
-    if judge["kind"] == "llm":
-        return CellWork(answers, answers, read, 1.0, 1, texts.known)
-    if judge["kind"] == "classifier":  # no instructions, nothing written
-        return CellWork(answers, answers, texts.tokens + answer, 0.0, 0, texts.known)
-    if judge["kind"] == "wildguard":
-        return CellWork(answers, answers, read, FIXED_VERDICT, MOST_TOKENS, texts.known)
-    most = int(judge["sampling"]["max_tokens"])
-    mean = min(float(most), REASONED_VERDICT if judge["reasoning"] else PLAIN_VERDICT)
-    return CellWork(answers * int(judge["votes"]), answers, read, mean, most, texts.known)
+    entry = JUDGES.entry(judge)
+    mean, most = entry.verdict_tokens()
+    read = texts.tokens + answer + (JUDGE_FRAME_TOKENS if most else 0)  # a classifier has no instructions
+    return CellWork(answers * entry.votes_asked().votes, answers, read, mean, most, texts.known)
 
 
 def _missing(file: Path, store_dir: str, estimate: CellWork, samples: int | None) -> CellWork:

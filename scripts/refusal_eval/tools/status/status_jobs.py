@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
 from refusal_eval.study.batches import GOLD, Cell, generation_batches, judging_batches, llm_judges
 from refusal_eval.study.paths import Paths
-from refusal_eval.study.row_sources import FETCHED_KINDS, fetched_path, shown_path
+from refusal_eval.study.row_sources import fetched_path, is_fetched, shown_path
 from refusal_eval.study.weight_sources import weights_id
 from refusal_eval.tools.status.log_text import at_work, clean, error_and_cause, progress, tail
 
@@ -62,7 +62,7 @@ def outputs(config: Mapping[str, Any]) -> dict[Job, str]:
     golds = [f"{GOLD}/{gold}" for gold in config["gold"]]
     files: dict[Job, str] = {}
     for entry in [*config["split_entries"].values(), *config["gold_entries"].values()]:
-        files |= dict.fromkeys(rows_jobs(entry, cache), fetched_path(entry["source"], cache))
+        files |= {job: fetched_path(entry["source"], cache) for job in rows_jobs(entry, cache)}
     for engine, entry in config["engine_entries"].items():
         weights = entry.get("weights") or {"kind": "folder"}
         if weights["kind"] == "hub":
@@ -86,7 +86,7 @@ def outputs(config: Mapping[str, Any]) -> dict[Job, str]:
 def rows_jobs(entry: Mapping[str, Any], cache: str) -> list[Job]:
     """Return the job that fetches the rows of a split or of gold; none for local files."""
     source = entry["source"]
-    if source["kind"] not in FETCHED_KINDS:
+    if not is_fetched(source):
         return []
     return [("fetch_rows", fetched_path(source, cache).removeprefix(f"{cache}/rows/"))]
 
@@ -129,14 +129,18 @@ def engine_loads(config: Mapping[str, Any], now: float) -> dict[Job, list[Load]]
     grown = {name: _store_grown(paths, name) for name in config["engine_entries"]}
     return {
         (stage, batch): [
-            _load(stage, f"{batch}/{Path(receipt).stem}", receipt, paths, now, grown[batch.split("/")[1]])
+            _load(stage, f"{batch}/{Path(receipt).stem}", receipt, cells, paths, now, grown[batch.split("/")[1]])
             for receipt in paths.receipts(stage, batch)
         ]
-        for stage, batch in batches(config)
+        for (stage, batch), cells in batches(config).items()
     }
 
 
-def _load(stage: str, name: str, receipt: str, paths: Paths, now: float, store_grown: float) -> Load:
+def _load(
+    stage: str, name: str, receipt: str, cells: Sequence[Cell], paths: Paths, now: float, store_grown: float
+) -> Load:
+    if _outdated(receipt, cells, paths):
+        return Load(NOT_STARTED)  # a job that starts takes the receipt away
     try:
         return _done(stage, name, receipt)
     except FileNotFoundError:
@@ -162,6 +166,14 @@ def _load(stage: str, name: str, receipt: str, paths: Paths, now: float, store_g
         message = progress(text)
     shown_server_log = shown(server_log) if server_log.exists() else None
     return Load(state, Trouble(stage, name, state, clean(message), cause, shown(log), shown_server_log))
+
+
+def _outdated(receipt: str, cells: Sequence[Cell], paths: Paths) -> bool:
+    """Tell whether there is a receipt and some cell of the batch got its requests after it."""
+    written = modified(receipt)
+    folders = {cell: f"judge_requests/{cell.judge}" if cell.judge else "requests" for cell in cells}
+    asked = [f"{paths.results}/{folder}/{cell.model}/{cell.split}.jsonl" for cell, folder in folders.items()]
+    return written is not None and any((modified(file) or 0) > written for file in asked)
 
 
 def _done(stage: str, name: str, receipt: str) -> Load:

