@@ -33,6 +33,7 @@ class HubServer:
     """Serves repositories, and `files` at addresses, until the `with` block ends.
 
     `requests` lists what was asked, as "METHOD path", and `ranges` the files that were asked for from a byte on.
+    `answers[path]` lists statuses to answer with before the file (302 leads to the same file elsewhere), or "cut".
     `faults[name]` counts down answers of 503 for a repository; `cuts[file]` lists after how many bytes the connection
     breaks, answer by answer; `range_faults` counts down answers of 503 to requests from a byte on; `served` replaces
     what files hold (`org/name/file`) in answers, not in listings. With `elsewhere` large files come from another host,
@@ -46,6 +47,7 @@ class HubServer:
         self.files: dict[str, bytes] = {}
         self.requests: list[str] = []
         self.ranges: list[tuple[str, int]] = []
+        self.answers: dict[str, list[int | str]] = {}
         self.faults: dict[str, int] = {}
         self.cuts: dict[str, list[int]] = {}
         self.range_faults = 0
@@ -112,7 +114,13 @@ class HubServer:
                         self.fail(503, "")
                         return
                 parts = path.strip("/").split("/")
-                if path in hub.files:
+                planned = hub.answers[path].pop(0) if hub.answers.get(path) else None
+                if planned == "cut":
+                    hub.cuts.setdefault(parts[-1], []).append(1000)
+                if isinstance(planned, int):
+                    self.fail(planned, "", {"Location": "/moved" + path} if planned == 302 else None)
+                elif path.removeprefix("/moved") in hub.files:
+                    path = path.removeprefix("/moved")
                     if path.startswith("/elsewhere/") and "Authorization" in self.headers:
                         hub.told_tokens.append(self.headers["Authorization"])
                     self.answer(hub.files[path], {}, parts[-1])

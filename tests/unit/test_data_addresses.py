@@ -3,10 +3,9 @@
 import hashlib
 import logging
 import socket
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from hub_server import HubServer
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.data.addresses import read_addresses
@@ -18,50 +17,19 @@ LOG = logging.getLogger("test")
 BODY = b"p,q\n\xc3\xa9,1\n" * 5000
 
 
-class Server(ThreadingHTTPServer):
-    """Answers with what `answers` lists for a path: statuses to fail with, "cut" for half a file; then the file."""
-
-    daemon_threads = True
-
-    def __init__(self):
-        self.answers, self.asked = {}, []
-        super().__init__(("127.0.0.1", 0), Handler)
-
-
-class Handler(BaseHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
-
-    def do_GET(self):
-        self.server.asked.append(self.path)
-        planned = self.server.answers.get(self.path, [])
-        answer = planned.pop(0) if planned else 200
-        if answer == 302:
-            self.send_response(302)
-            self.send_header("Location", "/moved/rows.csv")
-        else:
-            self.send_response(200 if answer == "cut" else answer)
-        self.send_header("Content-Length", str(len(BODY) if answer in (200, "cut") else 0))
-        self.end_headers()
-        if answer in (200, "cut"):
-            self.wfile.write(BODY[: 1000 if answer == "cut" else None])
-
-
 @pytest.fixture
 def server(monkeypatch):
     for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "HF_HUB_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
-    with Server() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        thread.start()
+    with HubServer() as server:
+        server.files = dict.fromkeys([f"/0123/{name}.csv" for name in ("rows", "answers_gpt", "answers_llama")], BODY)
         yield server
-        server.shutdown()
 
 
 def fetch(server, folder, path="/0123/rows.csv", **change):
     source = {
         "kind": "url",
-        "url": f"http://127.0.0.1:{server.server_port}{path}",
+        "url": server.address + path,
         "sha256": hashlib.sha256(BODY).hexdigest(),
         **change,
     }
@@ -81,7 +49,7 @@ def test_a_file_comes_as_it_is(server, tmp_path):
 def test_faults_that_pass_are_tried_again_and_redirections_followed(server, tmp_path, faults):
     server.answers["/0123/rows.csv"] = list(faults)
     assert fetch(server, tmp_path).read_bytes() == BODY
-    assert len(server.asked) == len(faults) + 1
+    assert len(server.requests) == len(faults) + 1
 
 
 @pytest.mark.parametrize(
@@ -104,7 +72,7 @@ def test_what_cannot_be_fetched_is_told_and_leaves_no_file(server, tmp_path, ans
     with pytest.raises(UserError, match=message) as told:
         fetch(server, tmp_path, **change)
     assert "\n" not in str(told.value)
-    assert len(server.asked) == asked
+    assert len(server.requests) == asked
     assert not list((tmp_path / "out").iterdir())
 
 
@@ -114,7 +82,7 @@ def test_offline_nothing_is_asked(server, tmp_path, monkeypatch):
         UserError, match="is not in the cache, and HF_HUB_OFFLINE is set: fetch it once on a machine with"
     ):
         fetch(server, tmp_path)
-    assert server.asked == []
+    assert server.requests == []
 
 
 def test_a_server_that_is_not_there_is_told(server, tmp_path):
@@ -133,7 +101,7 @@ SEVERAL = "/0123/answers_{gpt,llama}.csv"
 def test_rows_of_several_files_tell_which_they_come_from(server, tmp_path):
     target = fetch(server, tmp_path, SEVERAL, sha256=hashlib.sha256(BODY * 2).hexdigest())
     rows = read_rows(target.rename(target.with_name("rows.jsonl")))
-    assert server.asked == ["/0123/answers_gpt.csv", "/0123/answers_llama.csv"]
+    assert server.requests == ["GET /0123/answers_gpt.csv", "GET /0123/answers_llama.csv"]
     assert rows[0] == {"p": "\u00e9", "q": "1", "part": "gpt"} and rows[-1]["part"] == "llama"
     assert len(rows) == 2 * (BODY.count(b"\n") - 1)
     assert [path.name for path in target.parent.iterdir()] == ["rows.jsonl"]
@@ -146,7 +114,7 @@ def test_one_changed_file_of_several_leaves_nothing_behind(server, tmp_path):
 
 
 def test_the_pin_of_several_files_is_found_as_it_is_checked(server, tmp_path):
-    url = f"http://127.0.0.1:{server.server_port}{SEVERAL}"
+    url = server.address + SEVERAL
     server.answers["/0123/answers_llama.csv"] = [503, "cut"]
     sha256, size = read_addresses(list(addresses_of(url).values()), LOG, wait=0.01)
     assert (sha256, size) == (hashlib.sha256(BODY * 2).hexdigest(), 2 * len(BODY))
