@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pytest
 from engine_entries import settings_of
 from store_files import response
 
@@ -17,10 +19,10 @@ ENGINE = {"engine_id": "e", "identity": {"dtype": "bfloat16"}}
 SAMPLING = {"max_tokens": 4, "temperature": 1.0}
 
 
-def file(folder: Path, name: str, prompts: list[int]) -> RequestFile:
+def file(folder: Path, name: str, prompts: list[int], **more: Any) -> RequestFile:
     path = folder / "requests" / "m" / f"{name}.jsonl"
     asks = [Ask(f"p{number}", [1, number], [(0, 7), (1, 8)]) for number in prompts]
-    write_requests(path, asks, settings_of(ENGINE, SAMPLING), 100)
+    write_requests(path, asks, settings_of(ENGINE, SAMPLING), 100, **more)
     return read_requests(path)
 
 
@@ -40,7 +42,9 @@ def test_what_the_store_has_is_not_pending(tmp_path: Path) -> None:
     store = StoreReader(tmp_path / "store", "e")
     assert [item.request.key for item in pending_requests([one], store, "", follow=following)] == keys[3:]
     where = (str(tmp_path / "store"), "", 0, 1)
-    assert anything_missing([str(one.path)], *where, follow=following)
+    # Also beside dialogues, for which a tokenizer would have to be loaded first.
+    talks = file(tmp_path, "b", [3], dialogue={"rendering": {}})
+    assert anything_missing([str(talks.path), str(one.path)], *where, follow=lambda *_: pytest.fail("rendered"))
     with StoreWriter(tmp_path / "store", "e", "job") as writer:
         writer.append(keys[3], response("x"), "s")
     assert not anything_missing([str(one.path)], *where, follow=following)

@@ -59,6 +59,14 @@ def shard_keys(files: Iterable[RequestFile], shard: int, shards: int) -> list[st
     return [key for key in dict.fromkeys(keys) if in_shard(key, shard, shards)]
 
 
+def by_turns(files: Iterable[RequestFile]) -> tuple[list[RequestFile], list[RequestFile]]:
+    """Return the files without and those with dialogues; a judge's votes that may be asked again are some, too."""
+    plain, dialogues = list[RequestFile](), list[RequestFile]()
+    for file in files:
+        (plain if file.dialogue is None and file.retries is None else dialogues).append(file)
+    return plain, dialogues
+
+
 def cell_name(path: Path) -> str:
     """Return the name of a request file's cell: model/split, and for verdicts judge/model/split."""
     parts = path.with_suffix("").parts
@@ -101,9 +109,7 @@ def _pending(
     follow: Follow,
 ) -> Iterator[Pending]:
     """Yield the requests that the store lacks, those of dialogues first."""
-    plain, dialogues = list[RequestFile](), list[RequestFile]()
-    for file in files:
-        (plain if file.dialogue is None and file.retries is None else dialogues).append(file)
+    plain, dialogues = by_turns(files)
     keys = set()
     for file in dialogues:
         turns = follow(file, tokenizer_folder)
@@ -140,10 +146,12 @@ def anything_missing(
         for path in request_paths:
             file = read_requests(path)
             by_engine.setdefault(file.header["engine_id"], []).append(file)
-        return any(
-            True
-            for engine_id, files in sorted(by_engine.items())
-            for _ in _pending(files, StoreReader(store_dir, engine_id), tokenizer_folder, shard, shards, follow)
-        )
+        for engine_id, files in sorted(by_engine.items()):
+            store = StoreReader(store_dir, engine_id)
+            # Those of one turn first: they need no tokenizer, which takes seconds to load.
+            for some in by_turns(files):
+                if any(True for _ in _pending(some, store, tokenizer_folder, shard, shards, follow)):
+                    return True
     except (OSError, UserError):
         return True
+    return False
