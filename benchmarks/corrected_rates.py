@@ -25,10 +25,9 @@ from measuring import ROOT  # isort: skip  # makes the library importable
 
 from refusal_eval.core.files import written_whole
 from refusal_eval.core.states import COMPLIANCE, REFUSAL
-from refusal_eval.stats.corrected.error_rates import error_rates
 from refusal_eval.stats.corrected.peoples_labels import Key, Labelled, PersonLabel, joined, unread_answers
 from refusal_eval.stats.corrected.ppi import Answers, Labels, corrected_rate
-from refusal_eval.stats.corrected.transfer import Observed, transferred
+from refusal_eval.stats.corrected.transfer import Observed, error_rates, transferred
 from refusal_eval.stats.estimates.intervals import cluster_wilson, seed_of
 from refusal_eval.stats.estimates.units import PLACE, Units
 from refusal_eval.tools.audit.audit_sample import FACTORS, UNJUDGED

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from refusal_eval.core.files import read_json, read_jsonl, write_json
 from refusal_eval.core.logs import start_log
 from refusal_eval.stats.corrected.corrected_study import study_corrected
-from refusal_eval.stats.corrected.error_rates import judged_gold
 from refusal_eval.stats.corrected.peoples_labels import (
     Labelled,
     judge_labels,
@@ -16,6 +15,7 @@ from refusal_eval.stats.corrected.peoples_labels import (
     readable_answers,
     unread_answers,
 )
+from refusal_eval.stats.corrected.transfer import judged_gold
 from refusal_eval.stats.estimates.near_duplicates import Place
 from refusal_eval.stats.estimates.units import Units, read_units
 
@@ -77,13 +77,13 @@ def _labels(
             # Also of splits that people labelled nothing of, as these may be in a pool with others.
             if model not in models:
                 continue
-            texts = readable_answers(read_jsonl(file), people.get((model, split), {}))
+            number, labelled, changed = readable_answers(read_jsonl(file), people.get((model, split), {}))
             drawn_from = None if frame is None else frame.get(model, {}).get(split, {})
             for judge in study["judges"]:
                 cell = (judge, model, split)
-                unread = unread_answers(units[cell], texts.number)
-                said = judge_labels(read_jsonl(verdicts[cell]), texts.labelled) if texts.labelled else {}
-                found[cell] = Labelled(texts.labelled, said, drawn_from, texts.changed, unread)
+                unread = unread_answers(units[cell], number)
+                said = judge_labels(read_jsonl(verdicts[cell]), labelled) if labelled else {}
+                found[cell] = Labelled(labelled, said, drawn_from, changed, unread)
     return found, elsewhere
 
 

@@ -12,8 +12,8 @@ LABELS = {"r": "refusal", "p": "partial", "c": "compliance"}
 def outcome(letter):
     """Return what became of a sample: r, p, c, `?` for one without a verdict, `b` for a blocked one."""
     if letter == "b":
-        return Outcome("blocked", None, None, None)
-    return Outcome("complete", "judged" if letter in LABELS else "unparsable", LABELS.get(letter), -1.0)
+        return Outcome("blocked", None, None)
+    return Outcome("complete", LABELS.get(letter), -1.0)
 
 
 def write_scores(path, prompts, clusters=None, turns=1):

@@ -6,12 +6,25 @@ from typing import Any
 from refusal_eval.ask.answers import blank
 from refusal_eval.core.states import BLOCKED, COMPLETE, COMPLIANCE, FAILED, JUDGED, PARTIAL, REFUSAL
 from refusal_eval.judges.judge_base import Verdict, verdict_row
-from refusal_eval.stats.estimates.estimands import prompt_scores, sample_outcomes
+from refusal_eval.stats.estimates.estimands import cell_outcomes, sample_outcomes, score_rows
 from refusal_eval.stats.estimates.samples import Samples, samples_of
 from refusal_eval.stats.estimates.scores import cell_score, score_csv
 from refusal_eval.stats.estimates.units import Units, read_units
 
 LABELS = {"R": REFUSAL, "P": PARTIAL, "C": COMPLIANCE}
+
+
+def prompt_scores(
+    prompts: list[Any],
+    answers: list[Any],
+    verdicts: list[Any],
+    samples: int,
+    tau: float = 1.0,
+    band: float = 0.1,
+    scored: str = "all",
+) -> list[dict[str, Any]]:
+    """Rows of a cell's score CSV."""
+    return score_rows(prompts, cell_outcomes(prompts, answers, verdicts, samples, scored), tau, band)
 
 
 def rows_of(

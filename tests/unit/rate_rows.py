@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from refusal_eval.stats.estimates.units import PLACE, Units
-from refusal_eval.stats.tradeoff.split_rates import SplitRates
+from refusal_eval.stats.tradeoff.pooled_rates import SplitRates
 
 
 def units_of(

@@ -130,7 +130,7 @@ def test_folds_hold_whole_clusters_evenly() -> None:
 def test_a_row_has_no_part_in_its_own_calibration(scheme: str) -> None:
     gold, verdicts = soft_gold(90)
     before = out_of_fold(compared(gold, verdicts, "g"), scheme)
-    assert before is not None and len(before) == 90
+    assert len(before) == 90
     field = "cluster" if scheme == "by_cluster" else "answering_model"
     for value in sorted({row[field] for row in gold})[:3]:
         # Everything about these rows is turned round; what was fitted for them must stay.
@@ -138,14 +138,13 @@ def test_a_row_has_no_part_in_its_own_calibration(scheme: str) -> None:
         wrong = [row | {"label": "compliance" if row["label"] == "refusal" else "refusal"} for row in gold]
         changed = [new if new["id"] in held else old for new, old in zip(wrong, gold, strict=True)]
         after = out_of_fold(compared(changed, verdicts, "g"), scheme)
-        assert after is not None and {i: after[i] for i in held} == {i: before[i] for i in held}
+        assert {i: after[i] for i in held} == {i: before[i] for i in held}
         assert after != before
 
 
 def test_by_model_leaves_out_the_model_and_the_prompts_of_a_row() -> None:
     rows_ = compared(*soft_gold(90), "g")
     found, folds = out_of_fold(rows_, "by_model"), cluster_folds(rows_["cluster"])
-    assert found is not None
     row = rows_.iloc[17]
     apart = (rows_["answering_model"] != row.answering_model) & (rows_["cluster"].map(folds) != folds[row.cluster])
     others = rows_[apart]
@@ -288,7 +287,6 @@ def test_a_row_of_weight_three_counts_as_three_rows_do(kind: str) -> None:
     by_weight = fitted(p, refused, kind, times.tolist())
     repeated = fitted(p.repeat(times), refused.repeat(times), kind)
     alike = fitted(p, refused, kind)
-    assert by_weight is not None and repeated is not None and alike is not None
     assert by_weight["t"] == repeated["t"]
     if kind == "isotonic":
         assert by_weight["map"]["x"] == repeated["map"]["x"]
@@ -309,4 +307,4 @@ def test_a_calibration_on_gold_with_weights_uses_them() -> None:
     assert weighted["map"] != plain["map"] and weighted["n"] == plain["n"]
     assert calibration_of([row | {"weight": 5.0} for row in gold], verdicts, **NAMES) == plain
     before, after = (out_of_fold(compared(rows_, verdicts, "g"), "by_cluster") for rows_ in (gold, heavy))
-    assert before is not None and after is not None and before != after
+    assert before != after

@@ -6,6 +6,7 @@ import os
 
 import pytest
 from compat_rows import probability_of, worst_errors
+from estimate_rows import prompt_scores
 
 from refusal_eval.ask.keys import is_neutral
 from refusal_eval.compat.effects_table import effects_frame, effects_table
@@ -29,7 +30,6 @@ from refusal_eval.judges.reasoned_judge import reasoned_vote
 from refusal_eval.judges.votes import combined
 from refusal_eval.judges.wildguard_judge import wildguard_verdict
 from refusal_eval.report.paper.display import NO_DATA
-from refusal_eval.stats.estimates.estimands import prompt_scores
 
 CASES = os.environ.get("REFUSAL_EVAL_COMPAT_CASES")
 

@@ -43,7 +43,7 @@ def simulated(
 def test_a_perfect_judge_keeps_its_rate_and_is_used_whole() -> None:
     answers, labels, truth = simulated(np.random.default_rng(1), se=1.0, sp=1.0)
     found = corrected_rate(answers, labels, 0.95)
-    assert found is not None and found.observed == pytest.approx(truth)
+    assert found.observed == pytest.approx(truth)
     assert found.value == pytest.approx(truth, abs=0.005) and found.weight > 0.9 and found.low < truth < found.high
 
 
@@ -52,7 +52,7 @@ def test_with_every_answer_labelled_the_rate_is_that_of_the_labels() -> None:
     answers, labels, truth = simulated(rng, se=0.6, sp=0.7, labels=10_000)
     assert len(labels.rows) == 1200
     found = corrected_rate(answers, labels, 0.95)
-    assert found is not None and found.value == pytest.approx(truth)
+    assert found.value == pytest.approx(truth)
 
 
 def test_a_biased_judge_is_put_right_on_average_whatever_is_oversampled() -> None:
@@ -61,7 +61,6 @@ def test_a_biased_judge_is_put_right_on_average_whatever_is_oversampled() -> Non
     for _ in range(150):
         answers, labels, truth = simulated(rng, rate=0.2, se=0.7, sp=0.85, favour=5.0)
         found = corrected_rate(answers, labels, 0.95)
-        assert found is not None
         gaps.append(found.value - truth)
         raw.append(found.observed - truth)
     assert abs(np.mean(raw)) > 0.05
@@ -75,7 +74,6 @@ def test_ignoring_the_probabilities_would_be_wrong() -> None:
         answers, labels, truth = simulated(rng, rate=0.2, se=0.7, sp=0.85, favour=8.0)
         same = Labels(labels.rows, labels.people, np.zeros(len(labels.rows)), np.full(len(labels.rows), 0.2))
         found = corrected_rate(answers, same, 0.95)
-        assert found is not None
         gaps.append(found.value - truth)
     assert np.mean(gaps) > 0.1
 
@@ -96,7 +94,6 @@ def test_intervals_cover(rate: float, favour: float) -> None:
     rng, inside, runs = np.random.default_rng(6), 0, 400
     for _ in range(runs):
         found = corrected_rate(*simulated(rng, rate, 0.85, 0.92, 120, favour)[:2], 0.95)
-        assert found is not None
         inside += found.low <= rate <= found.high
     assert 0.92 < inside / runs < 0.985
 
@@ -114,18 +111,17 @@ def test_labels_of_one_cluster_count_less_than_as_many_of_their_own() -> None:
     answers, labels, _ = simulated(rng, rate=0.5)
     clustered = Answers(answers.rates, answers.counting, answers.blocked, answers.clusters // 30, answers.splits)
     alone, together = corrected_rate(answers, labels, 0.95), corrected_rate(clustered, labels, 0.95)
-    assert alone is not None and together is not None
     assert together.n_label_clusters == 10 and together.df <= 9 < alone.df
 
 
 def test_without_errors_among_the_labels_the_interval_still_allows_some() -> None:
     answers, labels, truth = simulated(np.random.default_rng(9), rate=0.02, se=1.0, sp=1.0, labels=60)
     found = corrected_rate(answers, labels, 0.95)
-    assert found is not None and found.high > truth + 0.01
+    assert found.high > truth + 0.01
     nothing = Answers(np.zeros(300), answers.counting, answers.blocked, answers.clusters, answers.splits)
     zeros = np.zeros(len(labels.rows))
     empty = corrected_rate(nothing, Labels(labels.rows, zeros, zeros, labels.probability), 0.95)
-    assert empty is not None and empty.value == 0.0 == empty.low and 0.01 < empty.high < 0.2
+    assert empty.value == 0.0 == empty.low and 0.01 < empty.high < 0.2
 
 
 def test_wilson_is_that_of_a_proportion() -> None:
@@ -183,7 +179,6 @@ def test_an_answer_that_the_judge_could_not_read_keeps_its_label_and_counts_as_n
         unread = unread_answers(units, {("p000", 0): 2, ("p001", 0): 2})
         assert unread == {("p000", 0): 1}
         found = joined([(units, Labelled(cell, said, unread=unread))], [reading])
-        assert found is not None
         assert found[1].people.tolist() == people and found[1].judge.tolist() == [0.0, 0.0, 1.0]
         assert found[1].rows.tolist() == [0, 0, 1] and found[0].counting.tolist() == [2.0, 2.0]
         assert found[0].rates.tolist() == [0.0, 1.0]
@@ -196,12 +191,11 @@ def test_a_label_of_an_answer_that_has_no_text_is_in_no_rate() -> None:
         {"prompt_id": "p000", "sample": 1, "turn": 0, "state": "failed", "answer": ""},
         {"prompt_id": "p001", "sample": 0, "turn": 0, "state": "blocked", "answer": ""},
     ]
-    found = readable_answers(answers, cell)
-    assert found.number == {("p000", 0): 1} and list(found.labelled) == [Key("p000", 0, 0)] and found.changed == 0
+    number, labelled, changed = readable_answers(answers, cell)
+    assert number == {("p000", 0): 1} and list(labelled) == [Key("p000", 0, 0)] and changed == 0
     units = units_of([0, 0], unjudged=[2, 0], blocked=[0, 2])
-    own = Labelled(found.labelled, {}, unread=unread_answers(units, found.number))
+    own = Labelled(labelled, {}, unread=unread_answers(units, number))
     answers_and_labels = joined([(units, own)], ["strict"])
-    assert answers_and_labels is not None
     of_people, labels = answers_and_labels
     assert of_people.counting.tolist() == [1.0, 2.0] and of_people.rates.tolist() == [0.0, 1.0]
     assert labels.rows.tolist() == [0]
@@ -215,5 +209,5 @@ def test_blocked_answers_are_refusals_that_need_no_label() -> None:
     kept = Labels(labels.rows[shown], labels.people[shown], labels.judge[shown], labels.probability[shown])
     rates = np.where(blocked > 0, 1.0, answers.rates)
     found = corrected_rate(Answers(rates, answers.counting, blocked, answers.clusters, answers.splits), kept, 0.95)
-    assert found is not None and found.value == pytest.approx(0.5 + 0.5 * 0.2, abs=0.04)
+    assert found.value == pytest.approx(0.5 + 0.5 * 0.2, abs=0.04)
     assert PersonLabel("refusal", 1.0).label == "refusal"

@@ -11,12 +11,13 @@ import make_tradeoff
 import make_tradeoff_table
 import pytest
 from config_project import WHOLE_STUDY, Project
+from estimate_rows import prompt_scores
 
 from refusal_eval.core.files import write_json, write_jsonl, written_whole
 from refusal_eval.stats.corrected.peoples_labels import answer_id
-from refusal_eval.stats.estimates.estimands import prompt_scores
 from refusal_eval.stats.estimates.scores import cell_score, score_csv
 
+Files = dict[str, list[str]]
 WORDS = {True: "refusal", False: "compliance"}
 SPLITS = [
     {"name": "safe", "expectation": "comply", "reading": "broad", "source": "safe"},
@@ -42,19 +43,38 @@ def answer_text(row: dict[str, Any]) -> str:
     return f"Answer {row['sample']} to {row['prompt_id']}."
 
 
+def prompt(name: str, number: int, cluster: str) -> dict[str, Any]:
+    message = [{"role": "user", "content": f"How do I {name}?"}]
+    source = {"file": "f", "row": number + 1, "id": None}
+    return {"id": name, "messages": message, "category": "x", "cluster": cluster, "source": source}
+
+
+def write_cell(folder: Path, split: str, prompts: list[Any], answers: list[Any], verdicts: list[Any], k: int) -> Files:
+    """Write the files of a cell and its scores; return their paths."""
+    rows = prompt_scores(prompts, answers, verdicts, k)
+    names: dict[str, Any] = {"judge": "j", "model": "m", "split": split, "samples": k, "max_tokens": None}
+    score = cell_score(rows, answers, verdicts, **names, expectation={"safe": "comply", "unsafe": "refuse"}[split])
+    made = {n: str(folder / f"{split}.{n}") for n in ("rows", "scores", "prompts", "verdicts", "answers")}
+    with written_whole(made["rows"]) as handle:
+        handle.write(score_csv(rows))
+    write_json(made["scores"], score)
+    write_jsonl(made["prompts"], prompts)
+    write_jsonl(made["verdicts"], verdicts)
+    write_jsonl(made["answers"], [{**row, "answer": answer_text(row)} for row in answers])
+    return {name: [path] for name, path in made.items()}
+
+
 @pytest.fixture
-def paths(tmp_path: Path) -> dict[str, list[str]]:
+def paths(tmp_path: Path) -> Files:
     """Files of a study with 40 contrast pairs, a judge that errs in a tenth, gold, and labels of every answer."""
     rng = random.Random(1)
-    files: dict[str, list[str]] = {name: [] for name in ("rows", "scores", "prompts", "verdicts", "answers")}
+    files: Files = {}
     labels = []
     for split, rate in (("safe", 0.2), ("unsafe", 0.9)):
         prompts, answers, verdicts = [], [], []
         for i in range(40):
             name = f"{split}{i:02d}"
-            message = [{"role": "user", "content": f"How do I {name}?"}]
-            source = {"file": "f", "row": i + 1, "id": None}
-            prompts.append({"id": name, "messages": message, "category": "x", "cluster": f"pair{i}", "source": source})
+            prompts.append(prompt(name, i, f"pair{i}"))
             for sample in range(2):
                 key = {"prompt_id": name, "sample": sample, "turn": 0}
                 truth = rng.random() < rate
@@ -63,19 +83,8 @@ def paths(tmp_path: Path) -> dict[str, list[str]]:
                 verdicts.append(key | {"state": "judged", "label": WORDS[said]})
                 cell = {"model": "m", "split": split, "label": WORDS[truth], "probability": 1.0, "raters": 1}
                 labels.append(key | cell)
-        rows = prompt_scores(prompts, answers, verdicts, 2)
-        expectation = {"safe": "comply", "unsafe": "refuse"}[split]
-        names: dict[str, Any] = {"judge": "j", "model": "m", "split": split, "expectation": expectation}
-        score = cell_score(rows, answers, verdicts, **names, samples=2, max_tokens=None)
-        made = {name: str(tmp_path / f"{split}.{name}") for name in files}
-        with written_whole(made["rows"]) as handle:
-            handle.write(score_csv(rows))
-        write_json(made["scores"], score)
-        write_jsonl(made["prompts"], prompts)
-        write_jsonl(made["verdicts"], verdicts)
-        write_jsonl(made["answers"], [{**row, "answer": answer_text(row)} for row in answers])
-        for name, path in made.items():
-            files[name].append(path)
+        for kind, made in write_cell(tmp_path, split, prompts, answers, verdicts, 2).items():
+            files.setdefault(kind, []).extend(made)
     gold, judged = [], []
     for i in range(200):
         truth, right = i % 2 == 0, i % 20 not in (0, 1)
@@ -93,7 +102,7 @@ def outputs(folder: Path, name: str) -> tuple[str, list[str]]:
     return str(folder / f"{name}.json"), [str(folder / f"{name}.{ending}") for ending in ("csv", "md", "tex")]
 
 
-def test_labels_of_every_answer_give_the_rate_of_people(paths: dict[str, list[str]], tmp_path: Path) -> None:
+def test_labels_of_every_answer_give_the_rate_of_people(paths: Files, tmp_path: Path) -> None:
     made, tables = outputs(tmp_path, "corrected")
     make_corrected.main(paths, STUDY, made)
     make_corrected_table.main(made, paths["cards"], STUDY, tables)
@@ -107,14 +116,14 @@ def test_labels_of_every_answer_give_the_rate_of_people(paths: dict[str, list[st
     assert "| m | safe |" in Path(tables[1]).read_text() and "ppi" in Path(tables[2]).read_text()
 
 
-def test_without_labels_nobody_reads_verdicts(paths: dict[str, list[str]], tmp_path: Path) -> None:
+def test_without_labels_nobody_reads_verdicts(paths: Files, tmp_path: Path) -> None:
     made, tables = outputs(tmp_path, "corrected")
     make_corrected.main(paths | {"labels": [], "verdicts": [], "answers": []}, STUDY, made)
     make_corrected_table.main(made, paths["cards"], STUDY, tables)
     assert json.loads(Path(made).read_text())["ppi"] == []
 
 
-def test_the_trade_off_knows_pairs(paths: dict[str, list[str]], tmp_path: Path) -> None:
+def test_the_trade_off_knows_pairs(paths: Files, tmp_path: Path) -> None:
     made, tables = outputs(tmp_path, "tradeoff")
     make_tradeoff.main(paths, STUDY, made)
     make_tradeoff_table.main(made, paths["scores"], paths["cards"], STUDY, tables)
@@ -134,9 +143,7 @@ def test_a_study_that_names_missing_labels_is_told(tmp_path: Path, monkeypatch: 
 # ---------------------------------------------------------------- answers that came after the audit
 
 
-def drawn_before(
-    paths: dict[str, list[str]], samples: int = 2, without: str = "", text: str = "Answer {} to {}."
-) -> None:
+def drawn_before(paths: Files, samples: int = 2, without: str = "", text: str = "Answer {} to {}.") -> None:
     """Give the file of labels its first row, and its labels what people read, of a study as it was then."""
     prompts = {split: [f"{split}{i:02d}" for i in range(40)] for split in ("safe", "unsafe")}
     frame = {"m": {split: {name: samples for name in names if name != without} for split, names in prompts.items()}}
@@ -147,7 +154,7 @@ def drawn_before(
     write_jsonl(path, [{"audit": "a", "drawn_from": frame}, *rows])
 
 
-def ppi_of(paths: dict[str, list[str]], folder: Path) -> tuple[dict[str, Any], str]:
+def ppi_of(paths: Files, folder: Path) -> tuple[dict[str, Any], str]:
     made, tables = outputs(folder, "corrected")
     make_corrected.main(paths, STUDY, made)
     make_corrected_table.main(made, paths["cards"], STUDY, tables)
@@ -155,14 +162,14 @@ def ppi_of(paths: dict[str, list[str]], folder: Path) -> tuple[dict[str, Any], s
     return entries, Path(tables[1]).read_text()
 
 
-def test_labels_of_the_study_as_it_is_give_rates(paths: dict[str, list[str]], tmp_path: Path) -> None:
+def test_labels_of_the_study_as_it_is_give_rates(paths: Files, tmp_path: Path) -> None:
     drawn_before(paths)
     entries, text = ppi_of(paths, tmp_path)
     assert all(entry["value"] is not None and entry["checked"] and not entry["undrawn"] for entry in entries.values())
     assert "added or changed" not in text and "could not be checked" not in text
 
 
-def test_samples_that_came_after_the_audit_take_the_rate_away(paths: dict[str, list[str]], tmp_path: Path) -> None:
+def test_samples_that_came_after_the_audit_take_the_rate_away(paths: Files, tmp_path: Path) -> None:
     drawn_before(paths, samples=1)
     entries, text = ppi_of(paths, tmp_path)
     for entry in entries.values():
@@ -171,22 +178,19 @@ def test_samples_that_came_after_the_audit_take_the_rate_away(paths: dict[str, l
     assert "not given" in text and "m on safe: 40; m on unsafe: 40" in text and "new audit" in text
 
 
-def test_a_prompt_that_came_after_the_audit_takes_the_rate_of_its_split_away(
-    paths: dict[str, list[str]], tmp_path: Path
+@pytest.mark.parametrize(
+    ("change", "undrawn"), [({"without": "safe07"}, 2), ({"text": "An older answer {} to {}."}, 80)]
+)
+def test_a_prompt_that_came_and_answers_that_changed_after_the_audit_take_the_rate_of_their_split_away(
+    paths: Files, tmp_path: Path, change: dict[str, str], undrawn: int
 ) -> None:
-    drawn_before(paths, without="safe07")
+    drawn_before(paths, **change)
     entries, _ = ppi_of(paths, tmp_path)
-    assert entries["safe"]["undrawn"] == {"safe": 2} and entries["safe"]["value"] is None
-    assert entries["unsafe"]["value"] is not None
+    assert entries["safe"]["undrawn"] == {"safe": undrawn} and entries["safe"]["value"] is None
+    assert (entries["unsafe"]["value"] is None) == ("text" in change)
 
 
-def test_answers_that_changed_after_the_audit_take_the_rate_away(paths: dict[str, list[str]], tmp_path: Path) -> None:
-    drawn_before(paths, text="An older answer {} to {}.")
-    entries, _ = ppi_of(paths, tmp_path)
-    assert entries["safe"]["undrawn"] == {"safe": 80} and entries["safe"]["value"] is None
-
-
-def test_prompts_that_were_taken_out_after_the_audit_do_no_harm(paths: dict[str, list[str]], tmp_path: Path) -> None:
+def test_prompts_that_were_taken_out_after_the_audit_do_no_harm(paths: Files, tmp_path: Path) -> None:
     drawn_before(paths)
     path = Path(paths["labels"][0])
     head, *rows = [json.loads(line) for line in path.read_text().splitlines()]
@@ -198,7 +202,7 @@ def test_prompts_that_were_taken_out_after_the_audit_do_no_harm(paths: dict[str,
 
 
 def test_a_split_that_was_taken_out_after_the_audit_leaves_the_rates_of_the_others_as_they_were(
-    paths: dict[str, list[str]], tmp_path: Path
+    paths: Files, tmp_path: Path
 ) -> None:
     drawn_before(paths)
     before, _ = ppi_of(paths, tmp_path)
@@ -214,9 +218,7 @@ def test_a_split_that_was_taken_out_after_the_audit_leaves_the_rates_of_the_othe
     assert told in Path(tables[1]).read_text()
 
 
-def test_labels_that_do_not_say_what_they_were_drawn_from_are_used_and_told(
-    paths: dict[str, list[str]], tmp_path: Path
-) -> None:
+def test_labels_that_do_not_say_what_they_were_drawn_from_are_used_and_told(paths: Files, tmp_path: Path) -> None:
     entries, text = ppi_of(paths, tmp_path)
     assert all(entry["value"] is not None and not entry["checked"] for entry in entries.values())
     assert "none came later could not be checked" in text
@@ -225,59 +227,34 @@ def test_labels_that_do_not_say_what_they_were_drawn_from_are_used_and_told(
 # ------------------------------------------------------------------------------------- answers that no judge could read
 
 
-def half_refused(folder: Path, lost: str | None = None, labelled: int = 300, samples: int = 1) -> dict[str, list[str]]:
-    """Files of 400 prompts of which 210 are refused, a judge that cannot read 126 of these, and labels without error.
-
-    Args:
-        folder: where to.
-        lost: a state of answers without a text that ten answers have, five of them labelled before they were lost.
-        labelled: how many answers have a label, each with the same probability.
-        samples: K; the answers to a prompt are alike.
-    """
-    rng = random.Random(2)
+def half_refused(folder: Path) -> Files:
+    """Files of 400 prompts of which 210 are refused, a judge that cannot read 126 of these, and labels."""
     prompts, answers, verdicts, labels = [], [], [], []
-    chosen = set(rng.sample(range(400), labelled))
+    chosen = set(random.Random(2).sample(range(400), 300))
     for i in range(400):
         name, truth = f"p{i:03d}", i % 40 < 21
-        unread, gone = truth and (21 * (i // 40) + i % 40) % 5 < 3, lost is not None and i % 40 == 39
-        message = [{"role": "user", "content": f"How do I {name}?"}]
-        source = {"file": "f", "row": i + 1, "id": None}
-        prompts.append({"id": name, "messages": message, "category": "x", "cluster": name, "source": source})
-        for sample in range(samples):
-            key = {"prompt_id": name, "sample": sample, "turn": 0}
-            more = {"answer": answer_text(key), "answer_logprob": -1.0, "serving": "s"}
-            answers.append(key | {"state": lost if gone else "complete"} | more)
-            said = {"state": "unparsable", "label": None} if unread else {"state": "judged", "label": WORDS[truth]}
-            verdicts += [] if gone else [key | said]
-            if i in chosen:
-                cell = {"model": "m", "split": "unsafe", "label": WORDS[truth], "probability": labelled / 400}
-                labels.append(key | cell | {"raters": 1})
-    rows = prompt_scores(prompts, answers, verdicts, samples)
-    names: dict[str, Any] = {"judge": "j", "model": "m", "split": "unsafe", "expectation": "refuse"}
-    score = cell_score(rows, answers, verdicts, **names, samples=samples, max_tokens=None)
-    with written_whole(folder / "rows") as handle:
-        handle.write(score_csv(rows))
-    write_json(folder / "scores", score)
-    made = {"answers": answers, "verdicts": verdicts, "labels": labels}
-    for name, own in made.items():
-        write_jsonl(folder / name, own)
+        unread = truth and (21 * (i // 40) + i % 40) % 5 < 3
+        prompts.append(prompt(name, i, name))
+        key = {"prompt_id": name, "sample": 0, "turn": 0}
+        answers.append(key | {"state": "complete", "answer_logprob": -1.0, "serving": "s"})
+        said = {"state": "unparsable", "label": None} if unread else {"state": "judged", "label": WORDS[truth]}
+        verdicts.append(key | said)
+        if i in chosen:
+            label = {"model": "m", "split": "unsafe", "label": WORDS[truth], "probability": 0.75, "raters": 1}
+            labels.append(key | label)
+    write_jsonl(folder / "labels", labels)
     write_json(folder / "duplicates", {"left_out": []})
-    nothing: dict[str, list[str]] = {name: [] for name in ("gold", "gold_verdicts", "calibrations", "cards")}
-    return nothing | {name: [str(folder / name)] for name in ("rows", "scores", "duplicates", *made)}
-
-
-def labelled_rate(paths: dict[str, list[str]], folder: Path) -> tuple[dict[str, Any], list[str]]:
-    """The rate by labels of that study, and the marks of its row in the results table."""
-    study = STUDY | {"splits": SPLITS[1:], "cells": [["j", "m", "unsafe"]], "measured": [], "gold": []}
-    made, tables = outputs(folder, "corrected")
-    make_corrected.main(paths, study, made)
-    make_corrected_table.main(made, paths["cards"], study, tables)
-    result = json.loads(Path(made).read_text())
-    return result["ppi"][0], result["estimates"][0]["flags"]
+    nothing: Files = {name: [] for name in ("gold", "gold_verdicts", "calibrations", "cards")}
+    alone = {name: [str(folder / name)] for name in ("labels", "duplicates")}
+    return nothing | alone | write_cell(folder, "unsafe", prompts, answers, verdicts, 1)
 
 
 def test_labels_of_answers_that_the_judge_could_not_read_take_its_bias_out(tmp_path: Path) -> None:
-    found, flags = labelled_rate(half_refused(tmp_path), tmp_path)
+    study = STUDY | {"splits": SPLITS[1:], "cells": [["j", "m", "unsafe"]], "measured": [], "gold": []}
+    made, _ = outputs(tmp_path, "corrected")
+    make_corrected.main(half_refused(tmp_path), study, made)
+    result = json.loads(Path(made).read_text())
+    (found,), flags = result["ppi"], result["estimates"][0]["flags"]
     assert found["n_labels"] == 300 and found["n_prompts"] == 400
     assert found["value"] == pytest.approx(0.525, abs=0.02) and found["low"] < 0.525 < found["high"]
     assert found["observed"] == pytest.approx(84 / 274)  # the judge's own rate stays that of what it read

@@ -8,8 +8,16 @@ import pytest
 from judge_rows import verdict
 from rate_rows import rates_of
 
-from refusal_eval.stats.corrected.error_rates import ErrorRates, error_rates, judged_gold
-from refusal_eval.stats.corrected.transfer import method_of, observed_rates, resampled_rates, rogan_gladen, transferred
+from refusal_eval.stats.corrected.transfer import (
+    ErrorRates,
+    error_rates,
+    judged_gold,
+    method_of,
+    observed_rates,
+    resampled_rates,
+    rogan_gladen,
+    transferred,
+)
 from refusal_eval.stats.estimates.intervals import cluster_wilson
 
 
@@ -39,7 +47,7 @@ def test_rogan_gladen_by_hand() -> None:
 
 def test_errors_of_one_model_have_jeffreys_intervals() -> None:
     errors = error_rates(gold([0.9], [1.0]), "strict", 1)
-    assert errors is not None and errors.spread is None
+    assert errors.spread is None
     assert (errors.sensitivity, errors.specificity) == (0.9, 1.0)
     # Beta(90.5, 10.5) and Beta(100.5, 0.5).
     assert np.quantile(errors.drawn[0], [0.025, 0.975]) == pytest.approx([0.8299, 0.9466], abs=0.01)
@@ -49,7 +57,6 @@ def test_errors_of_one_model_have_jeffreys_intervals() -> None:
 def test_models_that_differ_make_a_new_one_uncertain() -> None:
     alike = error_rates(gold([0.9] * 5, [0.9] * 5), "strict", 1)
     apart = error_rates(gold([0.75, 0.85, 0.9, 0.95, 1.0], [0.9] * 5), "strict", 1)
-    assert alike is not None and apart is not None and alike.spread is not None and apart.spread is not None
     assert alike.spread == (0.0, 0.0)
     assert apart.spread[0] == pytest.approx(0.09, abs=0.02) and apart.spread[1] < 0.02
     wide, narrow = (np.quantile(e.drawn[0], 0.975) - np.quantile(e.drawn[0], 0.025) for e in (apart, alike))
@@ -64,36 +71,32 @@ def test_gold_of_one_class_says_nothing() -> None:
 
 def test_the_correction_finds_the_true_rate_and_its_interval_holds_it() -> None:
     errors = error_rates(gold([0.8], [0.9], rows=400), "strict", 1)
-    assert errors is not None
     rng = np.random.default_rng(1)
     truth = 0.3
     rates = rng.binomial(5, truth * 0.8 + (1 - truth) * 0.1, size=400) / 5
     found = transferred(observed_rates([rates_of([rates.tolist()])], 0.95)[0], errors, 0.95)
-    assert found.identifiable and not found.at_odds and found.value == pytest.approx(truth, abs=0.04)
-    assert found.low is not None and found.high is not None and found.low < truth < found.high
+    assert not found.at_odds and found.value == pytest.approx(truth, abs=0.04)
+    assert found.low < truth < found.high
     assert found.margin == pytest.approx(0.7)
 
 
 def test_a_judge_that_hardly_tells_apart_identifies_nothing() -> None:
     errors = error_rates(gold([0.65], [0.65]), "strict", 1)
-    assert errors is not None
     found = transferred(observed_rates([rates_of([[0.5] * 40])], 0.95)[0], errors, 0.95)
-    assert not found.identifiable and found.value is None and found.margin_low < 0.3
+    assert found.value is None and found.margin_low < 0.3
 
 
 @pytest.mark.parametrize(("rate", "se", "sp"), [(0.0, 0.9, 0.8), (1.0, 0.8, 0.9)])
 def test_a_rate_that_no_rate_of_refusals_explains_is_at_odds_with_gold(rate: float, se: float, sp: float) -> None:
     errors = error_rates(gold([se], [sp]), "strict", 1)
-    assert errors is not None
     found = transferred(observed_rates([rates_of([[rate] * 40])], 0.95)[0], errors, 0.95)
-    assert found.at_odds and not found.identifiable
+    assert found.at_odds
     assert (found.value, found.low, found.high) == (None, None, None)
-    assert found.unclipped is not None and not 0 <= found.unclipped <= 1
+    assert not 0 <= found.unclipped <= 1
 
 
 def test_a_judge_that_is_merely_poor_is_not_at_odds() -> None:
     errors = error_rates(gold([0.65], [0.65]), "strict", 1)
-    assert errors is not None
     assert not transferred(observed_rates([rates_of([[0.5] * 40])], 0.95)[0], errors, 0.95).at_odds
 
 
@@ -103,7 +106,6 @@ def test_the_less_the_gold_explains_the_study_the_interval_stays_as_wide_as_the_
     rates = [[0.2] + [0.0] * 39]
     observed = observed_rates([rates_of(rates, draws=5)], 0.95)[0]
     errors = error_rates(gold([0.8], [1 - false_alarms], rows=50), "strict", 1)
-    assert errors is not None and observed is not None
     found = transferred(observed, errors, 0.95)
     own = observed.high - observed.rate
     assert found.low == 0.0 and found.high is not None and found.value is not None
@@ -113,7 +115,6 @@ def test_the_less_the_gold_explains_the_study_the_interval_stays_as_wide_as_the_
 
 def test_the_method_claims_a_spread_of_answering_models_only_where_gold_tells_them_apart() -> None:
     one, several = error_rates(gold([0.9], [0.9]), "strict", 1), error_rates(gold([0.9] * 3, [0.9] * 3), "strict", 1)
-    assert one is not None and several is not None
     assert "spread" not in method_of(one.spread) and "spread of answering models" in method_of(several.spread)
 
 
@@ -133,7 +134,6 @@ def test_the_interval_is_never_narrower_than_the_judges_own_mapped_by_the_gold(r
     rates = [1.0] * refusing + [0.0] * (32 - refusing)
     own = cluster_wilson(rates, list(range(32)), draws=320)
     found = transferred(observed_rates([rates_of([rates])], 0.95)[0], known_errors(1.0, 1.0), 0.95)
-    assert found.low is not None and found.high is not None and own.low is not None and own.high is not None
     assert found.value == refusing / 32
     assert found.low <= own.low + 1e-12 and found.high >= own.high - 1e-12
 
@@ -141,7 +141,7 @@ def test_the_interval_is_never_narrower_than_the_judges_own_mapped_by_the_gold(r
 def test_a_rate_of_nought_has_no_false_positives_that_could_explain_refusals_away() -> None:
     own = cluster_wilson([0.0] * 32, list(range(32)))
     found = transferred(observed_rates([rates_of([[0.0] * 32])], 0.95)[0], known_errors(0.9, 0.97), 0.95)
-    assert own.high is not None and found.value == 0.0 == found.low
+    assert found.value == 0.0 == found.low
     assert found.high == pytest.approx(own.high / 0.9)
     ones = transferred(observed_rates([rates_of([[1.0] * 32])], 0.95)[0], known_errors(0.97, 0.9), 0.95)
     assert ones.low == pytest.approx(1 - own.high / 0.9) and ones.high == 1.0
@@ -155,7 +155,7 @@ def test_blocked_answers_are_refusals_that_no_judge_misread(share: float) -> Non
     found = transferred(observed, known_errors(0.9, 0.9), 0.95)
     assert observed.blocked == share
     assert found.value == pytest.approx(share)
-    assert found.low is not None and found.high is not None and found.low <= share <= found.high
+    assert found.low <= share <= found.high
     assert found.high - found.low < 0.25
 
 
@@ -163,7 +163,7 @@ def test_gold_with_many_rows_to_a_cluster_tells_as_little_as_its_clusters() -> N
     clusters = np.repeat(np.arange(20), 25)
     people = clusters % 2 == 0
     errors = error_rates(rows_of(people, people, clusters), "strict", 1)
-    assert errors is not None and errors.sensitivity == 1.0
+    assert errors.sensitivity == 1.0
     # Ten clusters without an error: Beta(10.5, .5) has its 2.5 % quantile at .78, Clopper-Pearson at .69.
     assert 0.65 < np.quantile(errors.drawn[0], 0.025) < 0.84
 
@@ -176,7 +176,6 @@ def test_the_sensitivity_on_gold_with_many_rows_to_a_cluster_is_covered() -> Non
         right = rng.random(1000) < rng.beta(0.95, 0.05, size=40)[clusters]  # correlation .5 within a cluster
         judge = np.where(right, people, ~people)
         errors = error_rates(rows_of(people, judge, clusters), "strict", seed, 500)
-        assert errors is not None
         low, high = np.quantile(errors.drawn[0], [0.025, 0.975])
         inside += low <= 0.95 <= high
     assert inside / runs > 0.89  # with half a row put in, not half a cluster: .79
@@ -186,8 +185,6 @@ def test_unequal_weights_leave_less_of_the_difference_between_models_to_their_sp
     rows = gold([0.8, 0.9], [0.9, 0.9])
     uneven = rows.assign(weight=np.where(np.arange(len(rows)) % 2 == 0, 10.0, 1.0))
     even_errors, uneven_errors = error_rates(rows, "strict", 1), error_rates(uneven, "strict", 1)
-    assert even_errors is not None and uneven_errors is not None
-    assert even_errors.spread is not None and uneven_errors.spread is not None
     assert even_errors.sensitivity == pytest.approx(uneven_errors.sensitivity)
     assert uneven_errors.spread[0] < 0.95 * even_errors.spread[0]
 
@@ -197,14 +194,18 @@ def gold_row(number: int, label: str, model: str = "a") -> dict[str, object]:
     return names | {"label": label, "messages": [], "answer": ""}
 
 
-def test_labels_of_a_calibrated_judge_come_from_other_rows() -> None:
-    rng = np.random.default_rng(2)
-    rows, verdicts = [], []
+def with_probabilities(seed: int, models: int, positive: Any, mean: Any, sd: float) -> tuple[list[Any], list[Any]]:
+    """Gold of 120 answers and verdicts that are no refusal as given; whether each is one, and the mean of its p."""
+    rng, rows, verdicts = np.random.default_rng(seed), [], []
     for i in range(120):
-        positive = i % 2 == 0
-        p = float(np.clip(rng.normal(0.35 if positive else 0.15, 0.08), 0.01, 0.99))
-        rows.append(gold_row(i, "refusal" if positive else "compliance", f"m{i % 3}"))
-        verdicts.append(verdict(f"g{i:03d}", "compliance") | {"p_refusal": p})  # as given: never a refusal
+        p = float(np.clip(rng.normal(mean(i), sd), 0.01, 0.99))
+        rows.append(gold_row(i, "refusal" if positive(i) else "compliance", f"m{i % models}"))
+        verdicts.append(verdict(f"g{i:03d}", "compliance") | {"p_refusal": p})
+    return rows, verdicts
+
+
+def test_labels_of_a_calibrated_judge_come_from_other_rows() -> None:
+    rows, verdicts = with_probabilities(2, 3, lambda i: i % 2 == 0, lambda i: 0.15 if i % 2 else 0.35, 0.08)
     as_given, fitted = judged_gold(rows, verdicts, "g"), judged_gold(rows, verdicts, "g", "out_of_fold")
     assert set(as_given["machine"]) == {"compliance"}
     assert (fitted["machine"] == fitted["human"]).mean() > 0.8 and set(fitted["answering_model"]) == {"m0", "m1", "m2"}
@@ -221,20 +222,14 @@ def test_unjudged_gold_is_left_out_and_readings_differ() -> None:
 def test_the_margin_is_the_lower_end_of_a_two_sided_interval() -> None:
     drawn = np.stack([np.linspace(0.5, 1.0, 2000), np.full(2000, 0.9)])
     observed = observed_rates([rates_of([[0.5] * 40])], 0.95)[0]
-    assert observed is not None
     found = transferred(observed, ErrorRates(0.75, 0.9, drawn, None, (), 100, 100), 0.95)
     assert found.margin == pytest.approx(0.65) and found.margin_low == pytest.approx(0.4 + 0.025 * 0.5, abs=1e-3)
 
 
 def test_labels_of_a_calibrated_judge_come_from_other_models_where_gold_names_them() -> None:
     # The judge is 0.3 higher on one model: only a calibration without that model's rows is taken in by it.
-    rng = np.random.default_rng(5)
-    rows, verdicts = [], []
-    for i in range(120):
-        positive, model = i % 2 == 0, i % 3
-        p = rng.normal(0.45 if positive else 0.25, 0.03) + (0.3 if model == 0 else 0.0)
-        rows.append(gold_row(i, "refusal" if positive else "compliance", f"m{model}"))
-        verdicts.append(verdict(f"g{i:03d}", "compliance") | {"p_refusal": float(np.clip(p, 0.01, 0.99))})
+    means = (0.45, 0.25)
+    rows, verdicts = with_probabilities(5, 3, lambda i: i % 2 == 0, lambda i: means[i % 2] + 0.3 * (i % 3 == 0), 0.03)
     found = judged_gold(rows, verdicts, "g", "out_of_fold")
     said = found["machine"].groupby(found["answering_model"])
     assert set(said.get_group("m0")) == {"refusal"}  # by the others' threshold all of them are refusals
@@ -243,14 +238,7 @@ def test_labels_of_a_calibrated_judge_come_from_other_models_where_gold_names_th
 
 def test_labels_of_a_calibrated_judge_cover_all_gold_where_a_model_cannot_be_left_out() -> None:
     # Model m1 complies with everything: without m0 there is one class, and no calibration for m0's rows.
-    rng = np.random.default_rng(6)
-    rows, verdicts = [], []
-    for i in range(120):
-        model = i % 2
-        positive = model == 0 and i % 4 == 0
-        p = float(np.clip(rng.normal(0.35 if positive else 0.15, 0.03), 0.01, 0.99))
-        rows.append(gold_row(i, "refusal" if positive else "compliance", f"m{model}"))
-        verdicts.append(verdict(f"g{i:03d}", "compliance") | {"p_refusal": p})
+    rows, verdicts = with_probabilities(6, 2, lambda i: i % 4 == 0, lambda i: 0.15 if i % 4 else 0.35, 0.03)
     found = judged_gold(rows, verdicts, "g", "out_of_fold")
     assert len(found) == 120 and set(found["answering_model"]) == {"m0", "m1"}
     assert (found["machine"] == "refusal")[found["human"] == "refusal"].mean() > 0.9
@@ -258,7 +246,7 @@ def test_labels_of_a_calibrated_judge_cover_all_gold_where_a_model_cannot_be_lef
 
 def test_the_spread_of_three_models_rests_on_two_degrees_of_freedom() -> None:
     errors = error_rates(gold([0.65, 0.7, 0.75], [0.9, 0.9, 0.9], rows=2000), "strict", 1)
-    assert errors is not None and errors.spread is not None and errors.spread[0] == pytest.approx(0.05, abs=0.002)
+    assert errors.spread[0] == pytest.approx(0.05, abs=0.002)
     # 4.3 standard deviations, and not 1.96.
     low, high = np.quantile(errors.drawn[0], [0.025, 0.975])
     assert low < 0.7 - 3.5 * 0.05 and high > 0.7 + 3.5 * 0.05

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from estimate_rows import prompt_scores
 from figure_checks import shown
 from judge_rows import rows as gold_rows
 
@@ -11,7 +12,6 @@ from refusal_eval.report.paper.frames import states_frame
 from refusal_eval.report.paper.judge_card_tables import cards_table
 from refusal_eval.report.paper.study_tables import states_table
 from refusal_eval.stats.calibration.calibrated_card import OUT_OF_FOLD, card_with_calibration
-from refusal_eval.stats.estimates.estimands import prompt_scores
 from refusal_eval.stats.estimates.scores import cell_score
 
 CUT = {"cut_characters": 812}

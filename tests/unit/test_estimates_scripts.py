@@ -7,11 +7,10 @@ from io import StringIO
 import numpy as np
 import pytest
 from config_project import WHOLE_STUDY, Project
-from estimate_rows import rows_of, samples_in, single
+from estimate_rows import prompt_scores, rows_of, samples_in, single
 from workflow_cases import of
 
 from refusal_eval.core.files import BadFile, write_json
-from refusal_eval.stats.estimates.estimands import prompt_scores
 from refusal_eval.stats.estimates.estimate import estimate_of
 from refusal_eval.stats.estimates.samples import write_samples
 from refusal_eval.stats.estimates.scores import cell_score, score_csv

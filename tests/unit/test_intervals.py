@@ -50,7 +50,6 @@ def test_clusters_that_are_alike_inside_and_out_cost_nothing() -> None:
     values = [float(rng.random() < 0.4) for _ in range(4000)]
     clusters = [i // 20 for i in range(4000)]
     found, plain = cluster_wilson(values, clusters), cluster_wilson(values, range(4000))
-    assert found.n_eff is not None and plain.n_eff is not None
     assert 0.7 < found.n_eff / plain.n_eff < 1.4
 
 
@@ -96,10 +95,10 @@ def test_no_more_observations_than_answers() -> None:
 def test_samples_of_a_prompt_count_for_more_than_one_where_many_prompts_show_it() -> None:
     rng = np.random.default_rng(3)
     alike = cluster_wilson((rng.binomial(5, 0.5, size=400) / 5).tolist(), range(400), draws=2000)
-    assert alike.n_eff is not None and alike.n_eff > 1500  # of 2,000 answers that are independent
+    assert alike.n_eff > 1500  # of 2,000 answers that are independent
     # Two of a hundred prompts refuse once in five: nothing shows that the other 98 would not refuse as a whole.
     few = cluster_wilson([0.2, 0.2] + [0.0] * 98, range(100), draws=500)
-    assert few.n_eff is not None and 100 < few.n_eff < 250 and few.high is not None and few.high > 0.02
+    assert 100 < few.n_eff < 250 and few.high is not None and few.high > 0.02
 
 
 def test_a_few_clusters_that_hold_all_refusals_tell_less_than_as_many_prompts() -> None:
@@ -107,13 +106,11 @@ def test_a_few_clusters_that_hold_all_refusals_tell_less_than_as_many_prompts() 
     together = cluster_wilson(rates, [i // 20 for i in range(2000)])
     # All of a cluster or nothing is what one prompt would say: no heavier tails than 99 degrees of freedom allow for.
     p, n, t = 0.02, together.n_eff, 1.984217
-    assert n is not None and together.high is not None
     wilson = (p + t**2 / (2 * n) + t * math.sqrt(p * (1 - p) / n + t**2 / (4 * n**2))) / (1 + t**2 / n)
     assert together.n_eff == pytest.approx(99.0) and together.high == pytest.approx(wilson, abs=1e-6)
     uneven = [1.0] * 20 + ([1.0] + [0.0] * 19) * 20 + [0.0] * 1580
     found = cluster_wilson(uneven, [i // 20 for i in range(2000)])
     n = found.n_eff
-    assert n is not None and found.high is not None
     assert found.high > 1.02 * (p + t**2 / (2 * n) + t * math.sqrt(p * (1 - p) / n + t**2 / (4 * n**2))) / (
         1 + t**2 / n
     )
@@ -142,7 +139,6 @@ def test_interval_holds_the_mean_inside_zero_and_one() -> None:
         values = [rng.randrange(6) / 5 for _ in range(rng.randrange(2, 30))]
         clusters = [rng.randrange(6) for _ in values]
         found = cluster_wilson(values, clusters)
-        assert found.low is not None and found.high is not None
         assert 0 <= found.low <= math.fsum(values) / len(values) + 1e-12
         assert math.fsum(values) / len(values) - 1e-12 <= found.high <= 1
 
@@ -249,7 +245,6 @@ def test_with_a_hundred_clusters_the_interval_holds_the_truth_as_often_as_it_say
     for _ in range(studies):
         refusals = rng.binomial(samples, rng.beta(rate, 1 - rate, size=100))
         found = cluster_wilson((refusals / samples).tolist(), range(100), draws=100 * samples)
-        assert found.low is not None and found.high is not None
         held += found.low <= rate <= found.high
     assert 0.91 < held / studies < 0.985  # 92 to 98 %, give or take the error of 1,000 studies
 

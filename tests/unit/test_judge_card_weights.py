@@ -1,6 +1,7 @@
 """Gold with weights: cards of a sample give back what the whole study would have said."""
 
 import random
+from functools import partial
 
 import pytest
 from judge_rows import rows, soft_gold, verdict
@@ -10,9 +11,11 @@ from refusal_eval.data.gold import make_gold
 from refusal_eval.plots.judge_card_figure import card_figure
 from refusal_eval.report.paper.judge_card_tables import cards_table
 from refusal_eval.report.paper.markup import markdown
+from refusal_eval.stats.agreement import judge_card as judge_card_module
 from refusal_eval.stats.agreement.compared import compared
 from refusal_eval.stats.agreement.judge_card import judge_card
 from refusal_eval.stats.agreement.weighting import effective, effective_rows, normalised, units, weighted_share
+from refusal_eval.stats.estimates.resampling import resampled
 
 R, P, C = "refusal", "partial", "compliance"
 
@@ -47,7 +50,8 @@ def test_a_row_of_weight_three_counts_like_three_rows():
     assert "weighted" not in plain
 
 
-def test_a_sample_that_takes_more_disputes_gives_back_the_judges_sensitivity_and_without_weights_does_not():
+def test_a_sample_that_takes_more_disputes_gives_back_the_judges_sensitivity_and_without_weights_does_not(monkeypatch):
+    monkeypatch.setattr(judge_card_module, "resampled", partial(resampled, resamples=100))  # its intervals do not count
     rng = random.Random(5)
     found, naive = [], []
     for _ in range(30):

@@ -9,12 +9,12 @@ from refusal_eval.core.files import BadFile
 from refusal_eval.stats.estimates.estimands import Outcome
 from refusal_eval.stats.estimates.samples import read_samples, samples_of, write_samples
 
-REFUSED = Outcome("complete", "judged", "refusal", -0.25)
-PARTLY = Outcome("truncated", "judged", "partial", -1e-3)
-COMPLIED = Outcome("complete", "judged", "compliance", None)
-UNPARSABLE = Outcome("complete", "unparsable", None, -2.0)
-BLOCKED = Outcome("blocked", None, None, None)
-FAILED = Outcome("failed", None, None, None)
+REFUSED = Outcome("complete", "refusal", -0.25)
+PARTLY = Outcome("truncated", "partial", -1e-3)
+COMPLIED = Outcome("complete", "compliance", None)
+UNPARSABLE = Outcome("complete", None, -2.0)
+BLOCKED = Outcome("blocked", None, None)
+FAILED = Outcome("failed", None, None)
 UNITS = [[REFUSED, PARTLY, COMPLIED], [UNPARSABLE, BLOCKED, FAILED]]
 COUNTS = [np.array([1, 0]), np.array([1, 0]), np.array([1, 0]), np.array([0, 1])]
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from estimate_rows import prompt_scores
 
 from refusal_eval.report.paper.display import (
     EN_DASH,
@@ -32,7 +33,6 @@ from refusal_eval.report.paper.latex_table import latex, latex_escaped
 from refusal_eval.report.paper.markup import Table, csv_text, markdown, markdown_escaped
 from refusal_eval.report.paper.study_tables import judges_table, main_table, paper_table, states_table, votes_table
 from refusal_eval.stats.agreement.judge_card import judge_card
-from refusal_eval.stats.estimates.estimands import prompt_scores
 from refusal_eval.stats.estimates.scores import cell_score
 
 LETTERS = {"R": "refusal", "P": "partial", "C": "compliance"}

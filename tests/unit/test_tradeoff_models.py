@@ -8,8 +8,22 @@ from rate_rows import rates_of
 
 from refusal_eval.stats.estimates.intervals import cluster_wilson
 from refusal_eval.stats.estimates.resampling import resampled
-from refusal_eval.stats.tradeoff.model_tradeoff import inside, pareto, region, trade_off
+from refusal_eval.stats.tradeoff.model_tradeoff import pareto, region, trade_off, wider
 from refusal_eval.stats.tradeoff.pooled_rates import Part, components, difference_part
+
+
+def inside(over: Part, safe: Part, correlation: float, level: float, x: float, y: float) -> bool:
+    """Whether the joint region holds the point x (over-refusal), y (safety)."""
+
+    def distance(part: Part, value: float) -> float:
+        """How far a value is from the point, in half-axes of its side."""
+        end = part.low if value < part.value else part.high
+        axis = wider(level) * abs(float(end or 0.0) - part.value)
+        return (value - part.value) / axis if axis > 0 else (0.0 if abs(value - part.value) < 1e-12 else math.inf)
+
+    a, b = distance(over, x), distance(safe, y)
+    return (a * a - 2 * correlation * a * b + b * b) / (1 - correlation**2) <= 1 + 1e-9
+
 
 SOME, MORE = [0.2] * 20 + [0.8] * 20, [0.4] * 20 + [1.0] * 20
 

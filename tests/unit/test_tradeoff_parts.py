@@ -11,7 +11,7 @@ from rate_rows import rates_of
 from refusal_eval.stats.estimates.cell_estimates import cell_estimates
 from refusal_eval.stats.estimates.intervals import cluster_wilson
 from refusal_eval.stats.tradeoff.contrasts import CELLS, differences, language_of, pair_shares, sign_flip_p, topics
-from refusal_eval.stats.tradeoff.split_rates import split_rates
+from refusal_eval.stats.tradeoff.pooled_rates import split_rates
 
 NAMES = ["1", "2", "3", "4"]
 
@@ -24,14 +24,13 @@ def test_pairs_fall_into_four_cells() -> None:
     safe = rates_of([[0.0, 1.0, 0.0, 1.0, 1.0]], clusters=[*NAMES, "alone"])
     unsafe = rates_of([[1.0, 1.0, 0.0, 0.0]], "r", "refuse", NAMES)
     found = pair_shares(safe, unsafe, 0, 0.95)
-    assert found is not None and found["n_pairs"] == 4
+    assert found["n_pairs"] == 4
     assert {name: found[name]["share"] for name in CELLS} == dict.fromkeys(CELLS, 0.25)
 
 
 def test_pairs_multiply_the_rates_of_samples_drawn_independently() -> None:
     safe, unsafe = rates_of([[0.5] * 4], clusters=NAMES), rates_of([[0.8] * 4], "r", "refuse", NAMES)
     found = pair_shares(safe, unsafe, 0, 0.95)
-    assert found is not None
     shares = {name: found[name]["share"] for name in CELLS}
     wanted = {"both_right": 0.4, "refuses_both": 0.4, "answers_both": 0.1, "both_wrong": 0.1}
     assert shares == pytest.approx(wanted)
@@ -163,5 +162,5 @@ def test_pairs_that_happen_to_be_alike_tell_no_more_than_their_answers() -> None
     found = pair_shares(safe, unsafe, 0, 0.95)
     wanted = cluster_wilson([0.6, 0.6, 0.6, 0.4], range(4), 0.95, draws=8)
     free = cluster_wilson([0.6, 0.6, 0.6, 0.4], range(4), 0.95)
-    assert found is not None and (found["both_right"]["low"], found["both_right"]["high"]) == (wanted.low, wanted.high)
+    assert (found["both_right"]["low"], found["both_right"]["high"]) == (wanted.low, wanted.high)
     assert wanted.high - wanted.low > free.high - free.low

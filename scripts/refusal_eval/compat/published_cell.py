@@ -116,7 +116,7 @@ def score_fields(score: PromptScore) -> dict[str, float]:
 
 
 def with_published_scores(rows: Sequence[Row], published: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return rows of `estimands.prompt_scores` with the c and band of `published_cell`; None of dropped prompts."""
+    """Return rows of `estimands.score_rows` with the c and band of `published_cell`; None of dropped prompts."""
     found = {(row["prompt_id"], row["turn"]): row["answer_censor_score"] for row in published["scores"]}
     result = []
     for row in rows:

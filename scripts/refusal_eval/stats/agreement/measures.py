@@ -77,12 +77,9 @@ def measure_interval(
     truth both are a side: their order changes nothing for a measure such as kappa.
 
     Args:
-        measure: one of those above.
-        draws: the tables of the resamples.
         sides: the table of all rows, with the classes of people (for a second side those of the judge) as its rows, and
             the number of clusters in each of these rows (the effective one where answers have weights).
         groups: the number of clusters that were resampled, at least 2.
-        level: of the interval.
     """
     low, high = percentiles(measure(draws), groups, level)
     for table, clusters in sides:

@@ -41,11 +41,11 @@ _PARTS = (
 def calibration_of(gold_rows: Iterable[Row], verdicts: Iterable[Row], judge: str, gold: str) -> dict[str, Any]:
     """Return the calibration of a judge on one gold set, fitted on all its rows, by their weights where they have some.
 
-    `t` and `map` (see `calibration.apply.calibrated`), `rule`, n, and n_refusals (broad) among them. Where nothing can
+    `t` and `map` (see `applied.calibrated_row`), `rule`, n, and n_refusals (broad) among them. Where nothing can
     be fitted t and map are None and `why` says what is missing.
 
     Raises:
-        ValueError: as `judge_card.compared.compared` does.
+        ValueError: as `compared.compared` does.
     """
     return _calibration(compared(gold_rows, verdicts, gold), judge, gold)
 
@@ -69,7 +69,6 @@ def card_with_calibration(
     labels_from     what the labels behind the card's own numbers are
 
     Args:
-        gold_rows: rows that people labelled.
         verdicts: the judge's verdicts on them, as it gave them.
         calibrate: None for a judge with a threshold of its own. `out_of_fold` for one that is calibrated on this gold
             set: the card's numbers are those of the headline scheme, never those of a calibration on its own rows. A
@@ -82,21 +81,17 @@ def card_with_calibration(
         UserError: if `calibrate` is a calibration that found no threshold.
         ValueError: as `agreement.judge_card` does.
     """
-    card = _with_calibration(gold_rows, verdicts, calibrate, names)
-    if not fitted_here:
-        return card
     saw_model = {verdict["prompt_id"] for verdict in verdicts if (verdict.get("raw") or {}).get(SAW_MODEL)}
-    kept = {row.get("answering_model") or NO_MODEL for row in gold_rows if row["id"] in saw_model}
-    return card | {"labels_from": f"{card['labels_from']}; {UNSEEN}{_kept_text(sorted(kept))}"}
+    seen = {row.get("answering_model") or NO_MODEL for row in gold_rows if row["id"] in saw_model}
+    unseen = f"; {UNSEEN}{_kept_text(sorted(seen))}" if fitted_here else ""
 
+    def told(card: dict[str, Any], source: str, calibration: dict[str, Any] | None) -> dict[str, Any]:
+        return card | {"labels_from": source + unseen, "calibration": calibration}
 
-def _with_calibration(
-    gold_rows: Sequence[Row], verdicts: Sequence[Row], calibrate: str | Calibration | None, names: Mapping[str, Any]
-) -> dict[str, Any]:
     rows = compared(gold_rows, verdicts, names["gold"])
     given = judge_card(gold_rows, verdicts, **names)
     if given["soft"] is None:
-        return given | {"labels_from": "the judge's own labels", "calibration": None}
+        return told(given, "the judge's own labels", None)
     found: dict[str, Any] = _calibration(rows, names["judge"], names["gold"])
     fits = cross_fits(rows)
     best, cards = fits.headline, dict[str, dict[str, Any]]()
@@ -110,19 +105,18 @@ def _with_calibration(
         found[scheme] = _parts(cards[scheme]) | {"t": [min(fitted), max(fitted)]}
     found |= {"headline": best, "models_not_left_out": list(fits.kept)}
     if calibrate is None:
-        return given | {"labels_from": "the judge's own threshold", "calibration": found}
+        return told(given, "the judge's own threshold", found)
     found["as_given"] = _parts(given)
     if not isinstance(calibrate, str):
         new = [calibrated_row(verdict, calibrate) for verdict in verdicts]
-        source = f"a calibration on gold {calibrate['gold']}"
-        return judge_card(gold_rows, new, **names) | {"labels_from": source, "calibration": found}
+        return told(judge_card(gold_rows, new, **names), f"a calibration on gold {calibrate['gold']}", found)
     if best is None:
         # Without a calibration on other rows there is no honest label.
-        unknown = judge_card(gold_rows, [], **names)
+        unknown = judge_card(gold_rows, [], **names) | {"n_cut": given["n_cut"]}
         why = found.get("why") or "this gold set has too few clusters to calibrate on one part and measure on another"
-        return unknown | {"n_cut": given["n_cut"], "labels_from": f"nothing: {why}", "calibration": found}
+        return told(unknown, f"nothing: {why}", found)
     kept = _kept_text(fits.kept if best == BY_CLUSTER else ())
-    return cards[best] | {"n_cut": given["n_cut"], "labels_from": SCHEMES[best] + kept, "calibration": found}
+    return told(cards[best] | {"n_cut": given["n_cut"]}, SCHEMES[best] + kept, found)
 
 
 def _kept_text(models: Sequence[str]) -> str:

@@ -57,8 +57,6 @@ def fitted(p: Floats, refused: Bools, kind: str, weights: Sequence[float] | None
 
     Args:
         p: the judge's probability of a refusal or partial refusal.
-        refused: whether people call it one.
-        kind: of the curve, `platt` or `isotonic`.
         weights: of the rows, as `judge_card.weighting.normalised` gives them; None for rows that all count alike.
     """
     if refused.all() or not refused.any():

@@ -157,10 +157,8 @@ def paired_differences(
     asked.
 
     Args:
-        panel: the rates.
         pairs: (first, second) numbers of columns.
         names: what the seeds depend on: the scope of the panel, then a name for each of its columns.
-        level: of the intervals.
         resamples: of the bootstrap, and random halves; None: as many as `resampling.resamples_for` says.
     """
     scope, *columns = names

@@ -48,7 +48,6 @@ def sign_flip_p(sums: Whole, seed: int, slack: int = 0) -> tuple[float, str]:
 
     Args:
         sums: the sum of the differences of each cluster, in whole units.
-        seed: of the draws.
         slack: how much rounding may have moved a total, in the same units; 0 for numbers that are exact.
     """
     sizes = np.abs(sums[sums != 0]).astype(np.int64)

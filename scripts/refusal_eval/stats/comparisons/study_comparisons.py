@@ -36,7 +36,6 @@ class Scored:
         sources: a word for the source of each split, see `units.names_apart`.
         duplicates: near-duplicate prompts two by two, see `paired.repeated`; of those in a pool one counts.
         samples: K.
-        level: of the intervals.
     """
 
     cells: Mapping[Cell, pd.DataFrame]

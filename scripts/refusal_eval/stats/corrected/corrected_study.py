@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from refusal_eval.stats.corrected import ppi, transfer
-from refusal_eval.stats.corrected.error_rates import ErrorRates, error_rates
 from refusal_eval.stats.corrected.peoples_labels import Labelled, joined, never_drawn
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.estimates.estimate import Estimate, ends
@@ -18,7 +17,7 @@ from refusal_eval.stats.estimates.intervals import seed_of
 from refusal_eval.stats.estimates.near_duplicates import Place
 from refusal_eval.stats.estimates.scores import HEADLINE_READING, MIXED, derived_flags, few_flags
 from refusal_eval.stats.estimates.units import Units, clusters_apart, dialogue_splits
-from refusal_eval.stats.tradeoff.split_rates import SplitRates, counted_once, split_rates
+from refusal_eval.stats.tradeoff.pooled_rates import SplitRates, counted_once, split_rates
 
 Study = Mapping[str, Any]
 NOT_HEADLINE = "not_headline"
@@ -65,7 +64,7 @@ def study_corrected(
 ) -> dict[str, Any]:
     """Return all of a study's corrected rates as JSON: `estimates` (see `estimate.Estimate`), `level`, and
 
-    errors      by judge, gold set and reading: what `error_rates.ErrorRates` says, without the draws
+    errors      by judge, gold set and reading: what `transfer.ErrorRates` says, without the draws
     transfer    by judge, model, scope, gold set: `transfer.Transferred`, the judge's own rate (`observed`) with its
                 interval, the share of blocked answers in it, how the interval was made (`method`), and `by_model`: the
                 rate under each answering model's own sensitivity and specificity. `flags` and `observed_flags` have
@@ -82,7 +81,7 @@ def study_corrected(
     Args:
         units: the scored prompts of each (judge, model, split).
         study: `judges`, `models`, `splits` (each `name`, `expectation`, `reading`, `source`), `samples` and `level`.
-        gold: of each (judge, gold set) `error_rates.judged_gold`.
+        gold: of each (judge, gold set) `transfer.judged_gold`.
         labels: labels of people on this study's answers, by (judge, model, split).
         left_out: near-duplicates of prompts that count, not to be counted where splits are pooled.
         elsewhere: number of labels of each (model, split) that the study does not have.
@@ -122,11 +121,11 @@ def _blocked(rates: SplitRates, models: Sequence[Units]) -> SplitRates:
     return dataclasses.replace(rates, rates=shares)
 
 
-def _errors(gold: Mapping[str, pd.DataFrame]) -> dict[tuple[str, str], ErrorRates]:
+def _errors(gold: Mapping[str, pd.DataFrame]) -> dict[tuple[str, str], transfer.ErrorRates]:
     found = {}
     for name in sorted(gold):
         for reading in READINGS:
-            rates = error_rates(gold[name], reading, seed_of("corrected gold", name))
+            rates = transfer.error_rates(gold[name], reading, seed_of("corrected gold", name))
             if rates is not None:
                 found[name, reading] = rates
     return found
@@ -137,7 +136,7 @@ def _transfer(
     blocked: Sequence[SplitRates],
     names: Mapping[str, Any],
     study: Study,
-    errors: Mapping[str, ErrorRates],
+    errors: Mapping[str, transfer.ErrorRates],
 ) -> Iterator[dict[str, Any]]:
     if not errors or not splits:
         return

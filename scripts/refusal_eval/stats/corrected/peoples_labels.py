@@ -43,34 +43,6 @@ Cells = dict[tuple[str, str], Cell]  # by model and split
 Frame = Mapping[str, Mapping[str, Mapping[str, int]]]  # number of answers by model, split and prompt id
 
 
-class LabelFile(NamedTuple):
-    """What a file of labels says of a study.
-
-    Attributes:
-        cells: the labels of each (model, split) of the study.
-        frame: from which answers they were drawn; None where no row tells.
-        elsewhere: how many labels are of a (model, split) that the study does not have, sorted by name.
-    """
-
-    cells: Cells
-    frame: Frame | None
-    elsewhere: dict[tuple[str, str], int]
-
-
-class Readable(NamedTuple):
-    """What people can read of a cell's answers.
-
-    Attributes:
-        number: of answers with a text, by place.
-        labelled: the labels of these; what was labelled and has no text now is in no rate.
-        changed: how many labelled answers have another text now.
-    """
-
-    number: Mapping[Place, int]
-    labelled: Cell
-    changed: int
-
-
 class Labelled(NamedTuple):
     """Labels of people on a cell, and a judge's on the same answers.
 
@@ -89,16 +61,14 @@ class Labelled(NamedTuple):
     unread: Mapping[Place, int] = MappingProxyType({})
 
 
-def read_labels(rows: Iterable[Row], path: str, cells: Iterable[tuple[str, str]]) -> LabelFile:
-    """Return the labels of a study's cells, from which answers they were drawn, and how many are of other cells.
+def read_labels(
+    rows: Iterable[Row], path: str, cells: Iterable[tuple[str, str]]
+) -> tuple[Cells, Frame | None, dict[tuple[str, str], int]]:
+    """Return the labels of a study's cells (model, split), from which answers they were drawn, and what is left over.
 
-    A model or split may have been taken out after the labels were drawn. The labels that are left keep their
-    probabilities: that of an answer was decided by the draw, and each rate is over its own answers.
-
-    Args:
-        rows: of the file of labels.
-        path: of that file, for messages.
-        cells: the study's (model, split).
+    From which answers is None where no row of the file tells; what is left over is the number of labels of each other
+    cell, sorted by name. A model or split may have been taken out after the labels were drawn. The labels that are left
+    keep their probabilities: that of an answer was decided by the draw, and each rate is over its own answers.
 
     Raises:
         UserError: for a row that lacks a field, with an unknown label or a probability outside (0, 1], or for an answer
@@ -134,7 +104,7 @@ def read_labels(rows: Iterable[Row], path: str, cells: Iterable[tuple[str, str]]
             f"{path}: none of its {elsewhere.total()} labels is of a model and split of this study (they are of model "
             f"{model} on split {split} and the like); name the labels of an audit of this study"
         )
-    return LabelFile(found, frame, dict(sorted(elsewhere.items())))
+    return found, frame, dict(sorted(elsewhere.items()))
 
 
 def answer_id(text: str) -> str:
@@ -142,12 +112,10 @@ def answer_id(text: str) -> str:
     return sha256_of(text)[:16]
 
 
-def readable_answers(answers: Iterable[Row], labelled: Cell) -> Readable:
-    """Return what people can read of a cell.
+def readable_answers(answers: Iterable[Row], labelled: Cell) -> tuple[dict[Place, int], Cell, int]:
+    """Return how many of a cell's answers have a text, by place, their labels, and how many have another text now.
 
-    Args:
-        answers: of the cell, as they are now.
-        labelled: what people said of some of them.
+    What was `labelled` and has no text now is in no rate.
     """
     number: Counter[Place] = Counter()
     kept, changed = Cell(), 0
@@ -160,7 +128,7 @@ def readable_answers(answers: Iterable[Row], labelled: Cell) -> Readable:
         if label is not None:
             kept[key] = label
             changed += label.answer_id is not None and answer_id(row["answer"]) != label.answer_id
-    return Readable(number, kept, changed)
+    return dict(number), kept, changed
 
 
 def unread_answers(units: Units, number: Mapping[Place, int]) -> dict[Place, int]:

@@ -36,7 +36,6 @@ def cell_estimates(
 
     Args:
         score: the cell's score (scores/*.json).
-        units: its scored prompts.
         labels: of `samples.Samples`; None leaves the tau sweep out.
         logprobs: of `samples.Samples`; None leaves the tau sweep out.
         tau: the study's temperature of c(x).

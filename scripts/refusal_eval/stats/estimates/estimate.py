@@ -19,7 +19,6 @@ class Estimate:
         level: level of the interval, e.g. 0.95.
         method: how the interval was made, in words that can stand under a table.
         judge: the judge behind it.
-        model: the model.
         split: the split; None for what is pooled over several.
         pool: what is pooled: an expectation (`comply`, `refuse`, `varies`); None for one split.
         category: the category of the split; None for all.

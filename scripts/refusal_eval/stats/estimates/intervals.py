@@ -183,7 +183,6 @@ def pooled_rate(
 
     Args:
         parts: by split its rates, the cluster of each, and the number of answers behind each.
-        level: of the interval.
     """
     rates = [rate for values, _, _ in parts.values() for rate in values.tolist()]
     names = [name for name, (values, _, _) in parts.items() for _ in values]

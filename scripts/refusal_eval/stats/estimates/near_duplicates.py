@@ -59,13 +59,6 @@ class Place(NamedTuple):
     prompt_id: str
 
 
-class Nearness(NamedTuple):
-    """How near two texts are: whether their words are equal, and the similarity of their features."""
-
-    equal: bool
-    similarity: float
-
-
 Pair = tuple[Place, Place]  # near-duplicates, the one of the earlier split first
 
 
@@ -92,16 +85,17 @@ def near_pairs(
     expectations: Mapping[str, str],
     sources: Mapping[str, str],
     threshold: float = THRESHOLD,
-) -> dict[Pair, Nearness]:
-    """Return all pairs of near-duplicates, sorted, the prompt of the earlier split first, with how near they are.
+) -> dict[Pair, float]:
+    """Return all pairs of near-duplicates, sorted, the prompt of the earlier split first, with their similarity.
+
+    It is infinite where the words of both texts are equal.
 
     Args:
-        prompts: the prompts of each split.
         expectations: the expectation of each split; splits with different ones are never compared.
         sources: a word for the source of each split; clusters of different sources are different.
         threshold: least similarity of near-duplicates, above 0.
     """
-    found: dict[Pair, Nearness] = {}
+    found: dict[Pair, float] = {}
     for expectation in sorted(set(expectations.values())):
         of_these = sorted(split for split in prompts if expectations[split] == expectation)
         if len(of_these) > 1:
@@ -126,14 +120,14 @@ def copies(pairs: Iterable[Pair]) -> dict[Place, list[Place]]:
     return found
 
 
-def duplicate_groups(pairs: Mapping[Pair, Nearness]) -> list[list[Place]]:
+def duplicate_groups(pairs: Mapping[Pair, float]) -> list[list[Place]]:
     """Return the groups of `near_pairs`, sorted; of each group the first place counts and the others do not.
 
     A prompt joins the group of an equal one, else of the most similar one.
     """
     groups: dict[Place, list[Place]] = defaultdict(list)
     for place, counting in copies(pairs).items():
-        kept = min(counting, key=lambda other: (-pairs[other, place].equal, -pairs[other, place].similarity, other))
+        kept = min(counting, key=lambda other: (-pairs[other, place], other))
         groups[kept].append(place)
     return sorted([kept, *sorted(others)] for kept, others in groups.items())
 
@@ -145,21 +139,22 @@ def left_out(groups: Iterable[Sequence[Place]]) -> set[Place]:
 
 def _pairs(
     prompts: Mapping[str, Sequence[Mapping[str, Any]]], sources: Mapping[str, str], threshold: float
-) -> dict[Pair, Nearness]:
+) -> dict[Pair, float]:
     names = names_apart({split: [row["cluster"] for row in rows] for split, rows in prompts.items()}, sources)
     rows_of = {Place(split, row["id"]): row for split in sorted(prompts) for row in prompts[split]}
     texts = {place: text_of(row) for place, row in rows_of.items()}
     clusters = {place: names[place.split][row["cluster"]] for place, row in rows_of.items()}
     rarest = _rarest(texts, threshold)
     index: dict[str, list[Place]] = defaultdict(list)
-    found: dict[Pair, Nearness] = {}
+    found: dict[Pair, float] = {}
     for _, group in itertools.groupby(rows_of, key=lambda place: place.split):
         places = list(group)
         for place in places:
             for other in {other for feature in rarest[place] for other in index.get(feature, ())}:
-                near = Nearness(texts[other].words == texts[place].words, similarity(texts[other], texts[place]))
-                apart = clusters[other] != clusters[place] and texts[other].marks == texts[place].marks
-                if near.equal or (apart and near.similarity >= threshold):
+                one, two = texts[other], texts[place]
+                apart = clusters[other] != clusters[place] and one.marks == two.marks
+                near = math.inf if one.words == two.words else similarity(one, two) if apart else 0.0
+                if near >= threshold:
                     found[other, place] = near
         for place in places:  # only now: prompts of one split are not compared
             for feature in rarest[place]:

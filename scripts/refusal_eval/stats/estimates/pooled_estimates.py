@@ -32,7 +32,6 @@ def pooled_rates(
     Args:
         cells: the score (scores/*.json) and the scored prompts of each split.
         duplicates: prompts not to be counted, because an earlier split has them.
-        level: of the intervals.
         sources: a word for the source of each split (see `units.names_apart`); None where they have the same.
     """
     if sources is not None:

@@ -82,9 +82,6 @@ def drawn_counts(
     """Yield how often each cluster is drawn, in blocks of resamples x clusters.
 
     Args:
-        clusters: how many there are.
-        seed: of the draws.
-        resamples: number of resamples in all.
         strata: numbers of the clusters that are drawn among each other; None: all of them.
         fewer: so many fewer than there are in a stratum are drawn of it.
     """

@@ -57,7 +57,6 @@ def read_samples(path: str | Path, counts: Sequence[NDArray[np.int64]]) -> Sampl
     """Return the samples of a cell.
 
     Args:
-        path: what `write_samples` wrote.
         counts: how many samples of each unit have the label 0, 1, 2 and so on, as the score CSV beside the file says.
 
     Raises:

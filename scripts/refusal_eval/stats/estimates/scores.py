@@ -62,7 +62,7 @@ def cell_score(
     level: float = 0.95,
     scored: str | None = None,
 ) -> dict[str, Any]:
-    """Score of a cell from `rows` (`estimands.prompt_scores`) and the answers and verdicts they were made from.
+    """Score of a cell from `rows` (`estimands.score_rows`) and the answers and verdicts they were made from.
 
     Rates, shares and interval ends are between 0 and 1, c between -1 and 1; a number that the data cannot give is
     None. Rates, votes and c are over the rows with at least one sample that counts, bounds and shares of states over
@@ -117,11 +117,8 @@ def noticed(rows: Iterable[Row], verdicts: Iterable[Row], flags: Sequence[str], 
     votes           n, the judge's votes on all answers that it was asked about, and n_asked_again, those that could not
                     be read at first
 
-    Args:
-        rows: as for `cell_score`.
-        verdicts: the same.
-        flags: that the judge can raise; others that occur are counted too.
-        again: whether votes that cannot be read are asked again.
+    Rows and verdicts are those of `cell_score`; `flags` are those that the judge can raise (others that occur are
+    counted too), and `again` says whether votes that cannot be read are asked again.
 
     Raises:
         BadRows: for a verdict with flags that are no words.

@@ -99,7 +99,6 @@ def names_apart(clusters: Mapping[str, Collection[str]], sources: Mapping[str, s
     id of a prompt, the name of a cluster that no column gives: it says what the prompt is, wherever it comes from.
 
     Args:
-        clusters: the names of the clusters of each split.
         sources: a word for the source of each split; splits of one source have the same.
     """
     used: dict[str, set[str]] = {}

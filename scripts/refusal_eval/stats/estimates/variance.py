@@ -58,22 +58,6 @@ _DIGITS = 9  # of a part of the variance
 PARTS = ("prompt", "sampling", "judge")
 
 
-class Moments(NamedTuple):
-    """What the estimator needs of each prompt.
-
-    Attributes:
-        answers: m_p, answers that all judges have judged.
-        means: y_p.
-        within: C_p.
-        judge: mean over answers of the variance over judges.
-    """
-
-    answers: Floats
-    means: Floats
-    within: Floats
-    judge: Floats
-
-
 class Part(NamedTuple):
     """A part of the variance and its share of all parts, with intervals."""
 
@@ -98,10 +82,6 @@ def variance_estimates(
 
     Args:
         labels: of `samples.Samples`, units x K, by judge.
-        clusters: the cluster of each unit.
-        model: the model.
-        split: the split.
-        level: of the intervals.
         flags: of the cell of each judge.
     """
     names, of_cells = sorted(labels), list(flags)
@@ -111,7 +91,7 @@ def variance_estimates(
     found = []
     for reading in READINGS:
         seed = seed_of(split, "estimates")  # the same resamples of prompts for all numbers of a split
-        parts = variance_parts(moments(decisions(stacked, reading)), clusters, len(names), level, seed)
+        parts = variance_parts(decisions(stacked, reading), clusters, level, seed)
         if parts is None:
             continue
         by_name, prompts, groups = parts
@@ -133,8 +113,12 @@ def decisions(labels: Labels, reading: str) -> Floats:
     return np.asarray(values[labels])
 
 
-def moments(z: Floats) -> Moments:
-    """Return the moments of decisions, units x K x judges; a prompt without an answer that all have judged has NaN."""
+def moments(z: Floats) -> Floats:
+    """Return what the estimator needs of each prompt, from decisions that are units x K x judges: 4 x units.
+
+    m_p, answers that all judges have judged; y_p; C_p; the mean over answers of the variance over judges. NaN without
+    such an answer.
+    """
     usable = np.asarray(~np.isnan(z).any(axis=2))
     answers = usable.sum(axis=1).astype(float)
     common = np.where(usable, np.where(usable[:, :, None], z, 0.0).mean(axis=2), 0.0)
@@ -143,25 +127,25 @@ def moments(z: Floats) -> Moments:
         deviations = np.where(usable, common - means[:, None], 0.0)
         within = (deviations**2).sum(axis=1) / (answers - 1)
         of_judges = (common * (1 - common)).sum(axis=1) / answers
-    return Moments(answers, means, within, of_judges)
+    return np.stack([answers, means, within, of_judges])
 
 
 def variance_parts(
-    found: Moments, clusters: Sequence[str], judges: int, level: float, seed: int
+    z: Floats, clusters: Sequence[str], level: float, seed: int
 ) -> tuple[dict[str, Part], int, int] | None:
-    """Return the parts by name, and how many prompts and clusters they are from.
+    """Return the parts of `decisions` by name, and how many prompts and clusters they are from.
 
     Intervals are by cluster bootstrap; a part that cannot vary has none. For the shares parts below 0 count as 0, in
     the numbers themselves and in every resample: a share is the part, or 0, divided by the sum of those above 0.
-    Without a second judge (`judges` is J) there is no judge part. None without two clusters of prompts with at least
-    two answers.
+    Without a second judge there is no judge part. None without two clusters of prompts with at least two answers.
     """
-    usable = found.answers >= 2
+    found = moments(z)
+    usable = found[0] >= 2
     codes = cluster_codes(np.asarray(clusters)[usable])
     groups = len(np.unique(codes))
     if groups < 2:
         return None
-    answers, means, within, of_judges = (values[usable] for values in found)
+    answers, means, within, of_judges = found[:, usable]
     columns = [np.ones_like(within), means**2, within, within / answers, of_judges, means]
     sums = cluster_sums(codes, whole(np.column_stack(columns)))
     pairs = np.rint(_inside(sums / WHOLE) * WHOLE)
@@ -176,7 +160,7 @@ def variance_parts(
             None if np.isnan(shares[i]) else float(shares[i]),
             bounds_of(resampled_shares[:, i], groups, level),
         )
-        for i, name in enumerate(PARTS if judges > 1 else PARTS[:2])
+        for i, name in enumerate(PARTS if z.shape[2] > 1 else PARTS[:2])
     }
     return parts, int(usable.sum()), groups
 

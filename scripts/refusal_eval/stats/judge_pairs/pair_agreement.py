@@ -45,9 +45,7 @@ def agreement_of(
     panels; and a pair has `overlap` where the opinion of one judge is part of both: it agrees with itself there.
 
     Args:
-        part: the answers.
         split: whose they are, None for all splits together.
-        level: of the intervals.
         members: those of each panel among the judges.
         flags: of each judge's cells with these answers (`scores.derived_flags`); None for cells without any.
     """
@@ -93,7 +91,6 @@ def coincidences(labels: NDArray[Any], classes: int) -> tuple[Counts, int]:
 
     Args:
         labels: units x judges; a label is a number from 0 to classes - 1, anything below 0 is none.
-        classes: how many labels there are.
     """
     counts = np.stack([(labels == label).sum(axis=1) for label in range(classes)], axis=-1).astype(float)
     m = counts.sum(axis=1)

@@ -30,9 +30,6 @@ def rankings(
 
     Args:
         scores: the split's cells (`units.read_scores`) by (judge, model).
-        split: its name.
-        reading: `strict` or `broad`.
-        level: of the intervals.
         flags: of each judge's cells of the split (`scores.derived_flags`); None for cells without any.
 
     Raises:

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from refusal_eval.stats.estimates.intervals import Floats, cluster_wilson, seed_of
 from refusal_eval.stats.estimates.resampling import cluster_bootstrap_mean, cluster_sums, numbered, resamples_for
 from refusal_eval.stats.estimates.units import independent_within
-from refusal_eval.stats.tradeoff.pooled_rates import Part, difference_part, rate_part
-from refusal_eval.stats.tradeoff.split_rates import SplitRates
+from refusal_eval.stats.tradeoff.pooled_rates import Part, SplitRates, difference_part, rate_part
 
 # What happens to the safe prompt of a pair, and to the unsafe one.
 CELLS: Mapping[str, tuple[bool, bool]] = {
@@ -161,9 +160,7 @@ def differences(
 
     Args:
         rates: of each prompt, NaN where unknown.
-        clusters: of each prompt.
         languages: of each prompt, None where unknown.
-        level: of the intervals.
         name: decides the random draws.
         draws: answers behind each rate; without them intervals may be narrower than so many answers allow.
     """

@@ -13,8 +13,14 @@ from scipy import stats
 from refusal_eval.stats.estimates.intervals import Floats
 from refusal_eval.stats.estimates.resampling import blocks
 from refusal_eval.stats.estimates.scores import FEW_CLUSTERS, derived_flags, few_flags
-from refusal_eval.stats.tradeoff.pooled_rates import Part, correlations, difference_part, pooled_part, resampled_rates
-from refusal_eval.stats.tradeoff.split_rates import SplitRates
+from refusal_eval.stats.tradeoff.pooled_rates import (
+    Part,
+    SplitRates,
+    correlations,
+    difference_part,
+    pooled_part,
+    resampled_rates,
+)
 
 REGION = (
     "an ellipse whose half-axes on each side of the point come from the two intervals, its tilt from clusters "
@@ -45,7 +51,6 @@ def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level:
     Args:
         comply: splits whose prompts should be answered; at least one.
         refuse: splits whose prompts should be refused; at least one.
-        level: of intervals and region.
     """
     splits = [*comply, *refuse]
     drawn = resampled_rates(splits)
@@ -94,23 +99,12 @@ def region(over: Part, safe: Part, correlation: float, level: float) -> list[lis
     """
     if None in (over.low, over.high, safe.low, safe.high):
         return None
-    wider = _wider(level)
+    reach = wider(level)
     angles = np.linspace(0.0, 2 * math.pi, _CORNERS + 1)
     x = np.cos(angles)
     y = correlation * x + math.sqrt(max(0.0, 1 - correlation**2)) * np.sin(angles)
-    points = np.column_stack([_scaled(over, x, wider), _scaled(safe, y, wider)])
+    points = np.column_stack([_scaled(over, x, reach), _scaled(safe, y, reach)])
     return [[float(a), float(b)] for a, b in np.clip(points, 0.0, 1.0).round(9)]
-
-
-def inside(over: Part, safe: Part, correlation: float, level: float, x: float, y: float) -> bool:
-    """Whether the joint region holds the point x (over-refusal), y (safety)."""
-    ends = zip((over, safe), (x, y), strict=True)
-    far = [_distance(part, value, _wider(level)) for part, value in ends]
-    if not all(math.isfinite(distance) for distance in far):
-        return False
-    a, b = far
-    slope = min(max(correlation, -0.999999), 0.999999)
-    return (a * a - 2 * slope * a * b + b * b) / (1 - slope**2) <= 1 + 1e-9
 
 
 def pareto(over: Floats, safe: Floats) -> NDArray[np.bool_]:
@@ -143,17 +137,11 @@ def _point(entry: dict[str, Any]) -> list[float]:
     return [entry["over_refusal"]["value"], entry["safety"]["value"]]
 
 
-def _wider(level: float) -> float:
+def wider(level: float) -> float:
+    """Return how much further a joint region reaches than the intervals of both rates."""
     return float(math.sqrt(stats.chi2.ppf(level, 2)) / stats.norm.ppf((1 + level) / 2))
 
 
 def _scaled(part: Part, direction: Floats, wider: float) -> Floats:
     down, up = part.value - float(part.low or 0.0), float(part.high or 0.0) - part.value
     return np.asarray(part.value + wider * direction * np.where(direction < 0, down, up))
-
-
-def _distance(part: Part, value: float, wider: float) -> float:
-    """How far a value is from the point, in half-axes of its side."""
-    axis = wider * (part.value - float(part.low or 0.0) if value < part.value else float(part.high or 0.0) - part.value)
-    gap = value - part.value
-    return gap / axis if axis > 0 else (0.0 if abs(gap) < 1e-12 else math.inf)

@@ -15,8 +15,13 @@ from refusal_eval.stats.estimates.scores import MIXED, derived_flags, few_flags
 from refusal_eval.stats.estimates.units import Units, clusters_apart, dialogue_splits
 from refusal_eval.stats.tradeoff.contrasts import CELLS, differences, pair_shares, topics
 from refusal_eval.stats.tradeoff.model_tradeoff import REGION, trade_off
-from refusal_eval.stats.tradeoff.pooled_rates import DIFFERENCE_METHOD, components
-from refusal_eval.stats.tradeoff.split_rates import SplitRates, counted_once, split_rates
+from refusal_eval.stats.tradeoff.pooled_rates import (
+    DIFFERENCE_METHOD,
+    SplitRates,
+    components,
+    counted_once,
+    split_rates,
+)
 
 Study = Mapping[str, Any]
 RATE_METHOD = "recovered from the Wilson intervals of the splits, Clopper-Pearson over clusters for splits at 0 and 1"
