@@ -120,13 +120,13 @@ def _rates(units: Units, level: float, estimand: str = "refusal_rate", category:
     n_clusters, varying = len(set(there["cluster"])), there["cluster"]
     if category:
         varying = np.array(independent_within(varying.tolist(), there["prompt_id"].tolist()))
-    draws = int(there["counting"].sum())
+    draws, flags = int(there["counting"].sum()), units.own_flags(n_clusters)
     found = []
     for reading in READINGS:
         estimate = _share(estimand, there[f"rate_{reading}"], varying, level, draws, reading=reading)
         if len(set(varying)) > n_clusters:
             estimate = dataclasses.replace(estimate, method=f"{estimate.method}, {ONE_CLUSTER}")
-        found.append(dataclasses.replace(estimate, flags=units.own_flags(n_clusters), n_clusters=n_clusters))
+        found.append(dataclasses.replace(estimate, flags=flags, n_clusters=n_clusters))
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -34,13 +34,17 @@ class Units:
     frame: pd.DataFrame
     flags: tuple[str, ...] = ()
     max_tokens: int | None = None
+    _arrays: dict[str, NDArray[Any]] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.frame)
 
     def __getitem__(self, column: str) -> NDArray[Any]:
         """Return a column, or a level of the index, as an array."""
-        return np.asarray(self.frame.index.get_level_values(column) if column in PLACE else self.frame[column])
+        if column not in self._arrays:
+            values = self.frame.index.get_level_values(column) if column in PLACE else self.frame[column]
+            self._arrays[column] = np.asarray(values)
+        return self._arrays[column]
 
     def refusals(self, reading: str) -> NDArray[np.int64]:
         """Return the number of samples that refuse in a reading, `strict` or `broad`."""
