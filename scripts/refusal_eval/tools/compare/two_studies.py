@@ -103,11 +103,11 @@ def cell_differences(first: FinishedStudy, second: FinishedStudy, level: float) 
         row |= {"reading": reading, "samples": [study.cells[cell]["samples"] for study in (first, second)]}
         row |= {"only_first": len(frames[0]) - len(shared), "only_second": len(frames[1]) - len(shared)}
         rows.append(row | {"changed": int(changed.sum())})
-    corrected: dict[int, float | None] = {}
-    for judge in sorted({row["judge"] for row in rows}):
-        own = [i for i, row in enumerate(rows) if row["judge"] == judge]
-        corrected |= dict(zip(own, holm([rows[i]["p"] for i in own]), strict=True))
-    return [row | {"p_holm": corrected[i]} for i, row in enumerate(rows)]
+    for judge in {row["judge"] for row in rows}:
+        own = [row for row in rows if row["judge"] == judge]
+        for row, corrected in zip(own, holm([row["p"] for row in own]), strict=True):
+            row["p_holm"] = corrected
+    return rows
 
 
 def most_changed(
@@ -117,22 +117,19 @@ def most_changed(
 
     A row has `judge`, `model`, `split`, `prompt_id`, `turn`, the rates `first` and `second`, and the prompt's `text`.
     """
-    found: list[tuple[float, Cell, str, int, float, float]] = []
+    frames = {}
     for cell in sorted(cells):
-        reading = first.cells[cell]["headline"]
-        before, after = (study.rows(cell)[f"rate_{reading}"] for study in (first, second))
-        both = pd.concat([before, after], axis=1, join="inner", keys=["first", "second"]).dropna()
-        both = both[both["first"] != both["second"]]
-        for (prompt, turn), values in zip(both.index, both.to_numpy().tolist(), strict=True):
-            found.append((-abs(values[1] - values[0]), cell, prompt, turn, *values))
-    found.sort()
-    texts = {split: second.prompts(split) for split in {cell[2] for _, cell, *_ in found[:number]}}
-    rows = []
-    for _, cell, prompt, turn, before_rate, after_rate in found[:number]:
-        row: dict[str, Any] = dict(zip(("judge", "model", "split"), cell, strict=True))
-        row |= {"prompt_id": prompt, "turn": turn, "first": before_rate, "second": after_rate}
-        rows.append(row | {"text": texts[cell[2]].get(prompt, "")})
-    return rows
+        rates = [study.rows(cell)[f"rate_{first.cells[cell]['headline']}"] for study in (first, second)]
+        both = pd.concat(rates, axis=1, join="inner", keys=["first", "second"]).dropna()
+        frames[cell] = both[both["first"] != both["second"]]
+    place = ["judge", "model", "split"]
+    changed = pd.concat(frames, names=place).reset_index()
+    changed["size"] = -(changed["second"] - changed["first"]).abs()
+    changed = changed.sort_values(["size", *place, "prompt_id", "turn"]).head(number)
+    texts = {split: second.prompts(split) for split in changed["split"].unique()}
+    prompts = zip(changed["split"], changed["prompt_id"], strict=True)
+    changed["text"] = [texts[split].get(prompt, "") for split, prompt in prompts]
+    return [{str(name): value for name, value in row.items()} for row in changed.to_dict("records")]
 
 
 def labels_of(studies: Sequence[FinishedStudy]) -> dict[str, dict[str, str]]:
