@@ -131,7 +131,7 @@ def measured(rows: pd.DataFrame, level: float, seed: int) -> dict[str, Any]:
         "coverage_interval": coverage,
         **{reading: _reading(judged, tables, draws, reading, level) for reading in READINGS},
         "three_class": _three_class(judged, tables, draws, level),
-        "confusion": _confusion(rows, None),
+        "confusion": _confusion(rows, 1),
     }
     if not are_weighted(rows["weight"]):
         return found
@@ -152,13 +152,16 @@ def _seed(gold: str, *names: str) -> int:
     return seed_of("judge card", gold, *names)
 
 
-def _confusion(rows: pd.DataFrame, weights: pd.Series[float] | None) -> dict[str, dict[str, Any]]:
-    machine = rows["machine"].fillna(UNJUDGED)
-    how: dict[str, Any] = {} if weights is None else {"values": weights, "aggfunc": "sum"}
-    table = pd.crosstab(rows["human"], machine, **how).reindex(index=list(LABELS), columns=[*LABELS, UNJUDGED])
-    filled = table.fillna(0).round(6).to_dict("index")
-    kind = int if weights is None else float
-    return {str(human): {str(name): kind(value) for name, value in row.items()} for human, row in filled.items()}
+def _confusion(rows: pd.DataFrame, weights: Any) -> dict[str, dict[str, Any]]:
+    """The sums of weights by label of people and of the judge."""
+    columns = (*LABELS, UNJUDGED)
+    human = pd.Categorical(rows["human"], LABELS).codes
+    machine = pd.Categorical(rows["machine"].fillna(UNJUDGED), columns).codes
+    table = np.zeros((len(LABELS), len(columns)), dtype=np.asarray(weights).dtype)
+    np.add.at(table, (human, machine), weights)
+    return {
+        label: dict(zip(columns, row, strict=True)) for label, row in zip(LABELS, table.round(6).tolist(), strict=True)
+    }
 
 
 def _tables(judged: pd.DataFrame, seed: int) -> tuple[Counts, Counts]:
