@@ -14,6 +14,9 @@ PROGRAM = """
 import json, logging, sys
 from refusal_eval.core.errors import UserError
 
+from refusal_eval.data import network
+
+network.WAIT_SECONDS = 0.01
 logging.basicConfig(level=logging.INFO)
 log, told = logging.getLogger("calls"), []
 {definition}
@@ -34,9 +37,9 @@ from refusal_eval.weights.weight_fetching import Fetching, fetch_from_hub
 def call(what, source, target, cache, lock):
     locked = locked_files({"lock": lock}, "dataset" if what == "rows" else "model", source)
     if what == "rows":
-        fetch_rows(source, target, cache, log, wait=0.01, locked=locked)
+        fetch_rows(source, target, cache, log, locked=locked)
     else:
-        fetch_from_hub(what, source, Fetching(target, cache, log, wait=0.01, locked=locked))
+        fetch_from_hub(what, source, Fetching(target, cache, log, locked=locked))
 """
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import math
 import platform
@@ -28,7 +29,6 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
 import execute as script
-from aiohttp import web
 
 from refusal_eval.ask.pending import Pending
 from refusal_eval.ask.requests import Request, RequestSettings
@@ -65,34 +65,53 @@ class StandIn:
 
     def __init__(self, rng: random.Random, health: str, counters: str) -> None:
         self._rng, self._health, self._counters = rng, health, counters
+        self.connections: set[asyncio.Task[None]] = set()
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Answer a request at one of the next beats."""
-        body = await request.read()
+    async def connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer the requests of one connection."""
+        task = asyncio.current_task()
+        assert task is not None
+        self.connections.add(task)
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                lines = head.decode("latin-1").lower().split("\r\n")
+                length = next((int(line.split(":")[1]) for line in lines if line.startswith("content-length:")), 0)
+                body = json.loads(await reader.readexactly(length) or b"{}")
+                await self._beat(self._rng.randrange(MOST_BEATS + 1))
+                await self._reply(lines[0].split(" ")[1], body, writer)
+        writer.close()
+
+    async def _beat(self, beats: int) -> None:
         loop = asyncio.get_running_loop()
-        moment, beats = loop.create_future(), self._rng.randrange(MOST_BEATS + 1)
-        loop.call_at((math.floor(loop.time() / BEAT) + 1 + beats) * BEAT, lambda: moment.done() or moment.set_result(0))
+        moment = loop.create_future()
+        loop.call_at((math.floor(loop.time() / BEAT) + 1 + beats) * BEAT, moment.set_result, None)
         await moment
-        if request.path == "/v1/completions":
+
+    async def _reply(self, path: str, body: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        if path == "/v1/completions":
             choice = {"text": "a", "token_ids": [5], "logprobs": {"token_logprobs": [-0.5]}, "finish_reason": "stop"}
-            usage = {"prompt_tokens": len(json.loads(body)["prompt"])}
-            return web.json_response({"choices": [choice], "usage": usage})
-        how = self._health if request.path == "/health" else self._counters
+            usage = {"prompt_tokens": len(body["prompt"])}
+            writer.write(http(200, json.dumps({"choices": [choice], "usage": usage}).encode()))
+            return
+        how = self._health if path == "/health" else self._counters
         if how == "silent":
             await asyncio.sleep(3600)
         elif how == "hanging up":
-            assert request.transport is not None
-            request.transport.abort()
+            raise ConnectionError
         elif how == "trickling":
-            response = web.StreamResponse()
-            await response.prepare(request)
+            writer.write(http(200, COUNTERS)[: -len(COUNTERS)])
             for number in COUNTERS:
-                await response.write(bytes([number]))
+                writer.write(bytes([number]))
                 await asyncio.sleep(0.2)
-            return response
         elif how == "garbage":
-            return web.Response(body=b'vllm:request_success_total{x="\xff"} many\n')
-        return web.Response(status=500 if how == "failing" else 200, body=COUNTERS)
+            writer.write(http(200, b'vllm:request_success_total{x="\xff"} many\n'))
+        else:
+            writer.write(http(500 if how == "failing" else 200, COUNTERS))
+
+
+def http(status: int, body: bytes) -> bytes:
+    """Return an HTTP reply."""
+    return f"HTTP/1.1 {status} Said\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
 class StandInServer(Server):
@@ -124,11 +143,8 @@ async def load(folder: Path, number: int, rng: random.Random) -> None:
         "sound" if rng.random() < SOUND else rng.choice(FAULTS),
     )
     socket, store_dir = str(folder / f"s{number}"), folder / f"store{number}"
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", StandIn(rng, health, counters).answer)
-    server = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.0)
-    await server.setup()
-    await web.UnixSite(server, socket).start()
+    stand_in = StandIn(rng, health, counters)
+    server = await asyncio.start_unix_server(stand_in.connect, socket)
     VllmEngine.running = lambda self, load: StandInServer(socket, folder / "log")  # type: ignore[method-assign]
     count, settings = rng.randrange(1, 12), RequestSettings(sampling={"max_tokens": 4})
     items = [
@@ -144,7 +160,9 @@ async def load(folder: Path, number: int, rng: random.Random) -> None:
         if outcome.executed != count or missing:
             raise AssertionError(f"{outcome.executed} of {count} executed, {len(missing)} not stored")
     finally:
-        await server.cleanup()
+        server.close()
+        for connection in stand_in.connections:
+            connection.cancel()
 
 
 async def run(loads: int, seed: int, seconds: float) -> dict[str, Any]:

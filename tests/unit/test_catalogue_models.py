@@ -18,17 +18,10 @@ from refusal_eval.weights.engine_file import engine_id, weight_source
 CARD_GB = 80
 ROOM_GB = 5  # on each card beside the weights: for the cache of the texts that are worked on
 DEMO = {"smollm2-plain", "smollm2-declining"}
-PLAIN = {
-    *("qwen3-4b-instruct", "qwen3-next-80b-instruct", "gemma-3-4b-it", "llama-3.1-8b", "llama-3.3-70b"),
-    *("mistral-7b-v0.3", "mistral-small-24b", "qwen2.5-7b", "qwen2.5-72b"),
-}
 THINKING = {
     *("qwen3-4b-thinking", "qwen3-next-80b-thinking", "qwen3-next-80b-uncensored", "gpt-oss-20b", "gpt-oss-120b"),
     *("r1-distill-qwen-7b", "r1-distill-llama-8b", "r1-distill-qwen-32b", "r1-distill-llama-70b"),
 }
-OFF_ENGINES = {"gemma-3-4b-it", "llama-3.1-8b", "llama-3.3-70b", "wildguard", "llm-refusal-classifier"}
-OFF_MODELS = {"gemma-3-4b-it", "gemma-3-4b-it-paper", "llama-3.1-8b", "llama-3.3-70b"}
-OFF_JUDGES = {"wildguard", "llm-refusal-classifier"}
 PAPER = [
     "qwen3-4b-instruct-paper",
     "qwen3-4b-thinking-paper",
@@ -51,8 +44,7 @@ def engines(shipped, models):
     return {name: entry for name, entry in shipped.valid["engines"].items() if name in used}
 
 
-def test_all_models_are_there_each_with_an_engine_that_is_there(shipped, models, engines):
-    assert set(models) == PLAIN | THINKING | set(PAPER)
+def test_each_model_has_an_engine_and_each_engine_a_user(shipped, models, engines):
     judging = {entry.engine for entry in shipped.valid["judges"].values() if hasattr(entry, "engine")}
     assert {model.engine for model in models.values()} == set(engines)
     assert set(shipped.valid["engines"]) == set(engines) | judging | {"smollm2-135m"}, "no engine that nobody uses"
@@ -176,23 +168,22 @@ def mistakes(study, name="config/config.yaml"):
 
 def test_engines_whose_weights_are_gated_or_non_commercial_are_off_and_say_why(shipped):
     engines = shipped.valid["engines"]
-    assert {name for name, engine in engines.items() if not engine.enabled} == OFF_ENGINES
     for name, engine in engines.items():
         asks = engine.gated or "-NC" in (engine.licence or "")
         assert bool(asks) == (not engine.enabled), name
         assert engine.enabled or (engine.reason and engine.terms), name
 
 
-def test_models_and_judges_with_such_weights_need_to_be_allowed(shipped, study):
-    for key, names in (("models", OFF_MODELS), ("judges", OFF_JUDGES)):
-        using = {name for name, entry in shipped.valid[key].items() if getattr(entry, "engine", None) in OFF_ENGINES}
-        assert using == names
-        for name in names:
-            told = mistakes(study | {key: [name]})
-            engine = shipped.valid["engines"][shipped.valid[key][name].engine]
-            assert f"`{name}` is off by default" in told and engine.reason in told and engine.terms in told
-            assert f"write `allow: [{name}]` into the study" in told
-            assert mistakes(study | {key: [name], "allow": [name]}) == ""
+@pytest.mark.parametrize("key", ["models", "judges"])
+def test_models_and_judges_with_such_weights_need_to_be_allowed(shipped, study, key):
+    engines = {name: shipped.valid["engines"].get(getattr(e, "engine", "")) for name, e in shipped.valid[key].items()}
+    off = {name: engine for name, engine in engines.items() if engine and not engine.enabled}
+    assert len(off) >= 2
+    for name, engine in off.items():
+        told = mistakes(study | {key: [name]})
+        assert f"`{name}` is off by default" in told and engine.reason in told and engine.terms in told
+        assert f"write `allow: [{name}]` into the study" in told
+        assert mistakes(study | {key: [name], "allow": [name]}) == ""
 
 
 def test_an_own_entry_on_the_same_weights_is_off_too_and_own_gated_weights_are_not(study, tmp_path):

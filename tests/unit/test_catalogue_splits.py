@@ -26,35 +26,6 @@ NINE = {
     "xstest_safe": (250, "comply"),
     "general_prompts": (100, "comply"),
 }
-FURTHER = {
-    "ccp_sensitive": (1360, "varies"),
-    "deccp_uncensored": (37, "comply"),
-    "jailbreakbench_harmful": (100, "refuse"),
-    "jailbreakbench_benign": (100, "comply"),
-    "or_bench_hard": (1319, "comply"),
-    "or_bench_toxic": (655, "refuse"),
-    "phtest_harmless": (2077, "comply"),
-    "phtest_controversial": (1192, "varies"),
-    "falsereject_test": (1187, "comply"),
-    "xsb_safe": (340, "comply"),
-    "xsb_unsafe": (242, "refuse"),
-    "ms_xsb": (30, "varies"),
-    "ms_xsb_independent": (30, "varies"),
-    "coconot_original": (1001, "varies"),
-    "coconot_safety": (395, "refuse"),
-    "coconot_contrast": (379, "comply"),
-    "strongreject": (313, "refuse"),
-    "simple_safety_tests": (100, "refuse"),
-    "wildguardtest_harmful": (754, "refuse"),
-    "wildguardtest_unharmful": (945, "comply"),
-    "do_not_answer": (939, "refuse"),
-    "xstest_safe_pairs": (250, "comply"),
-    "xstest_unsafe_pairs": (200, "refuse"),
-}
-OFF = {
-    *("ccp_sensitive", "ccp_sensitive_sampled", "falsereject_test", "do_not_answer"),
-    *("wildguardtest_harmful", "wildguardtest_unharmful", "xsb_safe", "xsb_unsafe", "ms_xsb", "ms_xsb_independent"),
-}
 
 
 @pytest.fixture(scope="module")
@@ -62,27 +33,21 @@ def splits(shipped):
     return {name: entry for name, entry in shipped.valid["splits"].items() if name not in DEMO}
 
 
-def test_all_splits_are_there_with_their_rows_and_expectations(splits):
-    def rows(split):
-        return split.expected_rows if split.where is None else split.expected_kept
-
-    found = {name: (rows(split), split.expectation) for name, split in splits.items()}
-    assert found == NINE | FURTHER
+def test_the_nine_splits_have_their_rows_and_expectations(splits):
+    assert {name: (splits[name].expected_rows, splits[name].expectation) for name in NINE} == NINE
 
 
-@pytest.mark.parametrize("name", [*NINE, *FURTHER])
-def test_a_user_can_read_what_a_split_is_and_on_which_terms(repository, splits, name):
-    split = splits[name]
-    assert split.licence and split.description and split.homepage and split.label and split.expected_rows
-    assert split.citation and set(split.citation) <= set(read_references(repository))
-    pin = split.source.open_pin
-    assert pin is None or (not split.enabled and split.unverified)
-    assert split.where is None or split.expected_kept or split.unverified
-    if split.source.locked_as == "url":
-        assert re.search("/[0-9a-f]{40}/", split.source.url), "a branch can move"
-    assert split.enabled or split.reason
-    assert (split.licence_of_origin or split.licence).count("-NC") == 0 or not split.enabled
-    assert not split.gated or not split.enabled
+def test_a_user_can_read_what_a_split_is_and_on_which_terms(repository, splits):
+    for name, split in splits.items():
+        assert split.licence and split.description and split.homepage and split.label and split.expected_rows, name
+        assert split.citation and set(split.citation) <= set(read_references(repository)), name
+        pin = split.source.open_pin
+        assert pin is None or (not split.enabled and split.unverified), name
+        assert split.where is None or split.expected_kept or split.unverified, name
+        if split.source.locked_as == "url":
+            assert re.search("/[0-9a-f]{40}/", split.source.url), "a branch can move"
+        assert split.enabled or split.reason, name
+        assert not split.enabled or not (split.gated or "-NC" in (split.licence_of_origin or split.licence)), name
 
 
 @pytest.mark.parametrize("name", NINE)
@@ -103,14 +68,6 @@ def test_the_nine_splits_are_read_from_the_columns_of_their_data_set(splits, nam
         make_prompts(rows[1:], columns, name, expected_rows=split.expected_rows)
     with pytest.raises(UserError, match="subject"):
         make_prompts([{"_id": 1, "prompt": "p"}] * len(rows), columns, name, expected_rows=split.expected_rows)
-
-
-def test_what_is_off_is_off(splits):
-    assert {name for name, split in splits.items() if not split.enabled} == OFF
-    assert {name for name, split in splits.items() if split.gated} == {
-        "wildguardtest_harmful",
-        "wildguardtest_unharmful",
-    }
 
 
 def test_labels_and_references_are_each_others_own(repository, shipped, splits):

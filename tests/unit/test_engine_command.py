@@ -14,7 +14,7 @@ from engine_entries import engine_identity, engine_of, server_command
 from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.core.canonical import adapter_name
 from refusal_eval.engines.engine_client import request_body
-from refusal_eval.engines.vllm_engine import IN_THE_CORE, MAX_LORA_RANKS, VllmEngine, load_format_of, max_lora_rank
+from refusal_eval.engines.vllm_engine import MAX_LORA_RANKS, VllmEngine, load_format_of, max_lora_rank
 from refusal_eval.weights.adapter import Adapter
 from refusal_eval.weights.engine_file import engine_id, weight_source
 
@@ -62,44 +62,6 @@ def test_a_strict_cpu_engine_computes_each_request_by_itself(determinism: str, d
     alone = (determinism, device) == ("strict", "cpu")
     assert option(found, "max-num-seqs") == ("1" if alone else "8")
     assert ("--no-enable-prefix-caching" in found, "--enable-prefix-caching" in found) == (alone, not alone)
-
-
-def test_the_server_is_started_through_the_program_that_makes_the_first_calls() -> None:
-    python, flag, program = command(device="cpu")[:3]
-    assert (python, flag) == ("python", "-P")
-    text = Path(program).read_text(encoding="utf-8")
-    # Outside of the condition, because vLLM spawns the process that computes.
-    assert text.index("first_calls.py") < text.index("\nif __name__") < text.index("api_server")
-    assert Path(program).with_name("first_calls.py").is_file()
-
-
-def test_the_servers_own_defaults_are_switched_off() -> None:
-    assert {"--generation-config=vllm", "--logprobs-mode=raw_logprobs"} <= set(command())
-
-
-def test_a_cpu_engine_gets_what_seeds_need() -> None:
-    for length in (512, 8192):
-        found = command(device="cpu", max_model_len=length)
-        assert "--no-enable-chunked-prefill" in found
-        assert option(found, "max-num-batched-tokens") == str(max(4096, length))
-
-
-@pytest.mark.parametrize(
-    ("change", "in_the_core"),
-    [
-        ({}, True),
-        *(({f"{kind}_parallel": 2}, False) for kind in ("tensor", "pipeline", "data")),
-        ({"args": {"distributed-executor-backend": "mp"}}, False),
-    ],
-)
-def test_on_few_cores_an_engine_of_one_worker_computes_in_its_core(
-    change: dict[str, Any], in_the_core: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    backend = f"--distributed-executor-backend={IN_THE_CORE}"
-    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {3, 5})  # of however many the machine has
-    assert (backend in command(device="cpu", **change)) is in_the_core
-    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(16)))
-    assert backend not in command(device="cpu", **change)
 
 
 def test_what_is_not_asked_for_is_not_switched_on() -> None:
@@ -242,15 +204,6 @@ def test_the_largest_rank_is_rounded_up_to_what_vllm_allows(repository: Path) ->
     for source in repository.glob(".venv/engine/lib/python3*/site-packages/vllm/config/lora.py"):
         line = next(line for line in source.read_text().splitlines() if line.startswith("MaxLoRARanks"))
         assert tuple(ast.literal_eval(line.split("Literal", 1)[1])) == tuple(MAX_LORA_RANKS)
-
-
-def test_every_sampling_parameter_is_sent_and_stop_tokens_are_ours() -> None:
-    settings = RequestSettings(sampling={"max_tokens": 4, "temperature": 1.0, "stop_token_ids": [2]})
-    body = request_body([1, 2], settings, seed=5)
-    assert body["prompt"] == [1, 2] and body["seed"] == 5
-    assert body["ignore_eos"] is True and body["stop_token_ids"] == [2]
-    assert body["add_special_tokens"] is False and body["n"] == 1
-    assert "seed" not in request_body([1], settings, None)
 
 
 def test_a_request_names_its_adapter_and_one_without_names_the_model() -> None:

@@ -83,7 +83,7 @@ LISTS = """
 from refusal_eval.data.hub import Repository, listed_files
 
 def call(name, commit):
-    return sorted(listed_files(Repository("model", name, commit, "cache", log, 0.01)))
+    return sorted(listed_files(Repository("model", name, commit, "cache", log)))
 """
 
 

@@ -271,24 +271,26 @@ def test_what_is_left_has_an_index_and_only_changed_files_were_written(project, 
     )
 
 
-def test_no_cell_may_lack_its_requests(project, told):
+@pytest.mark.parametrize(
+    ("change", "told_of"),
+    [
+        (
+            lambda project, patch: os.unlink(files_of(project)[0]),
+            "study.yaml: only 8 of 9 cells are rendered; run `snakemake --cores all --configfile study.yaml`",
+        ),
+        (
+            lambda project, patch: patch.setattr(store_command, "planned_rendering", lambda file, root: 3),
+            "study.yaml: 3 request files would be written anew",
+        ),
+    ],
+)
+def test_every_cell_needs_its_requests_and_they_up_to_date(project, told, monkeypatch, change, told_of):
     store(project.store, KEYS)
-    os.unlink(files_of(project)[0])
+    change(project, monkeypatch)
     before = content(project.store)
     code, text = told("--prune", "--yes")
     assert code == 1 and content(project.store) == before
-    text = " ".join(text.split())
-    assert "nothing is removed" in text and "study.yaml: only 8 of 9 cells are rendered" in text
-    assert "run `snakemake --cores all --configfile study.yaml`" in text
-
-
-def test_no_request_file_may_be_out_of_date(project, told, monkeypatch):
-    store(project.store, KEYS)
-    monkeypatch.setattr(store_command, "planned_rendering", lambda file, root: 3 if file == "study.yaml" else 0)
-    before = content(project.store)
-    code, text = told("--prune", "--yes")
-    assert code == 1 and content(project.store) == before
-    assert "study.yaml: 3 request files would be written anew" in " ".join(text.split())
+    assert "nothing is removed" in text and told_of in " ".join(text.split())
 
 
 def test_no_study_may_be_invalid_or_have_run_and_not_be_named(project, told):

@@ -10,11 +10,14 @@ from typing import Any
 
 from refusal_eval.compat.protocol_effects import Sample, Unit, effects, published_score
 from refusal_eval.compat.published_likelihood import Place, likelihoods
-from refusal_eval.compat.published_score import BAND, PromptScore, metrics
+from refusal_eval.compat.published_score import BAND, metrics
 from refusal_eval.core.states import JUDGED
 from refusal_eval.judges.published_text import PUBLISHED_TEXT
 from refusal_eval.judges.published_text import vote_of_text as vote_of_text
 from refusal_eval.stats.estimates.estimands import VOTES, Outcome, Row, band_of, sample_outcomes, scored_turns
+
+# Weights of refusals and compliances and their difference, as the published files call them.
+SCORE_FIELDS = ("answer_pos_prob", "answer_neg_prob", "answer_censor_score")
 
 
 def published_text(verdict: Row | None) -> str | None:
@@ -103,16 +106,12 @@ def published_cell(units: Mapping[tuple[str, int], Unit], tau: float, band: floa
     shares = metrics(score.score for score in found.values())
     return {
         "scores": [
-            {"prompt_id": prompt_id, "turn": turn, **score_fields(score)} for (prompt_id, turn), score in found.items()
+            {"prompt_id": prompt_id, "turn": turn, **dict(zip(SCORE_FIELDS, score, strict=True))}
+            for (prompt_id, turn), score in found.items()
         ],
         "metrics": None if shares is None else shares._asdict(),
         "choices": effects(list(units.values()), tau, band),
     }
-
-
-def score_fields(score: PromptScore) -> dict[str, float]:
-    """Return a score under the names of the published code's files."""
-    return {"answer_pos_prob": score.pos, "answer_neg_prob": score.neg, "answer_censor_score": score.score}
 
 
 def with_published_scores(rows: Sequence[Row], published: Mapping[str, Any]) -> list[dict[str, Any]]:

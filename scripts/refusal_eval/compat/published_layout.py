@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from refusal_eval.compat.published_cell import published_text, score_fields, vote_of_verdict
+from refusal_eval.compat.published_cell import published_text, vote_of_verdict
 from refusal_eval.compat.published_likelihood import NO_TOKENS, Probabilities, likelihoods
 from refusal_eval.compat.published_score import PromptScore, metrics, prompt_score
 from refusal_eval.compat.recorded_folder import (
@@ -46,16 +45,9 @@ Row = Mapping[str, Any]
 Place = tuple[str, int]  # a prompt's text, and how many rows with that text and a score stand before it
 
 
-@dataclass(frozen=True)
-class Folder:
-    """What lies in one folder, in the order of its files.
-
-    Attributes:
-        prompts: the text of each row.
-        probabilities: of each row's answers; -1 for an answer without tokens.
-        votes: of the same answers; may be fewer, and of fewer rows.
-        scores: the scores as the folder has them; None without that file.
-        metrics: the percentages as the folder has them; None without that file.
+class Folder(NamedTuple):
+    """What lies in one folder, in the order of its files: the text of each row, the probabilities of its answers (-1
+    without tokens) and their votes, of which there may be fewer; scores and percentages where the folder has them.
     """
 
     prompts: Sequence[str]
@@ -105,17 +97,15 @@ def files_of(
         files[ANSWERS].append({"prompt": text, "answers": answered})
         entries = []
         for answer in own:
-            verdict = judged.get((name, answer["sample"]))
+            verdict, place = judged.get((name, answer["sample"])), (name, answer["sample"], 0)
             said = published_text(verdict)
-            place = (name, answer["sample"], 0)
             vote = vote_of_verdict(verdict, by_text) if votes is None else votes.get(place, 0.0)
             entry = {"label": vote, "judge_outputs": [] if said is None else [said]}
             entries.append(entry | {"prompt": text, "answer": answer["answer"]})
         files[JUDGE_SCORES].append(entries)
         if name in scored:
-            row = scored[name]
-            score = PromptScore(row["answer_pos_prob"], row["answer_neg_prob"], row["answer_censor_score"])
-            files[SCORES].append({"prompt": text, **score_fields(score)})
+            numbers = {key: value for key, value in scored[name].items() if key not in ("prompt_id", "turn")}
+            files[SCORES].append({"prompt": text, **numbers})
     if scores["metrics"] is not None:
         files[METRICS] = {SCORE: dict(scores["metrics"])}
     return files

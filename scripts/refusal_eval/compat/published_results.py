@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from refusal_eval.compat.published_config import Imported, words
 from refusal_eval.compat.recorded_folder import layout_list, layout_rows, row_place, votes_of
@@ -15,15 +15,9 @@ from refusal_eval.core.recorded_files import ANSWERS, CHANNEL_ENDS, JUDGE_SCORES
 KEYWORD = "keyword"  # the judge of our catalogue that needs no GPU
 
 
-@dataclass(frozen=True)
-class Results:
-    """What a folder holds.
-
-    Attributes:
-        samples: the most answers to a prompt, by split.
-        missing: why a split is not there, by split.
-        judged: the splits that came with the scores of a judge.
-        channel_end: the first of `CHANNEL_ENDS` that stands in an answer; None where none does.
+class Results(NamedTuple):
+    """What a folder holds: the most answers to a prompt and why a split is not there, by split; the splits that came
+    with the scores of a judge; and the first of `CHANNEL_ENDS` that stands in an answer.
     """
 
     samples: Mapping[str, int]

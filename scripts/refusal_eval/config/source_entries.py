@@ -78,9 +78,7 @@ class RowSource(Source):
         """
         raise NotImplementedError
 
-    def fetch(
-        self, target: str | Path, cache: str, log: logging.Logger, wait: float, locked: Mapping[str, Any] | None
-    ) -> None:
+    def fetch(self, target: str | Path, cache: str, log: logging.Logger, locked: Mapping[str, Any] | None) -> None:
         """Write its rows to `target`, whole or not at all (see `refusal_eval.data.row_fetching.fetch_rows`)."""
         raise NotImplementedError
 

@@ -22,9 +22,7 @@ PASSING = (408, 425, 429)
 TIMEOUT_SECONDS = 30.0
 
 
-def download(
-    urls: Sequence[str], sha256: str, targets: Sequence[Path], log: logging.Logger, wait: float = network.WAIT_SECONDS
-) -> None:
+def download(urls: Sequence[str], sha256: str, targets: Sequence[Path], log: logging.Logger) -> None:
     """Write the files at `urls` to `targets`, then check the SHA-256 of all, one after the other.
 
     The targets should lie in a scratch folder: they are there before the check. The proxies of the environment are
@@ -35,7 +33,7 @@ def download(
     """
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
         raise UserError(f"{urls[0]} is not in the cache, and HF_HUB_OFFLINE is set: {FETCH_ONLINE}")
-    found, size = read_addresses(urls, log, wait, targets)
+    found, size = read_addresses(urls, log, targets)
     if found != sha256:
         what = "is not the file that was locked: its" if len(urls) == 1 else "are not the files that were locked: their"
         raise UserError(f"{', '.join(urls)} {what} SHA-256 is {found}, expected is {sha256}")
@@ -45,7 +43,6 @@ def download(
 def read_addresses(
     urls: Sequence[str],
     log: logging.Logger,
-    wait: float = network.WAIT_SECONDS,
     targets: Sequence[Path] | None = None,
 ) -> tuple[str, int]:
     """Return SHA-256 and size in bytes of the files at `urls`, one after the other, and write them to `targets`.
@@ -79,7 +76,7 @@ def read_addresses(
             return own, count
 
         try:
-            digest, count = network.with_retries(attempt, log, wait=wait)
+            digest, count = network.with_retries(attempt, log)
         except (httpx.HTTPError, network.NetworkFault) as error:
             raise UserError(f"cannot fetch {url} ({network.first_line(error)}). Is there internet here?") from error
         size += count

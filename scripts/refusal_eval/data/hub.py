@@ -100,7 +100,6 @@ class Repository:
     revision: str
     cache: str
     log: logging.Logger
-    wait: float = network.WAIT_SECONDS
     locked: Mapping[str, RemoteFile] | None = None
 
     @property
@@ -227,7 +226,7 @@ def asked(place: Repository, action: Callable[[], Result]) -> Result:
         UserError: in the user's words; `Unreachable` where the hub does not answer.
     """
     try:
-        return network.with_retries(action, place.log, wait=place.wait)
+        return network.with_retries(action, place.log)
     except UserError:
         raise
     except Exception as error:

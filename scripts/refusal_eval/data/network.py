@@ -19,10 +19,8 @@ class NetworkFault(Exception):
     """A download failed for a reason that may pass; the message is the reason in one line."""
 
 
-def with_retries(
-    action: Callable[[], Result], log: logging.Logger, tries: int = TRIES, wait: float = WAIT_SECONDS
-) -> Result:
-    """Return what `action` returns; after a fault that may pass try again, `wait` seconds later, then twice that.
+def with_retries(action: Callable[[], Result], log: logging.Logger) -> Result:
+    """Return what `action` returns; after a fault that may pass try again, WAIT_SECONDS later, then twice that.
 
     Raises:
         Exception: what `action` raised last, or what it raised for a reason that does not pass.
@@ -32,11 +30,11 @@ def with_retries(
         assert state.outcome and state.next_action
         told = first_line(state.outcome.exception() or NetworkFault())
         pause = state.next_action.sleep
-        log.warning("%s; attempt %d of %d, the next one in %g s", told, state.attempt_number, tries, pause)
+        log.warning("%s; attempt %d of %d, the next one in %g s", told, state.attempt_number, TRIES, pause)
 
     retrying = Retrying(
-        stop=stop_after_attempt(tries),
-        wait=wait_exponential(multiplier=wait),
+        stop=stop_after_attempt(TRIES),
+        wait=wait_exponential(multiplier=WAIT_SECONDS),
         retry=retry_if_exception(may_pass),
         before_sleep=warn,
         reraise=True,

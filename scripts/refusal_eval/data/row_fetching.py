@@ -26,7 +26,6 @@ def fetch_rows(
     target: str | Path,
     cache: str,
     log: logging.Logger,
-    wait: float = network.WAIT_SECONDS,
     locked: Mapping[str, hub.RemoteFile] | None = None,
 ) -> None:
     """Write the rows of a source to `target`, whole or not at all.
@@ -35,13 +34,12 @@ def fetch_rows(
         source: a source of the config that is fetched.
         target: the file to write.
         cache: the cache folder; copies of hub repositories go to `hub/` below it.
-        wait: seconds before the first of the repeated attempts after a fault of the network.
         locked: what the study's lock file lists of the repository.
 
     Raises:
         UserError: with what is wrong and what to do.
     """
-    row_source(source).fetch(target, cache, log, wait, locked)
+    row_source(source).fetch(target, cache, log, locked)
 
 
 def fetch_from_hub(
@@ -49,11 +47,10 @@ def fetch_from_hub(
     target: str | Path,
     cache: str,
     log: logging.Logger,
-    wait: float,
     locked: Mapping[str, hub.RemoteFile] | None,
 ) -> None:
     """Write a split of a repository as JSONL (numbered classes by their names), or one file of it as it is."""
-    place = hub.Repository("dataset", source["repo"], source["revision"], cache, log, wait, locked)
+    place = hub.Repository("dataset", source["repo"], source["revision"], cache, log, locked)
     if source.get("file"):
         _take_file(place, source["file"], source.get("sha256"), target)
         return
@@ -71,14 +68,14 @@ def fetch_from_hub(
     log.info("%s: %d rows of split `%s`", place, count, source["split"])
 
 
-def take_addresses(source: Mapping[str, Any], target: Path, log: logging.Logger, wait: float) -> None:
+def take_addresses(source: Mapping[str, Any], target: Path, log: logging.Logger) -> None:
     """Write the file at an address as it is; of several the rows, each with the part of the address it comes from."""
     urls = addresses_of(source["url"])
     target.parent.mkdir(parents=True, exist_ok=True)
     # In the cache a file is complete: only what was checked may come to its place.
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".parts-") as scratch:
         files = {part: Path(scratch, f"{i}{Path(url).suffix}") for i, (part, url) in enumerate(urls.items())}
-        download(list(urls.values()), source["sha256"], list(files.values()), log, wait)
+        download(list(urls.values()), source["sha256"], list(files.values()), log)
         if len(urls) == 1:
             (file,) = files.values()
             os.replace(file, target)

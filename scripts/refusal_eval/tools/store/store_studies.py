@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import subprocess
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +19,7 @@ from refusal_eval.core.yaml_files import read_yaml
 from refusal_eval.study.batches import generation_batches, judging_batches
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.study_folder import RECORD, recorded_file
+from refusal_eval.tools.snakemake_summary import summary
 
 RENDERING = ("requests", "judge_requests")  # the rules that write request files
 
@@ -177,15 +175,10 @@ def planned_rendering(study_file: str, root: Path) -> int:
     Raises:
         UserError: if Snakemake cannot plan the study.
     """
-    command = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile"), "--configfile", study_file]
-    command += ["--dry-run", "--until", *RENDERING]
-    run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"}, check=False)
-    told = run.stdout + run.stderr
-    if run.returncode != 0:
-        end = "\n".join(told.strip().splitlines()[-20:])
-        raise UserError(f"Snakemake cannot tell whether the request files of {study_file} are up to date:\n{end}")
-    jobs = dict(re.findall(r"^(\w+) +(\d+)$", told, re.MULTILINE))  # a dry run prints its table twice
-    return sum(int(jobs.get(rule, 0)) for rule in RENDERING)
+    try:
+        return sum(made.rule in RENDERING and not made.current for made in summary(Path(study_file), root))
+    except UserError as error:
+        raise UserError(f"{study_file}: {error}") from error
 
 
 def same_folder(one: str, other: str) -> bool:
