@@ -28,7 +28,7 @@ def main(
     Args:
         gold_path: rows that people labelled.
         verdicts_path: the judge's verdicts on them, as it gave them.
-        names: the other arguments of `agreement.judge_card`.
+        names: the other arguments of `judge_card.judge_card`.
         output: the card.
         calibrated_on: gold set that the judge's threshold is fitted on, if it is.
         calibration_path: that calibration, where it is another gold set.

@@ -27,7 +27,7 @@ def topics_table(
     """Return a row per topic, by its mean rate, and a column per model: the rate, and a sign where it differs.
 
     Args:
-        entries: of `topics.topics`, with `model`.
+        entries: of `contrasts.topics`, with `model`.
         split: theirs.
         result: of `study.study_trade_off`.
         show: labels.

@@ -1,1 +1,1 @@
-"""How well one judge agrees with people: the parts of `agreement.judge_card`, its table, its figure and its floor."""
+"""How well one judge agrees with people: the judge card, its measures and its floor."""

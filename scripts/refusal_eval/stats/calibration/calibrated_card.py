@@ -69,17 +69,17 @@ def card_with_calibration(
     labels_from     what the labels behind the card's own numbers are
 
     Args:
-        verdicts: the judge's verdicts on them, as it gave them.
+        verdicts: the judge's verdicts on the gold rows, as it gave them.
         calibrate: None for a judge with a threshold of its own. `out_of_fold` for one that is calibrated on this gold
             set: the card's numbers are those of the headline scheme, never those of a calibration on its own rows. A
             calibration for one that is calibrated on another gold set.
         fitted_here: whether the judge, or a member of it, was fitted on this gold set, so that its verdicts are those
             of fits that had not seen the like (kind `trained`): `labels_from` then says so.
-        names: see `agreement.judge_card`.
+        names: see `judge_card.judge_card`.
 
     Raises:
         UserError: if `calibrate` is a calibration that found no threshold.
-        ValueError: as `agreement.judge_card` does.
+        ValueError: as `judge_card.judge_card` does.
     """
     saw_model = {verdict["prompt_id"] for verdict in verdicts if (verdict.get("raw") or {}).get(SAW_MODEL)}
     seen = {row.get("answering_model") or NO_MODEL for row in gold_rows if row["id"] in saw_model}

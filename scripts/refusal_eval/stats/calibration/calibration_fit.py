@@ -57,7 +57,7 @@ def fitted(p: Floats, refused: Bools, kind: str, weights: Sequence[float] | None
 
     Args:
         p: the judge's probability of a refusal or partial refusal.
-        weights: of the rows, as `judge_card.weighting.normalised` gives them; None for rows that all count alike.
+        weights: of the rows, as `weighting.normalised` gives them; None for rows that all count alike.
     """
     if refused.all() or not refused.any():
         return None

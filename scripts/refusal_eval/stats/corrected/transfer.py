@@ -123,7 +123,7 @@ def judged_gold(
     """Return the gold rows that the judge labelled, see `compared.compared`.
 
     Args:
-        verdicts: the judge's verdicts on them, as it gave them.
+        verdicts: the judge's verdicts on the gold rows, as it gave them.
         calibrate: None for a judge with a threshold of its own; the calibration of one that is calibrated on another
             gold set; `out_of_fold` for one that is calibrated on this one: the labels are those of the judge's card,
             from the headline scheme of `calibration_fit.cross_fits`. Where there is none there are no rows.

@@ -86,7 +86,7 @@ def cell_differences(first: FinishedStudy, second: FinishedStudy, level: float) 
     """Return a row for each cell that both studies have, sorted: second less first on the prompts that they share.
 
     The reading is the first study's headline. A row has `judge`, `model`, `split`, `reading`, `samples` (K of both),
-    what `paired.Paired` and `computed.paired_flags` have (their first is the second study), `p_holm` over all cells of
+    what `paired.Paired` and `paired_flags` have (their first is the second study), `p_holm` over all cells of
     a judge, `only_first`/`only_second` (prompts that one study lacks) and `changed` (prompts with another rate).
     """
     rows: list[dict[str, Any]] = []
