@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from program import refusal_eval
+from program import in_process
 from project import Project
 
 ANSWERS, VERDICTS = 2 * (6 + 5) * 3, 2 * (6 + 5) * 3 + 6  # 2 models, prompts, K; for verdicts gold too
@@ -14,7 +14,7 @@ ANSWERS, VERDICTS = 2 * (6 + 5) * 3, 2 * (6 + 5) * 3 + 6  # 2 models, prompts, K
 
 def planned(project: Project) -> list[tuple[int, int]]:
     """Return, of answers and of verdicts, the requests to execute and the cells whose requests no longer hold."""
-    run = refusal_eval("plan", "study.yaml", "--json", cwd=project.folder)
+    run = in_process("plan", "study.yaml", "--json", cwd=project.folder)
     assert run.returncode == 0, run.stderr
     found: dict[str, dict[str, Any]] = json.loads(run.stdout)["work"]
     return [(found[stage]["requests"], found[stage]["outdated"]) for stage in ("generate", "judge")]

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from program import refusal_eval
+from program import in_process
 from project import Project, make_project, response
 
 from refusal_eval.ask.store import StoreWriter
@@ -20,7 +20,7 @@ def show(
     project: Project, *arguments: str, study: str = "study.yaml", cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run the command as a user would, in the study's folder or from elsewhere."""
-    return refusal_eval("status", study, *arguments, cwd=cwd or project.folder)
+    return in_process("status", study, *arguments, cwd=cwd or project.folder)
 
 
 def files(project: Project) -> dict[Path, tuple[int, int]]:
