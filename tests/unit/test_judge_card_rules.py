@@ -14,9 +14,8 @@ from workflow_cases import of
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.study.study import Study
-from refusal_eval.workflow import judging
+from refusal_eval.workflow import judging, scoring
 from refusal_eval.workflow.judge_cards import JudgeCards
-from refusal_eval.workflow.scoring import Scoring
 
 
 @pytest.fixture
@@ -66,23 +65,21 @@ def test_verdicts_and_scores_stand_in_the_order_of_the_cells(config: Any) -> Non
 
 
 def test_the_card_of_a_calibrated_judge_asks_for_the_calibration_of_another_gold_set_only(config: Any) -> None:
-    assert "calibrated_on" not in Scoring(config).card(of(judge="reader", gold="people"))
+    assert "calibrated_on" not in scoring.card(Study(config), "reader", "people")
     calibrated = copy.deepcopy(config) | {"gold": ["people", "others"]}
     calibrated["gold_entries"]["others"] = calibrated["gold_entries"]["people"]
     calibrated["judge_entries"]["reader"]["threshold"] = "calibrated"
-    scoring = Scoring(calibrated)
-    assert scoring.card(of(judge="reader", gold="others"))["calibrated_on"] == "people"
-    assert scoring.foreign_calibration(of(judge="reader", gold="people")) == []
-    (file,) = scoring.foreign_calibration(of(judge="reader", gold="others"))
-    assert file.endswith("/calibration/reader/people.json")
-    assert scoring.foreign_calibration(of(judge="words", gold="others")) == []
+    study = Study(calibrated)
+    assert scoring.card(study, "reader", "others")["calibrated_on"] == "people"
+    assert scoring.calibrated_on(study, "words") is None
+    assert scoring.calibration_file(study, "reader", "people").endswith("/calibration/reader/people.json")
     calibrated["judge_entries"]["reader"]["calibrated_on"] = "others"
-    assert Scoring(calibrated).card(of(judge="reader", gold="people"))["calibrated_on"] == "others"
+    assert scoring.card(Study(calibrated), "reader", "people")["calibrated_on"] == "others"
 
 
 def test_what_is_counted_beside_labels_depends_on_the_judge(config: Any) -> None:
     def cell(judge: str) -> Any:
-        return Scoring(config).cell(of(judge=judge, model="plain", split=config["splits"][0]))
+        return scoring.cell(Study(config), judge, "plain", config["splits"][0])
 
     config["judge_entries"] |= {"writer": plain("reasoned"), "guard": plain("wildguard")}
     config["judges"] += ["writer", "guard"]
@@ -117,7 +114,7 @@ def test_the_card_of_a_judge_fitted_on_its_gold_is_told_to_be_out_of_fold(config
     }
     fitted["judges"] = ["words", "learned", "both"]
     found = {
-        (judge, gold): Scoring(fitted).card(of(judge=judge, gold=gold)).get("fitted_here", False)
+        (judge, gold): scoring.card(Study(fitted), judge, gold).get("fitted_here", False)
         for judge in ("words", "learned", "both")
         for gold in ("people", "others")
     }
@@ -127,7 +124,7 @@ def test_the_card_of_a_judge_fitted_on_its_gold_is_told_to_be_out_of_fold(config
 def test_published_kappas_of_a_gold_entry_reach_the_card(config: Any) -> None:
     human, anchors = {"broad": 0.957, "source": "paper"}, [{"name": "GPT-4", "kappa": 0.645, "source": "paper"}]
     config["gold_entries"]["people"] |= {"human_kappa": human, "anchors": anchors}
-    card = Scoring(config).card(of(judge="words", gold="people"))
+    card = scoring.card(Study(config), "words", "people")
     assert (card["raters"], card["human_kappa"], card["anchors"]) == (2, human, anchors)
 
 

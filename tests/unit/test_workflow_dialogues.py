@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 from config_project import STUDY, Project
-from workflow_cases import of
 
 from refusal_eval.study.study import Study
+from refusal_eval.workflow import scoring
 from refusal_eval.workflow.data_stage import split_reading
-from refusal_eval.workflow.scoring import Scoring
 
 
 @pytest.fixture
@@ -23,7 +22,7 @@ def reading(config, split):
 
 
 def cell(config, split):
-    return Scoring(config).cell(of(judge="words", model="plain", split=split))
+    return scoring.cell(Study(config), "words", "plain", split)
 
 
 def test_a_split_without_dialogues_keeps_its_params(config):

@@ -6,7 +6,7 @@ from config_project import WHOLE_STUDY
 
 from refusal_eval.study.row_sources import source_param
 from refusal_eval.study.study import Study
-from refusal_eval.workflow import data_stage, generation, judging, weights_stage
+from refusal_eval.workflow import data_stage, generation, judging, scoring, weights_stage
 from refusal_eval.workflow.comparing_stage import Comparisons
 from refusal_eval.workflow.correcting import Correcting
 from refusal_eval.workflow.estimating import Estimating
@@ -14,7 +14,6 @@ from refusal_eval.workflow.execution_stage import Execution
 from refusal_eval.workflow.judge_cards import JudgeCards
 from refusal_eval.workflow.reporting import Reporting
 from refusal_eval.workflow.results_stage import Results
-from refusal_eval.workflow.scoring import Scoring
 from refusal_eval.workflow.tradeoff_stage import TradeOff
 
 CELLS = [
@@ -61,7 +60,12 @@ def stages(config, root, cores=2):
         comparisons=Comparisons(config),
         tradeoff=TradeOff(config),
         correcting=Correcting(config),
-        scoring=Scoring(config),
+        scoring=SimpleNamespace(
+            cell=lambda w: scoring.cell(study, w.judge, w.model, w.split),
+            card=lambda w: scoring.card(study, w.judge, w.gold),
+            published_reading=lambda w: scoring.published_reading(study, w.model),
+            published_cell=lambda w: scoring.published_cell(study, w.judge, w.model, w.split),
+        ),
         reporting=Reporting(config),
         results=Results(config),
     )

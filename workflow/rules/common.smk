@@ -18,7 +18,6 @@ from refusal_eval.workflow.cluster import Placement, gpu_limit, limit_gpus
 from refusal_eval.workflow.earlier_runs import record_run
 from refusal_eval.workflow.execution_stage import Execution
 from refusal_eval.workflow.reporting import Reporting
-from refusal_eval.workflow.scoring import Scoring
 from refusal_eval.workflow.signatures import quick_to_ask
 from refusal_eval.workflow.wildcards import any_of, folder_not_there
 
@@ -52,7 +51,6 @@ paths = study.paths
 
 execution = quick_to_ask(Execution(study, ROOT, workflow.resource_settings.cores, gpu_limit(workflow)))
 placement = quick_to_ask(Placement(execution, workflow, paths.results))
-scoring = quick_to_ask(Scoring(config))
 reporting = quick_to_ask(Reporting(config))
 
 RESULTS, LOGS, CACHE = paths.results, paths.logs, paths.cache

@@ -6,6 +6,25 @@ judge_cards/{judge}/{gold}.json and, where a study asks, published/ (what the pu
 responses). No GPU job depends on anything here.
 """
 
+from refusal_eval.workflow import scoring
+
+
+def cell_of(wildcards):
+    """Return judge, model and split of a cell."""
+    return wildcards.judge, wildcards.model, wildcards.split
+
+
+def published_scores(wildcards):
+    """Return the published scores of a cell where its c(x) is to be those."""
+    cell = f"{wildcards.judge}/{wildcards.model}/{wildcards.split}"
+    return [] if config["protocol"] == "default" else [f"{RESULTS}/published/scores/{cell}.json"]
+
+
+def foreign_calibration(wildcards):
+    """Return the calibration behind a judge's card where another gold set gives it."""
+    gold = scoring.calibrated_on(study, wildcards.judge)
+    return [] if gold in (None, wildcards.gold) else [scoring.calibration_file(study, wildcards.judge, gold)]
+
 
 rule score:
     """Score one (judge, model, split)."""
@@ -13,7 +32,7 @@ rule score:
         prompts=f"{RESULTS}/prompts/{{split}}.jsonl",
         answers=f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
         verdicts=f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl",
-        published=scoring.published,
+        published=published_scores,
     output:
         csv=f"{RESULTS}/scores/{{judge}}/{{model}}/{{split}}.csv",
         json=f"{RESULTS}/scores/{{judge}}/{{model}}/{{split}}.json",
@@ -22,7 +41,7 @@ rule score:
         f"{LOGS}/score/{{judge}}/{{model}}/{{split}}.log",
     localrule: True
     params:
-        cell=scoring.cell,
+        cell=lambda wildcards: scoring.cell(study, *cell_of(wildcards)),
         code=code_version(ROOT / "scripts" / "score_cell.py"),
     message:
         "Scoring {wildcards.model} on {wildcards.split} by {wildcards.judge}"
@@ -44,7 +63,7 @@ rule published_answers:
         model=ASKED_MODELS,
     localrule: True
     params:
-        published=scoring.published_reading,
+        published=lambda wildcards: scoring.published_reading(study, wildcards.model),
         code=code_version(ROOT / "scripts" / "published_answers.py"),
     message:
         "Reading responses of {wildcards.model} on {wildcards.split} as the published code does"
@@ -66,7 +85,7 @@ rule published_scores:
         f"{LOGS}/published_scores/{{judge}}/{{model}}/{{split}}.log",
     localrule: True
     params:
-        cell=scoring.published_cell,
+        cell=lambda wildcards: scoring.published_cell(study, *cell_of(wildcards)),
         recorded=lambda wildcards: [content_hash(path) for path in recorded_votes(wildcards)],
         code=code_version(ROOT / "scripts" / "published_scores.py"),
     message:
@@ -80,14 +99,14 @@ rule judge_card:
     input:
         gold=f"{RESULTS}/gold/{{gold}}.jsonl",
         verdicts=f"{RESULTS}/verdicts/{{judge}}/gold/{{gold}}.jsonl",
-        calibration=scoring.foreign_calibration,
+        calibration=foreign_calibration,
     output:
         f"{RESULTS}/judge_cards/{{judge}}/{{gold}}.json",
     log:
         f"{LOGS}/judge_card/{{judge}}/{{gold}}.log",
     localrule: True
     params:
-        card=scoring.card,
+        card=lambda wildcards: scoring.card(study, wildcards.judge, wildcards.gold),
         code=code_version(ROOT / "scripts" / "make_judge_card.py"),
     message:
         "Measuring judge {wildcards.judge} on {wildcards.gold}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from refusal_eval.study.study import Study
 from refusal_eval.workflow.content import content_hash
 from refusal_eval.workflow.scoring import calibrated_on, calibration_file
 from refusal_eval.workflow.whole_study import WholeStudy
@@ -39,7 +40,8 @@ class Correcting(WholeStudy):
     def calibrations(self, wildcards: Any) -> list[str]:
         """Return the calibration of each judge that is calibrated on another gold set, one for each gold set."""
         judges = [entry["judge"] for entry in self._measured if entry["calibrate"] == FOREIGN]
-        return [calibration_file(self._config, judge, str(calibrated_on(self._config, judge))) for judge in judges]
+        study = Study(self._config)
+        return [calibration_file(study, judge, str(calibrated_on(study, judge))) for judge in judges]
 
     def labels(self, wildcards: Any) -> list[str]:
         """Return the labels of people on this study's answers, as a list for `input`."""
@@ -69,5 +71,5 @@ class Correcting(WholeStudy):
         return self._made("corrected") if self._measured or self.labels(wildcards) else []
 
     def _calibrate(self, judge: str, gold: str) -> str | None:
-        fitted_on = calibrated_on(self._config, judge)
+        fitted_on = calibrated_on(Study(self._config), judge)
         return None if fitted_on is None else OUT_OF_FOLD if fitted_on == gold else FOREIGN
