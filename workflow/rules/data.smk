@@ -30,6 +30,9 @@ rule fetch_rows:
         source=folder_not_there(data_stage.fetched_rows(study)),
         file="[^/]+",
     localrule: True
+    resources:
+        mem_mb=4000,
+        runtime=240,
     params:
         source=lambda wildcards: source_param(data_stage.fetched_sources(study)[wildcards.source]),
     message:
@@ -48,6 +51,9 @@ rule prompts:
     log:
         f"{LOGS}/prompts/{{split}}.log",
     localrule: True
+    resources:
+        mem_mb=2000,
+        runtime=30,
     params:
         split=lambda wildcards: data_stage.split_reading(study, wildcards.split, ROOT),
         code=code_version(ROOT / "scripts" / "make_prompts.py"),
@@ -68,6 +74,9 @@ rule gold:
     log:
         f"{LOGS}/gold/{{gold}}.log",
     localrule: True
+    resources:
+        mem_mb=2000,
+        runtime=30,
     params:
         gold=lambda wildcards: data_stage.gold_reading(study, wildcards.gold, ROOT),
         code=code_version(ROOT / "scripts" / "make_gold.py"),

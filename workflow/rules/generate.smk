@@ -39,6 +39,9 @@ rule requests:
         model=ASKED_MODELS,
     priority: job_priority
     localrule: True
+    resources:
+        mem_mb=2000,
+        runtime=60,
     params:
         request=lambda wildcards: generation.request_params(study, wildcards.model, wildcards.split),
         code=code_version(ROOT / "scripts" / "render_requests.py"),
@@ -93,6 +96,9 @@ rule answers:
         model=ASKED_MODELS,
     priority: job_priority
     localrule: True
+    resources:
+        mem_mb=2000,
+        runtime=60,
     params:
         segments=lambda wildcards: generation.segments(study, wildcards.model),
         code=code_version(ROOT / "scripts" / "collect_answers.py"),

@@ -68,6 +68,9 @@ rule check_judge:
         judge=any_of(llm_judges(config)),
     priority: 100
     localrule: True
+    resources:
+        mem_mb=1000,
+        runtime=10,
     params:
         asked=lambda wildcards: judging.asked(study, wildcards.judge),
         code=judge_code("check_judge.py"),
@@ -96,6 +99,9 @@ rule judge_requests:
         split=SPLIT_OR_GOLD,
     priority: job_priority
     localrule: True
+    resources:
+        mem_mb=2000,
+        runtime=60,
     params:
         asked=lambda wildcards: judging.asked(study, wildcards.judge),
         code=judge_code("render_judge_requests.py"),
@@ -158,6 +164,9 @@ rule llm_verdicts:
         model=MODEL_OR_GOLD,
         split=SPLIT_OR_GOLD,
     localrule: True
+    resources:
+        mem_mb=2000,
+        runtime=60,
     params:
         judge=lambda wildcards: judging.reading(study, wildcards.judge),
         code=judge_code("collect_verdicts.py"),
@@ -184,6 +193,9 @@ rule cpu_verdicts:
         model=MODEL_OR_GOLD,
         split=SPLIT_OR_GOLD,
     localrule: True
+    resources:
+        mem_mb=2000,
+        runtime=60,
     params:
         judge=lambda wildcards: judging.deciding(study, wildcards.judge),
         code=judge_code("judge_on_cpu.py"),
@@ -207,6 +219,9 @@ rule train_judge:
         judge=any_of(name for name in cpu_judges(config) if study.judges[name].learns),
     localrule: True
     threads: 1
+    resources:
+        mem_mb=4000,
+        runtime=120,
     params:
         judge=lambda wildcards: judging.deciding(study, wildcards.judge),
         code=judge_code("train_judge.py"),
@@ -235,6 +250,9 @@ rule panel_verdicts:
         model=MODEL_OR_GOLD,
         split=SPLIT_OR_GOLD,
     localrule: True
+    resources:
+        mem_mb=1000,
+        runtime=30,
     params:
         panel=lambda wildcards: judging.panel(study, wildcards.judge),
         code=judge_code("panel_verdicts.py"),

@@ -33,6 +33,9 @@ rule recorded_answers:
     wildcard_constraints:
         model=any_of(recorded_models(config)),
     localrule: True
+    resources:
+        mem_mb=1000,
+        runtime=30,
     params:
         reading=lambda wildcards: recorded_stage.reading(study, wildcards.model, wildcards.split),
         code=code_version(ROOT / "scripts" / "recorded_answers.py"),
@@ -57,6 +60,9 @@ rule recorded_verdicts:
         judge=any_of(recorded_judges(config)),
         model=any_of(recorded_models(config)),
     localrule: True
+    resources:
+        mem_mb=1000,
+        runtime=30,
     params:
         sha256=lambda wildcards: content_hash(recorded(JUDGE_SCORES)(wildcards)),
         code=code_version(ROOT / "scripts" / "recorded_verdicts.py"),

@@ -40,6 +40,9 @@ rule score:
     log:
         f"{LOGS}/score/{{judge}}/{{model}}/{{split}}.log",
     localrule: True
+    resources:
+        mem_mb=2000,
+        runtime=30,
     params:
         cell=lambda wildcards: scoring.cell(study, *cell_of(wildcards)),
         code=code_version(ROOT / "scripts" / "score_cell.py"),
@@ -62,6 +65,9 @@ rule published_answers:
     wildcard_constraints:
         model=ASKED_MODELS,
     localrule: True
+    resources:
+        mem_mb=1000,
+        runtime=30,
     params:
         published=lambda wildcards: scoring.published_reading(study, wildcards.model),
         code=code_version(ROOT / "scripts" / "published_answers.py"),
@@ -84,6 +90,9 @@ rule published_scores:
     log:
         f"{LOGS}/published_scores/{{judge}}/{{model}}/{{split}}.log",
     localrule: True
+    resources:
+        mem_mb=1000,
+        runtime=30,
     params:
         cell=lambda wildcards: scoring.published_cell(study, *cell_of(wildcards)),
         recorded=lambda wildcards: [content_hash(path) for path in recorded_votes(wildcards)],
@@ -105,6 +114,9 @@ rule judge_card:
     log:
         f"{LOGS}/judge_card/{{judge}}/{{gold}}.log",
     localrule: True
+    resources:
+        mem_mb=1000,
+        runtime=30,
     params:
         card=lambda wildcards: scoring.card(study, wildcards.judge, wildcards.gold),
         code=code_version(ROOT / "scripts" / "make_judge_card.py"),

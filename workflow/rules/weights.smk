@@ -22,6 +22,9 @@ rule fetch_tokenizer:
     wildcard_constraints:
         weights=folder_not_there(weights_stage.tokenizer_manifests(study)),
     localrule: True
+    resources:
+        mem_mb=1000,
+        runtime=60,
     params:
         source=lambda wildcards: fetched_weights(wildcards).model_dump(mode="json"),
         part="tokenizer",
@@ -42,6 +45,9 @@ rule fetch_weights:
     wildcard_constraints:
         weights=folder_not_there(weights_stage.weights_manifests(study)),
     localrule: True
+    resources:
+        mem_mb=8000,
+        runtime=1440,
     params:
         source=lambda wildcards: fetched_weights(wildcards).model_dump(mode="json"),
         part="weights",
@@ -60,6 +66,9 @@ rule identify_engine:
     log:
         f"{LOGS}/identify_engine/{{engine}}.log",
     localrule: True
+    resources:
+        mem_mb=1000,
+        runtime=60,
     params:
         engine=lambda wildcards: weights_stage.identified_entry(study, wildcards.engine),
         code=code_version(ROOT / "scripts" / "identify_engine.py"),
@@ -78,6 +87,9 @@ rule fetch_adapter:
     wildcard_constraints:
         adapter=folder_not_there(weights_stage.adapter_manifests(study)),
     localrule: True
+    resources:
+        mem_mb=1000,
+        runtime=240,
     params:
         source=lambda wildcards: weights_stage.fetched_adapters(study)[wildcards.adapter].model_dump(mode="json"),
         part="adapter",
