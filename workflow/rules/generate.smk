@@ -76,6 +76,9 @@ rule generate:
         gpu_model=placement.gpu_model,
         slurm_partition=placement.partition,
         slurm_extra=placement.options,
+    params:
+        # A receipt keeps its name when cells come and go, and may be newer than the requests of one that comes back.
+        cells=lambda wildcards: [str(cell) for cell in study.generation_batches[wildcards.batch]],
     message:
         "Generating answers: {wildcards.batch}, load {wildcards.load}"
     script:

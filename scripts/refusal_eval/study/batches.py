@@ -22,6 +22,9 @@ class Cell:
     split: str
     judge: str | None = None
 
+    def __str__(self) -> str:
+        return "/".join(filter(None, (self.judge, self.model, self.split)))
+
 
 def generation_batches(config: Mapping[str, Any]) -> dict[str, list[Cell]]:
     """Return the cells of each generation batch by the batch's name, which begins with its engine's name.
