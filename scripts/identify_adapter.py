@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any
 
+from refusal_eval.config.kinds import ADAPTER_SOURCES
 from refusal_eval.core.files import write_json
 from refusal_eval.core.logs import start_log
 from refusal_eval.weights.adapter import describe_adapter
@@ -12,7 +13,7 @@ def main(snakemake: Any) -> None:
     """Write the adapter's description to the rule's output."""
     log = start_log(snakemake)
     source = snakemake.params.adapter["source"]
-    manifest = None if source["kind"] == "folder" else snakemake.input[0]
+    manifest = snakemake.input[0] if ADAPTER_SOURCES.entry(source).fetched else None
     described = describe_adapter(snakemake.wildcards.model, source, manifest, snakemake.config["cache_dir"], log)
     log.info("adapter of %s: rank %d, identity %s", described.model, described.rank, described.identity)
     write_json(snakemake.output[0], dataclasses.asdict(described))

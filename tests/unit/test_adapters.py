@@ -15,10 +15,11 @@ from hub_calls import fetched
 from hub_server import HubServer
 from safetensors.numpy import save_file
 
+from refusal_eval.config.kinds import ADAPTER_SOURCES
 from refusal_eval.core.canonical import adapter_name
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
-from refusal_eval.weights.adapter import Adapter, adapter_identity, check_fits, checked_rank, describe_adapter
+from refusal_eval.weights.adapter import Adapter, check_fits, checked_rank, describe_adapter
 from refusal_eval.weights.weights_manifest import manifest_folder
 
 LOG = logging.getLogger("test")
@@ -51,10 +52,10 @@ def with_config(folder: Path, **changes: Any) -> Path:
 
 def test_frozen_identities_and_names() -> None:
     """If one of these changes, every stored response of an adapter is lost: don't update them, mend the code."""
-    hub = adapter_identity(SOURCE)
+    hub = ADAPTER_SOURCES.entry(SOURCE).identity(None)
     assert hub == {"repo": "org/adapter", "commit": "a" * 40}
     assert adapter_name(hub) == "lora-2033316fc2ab0b47"
-    folder = adapter_identity({"kind": "folder", "path": "somewhere"}, "c" * 64)
+    folder = ADAPTER_SOURCES.entry({"kind": "folder", "path": "somewhere"}).identity("c" * 64)
     assert folder == {"folder_sha256": "c" * 64}
     assert adapter_name(folder) == "lora-92c76c25026e5abf"
 

@@ -110,7 +110,7 @@ def test_an_adapter_must_be_at_a_commit_and_a_folder_must_hold_both_files_withou
     assert told({"kind": "hub", "repo": "a/b", "revision": "main"}) == [
         "'main' is not a full commit hash (40 hex digits); branches and tags can move"
     ]
-    assert told("x") == ["must be a mapping of keys to values, not 'x'"]
+    assert told("x") == ["must be a mapping with a `kind` (one of folder, hub), not 'x'"]
     (project.folder / "pickled").mkdir()
     (project.folder / "pickled" / "adapter_model.bin").write_text("x")
     assert told({"kind": "folder", "path": "../../pickled"}) == [

@@ -24,7 +24,7 @@ from refusal_eval.config.shapes import (
     Text,
     Whole,
 )
-from refusal_eval.config.source_entries import AdapterSource, DataSource
+from refusal_eval.config.source_entries import AnyAdapter, DataSource
 
 Label = Literal["refusal", "partial", "compliance"]
 
@@ -107,7 +107,7 @@ class Model(Entry):
     base: Slug | None = Field(None, description="Reserved: the model this one was derived from.")
     transform: str | None = Field(None, description="Reserved: a change of the weights.")
     intervention: str | None = Field(None, description="Reserved: a change while it runs, e.g. steering.")
-    lora: AdapterSource | None = Field(
+    lora: AnyAdapter | None = Field(
         None,
         description="LoRA adapter of this model. In the request key: the hub's commit, or the SHA-256 of the folder's "
         "two files. Models of one engine that differ by adapter share its load (with `batch: engine`), together with "

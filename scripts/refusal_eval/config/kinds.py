@@ -137,6 +137,14 @@ WEIGHT_SOURCES = Registry(
     },
 )
 
+ADAPTER_SOURCES = Registry(
+    "source of adapters",
+    {
+        "hub": "refusal_eval.config.source_entries:HubAdapter",
+        "folder": "refusal_eval.config.source_entries:FolderAdapter",
+    },
+)
+
 ROW_SOURCES = Registry(
     "source of rows",
     {

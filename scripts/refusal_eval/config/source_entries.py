@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from refusal_eval.config.kinds import ROW_SOURCES, WEIGHT_SOURCES, OfKind
+from refusal_eval.config.kinds import ADAPTER_SOURCES, ROW_SOURCES, WEIGHT_SOURCES, OfKind
 from refusal_eval.config.shapes import AdapterFolder, CommitHash, Entry, RepoId
 
 COMMIT_HELP = (
@@ -120,7 +120,19 @@ class WeightSource(Source):
 AnyWeights = Annotated[WeightSource, OfKind(WEIGHT_SOURCES)]
 
 
-class HubAdapter(Source):
+class AdapterSource(Source):
+    """Where a LoRA adapter in PEFT's format comes from."""
+
+    def identity(self, folder_sha256: str | None) -> dict[str, Any]:
+        """Return what identifies the adapter; it is in the key of every request of its model, and never changes form.
+
+        Args:
+            folder_sha256: fingerprint of its two files, for an adapter in a folder.
+        """
+        raise NotImplementedError
+
+
+class HubAdapter(AdapterSource):
     """A LoRA adapter in PEFT's format on the Hugging Face hub, at a locked commit: adapter_config.json and
     adapter_model.safetensors at the top of the repository; no other file is fetched."""
 
@@ -130,8 +142,12 @@ class HubAdapter(Source):
     repo: RepoId = Field(description="Repository of the adapter, `owner/name`.")
     revision: CommitHash | None = Field(description=COMMIT_HELP)
 
+    def identity(self, folder_sha256: str | None) -> dict[str, Any]:
+        """Return the repository and its commit."""
+        return {"repo": self.repo, "commit": self.revision}
 
-class FolderAdapter(Source):
+
+class FolderAdapter(AdapterSource):
     """A LoRA adapter in PEFT's format in a local folder: adapter_config.json and adapter_model.safetensors."""
 
     fetched: ClassVar[bool] = False
@@ -139,5 +155,11 @@ class FolderAdapter(Source):
     kind: Literal["folder"]
     path: AdapterFolder = Field(description="The folder, relative to the YAML file that names it.")
 
+    def identity(self, folder_sha256: str | None) -> dict[str, Any]:
+        """Return the fingerprint of the two files."""
+        if folder_sha256 is None:
+            raise ValueError("an adapter's folder is identified by its fingerprint")
+        return {"folder_sha256": folder_sha256}
 
-AdapterSource = Annotated[HubAdapter | FolderAdapter, Field(discriminator="kind")]
+
+AnyAdapter = Annotated[AdapterSource, OfKind(ADAPTER_SOURCES)]

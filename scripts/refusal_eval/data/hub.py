@@ -80,7 +80,7 @@ def locked_files(config: Mapping[str, Any], kind: Kind, source: Mapping[str, Any
         UserError: if the lock file is gone or was damaged since the study was loaded.
     """
     path = config.get("lock")
-    if source["kind"] != "hub" or not path:
+    if "repo" not in source or not path:
         return None
     try:
         for one in read_yaml(path).get(f"{kind}s") or []:

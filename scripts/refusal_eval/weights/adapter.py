@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from refusal_eval.config.kinds import ADAPTER_SOURCES
+from refusal_eval.config.source_entries import AdapterSource
 from refusal_eval.core.canonical import adapter_name
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, sha256_of_file
@@ -129,15 +131,16 @@ def describe_adapter(
     Raises:
         UserError: for an adapter that vLLM cannot serve.
     """
+    kind: AdapterSource = ADAPTER_SOURCES.entry(source)
     if manifest is None:
         folder = shown_path(source["path"])
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
         _need_files(names, str(folder))
         _tell_template(names, str(folder), log)
-        identity = adapter_identity(source, files_sha256(folder, FILES, cache))
+        identity = kind.identity(files_sha256(folder, FILES, cache))
     else:
         folder = manifest_folder(manifest)
-        identity = adapter_identity(source)
+        identity = kind.identity(None)
     return Adapter(
         model=model,
         identity=identity,
@@ -146,20 +149,6 @@ def describe_adapter(
         rank=checked_rank(folder),
         files={name: sha256_of_file(folder / name) for name in FILES},
     )
-
-
-def adapter_identity(source: Mapping[str, Any], folder_sha256: str | None = None) -> dict[str, Any]:
-    """Return what identifies an adapter; it is in the key of every request of its model, and so never changes its form.
-
-    Args:
-        source: the `lora` of a model entry.
-        folder_sha256: fingerprint of its two files, for `kind: folder`.
-    """
-    if source["kind"] == "hub":
-        return {"repo": source["repo"], "commit": source["revision"]}
-    if folder_sha256 is None:
-        raise ValueError("an adapter's folder is identified by its fingerprint")
-    return {"folder_sha256": folder_sha256}
 
 
 def checked_rank(folder: str | Path) -> int:
