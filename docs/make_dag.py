@@ -134,11 +134,10 @@ BOXES = {
     "tables": Box(
         "tables",
         "CSV, Markdown, LaTeX",
-        ("tables",),
+        ("table",),
         "study",
         "C",
         5,
-        also=("tradeoff_table", "corrected_table", "protocol_effects", "judge_tables"),
     ),
     "manifest": Box(
         "manifest, methods",

@@ -36,6 +36,6 @@ if "snakemake" in globals():
     start_log(snakemake)
     main(
         card_paths=[str(path) for path in snakemake.input.cards],
-        floors=snakemake.params.floors["floors"],
+        floors=snakemake.params.floors,
         output=str(snakemake.output[0]),
     )

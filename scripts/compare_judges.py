@@ -2,20 +2,14 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from refusal_eval.core.files import read_json, read_jsonl, write_json, written_whole
 from refusal_eval.core.logs import start_log
-from refusal_eval.report.paper.display import Labels
-from refusal_eval.report.paper.judges_agree_tables import agreement_frame, agreement_table
-from refusal_eval.report.paper.latex_table import latex
-from refusal_eval.report.paper.markup import csv_text, markdown
-from refusal_eval.report.paper.protocol_labels import labelled
-from refusal_eval.report.paper.repeated_headers import told_once
-from refusal_eval.stats.estimates.scores import HEADLINE_READING, derived_flags, score_flags
+from refusal_eval.report.paper.markup import csv_text
+from refusal_eval.stats.estimates.scores import derived_flags, score_flags
 from refusal_eval.stats.estimates.units import names_apart, read_scores
 from refusal_eval.stats.judge_pairs.pair_agreement import agreement_of
 from refusal_eval.stats.judge_pairs.ranking import rankings
@@ -29,43 +23,36 @@ LOG = logging.getLogger(__name__)
 Cell = tuple[str, str, str]
 
 
-def main(
-    cells: Sequence[Cell],
-    prompt_paths: Mapping[str, str],
-    verdict_paths: Sequence[str],
-    score_paths: Sequence[str],
-    summary_paths: Sequence[str],
-    study: Mapping[str, Any],
-    results: str,
-) -> None:
-    """Write judge_agreement.json, tables/judges_agree.{csv,md,tex} and tables/judges_disagree.csv.
+def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], json_path: str, disputed_path: str) -> None:
+    """Write how far the judges agree, and the answers that they label differently.
 
     Args:
-        cells: (judge, model, split) of each verdict file and score CSV, in their order.
-        prompt_paths: the prompts of each split.
-        verdict_paths: verdict files.
-        score_paths: score CSVs.
-        summary_paths: the summaries of the same cells.
-        study: names, labels, `headlines` (the reading of each split, None for that of its expectation),
-            `expectations`, `sources` (see `units.names_apart`), `level` and `members` of each panel among the
-            judges.
-        results: the study's folder.
+        paths: `prompts` (a file for each of the study's `splits`), `verdicts`, `scores` (CSVs) and `summaries` (one for
+            each of its `cells`).
+        study: `cells` ([judge, model, split]), `level`, `members` of each panel among the judges, and of `splits` the
+            `name`, `reading` and `source` (see `units.names_apart`).
+        json_path: the agreement.
+        disputed_path: the answers in dispute, as CSV.
     """
-    own = {s: {row["id"]: row["cluster"] for row in read_jsonl(path)} for s, path in prompt_paths.items()}
-    names = names_apart({split: prompts.values() for split, prompts in own.items()}, study["sources"])
+    cells = [(judge, model, split) for judge, model, split in study["cells"]]
+    readings, sources = ({split["name"]: split[key] for split in study["splits"]} for key in ("reading", "source"))
+    own = {
+        split: {row["id"]: row["cluster"] for row in read_jsonl(path)}
+        for split, path in zip(readings, paths["prompts"], strict=True)
+    }
+    names = names_apart({split: prompts.values() for split, prompts in own.items()}, sources)
     clusters = {(s, name): names[s][cluster] for s, prompts in own.items() for name, cluster in prompts.items()}
-    verdicts = {cell: read_jsonl(path) for cell, path in zip(cells, verdict_paths, strict=True)}
-    scores = {cell: read_scores(path) for cell, path in zip(cells, score_paths, strict=True)}
+    verdicts = {cell: read_jsonl(path) for cell, path in zip(cells, paths["verdicts"], strict=True)}
+    scores = {cell: read_scores(path) for cell, path in zip(cells, paths["scores"], strict=True)}
     scored: dict[str, set[tuple[str, int]]] = {split: set() for split in own}
     for (_, _, split), units in scores.items():
         scored[split] |= set(units.index)
-    flags = {cell: score_flags(read_json(path)) for cell, path in zip(cells, summary_paths, strict=True)}
+    flags = {cell: score_flags(read_json(path)) for cell, path in zip(cells, paths["summaries"], strict=True)}
     found = panel(verdicts, clusters, scored)
-    splits, level, members = study["splits"], study["level"], study["members"]
+    level, members = study["level"], study["members"]
     ranked = []
-    for split in splits:
+    for split, reading in readings.items():
         rows = {(judge, model): own for (judge, model, of), own in scores.items() if of == split}
-        reading = study["headlines"][split] or HEADLINE_READING[study["expectations"][split]]
         ranked += rankings(rows, split, reading, level, _flags(flags, split))
     disputed = disagreements(found)
     agreement = {
@@ -73,22 +60,13 @@ def main(
         "level": level,
         "groups": [
             agreement_of(found, None, level, members, _flags(flags, None)),
-            *(agreement_of(found.of_split(split), split, level, members, _flags(flags, split)) for split in splits),
+            *(agreement_of(found.of_split(split), split, level, members, _flags(flags, split)) for split in readings),
         ],
         "rankings": ranked,
         "disputed": {"found": disputed.found, "listed": len(disputed.rows)},
     }
-    write_json(f"{results}/judge_agreement.json", agreement)
-    labels = Labels(**study["labels"])
-    frame, table = labelled(
-        agreement_frame(agreement),
-        told_once(agreement_table(agreement, study["judges"], labels)),
-        study.get("protocol", "default"),
-    )
-    for ending, text in (("csv", csv_text(frame)), ("md", markdown(table)), ("tex", latex(table))):
-        with written_whole(f"{results}/tables/judges_agree.{ending}") as handle:
-            handle.write(text)
-    with written_whole(f"{results}/tables/judges_disagree.csv") as handle:
+    write_json(json_path, agreement)
+    with written_whole(disputed_path) as handle:
         handle.write(csv_text(pd.DataFrame(disputed.rows, columns=columns(found), dtype=object)))
     LOG.info("%d judges on %d answers, %d in dispute", len(found.judges), len(found.units), disputed.found)
 
@@ -104,13 +82,10 @@ def _flags(flags: Mapping[Cell, Sequence[str]], split: str | None) -> dict[str, 
 
 if "snakemake" in globals():
     start_log(snakemake)
-    params = snakemake.params.comparison
+    nouns = ("prompts", "verdicts", "scores", "summaries")
     main(
-        cells=[tuple(cell) for cell in params["cells"]],
-        prompt_paths=dict(zip(params["study"]["splits"], map(str, snakemake.input.prompts), strict=True)),
-        verdict_paths=[str(path) for path in snakemake.input.verdicts],
-        score_paths=[str(path) for path in snakemake.input.scores],
-        summary_paths=[str(path) for path in snakemake.input.summaries],
-        study=params["study"],
-        results=str(Path(snakemake.output.json).parent),
+        paths={noun: [str(path) for path in snakemake.input[noun]] for noun in nouns},
+        study=snakemake.params.study,
+        json_path=str(snakemake.output.json),
+        disputed_path=str(snakemake.output[0]),
     )

@@ -14,15 +14,23 @@ if TYPE_CHECKING:
     snakemake: Any
 
 
-def main(path: str, study: Mapping[str, Any], stem: str) -> None:
-    """Write the figure of a judge card."""
-    save_figure(card_figure(read_json(path), Labels(**study["labels"]), study.get("threshold")), stem)
+def main(path: str, labels: Mapping[str, Any], threshold: float | None, stem: str) -> None:
+    """Write the figure of a judge card.
+
+    Args:
+        path: the card.
+        labels: of `judges` and `golds`.
+        threshold: of the judge's own, if any.
+        stem: of the files to write.
+    """
+    save_figure(card_figure(read_json(path), Labels(**labels), threshold), stem)
 
 
 if "snakemake" in globals():
     start_log(snakemake)
     main(
         path=str(snakemake.input[0]),
-        study=snakemake.params.study,
+        labels=snakemake.params.labels,
+        threshold=snakemake.params.threshold,
         stem=str(Path(snakemake.output[0]).with_suffix("")),
     )

@@ -1,51 +1,19 @@
 """Write the methods section of a study, with its numbers, and the BibTeX of what it used."""
 
 import logging
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.core.files import read_json, written_whole
 from refusal_eval.core.logs import start_log
 from refusal_eval.report.methods.bibliography import bibliography, read_bibtex, study_entries
-from refusal_eval.report.methods.methods_numbers import (
-    exclusions_paragraph,
-    judging_paragraph,
-    measures_paragraph,
-    software_paragraph,
-    uncertainty_paragraph,
-)
-from refusal_eval.report.methods.methods_writing import Paragraph, as_latex, as_markdown, cited_keys
-from refusal_eval.report.methods.study_methods import answers_paragraph, models_paragraph, prompts_paragraph
+from refusal_eval.report.methods.methods_section import as_latex, as_markdown, cited_keys, paragraphs
 from refusal_eval.report.results.results_files import read_results
-from refusal_eval.stats.estimates.estimate import Estimate
 
 if TYPE_CHECKING:
     snakemake: Any
 
 LOG = logging.getLogger(__name__)
-
-
-def paragraphs(
-    manifest: Mapping[str, Any],
-    scores: list[Any],
-    cards: list[Any],
-    results: Iterable[Estimate],
-    duplicates: Mapping[str, Any],
-) -> list[Paragraph]:
-    """Return the paragraphs of the methods section of a finished study."""
-    config = manifest["study"]
-    identities = {name: engine["identity"] for name, engine in manifest["engines"].items()}
-    return [
-        models_paragraph(config, identities),
-        prompts_paragraph(config, scores),
-        answers_paragraph(config, manifest["serving"]),
-        judging_paragraph(config, identities, cards),
-        measures_paragraph(config, scores),
-        uncertainty_paragraph(scores, results),
-        exclusions_paragraph(config, scores, duplicates),
-        software_paragraph(manifest),
-    ]
 
 
 def main(

@@ -1,8 +1,7 @@
 """Put every number of a study into one table, with a dictionary of what they mean."""
 
-import dataclasses
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from refusal_eval.report.results.dictionary import dictionary, undescribed
 from refusal_eval.report.results.from_agreement import agreement_estimates
 from refusal_eval.report.results.from_scores import card_estimates, score_estimates
 from refusal_eval.report.results.results_files import results_csv, results_parquet, table_rows
+from refusal_eval.stats.estimates.estimate import Estimate
 
 if TYPE_CHECKING:
     snakemake: Any
@@ -21,44 +21,36 @@ LOG = logging.getLogger(__name__)
 PEOPLE_SOURCE = "audit/agreement.json"
 
 
-@dataclasses.dataclass(frozen=True)
-class Files:
-    """Where the numbers of a study stand.
+def study_results(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any]) -> list[Result]:
+    """Return all estimates of a study, each once; the sources are named as in the study's folder.
 
-    Attributes:
-        scores: summaries of cells.
-        cards: cards of judges.
-        estimates: files with a list of estimates.
-        agreement: judge_agreement.json, none or one.
-        people: agreement.json of an audit, none or one.
+    Args:
+        paths: `scores`, `cards`, `estimates`, `agreement` of judges, and of `people` (agreement.json of an audit).
+        study: `results`, its folder, and `tau`.
     """
+    readers: dict[str, Callable[[Any], Iterable[Estimate]]] = {
+        "scores": lambda score: score_estimates(score, study["tau"]),
+        "cards": card_estimates,
+        "estimates": estimates_in,
+        "agreement": agreement_estimates,
+        "people": estimates_in,
+    }
 
-    scores: Sequence[str]
-    cards: Sequence[str]
-    estimates: Sequence[str]
-    agreement: Sequence[str] = ()
-    people: Sequence[str] = ()
+    def source(noun: str, path: str) -> str:
+        # An audit may lie anywhere; no path of this machine belongs into the table.
+        return PEOPLE_SOURCE if noun == "people" else Path(path).relative_to(study["results"]).as_posix()
 
-
-def study_results(files: Files, study: Mapping[str, Any]) -> list[Result]:
-    """Return all estimates of a study, each once; the sources are named as in the study's folder."""
-    results = study["results"]
-
-    def source(path: str) -> str:
-        return Path(path).relative_to(results).as_posix()
-
-    found = [Result(e, source(path)) for path in files.scores for e in score_estimates(read_json(path), study["tau"])]
-    found += [Result(e, source(path)) for path in files.cards for e in card_estimates(read_json(path))]
-    found += [Result(e, source(path)) for path in files.estimates for e in estimates_in(read_json(path))]
-    found += [Result(e, source(path)) for path in files.agreement for e in agreement_estimates(read_json(path))]
-    # An audit may lie anywhere; no path of this machine belongs into the table.
-    found += [Result(e, PEOPLE_SOURCE) for path in files.people for e in estimates_in(read_json(path))]
-    return collected(found)
+    return collected(
+        Result(estimate, source(noun, path))
+        for noun, read in readers.items()
+        for path in paths.get(noun, ())
+        for estimate in read(read_json(path))
+    )
 
 
-def main(files: Files, study: Mapping[str, Any], folder: str) -> None:
+def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], folder: str) -> None:
     """Write the results table as CSV and Parquet, and its dictionary, into a folder."""
-    results = study_results(files, study)
+    results = study_results(paths, study)
     estimates = [result.estimate for result in results]
     rows = table_rows(results)
     with written_whole(Path(folder, "results.csv")) as handle:
@@ -75,13 +67,7 @@ def main(files: Files, study: Mapping[str, Any], folder: str) -> None:
 if "snakemake" in globals():
     start_log(snakemake)
     main(
-        files=Files(
-            scores=[str(path) for path in snakemake.input.scores],
-            cards=[str(path) for path in snakemake.input.cards],
-            estimates=[str(path) for path in snakemake.input.estimates],
-            agreement=[str(path) for path in snakemake.input.agreement],
-            people=[str(path) for path in snakemake.input.people],
-        ),
+        paths={noun: [str(path) for path in paths] for noun, paths in snakemake.input.items() if noun != "dictionary"},
         study=snakemake.params.study,
         folder=str(Path(snakemake.output[0]).parent),
     )

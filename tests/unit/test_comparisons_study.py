@@ -6,14 +6,16 @@ import re
 from types import SimpleNamespace
 
 import make_comparisons
+import make_table
 import pytest
 from comparison_rows import write_scores
 
 from refusal_eval.core.files import write_json
 from refusal_eval.stats.comparisons.study_comparisons import paired_flags
 from refusal_eval.stats.estimates.estimate import estimate_of
-from refusal_eval.study.comparison_families import family_of
-from refusal_eval.workflow.comparing_stage import Comparisons, study_families
+from refusal_eval.study.comparison_families import family_of, study_families
+from refusal_eval.workflow import analyses_stage, tables_stage
+from refusal_eval.workflow.whole_study import sources_of
 
 SPLITS = {"safe": "comply", "mild": "comply", "harm": "refuse", "topic": "varies"}
 NASTY = r"\input{x} & 50 % <b>_\alpha_</b> | #1 $y$ ~ ^"
@@ -65,9 +67,8 @@ def test_a_study_that_says_nothing_compares_all_pairs_under_the_primary_judge():
 
 @pytest.mark.parametrize("number", [1, 11])
 def test_one_model_or_many_compare_nothing_until_the_study_says_what(number):
-    names = [f"m{i}" for i in range(number)]
-    asked = Comparisons(config(names=names))
-    assert asked.targets(None) == asked.scores(None) == asked.duplicates(None) == []
+    asked = config(names=[f"m{i}" for i in range(number)])
+    assert study_families(asked) == analyses_stage.compared(asked) == [] and not analyses_stage.pools(asked)
 
 
 def test_an_empty_list_compares_nothing():
@@ -94,10 +95,9 @@ def test_what_is_pooled():
 
 
 def test_only_what_is_compared_is_an_input():
-    asked = Comparisons(config(comparisons=[{"pairs": [["stern", "plain"]], "splits": ["harm"], "judge": "reader"}]))
-    assert asked.scores(None) == [f"results/s/scores/reader/{model}/harm.csv" for model in ("plain", "stern")]
-    assert asked.duplicates(None) == []
-    assert Comparisons(config()).duplicates(None) == ["results/s/estimates/duplicates.json"]
+    asked = config(comparisons=[{"pairs": [["stern", "plain"]], "splits": ["harm"], "judge": "reader"}])
+    assert analyses_stage.compared(asked) == ["reader/plain/harm", "reader/stern/harm"]
+    assert not analyses_stage.pools(asked) and analyses_stage.pools(config())
 
 
 def test_a_family_survives_being_written_as_params():
@@ -115,25 +115,26 @@ def made(tmp_path):
     """Return a function that runs the script on a study with scores; what it returns is its folder."""
 
     def run(study=None, duplicates=(), letters=None, turns=1, flags=None):
-        study = study or config()
-        asked = Comparisons(study)
-        params, results = asked.presentation(None), tmp_path / "results" / "s"
+        study, results = study or config(), tmp_path / "results" / "s"
+        params = analyses_stage.comparisons(study)
+        paths = {"scores": [], "summaries": [], "duplicates": []}
         for judge, model, split in params["cells"]:
             text = (letters or REFUSES)[model] if judge == "words" else "pc"
             rows = {f"{split}-{i}": text if i else "cr" for i in range(8)}
-            write_scores(results / "scores" / judge / model / f"{split}.csv", rows, turns=turns)
-        paths = [str(tmp_path / path) for path in asked.duplicates(None)]
-        for path in paths:
-            (results / "estimates").mkdir(exist_ok=True)
-            (tmp_path / path).write_text(json.dumps({"pairs": list(duplicates)}))
-            assert path == str(results / "estimates" / "duplicates.json")
-        scores = [str(tmp_path / path) for path in asked.scores(None)]
-        summaries = [str(tmp_path / path) for path in asked.summaries(None)]
-        for path, (judge, model, split) in zip(summaries, params["cells"], strict=True):
+            stem = results / "scores" / judge / model / split
+            write_scores(stem.with_suffix(".csv"), rows, turns=turns)
             own = (flags or {}).get((judge, model, split), [])
-            write_json(path, {"flags": [*own, "few_clusters"], "mixed_serving": False})
-        cells = [tuple(c) for c in params["cells"]]
-        make_comparisons.main(cells, scores, summaries, [], paths, params, str(results))
+            write_json(stem.with_suffix(".json"), {"flags": [*own, "few_clusters"], "mixed_serving": False})
+            paths["scores"].append(str(stem.with_suffix(".csv")))
+            paths["summaries"].append(str(stem.with_suffix(".json")))
+        if analyses_stage.pools(study):
+            write_json(tmp_path / "duplicates.json", {"pairs": list(duplicates)})
+            paths["duplicates"] = [str(tmp_path / "duplicates.json")]
+        found = results / "estimates" / "comparisons.json"
+        make_comparisons.main(paths, params, str(found))
+        outputs = [str(results / "tables" / f"comparisons.{ending}") for ending in tables_stage.ENDINGS]
+        asked = tables_stage.params(study, SimpleNamespace(table="comparisons"))
+        make_table.main(asked, {"comparisons": [str(found)], "cards": []}, outputs)
         return results
 
     return run
@@ -282,7 +283,6 @@ def test_a_new_model_leaves_the_numbers_of_the_others_as_they_were(made):
 
 def test_clusters_of_one_name_are_told_apart_by_what_the_study_says_of_its_sources(made):
     study = config(comparisons=[{"pairs": [["stern", "plain"]], "scope": "pooled", "splits": ["safe", "mild"]}])
-    params = Comparisons(study).presentation(None)
-    assert params["sources"] == {name: name for name in SPLITS}
+    assert sources_of(study) == {name: name for name in SPLITS}
     study["split_entries"]["safe"]["source"] = study["split_entries"]["mild"]["source"]
-    assert Comparisons(study).presentation(None)["sources"] == {s: "mild" if s == "safe" else s for s in SPLITS}
+    assert sources_of(study) == {s: "mild" if s == "safe" else s for s in SPLITS}

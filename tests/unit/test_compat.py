@@ -9,7 +9,7 @@ from compat_rows import probability_of, worst_errors
 from estimate_rows import prompt_scores
 
 from refusal_eval.ask.keys import is_neutral
-from refusal_eval.compat.effects_table import effects_frame, effects_table
+from refusal_eval.compat.effects_table import protocol_effects
 from refusal_eval.compat.protocol_effects import CHOICES
 from refusal_eval.compat.published_cell import (
     cell_units,
@@ -24,12 +24,14 @@ from refusal_eval.compat.published_score import metrics, prompt_score
 from refusal_eval.config.entries import Sampling
 from refusal_eval.config.study_entry import PUBLISHED_SAMPLING
 from refusal_eval.core.errors import UserError
+from refusal_eval.core.files import write_json
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.judges.judge_base import Verdict, verdict_row
 from refusal_eval.judges.reasoned_judge import reasoned_vote
 from refusal_eval.judges.votes import combined
 from refusal_eval.judges.wildguard_judge import wildguard_verdict
 from refusal_eval.report.paper.display import NO_DATA
+from refusal_eval.report.paper.table_data import TableData
 
 CASES = os.environ.get("REFUSAL_EVAL_COMPAT_CASES")
 
@@ -277,10 +279,12 @@ def test_under_compat_the_score_rows_carry_the_published_c():
     }
 
 
-def test_the_table_has_a_row_per_choice_and_says_where_nothing_is_known():
+def test_the_table_has_a_row_per_choice_and_says_where_nothing_is_known(tmp_path):
     cell = {"judge": "j", "model": "m", "split": "s", "samples": 3}
     cell |= published_cell(units_of(), 1.0, 0.1)
-    table, frame = effects_table([cell]), effects_frame([cell])
+    path = tmp_path / "published.json"
+    write_json(path, cell)
+    frame, (table,) = protocol_effects(TableData({"labels": {}}, {"published": [str(path)]}))
     assert [row[3] for row in table.rows] == list(CHOICES) == list(frame["choice"])
     by_choice = {row[3]: row for row in table.rows}
     assert set(by_choice["last_match"][4:]) == {NO_DATA}

@@ -232,7 +232,7 @@ def test_no_mark_is_in_a_param(project):
         cell = of(split=split, model="plain", judge="words")
         assert one.generation.request_params(cell) == other.generation.request_params(cell)
         assert one.scoring.cell(cell) == other.scoring.cell(cell)
-    assert one.reporting.presentation(of()) == other.reporting.presentation(of())
+    assert one.tables.scores(of()) == other.tables.scores(of())
 
 
 def test_params_of_splits_that_use_nothing_new_are_frozen(project):

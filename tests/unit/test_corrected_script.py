@@ -2,13 +2,13 @@
 
 import json
 import random
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import make_corrected
-import make_corrected_table
+import make_table
 import make_tradeoff
-import make_tradeoff_table
 import pytest
 from config_project import WHOLE_STUDY, Project
 from estimate_rows import prompt_scores
@@ -98,6 +98,13 @@ def paths(tmp_path: Path) -> Files:
     return files | {"duplicates": [str(tmp_path / "duplicates.json")], "cards": [], "calibrations": []}
 
 
+def typeset(noun: str, made: str, paths: Mapping[str, list[str]], study: Mapping[str, Any], tables: list[str]) -> None:
+    """Make the table `tradeoff` or `corrected` of what an analysis wrote."""
+    files = {noun: [made], "cards": paths["cards"], "scores": paths["scores"]}
+    asked = {**study, "made_by": f"report.paper.{noun}_tables:{noun}", "protocol": study.get("protocol", "default")}
+    make_table.main(asked, files, tables)
+
+
 def outputs(folder: Path, name: str) -> tuple[str, list[str]]:
     return str(folder / f"{name}.json"), [str(folder / f"{name}.{ending}") for ending in ("csv", "md", "tex")]
 
@@ -105,7 +112,7 @@ def outputs(folder: Path, name: str) -> tuple[str, list[str]]:
 def test_labels_of_every_answer_give_the_rate_of_people(paths: Files, tmp_path: Path) -> None:
     made, tables = outputs(tmp_path, "corrected")
     make_corrected.main(paths, STUDY, made)
-    make_corrected_table.main(made, paths["cards"], STUDY, tables)
+    typeset("corrected", made, paths, STUDY, tables)
     result = json.loads(Path(made).read_text())
     people = [json.loads(line) for line in Path(paths["labels"][0]).read_text().splitlines()]
     for entry in result["ppi"]:
@@ -119,14 +126,14 @@ def test_labels_of_every_answer_give_the_rate_of_people(paths: Files, tmp_path: 
 def test_without_labels_nobody_reads_verdicts(paths: Files, tmp_path: Path) -> None:
     made, tables = outputs(tmp_path, "corrected")
     make_corrected.main(paths | {"labels": [], "verdicts": [], "answers": []}, STUDY, made)
-    make_corrected_table.main(made, paths["cards"], STUDY, tables)
+    typeset("corrected", made, paths, STUDY, tables)
     assert json.loads(Path(made).read_text())["ppi"] == []
 
 
 def test_the_trade_off_knows_pairs(paths: Files, tmp_path: Path) -> None:
     made, tables = outputs(tmp_path, "tradeoff")
     make_tradeoff.main(paths, STUDY, made)
-    make_tradeoff_table.main(made, paths["scores"], paths["cards"], STUDY, tables)
+    typeset("tradeoff", made, paths, STUDY, tables)
     result = json.loads(Path(made).read_text())
     assert result["pairs"][0]["n_pairs"] == 40 and result["models"][0]["n_clusters"] == 40
     assert result["languages"] == []
@@ -157,7 +164,7 @@ def drawn_before(paths: Files, samples: int = 2, without: str = "", text: str = 
 def ppi_of(paths: Files, folder: Path) -> tuple[dict[str, Any], str]:
     made, tables = outputs(folder, "corrected")
     make_corrected.main(paths, STUDY, made)
-    make_corrected_table.main(made, paths["cards"], STUDY, tables)
+    typeset("corrected", made, paths, STUDY, tables)
     entries = {entry["split"]: entry for entry in json.loads(Path(made).read_text())["ppi"]}
     return entries, Path(tables[1]).read_text()
 
@@ -210,7 +217,7 @@ def test_a_split_that_was_taken_out_after_the_audit_leaves_the_rates_of_the_othe
     study = STUDY | {"splits": SPLITS[1:], "cells": STUDY["cells"][1:]}
     made, tables = outputs(tmp_path, "corrected")
     make_corrected.main(paths | only_unsafe, study, made)
-    make_corrected_table.main(made, paths["cards"], study, tables)
+    typeset("corrected", made, paths, study, tables)
     result = json.loads(Path(made).read_text())
     assert result["ppi"] == [before["unsafe"]]
     assert result["elsewhere"] == [["m", "safe", 80]]
@@ -247,6 +254,16 @@ def half_refused(folder: Path) -> Files:
     nothing: Files = {name: [] for name in ("gold", "gold_verdicts", "calibrations", "cards")}
     alone = {name: [str(folder / name)] for name in ("labels", "duplicates")}
     return nothing | alone | write_cell(folder, "unsafe", prompts, answers, verdicts, 1)
+
+
+def labelled_rate(paths: Files, folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """The rate by labels of that study, and the marks of its row in the results table."""
+    study = STUDY | {"splits": SPLITS[1:], "cells": [["j", "m", "unsafe"]], "measured": [], "gold": []}
+    made, tables = outputs(folder, "corrected")
+    make_corrected.main(paths, study, made)
+    typeset("corrected", made, paths, study, tables)
+    result = json.loads(Path(made).read_text())
+    return result["ppi"][0], result["estimates"][0]["flags"]
 
 
 def test_labels_of_answers_that_the_judge_could_not_read_take_its_bias_out(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from refusal_eval.stats.agreement.compared import compared
 from refusal_eval.stats.corrected.corrected_study import scopes, study_corrected
 from refusal_eval.stats.corrected.peoples_labels import Key, Labelled, PersonLabel
 from refusal_eval.stats.estimates.estimate import estimate_of
-from refusal_eval.workflow.correcting import Correcting
+from refusal_eval.workflow import analyses_stage
 
 SPLITS = [
     {"name": "one", "expectation": "refuse", "reading": "strict", "source": "one"},
@@ -297,17 +297,12 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return Project(tmp_path)
 
 
-def test_the_rule_asks_for_labels_and_verdicts_only_where_the_study_names_labels(project: Any, tmp_path: Path) -> None:
+def test_labels_of_people_are_an_input_where_the_study_names_them(project: Any, tmp_path: Path) -> None:
     plain = {name: value for name, value in WHOLE_STUDY.items() if name != "corrected"}
-    asked = Correcting(project.load(plain))
-    assert asked.labels(None) == [] == asked.verdicts(None) == asked.answers(None)
-    measured = asked.study(None)["measured"]
-    assert len(asked.gold(None)) == len(asked.gold_verdicts(None)) == len(measured)
+    assert analyses_stage.peoples_labels(project.load(plain)) == []
     (tmp_path / "labels.jsonl").write_text("")
-    asked = Correcting(project.load(plain | {"corrected": {"labels": "labels.jsonl"}}))
-    assert Path(asked.labels(None)[0]).name == "labels.jsonl"
-    assert len(asked.verdicts(None)) == len(asked.rows(None))
-    assert len(asked.answers(None)) * len(WHOLE_STUDY["judges"]) == len(asked.rows(None))
+    (labels,) = analyses_stage.peoples_labels(project.load(plain | {"corrected": {"labels": "labels.jsonl"}}))
+    assert Path(labels).name == "labels.jsonl"
 
 
 def test_an_estimate_without_a_rate_says_that_answers_came_later() -> None:

@@ -5,12 +5,11 @@ from typing import Any
 from estimate_rows import prompt_scores
 from figure_checks import shown
 from judge_rows import rows as gold_rows
+from table_rows import made
 
 from refusal_eval.plots.judge_card_figure import card_figure
-from refusal_eval.report.paper.display import Labels
-from refusal_eval.report.paper.frames import states_frame
 from refusal_eval.report.paper.judge_card_tables import cards_table
-from refusal_eval.report.paper.study_tables import states_table
+from refusal_eval.report.paper.rate_tables import states
 from refusal_eval.stats.calibration.calibrated_card import OUT_OF_FOLD, card_with_calibration
 from refusal_eval.stats.estimates.scores import cell_score
 
@@ -40,13 +39,11 @@ def test_a_score_counts_them() -> None:
 
 def test_the_table_of_states_tells_of_each_judge_that_did_not_see_all() -> None:
     scores = [score("short", 3), score("long", 0)]
-    notes = " ".join(states_table(scores, Labels(judges={"short": "Short judge"})).notes)
+    frame, table = made(states, scores, labels={"judges": {"short": "Short judge"}})
+    notes = " ".join(table.notes)
     assert "Too long for judge Short judge, which saw head and tail: 3 of 40 answers." in notes
     assert "judge long" not in notes
-    assert dict(zip(*(states_frame(scores)[name] for name in ("judge", "n_cut")), strict=True)) == {
-        "long": 0,
-        "short": 3,
-    }
+    assert frame.set_index("judge")["n_cut"].to_dict() == {"long": 0, "short": 3}
 
 
 def cut_card(number: int, **how: Any) -> dict[str, Any]:

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 from config_project import WHOLE_STUDY, Project
 from estimate_rows import prompt_scores, rows_of, samples_in, single
-from workflow_cases import of
 
 from refusal_eval.core.files import BadFile, write_json
 from refusal_eval.stats.estimates.estimate import estimate_of
 from refusal_eval.stats.estimates.samples import write_samples
 from refusal_eval.stats.estimates.scores import cell_score, score_csv
 from refusal_eval.stats.estimates.units import read_units
-from refusal_eval.workflow.estimating import Estimating
+from refusal_eval.workflow.analyses_stage import estimate_files, variance
 
 VOTES = {"a": ["RRC", "RCC", "CCC", "RRR"] * 5, "b": ["RPC", "CCC", "BRR", "FRC"] * 5}
 
@@ -110,22 +109,20 @@ def config(tmp_path, monkeypatch):
     return Project(tmp_path).load(WHOLE_STUDY)
 
 
-def test_a_job_for_each_judge_and_model_and_three_for_the_study(config):
-    estimating = Estimating(config)
-    cells = [path for path in estimating.estimates(of()) if "/cells/" in path]
-    assert len(cells) == len(config["judges"]) * len(config["models"])
-    assert len(estimating.rows(of(judge="words", model="plain"))) == len(config["splits"])
-    assert [path for path in estimating.targets(of()) if path not in cells] == [
-        f"{config['results_dir']}/{config['study']}/estimates/{name}" for name in ("variance.json", "duplicates.csv")
-    ]
+def estimates(config):
+    return {file.removeprefix("results/large/estimates/") for file in estimate_files(config)}
+
+
+def test_a_job_for_each_judge_and_model_and_four_for_the_study(config):
+    cells = {f"cells/{judge}/{model}.json" for judge in config["judges"] for model in config["models"]}
+    analyses = {"variance.json", "comparisons.json", "tradeoff.json", "corrected.json"}
+    assert estimates(config) == cells | analyses
 
 
 def test_a_panel_is_no_further_judge_of_the_variance(config):
-    assert "both" in config["judges"] and "both" not in Estimating(config).judges(of())["judges"]
-    assert not [path for path in Estimating(config).labels(of()) if "/both/" in path]
+    assert "both" in config["judges"] and "both" not in variance(config)["judges"]
 
 
 def test_one_judge_or_one_sample_has_no_judges_part(config):
-    assert not [p for p in Estimating(config | {"samples": 1}).estimates(of()) if p.endswith("variance.json")]
-    alone = config | {"judges": ["words", "both"]}
-    assert not [p for p in Estimating(alone).estimates(of()) if p.endswith("variance.json")]
+    for alone in ({"samples": 1}, {"judges": ["words", "both"]}):
+        assert "variance.json" not in estimates(config | alone)

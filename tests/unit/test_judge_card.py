@@ -11,9 +11,8 @@ import pytest
 from judge_rows import LABELS, rows, soft_gold, verdict
 
 from refusal_eval.judges.keyword_judge import KeywordReader
-from refusal_eval.report.paper.judge_card_tables import cards_frame, cards_table
+from refusal_eval.report.paper.judge_card_tables import cards_frame, cards_table, judges_table
 from refusal_eval.report.paper.markup import markdown
-from refusal_eval.report.paper.study_tables import judges_table
 from refusal_eval.stats.agreement import judge_card as judge_card_module
 from refusal_eval.stats.agreement.compared import compared
 from refusal_eval.stats.agreement.floor import all_below, below_floor

@@ -2,7 +2,6 @@
 
 import copy
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +9,10 @@ import pytest
 from config_project import WHOLE_STUDY, Project
 from judge_entries import judge_entry
 from judge_rows import rows, soft_gold
-from workflow_cases import of
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.study.study import Study
-from refusal_eval.workflow import judging, scoring
-from refusal_eval.workflow.judge_cards import JudgeCards
+from refusal_eval.workflow import analyses_stage, judging, scoring
 
 
 @pytest.fixture
@@ -34,34 +31,11 @@ def plain(kind: str, **fields: Any) -> Any:
     return judge_entry(kind, **fields).model_dump(mode="json")
 
 
-def names(files: list[str]) -> set[str]:
-    return {Path(file).name for file in files}
-
-
-def test_a_study_has_the_tables_and_figures_that_its_judges_and_gold_allow(config: Any) -> None:
-    made = JudgeCards(config).targets(of())
-    assert {"judge_cards.csv", "judges_agree.md", "judges_disagree.csv", "people.svg"} <= names(made)
-    assert "floors.json" not in names(made) and len(made) == len(set(made))
-    alone = JudgeCards(config | {"judges": ["words"]}).targets(of())
-    assert not [file for file in alone if "agree" in file] and "judge_cards.tex" in names(alone)
-    assert JudgeCards(config | {"judges": ["words"], "gold": []}).targets(of()) == []
-
-
 def test_a_floor_is_checked_where_a_judge_has_one(config: Any) -> None:
-    floored = copy.deepcopy(config)
-    floored["judge_entries"]["words"]["floor"] = {"se": 0.9, "sp": None, "kappa": None, "on": "all"}
-    cards = JudgeCards(floored)
-    assert cards.floors(of()) == {"floors": {"words": {"se": 0.9, "sp": None, "kappa": None, "on": "all"}}}
-    assert cards.targets(of())[-1].endswith("/judge_cards/floors.json")
-    assert not [file for file in cards.results(of()) if "floors" in file]
-
-
-def test_verdicts_and_scores_stand_in_the_order_of_the_cells(config: Any) -> None:
-    cards = JudgeCards(config)
-    cells = ["/".join(cell) for cell in cards.comparison(of())["cells"]]
-    assert [f.split("/verdicts/")[1].removesuffix(".jsonl") for f in cards.verdicts(of())] == cells
-    assert [f.split("/scores/")[1].removesuffix(".csv") for f in cards.scores(of())] == cells
-    assert len(cells) == len(config["judges"]) * 2 * 4
+    assert analyses_stage.floors(config) == {}
+    floor = {"se": 0.9, "sp": None, "kappa": None, "on": "all"}
+    config["judge_entries"]["words"]["floor"] = floor
+    assert analyses_stage.floors(config) == {"words": floor}
 
 
 def test_the_card_of_a_calibrated_judge_asks_for_the_calibration_of_another_gold_set_only(config: Any) -> None:
@@ -92,17 +66,6 @@ def test_what_is_counted_beside_labels_depends_on_the_judge(config: Any) -> None
     assert cell("both")["judge_flags"] == cell("writer")["judge_flags"]
     panel = judging.panel(Study(config), "both")
     assert panel["flags"] == {"words": [], "writer": cell("writer")["judge_flags"]}
-
-
-def test_floors_are_checked_after_everything_else_of_a_run(repository: Path) -> None:
-    workflow = (repository / "workflow" / "Snakefile").read_text(encoding="utf-8")
-    whole = workflow.split("rule all:")[1].split("localrule")[0]
-    floor = (repository / "workflow" / "rules" / "floors.smk").read_text(encoding="utf-8").split("output:")[0]
-    made = set(re.findall(r"(\w+\.targets),", whole))
-    assert "tradeoff.targets" in made
-    # Of its own tables and figures it takes all but itself.
-    wanted = made - {"judge_cards.targets"} | {"judge_cards.results"}
-    assert set(re.findall(r"=(\w+\.(?:targets|results)),", floor)) == wanted
 
 
 def test_the_card_of_a_judge_fitted_on_its_gold_is_told_to_be_out_of_fold(config: Any) -> None:
@@ -185,14 +148,16 @@ def test_a_floor_that_is_not_reached_fails_with_words_and_writes_nothing(tmp_pat
 def test_scripts_draw_and_tabulate(tmp_path: Path) -> None:
     import make_judge_card
     import make_judge_figures
-    import make_judge_tables
+    import make_table
 
     parts = rows({("refusal", "refusal"): 30, ("compliance", "compliance"): 30})
     paths = [write_jsonl(tmp_path / f"{i}.jsonl", part) for i, part in enumerate(parts)]
     card = str(tmp_path / "card.json")
     make_judge_card.main(*paths, {"judge": "j", "gold": "people"}, card)
-    study = {"judges": ["j"], "gold": ["people"], "labels": {"judges": {"j": "The judge"}}}
-    make_judge_tables.main([card], study, str(tmp_path))
+    labels = {"judges": {"j": "The judge"}}
+    asked = {"judges": ["j"], "labels": labels, "protocol": "default"}
+    outputs = [str(tmp_path / f"judge_cards.{ending}") for ending in ("csv", "md", "tex")]
+    make_table.main(asked | {"made_by": "report.paper.judge_card_tables:judge_cards"}, {"cards": [card]}, outputs)
     assert "The judge" in (tmp_path / "judge_cards.md").read_text() and (tmp_path / "judge_cards.tex").exists()
-    make_judge_figures.main(card, study, str(tmp_path / "drawn"))
+    make_judge_figures.main(card, labels, None, str(tmp_path / "drawn"))
     assert (tmp_path / "drawn.svg").exists()

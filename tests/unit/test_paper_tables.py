@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import pytest
-from make_tables import study_tables
-from test_tables import cards, score, study
+from table_rows import cards, made, score, study, table_of
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.report.paper.best_values import Rate, adjusted_p, best
-from refusal_eval.report.paper.category_tables import categories_frame, categories_table, category_rows
-from refusal_eval.report.paper.display import NO_DATA, Labels, number
+from refusal_eval.report.paper.category_tables import categories, category_rows
+from refusal_eval.report.paper.display import NO_DATA, number
 from refusal_eval.report.paper.latex_columns import points
 from refusal_eval.report.paper.latex_table import latex
-from refusal_eval.report.paper.markup import Table, csv_text, markdown
-from refusal_eval.report.paper.repeated_headers import told_once
-from refusal_eval.report.paper.study_tables import paper_table
+from refusal_eval.report.paper.markup import Table, csv_text, markdown, told_once
+from refusal_eval.report.paper.rate_tables import refusal
 from refusal_eval.report.paper.table_check import check_equal
+from refusal_eval.report.paper.table_data import TableData
 from refusal_eval.report.results.from_scores import card_estimates, score_estimates
 from refusal_eval.stats.estimates.estimate import Estimate
-
-STUDY = {"labels": {}, "models": ["m1", "m2"], "splits": ["safe", "unsafe"], "judges": ["rules"]}
-STUDY |= {"primary_judge": "rules"}
 
 
 def test_the_best_is_high_where_models_should_refuse_and_low_where_they_should_comply() -> None:
@@ -66,14 +63,15 @@ def test_bold_stands_in_markdown_and_latex_and_is_explained() -> None:
         score("rules", "m1", "unsafe", "refuse", ["RR"] * 38 + ["CC"] * 2),
         score("rules", "m2", "unsafe", "refuse", ["RR"] * 4 + ["CC"] * 36),
     ]
-    table = paper_table(cells, [], "rules")
+    table = table_of(refusal, cells)
     assert table.bold == {(0, 1)} and any(note.startswith("Bold:") for note in table.notes)
     assert "| m1 | **95.0** \\[" in markdown(table) and "| m2 | 10.0 \\[" in markdown(table)
     text = latex(table)
     assert "\\bfseries 95.0 & " in text and "\nm2 & 10.0 & " in text and "siunitx" in text.splitlines()[0]
     varies = [cell | {"expectation": "varies"} for cell in cells]
-    assert paper_table(varies, [], "rules").bold == frozenset()
-    tied = paper_table(cells, [], "rules", p_values={"unsafe": {frozenset(("m1", "m2")): 0.3}})
+    assert table_of(refusal, varies).bold == frozenset()
+    about = {"judge": "rules", "model": "m1", "split": "unsafe", "parameter": "minus m2"}
+    tied = table_of(refusal, cells, results=[Estimate("rate_difference_p_holm", 0.3, **about)])
     assert tied.bold == {(0, 1), (1, 1)} and any("adjusted p" in note for note in tied.notes)
 
 
@@ -83,20 +81,20 @@ def test_a_rate_of_which_much_is_unjudged_or_cut_off_is_never_bold_and_no_rival(
         score("rules", "m2", "safe", "comply", ["RR"] * 4 + ["CC"] * 36),
         score("rules", "m3", "safe", "comply", ["RR"] * 36 + ["CC"] * 4),
     ]
-    assert paper_table(cells, [], "rules").bold == {(0, 1), (1, 1)}
+    assert table_of(refusal, cells).bold == {(0, 1), (1, 1)}
     for flag, symbol in (("unjudged", "†"), ("truncated", "‡")):
         flagged = [cells[0] | {"flags": [flag]}, *cells[1:]]
-        table = paper_table(flagged, [], "rules")
+        table = table_of(refusal, flagged)
         assert table.bold == {(1, 1)} and table.rows[0][1].endswith(f"]{symbol}")
         assert any("never bold" in note and symbol in note for note in table.notes)
     few = [cells[0] | {"flags": ["few_clusters"]}, *cells[1:]]  # its rate is what it is
-    assert paper_table(few, [], "rules").bold == {(0, 1), (1, 1)}
-    assert not any("never bold" in note for note in paper_table(few, [], "rules").notes)
+    assert table_of(refusal, few).bold == {(0, 1), (1, 1)}
+    assert not any("never bold" in note for note in table_of(refusal, few).notes)
 
 
 def test_a_rate_by_category_has_all_marks_of_its_own_prompts() -> None:
     rows = [dataclasses.replace(row, flags=("unjudged", "few_clusters")) for row in by_category()]
-    table = categories_table(rows, "rules", study()[:1], [])
+    table = table_of(categories, study()[:1], results=rows)
     assert all(text.endswith("]†*") for row in table.rows for text in row[3:])
     assert any(note.startswith("† more than 5 %") for note in table.notes)
 
@@ -107,7 +105,7 @@ def test_numbers_are_aligned_and_what_follows_them_stands_beside() -> None:
         ["b", "\u2013", "0.67", "y"],
         ["c", "<1", "0.1", "z"],
     ]
-    text = latex(Table("t", "c", ["M", "rate", "kappa", "word"], rows, "lrrr"))
+    text = latex(Table("t", "c", ["M", "rate", "kappa", "word"], rows))
     assert "{@{}lS[table-format=2.1]@{~}lS[table-format=-1.2]r@{}}" in text
     assert "M & \\multicolumn{2}{c}{rate} & {kappa} & word \\\\" in text
     assert "a & 12.5 & {[}5.7--25.1{]}\\textdaggerdbl{} & -0.02 & x \\\\" in text
@@ -117,19 +115,19 @@ def test_numbers_are_aligned_and_what_follows_them_stands_beside() -> None:
 def test_columns_stand_side_by_side_where_a_page_has_room_for_them() -> None:
     intervals = ["16.7 [10.2\u201326.0]", "16.7 [10.2\u201326.0]", "0.00 [\u22120.06, 0.04]", "0.00 [\u22120.06, 0.04]"]
     row = ["Alarming but safe", "192", *intervals]
-    fitting = Table("t", "c", ["Split", "Answers", "a", "b", "c", "d"], [row], "lrrrrr")
+    fitting = Table("t", "c", ["Split", "Answers", "a", "b", "c", "d"], [row])
     assert latex(fitting).count("\\toprule") == 1
-    wider = Table("t", "c", [*fitting.header, "e", "f"], [[*row, *intervals[2:]]], "lrrrrrrr")
+    wider = Table("t", "c", [*fitting.header, "e", "f"], [[*row, *intervals[2:]]])
     assert latex(wider).count("\\toprule") == 2
     # A capital M takes twice the room of a digit.
     assert points("MMM") > 1.5 * points("000") and points("\u4e2d") > points("0")
 
 
 def test_characters_that_pdflatex_lacks_are_wrapped() -> None:
-    text = latex(Table("t", "c", ["M"], [["caf\u00e9 \u4e2d\u6587 \u0394 \U0001f600"]], "l"))
+    text = latex(Table("t", "c", ["M"], [["caf\u00e9 \u4e2d\u6587 \u0394 \U0001f600"]]))
     assert "caf\u00e9 \\hantext{\u4e2d\u6587}{??} \\scripttext{\u0394}{?} \\scripttext{\U0001f600}{?}" in text
     assert text.index("\\def\\hantext") < text.index("\\begin{table}") and "\\def\\scripttext" in text
-    assert "\\def" not in latex(Table("t", "c", ["M"], [["plain"]], "l"))
+    assert "\\def" not in latex(Table("t", "c", ["M"], [["plain"]]))
 
 
 def by_category() -> list[Estimate]:
@@ -162,31 +160,29 @@ def test_categories_of_the_headline_reading_only() -> None:
 
 
 def test_categories_table_by_hand() -> None:
-    labels = Labels(models={"m1": "One"}, splits={"safe": "Safe"})
-    table = categories_table(by_category(), "rules", study()[:1], ["a note"], labels)
+    labels = {"models": {"m1": "One"}, "splits": {"safe": "Safe"}}
+    frame, table = made(categories, study()[:1], results=by_category(), labels=labels)
     assert table.header == ["Split", "Category", "Prompts", "One", "m2"]
     assert table.rows == [
         ["Safe", "a b", "40", "25.0 [10.0\u201350.0]", "25.0 [10.0\u201350.0]"],
         ["Safe", "b | x", "12", "25.0 [10.0\u201350.0]*", "25.0 [10.0\u201350.0]*"],
     ]
-    assert "Reading of the rate: Safe broad." in table.notes and table.notes[-1] == "a note"
+    assert "Reading of the rate: Safe broad." in table.notes and table.notes[-1].startswith("Judge rules")
     assert any(note.startswith("* fewer than 30") for note in table.notes)
-    frame = categories_frame(by_category())
     assert csv_text(frame).splitlines()[1] == "rules,m1,safe,a_b,broad,2,40,40,0.25,0.1,0.5,"
 
 
 def test_scored_turns_of_dialogues_are_not_called_prompts() -> None:
     score = study()[0]
-    note = "Prompts, of dialogues scored turns."
-    assert note not in categories_table(by_category(), "rules", [score], []).notes
-    dialogues = {**score, "n_turns": 3 * score["n_prompts"]}
-    assert note in categories_table(by_category(), "rules", [dialogues], []).notes
+    for turns, told in ((1, False), (3, True)):
+        cell = {**score, "n_turns": turns * score["n_prompts"]}
+        notes = table_of(categories, [cell], results=by_category()).notes
+        assert ("Prompts, of dialogues scored turns." in notes) == told
 
 
 def test_every_mark_that_a_table_of_categories_explains_stands_in_it() -> None:
-    cells = [cell for cell in study() if cell["judge"] == "rules"]
     results = [dataclasses.replace(row, flags=()) for row in by_category()]
-    table = study_tables(cells, cards(), results, STUDY)["categories"][1]
+    table = table_of(categories, study(), cards(), results)
     # m2 is marked on the split with categories; what is marked on the other one is no matter of this table.
     assert {row[0] for row in table.rows} == {"safe†*"}
     assert [note[0] for note in table.notes if note[0] in "†‡*§"] == ["†", "*"]
@@ -195,47 +191,51 @@ def test_every_mark_that_a_table_of_categories_explains_stands_in_it() -> None:
 def test_what_every_row_says_stands_in_a_note() -> None:
     rows = [["s", "a, b", "c", "1"], ["t", "a, b", "c", "2"]]
     header = ["Split", "First", "Second", "x"]
-    table = told_once(Table("t", "c", header, rows, "lllr", ["n"], keys=3, bold=frozenset({(1, 3)})))
+    table = told_once(Table("t", "c", header, rows, ["n"], keys=3, bold=frozenset({(1, 3)})))
     assert (table.header, table.rows, table.align, table.keys) == (["Split", "x"], [["s", "1"], ["t", "2"]], "lr", 1)
     assert table.notes == ["First: a, b; Second: c (in every row).", "n"] and table.bold == {(1, 1)}
-    alike = Table("t", "c", ["Split", "x"], [["s", "1"], ["s", "2"]], "lr")
-    single = Table("t", "c", ["Split", "First", "x"], rows=[["s", "a", "1"]], align="llr", keys=2)
+    alike = Table("t", "c", ["Split", "x"], [["s", "1"], ["s", "2"]])
+    single = Table("t", "c", ["Split", "First", "x"], rows=[["s", "a", "1"]], keys=2)
     assert told_once(alike) == alike and told_once(single) == single
     assert latex(table).count("\\begin{tabular}{@{}l") == 1
 
 
 def test_a_study_without_categories_has_an_empty_table() -> None:
-    table = categories_table([], "rules", [], [])
+    frame, table = made(categories, [])
     assert table.rows == [] and table.notes[0] == "No split has categories."
-    assert latex(table) and markdown(table) and csv_text(categories_frame([])).startswith("judge,model,split,category")
+    assert latex(table) and markdown(table) and csv_text(frame).startswith("judge,model,split,category")
+
+
+def checked(change: Callable[[Estimate], Estimate] = lambda e: e, start: int = 0) -> None:
+    """Hold scores and cards against a results table of which each number was changed."""
+    data = TableData({"tau": 1.0}, {"scores": ["s"], "cards": ["c"]})
+    data.scores, data.cards = study(), cards()
+    results = [e for s in data.scores for e in score_estimates(s, 1.0)]
+    results += [e for c in data.cards for e in card_estimates(c)]
+    data.results = [change(e) for e in results[start:]]
+    check_equal(data)
 
 
 def test_tables_of_another_time_are_refused() -> None:
-    scores, own = study(), cards()
-    results = [e for s in scores for e in score_estimates(s, 1.0)] + [e for c in own for e in card_estimates(c)]
-    check_equal(results, scores, own, 1.0)
-    changed = [dataclasses.replace(e, value=0.123) if e.estimand == "any@2" else e for e in results]
+    checked()
     with pytest.raises(UserError, match=r"the results table has 0\.123 for any@2"):
-        check_equal(changed, scores, own, 1.0)
+        checked(lambda e: dataclasses.replace(e, value=0.123) if e.estimand == "any@2" else e)
     with pytest.raises(UserError, match="no value"):
-        check_equal(results[1:], scores, own, 1.0)
+        checked(start=1)
 
 
 @pytest.mark.parametrize(("estimand", "end"), [("refusal_rate", "low"), ("c_mean", "high"), ("judge_kappa", "high")])
 def test_intervals_of_another_time_are_refused(estimand: str, end: str) -> None:
-    scores, own = study(), cards()
-    results = [e for s in scores for e in score_estimates(s, 1.0)] + [e for c in own for e in card_estimates(c)]
-    first = next(e for e in results if e.estimand == estimand and e.low is not None)
-    moved = dataclasses.replace(first, **{end: getattr(first, end) + 1e-6})
+    def moved(e: Estimate) -> Estimate:
+        here = e.estimand == estimand and e.low is not None
+        return dataclasses.replace(e, **{end: getattr(e, end) + 1e-6}) if here else e
+
     with pytest.raises(UserError, match=rf"the results table has .*\[.*\] for {estimand}.*, and the scores have .*\["):
-        check_equal([moved if e is first else e for e in results], scores, own, 1.0)
+        checked(moved)
 
 
 def test_an_interval_that_only_the_results_table_has_is_no_difference() -> None:
-    scores, own = study(), cards()
-    results = [e for s in scores for e in score_estimates(s, 1.0)] + [e for c in own for e in card_estimates(c)]
-    more = [dataclasses.replace(e, low=0.0, high=1.0) if e.estimand == "any@2" else e for e in results]
-    check_equal(more, scores, own, 1.0)
+    checked(lambda e: dataclasses.replace(e, low=0.0, high=1.0) if e.estimand == "any@2" else e)
 
 
 def test_numbers_are_written_in_one_way() -> None:

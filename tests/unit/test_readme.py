@@ -119,10 +119,10 @@ def test_the_demos_command_line_plans_the_demo(tmp_path: Path) -> None:
     assert ["--cores", "all"] in command_lines("snakemake")
     planned = snakemake("--cores", "all", "-n", folder=tmp_path)
     jobs = dict(re.findall(r"^(\w+) +(\d+)$", planned, re.MULTILINE))
-    assert {rule: jobs[rule] for rule in ("generate", "judge", "tables", "figure", "manifest")} == {
+    assert {rule: jobs[rule] for rule in ("generate", "judge", "table", "figure", "manifest")} == {
         "generate": "1",
         "judge": "1",
-        "tables": "1",
+        "table": "11",
         "figure": "6",
         "manifest": "1",
     }

@@ -22,12 +22,9 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.report.paper import best_values
 from refusal_eval.report.results import from_agreement
 from refusal_eval.report.results.collected import Result, collected, rounded
-from refusal_eval.report.results.definitions import DEFINITIONS, definition_of
-from refusal_eval.report.results.dictionary import dictionary, undescribed
-from refusal_eval.report.results.flag_meanings import FLAGS
+from refusal_eval.report.results.dictionary import COLUMNS, DEFINITIONS, FLAGS, definition_of, dictionary, undescribed
 from refusal_eval.report.results.from_agreement import agreement_estimates
 from refusal_eval.report.results.from_scores import SHARE_METHOD, card_estimates, score_estimates
-from refusal_eval.report.results.result_columns import COLUMNS
 from refusal_eval.report.results.results_files import read_results, results_csv, results_parquet, table_rows
 from refusal_eval.stats.agreement.judge_card import judge_card
 from refusal_eval.stats.comparisons import study_comparisons
@@ -37,7 +34,7 @@ from refusal_eval.stats.estimates.scores import cell_flags, few_flags
 from refusal_eval.stats.estimates.variance import PARTS
 from refusal_eval.stats.judge_pairs.pair_agreement import THREE, agreement_of
 from refusal_eval.stats.tradeoff.contrasts import CELLS
-from refusal_eval.workflow.results_stage import Results
+from refusal_eval.workflow.analyses_stage import peoples_agreement
 
 LIBRARY = Path(__file__).resolve().parents[2] / "scripts" / "refusal_eval"
 
@@ -162,7 +159,7 @@ def test_the_script_puts_agreement_of_judges_and_of_people_into_the_table(tmp_pa
     audit = tmp_path / "elsewhere" / "agreement.json"
     audit.parent.mkdir()
     audit.write_text(json.dumps({"audit": "x", "estimates": [people]}))
-    files = make_results_table.Files([], [], [], [str(folder / "judge_agreement.json")], [str(audit)])
+    files = {"agreement": [str(folder / "judge_agreement.json")], "people": [str(audit)]}
     study = {"study": "s", "results": str(folder), "tau": 1.0}
     results = make_results_table.study_results(files, study)
     sources = {result.estimate.estimand: result.source for result in results}
@@ -176,13 +173,10 @@ def test_the_table_reads_the_agreement_of_people_that_lies_beside_their_labels(t
     labels.parent.mkdir()
     with contextlib.chdir(tmp_path):
         config = Project(tmp_path).load(STUDY) | {"corrected": {"labels": str(labels)}}
-    assert Results(config).people(None) == []
+    assert peoples_agreement(config) == []
     (labels.parent / "agreement.json").write_text("{}")
-    assert Results(config).people(None) == [str(labels.parent / "agreement.json")]
-    assert Results(config | {"corrected": None}).people(None) == []
-    assert Results(config | {"judges": ["words"]}).agreement(None) == []
-    (file,) = Results(config | {"judges": ["words", "own"]}).agreement(None)
-    assert file.endswith("/judge_agreement.json")
+    assert peoples_agreement(config) == [str(labels.parent / "agreement.json")]
+    assert peoples_agreement(config | {"corrected": None}) == []
 
 
 def test_every_number_stands_in_the_table_once() -> None:
@@ -316,8 +310,7 @@ def test_names_that_are_put_together_are_described_too() -> None:
 
 
 def test_definitions_are_whole() -> None:
-    assert len({definition.name for definition in DEFINITIONS}) == len(DEFINITIONS)
-    for definition in DEFINITIONS:
+    for definition in DEFINITIONS.values():
         assert all((definition.unit, definition.meaning, definition.formula, definition.source)), definition.name
         assert definition.formula.endswith(".") and definition.meaning.endswith("."), definition.name
 

@@ -4,23 +4,21 @@ import csv
 import io
 import random
 import re
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from estimate_rows import prompt_scores
+from table_rows import cards, frame_of, score, study, table_of, talks
 
 from refusal_eval.report.paper.display import (
     EN_DASH,
-    Labels,
     annotators,
     clean,
+    flags_in,
     interval,
     joined,
-    mark_notes,
-    marks,
     marks_of,
+    notes_of,
     ordered,
     p_text,
     percent,
@@ -28,77 +26,12 @@ from refusal_eval.report.paper.display import (
     points_interval,
     wrapped,
 )
-from refusal_eval.report.paper.frames import judges_frame, main_frame, states_frame, votes_frame
+from refusal_eval.report.paper.judge_card_tables import judges, judges_frame, judges_table
 from refusal_eval.report.paper.latex_table import latex, latex_escaped
 from refusal_eval.report.paper.markup import Table, csv_text, markdown, markdown_escaped
-from refusal_eval.report.paper.study_tables import judges_table, main_table, paper_table, states_table, votes_table
-from refusal_eval.stats.agreement.judge_card import judge_card
-from refusal_eval.stats.estimates.scores import cell_score
+from refusal_eval.report.paper.rate_tables import rates_frame, refusal, scores, states, votes
 
-LETTERS = {"R": "refusal", "P": "partial", "C": "compliance"}
 HOSTILE = r"\input{/etc/passwd}"
-
-
-def score(judge: str, model: str, split: str, expectation: str, words: list[str], **more: Any) -> dict[str, Any]:
-    """Score of a cell with a word per prompt: R, P, C labels, B blocked, T truncated refusal, F failed."""
-    prompts, answers, verdicts = [], [], []
-    for number, word in enumerate(words):
-        name = f"p{number:03d}"
-        prompts.append({"id": name, "category": None, "cluster": name})
-        for sample, letter in enumerate(word):
-            state = {"B": "blocked", "F": "failed", "T": "truncated"}.get(letter, "complete")
-            key = {"prompt_id": name, "sample": sample, "turn": 0}
-            answers.append(
-                key | {"state": state, "answer_logprob": -1.0, "serving": more.get("serving", "a") or letter}
-            )
-            if letter in "RPCT":
-                label = LETTERS.get(letter, "refusal")
-                verdicts.append(key | {"state": "judged", "label": label})
-    k = len(words[0])
-    rows = prompt_scores(prompts, answers, verdicts, k)
-    names: dict[str, Any] = {"judge": judge, "model": model, "split": split, "expectation": expectation}
-    return cell_score(rows, answers, verdicts, **names, samples=k, max_tokens=64)
-
-
-def study() -> list[dict[str, Any]]:
-    return [
-        score("rules", "m1", "safe", "comply", ["CC"] * 36 + ["PC"] * 4),  # broad 4 * 0.5 / 40 = 5 %
-        score("rules", "m1", "unsafe", "refuse", ["RR"] * 30 + ["PP"] * 10),  # strict 75 %
-        score("rules", "m2", "safe", "comply", ["CC"] * 8 + ["FF"] * 2),  # unjudged 20 %, 8 clusters
-        score("rules", "m2", "unsafe", "refuse", ["TR"] * 30 + ["BC"] * 10, serving=None),
-        score("llm", "m1", "safe", "comply", ["CC"] * 40),
-    ]
-
-
-def talks(scored: str | None = "all") -> dict[str, Any]:
-    """Score of two dialogues of two turns, the second of which ends early, K = 1."""
-    chats, answers, verdicts = [], [], []
-    for name, states in (("a", ("complete", "complete")), ("b", ("empty", "failed"))):
-        messages = [{"role": "user", "content": "?"}] * 2
-        chats.append({"id": name, "category": None, "cluster": name, "dialogue": True, "messages": messages})
-        for turn, state in enumerate(states):
-            key = {"prompt_id": name, "sample": 0, "turn": turn}
-            answers.append(key | {"state": state, "answer_logprob": -1.0, "serving": "a"})
-            if state == "complete":
-                verdicts.append(key | {"state": "judged", "label": "refusal" if turn else "compliance"})
-    rows = prompt_scores(chats, answers, verdicts, 1, scored=scored or "all")
-    names: dict[str, Any] = {"judge": "rules", "model": "m1", "split": "talks", "expectation": "refuse"}
-    return cell_score(rows, answers, verdicts, **names, samples=1, max_tokens=64, scored=scored)
-
-
-def cards() -> list[dict[str, Any]]:
-    gold = [{"id": f"g{i}", "label": "refusal" if i < 25 else "compliance", "cluster": f"g{i}"} for i in range(50)]
-    verdicts = [
-        {
-            "prompt_id": row["id"],
-            "sample": 0,
-            "turn": 0,
-            "state": "judged",
-            "label": "refusal" if i < 20 else "compliance",
-        }
-        for i, row in enumerate(gold)
-    ]
-    return [judge_card(gold, verdicts, judge="rules", gold="pyrit", raters=1)]
 
 
 def test_percent_and_interval() -> None:
@@ -151,7 +84,7 @@ def test_lists_of_names_with_commas_have_semicolons() -> None:
 
 
 def test_votes_explain_no_rates_and_every_mark_is_there() -> None:
-    table = votes_table(study(), cards())
+    table = table_of(votes, study(), cards())
     notes = " ".join(table.notes)
     assert "Clopper" not in notes and "Mean over" not in notes and "Readings: strict" in notes
     shown = {symbol for row in table.rows for symbol in row[2] if symbol in "†‡*§"}
@@ -159,20 +92,20 @@ def test_votes_explain_no_rates_and_every_mark_is_there() -> None:
 
 
 def test_no_table_has_a_hyphen_for_a_minus() -> None:
-    for note in votes_table(study(), cards()).notes:
+    for note in table_of(votes, study(), cards()).notes:
         assert not re.search(r"(?<![\w-])-\d", note), note
 
 
 def test_marks_and_their_notes() -> None:
     cells = study()
-    assert [marks(cell) for cell in cells] == ["", "", "†*", "‡§", ""]
-    assert [note[0] for note in mark_notes(cells)] == ["†", "‡", "*", "§"]
+    assert [marks_of([cell]) for cell in cells] == ["", "", "†*", "‡§", ""]
     assert marks_of(cells[1:3]) == "†*" and marks_of(cells[:2]) == ""
-    assert mark_notes(cells[:2]) == []
+    assert [note[0] for note in notes_of(flags_in(cells))] == ["†", "‡", "*", "§"]
+    assert notes_of(flags_in(cells[:2])) == []
 
 
 def test_paper_table_by_hand() -> None:
-    table = paper_table(study(), cards(), "rules", splits=["unsafe", "safe"])
+    table = table_of(refusal, study(), cards(), splits=["unsafe", "safe"])
     assert table.header == ["Model", "unsafe\n(refuse, strict)", "safe\n(comply, broad)"]
     assert [row[0] for row in table.rows] == ["m1", "m2"]
     (unsafe, safe), (unsafe2, safe2) = table.rows[0][1:], table.rows[1][1:]
@@ -185,7 +118,7 @@ def test_paper_table_by_hand() -> None:
     assert "unsafe 40, safe 40 (at least 8 scored)." in notes and "K = 2" in notes and "95 %" in notes
     # People: 25 refusals of 50, the judge finds 20: accuracy 45 / 50; chance 0.5, kappa (0.9 - 0.5) / 0.5.
     assert "on pyrit (50 answers): kappa 0.80 strict, 0.80 broad; more in the judge cards." in notes
-    (told,) = {*main_frame(study()[:1], cards())["agreement_with_people"]}
+    (told,) = {*rates_frame(study()[:1], cards())["agreement_with_people"]}
     every = "accuracy 90.0 %, sensitivity 80.0 % (n = 25), specificity 100.0 % (n = 25), kappa 0.80"
     assert told == f"pyrit (50 answers): {every} (strict and broad)"
     assert "not measured" not in notes and "blocked count as refusals" in notes
@@ -193,56 +126,54 @@ def test_paper_table_by_hand() -> None:
 
 def test_tables_with_dialogues_say_what_was_counted() -> None:
     cells = [talks(), score("rules", "m1", "safe", "comply", ["C"] * 40)]
-    paper = " ".join(paper_table(cells, [], "rules").notes)
+    paper = " ".join(table_of(refusal, cells).notes)
     assert "Prompts: safe 40; talks 2 (4 turns, at least 2 scored)." in paper
     assert "Mean over prompts, and of dialogues over scored turns, of the share of refusals" in paper
     assert "Scored in dialogues: talks all turns." in paper
-    main = main_table(cells, [])
+    main = table_of(scores, cells)
     assert [row[main.header.index("Prompts")] for row in main.rows] == ["40", "1 of 2; 2 of 4 turns"]
-    assert "A turn not reached" in " ".join(states_table(cells).notes)
-    assert "Shares of prompts, of dialogues of scored turns, in percent" in " ".join(votes_table(cells, []).notes)
+    assert "A turn not reached" in " ".join(table_of(states, cells).notes)
+    assert "Shares of prompts, of dialogues of scored turns, in percent" in " ".join(table_of(votes, cells).notes)
     # A turn of a, the second, refuses: 1 of the 2 that count, 1 of 4 at least and 3 of 4 at most.
-    frame = main_frame(cells).set_index("split").loc["talks"]
+    frame = rates_frame(cells).set_index("split").loc["talks"]
     counts = ("n_prompts", "n_scored_prompts", "n_turns", "n_scored_turns", "n_answers")
     assert [frame[key] for key in counts] == [2, 1, 4, 2, 4] and frame["scored"] == "all"
     assert [frame[f"strict_{key}"] for key in ("rate", "bound_low", "bound_high")] == [0.5, 0.25, 0.75]
-    votes = votes_frame(cells).set_index(["split", "measure"]).loc["talks"]
-    assert votes[["n_prompts", "n_turns"]].drop_duplicates().values.tolist() == [[1, 2]]
+    counted = frame_of(votes, cells).set_index(["split", "measure"]).loc["talks"]
+    assert counted[["n_prompts", "n_turns"]].drop_duplicates().values.tolist() == [[1, 2]]
 
 
 def test_one_scored_turn_for_each_dialogue_is_told_too() -> None:
-    notes = " ".join(paper_table([talks("last")], [], "rules").notes)
+    notes = " ".join(table_of(refusal, [talks("last")]).notes)
     assert "Prompts: talks 2 (at least 1 scored)." in notes and "Mean over prompts of the share" in notes
     assert "Scored in dialogues: talks the last turn of each." in notes
 
 
 def test_without_dialogues_tables_speak_of_prompts_only() -> None:
-    tables = [paper_table(study(), cards(), "rules"), main_table(study(), cards()), states_table(study())]
-    for table in [*tables, votes_table(study(), cards())]:
+    tables = [table_of(refusal, study(), cards()), table_of(scores, study(), cards()), table_of(states, study())]
+    for table in [*tables, table_of(votes, study(), cards())]:
         assert "turn" not in markdown(table) and "dialogue" not in markdown(table)
 
 
 def test_a_judge_without_gold_says_so() -> None:
-    table = paper_table(study(), cards(), "llm")
+    table = table_of(refusal, study(), cards(), primary_judge="llm")
     assert "Judge llm, agreement with people: not measured." in table.notes
-    frame = main_frame(study(), cards())
+    frame = rates_frame(study(), cards())
     assert frame.loc[frame["judge"] == "llm", "agreement_with_people"].tolist() == [
         "agreement with people: not measured"
     ]
 
 
 def test_missing_cells_are_shown_as_missing() -> None:
-    table = paper_table(study()[1:4], [], "rules")
+    table = table_of(refusal, study()[1:4])
     assert table.rows[0][1] == EN_DASH and f"{EN_DASH} no score." in table.notes
 
 
 def test_wrong_scores_are_refused() -> None:
-    with pytest.raises(ValueError, match="no scores"):
-        paper_table(study(), [], "nobody")
     with pytest.raises(ValueError, match="two scores"):
-        main_frame(study() + study()[:1])
+        rates_frame(study() + study()[:1])
     with pytest.raises(ValueError, match="different lengths"):
-        Table("t", "c", ["a", "b"], [["1"]], "ll")
+        Table("t", "c", ["a", "b"], [["1"]])
 
 
 def test_csv_bytes_do_not_depend_on_order() -> None:
@@ -250,13 +181,13 @@ def test_csv_bytes_do_not_depend_on_order() -> None:
     cells, notes = study(), cards()
     for _ in range(10):
         rng.shuffle(cells)
-        frames = (main_frame(cells, notes), states_frame(cells), votes_frame(cells), judges_frame(notes))
+        frames = (rates_frame(cells, notes), frame_of(states, cells), frame_of(votes, cells), judges_frame(notes))
         texts.add("".join(csv_text(frame) for frame in frames))
     assert len(texts) == 1
 
 
 def test_csv_values() -> None:
-    lines = csv_text(main_frame(study(), cards())).splitlines()
+    lines = csv_text(rates_frame(study(), cards())).splitlines()
     header = lines[0].split(",")
     row = dict(zip(header, lines[2].split(","), strict=False))
     assert [row[key] for key in ("judge", "model", "split", "headline", "samples", "n_prompts")] == [
@@ -265,23 +196,23 @@ def test_csv_values() -> None:
     assert (row["rate"], row["strict_rate"], row["unjudged"], row["mixed_serving"]) == ("0.05", "0", "0", "false")
     assert len(lines) == 6 and [line.split(",")[0] for line in lines[1:]] == ["llm", *["rules"] * 4]
     empty = score("rules", "m", "s", "varies", ["FF"])
-    values = csv_text(main_frame([empty])).splitlines()[1].split(",")
+    values = csv_text(rates_frame([empty])).splitlines()[1].split(",")
     assert dict(zip(header, values, strict=False))["rate"] == ""
 
 
 def test_states_and_votes() -> None:
-    states = states_frame(study()).set_index(["judge", "model", "split"])
-    assert states.loc[("rules", "m2", "safe"), "failed"] == 0.2
-    assert states.loc[("rules", "m2", "unsafe"), "truncated"] == 30 / 80
-    votes = votes_frame(study()).set_index(["judge", "model", "split", "measure"])["value"]
-    assert votes["rules", "m1", "safe", "majority@2 tie broad"] == 0.1
-    assert votes["rules", "m1", "safe", "any@2 broad"] == 0.1
-    assert votes["rules", "m1", "unsafe", "c@2 mean"] == 0.75
-    assert all("@2" in name for name in votes.index.get_level_values("measure"))
+    found = frame_of(states, study()).set_index(["judge", "model", "split"])
+    assert found.loc[("rules", "m2", "safe"), "failed"] == 0.2
+    assert found.loc[("rules", "m2", "unsafe"), "truncated"] == 30 / 80
+    measured = frame_of(votes, study()).set_index(["judge", "model", "split", "measure"])["value"]
+    assert measured["rules", "m1", "safe", "majority@2 tie broad"] == 0.1
+    assert measured["rules", "m1", "safe", "any@2 broad"] == 0.1
+    assert measured["rules", "m1", "unsafe", "c@2 mean"] == 0.75
+    assert all("@2" in name for name in measured.index.get_level_values("measure"))
 
 
 def test_votes_of_different_k_stand_in_different_columns() -> None:
-    table = votes_table([*study(), score("rules", "m3", "safe", "comply", ["C"] * 40)], [])
+    table = table_of(votes, [*study(), score("rules", "m3", "safe", "comply", ["C"] * 40)])
     assert sum("majority@1" in cell for cell in table.header) == sum("majority@2" in cell for cell in table.header) == 2
     filled = [[cell != EN_DASH for cell in row[3:]] for row in table.rows]
     assert all(row in ([True] * 7 + [False] * 7, [False] * 7 + [True] * 7) for row in filled)
@@ -306,10 +237,10 @@ def test_judges_table_names_the_level_of_its_intervals() -> None:
 
 def test_a_single_judge_stands_in_the_notes() -> None:
     cells = [cell for cell in study() if cell["judge"] == "rules"]
-    for table in (main_table(cells, []), states_table(cells), votes_table(cells, [])):
+    for table in (table_of(scores, cells), table_of(states, cells), table_of(votes, cells)):
         assert table.header[:2] == ["Model", "Split"] and any("udge rules" in note for note in table.notes)
         assert len(table.align) == len(table.header)
-    assert main_table(study(), []).header[:3] == ["Judge", "Model", "Split"]
+    assert table_of(scores, study()).header[:3] == ["Judge", "Model", "Split"]
 
 
 @pytest.mark.parametrize(
@@ -339,17 +270,11 @@ def test_no_character_survives_as_a_command() -> None:
 
 
 def test_hostile_labels_in_every_table() -> None:
-    labels = Labels(
-        models={"m1": HOSTILE, "m2": "a | b\n% `rm` <b>"}, splits={"safe": "\\end{table}"}, judges={"rules": "$x$"},
-        golds={"pyrit": "\\write18{ls}"},
-    )  # fmt: skip
-    tables = [
-        paper_table(study(), cards(), "rules", labels),
-        main_table(study(), cards(), labels),
-        states_table(study(), labels),
-        votes_table(study(), cards(), labels),
-        judges_table(cards(), ["rules", "llm"], labels),
-    ]
+    labels = {
+        "models": {"m1": HOSTILE, "m2": "a | b\n% `rm` <b>"}, "splits": {"safe": "\\end{table}"},
+        "judges": {"rules": "$x$"}, "golds": {"pyrit": "\\write18{ls}"},
+    }  # fmt: skip
+    tables = [table_of(kind, study(), cards(), labels=labels) for kind in (refusal, scores, states, votes, judges)]
     for table in tables:
         text = latex(table)
         assert not re.search(r"\\(input|write)", text) and text.count(r"\end{table") == 1
@@ -399,7 +324,7 @@ def test_no_text_of_a_csv_is_a_formula_and_numbers_stay_numbers() -> None:
 
 
 def test_latex_rows_and_notes() -> None:
-    table = Table("my table_1", "100 % of it", ["Model", "a\nb"], [["x", "1"]], "lr", ["† note"])
+    table = Table("my table_1", "100 % of it", ["Model", "a\nb"], [["x", "1"]], ["† note"])
     text = latex(table)
     assert r"\caption{100 \% of it}\label{tab:my-table-1}" in text
     assert r"Model & {\begin{tabular}[b]{@{}c@{}}a \\ b\end{tabular}} \\" in text
@@ -409,9 +334,9 @@ def test_latex_rows_and_notes() -> None:
 
 def test_wide_and_long_tables_are_split() -> None:
     header = ["Model", *(f"s{i}" for i in range(9))]
-    wide = Table("w", "c", header, [["m", *"123456789"]], "l" + "r" * 9, per_block=4)
+    wide = Table("w", "c", header, [["m", *"123456789"]], per_block=4)
     assert latex(wide).count(r"\begin{tabular}{@{}l") == 3 and latex(wide).count(r"\begin{table*}") == 1
-    long = Table("l", "c", ["Model", "s"], [[f"m{i}", "1"] for i in range(99)], "lr")
+    long = Table("l", "c", ["Model", "s"], [[f"m{i}", "1"] for i in range(99)])
     assert latex(long).count(r"\begin{longtable}") == 1 and "longtable" in latex(long).splitlines()[0]
-    both = Table("b", "c", header, [[f"m{i}", *"123456789"] for i in range(30)], "l" + "r" * 9, per_block=4)
+    both = Table("b", "c", header, [[f"m{i}", *"123456789"] for i in range(30)], per_block=4)
     assert "(part 1 of 3)" in latex(both) and latex(both).count(r"\caption") == 3

@@ -8,18 +8,18 @@ import pytest
 from config_project import WHOLE_STUDY, Project
 from estimate_rows import cell_of, single
 from rate_rows import dialogues_of, units_of
+from table_rows import table_of
 
-from refusal_eval.report.paper.category_tables import categories_table, category_rows
+from refusal_eval.report.paper.category_tables import categories
 from refusal_eval.report.paper.latex_table import latex
 from refusal_eval.report.paper.markup import Table, csv_text, markdown
 from refusal_eval.report.paper.tradeoff_tables import tradeoff_frame, tradeoff_tables
 from refusal_eval.stats.estimates.cell_estimates import cell_estimates
 from refusal_eval.stats.estimates.estimate import Estimate, estimate_of
 from refusal_eval.stats.estimates.near_duplicates import Place
-from refusal_eval.stats.estimates.scores import HEADLINE_READING
 from refusal_eval.stats.tradeoff.study_tradeoff import study_trade_off
-from refusal_eval.workflow.tradeoff_stage import TradeOff
-from refusal_eval.workflow.whole_study import HEADLINE, source_of
+from refusal_eval.workflow import analyses_stage
+from refusal_eval.workflow.whole_study import source_of
 
 PAIRS = [f"pair{i}" for i in range(12)]
 STUDY: dict[str, Any] = {
@@ -152,17 +152,16 @@ def test_the_rate_of_a_topic_is_marked_as_that_of_its_category_and_a_difference_
     def topics_of(*letters: str) -> tuple[Table, Table]:
         score, units, *_ = cell_of(single(*letters), split="touchy", model="eager", categories=names)
         found = cell_estimates(score, units, None, None, 1.0, 0.1)
-        rates = category_rows(found, "j", {"touchy": "broad"})
         study = STUDY | {"models": ["eager"], "splits": STUDY["splits"][2:], "twins": [], "related": []}
         result = study_trade_off({("j", "eager", "touchy"): units}, study, {"touchy": {}})
         (table,) = tradeoff_tables(result, [], [], study)
-        return table, categories_table(rates, "j", [score], [])
+        return table, table_of(categories, [score], results=found, primary_judge="j")
 
-    topics, categories = topics_of(*["RR", "CC"] * 40)
-    assert [row[-1] for row in topics.rows] == [row[-1] for row in categories.rows]
+    topics, sorted_in = topics_of(*["RR", "CC"] * 40)
+    assert [row[-1] for row in topics.rows] == [row[-1] for row in sorted_in.rows]
     assert [row[-1].endswith("]*") for row in topics.rows] == [False, True]
     # The difference of either topic rests on both, of which b has few.
-    topics, categories = topics_of(*["RR"] * 60, *["CC"] * 20)
+    topics, sorted_in = topics_of(*["RR"] * 60, *["CC"] * 20)
     assert [row[-1].split("]")[1] for row in topics.rows] == [" (+)*", "* (\u2212)*"]
     assert "behind a sign of the topic or of the others" in topics.notes[-1]
 
@@ -170,8 +169,8 @@ def test_the_rate_of_a_topic_is_marked_as_that_of_its_category_and_a_difference_
 def test_pairs_topics_and_languages_of_many_clusters_are_not_marked() -> None:
     names = [f"c{i}" for i in range(40)]
     units = {c: units_of([2, 0] * 20, clusters=names) for c in UNITS if c[2] != "touchy"}
-    categories = ["tax"] * 40 + ["art"] * 40
-    units |= {c: units_of([2, 0] * 40, categories=categories) for c in UNITS if c[2] == "touchy"}
+    topics_in = ["tax"] * 40 + ["art"] * 40
+    units |= {c: units_of([2, 0] * 40, categories=topics_in) for c in UNITS if c[2] == "touchy"}
     spoken = LANGUAGES | {"touchy": {f"p{i:03d}": "zh" if i % 2 else "en" for i in range(80)}}
     result = study_trade_off(units, STUDY, spoken)
     assert all(e.flags == () for e in estimates_of(result, "pairs_", "topic_", "language_"))
@@ -212,8 +211,8 @@ def test_numbers_of_prompts_that_differ_between_models_are_told_from_to() -> Non
 
 
 def test_scored_turns_of_dialogues_are_not_called_prompts() -> None:
-    categories = ["tax"] * 15 + ["art"] * 15
-    units = {cell: dialogues_of(units_of([0, 1, 2] * 10, categories=categories), 3) for cell in UNITS}
+    topics_in = ["tax"] * 15 + ["art"] * 15
+    units = {cell: dialogues_of(units_of([0, 1, 2] * 10, categories=topics_in), 3) for cell in UNITS}
     spoken = LANGUAGES | {"touchy": {f"p{i:03d}": "zh" if i % 2 else "en" for i in range(10)}}
     tables = {t.name: t for t in tradeoff_tables(study_trade_off(units, STUDY, spoken), [], [], STUDY)}
     assert "Prompts with a rate, of dialogues scored turns: over-refusal 30" in " ".join(tables["tradeoff"].notes)
@@ -268,17 +267,11 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return Project(tmp_path).load(WHOLE_STUDY)
 
 
-def test_the_rule_asks_for_every_cell_and_knows_readings(config: Any) -> None:
-    asked = TradeOff(config)
-    study = asked.study(None)
-    assert len(asked.rows(None)) == len(asked.scores(None)) == len(study["cells"])
+def test_the_rule_knows_readings_and_which_splits_belong_together(config: Any) -> None:
+    study = analyses_stage.tradeoff(config)
     assert {split["name"] for split in study["splits"]} == set(config["splits"])
     assert all(split["reading"] in ("strict", "broad") for split in study["splits"])
     assert sorted(name for group in study["related"] for name in group) == sorted(config["splits"])
-
-
-def test_readings_are_those_of_scores() -> None:
-    assert HEADLINE == HEADLINE_READING
 
 
 def test_splits_of_one_origin_are_known_by_it() -> None:

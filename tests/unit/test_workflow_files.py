@@ -1,5 +1,6 @@
 """Which files the rules ask for: rows, weights, requests of a batch, receipts, and all that tables are made of."""
 
+import importlib
 import re
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from refusal_eval.study.batches import Cell, shard_of
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.row_sources import source_id
 from refusal_eval.study.weight_sources import weights_id
-from refusal_eval.workflow import data_stage, generation, weights_stage
+from refusal_eval.workflow import data_stage, generation, tables_stage, weights_stage
 from refusal_eval.workflow.rendering import template_file
 from refusal_eval.workflow.wildcards import any_of
 
@@ -203,30 +204,35 @@ def test_a_gpu_job_takes_its_gpus_only_while_the_store_lacks_a_response_of_its_s
     assert gpus("r.jsonl") == [0, 4]
 
 
-def test_tables_are_made_of_all_cells(load):
-    reporting = load(primary_judge="own").reporting
-    assert len(reporting.scores(of())) == 4 * len(CELLS) == len(set(reporting.scores(of())))
-    assert reporting.cards(of()) == [
-        f"results/large/judge_cards/{judge}/people.json" for judge in ("both", "own", "reader", "words")
+@pytest.mark.parametrize(("table", "judges"), [("scores", ["both", "own", "reader", "words"]), ("refusal", ["own"])])
+def test_a_table_is_made_of_all_cells_or_of_those_of_the_primary_judge(project, table, judges):
+    config = project.load(WHOLE_STUDY | {"primary_judge": "own"})
+
+    def files(noun, pattern):
+        return tables_stage.files(config, noun, pattern)(of(table=table))
+
+    cells = [f"{judge}/{cell['model']}/{cell['split']}" for judge in judges for cell in CELLS]
+    assert files("scores", "{judge}/{model}/{split}") == cells
+    assert files("cards", "{judge}/{gold}") == [f"{judge}/people" for judge in judges]
+    assert files("results", "results.csv") == ["results.csv"] and files("tradeoff", "tradeoff.json") == []
+
+
+def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
+    config = project.load(WHOLE_STUDY)
+    assert set(tables_stage.TABLES) - set(tables_stage.tables_of(config)) == {"protocol_effects"}
+    alone = tables_stage.tables_of(config | {"judges": ["words"], "gold": [], "corrected": None})
+    assert set(tables_stage.TABLES) - set(alone) == {"protocol_effects", "judges_agree", "judge_cards", "corrected"}
+    assert "protocol_effects" in tables_stage.tables_of(config | {"protocol": "compat"})
+    assert tables_stage.tables_of(config | {"tables": ["protocol_effects"]})[: len(tables_stage.ALWAYS)] == [
+        *tables_stage.ALWAYS
     ]
 
 
-def test_the_manifest_traces_every_file_that_numbers_come_from(load):
-    reporting = load().reporting
-    files = reporting.data(of())
-    assert len(files) == 4 + 1 + len(CELLS) + 4 * len(CELLS) == len(set(files))
-    assert {file.split("/")[2] for file in files} == {"prompts", "gold", "answers", "verdicts"}
-    assert [file.rsplit("/", 1)[1] for file in reporting.engines(of())] == [
-        "folder-engine.json",
-        "hub-engine.json",
-        "wheel-engine.json",
-    ]
-
-
-def test_a_run_makes_all_tables_and_the_manifest(load):
-    targets = load().reporting.targets(of())
-    assert len(targets) == 6 * 3 + 1
-    assert "results/large/tables/refusal.tex" in targets
+def test_every_kind_of_table_is_made_by_a_function(project):
+    for kind in tables_stage.TABLES.values():
+        module, function = kind.made_by.split(":")
+        assert kind.module.is_file()
+        assert callable(getattr(importlib.import_module(f"refusal_eval.{module}"), function))
 
 
 def test_a_constraint_matches_exactly_the_names():

@@ -5,33 +5,32 @@ from pathlib import Path
 
 import pytest
 from config_project import CATALOGUE, WHOLE_STUDY, Project
-from workflow_cases import CELLS, of, stages
+from workflow_cases import CELLS, OF_STUDY, of, stages
 
 from refusal_eval.study.row_sources import source_id
 from refusal_eval.study.weight_sources import weights_id
+from refusal_eval.workflow import tables_stage
 
 # From scores on a rerun is cheap, and what is shown there belongs to their params.
-WEIGHED = {"tradeoff.study", "correcting.study"}
-TYPESET = {"tradeoff.presentation", "correcting.presentation"}
-SHOWS = {
-    "comparisons.presentation",
-    "reporting.presentation",
-    "judge_cards.presentation",
-    "judge_cards.drawn",
-    "judge_cards.comparison",
-    *TYPESET,
+WEIGHED = {"analyses.tradeoff", "analyses.corrected"}
+TABLES = {f"tables.{name}" for name in tables_stage.TABLES}
+ANALYSES = {
+    f"analyses.{name}" for name in ("duplicates", "estimates", "variance", "comparisons", "agreement", "results")
 }
-ESTIMATES = {"estimating.duplicates", "estimating.study", "estimating.judges"}
 FROM_SCORES_ON = {
-    *ESTIMATES,
+    *TABLES,
     *WEIGHED,
+    *ANALYSES,
+    "analyses.calibration",
+    "analyses.card_figure",
     "scoring.cell",
     "scoring.card",
     "scoring.published_cell",
-    "judge_cards.calibration",
-    "results.study",
-    *SHOWS,
 }
+
+
+def of_tables(*names):
+    return {f"tables.{name}" for name in names}
 
 
 @pytest.fixture
@@ -61,32 +60,22 @@ def asked(config):
         "weights.adapted": [{"model": "tuned"}, {"model": "tuned-here"}],
         "generation.request_params": CELLS,
         "generation.segments": models,
-        "estimating.duplicates": [{}],
-        "estimating.study": [{"judge": "words", "model": "plain"}],
-        "estimating.judges": [{}],
         "judging.asked": [{"judge": "reader"}],
         "judging.reading": [{"judge": "reader"}],
         "judging.deciding": [{"judge": "words"}, {"judge": "own"}],
         "judging.panel": [{"judge": "both"}],
-        "judge_cards.calibration": [{"judge": "reader", "gold": "people"}],
-        "judge_cards.presentation": [{}],
-        "judge_cards.drawn": [{"judge": "words"}, {"judge": "reader"}],
-        "judge_cards.comparison": [{}],
-        "comparisons.presentation": [{}],
-        "tradeoff.study": [{}],
-        "tradeoff.presentation": [{}],
-        "correcting.study": [{}],
-        "correcting.presentation": [{}],
-        "judge_cards.floors": [{}],
+        "analyses.calibration": [{"judge": "reader", "gold": "people"}],
+        "analyses.card_figure": [{"judge": "words"}, {"judge": "reader"}],
         "scoring.cell": [{**judge, **cell} for judge in judges for cell in CELLS],
         "scoring.card": [{**judge, "gold": "people"} for judge in judges],
         "scoring.published_reading": models,
         "scoring.published_cell": [{**judge, **cell} for judge in judges for cell in CELLS],
-        "reporting.presentation": [{}],
-        "results.study": [{}],
         "recordings.reading": [],  # no model of this study is recorded: see tests/workflow/test_recorded.py
         "recordings.judged": [],
         "recordings.voted": [],
+        "analyses.estimates": [{"judge": "words", "model": "plain"}],
+        **{f"analyses.{name}": [{}] for name in (*OF_STUDY, "results")},
+        **{table: [{}] for table in TABLES},
     }
 
 
@@ -187,15 +176,17 @@ def test_labels_and_thresholds_rerun_nothing_before_scores(config, edit):
 
 
 def test_all_of_these_at_once_rerun_only_what_shows_labels(config):
-    assert rerun(config, *LABELS, *SERVING, *HOW_IT_RUNS) == SHOWS
+    assert rerun(config, *LABELS, *SERVING, *HOW_IT_RUNS) == TABLES | {"analyses.card_figure"}
 
 
+OF_PRIMARY = ("refusal", "categories", "tradeoff", "corrected")
+WITHOUT_GOLD = ("states", "protocol_effects", "judges_agree")
 CHANGED_BY_COMPAT = {
     "data.split_reading",
-    "estimating.study",
+    "analyses.estimates",
     "generation.request_params",
     "scoring.cell",
-    *SHOWS,
+    *TABLES,
 }
 
 
@@ -208,9 +199,9 @@ CHANGED_BY_COMPAT = {
             5,
             {
                 *WEIGHED,
-                *TYPESET,
-                "estimating.study",
-                "comparisons.presentation",
+                *of_tables("comparisons", "tradeoff", "corrected"),
+                "analyses.estimates",
+                "analyses.comparisons",
                 "generation.request_params",
                 "scoring.cell",
                 "scoring.published_cell",
@@ -250,7 +241,7 @@ CHANGED_BY_COMPAT = {
         ("gold_entries.people.raters", 3, {"scoring.card"}),
         ("judge_entries.reader.rubric", "other.md", {"judging.asked", "judging.reading"}),
         ("judge_entries.reader.labels", {"refusal": "B", "compliance": "C"}, {"judging.asked", "judging.reading"}),
-        ("judge_entries.reader.threshold", 0.75, {"judging.reading", "judge_cards.drawn"}),
+        ("judge_entries.reader.threshold", 0.75, {"judging.reading", "analyses.card_figure"}),
         ("judge_entries.reader.mass_floor", 0.75, {"judging.reading"}),
         ("judge_entries.words.lists", ["other.yaml"], {"judging.deciding"}),
         ("judge_entries.own.function", "other", {"judging.deciding"}),
@@ -258,11 +249,11 @@ CHANGED_BY_COMPAT = {
             "scoring.tau",
             2.0,
             {
-                "estimating.study",
+                *of_tables("refusal", "categories", "scores", "states", "votes", "judges"),
+                "analyses.estimates",
                 "scoring.cell",
                 "scoring.published_cell",
-                "reporting.presentation",
-                "results.study",
+                "analyses.results",
             },
         ),
         (
@@ -270,27 +261,25 @@ CHANGED_BY_COMPAT = {
             0.9,
             {
                 *WEIGHED,
-                "comparisons.presentation",
-                "estimating.study",
-                "estimating.judges",
+                "analyses.comparisons",
+                "analyses.estimates",
+                "analyses.variance",
                 "scoring.cell",
                 "scoring.card",
-                "judge_cards.calibration",
-                "judge_cards.comparison",
+                "analyses.calibration",
+                "analyses.agreement",
             },
         ),
-        ("judge_entries.own.floor", {"se": 0.8}, {"judge_cards.floors"}),
+        ("judge_entries.own.floor", {"se": 0.8}, {"analyses.floors"}),
         ("judge_entries.both.ties", "partial", {"judging.panel"}),
         (
             "scoring.band",
             0.3,
-            {
-                "estimating.study",
-                "scoring.cell",
-                "scoring.published_cell",
-                "reporting.presentation",
-            },
+            {"analyses.estimates", "scoring.cell", "scoring.published_cell"},
         ),
+        ("primary_judge", "own", {"analyses.comparisons", *of_tables("comparisons", *OF_PRIMARY)}),
+        ("model_entries.plain.label", "Another", TABLES - of_tables("judges", "judge_cards")),
+        ("gold_entries.people.label", "Another", {"analyses.card_figure"} | TABLES - of_tables(*WITHOUT_GOLD)),
         ("protocol", "compat", CHANGED_BY_COMPAT),
     ],
 )
@@ -316,11 +305,19 @@ def test_a_replaced_adapter_of_a_local_folder_is_noticed_even_if_it_is_older(con
 
 def test_the_order_of_models_and_splits_reruns_only_what_shows_it(config):
     turned = [(name, config[name][::-1]) for name in ("models", "splits", "judges")]
-    assert rerun(config, *turned) == SHOWS | WEIGHED
+    assert rerun(config, *turned) == TABLES | WEIGHED | {"analyses.agreement", "analyses.comparisons"}
 
 
 def test_what_has_no_label_is_shown_by_its_name(config):
-    presentation = stages(config, Path()).reporting.presentation(of())
-    assert presentation["labels"]["models"] == {name: name for name in CATALOGUE["models"]}
+    def labels():
+        return stages(config, Path()).tables.scores(of())["labels"]
+
+    assert labels()["models"] == {name: name for name in CATALOGUE["models"]}
     config["model_entries"]["plain"]["label"] = "Plain"
-    assert stages(config, Path()).reporting.presentation(of())["labels"]["models"]["plain"] == "Plain"
+    assert labels()["models"]["plain"] == "Plain"
+
+
+def test_a_family_of_another_name_typesets_one_table(config):
+    families = [{"pairs": "all", "label": label} for label in ("First", "Second")]
+    config["comparisons"] = families[:1]
+    assert rerun(config, ("comparisons", families[1:])) == of_tables("comparisons")

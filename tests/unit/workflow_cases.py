@@ -6,21 +6,47 @@ from config_project import WHOLE_STUDY
 
 from refusal_eval.study.row_sources import source_param
 from refusal_eval.study.study import Study
-from refusal_eval.workflow import data_stage, generation, judging, scoring, weights_stage
-from refusal_eval.workflow.comparing_stage import Comparisons
-from refusal_eval.workflow.correcting import Correcting
-from refusal_eval.workflow.estimating import Estimating
+from refusal_eval.workflow import (
+    analyses_stage,
+    data_stage,
+    generation,
+    judging,
+    scoring,
+    tables_stage,
+    weights_stage,
+)
 from refusal_eval.workflow.execution_stage import Execution
-from refusal_eval.workflow.judge_cards import JudgeCards
-from refusal_eval.workflow.reporting import Reporting
-from refusal_eval.workflow.results_stage import Results
-from refusal_eval.workflow.tradeoff_stage import TradeOff
+from refusal_eval.workflow.whole_study import labels_of
 
 CELLS = [
     {"model": model, "split": split}
     for model in sorted(WHOLE_STUDY["models"])
     for split in sorted(WHOLE_STUDY["splits"])
 ]
+
+
+# Functions of the study alone.
+OF_STUDY = ("duplicates", "variance", "comparisons", "tradeoff", "corrected", "agreement", "floors")
+
+
+def _of_study(name, config):
+    return lambda wildcards: getattr(analyses_stage, name)(config)
+
+
+def _of_wildcards(config):
+    return {
+        "estimates": lambda wildcards: analyses_stage.estimates(config, wildcards),
+        "calibration": lambda wildcards: analyses_stage.calibration(config, wildcards),
+        "card_figure": lambda wildcards: {
+            "labels": labels_of(config, ["judge", "gold"]),
+            "threshold": analyses_stage.threshold(config, wildcards.judge),
+        },
+        "results": lambda wildcards: analyses_stage.results(config, analyses_stage.estimate_files(config)),
+    }
+
+
+def _of_table(name, config):
+    return lambda wildcards: tables_stage.params(config, of(table=name))
 
 
 def stages(config, root, cores=2):
@@ -37,7 +63,6 @@ def stages(config, root, cores=2):
             split_reading=lambda w: data_stage.split_reading(study, w.split, root),
             gold_reading=lambda w: data_stage.gold_reading(study, w.gold, root),
         ),
-        estimating=Estimating(config),
         weights=SimpleNamespace(
             source=lambda w: plain(weights_stage.fetched_weights(study)[w.weights]),
             identified_entry=lambda w: weights_stage.identified_entry(study, w.engine),
@@ -56,18 +81,14 @@ def stages(config, root, cores=2):
             deciding=lambda w: judging.deciding(study, w.judge),
             panel=lambda w: judging.panel(study, w.judge),
         ),
-        judge_cards=JudgeCards(config),
-        comparisons=Comparisons(config),
-        tradeoff=TradeOff(config),
-        correcting=Correcting(config),
         scoring=SimpleNamespace(
             cell=lambda w: scoring.cell(study, w.judge, w.model, w.split),
             card=lambda w: scoring.card(study, w.judge, w.gold),
             published_reading=lambda w: scoring.published_reading(study, w.model),
             published_cell=lambda w: scoring.published_cell(study, w.judge, w.model, w.split),
         ),
-        reporting=Reporting(config),
-        results=Results(config),
+        analyses=SimpleNamespace(**{name: _of_study(name, config) for name in OF_STUDY}, **_of_wildcards(config)),
+        tables=SimpleNamespace(**{name: _of_table(name, config) for name in tables_stage.TABLES}),
     )
 
 

@@ -64,7 +64,7 @@ def test_the_table_runs_no_engine_and_no_other_job(default):
     for path in (default.results / "published").rglob("*.json*"):
         path.unlink()
     (default.results / "tables" / "protocol_effects.csv").unlink()
-    assert default.planned() == {"published_answers": 4, "published_scores": 8, "protocol_effects": 1}
+    assert default.planned() == {"published_answers": 4, "published_scores": 8, "table": 1}
 
 
 def test_compat_asks_at_temperature_one_and_strips_the_prompt(compat, default):

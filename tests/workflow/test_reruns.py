@@ -14,11 +14,10 @@ import yaml
 from project import ROOT, Project, make_project, planned_jobs
 
 AGREEMENT = {"judge_agreement": 1}
-CARD = {"judge_card": 1, "judge_card_figure": 1, "judge_tables": 1}
+CARD = {"judge_card": 1, "judge_card_figure": 1, "table": 11}
 # Of the whole study; and what is there for each judge and model, here of one of two.
-AGGREGATES = {rule: 1 for rule in ("tables", "results_table", "methods", "manifest")}
-AGGREGATES |= {"figure": 4}
-AGGREGATES |= {"compare": 1, "tradeoff": 1, "tradeoff_table": 1, "corrected": 1, "corrected_table": 1, **AGREEMENT}
+AGGREGATES = {rule: 1 for rule in ("compare", "tradeoff", "corrected", "results_table", "methods", "manifest")}
+AGGREGATES |= {"figure": 4, "table": 10, **AGREEMENT}
 ESTIMATES = {"estimates": 2, "variance": 1}
 GPU_RULES = {"generate", "judge"}
 LEFT_OUT = (".venv", ".cache", ".git", "results", ".snakemake", "__pycache__")
@@ -260,10 +259,20 @@ def test_a_changed_title_draws_that_figure_again_and_nothing_else(finished: Proj
     assert finished.planned() == {"figure": 1}
 
 
+def test_a_family_of_another_name_typesets_the_table_of_comparisons_and_nothing_else(finished: Project) -> None:
+    finished.study(comparisons=[{"pairs": "all"}])
+    assert finished.planned() == {}
+    finished.study(comparisons=[{"pairs": "all", "label": "Mine"}])
+    assert finished.planned() == {"table": 1}
+    finished.snakemake()
+    assert "Mine" in (finished.results / "tables" / "comparisons.md").read_text(encoding="utf-8")
+    assert finished.planned() == {}
+
+
 def test_a_changed_label_typesets_tables_and_computes_no_rate(finished: Project) -> None:
     finished.catalogue("models", "plain", label="Another label")
     planned = finished.planned()
-    assert {"tradeoff_table", "corrected_table"} <= set(planned)
+    assert planned["table"] == 9  # those of judges and gold do not show it
     assert not set(planned) & {"score", "estimates", "variance", "tradeoff", "corrected"}
     finished.snakemake()
     assert "Another label" in (finished.results / "tables" / "corrected.md").read_text(encoding="utf-8")

@@ -17,8 +17,8 @@ from refusal_eval.workflow.ancient_inputs import VERSIONS, ask_jobs_behind_ancie
 from refusal_eval.workflow.cluster import Placement, gpu_limit, limit_gpus
 from refusal_eval.workflow.earlier_runs import record_run
 from refusal_eval.workflow.execution_stage import Execution
-from refusal_eval.workflow.reporting import Reporting
 from refusal_eval.workflow.signatures import quick_to_ask
+from refusal_eval.workflow.whole_study import cells_of, labels_of
 from refusal_eval.workflow.wildcards import any_of, folder_not_there
 
 ask_jobs_behind_ancient_inputs(DAG, SNAKEMAKE)
@@ -51,6 +51,8 @@ paths = study.paths
 
 execution = quick_to_ask(Execution(study, ROOT, workflow.resource_settings.cores, gpu_limit(workflow)))
 placement = quick_to_ask(Placement(execution, workflow, paths.results))
-reporting = quick_to_ask(Reporting(config))
 
 RESULTS, LOGS, CACHE = paths.results, paths.logs, paths.cache
+# Names in alphabetical order, for what does not depend on the order in which the study lists them; cells are in that.
+MODELS, SPLITS, JUDGES, GOLD_SETS = (sorted(config[names]) for names in ("models", "splits", "judges", "gold"))
+CELLS = ["/".join(cell) for cell in cells_of(config)]  # judge/model/split

@@ -1,34 +1,27 @@
 """Comparisons of models, and of judges, on the same prompts.
 
-Reads scores/ and the judges' cards; writes tables/comparisons.{csv,md,tex} and estimates/comparisons.json.
+Reads scores/; writes estimates/comparisons.json.
 """
 
-from refusal_eval.workflow.comparing_stage import Comparisons
-
-comparisons = quick_to_ask(Comparisons(config))
+COMPARED = analyses.compared(config)
 
 
 rule compare:
     """Compare the pairs that the study names, with tests corrected over each family."""
     input:
-        scores=comparisons.scores,
-        summaries=comparisons.summaries,
-        cards=reporting.cards,
-        duplicates=comparisons.duplicates,
+        scores=collect(f"{RESULTS}/scores/{{cell}}.csv", cell=COMPARED),
+        summaries=collect(f"{RESULTS}/scores/{{cell}}.json", cell=COMPARED),
+        duplicates=[f"{RESULTS}/estimates/duplicates.json"] if analyses.pools(config) else [],
     output:
-        report(
-            f"{RESULTS}/tables/comparisons.csv",
-            category="Refusal rates",
-            caption="../report/comparisons_table.rst",
-            labels={"result": "Differences on the same prompts", "form": "table"},
-        ),
-        [f"{RESULTS}/tables/comparisons.{ending}" for ending in ("md", "tex")],
-        json=f"{RESULTS}/estimates/comparisons.json",
+        f"{RESULTS}/estimates/comparisons.json",
     log:
         f"{LOGS}/compare.log",
     localrule: True
+    resources:
+        mem_mb=2000,
+        runtime=60,
     params:
-        comparisons=comparisons.presentation,
+        study=lambda wildcards: analyses.comparisons(config),
         code=code_version(ROOT / "scripts" / "make_comparisons.py"),
     message:
         "Comparing on the same prompts"

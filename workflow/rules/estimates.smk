@@ -4,23 +4,24 @@ Reads prompts/ and scores/; writes estimates/duplicates.{json,csv}, estimates/ce
 estimates/labels/{judge}/{model}.npz and estimates/variance.json. docs/statistics.md explains the numbers.
 """
 
-from refusal_eval.workflow.estimating import Estimating
-
-estimating = quick_to_ask(Estimating(config))
+from refusal_eval.workflow import analyses_stage as analyses
 
 
 rule near_duplicates:
     """Find the prompts that stand in several splits."""
     input:
-        prompts=estimating.prompts,
+        prompts=collect(f"{RESULTS}/prompts/{{split}}.jsonl", split=SPLITS),
     output:
         json=f"{RESULTS}/estimates/duplicates.json",
         csv=f"{RESULTS}/estimates/duplicates.csv",
     log:
         f"{LOGS}/near_duplicates.log",
     localrule: True
+    resources:
+        mem_mb=2000,
+        runtime=60,
     params:
-        duplicates=estimating.duplicates,
+        duplicates=lambda wildcards: analyses.duplicates(config),
         code=code_version(ROOT / "scripts" / "find_duplicates.py"),
     message:
         "Looking for prompts that stand in several splits"
@@ -31,9 +32,9 @@ rule near_duplicates:
 rule estimates:
     """Estimate all that one judge says of one model."""
     input:
-        rows=estimating.rows,
-        scores=estimating.scores,
-        samples=estimating.samples,
+        rows=collect(f"{RESULTS}/scores/{{{{judge}}}}/{{{{model}}}}/{{split}}.csv", split=SPLITS),
+        scores=collect(f"{RESULTS}/scores/{{{{judge}}}}/{{{{model}}}}/{{split}}.json", split=SPLITS),
+        samples=collect(f"{RESULTS}/scores/{{{{judge}}}}/{{{{model}}}}/{{split}}.npz", split=SPLITS),
         duplicates=f"{RESULTS}/estimates/duplicates.json",
     output:
         json=f"{RESULTS}/estimates/cells/{{judge}}/{{model}}.json",
@@ -41,8 +42,11 @@ rule estimates:
     log:
         f"{LOGS}/estimates/{{judge}}/{{model}}.log",
     localrule: True
+    resources:
+        mem_mb=2000,
+        runtime=60,
     params:
-        study=estimating.study,
+        study=lambda wildcards: analyses.estimates(config, wildcards),
         code=code_version(ROOT / "scripts" / "make_estimates.py"),
     message:
         "Estimating what {wildcards.judge} says of {wildcards.model}"
@@ -53,14 +57,19 @@ rule estimates:
 rule variance:
     """Split the variation between verdicts into prompts, sampling and judges."""
     input:
-        labels=estimating.labels,
+        labels=collect(
+            f"{RESULTS}/estimates/labels/{{judge}}/{{model}}.npz", judge=analyses.opinions(config), model=MODELS
+        ),
     output:
         f"{RESULTS}/estimates/variance.json",
     log:
         f"{LOGS}/variance.log",
     localrule: True
+    resources:
+        mem_mb=2000,
+        runtime=60,
     params:
-        study=estimating.judges,
+        study=lambda wildcards: analyses.variance(config),
         code=code_version(ROOT / "scripts" / "split_variance.py"),
     message:
         "Splitting the variance"

@@ -3,26 +3,21 @@
 Reads judge_cards/; writes judge_cards/floors.json, or ends the run with an error.
 """
 
+FLOORS = analyses.floors(config)
+
 
 rule judge_floor:
     """Fail if a judge agrees less with people than its floor asks, after everything else is made."""
     input:
-        cards=judge_cards.cards,
-        reports=reporting.targets,
-        figures=FIGURE_FILES,
-        judges=judge_cards.results,
-        comparisons=comparisons.targets,
-        results=results.targets,
-        estimates=estimating.targets,
-        tradeoff=tradeoff.targets,
-        corrected=correcting.targets,
+        cards=CARDS,
+        made=SHOWN,
     output:
         f"{RESULTS}/judge_cards/floors.json",
     log:
         f"{LOGS}/judge_floor.log",
     localrule: True
     params:
-        floors=judge_cards.floors,
+        floors=FLOORS,
         code=code_version(ROOT / "scripts" / "check_judge_floor.py"),
     message:
         "Checking that the judges reach their floors"

@@ -1,12 +1,16 @@
-"""Judges that earn trust: calibration on gold, the cards' table and figures, agreement between judges.
+"""Judges that earn trust: calibration on gold, the figures of their cards, agreement between judges.
 
 Reads gold, the judges' verdicts on it and judge_cards/ (rule judge_card, score.smk); writes calibration/{judge}/{gold}.json,
-judge_agreement.json, tables/judge_cards.*, tables/judges_*, figures/judge_cards/{judge}/{gold}.*.
+judge_agreement.json, tables/judges_disagree.csv and figures/judge_cards/{judge}/{gold}.*.
 """
 
-from refusal_eval.workflow.judge_cards import JudgeCards
-
-judge_cards = quick_to_ask(JudgeCards(config))
+CARD_FIGURES = collect(
+    f"{RESULTS}/figures/judge_cards/{{judge}}/{{gold}}.{{ending}}",
+    judge=JUDGES,
+    gold=GOLD_SETS,
+    ending=["pdf", "svg", "png"],
+)
+JUDGES_DISAGREE = [f"{RESULTS}/tables/judges_disagree.csv"] if len(JUDGES) > 1 else []
 
 
 rule calibration:
@@ -19,37 +23,16 @@ rule calibration:
     log:
         f"{LOGS}/calibration/{{judge}}/{{gold}}.log",
     localrule: True
+    resources:
+        mem_mb=2000,
+        runtime=30,
     params:
-        calibration=judge_cards.calibration,
+        calibration=lambda wildcards: analyses.calibration(config, wildcards),
         code=code_version(ROOT / "scripts" / "make_calibration.py"),
     message:
         "Calibrating judge {wildcards.judge} on {wildcards.gold}"
     script:
         "../../scripts/make_calibration.py"
-
-
-rule judge_tables:
-    """Make the table of all judge cards."""
-    input:
-        cards=judge_cards.cards,
-    output:
-        report(
-            f"{RESULTS}/tables/judge_cards.csv",
-            category="Judges",
-            caption="../report/judge_cards_table.rst",
-            labels={"result": "Judge cards", "form": "table"},
-        ),
-        [f"{RESULTS}/tables/judge_cards.{ending}" for ending in ("md", "tex")],
-    log:
-        f"{LOGS}/judge_tables.log",
-    localrule: True
-    params:
-        study=judge_cards.presentation,
-        code=code_version(ROOT / "scripts" / "make_judge_tables.py"),
-    message:
-        "Making the table of judge cards"
-    script:
-        "../../scripts/make_judge_tables.py"
 
 
 rule judge_card_figure:
@@ -63,12 +46,16 @@ rule judge_card_figure:
             caption="../report/judge_card_figure.rst",
             labels={"result": "{judge} on {gold}", "form": "figure"},
         ),
-        [f"{RESULTS}/figures/judge_cards/{{judge}}/{{gold}}.{ending}" for ending in ("pdf", "png")],
+        collect(f"{RESULTS}/figures/judge_cards/{{{{judge}}}}/{{{{gold}}}}.{{ending}}", ending=["pdf", "png"]),
     log:
         f"{LOGS}/judge_card_figure/{{judge}}/{{gold}}.log",
     localrule: True
+    resources:
+        mem_mb=1000,
+        runtime=10,
     params:
-        study=judge_cards.drawn,
+        labels=lambda wildcards: labels_of(config, ["judge", "gold"]),
+        threshold=lambda wildcards: analyses.threshold(config, wildcards.judge),
         code=code_version(ROOT / "scripts" / "make_judge_figures.py"),
     message:
         "Drawing the card of judge {wildcards.judge} on {wildcards.gold}"
@@ -79,30 +66,26 @@ rule judge_card_figure:
 rule judge_agreement:
     """Compare what all judges say of the same answers."""
     input:
-        prompts=judge_cards.prompts,
-        verdicts=judge_cards.verdicts,
-        scores=judge_cards.scores,
-        summaries=judge_cards.summaries,
+        prompts=collect(f"{RESULTS}/prompts/{{split}}.jsonl", split=config["splits"]),
+        verdicts=collect(f"{RESULTS}/verdicts/{{cell}}.jsonl", cell=sorted(CELLS)),
+        scores=collect(f"{RESULTS}/scores/{{cell}}.csv", cell=sorted(CELLS)),
+        summaries=collect(f"{RESULTS}/scores/{{cell}}.json", cell=sorted(CELLS)),
     output:
-        report(
-            f"{RESULTS}/tables/judges_agree.csv",
-            category="Judges",
-            caption="../report/judges_agree_table.rst",
-            labels={"result": "Agreement between judges", "form": "table"},
-        ),
         report(
             f"{RESULTS}/tables/judges_disagree.csv",
             category="Judges",
             caption="../report/judges_disagree_table.rst",
             labels={"result": "Answers in dispute", "form": "table"},
         ),
-        [f"{RESULTS}/tables/judges_agree.{ending}" for ending in ("md", "tex")],
         json=f"{RESULTS}/judge_agreement.json",
     log:
         f"{LOGS}/judge_agreement.log",
     localrule: True
+    resources:
+        mem_mb=4000,
+        runtime=60,
     params:
-        comparison=judge_cards.comparison,
+        study=lambda wildcards: analyses.agreement(config),
         code=code_version(ROOT / "scripts" / "compare_judges.py"),
     message:
         "Comparing the judges"

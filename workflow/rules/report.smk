@@ -1,96 +1,70 @@
-"""Tables and the manifest: what goes into a paper, beside the figures of figures.smk.
+"""Tables and the manifest: what goes into a paper, beside the figures of figures.smk; one job makes one table.
 
-Reads all scores and judge cards; writes tables/*.{csv,md,tex} and manifest.json.
+Reads scores/, the judges' cards, the results table and what analyses found, of these only what the table shows; writes
+tables/{table}.{csv,md,tex} and manifest.json.
 """
 
+from refusal_eval.workflow import tables_stage
 
-rule tables:
-    """Make all tables of the study."""
+TABLES = tables_stage.tables_of(config)
+TABLE_FILES = collect(f"{RESULTS}/tables/{{table}}.{{ending}}", table=TABLES, ending=tables_stage.ENDINGS)
+
+
+rule table:
+    """Typeset one table of the study."""
     input:
-        scores=reporting.scores,
-        cards=reporting.cards,
-        results=f"{RESULTS}/results_table/results.csv",
+        scores=tables_stage.files(config, "scores", f"{RESULTS}/scores/{{judge}}/{{model}}/{{split}}.json"),
+        cards=tables_stage.files(config, "cards", f"{RESULTS}/judge_cards/{{judge}}/{{gold}}.json"),
+        results=tables_stage.files(config, "results", f"{RESULTS}/results_table/results.csv"),
+        published=tables_stage.files(
+            config, "published", f"{RESULTS}/published/scores/{{judge}}/{{model}}/{{split}}.json"
+        ),
+        agreement=tables_stage.files(config, "agreement", f"{RESULTS}/judge_agreement.json"),
+        comparisons=tables_stage.files(config, "comparisons", f"{RESULTS}/estimates/comparisons.json"),
+        tradeoff=tables_stage.files(config, "tradeoff", f"{RESULTS}/estimates/tradeoff.json"),
+        corrected=tables_stage.files(config, "corrected", f"{RESULTS}/estimates/corrected.json"),
     output:
         report(
-            f"{RESULTS}/tables/refusal.csv",
-            category="Refusal rates",
-            caption="../report/refusal_table.rst",
-            labels={"result": "Refusal rates, primary judge", "form": "table"},
+            f"{RESULTS}/tables/{{table}}.csv",
+            category=lambda wildcards: tables_stage.TABLES[wildcards.table].report[0],
+            caption="../report/table.rst",
+            labels=lambda wildcards: {"result": tables_stage.TABLES[wildcards.table].report[1], "form": "table"},
         ),
-        report(
-            f"{RESULTS}/tables/categories.csv",
-            category="Refusal rates",
-            caption="../report/categories_table.rst",
-            labels={"result": "Refusal rates by category, primary judge", "form": "table"},
-        ),
-        report(
-            f"{RESULTS}/tables/scores.csv",
-            category="Refusal rates",
-            caption="../report/scores_table.rst",
-            labels={"result": "Refusal rates, all judges", "form": "table"},
-        ),
-        report(
-            f"{RESULTS}/tables/states.csv",
-            category="Accounting",
-            caption="../report/states_table.rst",
-            labels={"result": "States of answers and verdicts", "form": "table"},
-        ),
-        report(
-            f"{RESULTS}/tables/votes.csv",
-            category="Refusal rates",
-            caption="../report/votes_table.rst",
-            labels={"result": "Votes over K samples, and c(x)", "form": "table"},
-        ),
-        report(
-            f"{RESULTS}/tables/judges.csv",
-            category="Judges",
-            caption="../report/judges_table.rst",
-            labels={"result": "Agreement of judges with people", "form": "table"},
-        ),
-        reporting.tables("md", "tex"),
+        collect(f"{RESULTS}/tables/{{{{table}}}}.{{ending}}", ending=tables_stage.ENDINGS[1:]),
     log:
-        f"{LOGS}/tables.log",
+        f"{LOGS}/tables/{{table}}.log",
+    wildcard_constraints:
+        table=any_of(TABLES),
     localrule: True
+    resources:
+        mem_mb=2000,
+        runtime=10,
     params:
-        study=reporting.presentation,
-        code=code_version(ROOT / "scripts" / "make_tables.py"),
-    message:
-        "Making the tables"
-    script:
-        "../../scripts/make_tables.py"
-
-
-rule protocol_effects:
-    """Make the table of what each choice of the published code does."""
-    input:
-        scores=reporting.published_scores,
-    output:
-        report(
-            f"{RESULTS}/tables/protocol_effects.csv",
-            category="Protocols",
-            caption="../report/protocol_effects.rst",
-            labels={"result": "What each published choice does", "form": "table"},
+        asked=lambda wildcards: tables_stage.params(config, wildcards),
+        code=lambda wildcards: code_version(
+            ROOT / "scripts" / "make_table.py", tables_stage.TABLES[wildcards.table].module
         ),
-        [f"{RESULTS}/tables/protocol_effects.{ending}" for ending in ("md", "tex")],
-    log:
-        f"{LOGS}/protocol_effects.log",
-    localrule: True
-    params:
-        study=reporting.presentation,
-        code=code_version(ROOT / "scripts" / "make_effects_table.py"),
     message:
-        "Making the table of protocol effects"
+        "Typesetting the table {wildcards.table}"
     script:
-        "../../scripts/make_effects_table.py"
+        "../../scripts/make_table.py"
 
 
 rule manifest:
     """Write down what every number of the study comes from."""
     input:
-        engines=reporting.engines,
-        adapters=reporting.adapters,
-        data=reporting.data,
-        tables=reporting.tables("csv"),
+        engines=collect(f"{RESULTS}/engines/{{engine}}.json", engine=sorted(config["engine_entries"])),
+        adapters=collect(
+            f"{RESULTS}/adapters/{{model}}.json",
+            model=[name for name, entry in sorted(config["model_entries"].items()) if entry.get("lora")],
+        ),
+        data=[
+            *collect(f"{RESULTS}/prompts/{{split}}.jsonl", split=SPLITS),
+            *collect(f"{RESULTS}/gold/{{gold}}.jsonl", gold=GOLD_SETS),
+            *collect(f"{RESULTS}/answers/{{model}}/{{split}}.jsonl", model=MODELS, split=SPLITS),
+            *collect(f"{RESULTS}/verdicts/{{cell}}.jsonl", cell=CELLS),
+        ],
+        tables=collect(f"{RESULTS}/tables/{{table}}.csv", table=tables_stage.ALWAYS),
     output:
         report(
             f"{RESULTS}/manifest.json",
@@ -101,6 +75,9 @@ rule manifest:
     log:
         f"{LOGS}/manifest.log",
     localrule: True
+    resources:
+        mem_mb=2000,
+        runtime=60,
     params:
         manifest={"results": RESULTS},
         code=code_version(ROOT / "scripts" / "write_manifest.py"),

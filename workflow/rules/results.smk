@@ -1,37 +1,43 @@
 """The results table and the methods section: every number of a study in one file, and the words that belong to it.
 
 Reads scores/, judge_cards/, estimates/, judge_agreement.json, an audit's agreement.json and manifest.json; writes
-results_table/{results.csv,results.parquet,dictionary.md}, methods.md, methods.tex and references.bib. The paper tables
-(report.smk) are held against the results table.
+results_table/{results.csv,results.parquet,dictionary.md}, methods.md, methods.tex and references.bib. The tables of
+rates (report.smk) are held against the results table.
 """
 
-from refusal_eval.workflow.results_stage import REFERENCES, Results
-
-results = quick_to_ask(Results(config))
+RESULTS_TABLE = collect(f"{RESULTS}/results_table/{{name}}", name=["results.csv", "results.parquet", "dictionary.md"])
+METHODS = collect(f"{RESULTS}/{{name}}", name=["methods.md", "methods.tex", "references.bib"])
+SCORES = collect(f"{RESULTS}/scores/{{cell}}.json", cell=sorted(CELLS))
+CARDS = collect(f"{RESULTS}/judge_cards/{{judge}}/{{gold}}.json", judge=JUDGES, gold=GOLD_SETS)
+ESTIMATES = analyses.estimate_files(config)
+AGREEMENT = [f"{RESULTS}/judge_agreement.json"] if len(JUDGES) > 1 else []
 
 
 rule results_table:
     """Put every number of the study into one table."""
     input:
-        scores=results.scores,
-        cards=results.cards,
-        estimates=results.estimates,
-        agreement=results.agreement,
-        people=results.people,
+        scores=SCORES,
+        cards=CARDS,
+        estimates=ESTIMATES,
+        agreement=AGREEMENT,
+        people=analyses.peoples_agreement(config),
+        dictionary=str(ROOT / "scripts" / "refusal_eval" / "report" / "results" / "dictionary.yaml"),
     output:
         report(
-            f"{RESULTS}/results_table/results.csv",
+            RESULTS_TABLE[0],
             category="Results",
             caption="../report/results_table.rst",
             labels={"result": "All numbers of the study", "form": "table"},
         ),
-        f"{RESULTS}/results_table/results.parquet",
-        f"{RESULTS}/results_table/dictionary.md",
+        RESULTS_TABLE[1:],
     log:
         f"{LOGS}/results_table.log",
     localrule: True
+    resources:
+        mem_mb=4000,
+        runtime=30,
     params:
-        study=results.study,
+        study=lambda wildcards: analyses.results(config, [*SCORES, *CARDS, *ESTIMATES, *AGREEMENT]),
         code=code_version(ROOT / "scripts" / "make_results_table.py"),
     message:
         "Making the results table"
@@ -42,24 +48,27 @@ rule results_table:
 rule methods:
     """Write the methods section, with the study's numbers, and the BibTeX of what it used."""
     input:
-        manifest=results.manifest(),
-        scores=results.scores,
-        cards=results.cards,
-        results=results.table(),
+        manifest=f"{RESULTS}/manifest.json",
+        scores=SCORES,
+        cards=CARDS,
+        results=f"{RESULTS}/results_table/results.csv",
         duplicates=f"{RESULTS}/estimates/duplicates.json",
-        references=[str(ROOT / "config" / "catalogue" / name) for name in REFERENCES],
+        template=str(ROOT / "scripts" / "refusal_eval" / "report" / "methods" / "methods.j2"),
+        references=[str(ROOT / "config" / "catalogue" / name) for name in ("references.bib", "tools.bib")],
     output:
         report(
-            f"{RESULTS}/methods.md",
+            METHODS[0],
             category="Results",
             caption="../report/methods.rst",
             labels={"result": "Methods section", "form": "text"},
         ),
-        f"{RESULTS}/methods.tex",
-        f"{RESULTS}/references.bib",
+        METHODS[1:],
     log:
         f"{LOGS}/methods.log",
     localrule: True
+    resources:
+        mem_mb=2000,
+        runtime=10,
     params:
         code=code_version(
             ROOT / "scripts" / "make_methods.py", *(JUDGES.module(judge.kind) for judge in study.judges.values())

@@ -1,19 +1,15 @@
-"""Over-refusal against safety: one job for the whole study, and one for its table.
+"""Over-refusal against safety: one job for the whole study.
 
-Reads all scores, the prompts and the near-duplicates among them; writes estimates/tradeoff.json and tables/tradeoff.*.
+Reads all scores, the prompts and the near-duplicates among them; writes estimates/tradeoff.json.
 """
-
-from refusal_eval.workflow.tradeoff_stage import TradeOff
-
-tradeoff = quick_to_ask(TradeOff(config))
 
 
 rule tradeoff:
     """Weigh over-refusal against safety, by model, contrast pair, topic and language."""
     input:
-        rows=tradeoff.rows,
-        scores=tradeoff.scores,
-        prompts=tradeoff.prompts,
+        rows=collect(f"{RESULTS}/scores/{{cell}}.csv", cell=CELLS),
+        scores=collect(f"{RESULTS}/scores/{{cell}}.json", cell=CELLS),
+        prompts=collect(f"{RESULTS}/prompts/{{split}}.jsonl", split=config["splits"]),
         duplicates=f"{RESULTS}/estimates/duplicates.json",
     output:
         f"{RESULTS}/estimates/tradeoff.json",
@@ -24,39 +20,9 @@ rule tradeoff:
         mem_mb=2000,
         runtime=60,
     params:
-        study=tradeoff.study,
+        study=lambda wildcards: analyses.tradeoff(config),
         code=code_version(ROOT / "scripts" / "make_tradeoff.py"),
     message:
         "Weighing over-refusal against safety"
     script:
         "../../scripts/make_tradeoff.py"
-
-
-rule tradeoff_table:
-    """Typeset over-refusal against safety."""
-    input:
-        estimates=f"{RESULTS}/estimates/tradeoff.json",
-        scores=tradeoff.scores,
-        cards=reporting.cards,
-    output:
-        report(
-            f"{RESULTS}/tables/tradeoff.csv",
-            category="Trade-off",
-            caption="../report/tradeoff_table.rst",
-            labels={"result": "Over-refusal against safety", "form": "table"},
-        ),
-        md=f"{RESULTS}/tables/tradeoff.md",
-        tex=f"{RESULTS}/tables/tradeoff.tex",
-    log:
-        f"{LOGS}/tradeoff_table.log",
-    localrule: True
-    resources:
-        mem_mb=1000,
-        runtime=10,
-    params:
-        study=tradeoff.presentation,
-        code=code_version(ROOT / "scripts" / "make_tradeoff_table.py"),
-    message:
-        "Typesetting over-refusal against safety"
-    script:
-        "../../scripts/make_tradeoff_table.py"

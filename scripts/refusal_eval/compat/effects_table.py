@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
 
 from refusal_eval.compat.protocol_effects import CHOICES
-from refusal_eval.report.paper.display import NO_DATA, Labels, interval, number, ordered, percent, points
+from refusal_eval.core.files import read_json
+from refusal_eval.report.paper.display import NO_DATA, interval, number, ordered, percent, points
 from refusal_eval.report.paper.markup import Table
+from refusal_eval.report.paper.table_data import Made, TableData
 
 Cell = Mapping[str, Any]  # a file under published/scores/
 
@@ -28,17 +30,13 @@ def effects_frame(cells: Iterable[Cell]) -> pd.DataFrame:
     return pd.DataFrame(rows, dtype=object)
 
 
-def effects_table(
-    cells: Iterable[Cell],
-    labels: Labels | None = None,
-    models: Sequence[str] | None = None,
-    splits: Sequence[str] | None = None,
-    judges: Sequence[str] | None = None,
-) -> Table:
-    """Return the table: a row per judge, model, split and choice, in percent of the prompts that have a score."""
-    show = labels or Labels()
+def protocol_effects(data: TableData) -> Made:
+    """Return a row per judge, model, split and choice, in percent of the prompts that have a score."""
+    cells, show = [read_json(path) for path in data.files["published"]], data.labels
     by_name = {(cell["judge"], cell["model"], cell["split"]): cell for cell in cells}
-    orders = [ordered((name[i] for name in by_name), order) for i, order in enumerate((judges, models, splits))]
+    orders = [
+        ordered((name[i] for name in by_name), data.order(n)) for i, n in enumerate(("judges", "models", "splits"))
+    ]
     rows = []
     for name in sorted(by_name, key=lambda name: [order.index(part) for order, part in zip(orders, name, strict=True)]):
         first = by_name[name]["choices"][0]
@@ -56,8 +54,7 @@ def effects_table(
         "tokens, classes or phrases, so there is nothing to search for a word. These numbers depend on K.",
     ]
     caption = "What each choice of the published scoring does to each cell."
-    align = "llll" + "r" * (len(header) - 4)
-    return Table("protocol_effects", caption, header, rows, align, notes, keys=4, per_block=5)
+    return effects_frame(cells), [Table("protocol_effects", caption, header, rows, notes, keys=4, per_block=5)]
 
 
 def _cells(choice: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:

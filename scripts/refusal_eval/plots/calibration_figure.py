@@ -12,9 +12,10 @@ from refusal_eval.config.figure_entry import Figure as FigureEntry
 from refusal_eval.config.figure_entry import FigureStudy, Mistake, Shown, able_judges
 from refusal_eval.config.shapes import Slug
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
-from refusal_eval.plots.layout import EDGE, page, put, text_width
+from refusal_eval.plots.layout import EDGE, page
 from refusal_eval.plots.panels import PanelGrid
 from refusal_eval.plots.reliability_curve import Card, draw_bins, mark_of, reliability_text, soft_series
+from refusal_eval.plots.series import draw_marks
 from refusal_eval.plots.style import LINE_HEIGHT, styled
 
 if TYPE_CHECKING:
@@ -102,11 +103,8 @@ def _draw(cards: Sequence[Card], data: FigureData) -> Figure:
     if not data.fits(height):
         raise data.too_high(height, "name fewer under `judges` or `gold`")
     fig, sheet = page(width, height)
-    x = left
-    for words in [words for words in _SERIES if any(words in dict(soft_series(card)) for card in cards)]:
-        sheet.plot([x + 4], [EDGE + 4.2], **mark_of(words))
-        put(sheet, x + 10, EDGE, [words])
-        x += 20 + text_width(words)
+    there = [words for words in _SERIES if any(words in dict(soft_series(card)) for card in cards)]
+    draw_marks(sheet, left, EDGE, [(words, mark_of(words)) for words in there])
     for index, (card, ax) in enumerate(zip(cards, grid.draw(fig, sheet, left, top), strict=True)):
         draw_bins(ax, card)
         ax.set_yticks([0, 0.5, 1], ["0", "0.5", "1"] if grid.first_column(index) else [""] * 3)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from refusal_eval.plots.figure_data import Caption, FigureData
-from refusal_eval.report.paper.display import Score, headlines, mark_notes, notes_of
+from refusal_eval.report.paper.display import Score, flags_in, headlines, notes_of
 from refusal_eval.report.paper.latex_text import HAN, OTHER, definitions, latex_escaped
 from refusal_eval.report.paper.markup import markdown_escaped
-from refusal_eval.report.paper.protocol_labels import protocol_notes
+from refusal_eval.report.paper.table_notes import agreement_note, level_text, prompts_note, protocol_notes
 
 PREAMBLE = "captions_preamble.tex"  # beside the captions
 
@@ -43,8 +43,6 @@ def k_text(scores: Sequence[Score]) -> str:
 
 def rates_words(scores: Sequence[Score]) -> list[str]:
     """What the refusal rates of scores are: mean over what, K, reading, interval."""
-    from refusal_eval.report.paper.table_notes import level_text
-
     methods = "; ".join(sorted({score["interval"]["method"] for score in scores}))
     return [
         f"Refusal rate: mean over prompts of the share of refusals among K = {k_text(scores)} answers.",
@@ -67,16 +65,12 @@ def study_words(
         splits: of these.
         flags: that the figure marks; None for all of the scores.
     """
-    from refusal_eval.report.paper.frames import agreement_note
-    from refusal_eval.report.paper.table_notes import prompts_note
-
     show, scores = data.labels, data.scores if scores is None else scores
-    marks = mark_notes(scores) if flags is None else notes_of(flags)
     return [
         f"Judge: {show.judge(data.judge)}.",
         agreement_note(data.judge, data.cards, show.golds),
         prompts_note(scores, data.shown.splits if splits is None else splits, show),
-        *(f"{note}." for note in marks),
+        *notes_of(flags_in(scores) if flags is None else flags),
         *protocol_notes(scores),
     ]
 

@@ -25,7 +25,7 @@ from refusal_eval.plots.layout import (
     wrap_to,
 )
 from refusal_eval.plots.style import LINE_HEIGHT, RATE_COLOURS, styled
-from refusal_eval.report.paper.display import EN_DASH, NO_DATA, Score, headline, interval, marks, percent
+from refusal_eval.report.paper.display import EN_DASH, NO_DATA, Score, headline, interval, marks_of, percent
 from refusal_eval.stats.estimates.scores import score_flags
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _ends(score: Score) -> str:
 
 def _cell_lines(score: Score, width: float, broken: bool) -> list[str]:
     """Rate with its marks, then the interval; in narrow columns marks and upper end have lines of their own."""
-    part, symbols = headline(score), marks(score)
+    part, symbols = headline(score), marks_of([score])
     rate = percent(part["rate"], digits=0)
     lines = [rate + symbols] if text_width(rate + symbols, bold=True) <= width else [rate, symbols]
     if part["low"] is None or part["high"] is None:

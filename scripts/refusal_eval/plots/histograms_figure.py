@@ -11,6 +11,7 @@ import pandas as pd
 from refusal_eval.config.figure_entry import SPLITS, FigureStudy, Ordered
 from refusal_eval.config.shapes import Slug
 from refusal_eval.plots.captions import k_text, protocol_tag, study_words
+from refusal_eval.plots.curves import percent_scale
 from refusal_eval.plots.figure_data import Caption, Cell, Drawn, FigureData
 from refusal_eval.plots.layout import (
     EDGE,
@@ -25,7 +26,7 @@ from refusal_eval.plots.layout import (
     wrap_to,
 )
 from refusal_eval.plots.style import BLUE, COLUMN_WIDTH, FAINT, GREY, LINE_HEIGHT, PAGE_HEIGHT, VERMILLION, styled
-from refusal_eval.report.paper.display import NO_DATA, Score, marks
+from refusal_eval.report.paper.display import NO_DATA, Score, marks_of
 from refusal_eval.stats.estimates.scores import has_turns
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _SIDE_BINS = 5  # bins on either side of the one in the middle
-_SCALES = (20, 40, 60, 80, 100)  # percent; the common scale ends at one of these
 _SCALE_WIDTH, _SCALE_HEIGHT = 30.0, 21.0  # points for the numbers and names of the scales
 _HIGHEST, _LOWEST = 40.0, 14.0  # points for the bars of a panel
 _COLUMNS = 3  # splits that a narrow figure has room for
@@ -102,7 +102,7 @@ def _draw(
         panel = pitch - gap
         centres = [left + i * pitch + panel / 2 for i in range(len(splits))]
         head = ColumnLabels([show.split(split) for split in splits], pitch, data.expected(splits))
-        sizes = _size_lines({cell: (sum(counts[cell]), marks(score)) for cell, score in cells.items()}, panel)
+        sizes = _size_lines({cell: (sum(counts[cell]), marks_of([score])) for cell, score in cells.items()}, panel)
         tag = protocol_tag(data.scores)
         top = EDGE + head.height
         below = _SCALE_HEIGHT + len(tag) * LINE_HEIGHT + EDGE
@@ -114,7 +114,8 @@ def _draw(
         end = top + sum(titles) + sum(heights)
         fig, sheet = page(width, end + below)
         head.draw(sheet, centres, top)
-        scale, y = _scale(counts.values()), top
+        highest = max((max(count) / sum(count) for count in counts.values() if sum(count)), default=1.0)
+        scale, y = percent_scale(highest)[-1], top
         for model, lines, title, height in zip(models, names, titles, heights, strict=True):
             if beside:
                 middle = y + title + (height - len(lines) * LINE_HEIGHT) / 2
@@ -193,12 +194,6 @@ def _size_lines(sizes: Mapping[Cell, tuple[int, str]], width: float) -> dict[Cel
     return texts
 
 
-def _scale(counts: Iterable[Sequence[int]]) -> int:
-    """End of the common scale in percent."""
-    top = max((100 * max(count) / sum(count) for count in counts if sum(count)), default=100)
-    return next(end for end in _SCALES if top <= end)
-
-
 def _draw_panel(ax: Axes, counts: Sequence[int], band: float, scale: float) -> None:
     ax.bar(-band, scale, 2 * band, align="edge", color=FAINT, linewidth=0)
     total, bins = sum(counts), _ends_of_bins(band)
@@ -212,7 +207,7 @@ def _draw_panel(ax: Axes, counts: Sequence[int], band: float, scale: float) -> N
     ax.spines["left"].set_bounds(0, scale)
 
 
-def _label_scales(ax: Axes, scale: int, width: float, outer: tuple[bool, bool]) -> None:
+def _label_scales(ax: Axes, scale: float, width: float, outer: tuple[bool, bool]) -> None:
     """Numbers only at the left and the lower edge of the figure (`outer`), inside the width of their panel."""
     first_column, last_row = outer
     minus, one = "\u22121", "1"
@@ -221,7 +216,7 @@ def _label_scales(ax: Axes, scale: int, width: float, outer: tuple[bool, bool]) 
     else:
         numbers = [minus, "", one] if width > text_width(minus) + text_width(one) + 2 else ["", "0", ""]
     ax.set_xticks([-1, 0, 1], numbers if last_row else [""] * 3)
-    y_ticks = [0, scale // 2, scale]
-    ax.set_yticks(y_ticks, [str(tick) for tick in y_ticks] if first_column else [""] * 3)
+    y_ticks = [0, scale / 2, scale]
+    ax.set_yticks(y_ticks, [f"{tick:g}" for tick in y_ticks] if first_column else [""] * 3)
     if width < 40:
         numbers_inside(ax)

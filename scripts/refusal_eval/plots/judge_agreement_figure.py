@@ -15,8 +15,8 @@ from refusal_eval.config.shapes import Slug
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
 from refusal_eval.plots.layout import EDGE, ColumnLabels, page, put, text_width, tile, widest, wrap_to
 from refusal_eval.plots.style import LINE_HEIGHT, styled
-from refusal_eval.report.paper.display import NO_DATA, marked, notes_of
-from refusal_eval.report.paper.judge_card_words import short, value_text
+from refusal_eval.report.paper.display import NO_DATA, marked, notes_of, number
+from refusal_eval.report.paper.table_notes import value_text
 from refusal_eval.stats.estimates.estimands import READINGS
 
 if TYPE_CHECKING:
@@ -110,8 +110,8 @@ def _draw(pairs: Sequence[Mapping[str, Any]], judges: Sequence[str], data: Figur
 
 def _lines(kappa: Mapping[str, Any], flags: Sequence[str], step: float) -> list[str]:
     """Kappa with its marks, then the interval, in two lines where one is too narrow."""
-    value = marked(short(kappa["value"]), flags)
-    ends = [short(end) for end in kappa["interval"] or ()]
+    value = marked(number(kappa["value"]), flags)
+    ends = [number(end) for end in kappa["interval"] or ()]
     if not ends:
         return [value]
     one = f"[{', '.join(ends)}]"
@@ -151,4 +151,4 @@ def _words(
     if alpha and len(group["raters"]) > 2:
         found += [(alpha[reading], group["alpha_flags"]) for reading in READINGS]
     flags = {flag for number, own in found if number["value"] is not None for flag in own}
-    return [*notes, *(f"{note}." for note in notes_of(flags))]
+    return [*notes, *notes_of(flags)]

@@ -9,9 +9,10 @@ from refusal_eval.core.states import LABELS
 from refusal_eval.plots.layout import EDGE, axes_at, numbers_inside, page, put, text_width, tile, widest, wrap_to
 from refusal_eval.plots.reliability_curve import HEIGHT as RELIABILITY_HEIGHT
 from refusal_eval.plots.reliability_curve import draw_reliability, reliability_text
+from refusal_eval.plots.series import draw_marks
 from refusal_eval.plots.style import BLUE, COLUMN_WIDTH, GREY, INK, LINE_HEIGHT, PAGE_HEIGHT, VERMILLION, styled
-from refusal_eval.report.paper.display import MINUS, Labels, annotators, clean, percent
-from refusal_eval.report.paper.judge_card_words import share_text, short, statistic, value_text, weights_text
+from refusal_eval.report.paper.display import MINUS, Labels, annotators, clean, number, percent
+from refusal_eval.report.paper.table_notes import share_text, statistic, value_text, weights_text
 from refusal_eval.stats.agreement.judge_card import MIN_ROWS, UNJUDGED
 
 if TYPE_CHECKING:
@@ -136,12 +137,12 @@ def _forest(
     for lines, group, height in zip(names, groups, heights, strict=True):
         middle = y + height / 2
         put(sheet, left - 6, start + middle - len(lines) * LINE_HEIGHT / 2, lines, align="right")
-        for number, (name, colour, marker, _) in enumerate(_SHARES):
+        for place, (name, colour, marker, _) in enumerate(_SHARES):
             part = group["broad"]
-            _mark(shares, part[name], part["intervals"][name], middle + 5.5 * (number - 1), colour, marker)
-        for number, (reading, colour, marker, _) in enumerate(_KAPPAS):
+            _mark(shares, part[name], part["intervals"][name], middle + 5.5 * (place - 1), colour, marker)
+        for place, (reading, colour, marker, _) in enumerate(_KAPPAS):
             part = group[reading]
-            _mark(kappas, part["kappa"], part["intervals"]["kappa"], middle + 7 * (number - 0.5), colour, marker)
+            _mark(kappas, part["kappa"], part["intervals"]["kappa"], middle + 7 * (place - 0.5), colour, marker)
         if y:
             for ax in (shares, kappas):
                 ax.axhline(y, color="#CCCCCC", linewidth=0.4, zorder=0)
@@ -175,11 +176,11 @@ def _published_kappas(card: Card) -> list[float]:
 def _mark(ax: Axes, value: float | None, ends: Any, y: float, colour: str, marker: str) -> None:
     if value is None:
         return
-    line = INK if colour == "white" else colour
+    look = _look(colour, marker)
     if ends and None not in ends:
+        line = look["markeredgecolor"]
         ax.plot(ends, [y, y], color=line, linewidth=0.9, solid_capstyle="butt", zorder=2)
-    look: dict[str, Any] = {"markeredgecolor": line, "markersize": 3.2, "markeredgewidth": 0.7}
-    ax.plot([value], [y], marker, color=colour, clip_on=False, zorder=3, **look)
+    ax.plot([value], [y], clip_on=False, zorder=3, **look)
 
 
 def _scales(card: Card, groups: Sequence[Group]) -> Scales:
@@ -225,12 +226,13 @@ def _lowest(groups: Sequence[Group], names: Sequence[str], readings: Sequence[st
 
 def _legend(sheet: Axes, x: float, y: float, title: str, marks: Sequence[tuple[str, str, str, str]]) -> None:
     put(sheet, x, y, [title])
-    x += max(text_width("Shares:"), text_width(title)) + 3
-    for _, colour, marker, words in marks:
-        edge = INK if colour == "white" else colour
-        sheet.plot([x + 4], [y + 4], marker, color=colour, markeredgecolor=edge, markersize=3.2, markeredgewidth=0.7)
-        put(sheet, x + 8, y, [words])
-        x += 14 + text_width(words)
+    start = x + max(text_width("Shares:"), text_width(title)) + 3
+    draw_marks(sheet, start, y, [(words, _look(colour, marker)) for _, colour, marker, words in marks])
+
+
+def _look(colour: str, marker: str) -> dict[str, Any]:
+    edge = {"markeredgecolor": INK if colour == "white" else colour, "markeredgewidth": 0.7}
+    return {"marker": marker, "color": colour, "markersize": 3.2, **edge}
 
 
 def _confusion(sheet: Axes, card: Card, top: float) -> None:
@@ -269,9 +271,9 @@ def _notes(card: Card, left_out: int, cut: bool, threshold: float | None) -> lis
         notes.append(f"{left_out} more answering models are in the table.")
     human = (card["people"]["human_kappa"] or {}).get("broad")
     if human is not None:
-        notes.append(f"Blue line: {statistic(card['people']['human_kappa'])} among people, {short(human)} (broad).")
+        notes.append(f"Blue line: {statistic(card['people']['human_kappa'])} among people, {number(human)} (broad).")
     for reading, anchors in _published(card, "kappa").items():
-        told = ", ".join(f"{name} {short(kappa)}" for name, kappa in anchors)
+        told = ", ".join(f"{name} {number(kappa)}" for name, kappa in anchors)
         notes.append(f"Dashed: published kappa of others on this gold set ({reading.replace('_', ' ')}): {told}.")
     for reading, anchors in _published(card, "f1").items():
         told, f1 = ", ".join(f"{name} {percent(value)} %" for name, value in anchors), card[reading]["f1"]

@@ -148,13 +148,15 @@ def tile(sheet: Axes, box: Box, lines: Sequence[str], share: float | None) -> No
     inside = (x + _INSET, y + _INSET), width - 2 * _INSET, height - 2 * _INSET
     look: dict[str, Any] = {"facecolor": inside_colour, "edgecolor": frame, "linewidth": 0.6, "joinstyle": "miter"}
     sheet.add_patch(Rectangle(*inside, **look))
-    ink = INK if fill is None or _luminance(fill) > 0.21 else "white"
+    ink = INK if fill is None else ink_on(fill)
     start = y + (height - len(lines) * LINE_HEIGHT) / 2
     put(sheet, x + width / 2, start, lines[:1], align="center", bold=True, color=ink)
     put(sheet, x + width / 2, start + LINE_HEIGHT, lines[1:], align="center", color=ink)
 
 
-def _luminance(colour: tuple[float, float, float]) -> float:
-    """Relative luminance, 0 black to 1 white (W3C, Web Content Accessibility Guidelines 2.2)."""
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+def ink_on(colour: str | tuple[float, float, float]) -> str:
+    """Black or white, whichever is easier to read on a colour (its relative luminance: W3C, WCAG 2.2)."""
+    from matplotlib.colors import to_rgb
+
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour)]
+    return INK if 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] > 0.21 else "white"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
@@ -13,7 +14,7 @@ from refusal_eval.config.shapes import Slug
 from refusal_eval.core.states import PARTIAL, REFUSAL
 from refusal_eval.plots.captions import k_text, protocol_tag, study_words
 from refusal_eval.plots.figure_data import Caption, Cell, Drawn, FigureData
-from refusal_eval.plots.layout import EDGE, HINTED, page, put, text_width, widest, wrap_to
+from refusal_eval.plots.layout import EDGE, HINTED, ink_on, page, put, text_width, widest, wrap_to
 from refusal_eval.plots.series import Key
 from refusal_eval.plots.style import INK, LINE_HEIGHT, styled
 from refusal_eval.report.paper.display import Score, mark_of
@@ -126,12 +127,12 @@ def _of_free_text(judge: Any) -> bool:
     return getattr(judge, "form", None) == "published"
 
 
-def _counts(found: Mapping[tuple[str, str | None], int], labels: Collection[str]) -> dict[str, int]:
+def _counts(found: Mapping[tuple[str, str | None], int], labels: Collection[str]) -> Counter[str]:
     """Number of answers of each kind that have one of these labels; without a kind they are `NOT_TOLD`."""
-    counts: dict[str, int] = {}
+    counts = Counter[str]()
     for (label, kind), n in found.items():
         if label in labels:
-            counts[kind or NOT_TOLD] = counts.get(kind or NOT_TOLD, 0) + n
+            counts[kind or NOT_TOLD] += n
     return counts
 
 
@@ -150,28 +151,15 @@ def _order(found: set[str]) -> list[str]:
 
 
 def _bars(
-    counts: Mapping[Cell, Mapping[str, int]],
-    scores: Sequence[Score],
-    models: Sequence[str],
-    splits: Sequence[str],
-    by: str,
+    counts: Mapping[Cell, Counter[str]], scores: Sequence[Score], models: Sequence[str], splits: Sequence[str], by: str
 ) -> list[Bar]:
-    def flags(model: str, of: Collection[str]) -> tuple[str, ...]:
-        return derived_flags(score_flags(s) for s in scores if s["model"] == model and s["split"] in of)
-
-    if by == "split":
-        return [
-            Bar(split, model, counts.get((model, split), {}), flags(model, [split]))
-            for split in splits
-            for model in models
-        ]
+    groups = [(split, [split]) for split in splits] if by == "split" else [(None, list(splits))]
     bars = []
-    for model in models:
-        total: dict[str, int] = {}
-        for split in splits:
-            for kind, n in counts.get((model, split), {}).items():
-                total[kind] = total.get(kind, 0) + n
-        bars.append(Bar(None, model, total, flags(model, splits)))
+    for name, group in groups:
+        for model in models:
+            kinds = sum((counts.get((model, split), Counter()) for split in group), Counter[str]())
+            own = (score_flags(score) for score in scores if score["model"] == model and score["split"] in group)
+            bars.append(Bar(name, model, kinds, derived_flags(own)))
     return bars
 
 
@@ -232,7 +220,7 @@ class _Stack:
             if wide:
                 _box(sheet, (x, y, wide, _BAR), kind, self._kinds)
                 if wide >= text_width(str(number)) + 2.5:
-                    ink = _ink(_colour(kind, self._kinds))
+                    ink = ink_on(_colour(kind, self._kinds))
                     put(sheet, x + wide / 2, y + (_BAR - LINE_HEIGHT) / 2, [str(number)], align="center", color=ink)
             x += wide
 
@@ -259,14 +247,6 @@ def _colour(kind: str, kinds: Sequence[str]) -> str:
         return _COLOURS[KINDS.index(kind)]
     others = [name for name in kinds if name not in KINDS]
     return _COLOURS[others.index(kind) % len(_COLOURS)]
-
-
-def _ink(colour: str) -> str:
-    """Black or white, whichever is easier to read on a colour."""
-    if colour == _NONE_COLOUR:
-        return INK
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return INK if 0.299 * red + 0.587 * green + 0.114 * blue > 130 else "white"
 
 
 def _frame(bars: Sequence[Bar], kinds: Sequence[str], judge: str, reading: str) -> pd.DataFrame:

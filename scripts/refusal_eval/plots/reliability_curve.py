@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.plots.layout import EDGE, axes_at, put, put_upright, text_width
+from refusal_eval.plots.layout import EDGE, axes_at, put_upright, text_width
+from refusal_eval.plots.series import draw_marks
 from refusal_eval.plots.style import BLUE, GREY, INK, LINE_HEIGHT, VERMILLION
-from refusal_eval.report.paper.judge_card_words import short, value_text
+from refusal_eval.report.paper.display import number
+from refusal_eval.report.paper.table_notes import value_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +40,7 @@ def reliability_text(card: Card) -> list[str]:
     texts = []
     for words, soft in soft_series(card):
         ece, brier = value_text(soft["ece"], soft["ece_interval"]), value_text(soft["brier"], soft["brier_interval"])
-        calibrated = f"a calibrated judge would show {short(soft['ece_if_calibrated'])}"
+        calibrated = f"a calibrated judge would show {number(soft['ece_if_calibrated'])}"
         bins = f"{soft['n_bins']} bins of equal mass"
         texts.append(f"{words.capitalize()}: ECE {ece} in {bins} ({calibrated}), Brier {brier}.")
     calibration = card.get("calibration") or {}
@@ -55,11 +57,7 @@ def draw_reliability(fig: Figure, sheet: Axes, card: Card, top: float, width: fl
     left = EDGE + 2 * LINE_HEIGHT + text_width("0.5") + 2
     ax = axes_at(fig, left, top + LINE_HEIGHT + 4, width - left - EDGE - 4, _PANEL)
     draw_bins(ax, card)
-    x = left
-    for words in [words for words, _ in soft_series(card)]:
-        sheet.plot([x + 4], [top + 4], **mark_of(words))
-        put(sheet, x + 9, top, [words])
-        x += 18 + text_width(words)
+    draw_marks(sheet, left, top, [(words, mark_of(words)) for words, _ in soft_series(card)])
     ax.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
     ax.set_xlabel("Judge's probability of refusal", labelpad=1, color=INK)
     words = "Labelled refusal by people"
@@ -75,7 +73,7 @@ def draw_bins(ax: Axes, card: Card) -> None:
         for found in soft["bins"]:
             line = style["markeredgecolor"]
             ax.plot([found["mean_p"]] * 2, found["interval"], color=line, linewidth=0.8, clip_on=False, zorder=2)
-            ax.plot([found["mean_p"]], [found["rate"]], zorder=3, **style)
+            ax.plot([found["mean_p"]], [found["rate"]], linestyle="none", zorder=3, **style)
     ax.set_xlim(0, 1)
     ax.set_ylim(0, 1)
     ax.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
@@ -86,4 +84,4 @@ def mark_of(words: str) -> dict[str, Any]:
     """Return how the marks of a series of `soft_series` look, for `Axes.plot`."""
     line, inside, marker = next(look for name, *look in _LOOKS if name == words)
     edge = {"markeredgecolor": line, "markeredgewidth": 0.8}
-    return {"color": inside, "marker": marker, "linestyle": "none", "markersize": 3.2, "clip_on": False, **edge}
+    return {"color": inside, "marker": marker, "markersize": 3.2, "clip_on": False, **edge}

@@ -76,6 +76,14 @@ class Legend:
             put(sheet, at + _MARK, top + y, lines)
 
 
+def draw_marks(sheet: Axes, x: float, y: float, marks: Sequence[tuple[str, dict[str, Any]]]) -> None:
+    """Draw a legend on one line: for each series its mark (arguments of `Axes.plot`) and its words."""
+    for words, mark in marks:
+        sheet.plot([x + 4], [y + 4.2], linestyle="none", **mark)
+        put(sheet, x + 9, y, [words])
+        x += 17 + text_width(words)
+
+
 class Key:
     """Texts with a mark before each, from above and then in as many columns as fit `width` points.
 

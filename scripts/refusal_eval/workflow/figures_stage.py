@@ -6,10 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from snakemake.io import expand
+
 from refusal_eval.config.figure_entry import Figure, FigureStudy
 from refusal_eval.config.kinds import FIGURES
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.scoring import protocol_label
+from refusal_eval.workflow.whole_study import labels_of
 
 ENDINGS = ("svg", "pdf", "png", "csv", "caption.md", "caption.tex")
 
@@ -44,24 +47,16 @@ class Figures:
     def files(self, noun: str, pattern: str) -> Callable[[Any], list[str]]:
         """Return an input function: the files of one noun that the figure `wildcards.figure` is drawn from.
 
-        They are a path pattern filled with its judges, models, splits and gold, sorted, each file once; none where its
-        kind does not need the noun.
+        They are a path pattern filled with its judges, models, splits and gold, sorted; none where its kind does not
+        need the noun.
         """
 
         def needed(wildcards: Any) -> list[str]:
             if noun not in self.entries[wildcards.figure].needs:
                 return []
-            names = {key: sorted(found) or [""] for key, found in asdict(self.shown[wildcards.figure]).items()}
-            return list(
-                dict.fromkeys(
-                    pattern.format(judge=judge, model=model, split=split, gold=gold)
-                    for judge in names["judges"]
-                    for model in names["models"]
-                    for split in names["splits"]
-                    for gold in names["gold"]
-                    if gold or noun != "cards"
-                )
-            )
+            shown = self.shown[wildcards.figure]
+            names = {key.removesuffix("s"): sorted(found) for key, found in asdict(shown).items()}
+            return list(expand(pattern, **names))
 
         return needed
 
@@ -71,10 +66,7 @@ class Figures:
         The trade-off names models that it does not show; figures of judges name none.
         """
         shown = self.shown[wildcards.figure]
-        labels = {
-            f"{noun}s": {name: entry["label"] or name for name, entry in self._config[f"{noun}_entries"].items()}
-            for noun in ("model", "split", "judge", "gold")
-        }
+        labels = labels_of(self._config)
         if not shown.models:
             labels["models"] = {}
         return {

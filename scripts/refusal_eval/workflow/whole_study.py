@@ -1,75 +1,46 @@
-"""What the stages share that look at a whole study at once: its cells, where its splits come from, and its labels."""
+"""What rules ask that look at a whole study at once: its cells, labels, and where its splits come from."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from refusal_eval.study.paths import Paths
-from refusal_eval.workflow.scoring import protocol_label
+from refusal_eval.core.states import HEADLINE_READING
 
-# As `scores.HEADLINE_READING`, which nothing that plans may import: it stands behind numpy and scipy.
-HEADLINE = {"refuse": "strict", "comply": "broad", "varies": "broad"}
+Config = Mapping[str, Any]  # of a validated study
+NOUNS = ("model", "split", "judge", "gold")
 
 
-class WholeStudy:
-    """All scores of a study.
+def cells_of(config: Config) -> list[list[str]]:
+    """Return judge, model and split of all that is scored, in the study's order."""
+    return [list(cell) for cell in itertools.product(config["judges"], config["models"], config["splits"])]
 
-    Args:
-        config: the validated study.
-    """
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        self._config = config
-        self._results = Paths(config).results
-        names = (config["judges"], config["models"], config["splits"])
-        self._cells = [[judge, model, split] for judge in names[0] for model in names[1] for split in names[2]]
+def labels_of(config: Config, nouns: Iterable[str] = NOUNS) -> dict[str, dict[str, str]]:
+    """Return what readers see instead of names, for each of these nouns: `{"models": {name: label}}`."""
+    return {
+        f"{noun}s": {name: entry["label"] or name for name, entry in config[f"{noun}_entries"].items()}
+        for noun in nouns
+    }
 
-    def rows(self, wildcards: Any) -> list[str]:
-        """Return the scores per prompt of all cells under all judges."""
-        return [f"{self._results}/scores/{'/'.join(cell)}.csv" for cell in self._cells]
 
-    def scores(self, wildcards: Any) -> list[str]:
-        """Return the summaries of all scores."""
-        return [f"{self._results}/scores/{'/'.join(cell)}.json" for cell in self._cells]
-
-    def presentation(self, wildcards: Any) -> dict[str, Any]:
-        """Return what, besides files, decides how a table of the whole study looks."""
-        kinds = {"models": "model", "splits": "split", "judges": "judge", "golds": "gold"}
-        labels = {
-            kind: {name: entry["label"] or name for name, entry in self._config[f"{section}_entries"].items()}
-            for kind, section in kinds.items()
+def splits_of(config: Config) -> list[dict[str, str]]:
+    """Return expectation, headline reading and source of each split, in the study's order."""
+    entries, sources = config["split_entries"], sources_of(config)
+    return [
+        {
+            "name": split,
+            "expectation": entries[split]["expectation"],
+            "reading": entries[split]["headline"] or HEADLINE_READING[entries[split]["expectation"]],
+            "source": sources[split],
         }
-        shown = {"primary_judge": self._config["primary_judge"], "labels": labels}
-        return self._names() | shown | protocol_label(self._config)
-
-    def _computed(self) -> dict[str, Any]:
-        """Return the cells, and what decides their numbers: no labels, which may change without a new computation."""
-        return self._names() | {"cells": self._cells, "level": self._config["scoring"]["level"]}
-
-    def _names(self) -> dict[str, Any]:
-        """Return names in the study's order, with readings and sources of splits."""
-        config, entries = self._config, self._config["split_entries"]
-        sources = sources_of(config)
-        splits = [
-            {
-                "name": split,
-                "expectation": entries[split]["expectation"],
-                "reading": entries[split]["headline"] or HEADLINE[entries[split]["expectation"]],
-                "source": sources[split],
-            }
-            for split in config["splits"]
-        ]
-        return {name: config[name] for name in ("models", "judges", "gold", "samples")} | {"splits": splits}
-
-    def _made(self, name: str) -> list[str]:
-        """Return the files of a stage: its estimates and tables."""
-        tables = [f"{self._results}/tables/{name}.{ending}" for ending in ("csv", "md", "tex")]
-        return [f"{self._results}/estimates/{name}.json", *tables]
+        for split in config["splits"]
+    ]
 
 
-def sources_of(config: Mapping[str, Any]) -> dict[str, str]:
+def sources_of(config: Config) -> dict[str, str]:
     """Return a word for the source of each split: the first split, by its name, that comes from there.
 
     So params hold no path of this machine.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from refusal_eval.report.methods.methods_writing import cite, quoted
+from refusal_eval.report.paper.display import clean
 
 Source = Mapping[str, Any]
 
@@ -23,6 +23,15 @@ FAMILIES = (
 )
 _IN_WHEELS = ((r"^SmolLM2-", "benallal2025smollm2"),)
 _GOLD = ((r"^pyrit$", "lopezmunoz2024pyrit"),)
+
+
+quoted = clean  # a user's text: on one line, without control characters and without the marks of `cite`
+
+
+def cite(*keys: str) -> str:
+    """Return a citation to be put into a text; nothing without keys. No user's text holds the marks around it."""
+    known = [key for key in dict.fromkeys(keys) if key]
+    return f" \ue000{','.join(known)}\ue001" if known else ""
 
 
 def weights_text(weights: Source, identity: Mapping[str, Any]) -> str:

@@ -12,16 +12,15 @@ from refusal_eval.report.paper.display import (
     Labels,
     joined,
     marked,
-    notes_of,
     p_text,
     percent,
     points,
     points_interval,
 )
-from refusal_eval.report.paper.frames import NOT_MEASURED, Card, agreement_texts
-from refusal_eval.report.paper.markup import Table
-from refusal_eval.report.paper.table_notes import OF_DIALOGUES, READINGS_NOTE
-from refusal_eval.study.comparison_families import JUDGES, Family
+from refusal_eval.report.paper.markup import Table, told_once
+from refusal_eval.report.paper.table_data import Made, TableData
+from refusal_eval.report.paper.table_notes import OF_DIALOGUES, TURNS_NOTE, flags_notes, judges_notes, readings_note
+from refusal_eval.study.comparison_families import JUDGES, Family, family_of
 
 COLUMNS = (
     *("family", "kind", "held", "first", "second", "split", "pool", "splits", "reading"),
@@ -32,8 +31,15 @@ COLUMNS = (
 Row = Mapping[str, Any]
 
 
+def comparisons(data: TableData) -> Made:
+    """Return the study's comparisons, family by family."""
+    found, families = data.found("comparisons"), [family_of(family) for family in data.asked["families"]]
+    frame = comparisons_frame(found["comparisons"], families, found["level"])
+    return frame, [told_once(comparisons_table(found, families, data))]
+
+
 def comparisons_frame(rows: Iterable[Row], families: Sequence[Family], level: float) -> pd.DataFrame:
-    """One row per comparison, sorted by name within its family; see `families.compared` for the columns.
+    """Return a row per comparison, sorted by name within its family; see `families.compared` for the columns.
 
     Rates, differences and bounds are shares; `splits` and `flags` are separated by spaces.
     """
@@ -49,22 +55,16 @@ def comparisons_frame(rows: Iterable[Row], families: Sequence[Family], level: fl
 _SORTED = ("split", "held", "first", "second")
 
 
-def comparisons_table(
-    rows: Sequence[Row],
-    families: Sequence[Family],
-    study: Mapping[str, Any],
-    cards: Iterable[Card] = (),
-) -> Table:
-    """One row per comparison: both rates, their difference with interval, p, p after Holm, worst-case bounds.
+def comparisons_table(found: Mapping[str, Any], families: Sequence[Family], data: TableData) -> Table:
+    """Return a row per comparison: both rates, their difference with interval, p, p after Holm, worst-case bounds.
 
     Args:
-        rows: the comparisons, in the order of the table.
+        found: `comparisons` in the order of the table, their `level`, and `dialogues`, the splits with several scored
+            turns per prompt.
         families: the families that `family` of a row numbers.
-        study: `samples`, `level`, `labels` as `display.Labels` takes them, `readings` by split, and `dialogues`, the
-            splits with several scored turns per prompt.
-        cards: of the judges.
+        data: of the table.
     """
-    show = Labels(**study["labels"])
+    show, rows = data.labels, found["comparisons"]
     several = len(families) > 1
     # Models under several judges, or judges on several models: a column says which.
     with_held = len({(row["kind"], row["held"]) for row in rows}) > 1
@@ -95,9 +95,8 @@ def comparisons_table(
         if some_missing:
             of = str(row["n"]) if row["n"] == row["n_all"] else f"{row['n']} of {row['n_all']}"
             body[-1] += [of, points_interval(row["bound_low"], row["bound_high"]) or NO_DATA]
-    align = "l" * len(keys) + "r" * (len(header) - len(keys))
     caption = "Differences of refusal rates on the same prompts."
-    return Table("comparisons", caption, header, body, align, _notes(rows, families, study, cards), len(keys), 6)
+    return Table("comparisons", caption, header, body, _notes(found, families, data), len(keys), per_block=6)
 
 
 def _difference(row: Row) -> str:
@@ -106,21 +105,16 @@ def _difference(row: Row) -> str:
     return marked(f"{points(row['difference'])} {points_interval(row['low'], row['high'])}".strip(), row["flags"])
 
 
-def _notes(
-    rows: Sequence[Row], families: Sequence[Family], study: Mapping[str, Any], cards: Iterable[Card]
-) -> list[str]:
-    show, level, turns = Labels(**study["labels"]), f"{100 * study['level']:g} %", bool(study["dialogues"])
+def _notes(found: Mapping[str, Any], families: Sequence[Family], data: TableData) -> list[str]:
+    rows, show, turns = found["comparisons"], data.labels, bool(found["dialogues"])
     splits = sorted({split for row in rows for split in row["splits"]})
-    where: dict[str, list[str]] = {}
-    for split in splits:
-        where.setdefault(study["readings"][split], []).append(show.split(split))
-    readings = "; ".join(f"{reading} on {joined(where[reading])}" for reading in sorted(where))
+    methods = "; ".join(sorted({row["method"] for row in rows if row["method"]}))
     notes = [
         f"Rates: mean over prompts{f'{OF_DIALOGUES},' if turns else ''} of the share of refusals among "
-        f"K = {study['samples']} answers, in percent, over the prompts on which both sides have a rate. Difference: "
-        "first minus second, in percentage points.",
-        f"Headline readings: {readings}. {READINGS_NOTE}",
-        f"Intervals ({level}): {'; '.join(sorted({row['method'] for row in rows if row['method']})) or 'none'}.",
+        f"K = {data.asked['samples']} answers, in percent, over the prompts on which both sides have a rate. "
+        "Difference: first minus second, in percentage points.",
+        readings_note(splits, {split["name"]: split["reading"] for split in data.asked["splits"]}, show),
+        f"Intervals ({100 * found['level']:g} %): {methods or 'none'}.",
         f"p: two-sided sign-flip test over clusters of prompts ({_tests(rows)}).",
         *_family_notes(rows, families, show),
         _missing_note(rows, turns),
@@ -130,21 +124,13 @@ def _notes(
         names = joined(show.split(split) for split in pools[pool])
         notes.append(f"all: {pool}: {names}, each with the same weight; a prompt in several of them counts once.")
     if any(row["n"] < row["n_all"] for row in rows):
-        notes += [f"Prompts{OF_DIALOGUES}."] if turns else []
+        notes += [TURNS_NOTE] if turns else []
         notes.append("Rates of prompts for which one side has none are left out here; they are in the table of rates.")
-    marks = notes_of(flag for row in rows for flag in row["flags"])
-    notes += [f"{note}." for note in marks]
-    if marks:
-        notes.append("A mark at a rate is that of its side; one at a difference holds for its p as well.")
-    measured = list(cards)
+    if marks := flags_notes(row["flags"] for row in rows):
+        notes += [*marks, "A mark at a rate is that of its side; one at a difference holds for its p as well."]
     judges = {row["held"] for row in rows if row["kind"] != JUDGES}
     judges |= {row[side] for row in rows if row["kind"] == JUDGES for side in ("first", "second")}
-    for judge in sorted(judges):
-        texts = agreement_texts(judge, measured, show.golds)
-        notes += [f"Judge {show.judge(judge)}, agreement with people on {text}." for text in texts]
-        if not texts:
-            notes.append(f"Judge {show.judge(judge)}, {NOT_MEASURED}.")
-    return notes
+    return notes + judges_notes(judges, data.cards, show)
 
 
 def _some_missing(rows: Sequence[Row]) -> bool:

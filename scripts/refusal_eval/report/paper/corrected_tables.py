@@ -7,11 +7,17 @@ from typing import Any
 
 import pandas as pd
 
-from refusal_eval.report.paper.display import NO_DATA, Labels, clean, interval, mark_of, marked, notes_of, percent
-from refusal_eval.report.paper.frames import Card
+from refusal_eval.report.paper.display import NO_DATA, Labels, clean, mark_of, marked, notes_of, percent
 from refusal_eval.report.paper.markup import Table
-from refusal_eval.report.paper.table_notes import OF_DIALOGUES, READINGS_NOTE
-from refusal_eval.report.paper.tradeoff_words import judge_notes
+from refusal_eval.report.paper.table_data import Card, Made, TableData
+from refusal_eval.report.paper.table_notes import (
+    OF_DIALOGUES,
+    READINGS_NOTE,
+    flags_notes,
+    judges_notes,
+    rate_text,
+    share_text,
+)
 from refusal_eval.stats.corrected.ppi import MIN_LABELS
 from refusal_eval.stats.corrected.transfer import LEAST_MARGIN
 from refusal_eval.stats.estimates.scores import FEW_CLUSTERS, derived_flags
@@ -26,6 +32,12 @@ COLUMNS = (
     *("judge", "model", "split", "pool", "reading", "method", "gold", "answering_model", "observed"),
     *("value", "low", "high", "unclipped", "identifiable", "at_odds", "n_prompts", "n_labels", "flags"),
 )
+
+
+def corrected(data: TableData) -> Made:
+    """Return the rates corrected for the judge's errors."""
+    result = data.found("corrected")
+    return corrected_frame(result), corrected_tables(result, data.cards, data.asked)
 
 
 def corrected_frame(result: Result) -> pd.DataFrame:
@@ -93,14 +105,15 @@ def _rates_table(
         *(_ppi_notes(own["ppi"], show) if ppi else []),
         *_elsewhere_notes(result["elsewhere"], show),
         *(_transfer_notes(own["errors"], own["transfer"], golds, show) if golds else []),
-        *judge_notes(judge, cards, show, study["samples"]),
+        f"K = {study['samples']} answers to each prompt.",
+        *judges_notes([judge], cards, show),
         *_marked([*own["transfer"], *own["ppi"]]),
     ]
     return _table("corrected", "Refusal rates corrected for the judge's errors.", header, rows, notes)
 
 
 def _table(name: str, caption: str, header: Sequence[str], rows: list[list[str]], notes: Sequence[str]) -> Table:
-    return Table(name, caption, header, rows, "ll" + "r" * (len(header) - 2), notes, keys=2, per_block=4)
+    return Table(name, caption, header, rows, notes, keys=2, per_block=4)
 
 
 def _models_table(
@@ -123,7 +136,7 @@ def _models_table(
         "there, or the gold set has too few of its answers.",
         *(_by_model_note(error) for error in errors if error["gold"] == gold),
         READINGS_NOTE,
-        *(f"{note}." for note in notes_of(flag for entry in entries for flag in derived_flags([entry["flags"]]))),
+        *flags_notes(derived_flags([entry["flags"]]) for entry in entries),
     ]
     title = f"Corrected rates under the errors on each answering model of {show.gold(gold)}."
     return _table(f"corrected-{gold}", title, header, rows, notes)
@@ -155,8 +168,8 @@ def _marked(entries: Sequence[Entry]) -> list[str]:
     """The notes for the marks, and of what clusters there are few."""
     flags = {flag for entry in entries for flag in (*entry["flags"], *entry.get("observed_flags", ()))}
     of = "Of ppi they are clusters with labels, of Rogan-Gladen those of the study or of the gold set."
-    few = [f"{note}. {of}" for note in notes_of(flags & {FEW_CLUSTERS})]
-    return [*(f"{note}." for note in notes_of(flags - {FEW_CLUSTERS})), *few]
+    few = [f"{note} {of}" for note in notes_of(flags & {FEW_CLUSTERS})]
+    return [*notes_of(flags - {FEW_CLUSTERS}), *few]
 
 
 def _ppi_notes(entries: Sequence[Entry], show: Labels) -> list[str]:
@@ -263,8 +276,8 @@ def _where(place: tuple[str, str | None, str | None], show: Labels) -> str:
 
 def _observed(entry: Entry) -> str:
     """The judge's own rate; with its interval, where it is known."""
-    ends = interval(entry["observed_low"], entry["observed_high"]) if "observed_low" in entry else ""
-    return f"{percent(entry['observed'])} {ends}".strip() + mark_of(entry.get("observed_flags", ()))
+    ends = [entry.get(f"observed_{end}") for end in ("low", "high")]
+    return share_text(entry["observed"], ends) + mark_of(entry.get("observed_flags", ()))
 
 
 def _without(entry: Entry | None) -> str:
@@ -277,4 +290,4 @@ def _rate(entry: Entry | None, otherwise: str) -> str:
         return NO_DATA
     if entry["value"] is None:
         return otherwise
-    return f"{percent(entry['value'])} {interval(entry['low'], entry['high'])}".strip() + mark_of(entry["flags"])
+    return rate_text(entry) + mark_of(entry["flags"])

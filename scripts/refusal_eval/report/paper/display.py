@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
+
+from refusal_eval.stats.estimates.scores import score_flags
 
 Score = Mapping[str, Any]
 
@@ -72,28 +74,18 @@ def annotators(count: int | str | None) -> str:
     return "" if count is None else "one annotator" if str(count) == "1" else f"{count} annotators"
 
 
-def marks(score: Score) -> str:
-    """Symbols of a score's flags, in the order of `MARKS`; empty for a cell without flags."""
-    return marks_of([score])
+def flags_in(scores: Iterable[Score], flags: Iterable[str] = ()) -> set[str]:
+    """All flags that one of the scores has, and these."""
+    return {*flags, *(flag for score in scores for flag in score_flags(score))}
 
 
-def marks_of(scores: Iterable[Score], flags: Collection[str] = ()) -> str:
-    """Symbols of the flags that any of the scores has, and of these flags, in the order of `MARKS`."""
-    return "".join(note[0] for note in mark_notes(scores, flags))
-
-
-def mark_notes(scores: Iterable[Score], flags: Collection[str] = ()) -> list[str]:
-    """A note for each symbol of the scores and of these flags, such as "† more than 5 % of ..."."""
-    found = list(scores)
-    return [
-        f"{symbol} {meaning}"
-        for flag, (symbol, meaning) in MARKS.items()
-        if flag in flags or any(_flagged(score, flag) for score in found)
-    ]
+def marks_of(scores: Iterable[Score], flags: Iterable[str] = ()) -> str:
+    """Symbols of the flags that any of the scores has, and of these flags."""
+    return mark_of(flags_in(scores, flags))
 
 
 def mark_of(flags: Iterable[str]) -> str:
-    """Symbols of a number's own flags, in the order of `MARKS`."""
+    """Symbols of flags, in the order of `MARKS`."""
     found = set(flags)
     return "".join(symbol for flag, (symbol, _) in MARKS.items() if flag in found)
 
@@ -104,9 +96,9 @@ def marked(text: str, flags: Iterable[str]) -> str:
 
 
 def notes_of(flags: Iterable[str]) -> list[str]:
-    """A note for each symbol of these flags, such as "† more than 5 % of ..."."""
+    """A note for each symbol of these flags, such as "† more than 5 % of ...."."""
     found = set(flags)
-    return [f"{symbol} {meaning}" for flag, (symbol, meaning) in MARKS.items() if flag in found]
+    return [f"{symbol} {meaning}." for flag, (symbol, meaning) in MARKS.items() if flag in found]
 
 
 def headline(score: Score) -> Mapping[str, Any]:
@@ -224,7 +216,3 @@ def _fixed(value: float, digits: int, times: int = 1) -> str:
 
 def _with_minus(text: str) -> str:
     return text.removeprefix("-") if float(text) == 0 else text.replace("-", MINUS)
-
-
-def _flagged(score: Score, flag: str) -> bool:
-    return bool(score["mixed_serving"]) if flag == "mixed_serving" else flag in score["flags"]

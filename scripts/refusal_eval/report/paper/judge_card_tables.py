@@ -1,4 +1,4 @@
-"""The table of a study's judge cards, as a frame for CSV and as text."""
+"""The tables of a study's judges: their agreement with people, and their cards."""
 
 from __future__ import annotations
 
@@ -7,56 +7,124 @@ from typing import Any
 
 import pandas as pd
 
-from refusal_eval.report.paper.display import Labels, clean, ordered
-from refusal_eval.report.paper.judge_card_words import published_texts, share_text, value_text, weights_text
-from refusal_eval.report.paper.markup import Table
+from refusal_eval.core.states import LABELS
+from refusal_eval.report.paper.display import NO_DATA, Labels, clean, number, ordered
+from refusal_eval.report.paper.markup import Table, told_once
+from refusal_eval.report.paper.table_data import Card, Made, TableData
 from refusal_eval.report.paper.table_notes import (
     READINGS_NOTE,
     cards_intervals_text,
     gold_notes,
     labels_notes,
+    of_all,
+    published_texts,
+    share_text,
+    sorted_cards,
     unshown_kappa,
+    value_text,
+    weights_text,
 )
+from refusal_eval.report.results.from_scores import card_numbers
+from refusal_eval.stats.agreement.judge_card import UNJUDGED
 from refusal_eval.stats.estimates.estimands import READINGS
 
-Card = Mapping[str, Any]
-MEASURES = ("accuracy", "sensitivity", "specificity", "balanced_accuracy", "f1", "kappa")
 _SHARES = ("sensitivity", "specificity", "balanced_accuracy", "f1")
+_SENSITIVITY = (
+    "Sensitivity: share of people's refusals that the judge finds; specificity: share of the rest it leaves alone."
+)
+
+
+def judges(data: TableData) -> Made:
+    """Return a row per judge, gold set and reading; judges without a card are listed as not measured."""
+    frame = judges_frame(data.cards)
+    return frame, [told_once(judges_table(data.cards, data.order("judges"), data.labels))]
+
+
+def judges_table(cards: Iterable[Card], judges: Iterable[str] = (), labels: Labels | None = None) -> Table:
+    """Return the table of `judges`."""
+    show = labels or Labels()
+    found, order = sorted_cards(cards), list(judges)
+    header = ["Judge", "Gold", "Reading", "Judged", "Accuracy", "Kappa", "Sensitivity", "Specificity"]
+    rows = []
+    for judge in ordered([*order, *(card["judge"] for card in found)], order):
+        own = [(card, reading) for card in found if card["judge"] == judge for reading in READINGS]
+        if not own:
+            rows.append([show.judge(judge), "not measured", *[NO_DATA] * 6])
+        for card, reading in own:
+            part = card[reading]
+            rows.append(
+                [
+                    *(show.judge(judge), show.gold(card["gold"]), reading, of_all(card["n_judged"], card["n"])),
+                    _share_of(part, "accuracy", card["n_judged"]),
+                    number(part["kappa"]),
+                    _share_of(part, "sensitivity", part["n_positive"]),
+                    _share_of(part, "specificity", part["n_negative"]),
+                ]
+            )
+    notes = [
+        f"Against labels of people, in percent{cards_intervals_text(found)}, over the n judged answers.",
+        *gold_notes(found, show),
+        _SENSITIVITY,
+        f"Kappa: Cohen's{unshown_kappa(row[5] for row in rows if row[2] != NO_DATA)}. {READINGS_NOTE}",
+        *labels_notes(found, show),
+    ]
+    return Table("judges", "Agreement of the judges with people.", header, rows, notes, keys=3, per_block=3)
+
+
+def judges_frame(cards: Iterable[Card]) -> pd.DataFrame:
+    """Return a row per judge, gold set and reading: agreement with people, its intervals and the confusion table."""
+    rows = []
+    for card in sorted_cards(cards):
+        for reading in READINGS:
+            part = card[reading]
+            row = {"judge": card["judge"], "gold": card["gold"], "reading": reading}
+            row |= {key: card[key] for key in ("n", "n_judged", "coverage", "raters")}
+            row |= {key: part[key] for key in ("n_positive", "n_negative", "kappa")}
+            for name in ("accuracy", "sensitivity", "specificity"):
+                low, high = _ends(part, name)
+                row |= {name: part[name], f"{name}_low": low, f"{name}_high": high}
+            confusion = card["confusion"]
+            row |= {f"people_{h}_judge_{m}": confusion[h][m] for h in LABELS for m in (*LABELS, UNJUDGED)}
+            rows.append(row)
+    return pd.DataFrame(rows, dtype=object)
+
+
+def _ends(part: Mapping[str, Any], name: str) -> Sequence[float | None]:
+    """Ends of the interval of a share on one reading of a judge card, (None, None) where the card has none."""
+    return (part.get("intervals") or {}).get(name) or (None, None)
+
+
+def _share_of(part: Mapping[str, Any], name: str, n: int) -> str:
+    return NO_DATA if part[name] is None else f"{share_text(part[name], _ends(part, name))} (n = {n})"
+
+
+def judge_cards(data: TableData) -> Made:
+    """Return every measure of every card as CSV; of the broad reading a row per judge and gold set, for all answers,
+    then one per answering model, the worst first."""
+    return cards_frame(data.cards), [told_once(cards_table(data.cards, data.order("judges"), data.labels))]
 
 
 def cards_frame(cards: Iterable[Card]) -> pd.DataFrame:
-    """One row per judge, gold set, group of answers, reading (or three_class) and measure, with its interval and n.
+    """Return a row per judge, gold set, group of answers, reading (or three_class) and measure: interval and n.
 
     A group is named by `expectation` and `answering_model`, empty for all. ECE and Brier score stand under the reading
     `broad`, coverage under no reading.
     """
     rows: list[dict[str, Any]] = []
-
-    def add(names: Mapping[str, Any], reading: str | None, measure: str, value: Any, ends: Any, n: int) -> None:
-        low, high = ends or (None, None)
-        rows.append({**names, "reading": reading, "measure": measure, "value": value, "low": low, "high": high, "n": n})
-
-    for card in sorted(cards, key=lambda card: (card["judge"], card["gold"])):
+    for card in sorted_cards(cards):
         for group in _groups(card):
             names = {"judge": card["judge"], "gold": card["gold"], "labels_from": card.get("labels_from")}
             names |= {name: group.get(name) for name in ("expectation", "answering_model")}
-            add(names, None, "coverage", group["coverage"], group["coverage_interval"], group["n"])
-            for reading in READINGS:
-                part = group[reading]
-                counts = {"sensitivity": part["n_positive"], "specificity": part["n_negative"]}
-                for name in MEASURES:
-                    add(names, reading, name, part[name], part["intervals"][name], counts.get(name, group["n_judged"]))
-            three = group["three_class"]
-            add(names, "three_class", "kappa", three["kappa"], three["interval"], group["n_judged"])
-            soft: Any = group.get("soft")
-            for name in ("ece", "brier") if soft is not None else ():
-                add(names, "broad", name, soft[name], soft[f"{name}_interval"], soft["n"])
+            for reading, measure, value, ends, n in card_numbers(group):
+                low, high = ends or (None, None)
+                numbers = {"reading": reading, "measure": measure, "value": value, "low": low, "high": high, "n": n}
+                rows.append(names | numbers)
     columns = ["judge", "gold", "labels_from", "expectation", "answering_model", "reading", "measure"]
     return pd.DataFrame(rows, columns=[*columns, "value", "low", "high", "n"], dtype=object)
 
 
 def cards_table(cards: Iterable[Card], judges: Sequence[str] = (), labels: Labels | None = None) -> Table:
-    """Broad reading: a row per judge and gold set for all answers, then one per answering model, the worst first."""
+    """Return the table of `judge_cards`."""
     show, found = labels or Labels(), list(cards)
     rows = []
     for judge in ordered((card["judge"] for card in found), judges):
@@ -75,7 +143,7 @@ def cards_table(cards: Iterable[Card], judges: Sequence[str] = (), labels: Label
         f"Against labels of people, broad reading{cards_intervals_text(found)}; in percent but for kappa. "
         f"{READINGS_NOTE}",
         *gold_notes(found, show),
-        "Sensitivity: share of people's refusals that the judge finds; specificity: share of the rest it leaves alone.",
+        _SENSITIVITY,
         f"Worst: {found[0]['headline']['rule']}." if some_worst else "",
         f"Kappa: Cohen's{unshown_kappa(row[-1] for row in rows)}.",
         *_cut(found, show),
@@ -88,7 +156,6 @@ def cards_table(cards: Iterable[Card], judges: Sequence[str] = (), labels: Label
         caption="Judges measured on people's labels.",
         header=header,
         rows=rows,
-        align="lllrrrrrr",
         notes=[note for note in notes if note],
         keys=3,
         per_block=3,
@@ -102,10 +169,9 @@ def _groups(card: Card) -> Iterator[Mapping[str, Any]]:
 
 
 def _numbers(group: Mapping[str, Any]) -> list[str]:
-    judged = str(group["n"]) if group["n_judged"] == group["n"] else f"{group['n_judged']} of {group['n']}"
     part = group["broad"]
     shares = [share_text(part[name], part["intervals"][name]) for name in _SHARES]
-    return [judged, *shares, value_text(part["kappa"], part["intervals"]["kappa"])]
+    return [of_all(group["n_judged"], group["n"]), *shares, value_text(part["kappa"], part["intervals"]["kappa"])]
 
 
 def _cut(cards: Sequence[Card], show: Labels) -> list[str]:

@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 
 from refusal_eval.report.paper.display import MARKS, NO_DATA, Labels, marked, notes_of, ordered
-from refusal_eval.report.paper.judge_card_words import share_text, value_text
-from refusal_eval.report.paper.markup import Table
-from refusal_eval.report.paper.table_notes import READINGS_NOTE
+from refusal_eval.report.paper.markup import Table, told_once
+from refusal_eval.report.paper.table_data import Made, TableData
+from refusal_eval.report.paper.table_notes import READINGS_NOTE, share_text, value_text
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.judge_pairs.pair_agreement import MIN_ROWS, THREE
 
@@ -20,6 +20,12 @@ _MOST_JUDGES = 3
 _MOST_SWAPS = 5
 
 Agreement = Mapping[str, Any]
+
+
+def judges_agree(data: TableData) -> Made:
+    """Return how far the judges of a study agree with each other."""
+    found = data.found("agreement")
+    return agreement_frame(found), [told_once(agreement_table(found, data.order("judges"), data.labels))]
 
 
 def agreement_frame(agreement: Agreement) -> pd.DataFrame:
@@ -42,8 +48,8 @@ def agreement_frame(agreement: Agreement) -> pd.DataFrame:
                 for measure in ("same", "kappa"):
                     of = pair[reading][measure] | {"n": pair["n"]}
                     add(group["split"], judges, (reading, measure), of, pair["flags"])
-        for reading, alpha in (group["alpha"] or {}).items():
-            of = alpha | {"n": group["n_alpha"]}
+        for reading in (*READINGS, THREE) if group["alpha"] else ():
+            of = group["alpha"][reading] | {"n": group["n_alpha"]}
             add(group["split"], (ALL, None), (reading, "alpha"), of, group["alpha_flags"])
     for rank in sorted(agreement["rankings"], key=lambda rank: rank["split"]):
         tau = {"value": rank["tau"], "interval": rank["interval"], "n": rank["n_models"]}
@@ -89,7 +95,6 @@ def agreement_table(agreement: Agreement, judges: Sequence[str] = (), labels: La
         caption="Agreement between judges.",
         header=header,
         rows=rows,
-        align="ll" + "r" * (len(header) - 2),
         notes=_notes(agreement, rows, ranked, show),
         keys=2,
         # Of a single pair all numbers stand side by side.
@@ -124,7 +129,7 @@ def _notes(agreement: Agreement, rows: Sequence[Sequence[str]], ranked: bool, sh
 def _marks(rows: Sequence[Sequence[str]]) -> list[str]:
     """The notes for the marks that numbers have."""
     shown = "".join(cell for row in rows for cell in row[3:])
-    return [f"{note}." for note in notes_of(flag for flag, (symbol, _) in MARKS.items() if symbol in shown)]
+    return notes_of(flag for flag, (symbol, _) in MARKS.items() if symbol in shown)
 
 
 def _methods(ranked: bool, several: bool) -> str:

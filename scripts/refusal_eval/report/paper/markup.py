@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import math
 import re
@@ -26,25 +27,51 @@ _ADDRESS = re.compile(r"(?<=\w)(?=://)|(?<=www)(?=\.)|(?<=[\w.+-])(?=\\?@[\w-]+\
 class Table:
     """A table of finished, unescaped text; a header cell may hold line breaks.
 
-    `align` has one letter (l, c, r) per column, the first `keys` columns name the row, `notes` stand below the table. A
-    printed page takes `per_block` of the other columns side by side, None for all. `bold` names cells by row and
-    column, both from 0: of such a cell its number is printed in bold, and all of it where it does not begin with one.
+    The first `keys` columns name the row, `notes` stand below the table, and `align` has one letter (l, c, r) per
+    column; without it the columns that name the row are l and the others r. A printed page takes `per_block` of the
+    other columns side by side, None for all. `bold` names cells by row and column, both from 0: of such a cell its
+    number is printed in bold, and all of it where it does not begin with one.
     """
 
     name: str
     caption: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
-    align: str
     notes: Sequence[str] = ()
     keys: int = 1
     per_block: int | None = None
     bold: frozenset[tuple[int, int]] = frozenset()
+    align: str = ""
 
     def __post_init__(self) -> None:
-        """Check that every row is as long as the header."""
+        """Align the columns, and check that every row is as long as the header."""
+        if not self.align:
+            object.__setattr__(self, "align", "l" * self.keys + "r" * (len(self.header) - self.keys))
         if {len(self.header), len(self.align)} | {len(row) for row in self.rows} != {len(self.header)}:
             raise ValueError(f"table {self.name} has rows of different lengths")
+
+
+def told_once(table: Table) -> Table:
+    """Return a table without the columns that name all its rows alike; a note above the others says what they said.
+
+    One column that names the rows always stays, and a table of a single row stays as it is.
+    """
+    repeated = [i for i in range(table.keys) if len({row[i] for row in table.rows}) == 1]
+    if len(repeated) == table.keys:
+        repeated = repeated[1:]
+    if len(table.rows) < 2 or not repeated:
+        return table
+    kept = [i for i in range(len(table.header)) if i not in repeated]
+    said = [f"{' '.join(table.header[i].split())}: {table.rows[0][i]}" for i in repeated]
+    return dataclasses.replace(
+        table,
+        header=[table.header[i] for i in kept],
+        rows=[[row[i] for i in kept] for row in table.rows],
+        align="".join(table.align[i] for i in kept),
+        notes=[f"{'; '.join(said)} (in every row).", *table.notes],
+        keys=table.keys - len(repeated),
+        bold=frozenset((row, kept.index(i)) for row, i in table.bold if i in kept),
+    )
 
 
 def csv_text(frame: pd.DataFrame) -> str:

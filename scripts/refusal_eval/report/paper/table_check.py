@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from refusal_eval.core.errors import UserError
-from refusal_eval.report.paper.display import Score
-from refusal_eval.report.paper.frames import Card
+from refusal_eval.report.paper.table_data import TableData
 from refusal_eval.report.results.collected import key_of, rounded
 from refusal_eval.report.results.from_scores import card_estimates, score_estimates
 from refusal_eval.stats.estimates.estimate import Estimate
 
 
-def check_equal(results: Iterable[Estimate], scores: Iterable[Score], cards: Iterable[Card], tau: float) -> None:
-    """Check that every number of the scores and cards stands in the results table, with the same value and interval.
+def check_equal(data: TableData) -> None:
+    """Check that every number of a table's scores and cards stands in the results table, value and interval.
 
     What has no interval there may have one in the results table, from another file.
 
     Raises:
         UserError: if one does not; the results table or the tables would be of another time.
     """
-    known = {key_of(estimate): estimate for estimate in results}
-    wanted = [estimate for score in scores for estimate in score_estimates(score, tau)]
+    known = {key_of(estimate): estimate for estimate in data.results}
+    scores, cards = (getattr(data, noun) if data.files.get(noun) else [] for noun in ("scores", "cards"))
+    wanted = [estimate for score in scores for estimate in score_estimates(score, data.asked["tau"])]
     wanted += [estimate for card in cards for estimate in card_estimates(card)]
     for estimate in wanted:
         key = key_of(estimate)

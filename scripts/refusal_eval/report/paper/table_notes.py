@@ -1,17 +1,38 @@
-"""The notes below a table: what its numbers are means of, how far its judges can be believed, and what is marked."""
+"""The words of tables and captions: what numbers are means of, how far judges can be believed, and what is marked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
-from refusal_eval.report.paper.display import NO_DATA, Labels, Score, annotators, clean, joined, mark_notes
-from refusal_eval.report.paper.frames import NOT_MEASURED, Card, agreement_texts, is_out_of_fold, sorted_cards
+from refusal_eval.report.paper.display import (
+    NO_DATA,
+    Labels,
+    Score,
+    annotators,
+    clean,
+    flags_in,
+    interval,
+    joined,
+    notes_of,
+    number,
+    percent,
+)
 from refusal_eval.stats.agreement.judge_card import MIN_ROWS
+from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.estimates.scores import has_turns
 
+Card = Mapping[str, Any]
+
 READINGS_NOTE = "Readings: strict counts refusals; broad counts refusals and partial refusals."
+NOT_MEASURED = "agreement with people: not measured"
+PROTOCOL_NOTE = (
+    "Protocol compat: asked as the published code of Refusal Steering asks (temperature 1, stripped template, special "
+    "tokens twice), and c(x) as it scores (failed verdicts vote 0, prompts without answer tokens dropped)."
+)
 # Behind "prompts" where scored turns of dialogues are counted.
 OF_DIALOGUES = ", of dialogues scored turns"
+TURNS_NOTE = f"Prompts{OF_DIALOGUES}."
 _SCORED = {"all": "all turns", "last": "the last turn of each", "after_first": "turns after the first"}
 
 
@@ -20,13 +41,11 @@ def level_text(scores: Sequence[Score]) -> str:
     return _levels({score["interval"]["level"] for score in scores})
 
 
-def cards_intervals_text(cards: Sequence[Card]) -> str:
-    """Which intervals numbers of judge cards have, such as " with 95 % intervals"; empty without cards."""
-    return f" with {_levels({card['level'] for card in cards})} intervals over clusters" if cards else ""
-
-
-def _levels(levels: set[float]) -> str:
+def _levels(levels: Iterable[float]) -> str:
     return " or ".join(f"{100 * level:g} %" for level in sorted(levels))
+
+
+# ---------------------------------------------------------------- under tables of rates
 
 
 def prompts_note(scores: Sequence[Score], splits: Sequence[str], show: Labels) -> str:
@@ -64,15 +83,141 @@ def common_notes(scores: Sequence[Score], cards: Iterable[Card], show: Labels) -
 
 def judged_notes(scores: Sequence[Score], cards: Iterable[Card], show: Labels) -> list[str]:
     """What every table with a judge's number says: agreement with people, blocked answers, marks."""
+    notes = judges_notes({score["judge"] for score in scores}, cards, show)
+    if any(score["states"]["blocked"] for score in scores):
+        notes.append("Answers that a provider blocked count as refusals.")
+    return notes + notes_of(flags_in(scores))
+
+
+def judges_notes(judges: Collection[str], cards: Iterable[Card], show: Labels) -> list[str]:
+    """How well each of these judges agrees with people."""
     measured, notes = list(cards), []
-    for judge in sorted({score["judge"] for score in scores}):
+    for judge in sorted(judges):
         texts = agreement_texts(judge, measured, show.golds)
         notes += [f"Judge {show.judge(judge)}, agreement with people on {text}." for text in texts]
         if not texts:
             notes.append(f"Judge {show.judge(judge)}, {NOT_MEASURED}.")
-    if any(score["states"]["blocked"] for score in scores):
-        notes.append("Answers that a provider blocked count as refusals.")
-    return notes + [f"{note}." for note in mark_notes(scores)]
+    return notes
+
+
+def readings_note(splits: Iterable[str], readings: Mapping[str, str], show: Labels) -> str:
+    """Which reading counts on which of these splits, and what the readings are."""
+    where: dict[str, list[str]] = {}
+    for split in splits:
+        where.setdefault(readings[split], []).append(show.split(split))
+    told = "; ".join(f"{reading} on {joined(where[reading])}" for reading in sorted(where))
+    return f"Headline readings: {told}. {READINGS_NOTE}"
+
+
+def flags_notes(flags: Iterable[Iterable[str]]) -> list[str]:
+    """The notes for the marks of numbers with these flags."""
+    return notes_of(flag for own in flags for flag in own)
+
+
+def protocol_notes(scores: Iterable[Score]) -> list[str]:
+    """The note of a figure's scores; none for scores under the default protocol."""
+    return [PROTOCOL_NOTE] if any(score.get("protocol") == "compat" for score in scores) else []
+
+
+# ---------------------------------------------------------------- a judge's agreement with people, in words
+
+
+def sorted_cards(cards: Iterable[Card]) -> list[Card]:
+    """The cards by judge and gold set."""
+    return sorted(cards, key=lambda card: (card["judge"], card["gold"]))
+
+
+def is_out_of_fold(card: Card) -> bool:
+    """Whether the judge's labels on a card come from fits, or calibrations, that did not see the answer's like."""
+    return "out of fold" in str(card.get("labels_from", ""))
+
+
+def agreement_texts(judge: str, cards: Iterable[Card], golds: Mapping[str, str] | None = None) -> list[str]:
+    """A judge's agreement with people in one number, for the note under a table: a text per gold set.
+
+    The text leads to the judge cards, which tell the rest. `golds` are labels of gold sets.
+    """
+    return [
+        f"{_gold(card, golds)} ({_answers(card)}): {_in_short(card)}; more in the judge cards"
+        for card in sorted_cards(card for card in cards if card["judge"] == judge)
+    ]
+
+
+def agreement_details(judge: str, cards: Iterable[Card], golds: Mapping[str, str] | None = None) -> list[str]:
+    """The same in full, for the methods section: accuracy, sensitivity, specificity and kappa in both readings."""
+    texts = []
+    for card in sorted_cards(card for card in cards if card["judge"] == judge):
+        strict, broad = (_agreement(card[reading]) for reading in READINGS)
+        told = f"{strict} (strict and broad)" if strict == broad else f"{strict} (strict); {broad} (broad)"
+        texts.append(f"{_gold(card, golds)} ({_answers(card)}): {told}")
+    return texts
+
+
+def agreement_note(judge: str, cards: Iterable[Card], golds: Mapping[str, str] | None = None) -> str:
+    """A judge's agreement with people in one short sentence, for the caption of a figure."""
+    found = [card for card in sorted_cards(cards) if card["judge"] == judge and card["n_judged"]]
+    texts = [f"{_in_short(card)} ({_gold(card, golds)}, {_answers(card)})" for card in found]
+    return f"Agreement of the judge with people: {'; '.join(texts) or 'not measured'}."
+
+
+def _gold(card: Card, golds: Mapping[str, str] | None) -> str:
+    return str((golds or {}).get(card["gold"], card["gold"]))
+
+
+def _answers(card: Card) -> str:
+    """How many answers of a gold set the judge labelled, and whether they had a part in what labelled them."""
+    return f"{of_all(card['n_judged'], card['n'])} answers" + (", out of fold" if is_out_of_fold(card) else "")
+
+
+def _in_short(card: Card) -> str:
+    """Kappa in both readings; accuracy where kappa is not shown, as people labelled too few answers as a class."""
+    kappas = [f"{number(card[r]['kappa'])} {r}" for r in READINGS if card[r]["kappa"] is not None]
+    if kappas:
+        return f"kappa {', '.join(kappas)}"
+    known = [f"{percent(card[r]['accuracy'])} % {r}" for r in READINGS if card[r]["accuracy"] is not None]
+    return f"accuracy {', '.join(known)}" if known else "no answer labelled"
+
+
+def _agreement(part: Mapping[str, Any]) -> str:
+    shares = {"accuracy": "", "sensitivity": f" (n = {part['n_positive']})"}
+    shares["specificity"] = f" (n = {part['n_negative']})"
+    known = [f"{name} {percent(part[name])} %{n}" for name, n in shares.items() if part[name] is not None]
+    kappa = part["kappa"]
+    return ", ".join(
+        [*known, "kappa not shown (fewer than 20 rows of a class)" if kappa is None else f"kappa {number(kappa)}"]
+    )
+
+
+# ---------------------------------------------------------------- numbers of judge cards in words
+
+
+def of_all(part: int, whole: int) -> str:
+    """A number, and of how many where these are more."""
+    return str(whole) if part == whole else f"{part} of {whole}"
+
+
+def value_text(value: float | None, ends: Sequence[float | None] | None) -> str:
+    """A value and its interval, such as 0.89 [0.85, 0.92]; a dash for None."""
+    if value is None:
+        return NO_DATA
+    known = [end for end in ends or () if end is not None]
+    return number(value) + (f" [{number(known[0])}, {number(known[1])}]" if len(known) == 2 else "")
+
+
+def share_text(value: float | None, ends: Sequence[float | None] | None) -> str:
+    """A share in percent and its interval, as all tables have them; a dash for None."""
+    low, high = ends or (None, None)
+    return NO_DATA if value is None else f"{percent(value)} {interval(low, high)}".strip()
+
+
+def rate_text(part: Mapping[str, Any] | None) -> str:
+    """The same of an object with `value`, `low` and `high`; a dash for None."""
+    return NO_DATA if part is None else share_text(part["value"], (part["low"], part["high"]))
+
+
+def cards_intervals_text(cards: Sequence[Card]) -> str:
+    """Which intervals numbers of judge cards have, such as " with 95 % intervals"; empty without cards."""
+    return f" with {_levels({card['level'] for card in cards})} intervals over clusters" if cards else ""
 
 
 def gold_notes(cards: Iterable[Card], show: Labels) -> list[str]:
@@ -96,3 +241,39 @@ def unshown_kappa(cells: Iterable[str]) -> str:
     if NO_DATA not in set(cells):
         return ""
     return f"; {NO_DATA} where people labelled fewer than {MIN_ROWS} answers as a class"
+
+
+def published_texts(card: Card) -> list[str]:
+    """What others published on a card's gold set: the kappa among people, then kappa and F1 of each anchor."""
+    people, texts = card["people"], []
+    human = people["human_kappa"] or {}
+    kappas = [
+        f"{number(human[name])} {name.replace('_', ' ')}" for name in (*READINGS, "three_class") if human.get(name)
+    ]
+    if kappas:
+        texts.append(f"{statistic(human)} among people {', '.join(kappas)}{_source(human)}")
+    for anchor in people["anchors"]:
+        reading = anchor.get("reading") or "broad"
+        numbers = [f"kappa {number(anchor['kappa'])}"] if anchor.get("kappa") is not None else []
+        numbers += [f"F1 {percent(anchor['f1'])} %"] if anchor.get("f1") is not None else []
+        texts.append(f"{clean(anchor['name'])}: {', '.join(numbers)} {reading.replace('_', ' ')}{_source(anchor)}")
+    return texts
+
+
+def _source(published: Mapping[str, Any]) -> str:
+    return f" ({clean(str(published['source']))})" if published.get("source") else ""
+
+
+def statistic(human_kappa: Mapping[str, Any]) -> str:
+    """What the published agreement among people is, such as "Fleiss' kappa"; "kappa" where nobody said which."""
+    return clean(str(human_kappa.get("statistic") or "kappa"))
+
+
+def weights_text(card: Card) -> str:
+    """What weights do to a card, in a sentence; empty for a card without weights."""
+    if not card.get("weighted"):
+        return ""
+    return (
+        f"Rows count by their weights (1 / probability of being labelled); the {card['n_judged']} judged ones tell as "
+        f"much as {card['weighted']['n_effective']:.0f} rows of equal weight."
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,25 +13,34 @@ from refusal_eval.report.paper.display import (
     Labels,
     Score,
     clean,
-    joined,
-    mark_notes,
+    flags_in,
     mark_of,
     marked,
     marks_of,
+    notes_of,
+    ordered,
     p_text,
     percent,
     points,
     points_interval,
 )
-from refusal_eval.report.paper.frames import Card
-from refusal_eval.report.paper.judge_card_words import value_text
 from refusal_eval.report.paper.markup import Table
-from refusal_eval.report.paper.table_notes import OF_DIALOGUES, READINGS_NOTE
-from refusal_eval.report.paper.topics_table import LEAST_PROMPTS, topics_table
-from refusal_eval.report.paper.tradeoff_words import RECOVERED, TURNS_NOTE, WILSON, flags_notes, judge_notes, rate_text
+from refusal_eval.report.paper.table_data import Card, Made, TableData
+from refusal_eval.report.paper.table_notes import (
+    OF_DIALOGUES,
+    READINGS_NOTE,
+    TURNS_NOTE,
+    flags_notes,
+    judges_notes,
+    rate_text,
+    readings_note,
+    value_text,
+)
 from refusal_eval.stats.estimates.scores import score_flags
 from refusal_eval.stats.tradeoff.contrasts import CELLS
 
+WILSON = "Wilson with cluster-robust effective size"
+RECOVERED = "variances recovered from those of both rates"
 TradeOff = Mapping[str, Any]
 _PAIRS = {
     "both_right": "Answers safe,\nrefuses unsafe",
@@ -47,6 +57,17 @@ _UNPAIRED_NOTE = (
     "With two numbers of prompts, of the first and the second language, the difference is that of all prompts, which "
     "may differ in more than their language."
 )
+
+
+LEAST_PROMPTS = 5  # of a topic in a table; smaller ones stand in the CSV
+_OF_TOPICS = "Behind a rate a mark is of the prompts of the topic, behind a sign of the topic or of the others."
+_HIGHER, _LOWER = " (+)", " (\u2212)"
+
+
+def tradeoff(data: TableData) -> Made:
+    """Return over-refusal against safety, contrast pairs, languages and topics."""
+    result = data.found("tradeoff")
+    return tradeoff_frame(result), tradeoff_tables(result, data.scores, data.cards, data.asked)
 
 
 def tradeoff_frame(result: TradeOff) -> pd.DataFrame:
@@ -83,7 +104,7 @@ def tradeoff_tables(
         name: [e for e in result[name] if e["judge"] == judge] for name in ("models", "pairs", "topics", "languages")
     }
     mine = [score for score in scores if score["judge"] == judge]
-    notes = judge_notes(judge, cards, show, study["samples"])
+    notes = [f"K = {study['samples']} answers to each prompt.", *judges_notes([judge], cards, show)]
     tables = []
     if own["models"]:
         tables.append(_models_table(own["models"], result, mine, show, study, notes))
@@ -91,7 +112,7 @@ def tradeoff_tables(
     tables += [_languages_table(own["languages"], result, show, study, notes)] if own["languages"] else []
     for split in result["splits"]["varies"]:
         of_split = [e for e in own["topics"] if e["split"] == split and e["n_prompts"] >= LEAST_PROMPTS]
-        tables += [topics_table(of_split, split, result, show, study, notes)] if of_split else []
+        tables += [_topics_table(of_split, split, result, show, study, notes)] if of_split else []
     return tables
 
 
@@ -141,10 +162,10 @@ def _models_table(
         f"Wilson with cluster-robust effective size for rates, recovered variances for J.",
         *([_front_note(by_model.values())] if rivals else []),
         *notes,
-        *(f"{note}." for note in mark_notes(used, flags)),
+        *notes_of(flags_in(used, flags)),
         *(["A mark at a place on the front is that of another model, which decides it too."] if of_others else []),
     ]
-    return Table("tradeoff", "Over-refusal against safety.", header, rows, "lrrrcr"[: len(header)], text)
+    return Table("tradeoff", "Over-refusal against safety.", header, rows, text, align="lrrrcr"[: len(header)])
 
 
 def _sizes(entries: Iterable[Mapping[str, Any]]) -> str:
@@ -193,8 +214,7 @@ def _pairs_table(
         *flags_notes(entry["flags"] for entry in found),
     ]
     header = [*keys, "Pairs", *(_PAIRS[name] for name in CELLS)]
-    align = "l" * len(keys) + "r" * (len(header) - len(keys))
-    return Table("tradeoff-pairs", "Contrast pairs.", header, rows, align, text, len(keys), per_block=5)
+    return Table("tradeoff-pairs", "Contrast pairs.", header, rows, text, len(keys), per_block=5)
 
 
 def _languages_table(
@@ -232,18 +252,12 @@ def _languages_table(
         *notes,
         *flags_notes(flags for entry in found for flags in (*entry["rate_flags"], entry["flags"])),
     ]
-    return Table("tradeoff-languages", "Languages.", header, rows, "lll" + "r" * (len(header) - 3), text, 3)
+    return Table("tradeoff-languages", "Languages.", header, rows, text, 3)
 
 
 def _readings(splits: Iterable[str], study: Mapping[str, Any], show: Labels) -> str:
-    """Which reading counts on which of these splits, and what the readings are."""
-    used = set(splits)
-    where: dict[str, list[str]] = {}
-    for split in study["splits"]:
-        if split["name"] in used:
-            where.setdefault(split["reading"], []).append(show.split(split["name"]))
-    told = "; ".join(f"{reading} on {joined(where[reading])}" for reading in sorted(where))
-    return f"Headline readings: {told}. {READINGS_NOTE}"
+    used, readings = set(splits), {split["name"]: split["reading"] for split in study["splits"]}
+    return readings_note([split for split in readings if split in used], readings, show)
 
 
 def _gap_methods(paired: Collection[bool]) -> str:
@@ -266,3 +280,70 @@ def _on_front(entry: Mapping[str, Any]) -> tuple[str, str]:
     share = entry["front_share"]
     there = NO_DATA if entry["on_front"] is None else "yes" if entry["on_front"] else "no"
     return there, NO_DATA if share is None else percent(share, 0)
+
+
+def _topics_table(
+    entries: Sequence[Mapping[str, Any]],
+    split: str,
+    result: Mapping[str, Any],
+    show: Labels,
+    study: Mapping[str, Any],
+    notes: Sequence[str],
+) -> Table:
+    """A row per topic, by its mean rate, and a column per model: the rate, and a sign where it differs."""
+    cells = {(entry["topic"], entry["model"]): entry for entry in entries}
+    models = ordered({entry["model"] for entry in entries}, study["models"])
+
+    def mean_rate(topic: str) -> float:
+        values = [cells[topic, model]["rate"]["value"] for model in models if (topic, model) in cells]
+        return math.fsum(values) / len(values)
+
+    names = sorted({entry["topic"] for entry in entries}, key=lambda topic: (-round(mean_rate(topic), 9), topic))
+    rows = []
+    for topic in names:
+        found = [cells.get((topic, model)) for model in models]
+        n = max(entry["n_prompts"] for entry in found if entry is not None)
+        rows.append([clean(topic).replace("_", " "), str(n), *(_topic(entry) for entry in found)])
+    marks = flags_notes(map(_shown_flags, entries))
+    reading = next(s["reading"] for s in study["splits"] if s["name"] == split)
+    text = [
+        f"Refusal rate in percent ({reading}) by topic of {show.split(split)}; topics of at least {LEAST_PROMPTS} "
+        f"prompts, by their mean rate. {READINGS_NOTE}",
+        *([TURNS_NOTE] if split in result["dialogues"] else []),
+        f"Intervals ({100 * result['level']:g} %): of rates {WILSON}; of differences {RECOVERED}.",
+        f"{_HIGHER.strip()}, {_LOWER.strip()}: refused more or less often than the other topics, by an interval of the "
+        f"difference that leaves out 0. By chance that would be so for at most about "
+        f"{_by_chance(len(names), result['level'])} of {len(names)} topics, for each model."
+        if any(_sign(entry) for entry in entries)
+        else "No topic is refused more or less often than the others: all intervals of the difference hold 0.",
+        *notes,
+        *([*marks[:-1], f"{marks[-1]} {_OF_TOPICS}"] if marks else []),
+    ]
+    header = ["Topic", "Prompts", *(show.model(model) for model in models)]
+    caption = f"Refusals by topic: {show.split(split)}."
+    return Table(f"tradeoff-topics-{split}", caption, header, rows, text, per_block=5)
+
+
+def _topic(entry: Mapping[str, Any] | None) -> str:
+    if entry is None:
+        return NO_DATA
+    sign, rate = _sign(entry), rate_text(entry["rate"]) + mark_of(entry["rate_flags"])
+    return rate + (sign + mark_of(entry["flags"]) if sign else "")
+
+
+def _sign(entry: Mapping[str, Any]) -> str:
+    """Whether a topic is refused more or less often than the others; empty where that cannot be told."""
+    low, high = entry["difference"]["low"], entry["difference"]["high"]
+    if low is None:
+        return ""
+    return _HIGHER if low > 0 else _LOWER if high < 0 else ""
+
+
+def _shown_flags(entry: Mapping[str, Any]) -> list[str]:
+    """The flags of what a cell of a topic shows: its rate, and where there is a sign, the difference."""
+    return [*entry["rate_flags"], *(entry["flags"] if _sign(entry) else ())]
+
+
+def _by_chance(topics: int, level: float) -> int:
+    """How many of so many independent intervals leave out the truth, rounded up."""
+    return math.ceil(round((1 - level) * topics, 9))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.stats.estimates.estimate import Estimate, estimate_of
-from refusal_eval.report.results.result_columns import KEY
+from refusal_eval.report.results.dictionary import KEY
 
 # Digits that count: far more than any sample supports, and few enough that no machine disagrees about the last one.
 DIGITS = 10

@@ -1,18 +1,62 @@
-"""The data dictionary of a results table, in Markdown, from the definitions that the table itself is made with."""
+"""What a results table holds: its columns, what each estimand is and what flags mean, out of dictionary.yaml.
+
+A study's data dictionary (results_table/dictionary.md) is made of the same.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
 
-from refusal_eval.stats.estimates.estimate import Estimate
+import yaml
+
+from refusal_eval.report.paper.display import MARKS
 from refusal_eval.report.paper.markup import markdown_escaped
-from refusal_eval.report.results.result_columns import COLUMNS, KEY
-from refusal_eval.report.results.definitions import definition_of, pattern_of
-from refusal_eval.report.results.flag_meanings import FLAGS
+from refusal_eval.stats.estimates.estimate import Estimate
 
-_KINDS = {"text": "text", "number": "number", "count": "whole number"}
+PATH = Path(__file__).with_suffix(".yaml")
 UNKNOWN = "not described"
+# Together they say which number it is: no two rows agree in all of them.
+KEY = ("estimand", "judge", "model", "split", "pool", "category", "reading", "parameter", "samples")
+_KINDS = {"text": "text", "number": "number", "count": "whole number"}
+
+
+class Column(NamedTuple):
+    """A column: `text`, `number` (a float) or `count` (a whole number); all but the estimand may be empty."""
+
+    name: str
+    kind: Literal["text", "number", "count"]
+    meaning: str
+
+
+class Definition(NamedTuple):
+    """What an estimand is. A name may hold `@K`, for which the table has the number of samples."""
+
+    name: str
+    unit: str
+    meaning: str
+    formula: str
+    source: str
+
+
+_SAID = yaml.load(PATH.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+COLUMNS = tuple(Column(name, **said) for name, said in _SAID["columns"].items())
+DEFINITIONS = {name: Definition(name, **said) for name, said in _SAID["estimands"].items()}
+# flag: symbol in tables and figures (empty where it has none), meaning
+FLAGS = {**MARKS, **{flag: ("", meaning) for flag, meaning in _SAID["flags"].items()}}
+
+
+def pattern_of(estimand: str) -> str:
+    """Return an estimand's name with `@K` for the number of samples in it."""
+    return re.sub(r"@\d+", "@K", estimand)
+
+
+def definition_of(estimand: str) -> Definition | None:
+    """Return what an estimand is, None where nobody wrote it down."""
+    return DEFINITIONS.get(pattern_of(estimand))
 
 
 def dictionary(estimates: Iterable[Estimate], study: str) -> str:
@@ -25,10 +69,7 @@ def dictionary(estimates: Iterable[Estimate], study: str) -> str:
         "compute. Numbers have ten significant digits; the paper tables round them. "
         f"No two rows agree in all of {', '.join(f'`{name}`' for name in KEY)}.",
         "## Columns",
-        _table(
-            ["Column", "Type", "Meaning"],
-            [[f"`{column.name}`", _KINDS[column.kind], column.meaning] for column in COLUMNS],
-        ),
+        _table(["Column", "Type", "Meaning"], [[f"`{name}`", _KINDS[kind], said] for name, kind, said in COLUMNS]),
         "## Estimands",
         "`@K` stands for the number of answers per prompt.",
         *(_estimand(name, counts[name]) for name in sorted(counts)),

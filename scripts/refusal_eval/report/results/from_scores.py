@@ -78,28 +78,35 @@ def _c(c: Row, names: dict[str, Any], level: float) -> list[Estimate]:
     return [Estimate("c_mean", c["mean"], **ends, **names), *shares]
 
 
+def card_numbers(group: Row) -> Iterator[tuple[str | None, str, float | None, Sequence[float | None] | None, int]]:
+    """Yield all that a card, or a group of its answers, measures: reading, measure, value, ends of its interval, n.
+
+    The reading is `three_class` for kappa of three labels, and None for the coverage.
+    """
+    yield None, "coverage", group["coverage"], group["coverage_interval"], group["n"]
+    for reading in READINGS:
+        part = group[reading]
+        sizes: dict[str, int] = {"sensitivity": part["n_positive"], "specificity": part["n_negative"]}
+        for name in CARD_MEASURES:
+            n = sizes[name] if name in sizes else group["n_judged"]
+            yield reading, name, part[name], part["intervals"][name], n
+    three = group["three_class"]
+    yield "three_class", "kappa", three["kappa"], three["interval"], group["n_judged"]
+    soft: Any = group.get("soft")
+    for name in ("ece", "brier") if soft is not None else ():
+        yield "broad", name, soft[name], soft[f"{name}_interval"], soft["n"]
+
+
 def _group(card: Row, group: Row, answering_model: str | None) -> Iterator[Estimate]:
     names: dict[str, Any] = {"judge": card["judge"], "parameter": card["gold"], "category": answering_model}
     names["flags"] = ("few_clusters",) if group["few_clusters"] else ()
-
-    def one(name: str, value: float | None, ends: Sequence[float | None] | None, **more: Any) -> Estimate:
-        low, high = ends or (None, None)
+    for view, measure, value, interval, n in card_numbers(group):
+        name = f"{measure}_three_class" if view == "three_class" else measure
+        more: dict[str, Any] = {"n_prompts": n, "reading": view if view in READINGS else None}
+        if measure in CARD_MEASURES and measure not in ("sensitivity", "specificity"):
+            more["n_clusters"] = group["n_clusters"]
+        low, high = interval or (None, None)
         if low is not None and high is not None:
             method = _CARD_METHODS.get(name, SHARE_METHOD)
             more |= {"low": low, "high": high, "level": card["level"], "method": method}
-        return Estimate(f"judge_{name}", value, **more, **names)
-
-    clusters = {"n_clusters": group["n_clusters"]}
-    yield one("coverage", group["coverage"], group["coverage_interval"], n_prompts=group["n"])
-    for reading in READINGS:
-        part = group[reading]
-        sizes = {"sensitivity": part["n_positive"], "specificity": part["n_negative"]}
-        for name in CARD_MEASURES:
-            n = sizes.get(name, group["n_judged"])
-            more = clusters if name not in sizes else {}
-            yield one(name, part[name], part["intervals"][name], reading=reading, n_prompts=n, **more)
-    three = group["three_class"]
-    yield one("kappa_three_class", three["kappa"], three["interval"], n_prompts=group["n_judged"], **clusters)
-    soft: Any = group.get("soft")
-    for name in ("ece", "brier") if soft is not None else ():
-        yield one(name, soft[name], soft[f"{name}_interval"], reading="broad", n_prompts=soft["n"])
+        yield Estimate(f"judge_{name}", value, **more, **names)

@@ -10,7 +10,7 @@ from typing import Any
 from refusal_eval.core.errors import UserError
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.report.results.collected import Result, rounded, text_of
-from refusal_eval.report.results.result_columns import COLUMNS, Column
+from refusal_eval.report.results.dictionary import COLUMNS, Column
 from refusal_eval.core.texts import csv_line, escaped_cell, plain_cell
 
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from refusal_eval.core.states import HEADLINE_READING
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.estimates.estimate import Estimate, ends
 from refusal_eval.stats.estimates.intervals import pooled_rate
 from refusal_eval.stats.estimates.near_duplicates import Place
-from refusal_eval.stats.estimates.scores import HEADLINE_READING, MIXED, derived_flags, few_flags
+from refusal_eval.stats.estimates.scores import MIXED, derived_flags, few_flags
 from refusal_eval.stats.estimates.units import Units, clusters_apart
 
 Scored = tuple[Mapping[str, Any], Units]

@@ -11,6 +11,7 @@ from refusal_eval.core.states import (
     ANSWER_STATES,
     BLOCKED,
     FAILED,
+    HEADLINE_READING,
     JUDGED,
     JUDGED_ANSWER_STATES,
     TRUNCATED,
@@ -42,8 +43,6 @@ UNJUDGED, CUT, FEW_CLUSTERS, MIXED_SERVING = "unjudged", "truncated", "few_clust
 CELL_FLAGS = (UNJUDGED, CUT, FEW_CLUSTERS, MIXED_SERVING)
 DOUBTFUL = frozenset((UNJUDGED, CUT))  # the rate itself may be another, not only its interval
 
-# The reading that never flatters a model: doubt counts as over-refusal, and not as a refusal of harm.
-HEADLINE_READING = {"refuse": "strict", "comply": "broad", "varies": "broad"}
 MIXED = "headline"  # the reading of a number over splits with different headline readings
 
 

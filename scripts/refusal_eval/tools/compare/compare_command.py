@@ -69,10 +69,10 @@ def differences_table(rows: Sequence[Row], names: Sequence[str], show: Labels, l
     ]
     if any(only):
         notes.append(f"Left out: {only[0]} prompts of cells that only A has, {only[1]} that only B has.")
-    notes += [f"{note}." for note in notes_of(flag for row in rows for flag in row["flags"])]
+    notes += notes_of(flag for row in rows for flag in row["flags"])
     if any(row["n"] < row["n_all"] for row in rows):
         notes.append("Some shared prompts have no rate in one study; the CSV has the bounds that this leaves.")
-    return Table("studies", "Two studies on the prompts they share.", header, body, "lllrrrrrrr", notes, 3, 4)
+    return Table("studies", "Two studies on the prompts they share.", header, body, notes, keys=3, per_block=4)
 
 
 def differences_frame(rows: Sequence[Row]) -> pd.DataFrame:
@@ -95,7 +95,9 @@ def changed_table(rows: Sequence[Row], show: Labels) -> Table:
         for row in rows
     ]
     header = ["Model", "Split", "Judge", "Prompt", "Turn", "A", "B", "Its last message"]
-    return Table("changed", "Prompts whose refusal rate changed most, in percent.", header, body, "llllrrrl", keys=4)
+    return Table(
+        "changed", "Prompts whose refusal rate changed most, in percent.", header, body, keys=4, align="llllrrrl"
+    )
 
 
 def shortened(text: str) -> str:

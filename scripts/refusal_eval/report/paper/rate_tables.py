@@ -1,0 +1,295 @@
+"""The tables of refusal rates, votes and states, made of the scores of cells.
+
+Rows of a CSV are sorted by name, so that it does not depend on the order in which a study lists its models and splits;
+tables follow that order, and names that it lacks come after it, sorted. In a CSV rates, bounds and shares are between 0
+and 1, c between -1 and 1; what is unknown is None.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from refusal_eval.core.states import ANSWER_STATES, BLOCKED, TRUNCATED, VERDICT_STATES
+from refusal_eval.report.paper.best_values import Pair, Rate, adjusted_p, best, ties_note
+from refusal_eval.report.paper.display import (
+    MARKS,
+    MINUS,
+    NO_DATA,
+    Labels,
+    Score,
+    by_cell,
+    headline,
+    headlines,
+    interval,
+    marks_of,
+    ordered,
+    percent,
+    wrapped,
+)
+from refusal_eval.report.paper.markup import Table
+from refusal_eval.report.paper.table_data import Card, Made, TableData
+from refusal_eval.report.paper.table_notes import (
+    NOT_MEASURED,
+    READINGS_NOTE,
+    agreement_details,
+    common_notes,
+    dialogues_notes,
+    judged_notes,
+    level_text,
+    of_all,
+    prompts_note,
+    share_text,
+    value_text,
+)
+from refusal_eval.stats.estimates.estimands import MISSING, READINGS
+from refusal_eval.stats.estimates.scores import CELL_FLAGS, DOUBTFUL, has_turns, state_shares
+
+HEADER_WIDTH = 18  # characters; a longer column label is broken
+_ENDS = ("rate", "low", "high")
+_BANDS = ("refusing", "mixed", "complying")
+
+
+def refusal(data: TableData) -> Made:
+    """Return the headline rates of the primary judge: a row per model, a column per split, the best ones bold.
+
+    Adjusted p-values of comparisons of two models, where the study has them, decide ties with the best rate.
+
+    Raises:
+        ValueError: if the judge has two scores for one cell.
+    """
+    show, judge, used = data.labels, data.asked["primary_judge"], data.scores
+    p_values = adjusted_p(data.results, judge)
+    cells = {(m, s): score for (_, m, s), score in by_cell(used).items()}
+    rows_of, columns_of = (
+        ordered({cell[i] for cell in cells}, data.order(n)) for i, n in enumerate(("models", "splits"))
+    )
+    header = ["Model"]
+    for split in columns_of:
+        first = next(score for score in used if score["split"] == split)
+        lines = [*wrapped(show.split(split), HEADER_WIDTH), f"({first['expectation']}, {first['headline']})"]
+        header.append("\n".join(lines))
+    rows = [[show.model(m), *(_rate_text(cells.get((m, s))) for s in columns_of)] for m in rows_of]
+    best_of = [_best(cells, split, p_values.get(split, {})) for split in columns_of]
+    bold = {(i, j) for j, names in enumerate(best_of, 1) for i, model in enumerate(rows_of) if model in names}
+    notes = [
+        "Below each split: what is expected of a model, and the reading of the rate.",
+        prompts_note(used, columns_of, show),
+        *([f"{NO_DATA} no score."] if len(cells) < len(rows_of) * len(columns_of) else []),
+        *([ties_note(bool(p_values))] if bold else []),
+    ]
+    if any(DOUBTFUL.intersection(score["flags"]) for score in used):
+        symbols = [MARKS[flag][0] for flag in CELL_FLAGS if flag in DOUBTFUL]
+        notes.append(f"Rates with {' or '.join(symbols)} are never bold.")
+    table = Table(
+        name=f"refusal-{judge}",
+        caption=f"Refusal rate in percent with its {level_text(used)} interval, by model and split.",
+        header=header,
+        rows=rows,
+        notes=[*notes, *common_notes(used, data.cards, show)],
+        per_block=4,
+        bold=frozenset(bold),
+    )
+    return rates_frame(used, data.cards), [table]
+
+
+def scores(data: TableData) -> Made:
+    """Return a row per judge, model and split: headline rate, both readings, worst-case bounds, shares of states."""
+    cells, keys = _cells_and_keys(data)
+    header = [*keys, "Expected", "Prompts", "K", "Refusal rate", "Strict", "Broad"]
+    header += ["Worst-case\nbounds", "Unjudged", "Blocked", "Truncated"]
+    rows = []
+    for score in cells:
+        shares, part = state_shares(score), headline(score)
+        rows.append(
+            [
+                *_names(score, data.labels, keys),
+                score["expectation"],
+                _prompts_text(score),
+                str(score["samples"]),
+                _rate_text(score),
+                *(percent(score[reading]["rate"]) for reading in READINGS),
+                interval(part["bound_low"], part["bound_high"]),
+                *(percent(shares[state]) for state in ("unjudged", "blocked", "truncated")),
+            ]
+        )
+    notes = [
+        "Prompts: with at least one answer that counts, of all where these differ. Rates and shares in percent.",
+        *(["Turns: the same of the turns of dialogues that are scored."] if has_turns(cells) else []),
+        f"Refusal rate: {headlines(cells)}. Worst-case bounds: every unjudged answer a compliance, or a refusal.",
+        *common_notes(cells, data.cards, data.labels),
+    ]
+    align = "l" * (len(keys) + 1) + "r" * (len(header) - len(keys) - 1)
+    table = Table("scores", "Refusal rates of all cells.", header, rows, notes, len(keys), per_block=6, align=align)
+    return rates_frame(cells, data.cards), [table]
+
+
+def rates_frame(scores: Iterable[Score], cards: Iterable[Card] = ()) -> pd.DataFrame:
+    """Return a row per judge, model and split: n, headline rate, both readings with bounds, shares of states, flags.
+
+    `scored` says which turns of dialogues count; rates are over turns, of which a prompt without a dialogue has one.
+
+    Raises:
+        ValueError: for two scores of one cell.
+    """
+    measured = list(cards)
+
+    def rows(score: Score) -> Iterable[dict[str, Any]]:
+        shares = state_shares(score)
+        row = {key: score[key] for key in ("expectation", "headline", "scored", "samples", "max_tokens")}
+        row |= {key: score[key] for key in ("n_prompts", "n_scored_prompts", "n_turns", "n_scored_turns")}
+        row |= {key: score[key] for key in ("n_clusters", "n_answers")}
+        row |= {key: headline(score)[key] for key in _ENDS}
+        for reading in READINGS:
+            row |= {f"{reading}_{key}": score[reading][key] for key in (*_ENDS, "n_eff", "bound_low", "bound_high")}
+        row |= {state: shares[state] for state in ("unjudged", BLOCKED, TRUNCATED)}
+        row |= {"flags": " ".join(score["flags"]), "mixed_serving": bool(score["mixed_serving"])}
+        row |= {"interval_level": score["interval"]["level"], "interval_method": score["interval"]["method"]}
+        row["agreement_with_people"] = "; ".join(agreement_details(score["judge"], measured)) or NOT_MEASURED
+        yield row
+
+    return _frame(scores, rows)
+
+
+def states(data: TableData) -> Made:
+    """Return a row per judge, model and split: the share of each state of answers, then of verdicts, of all answers.
+
+    In the CSV `n_cut` are answers that are too long for the judge, which saw their head and tail.
+    """
+    cells, keys = _cells_and_keys(data)
+    verdicts = (*VERDICT_STATES, MISSING)
+    header = [*keys, "Answers", *(state.replace("_", "\n").capitalize() for state in ANSWER_STATES)]
+    header += ["Verdict:\n" + state.replace("_", " ") for state in verdicts]
+    rows = []
+    for score in cells:
+        shares = state_shares(score)
+        texts = [percent(shares[state]) for state in ANSWER_STATES]
+        texts += [percent(shares.get(f"verdict_{state}", 0.0)) for state in verdicts]
+        rows.append([*_names(score, data.labels, keys), str(score["n_answers"]), *texts])
+    notes = [
+        "In percent of all answers asked for. Judges see complete and truncated ones; blocked ones count as refusals.",
+        "What has no verdict is in no rate; it enters the worst-case bounds.",
+    ]
+    if any(score["scored"] for score in cells):
+        notes.append("Of dialogues: scored turns only. A turn not reached, after an answer without text, is failed.")
+    if "Judge" not in keys:
+        notes += [f"Verdicts of judge {name}." for name in {data.labels.judge(score["judge"]) for score in cells}]
+    notes += _cut(cells, data.labels)
+    frame = _frame(
+        cells, lambda score: [{"n_answers": score["n_answers"]} | state_shares(score) | {"n_cut": score["n_cut"]}]
+    )
+    return frame, [Table("states", "States of answers and verdicts.", header, rows, notes, len(keys), per_block=8)]
+
+
+def _cut(cells: Sequence[Score], show: Labels) -> list[str]:
+    """How many answers each judge could not see whole; nothing for judges that saw all."""
+    cut, read = Counter[str](), Counter[str]()
+    for score in cells:
+        cut[score["judge"]] += score["n_cut"]
+        read[score["judge"]] += sum(score["verdict_states"].values())
+    return [
+        f"Too long for judge {show.judge(judge)}, which saw head and tail: {number} of {read[judge]} answers."
+        for judge, number in cut.items()
+        if number
+    ]
+
+
+def votes(data: TableData) -> Made:
+    """Return a row per judge, model and split: majority@K and any@K in the headline reading, c@K; columns for each K.
+
+    The CSV has a row for each measure, whose name carries K: none may be compared between different K. They are over
+    turns, of which a prompt without a dialogue has one.
+    """
+    cells, keys = _cells_and_keys(data)
+    sizes = sorted({score["samples"] for score in cells})
+    header = [*keys]
+    for k in sizes:
+        header += [f"majority@{k}\nrefuses", f"majority@{k}\nties", f"any@{k}\nrefuses"]
+        header += [f"c@{k}\nmean", *(f"c@{k}\n{band}" for band in _BANDS)]
+    rows = []
+    for score in cells:
+        part, c = headline(score), score["c"]
+        counted = [part["majority"]["refuse"], part["majority"]["tie"], part["any"]]
+        mean = value_text(c["mean"], (c["low"], c["high"]))
+        here = [*map(percent, counted), mean, *(percent(c[band]) for band in _BANDS)]
+        columns = [text for k in sizes for text in (here if k == score["samples"] else [NO_DATA] * 7)]
+        *names, split = _names(score, data.labels, keys)
+        rows.append([*names, split + marks_of([score]), *columns])
+    over = "prompts, of dialogues of scored turns," if has_turns(cells) else "prompts"
+    notes = [
+        f"Shares of {over} in percent, votes in the headline reading: {headlines(cells)}. {READINGS_NOTE}",
+        f"c: vote of the answers to a prompt, weighted by their likelihood, from {MINUS}1 (complies) to 1 (refuses), "
+        f"with its {level_text(cells)} interval (Wilson's, of (1 + c) / 2).",
+        "These numbers depend on K and are not to be compared between different K.",
+        *dialogues_notes(cells, data.labels),
+        *judged_notes(cells, data.cards, data.labels),
+    ]
+    table = Table("votes", "Majority, any and weighted votes.", header, rows, notes, len(keys), per_block=7)
+    return _frame(cells, _votes), [table]
+
+
+def _votes(score: Score) -> Iterable[dict[str, Any]]:
+    k, c = score["samples"], score["c"]
+    voting = {"n_prompts": score["n_scored_prompts"], "n_turns": score["n_scored_turns"]}
+    with_c = {"n_prompts": c["n_prompts"], "n_turns": c["n"]}
+    unknown = {"low": None, "high": None}
+    for reading in READINGS:
+        counted = score[reading]["majority"]
+        for vote in ("refuse", "tie"):
+            yield {"measure": f"majority@{k} {vote} {reading}", "value": counted[vote], **unknown, **voting}
+        yield {"measure": f"any@{k} {reading}", "value": score[reading]["any"], **unknown, **voting}
+    yield {"measure": f"c@{k} mean", "value": c["mean"], "low": c["low"], "high": c["high"], **with_c}
+    for band in _BANDS:
+        yield {"measure": f"c@{k} {band}", "value": c[band], **unknown, **with_c}
+
+
+# ---------------------------------------------------------------- rows and their names
+
+
+def _frame(scores: Iterable[Score], rows: Callable[[Score], Iterable[Mapping[str, Any]]]) -> pd.DataFrame:
+    """The rows of each cell behind its names; columns of objects keep None and whole numbers as they are."""
+    cells = by_cell(scores).items()
+    found = [{"judge": j, "model": m, "split": s, **row} for (j, m, s), score in cells for row in rows(score)]
+    return pd.DataFrame(found, dtype=object)
+
+
+def _cells_and_keys(data: TableData) -> tuple[list[Score], list[str]]:
+    """The scores by judge, model and split, and the headers that name a row; a single judge stands in the notes."""
+    cells = by_cell(data.scores)
+    orders = [ordered((cell[i] for cell in cells), data.order(n)) for i, n in enumerate(("judges", "models", "splits"))]
+    places = [{name: place for place, name in enumerate(order)} for order in orders]
+    found = [cells[cell] for cell in sorted(cells, key=lambda cell: [places[i][cell[i]] for i in range(3)])]
+    return found, [*(["Judge"] if len(orders[0]) > 1 else []), "Model", "Split"]
+
+
+def _names(score: Score, show: Labels, keys: Sequence[str]) -> list[str]:
+    names = [show.judge(score["judge"]), show.model(score["model"]), show.split(score["split"])]
+    return names[-len(keys) :]
+
+
+def _best(cells: Mapping[tuple[str, str], Score], split: str, p_values: Mapping[Pair, float]) -> set[str]:
+    """Models with the best rate of a split, or one that ties with it; none whose rate may be another."""
+    own = {model: score for (model, s), score in cells.items() if s == split}
+    column = {
+        model: Rate(*(headline(score)[end] for end in _ENDS))
+        for model, score in own.items()
+        if not DOUBTFUL.intersection(score["flags"])
+    }
+    first = next(iter(own.values()))
+    return best(column, first["expectation"], p_values, first["interval"]["level"])
+
+
+def _rate_text(score: Score | None) -> str:
+    if score is None:
+        return NO_DATA
+    part = headline(score)
+    return share_text(part["rate"], (part["low"], part["high"])) + marks_of([score])
+
+
+def _prompts_text(score: Score) -> str:
+    """Prompts of a cell with an answer that counts, and the same of its turns where a prompt has several."""
+    prompts = of_all(score["n_scored_prompts"], score["n_prompts"])
+    return f"{prompts}; {of_all(score['n_scored_turns'], score['n_turns'])} turns" if has_turns([score]) else prompts

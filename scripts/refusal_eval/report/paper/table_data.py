@@ -1,0 +1,61 @@
+"""What one table is made of, read from files when it first asks."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from refusal_eval.core.files import read_json
+from refusal_eval.report.paper.display import Labels, Score
+from refusal_eval.report.paper.markup import Table
+from refusal_eval.report.results.results_files import read_results
+from refusal_eval.stats.estimates.estimate import Estimate
+
+Card = Mapping[str, Any]
+Made = tuple[pd.DataFrame, list[Table]]  # what a kind of table gives: the CSV, and the tables that show it
+
+
+@dataclass
+class TableData:
+    """What one table is made of.
+
+    Attributes:
+        asked: what it shows of the study, in the study's order (`workflow.tables_stage.params`).
+        files: paths by noun, as its kind needs them.
+    """
+
+    asked: Mapping[str, Any]
+    files: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @functools.cached_property
+    def labels(self) -> Labels:
+        """What readers see instead of names."""
+        return Labels(**self.asked["labels"])
+
+    @functools.cached_property
+    def scores(self) -> list[Score]:
+        """The scores of its cells."""
+        return [read_json(path) for path in self.files["scores"]]
+
+    @functools.cached_property
+    def cards(self) -> list[Card]:
+        """The cards of its judges."""
+        return [read_json(path) for path in self.files["cards"]]
+
+    @functools.cached_property
+    def results(self) -> list[Estimate]:
+        """The study's results table."""
+        return read_results(Path(self.files["results"][0]).read_text(encoding="utf-8"))
+
+    def found(self, noun: str) -> Any:
+        """Return what the analysis of that name found."""
+        return read_json(self.files[noun][0])
+
+    def order(self, names: str) -> list[str]:
+        """Return the study's `models`, `splits` or `judges`."""
+        return [name if isinstance(name, str) else name["name"] for name in self.asked.get(names, ())]

@@ -1,0 +1,140 @@
+"""The tables of a study, and which files and names each is made of, for workflow/rules/report.smk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from snakemake.io import expand
+
+import refusal_eval
+from refusal_eval.study.comparison_families import study_families
+from refusal_eval.workflow.analyses_stage import has_corrected, has_tradeoff
+from refusal_eval.workflow.scoring import protocol_label
+from refusal_eval.workflow.whole_study import NOUNS, Config, labels_of, splits_of
+
+ENDINGS = ("csv", "md", "tex")
+ALWAYS = ("refusal", "categories", "scores", "states", "votes", "judges")
+
+
+class TableKind(NamedTuple):
+    """A kind of table.
+
+    Attributes:
+        made_by: `module:function` in the package: the function takes a `report.paper.table_data.TableData` and returns
+            the frame of the CSV and the tables of the Markdown and the LaTeX.
+        needs: what it is made of (workflow/rules/report.smk has the files).
+        shows: what it shows of the study file; where `primary_judge` is among it, scores and cards are only its.
+        report: category and name in Snakemake's report.
+    """
+
+    made_by: str
+    needs: tuple[str, ...]
+    shows: tuple[str, ...]
+    report: tuple[str, str]
+
+    @property
+    def module(self) -> Path:
+        """The file of the function, for `code_version`."""
+        return Path(refusal_eval.__file__).parent / f"{self.made_by.split(':')[0].replace('.', '/')}.py"
+
+
+RATES, JUDGES, ACCOUNTING = "Refusal rates", "Judges", "Accounting"
+_EVERY = ("models", "splits", "judges", "gold")
+_PRIMARY = (*_EVERY, "primary_judge")
+TABLES = {
+    "refusal": TableKind(
+        "report.paper.rate_tables:refusal", ("scores", "cards", "results"), _PRIMARY,
+        (RATES, "Refusal rates, primary judge"),
+    ),
+    "categories": TableKind(
+        "report.paper.category_tables:categories", ("scores", "cards", "results"), _PRIMARY,
+        (RATES, "Refusal rates by category, primary judge"),
+    ),
+    "scores": TableKind(
+        "report.paper.rate_tables:scores", ("scores", "cards", "results"), _EVERY, (RATES, "Refusal rates, all judges")
+    ),
+    "states": TableKind(
+        "report.paper.rate_tables:states", ("scores", "results"), ("models", "splits", "judges"),
+        (ACCOUNTING, "States of answers and verdicts"),
+    ),
+    "votes": TableKind(
+        "report.paper.rate_tables:votes", ("scores", "cards", "results"), _EVERY,
+        (RATES, "Votes over K samples, and c(x)"),
+    ),
+    "judges": TableKind(
+        "report.paper.judge_card_tables:judges", ("cards", "results"), ("judges", "gold"),
+        (JUDGES, "Agreement of judges with people"),
+    ),
+    "protocol_effects": TableKind(
+        "compat.effects_table:protocol_effects", ("published",), ("models", "splits", "judges"),
+        ("Protocols", "What each published choice does"),
+    ),
+    "judge_cards": TableKind(
+        "report.paper.judge_card_tables:judge_cards", ("cards",), ("judges", "gold"), (JUDGES, "Judge cards")
+    ),
+    "judges_agree": TableKind(
+        "report.paper.judges_agree_tables:judges_agree", ("agreement",), ("models", "splits", "judges"),
+        (JUDGES, "Agreement between judges"),
+    ),
+    "comparisons": TableKind(
+        "report.paper.comparison_tables:comparisons", ("comparisons", "cards"), (*_EVERY, "samples"),
+        (RATES, "Differences on the same prompts"),
+    ),
+    "tradeoff": TableKind(
+        "report.paper.tradeoff_tables:tradeoff", ("tradeoff", "scores", "cards"), (*_PRIMARY, "samples"),
+        ("Trade-off", "Over-refusal against safety"),
+    ),
+    "corrected": TableKind(
+        "report.paper.corrected_tables:corrected", ("corrected", "cards"), (*_PRIMARY, "samples"),
+        (RATES, "Corrected for the judge's errors"),
+    ),
+}  # fmt: skip
+
+
+def tables_of(config: Config) -> list[str]:
+    """Return the names of a study's tables."""
+    wanted = {
+        "protocol_effects": "protocol_effects" in config["tables"] or config["protocol"] == "compat",
+        "judge_cards": bool(config["gold"]),
+        "judges_agree": len(config["judges"]) > 1,
+        "comparisons": bool(study_families(config)),
+        "tradeoff": has_tradeoff(config),
+        "corrected": has_corrected(config),
+    }
+    return [name for name in TABLES if wanted.get(name, True)]
+
+
+def files(config: Config, noun: str, pattern: str) -> Callable[[Any], list[str]]:
+    """Return an input function: the files of one noun that the table `wildcards.table` is made of, sorted by name."""
+
+    def needed(wildcards: Any) -> list[str]:
+        kind = TABLES[wildcards.table]
+        judges = [config["primary_judge"]] if "primary_judge" in kind.shows else sorted(config["judges"])
+        names = {"judge": judges} | {noun: sorted(config[f"{noun}s"]) for noun in ("model", "split")}
+        return list(expand(pattern, **names, gold=sorted(config["gold"]))) if noun in kind.needs else []
+
+    return needed
+
+
+def params(config: Config, wildcards: Any) -> dict[str, Any]:
+    """Return what a table shows of the study: names in their order and labels, and of splits what is expected there.
+
+    The lists are params, so that a model taken away is noticed.
+    """
+    kind = TABLES[wildcards.table]
+    shown = {name: config[name] for name in kind.shows}
+    if "splits" in shown:
+        shown["splits"] = [
+            {key: split[key] for key in ("name", "expectation", "reading")} for split in splits_of(config)
+        ]
+    if "results" in kind.needs:
+        shown["tau"] = config["scoring"]["tau"]
+    if "comparisons" in kind.needs:
+        shown["families"] = [family.as_dict() for family in study_families(config)]
+    nouns = [noun for noun in NOUNS if noun in shown or f"{noun}s" in shown]
+    return {
+        "made_by": kind.made_by, **shown, "labels": labels_of(config, nouns), "protocol": "default",
+        **protocol_label(config),
+    }  # fmt: skip
