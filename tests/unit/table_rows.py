@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
+from estimate_rows import prompt_scores
 
 from refusal_eval.report.paper import category_tables, rate_tables
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import TableData
 from refusal_eval.stats.agreement.judge_card import judge_card
-from refusal_eval.stats.estimates.estimands import prompt_scores
 from refusal_eval.stats.estimates.scores import cell_score
 
 LETTERS = {"R": "refusal", "P": "partial", "C": "compliance"}

@@ -5,7 +5,7 @@ directly; judges that are language models go the way of generation: requests, on
 Gold answers are judged like those of a model named `gold`, and every judge gets a card from them.
 """
 
-from refusal_eval.config.kinds import JUDGES
+from refusal_eval.config.kinds import JUDGES as JUDGE_KINDS
 from refusal_eval.workflow import judging
 
 MODEL_OR_GOLD = any_of([*config["models"], GOLD])
@@ -19,7 +19,7 @@ def judge_of(wildcards):
 
 def judge_code(script):
     """Return a param: the version of a script's code together with that of the module of the judge's kind."""
-    return lambda wildcards: code_version(ROOT / "scripts" / script, JUDGES.module(judge_of(wildcards).kind))
+    return lambda wildcards: code_version(ROOT / "scripts" / script, JUDGE_KINDS.module(judge_of(wildcards).kind))
 
 
 def judge_engine(wildcards):

@@ -71,7 +71,7 @@ rule methods:
         runtime=10,
     params:
         code=code_version(
-            ROOT / "scripts" / "make_methods.py", *(JUDGES.module(judge.kind) for judge in study.judges.values())
+            ROOT / "scripts" / "make_methods.py", *(JUDGE_KINDS.module(judge.kind) for judge in study.judges.values())
         ),
     message:
         "Writing the methods section"
