@@ -158,6 +158,7 @@ ARROWS = (
     ("generate", "answers"),
     ("judge_requests", "judge"),
     ("judge", "llm_verdicts"),
+    ("scores", "numbers"),
     ("numbers", "results"),
     ("numbers", "figures"),
     ("results", "tables"),
@@ -168,7 +169,7 @@ ARROWS = (
 BARS = (
     (("answers", "gold"), ("judge_requests", "cpu_verdicts")),
     (("llm_verdicts", "cpu_verdicts"), ("scores", "judge_cards")),
-    (("scores", "judge_cards"), ("numbers", "results")),
+    (("scores", "judge_cards"), ("results",)),
 )
 
 LEGEND = (
