@@ -25,6 +25,7 @@ WIDTH, HEIGHT = 664, 630
 BOX_WIDTH, BOX_HEIGHT = 142, 56
 COLUMNS = {"A": 84, "B": 248, "C": 412, "D": 576}  # centres
 ROWS = {0: 592, 1: 488, 2: 334, 3: 236, 4: 138, 5: 40}
+GAP = ROWS[4] - ROWS[5] - BOX_HEIGHT  # between two rows
 STORE_WIDTH, STORE_HEIGHT = 108, 48
 
 INK, SMALL_INK, LINE = "#222222", "#555555", "#555555"
@@ -159,6 +160,7 @@ ARROWS = (
     ("judge_requests", "judge"),
     ("judge", "llm_verdicts"),
     ("scores", "numbers"),
+    ("judge_cards", "figures"),
     ("numbers", "results"),
     ("numbers", "figures"),
     ("results", "tables"),
@@ -263,7 +265,7 @@ def draw_line(axes: Axes, points: Sequence[tuple[float, float]], head: bool = Tr
 
 
 def draw_arrow(axes: Axes, source: Box, target: Box) -> None:
-    """Draw an arrow: straight within a row or column, else down, across and down."""
+    """Draw an arrow: straight within a row or column, else down, across and down; past a row between its columns."""
     if source.row == target.row:
         if target.x > source.x:
             ends = (source.x + BOX_WIDTH / 2 + source.pile, target.x - BOX_WIDTH / 2)
@@ -274,8 +276,13 @@ def draw_arrow(axes: Axes, source: Box, target: Box) -> None:
         draw_line(axes, [(source.x, source.bottom), (target.x, target.top)])
     else:
         begin, end = source.x - BOX_WIDTH / 4, target.x + BOX_WIDTH / 4
-        middle = (source.bottom + target.top) / 2
-        draw_line(axes, [(begin, source.bottom), (begin, middle), (end, middle), (end, target.top)])
+        if target.row - source.row == 1:
+            middle = (source.bottom + target.top) / 2
+            draw_line(axes, [(begin, source.bottom), (begin, middle), (end, middle), (end, target.top)])
+            return
+        between, high, low = (source.x + target.x) / 2, source.bottom - GAP / 4, target.top + GAP / 2
+        way = [(begin, high), (between, high), (between, low), (end, low)]
+        draw_line(axes, [(begin, source.bottom), *way, (end, target.top)])
 
 
 def draw_bar(axes: Axes, sources: Sequence[Box], targets: Sequence[Box]) -> None:
