@@ -13,7 +13,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.judges.classifier_judge import classifier_verdict
 from refusal_eval.judges.judge_base import verdict_row
-from refusal_eval.plots.reliability_curve import reliability_text
+from refusal_eval.plots.calibration_figure import reliability_text
 from refusal_eval.stats.agreement.compared import compared
 from refusal_eval.stats.calibration.applied import calibrated_row, mapped
 from refusal_eval.stats.calibration.calibrated_card import OUT_OF_FOLD, calibration_of, card_with_calibration

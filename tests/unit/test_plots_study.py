@@ -15,7 +15,7 @@ from refusal_eval.config.figure_entry import MOST_CURVES, FigureStudy
 from refusal_eval.config.kinds import FIGURES
 from refusal_eval.judges.keyword_judge import KeywordJudge
 from refusal_eval.judges.reasoned_judge import ReasonedJudge
-from refusal_eval.plots import series
+from refusal_eval.plots import panels
 from refusal_eval.workflow.figures_stage import ENDINGS, Figures
 
 
@@ -83,7 +83,7 @@ def test_categories_of_many_models_have_a_figure_for_each_split() -> None:
 
 
 def test_as_many_curves_are_allowed_as_there_are_looks() -> None:
-    assert len(series.LOOKS) == MOST_CURVES
+    assert len(panels.LOOKS) == MOST_CURVES
 
 
 # ---------------------------------------------------------------- what they are drawn from

@@ -22,7 +22,7 @@ Mistake = tuple[KeyPath, str]  # where in the entry, what is wrong
 
 SPLITS = Field(None, min_length=1, description="Splits that it shows, in this order. Default: all.")
 READING = Field(None, description="`strict` or `broad` for all splits. Default: the headline reading of each split.")
-MOST_CURVES = 8  # as many as `plots.series` can tell apart
+MOST_CURVES = 8  # as many as `plots.curves` can tell apart
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import pandas as pd
 from pydantic import Field
@@ -12,17 +12,22 @@ from refusal_eval.config.figure_entry import Figure as FigureEntry
 from refusal_eval.config.figure_entry import FigureStudy, Mistake, Shown, able_judges
 from refusal_eval.config.shapes import Slug
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
-from refusal_eval.plots.layout import EDGE, page
-from refusal_eval.plots.panels import PanelGrid
-from refusal_eval.plots.reliability_curve import Card, draw_bins, mark_of, reliability_text, soft_series
-from refusal_eval.plots.series import draw_marks
-from refusal_eval.plots.style import LINE_HEIGHT, styled
+from refusal_eval.plots.layout import EDGE, axes_at, page, put_upright, text_width
+from refusal_eval.plots.panels import PanelGrid, draw_marks
+from refusal_eval.plots.style import BLUE, GREY, INK, LINE_HEIGHT, VERMILLION, styled
+from refusal_eval.report.paper.display import number
+from refusal_eval.report.paper.table_notes import value_text
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_PANEL_HEIGHT, _NARROWEST, _SCALE_WIDTH = 82.0, 100.0, 30.0  # points
-_SERIES = ("as given", "calibrated, out of fold")
+Card = Mapping[str, Any]
+
+_PANEL_HEIGHT, _NARROWEST, _SCALE_WIDTH = 80.0, 100.0, 30.0  # points
+RELIABILITY_HEIGHT = LINE_HEIGHT + 4 + _PANEL_HEIGHT + 24  # points: legend, panel, scale
+# words, colour of the line, of the inside, marker
+_LOOKS = (("as given", VERMILLION, "white", "s"), ("calibrated, out of fold", BLUE, BLUE, "o"))
 
 
 class CalibrationFigure(FigureEntry):
@@ -103,7 +108,7 @@ def _draw(cards: Sequence[Card], data: FigureData) -> Figure:
     if not data.fits(height):
         raise data.too_high(height, "name fewer under `judges` or `gold`")
     fig, sheet = page(width, height)
-    there = [words for words in _SERIES if any(words in dict(soft_series(card)) for card in cards)]
+    there = [words for words, *_ in _LOOKS if any(words in dict(soft_series(card)) for card in cards)]
     draw_marks(sheet, left, EDGE, [(words, mark_of(words)) for words in there])
     for index, (card, ax) in enumerate(zip(cards, grid.draw(fig, sheet, left, top), strict=True)):
         draw_bins(ax, card)
@@ -116,8 +121,72 @@ def _frame(cards: Sequence[Card]) -> pd.DataFrame:
     rows = []
     for card in cards:
         for words, soft in soft_series(card):
-            for number, found in enumerate(soft["bins"], 1):
+            for place, found in enumerate(soft["bins"], 1):
                 low, high = found["interval"]
-                names = {"judge": card["judge"], "gold": card["gold"], "probabilities": words, "bin": number}
+                names = {"judge": card["judge"], "gold": card["gold"], "probabilities": words, "bin": place}
                 rows.append(names | {"mean_p": found["mean_p"], "refusal": found["rate"], "low": low, "high": high})
     return pd.DataFrame(rows, dtype=object)
+
+
+def soft_series(card: Card) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return (words, soft measures) of the probabilities as given, then calibrated out of fold; what there is."""
+    calibration = card.get("calibration") or {}
+    given = (calibration.get("as_given") or card)["soft"]
+    best = calibration.get(calibration.get("headline") or "")
+    found = [(_LOOKS[0][0], given), (_LOOKS[1][0], (best or {}).get("soft"))]
+    return [(words, soft) for words, soft in found if soft]
+
+
+def reliability_text(card: Card) -> list[str]:
+    """Return ECE and Brier score in words, a sentence for each series; nothing for a judge without probabilities.
+
+    Beside each ECE stands what noise alone would make of it, as it is above 0 for a calibrated judge too.
+    """
+    texts = []
+    for words, soft in soft_series(card):
+        ece, brier = value_text(soft["ece"], soft["ece_interval"]), value_text(soft["brier"], soft["brier_interval"])
+        calibrated = f"a calibrated judge would show {number(soft['ece_if_calibrated'])}"
+        bins = f"{soft['n_bins']} bins of equal mass"
+        texts.append(f"{words.capitalize()}: ECE {ece} in {bins} ({calibrated}), Brier {brier}.")
+    calibration = card.get("calibration") or {}
+    if not texts or calibration.get("t") is None:
+        return texts
+    out_of_fold = calibration.get(calibration["headline"] or "")
+    spread = "" if out_of_fold is None else " (out of fold {:.3g} to {:.3g})".format(*out_of_fold["t"])
+    fitted = f"Threshold fitted on all of this gold set: t = {calibration['t']:.3g}{spread}"
+    return [*texts, f"{fitted}. As a number in the judge's entry it would make this card in-sample."]
+
+
+def draw_reliability(fig: Figure, sheet: Axes, card: Card, top: float, width: float) -> None:
+    """Draw, for each bin, the share that people call a refusal over the mean p, with its interval."""
+    left = EDGE + 2 * LINE_HEIGHT + text_width("0.5") + 2
+    ax = axes_at(fig, left, top + LINE_HEIGHT + 4, width - left - EDGE - 4, _PANEL_HEIGHT)
+    draw_bins(ax, card)
+    draw_marks(sheet, left, top, [(words, mark_of(words)) for words, _ in soft_series(card)])
+    ax.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
+    ax.set_xlabel("Judge's probability of refusal", labelpad=1, color=INK)
+    words = "Labelled refusal by people"
+    middle = top + LINE_HEIGHT + 4 + (_PANEL_HEIGHT + text_width(words)) / 2
+    put_upright(sheet, EDGE + LINE_HEIGHT / 2, middle, [words])
+
+
+def draw_bins(ax: Axes, card: Card) -> None:
+    """Draw the bins of a card on their scales from 0 to 1, without names of the axes."""
+    ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=(0, (3, 2)), zorder=1)
+    for words, soft in soft_series(card):
+        style = mark_of(words)
+        for found in soft["bins"]:
+            line = style["markeredgecolor"]
+            ax.plot([found["mean_p"]] * 2, found["interval"], color=line, linewidth=0.8, clip_on=False, zorder=2)
+            ax.plot([found["mean_p"]], [found["rate"]], linestyle="none", zorder=3, **style)
+    ax.set_xlim(0, 1)
+    ax.set_ylim(0, 1)
+    ax.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def mark_of(words: str) -> dict[str, Any]:
+    """Return how the marks of a series of `soft_series` look, for `Axes.plot`."""
+    line, inside, marker = next(look for name, *look in _LOOKS if name == words)
+    edge = {"markeredgecolor": line, "markeredgewidth": 0.8}
+    return {"color": inside, "marker": marker, "markersize": 3.2, "clip_on": False, **edge}

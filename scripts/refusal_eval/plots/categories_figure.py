@@ -15,8 +15,7 @@ from refusal_eval.plots.captions import protocol_tag, rates_words, study_words
 from refusal_eval.plots.curves import highest, percent_scale
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, Row
 from refusal_eval.plots.layout import EDGE, HINTED, numbers_inside, page, put, widest, wrap_to
-from refusal_eval.plots.panels import PanelGrid
-from refusal_eval.plots.series import LOOKS, Legend, Look
+from refusal_eval.plots.panels import LOOKS, Legend, Look, PanelGrid
 from refusal_eval.plots.style import COLUMN_WIDTH, FAINT, LINE_HEIGHT, styled
 from refusal_eval.report.paper.display import Score, headline, mark_of, marks_of, notes_of
 from refusal_eval.stats.estimates.scores import derived_flags, score_flags

@@ -10,8 +10,7 @@ from refusal_eval.config.figure_entry import MOST_CURVES
 from refusal_eval.plots.captions import protocol_tag
 from refusal_eval.plots.figure_data import Cell, FigureData, Row
 from refusal_eval.plots.layout import EDGE, page, put, text_width
-from refusal_eval.plots.panels import PanelGrid
-from refusal_eval.plots.series import LOOKS, Legend, Look
+from refusal_eval.plots.panels import LOOKS, Legend, Look, PanelGrid
 from refusal_eval.plots.style import FAINT, GREY, LINE_HEIGHT, styled
 from refusal_eval.report.paper.display import marks_of
 

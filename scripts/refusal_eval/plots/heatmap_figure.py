@@ -11,19 +11,7 @@ from refusal_eval.config.figure_entry import READING, SPLITS, FigureStudy, Order
 from refusal_eval.config.shapes import Slug
 from refusal_eval.plots.captions import protocol_tag, rates_words, study_words
 from refusal_eval.plots.figure_data import Caption, Cell, Drawn, FigureData
-from refusal_eval.plots.layout import (
-    EDGE,
-    HINTED,
-    ColumnLabels,
-    axes_at,
-    numbers_inside,
-    page,
-    put,
-    text_width,
-    tile,
-    widest,
-    wrap_to,
-)
+from refusal_eval.plots.layout import EDGE, TileTable, axes_at, numbers_inside, put, text_width
 from refusal_eval.plots.style import LINE_HEIGHT, RATE_COLOURS, styled
 from refusal_eval.report.paper.display import EN_DASH, NO_DATA, Score, headline, interval, marks_of, percent
 from refusal_eval.stats.estimates.scores import score_flags
@@ -79,32 +67,21 @@ class HeatmapFigure(Ordered):
 def _draw(
     cells: Mapping[Cell, Score], rows: Sequence[str], columns: Sequence[str], width: float, data: FigureData
 ) -> Figure:
-    show = data.labels
+    show, tag = data.labels, protocol_tag(data.scores)
     with styled():
-        names = [wrap_to(show.model(model), 0.27 * width) for model in rows]
-        left = EDGE + HINTED * max(widest(lines) for lines in names) + 5
-        step = (width - left - EDGE) / len(columns)
-        broken = any(text_width(_ends(score)) > step - _SIDE for score in cells.values())
-        texts = {cell: _cell_lines(score, step - _SIDE, broken) for cell, score in cells.items()}
-        heights = []
-        for model, name in zip(rows, names, strict=True):
-            in_row = [len(lines) for (of, _), lines in texts.items() if of == model]
-            heights.append(max(len(name), *in_row) * LINE_HEIGHT + 6)
-        head = ColumnLabels([show.split(split) for split in columns], step, data.expected(columns))
-        top = EDGE + head.height
-        bottom = top + sum(heights)
-        tag = protocol_tag(data.scores)
-        fig, sheet = page(width, bottom + _SCALE_HEIGHT + len(tag) * LINE_HEIGHT + EDGE)
-        head.draw(sheet, [left + (i + 0.5) * step for i in range(len(columns))], top)
-        y = top
-        for model, lines, height in zip(rows, names, heights, strict=True):
-            put(sheet, left - 5, y + (height - len(lines) * LINE_HEIGHT) / 2, lines, align="right")
-            for i, split in enumerate(columns):
+        names, labels = [show.model(model) for model in rows], [show.split(split) for split in columns]
+        table = TileTable(width, names, labels, below=data.expected(columns))
+        room = table.step - _SIDE
+        broken = any(text_width(_ends(score)) > room for score in cells.values())
+        tiles = {}
+        for i, model in enumerate(rows):
+            for j, split in enumerate(columns):
                 score = cells.get((model, split))
-                rate = None if score is None else headline(score)["rate"]
-                tile(sheet, (left + i * step, y, step, height), texts.get((model, split), [NO_DATA]), rate)
-            y += height
-        _colour_scale(fig, left, bottom + 6, width - left - EDGE)
+                tiles[i, j] = (
+                    ([NO_DATA], None) if score is None else (_cell_lines(score, room, broken), headline(score)["rate"])
+                )
+        fig, sheet, bottom = table.draw(tiles, _SCALE_HEIGHT + len(tag) * LINE_HEIGHT)
+        _colour_scale(fig, table.left, bottom + 6, width - table.left - EDGE)
         put(sheet, EDGE, bottom + _SCALE_HEIGHT, tag)
         return fig
 

@@ -13,8 +13,8 @@ from refusal_eval.config.figure_entry import Figure as FigureEntry
 from refusal_eval.config.figure_entry import FigureStudy, Mistake, Shown
 from refusal_eval.config.shapes import Slug
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
-from refusal_eval.plots.layout import EDGE, ColumnLabels, page, put, text_width, tile, widest, wrap_to
-from refusal_eval.plots.style import LINE_HEIGHT, styled
+from refusal_eval.plots.layout import TileTable, text_width
+from refusal_eval.plots.style import styled
 from refusal_eval.report.paper.display import NO_DATA, marked, notes_of, number
 from refusal_eval.report.paper.table_notes import value_text
 from refusal_eval.stats.estimates.estimands import READINGS
@@ -85,27 +85,16 @@ class JudgeAgreementFigure(FigureEntry):
 
 
 def _draw(pairs: Sequence[Mapping[str, Any]], judges: Sequence[str], data: FigureData) -> Figure:
-    width, labels = data.points(len(judges) > _COLUMNS), [data.labels.judge(name) for name in judges]
+    labels = [data.labels.judge(name) for name in judges]
     by_judges = {frozenset((pair["first"], pair["second"])): pair for pair in pairs}
-    names = [wrap_to(label, 0.27 * width) for label in labels]
-    left = EDGE + max(widest(lines) for lines in names) + 5
-    step = (width - left - EDGE) / len(judges)
-    head = ColumnLabels(labels, step, most_lines=_MOST_LINES)
-    top = EDGE + head.height
+    table = TileTable(data.points(len(judges) > _COLUMNS), labels, labels, most_lines=_MOST_LINES)
     tiles: dict[tuple[int, int], tuple[list[str], float | None]] = {}
     for i, j in itertools.permutations(range(len(judges)), 2):
         pair = by_judges.get(frozenset((judges[i], judges[j])))
         tiles[i, j] = [NO_DATA], None
         if pair and (kappa := pair["broad" if i > j else "strict"]["kappa"])["value"] is not None:
-            tiles[i, j] = _lines(kappa, pair["flags"], step), max(0.0, kappa["value"])
-    height = max(len(lines) for lines in [*names, *(lines for lines, _ in tiles.values())]) * LINE_HEIGHT + 6
-    fig, sheet = page(width, top + height * len(judges) + EDGE)
-    head.draw(sheet, [left + (i + 0.5) * step for i in range(len(judges))], top)
-    for (i, j), (lines, share) in tiles.items():
-        tile(sheet, (left + j * step, top + i * height, step, height), lines, share)
-    for i, lines in enumerate(names):
-        put(sheet, left - 5, top + i * height + (height - len(lines) * LINE_HEIGHT) / 2, lines, align="right")
-    return fig
+            tiles[i, j] = _lines(kappa, pair["flags"], table.step), max(0.0, kappa["value"])
+    return table.draw(tiles)[0]
 
 
 def _lines(kappa: Mapping[str, Any], flags: Sequence[str], step: float) -> list[str]:

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.core.states import LABELS
+from refusal_eval.plots.calibration_figure import RELIABILITY_HEIGHT, draw_reliability, reliability_text
 from refusal_eval.plots.layout import EDGE, axes_at, numbers_inside, page, put, text_width, tile, widest, wrap_to
-from refusal_eval.plots.reliability_curve import HEIGHT as RELIABILITY_HEIGHT
-from refusal_eval.plots.reliability_curve import draw_reliability, reliability_text
-from refusal_eval.plots.series import draw_marks
+from refusal_eval.plots.panels import draw_marks
 from refusal_eval.plots.style import BLUE, COLUMN_WIDTH, GREY, INK, LINE_HEIGHT, PAGE_HEIGHT, VERMILLION, styled
 from refusal_eval.report.paper.display import MINUS, Labels, annotators, clean, number, percent
 from refusal_eval.report.paper.table_notes import share_text, statistic, value_text, weights_text

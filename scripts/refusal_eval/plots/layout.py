@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.plots.style import FAINT, INK, LINE_HEIGHT, RATE_COLOURS, TEXT_SIZE, font_families
@@ -132,6 +132,41 @@ class ColumnLabels:
                 put_upright(sheet, centre, bottom - _PAD / 2, lines)
             else:
                 put(sheet, centre, bottom - _PAD / 2 - len(lines) * LINE_HEIGHT, lines, align="center")
+
+
+class TileTable:
+    """Rows of tiles, with a name before each row and a label above each column.
+
+    Attributes:
+        left, step: the left end of the tiles and the width of each, in points.
+    """
+
+    def __init__(self, width: float, names: Sequence[str], columns: Sequence[str], **head: Any) -> None:
+        """Lay the names out; `head` has further arguments of `ColumnLabels`."""
+        self._width, self._columns = width, range(len(columns))
+        self._names = [wrap_to(name, 0.27 * width) for name in names]
+        self.left = EDGE + HINTED * max(widest(lines) for lines in self._names) + 5
+        self.step = (width - self.left - EDGE) / len(columns)
+        self._head = ColumnLabels(columns, self.step, **head)
+
+    def draw(
+        self, tiles: Mapping[tuple[int, int], tuple[Sequence[str], float | None]], below: float = 0.0
+    ) -> tuple[Figure, Axes, float]:
+        """Draw tiles by row and column, as `tile` does; return figure, sheet, and where what stands below begins."""
+        heights = []
+        for row, name in enumerate(self._names):
+            most = max(len(tiles[row, column][0]) for column in self._columns if (row, column) in tiles)
+            heights.append(max(len(name), most) * LINE_HEIGHT + 6)
+        y = EDGE + self._head.height
+        fig, sheet = page(self._width, y + sum(heights) + below + EDGE)
+        self._head.draw(sheet, [self.left + (column + 0.5) * self.step for column in self._columns], y)
+        for row, (lines, height) in enumerate(zip(self._names, heights, strict=True)):
+            put(sheet, self.left - 5, y + (height - len(lines) * LINE_HEIGHT) / 2, lines, align="right")
+            for column in self._columns:
+                if (row, column) in tiles:
+                    tile(sheet, (self.left + column * self.step, y, self.step, height), *tiles[row, column])
+            y += height
+        return fig, sheet, y
 
 
 def tile(sheet: Axes, box: Box, lines: Sequence[str], share: float | None) -> None:

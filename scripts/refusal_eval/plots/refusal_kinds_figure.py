@@ -15,7 +15,7 @@ from refusal_eval.core.states import PARTIAL, REFUSAL
 from refusal_eval.plots.captions import k_text, protocol_tag, study_words
 from refusal_eval.plots.figure_data import Caption, Cell, Drawn, FigureData
 from refusal_eval.plots.layout import EDGE, HINTED, ink_on, page, put, text_width, widest, wrap_to
-from refusal_eval.plots.series import Key
+from refusal_eval.plots.panels import Key
 from refusal_eval.plots.style import INK, LINE_HEIGHT, styled
 from refusal_eval.report.paper.display import Score, mark_of
 from refusal_eval.stats.estimates.scores import derived_flags, score_flags

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
+import numpy as np
 import pandas as pd
 
 from refusal_eval.config.figure_entry import FigureStudy, Mistake, OfModels
 from refusal_eval.plots.captions import k_text, protocol_tag, study_words
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
-from refusal_eval.plots.layout import EDGE, Box, axes_at, page, put, put_upright, text_width
-from refusal_eval.plots.numbering import numbered
-from refusal_eval.plots.series import Key
+from refusal_eval.plots.layout import EDGE, axes_at, page, put, put_upright, text_width
+from refusal_eval.plots.panels import Key
 from refusal_eval.plots.style import BLUE, FAINT, GREY, INK, LINE_HEIGHT, styled
 from refusal_eval.report.paper.display import Score, joined, mark_of, marks_of, percent
 from refusal_eval.stats.estimates.scores import score_flags
@@ -27,6 +28,14 @@ _MOST_REGIONS = 8  # models that all have their region drawn
 _SCALE_WIDTH, _SCALE_HEIGHT = 31.0, 24.0
 
 Point = tuple[float, float]
+Corners = tuple[float, float, float, float]  # left, top, right, bottom
+
+# Where the numbers of points stand, in points of the page.
+CLEAR = 2.2  # around a point, where no number may be
+_HIGH = 5.6  # height of a digit
+_RINGS = (6.5, 9.5)  # distances at which a number is seen to belong to its point
+_ANGLES = 24
+_BETWEEN = (4.0, 6.0)  # what is left free between two numbers at the ends of lines, sideways and above each other
 
 
 class TradeoffFigure(OfModels):
@@ -217,7 +226,7 @@ def _front(entries: Sequence[Mapping[str, Any]], ticks: tuple[list[float], list[
     return [*corners, (ticks[0][-1], corners[-1][1])] if corners else []
 
 
-def _numbers(sheet: Axes, points: Sequence[Point], steps: Sequence[Point], panel: Box) -> None:
+def _numbers(sheet: Axes, points: Sequence[Point], steps: Sequence[Point], panel: Corners) -> None:
     """Number the points, off the line of `steps`; a number without room beside its point has a line to it."""
     texts = [str(number) for number in range(1, len(points) + 1)]
     halves = [text_width(text) / 2 for text in texts]
@@ -245,3 +254,77 @@ def _frame(entries: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
         row["region"] = " ".join(f"{x:.4f},{y:.4f}" for x, y in entry["region"] or ())
         rows.append(row)
     return pd.DataFrame(rows, dtype=object)
+
+
+class Number(NamedTuple):
+    """Where a number has its middle, and whether a line leads from it to its point."""
+
+    at: Point
+    line: bool
+
+
+def numbered(points: Sequence[Point], halves: Sequence[float], steps: Sequence[Point], panel: Corners) -> list[Number]:
+    """Return a place for the number of each point.
+
+    Args:
+        points: the points.
+        halves: half the width of each number.
+        steps: corners of a line that numbers keep off.
+        panel: what they stay within; where it is full, the number of a point stands on others.
+    """
+    taken = [(x - CLEAR, y - CLEAR, x + CLEAR, y + CLEAR) for x, y in points]
+    taken += [(min(a, c), min(b, d), max(a, c), max(b, d)) for (a, b), (c, d) in itertools.pairwise(steps)]
+    found: dict[int, Number] = {}
+    # Those with the least room choose first.
+    rooms = [len(_beside(i, points, halves[i], taken, panel)) for i in range(len(points))]
+    for i in sorted(range(len(points)), key=lambda i: rooms[i]):
+        for spot in _beside(i, points, halves[i], taken, panel)[:1]:
+            found[i] = Number(spot, False)
+            taken.append(_box(spot, halves[i]))
+    crowded = [i for i in range(len(points)) if i not in found]
+    spots = _at_lines([points[i] for i in crowded], max(halves, default=0.0), taken, panel)
+    for i, place in zip(crowded, spots, strict=True):
+        found[i] = Number(place, True) if place else Number(next(_near(points[i], halves[i])), False)
+    return [found[i] for i in range(len(points))]
+
+
+def _at_lines(points: Sequence[Point], half: float, taken: Sequence[Corners], panel: Corners) -> list[Point | None]:
+    """Free places of a grid for the numbers of these points; None where it is full.
+
+    All lines together are as short as they can be, and so none crosses another.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    wide, high = 2 * half + _BETWEEN[0], _HIGH + _BETWEEN[1]
+    columns, rows = int((panel[2] - panel[0]) / wide), int((panel[3] - panel[1]) / high)
+    grid = itertools.product(range(columns), range(rows))
+    places = [(panel[0] + (i + 0.5) * wide, panel[1] + (j + 0.5) * high) for i, j in grid]
+    sites = [site for site in places if _free(_box(site, half), taken, panel)]
+    costs = np.array([[math.dist(site, point) for site in sites] for point in points]).reshape(len(points), len(sites))
+    chosen = dict(zip(*linear_sum_assignment(costs), strict=True))
+    return [sites[chosen[i]] if i in chosen else None for i in range(len(points))]
+
+
+def _beside(i: int, points: Sequence[Point], half: float, taken: Sequence[Corners], panel: Corners) -> list[Point]:
+    """Free places for the number of a point that are nearer to it than to any other point."""
+    free = (spot for spot in _near(points[i], half) if _free(_box(spot, half), taken, panel))
+    return [spot for spot in free if math.dist(spot, points[i]) <= min(math.dist(spot, point) for point in points)]
+
+
+def _near(point: Point, half: float) -> Iterator[Point]:
+    """Places around a point, the nearest first and of these the upper right one."""
+    for ring, step in itertools.product(_RINGS, range(_ANGLES)):
+        angle = 2 * math.pi * step / _ANGLES - math.pi / 4
+        yield point[0] + (ring + half - 3) * math.cos(angle), point[1] + ring * math.sin(angle)
+
+
+def _box(spot: Point, half: float) -> Corners:
+    """What a number takes, with a little room around it."""
+    return spot[0] - half - 1, spot[1] - _HIGH / 2 - 1.5, spot[0] + half + 1, spot[1] + _HIGH / 2 + 1.5
+
+
+def _free(box: Corners, taken: Sequence[Corners], panel: Corners) -> bool:
+    within = box[0] >= panel[0] and box[1] >= panel[1] and box[2] <= panel[2] and box[3] <= panel[3]
+    return within and not any(
+        box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3] for other in taken
+    )

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from refusal_eval.report.paper.display import percent
+from refusal_eval.stats.comparisons.study_comparisons import P_HOLM
 from refusal_eval.stats.estimates.estimate import Estimate
 
 BETTER = {"refuse": 1, "comply": -1}  # of a higher rate
 Pair = frozenset[str]
-# Rows of the results table with the adjusted p of a comparison: its model minus the one that `parameter` names.
-P_VALUE, SUBTRACTED = "rate_difference_p_holm", "minus "
+SUBTRACTED = "minus "  # before the other model in the `parameter` of a comparison
 
 
 class Rate(NamedTuple):
@@ -75,7 +75,7 @@ def adjusted_p(results: Iterable[Estimate], judge: str) -> dict[str, dict[Pair, 
     found: dict[str, dict[Pair, float]] = {}
     for row in results:
         second = str(row.parameter).removeprefix(SUBTRACTED)
-        compared = row.estimand == P_VALUE and row.judge == judge and row.split and row.value is not None
+        compared = row.estimand == P_HOLM and row.judge == judge and row.split and row.value is not None
         if compared and not second.startswith("judge "):
             found.setdefault(str(row.split), {})[frozenset((str(row.model), second))] = row.value or 0.0
     return found

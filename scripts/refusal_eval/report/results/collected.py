@@ -8,14 +8,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from refusal_eval.core.errors import UserError
+from refusal_eval.stats.comparisons.study_comparisons import P_HOLM
 from refusal_eval.stats.estimates.estimate import Estimate, estimate_of
 from refusal_eval.report.results.dictionary import KEY
 
 # Digits that count: far more than any sample supports, and few enough that no machine disagrees about the last one.
 DIGITS = 10
 _SAME = 1e-9
-# Adjusted for a family: a comparison in several families has several, and the largest is the one to be cited.
-_LARGEST = "rate_difference_p_holm"
 
 
 class Result(NamedTuple):
@@ -65,7 +64,8 @@ def rounded(value: float | None) -> float | None:
 def _one_of(first: Result, second: Result) -> Result:
     """The one of two results of one number that says more, with the marks of both."""
     a, b = first.estimate, second.estimate
-    if a.estimand == _LARGEST and None not in (a.value, b.value):
+    # Adjusted for a family: a comparison in several families has several, and the largest is the one to be cited.
+    if a.estimand == P_HOLM and None not in (a.value, b.value):
         return max(first, second, key=lambda result: result.estimate.value or 0.0)
     if not _equal(a.value, b.value):
         names = ", ".join(f"{name} {part}" for name, part in zip(KEY, key_of(a), strict=True) if part)

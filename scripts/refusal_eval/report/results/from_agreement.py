@@ -7,11 +7,11 @@ from typing import Any
 
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.stats.judge_pairs.pair_agreement import THREE
 from refusal_eval.report.results.from_scores import BOOTSTRAP, SHARE_METHOD, UNSEEN
 
 Part = Mapping[str, Any]
 
-THREE = "three_class"  # as `judges_agree.pairs.THREE`, whose module computes it all
 ALL = "all"  # the pool of all splits
 # A pair of judges of which one opinion is part of both, such as a panel and its member.
 SHARED_OPINION = "shared_opinion"
