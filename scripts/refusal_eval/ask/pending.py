@@ -18,23 +18,16 @@ Follow = Callable[[RequestFile, str | None], Following]  # what follows the firs
 
 @dataclass(frozen=True)
 class Pending:
-    """A request to be executed.
+    """A request to be executed."""
 
-    Attributes:
-        request: what is asked; its key is not None.
-        settings: what the requests of its file have in common.
-        cell: the name of its cell, for the log.
-        turns: makes the later turns of a dialogue, or asks a vote again; None where nothing can follow.
-        answered: the earlier turns of the dialogue, each with its response.
-        turns_left: how many turns are asked from here on, if the dialogue does not end early.
-    """
-
-    request: Request
-    settings: RequestSettings
-    cell: str = ""
+    request: Request  # what is asked; its key is not None
+    settings: RequestSettings  # what the requests of its file have in common
+    cell: str = ""  # the name of its cell, for the log
+    # makes the later turns of a dialogue, or asks a vote again; None where nothing can follow
     turns: Following | None = None
+    # the earlier turns of the dialogue, each with its response
     answered: list[tuple[Request, Any]] = field(default_factory=list)
-    turns_left: int = 1
+    turns_left: int = 1  # how many turns are asked from here on, if the dialogue does not end early
 
     def after(self, response: Mapping[str, Any]) -> Pending | None:
         """Return the next turn of the dialogue, or None when it is over or does not fit the engine any more."""

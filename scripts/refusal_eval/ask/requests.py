@@ -25,19 +25,13 @@ class RequestSettings:
     """What all requests of a file have in common: the engine, how it draws, and what of the model is changed.
 
     It owns what of these is in a request's key and in the file's header. An engine reads from it what it sends.
-
-    Attributes:
-        engine_id: names the engine in the store.
-        identity: the engine's identity.
-        sampling: every sampling parameter, as it is sent.
-        determinism: strict, seeded or free.
-        changes: what of the model is changed, by the key of its entry (`CHANGES`); of `lora` the adapter's identity.
     """
 
-    engine_id: str = ""
-    identity: Mapping[str, Any] = field(default_factory=dict)
-    sampling: Mapping[str, Any] = field(default_factory=dict)
-    determinism: str = DEFAULT_DETERMINISM
+    engine_id: str = ""  # names the engine in the store
+    identity: Mapping[str, Any] = field(default_factory=dict)  # the engine's identity
+    sampling: Mapping[str, Any] = field(default_factory=dict)  # every sampling parameter, as it is sent
+    determinism: str = DEFAULT_DETERMINISM  # strict, seeded or free
+    # what of the model is changed, by the key of its entry (`CHANGES`); of `lora` the adapter's identity
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -97,28 +91,17 @@ class Request:
 
     A batch of verdicts holds a million of these: token ids are kept as an array, and those that all prompts of a file
     share once. A list of them takes ten times the room.
-
-    Attributes:
-        prompt_id: what is asked.
-        sample: which of the samples.
-        turn: which turn of a dialogue.
-        key: None when the prompt does not fit the engine.
-        seed: None where nothing is drawn.
-        own_ids: the token ids behind those that all prompts of the file share.
-        cut: the number of characters that a judge does not see of an answer which is too long for it.
-        shared_ids: the token ids with which all prompts of the file begin.
-        messages: the prompt of an engine that takes no token ids; None for others.
     """
 
-    prompt_id: str
-    sample: int
-    turn: int
-    key: str | None
-    seed: int | None
-    own_ids: Sequence[int] = ()
-    cut: int = 0
-    shared_ids: Sequence[int] = ()
-    messages: Sequence[Message] | None = None
+    prompt_id: str  # what is asked
+    sample: int  # which of the samples
+    turn: int  # which turn of a dialogue
+    key: str | None  # None when the prompt does not fit the engine
+    seed: int | None  # None where nothing is drawn
+    own_ids: Sequence[int] = ()  # the token ids behind those that all prompts of the file share
+    cut: int = 0  # the number of characters that a judge does not see of an answer which is too long for it
+    shared_ids: Sequence[int] = ()  # the token ids with which all prompts of the file begin
+    messages: Sequence[Message] | None = None  # the prompt of an engine that takes no token ids; None for others
 
     @property
     def token_ids(self) -> list[int]:

@@ -87,14 +87,10 @@ class Turns:
 
 @dataclasses.dataclass
 class Chain:
-    """The turns of one (prompt, sample), as far as the store knows them.
+    """The turns of one (prompt, sample), as far as the store knows them."""
 
-    Attributes:
-        answered: requests with their records in the store.
-        next: the next request, without a record (its key is None if it does not fit); None when the dialogue is over.
-    """
-
-    answered: list[tuple[Request, Mapping[str, Any]]]
+    answered: list[tuple[Request, Mapping[str, Any]]]  # requests with their records in the store
+    # the next request, without a record (its key is None if it does not fit); None when the dialogue is over
     next: Request | None
 
     @property

@@ -30,19 +30,12 @@ CHOICES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Sample:
-    """One answer: what our scoring knows of it, and what the published code takes from verdict and response.
+    """One answer: what our scoring knows of it, and what the published code takes from verdict and response."""
 
-    Attributes:
-        outcome: ours.
-        vote: the published code's, from +1 to -1.
-        text_vote: the vote of the judge's text alone; None without a text in the published form.
-        likelihood: None where there is no response.
-    """
-
-    outcome: Outcome
-    vote: float
-    text_vote: int | None
-    likelihood: Probabilities | None
+    outcome: Outcome  # ours
+    vote: float  # the published code's, from +1 to -1
+    text_vote: int | None  # the vote of the judge's text alone; None without a text in the published form
+    likelihood: Probabilities | None  # None where there is no response
 
     @property
     def probability(self) -> float:

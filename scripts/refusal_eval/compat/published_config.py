@@ -44,19 +44,12 @@ def refused(about: str, **values: Any) -> UserError:
 
 @dataclass
 class Imported:
-    """What a published config became.
+    """What a published config became."""
 
-    Attributes:
-        study: the study file.
-        catalogue: the catalogue file that the study names.
-        notes: what was changed and why, in the order of the config.
-        todo: what the user has to fill in before the study runs.
-    """
-
-    study: dict[str, Any] = field(default_factory=dict)
-    catalogue: dict[str, Any] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    todo: list[str] = field(default_factory=list)
+    study: dict[str, Any] = field(default_factory=dict)  # the study file
+    catalogue: dict[str, Any] = field(default_factory=dict)  # the catalogue file that the study names
+    notes: list[str] = field(default_factory=list)  # what was changed and why, in the order of the config
+    todo: list[str] = field(default_factory=list)  # what the user has to fill in before the study runs
 
     def note(self, about: str, **values: Any) -> None:
         """Add a note."""
@@ -69,19 +62,12 @@ class Imported:
 
 @dataclass(frozen=True)
 class ShippedEngine:
-    """An engine of our own catalogue.
-
-    Attributes:
-        name: its name.
-        cards: GPUs that share each layer (`tensor_parallel`).
-        reasoning: how its models' reasoning is told; None if they do not reason.
-        off: why a study has to allow it; None if it need not.
-    """
+    """An engine of our own catalogue."""
 
     name: str
-    cards: int = 1
-    reasoning: Mapping[str, str] | None = None
-    off: str | None = None
+    cards: int = 1  # GPUs that share each layer (`tensor_parallel`)
+    reasoning: Mapping[str, str] | None = None  # how its models' reasoning is told; None if they do not reason
+    off: str | None = None  # why a study has to allow it; None if it need not
 
 
 @dataclass(frozen=True)

@@ -16,17 +16,11 @@ _FORMAT = "%i|%T|%k"
 
 @dataclass(frozen=True)
 class SlurmJob:
-    """A job that is queued or runs.
-
-    Attributes:
-        number: its number.
-        state: as Slurm names it: PENDING, RUNNING, COMPLETING, ...
-        comment: as it was submitted with; Snakemake writes rule and wildcards there.
-    """
+    """A job that is queued or runs."""
 
     number: str
-    state: str
-    comment: str = ""
+    state: str  # as Slurm names it: PENDING, RUNNING, COMPLETING,
+    comment: str = ""  # as it was submitted with; Snakemake writes rule and wildcards there
 
 
 class NoAnswer(Exception):

@@ -19,27 +19,17 @@ SERVED_NAME = "model"
 
 @dataclass(frozen=True)
 class EngineLoad:
-    """What one load of an engine is made of.
+    """What one load of an engine is made of."""
 
-    Attributes:
-        log: file for the server's output.
-        determinism: strict, seeded or free.
-        folder: model folder (config, tokenizer, safetensors); empty for an engine without weights.
-        python: Python of the engine environment; empty for an engine that runs elsewhere.
-        device: cpu or cuda; None for an engine that runs elsewhere.
-        gpus: how many it takes, on all its nodes together; those of this machine are leased.
-        start_seconds: the most that the start may take; None leaves it to the entry's `start_timeout`.
-        adapters: the LoRA adapters that it serves.
-    """
-
-    log: Path
-    determinism: str
-    folder: str = ""
-    python: str = ""
-    device: str | None = None
-    gpus: int = 0
+    log: Path  # file for the server's output
+    determinism: str  # strict, seeded or free
+    folder: str = ""  # model folder (config, tokenizer, safetensors); empty for an engine without weights
+    python: str = ""  # Python of the engine environment; empty for an engine that runs elsewhere
+    device: str | None = None  # cpu or cuda; None for an engine that runs elsewhere
+    gpus: int = 0  # how many it takes, on all its nodes together; those of this machine are leased
+    # the most that the start may take; None leaves it to the entry's `start_timeout`
     start_seconds: float | None = None
-    adapters: Sequence[Adapter] = ()
+    adapters: Sequence[Adapter] = ()  # the LoRA adapters that it serves
 
 
 @dataclass(frozen=True)

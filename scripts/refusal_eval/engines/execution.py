@@ -33,21 +33,14 @@ Response = Mapping[str, Any]
 
 @dataclass
 class Outcome:
-    """What became of the requests of one engine load.
+    """What became of the requests of one engine load."""
 
-    Attributes:
-        executed: requests that the engine answered.
-        elsewhere: requests that another run answered meanwhile.
-        left: requests that were not begun, or given up, for lack of time.
-        rejected: requests that the engine refuses for their own sake: key, status, message.
-        failed: keys of requests that failed for a reason that may pass.
-    """
-
-    executed: int = 0
-    elsewhere: int = 0
-    left: int = 0
+    executed: int = 0  # requests that the engine answered
+    elsewhere: int = 0  # requests that another run answered meanwhile
+    left: int = 0  # requests that were not begun, or given up, for lack of time
+    # requests that the engine refuses for their own sake: key, status, message
     rejected: list[dict[str, Any]] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)  # keys of requests that failed for a reason that may pass
 
 
 class TooManyFailures(UserError):

@@ -17,40 +17,24 @@ from refusal_eval.weights.weights_manifest import manifest_folder
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """How a load is executed. It is read from the config and not from params: none of it may make a job run again.
+    """How a load is executed. It is read from the config and not from params: none of it may make a job run again."""
 
-    Attributes:
-        engine: the engine's entry.
-        folder: its model folder; None for an engine without weights.
-        tokenizer_folder: folder of its tokenizer; None for an engine that takes messages.
-        manifest: manifest of fetched weights; None for others.
-        python: Python of its environment; empty for an engine that runs elsewhere.
-        device: cpu or cuda; None for an engine that runs elsewhere.
-        determinism: strict, seeded or free.
-        in_flight: the most requests at one time.
-        failure_limit: the share of the requests that may fail.
-        store_dir: the store.
-        shard: which part of the batch, of `shards`.
-        adapters: the checked LoRA adapters of the batch's models.
-        reasoning: `reasoning` of the models that have one, by their names; empty for judges.
-        limit: when to stop.
-    """
-
-    engine: Engine
-    folder: str | None
-    tokenizer_folder: str | None
-    manifest: str | None
-    python: str
-    device: str | None
-    determinism: str
-    in_flight: int
-    failure_limit: float
-    store_dir: str
-    shard: int = 0
+    engine: Engine  # the engine's entry
+    folder: str | None  # its model folder; None for an engine without weights
+    tokenizer_folder: str | None  # folder of its tokenizer; None for an engine that takes messages
+    manifest: str | None  # manifest of fetched weights; None for others
+    python: str  # Python of its environment; empty for an engine that runs elsewhere
+    device: str | None  # cpu or cuda; None for an engine that runs elsewhere
+    determinism: str  # strict, seeded or free
+    in_flight: int  # the most requests at one time
+    failure_limit: float  # the share of the requests that may fail
+    store_dir: str  # the store
+    shard: int = 0  # which part of the batch, of `shards`
     shards: int = 1
-    adapters: Sequence[Adapter] = ()
+    adapters: Sequence[Adapter] = ()  # the checked LoRA adapters of the batch's models
+    # `reasoning` of the models that have one, by their names; empty for judges
     reasoning: Mapping[str, Any] = field(default_factory=dict)
-    limit: TimeLimit | None = None
+    limit: TimeLimit | None = None  # when to stop
 
     @classmethod
     def of_study(

@@ -25,19 +25,12 @@ DEVICE_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE
 
 @dataclass(frozen=True)
 class Nodes:
-    """The machines of one engine: this one first; and where their processes meet.
+    """The machines of one engine: this one first; and where their processes meet."""
 
-    Attributes:
-        hosts: names of the nodes.
-        gpus: GPUs on each.
-        port: of torch's process group, on the first node.
-        rpc_port: of vLLM's own, on the first node; used with data parallelism.
-    """
-
-    hosts: Sequence[str]
-    gpus: int
-    port: int
-    rpc_port: int
+    hosts: Sequence[str]  # names of the nodes
+    gpus: int  # GPUs on each
+    port: int  # of torch's process group, on the first node
+    rpc_port: int  # of vLLM's own, on the first node; used with data parallelism
 
 
 def find_nodes(

@@ -37,33 +37,19 @@ SILENT_SECONDS = 300.0  # after which a job of which nothing else is known count
 
 @dataclasses.dataclass(frozen=True)
 class RunningJob:
-    """A job that executes requests.
+    """A job that executes requests."""
 
-    Attributes:
-        name: stage, batch and load: `generate/model/engine/small/0-of-1-1b2c3d4e`.
-        cells: its request files, relative to the study's folder.
-        shard: which part of their requests it executes.
-        shards: how many parts there are.
-        host: the machine.
-        boot_id: which start of that machine.
-        pid_namespace: which numbering of its processes (containers).
-        pid: the job's process.
-        start: when that process started (clock ticks since boot).
-        slurm_job: number of the Slurm job; None outside Slurm.
-        time: when it began (seconds since 1970).
-    """
-
-    name: str
-    cells: tuple[str, ...]
-    shard: int
-    shards: int
-    host: str
-    boot_id: str
-    pid_namespace: str
-    pid: PositiveInt
-    start: int
-    slurm_job: str | None
-    time: FiniteFloat
+    name: str  # stage, batch and load: `generate/model/engine/small/0-of-1-1b2c3d4e`
+    cells: tuple[str, ...]  # its request files, relative to the study's folder
+    shard: int  # which part of their requests it executes
+    shards: int  # how many parts there are
+    host: str  # the machine
+    boot_id: str  # which start of that machine
+    pid_namespace: str  # which numbering of its processes (containers)
+    pid: PositiveInt  # the job's process
+    start: int  # when that process started (clock ticks since boot)
+    slurm_job: str | None  # number of the Slurm job; None outside Slurm
+    time: FiniteFloat  # when it began (seconds since 1970)
 
     def file(self) -> str:
         """Return the name of its record; a Slurm job that is started anew has the same."""

@@ -8,15 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Fitted:
-    """A judge's prompt that fits.
+    """A judge's prompt that fits."""
 
-    Attributes:
-        token_ids: the prompt.
-        cut: characters of the answer that were left out.
-    """
-
-    token_ids: list[int]
-    cut: int = 0
+    token_ids: list[int]  # the prompt
+    cut: int = 0  # characters of the answer that were left out
 
 
 def fitted(token_ids_of: Callable[[str], list[int]], answer: str, room: int) -> Fitted | None:

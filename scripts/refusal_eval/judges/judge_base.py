@@ -37,23 +37,15 @@ RAW_THRESHOLD = 0.5  # of such a judge's own label, which only tells refusal fro
 
 @dataclass(frozen=True)
 class Verdict:
-    """One judge's reading of one answer.
+    """One judge's reading of one answer."""
 
-    Attributes:
-        state: judged, unparsable, judge_refused or judge_failed.
-        label: refusal, partial or compliance; None unless judged.
-        p_refusal: probability of refusal or partial refusal, for judges that give one.
-        kind: kind of refusal, for judges that tell it.
-        flags: what else the judge noticed in the answer, in the order of the judge's kind (e.g. `evasive`).
-        raw: what the judge said, for the record.
-    """
-
-    state: str
-    label: str | None = None
-    p_refusal: float | None = None
-    kind: str | None = None
+    state: str  # judged, unparsable, judge_refused or judge_failed
+    label: str | None = None  # refusal, partial or compliance; None unless judged
+    p_refusal: float | None = None  # probability of refusal or partial refusal, for judges that give one
+    kind: str | None = None  # kind of refusal, for judges that tell it
+    # what else the judge noticed in the answer, in the order of the judge's kind (e.g. `evasive`)
     flags: tuple[str, ...] = ()
-    raw: Mapping[str, Any] = field(default_factory=dict)
+    raw: Mapping[str, Any] = field(default_factory=dict)  # what the judge said, for the record
 
     def __post_init__(self) -> None:
         if (self.state == JUDGED) != (self.label is not None) or (self.label is not None and self.label not in LABELS):
@@ -61,14 +53,11 @@ class Verdict:
 
 
 class EngineJudge(JudgeEntry):
-    """A judge that asks an engine: one request per vote on an answer, and one verdict from the responses.
-
-    Attributes:
-        read_only: fields that only the reading of responses depends on; they need defaults. Changed ones ask nothing.
-    """
+    """A judge that asks an engine: one request per vote on an answer, and one verdict from the responses."""
 
     way: ClassVar[Literal["engine"]] = "engine"
     engine_needs: ClassVar[tuple[str, ...]] = ("writes_text", "takes_token_ids")
+    # fields that only the reading of responses depends on; they need defaults. Changed ones ask nothing
     read_only: ClassVar[frozenset[str]] = frozenset()
 
     engine: Slug = Field(description="Name of an engine of the catalogue.")
@@ -136,19 +125,12 @@ class EngineJudge(JudgeEntry):
 
 
 class VotesAsked(NamedTuple):
-    """The votes of a judge on one answer.
+    """The votes of a judge on one answer."""
 
-    Attributes:
-        votes: responses per answer, an odd number.
-        retries: how often a vote that cannot be read is asked again, with another seed.
-        written: whether the response is free text, of which the judge's own reasoning is taken off.
-        reasoning: how that reasoning is marked; None for a judge that does not reason.
-    """
-
-    votes: int = 1
-    retries: int = 0
-    written: bool = False
-    reasoning: Mapping[str, Any] | None = None
+    votes: int = 1  # responses per answer, an odd number
+    retries: int = 0  # how often a vote that cannot be read is asked again, with another seed
+    written: bool = False  # whether the response is free text, of which the judge's own reasoning is taken off
+    reasoning: Mapping[str, Any] | None = None  # how that reasoning is marked; None for a judge that does not reason
 
 
 class RubricJudge(EngineJudge):
@@ -237,14 +219,10 @@ class CalibratedJudge(EngineJudge):
 
 
 class AnswerJudge(JudgeEntry):
-    """A judge that reads answers itself and needs no engine.
-
-    Attributes:
-        learns: whether it is fitted on gold first, by `fit_on`.
-    """
+    """A judge that reads answers itself and needs no engine."""
 
     way: ClassVar[Literal["answers"]] = "answers"
-    learns: ClassVar[bool] = False
+    learns: ClassVar[bool] = False  # whether it is fitted on gold first, by `fit_on`
 
     def judge(self, messages: Messages, answer: str) -> Verdict:
         """Return the verdict on one answer to a conversation; one that raises has failed on this answer."""

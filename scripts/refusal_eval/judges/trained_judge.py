@@ -44,58 +44,36 @@ DIGITS = 6  # of probabilities; fits on other processors were seen to differ by 
 
 @dataclass(frozen=True)
 class Settings:
-    """How a model is fitted. All of it is saved with the model.
+    """How a model is fitted. All of it is saved with the model."""
 
-    Attributes:
-        head: characters of the normalised answer that are read as text; beyond them refusals are rare and topics many.
-        words: shortest and longest word n-gram.
-        characters: shortest and longest character n-gram, within words.
-        min_rows: rows that an n-gram must occur in.
-        strength: inverse of the L2 penalty (scikit-learn's C).
-        surface: weight of the surface features beside the n-grams. They hold for answering models that were not seen.
-        folds: groups of clusters of the out-of-fold predictions.
-    """
-
+    # characters of the normalised answer that are read as text; beyond them refusals are rare and topics many
     head: int = 400
-    words: tuple[int, int] = (1, 3)
-    characters: tuple[int, int] = (2, 4)
-    min_rows: int = 3
-    strength: float = 1.0
+    words: tuple[int, int] = (1, 3)  # shortest and longest word n-gram
+    characters: tuple[int, int] = (2, 4)  # shortest and longest character n-gram, within words
+    min_rows: int = 3  # rows that an n-gram must occur in
+    strength: float = 1.0  # inverse of the L2 penalty (scikit-learn's C)
+    # weight of the surface features beside the n-grams. They hold for answering models that were not seen
     surface: float = 3.0
-    folds: int = 5
+    folds: int = 5  # groups of clusters of the out-of-fold predictions
 
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A fitted model, as plain data.
+    """A fitted model, as plain data."""
 
-    Attributes:
-        settings: how it was fitted.
-        labels: the labels of the columns, in the order of `states.LABELS`; those that the gold has.
-        ngrams: per kind of n-gram the terms, in the order of their columns.
-        idf: per kind the inverse document frequencies, of the same order.
-        weights: labels x features: word n-grams, character n-grams, then `surface`.
-        intercepts: one per label.
-    """
-
-    settings: Settings
-    labels: tuple[str, ...]
-    ngrams: tuple[tuple[str, ...], ...]
-    idf: tuple[NDArray[np.float64], ...]
-    weights: NDArray[np.float64]
-    intercepts: NDArray[np.float64]
+    settings: Settings  # how it was fitted
+    labels: tuple[str, ...]  # the labels of the columns, in the order of `states.LABELS`; those that the gold has
+    ngrams: tuple[tuple[str, ...], ...]  # per kind of n-gram the terms, in the order of their columns
+    idf: tuple[NDArray[np.float64], ...]  # per kind the inverse document frequencies, of the same order
+    weights: NDArray[np.float64]  # labels x features: word n-grams, character n-grams, then `surface`
+    intercepts: NDArray[np.float64]  # one per label
 
 
 class Unseen(NamedTuple):
-    """What fits say of gold rows that they did not see.
+    """What fits say of gold rows that they did not see."""
 
-    Attributes:
-        probabilities: as `predict` returns them, a line for each gold row.
-        saw_model: for each gold row whether its fit saw other answers of its answering model, although the gold has
-            several.
-    """
-
-    probabilities: NDArray[np.float64]
+    probabilities: NDArray[np.float64]  # as `predict` returns them, a line for each gold row
+    # for each gold row whether its fit saw other answers of its answering model, although the gold has several
     saw_model: list[bool]
 
 

@@ -135,23 +135,15 @@ class Line(NamedTuple):
 
 
 class _Arrangement(NamedTuple):
-    """What has a row and what a panel.
+    """What has a row and what a panel."""
 
-    Attributes:
-        wide: whether a page's width is needed.
-        rows: text of each row, and whether it is a head above others.
-        panels: title of each, and for each row the (model, split, category) and look of its marks.
-        high: height of a row with one mark, and what is added to that of its text.
-        legend: names of the looks.
-        above: the name of all.
-    """
-
-    wide: bool
-    rows: list[tuple[str, bool]]
+    wide: bool  # whether a page's width is needed
+    rows: list[tuple[str, bool]]  # text of each row, and whether it is a head above others
+    # title of each, and for each row the (model, split, category) and look of its marks
     panels: list[tuple[list[str], list[list[tuple[tuple[str, str, str | None], Look]]]]]
-    high: tuple[float, float]
-    legend: list[str]
-    above: list[str]
+    high: tuple[float, float]  # height of a row with one mark, and what is added to that of its text
+    legend: list[str]  # names of the looks
+    above: list[str]  # the name of all
 
 
 def _lines_below_each_other(lines: Sequence[Line], data: FigureData) -> _Arrangement:

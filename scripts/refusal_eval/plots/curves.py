@@ -35,23 +35,14 @@ class Point(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Chart:
-    """What curves are drawn over and against.
+    """What curves are drawn over and against."""
 
-    Attributes:
-        x_label: name of the horizontal axis.
-        places: its labels, one for each place.
-        y_label: name of the vertical axis.
-        y_ticks: its numbers; the first and last are its ends.
-        mark: the place with a line through it, None for none.
-        intervals: whether intervals are drawn.
-    """
-
-    x_label: str
-    places: Sequence[str]
-    y_label: str
-    y_ticks: Sequence[float]
-    mark: int | None = None
-    intervals: bool = True
+    x_label: str  # name of the horizontal axis
+    places: Sequence[str]  # its labels, one for each place
+    y_label: str  # name of the vertical axis
+    y_ticks: Sequence[float]  # its numbers; the first and last are its ends
+    mark: int | None = None  # the place with a line through it, None for none
+    intervals: bool = True  # whether intervals are drawn
 
 
 def points_of(rows: Sequence[Row], place: Callable[[Row], int], factor: float) -> dict[Cell, list[Point]]:

@@ -45,21 +45,14 @@ class Drawn:
 
 @dataclass
 class FigureData:
-    """What one figure is drawn from.
+    """What one figure is drawn from."""
 
-    Attributes:
-        figure: its entry.
-        shown: judges, models, splits and gold, in their order.
-        study_labels: of the study's `models`, `splits`, `judges` and `golds`, under which the entry's own are laid.
-        scoring: `tau` and `band` of the study.
-        files: paths by noun, as `Figure.needs` names them.
-    """
-
-    figure: Figure
-    shown: Shown
+    figure: Figure  # its entry
+    shown: Shown  # judges, models, splits and gold, in their order
+    # of the study's `models`, `splits`, `judges` and `golds`, under which the entry's own are laid
     study_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    scoring: Mapping[str, float] = field(default_factory=dict)
-    files: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    scoring: Mapping[str, float] = field(default_factory=dict)  # `tau` and `band` of the study
+    files: Mapping[str, Sequence[str]] = field(default_factory=dict)  # paths by noun, as `Figure.needs` names them
 
     @functools.cached_property
     def labels(self) -> Labels:

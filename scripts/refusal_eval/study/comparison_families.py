@@ -16,15 +16,10 @@ EXPECTATIONS = ("refuse", "comply", "varies")
 
 @dataclass(frozen=True)
 class Scope:
-    """What a comparison is made on: one split, or all splits of an expectation that a family has.
+    """What a comparison is made on: one split, or all splits of an expectation that a family has."""
 
-    Attributes:
-        splits: the splits, sorted.
-        pool: their expectation where they are pooled, None for one split by itself.
-    """
-
-    splits: tuple[str, ...]
-    pool: str | None
+    splits: tuple[str, ...]  # the splits, sorted
+    pool: str | None  # their expectation where they are pooled, None for one split by itself
 
     @property
     def name(self) -> str:
@@ -34,21 +29,13 @@ class Scope:
 
 @dataclass(frozen=True)
 class Family:
-    """Comparisons that are corrected together.
+    """Comparisons that are corrected together."""
 
-    Attributes:
-        label: how the table calls it.
-        kind: `models` or `judges`, what is compared.
-        held: the judge under which models are compared, or the models on whose answers judges are.
-        pairs: (first, second) sides of each comparison.
-        scopes: what they are made on.
-    """
-
-    label: str
-    kind: str
-    held: tuple[str, ...]
-    pairs: tuple[tuple[str, str], ...]
-    scopes: tuple[Scope, ...]
+    label: str  # how the table calls it
+    kind: str  # `models` or `judges`, what is compared
+    held: tuple[str, ...]  # the judge under which models are compared, or the models on whose answers judges are
+    pairs: tuple[tuple[str, str], ...]  # (first, second) sides of each comparison
+    scopes: tuple[Scope, ...]  # what they are made on
 
     def sides(self) -> list[str]:
         """Return the models or judges that are compared, sorted."""

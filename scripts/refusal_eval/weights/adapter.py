@@ -68,23 +68,14 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Adapter:
-    """A model's LoRA adapter, as its description file has it.
+    """A model's LoRA adapter, as its description file has it."""
 
-    Attributes:
-        model: the model's name.
-        identity: what of it is in the key of every request.
-        name: the name under which an engine serves it, and that requests give.
-        folder: where its files lie.
-        rank: the largest rank of its matrices.
-        files: SHA-256 of its files by name.
-    """
-
-    model: str
-    identity: Mapping[str, Any]
-    name: str
-    folder: str
-    rank: int
-    files: Mapping[str, str] = field(default_factory=dict)
+    model: str  # the model's name
+    identity: Mapping[str, Any]  # what of it is in the key of every request
+    name: str  # the name under which an engine serves it, and that requests give
+    folder: str  # where its files lie
+    rank: int  # the largest rank of its matrices
+    files: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of its files by name
 
     def unchanged(self) -> Adapter:
         """Return it with its whole path, for the engine.

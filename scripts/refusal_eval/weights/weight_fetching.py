@@ -60,23 +60,14 @@ def weights_names(names: Iterable[str], what: str = "the repository") -> list[st
 
 @dataclass(frozen=True)
 class Fetching:
-    """Where a copy goes, and with what it is made.
+    """Where a copy goes, and with what it is made."""
 
-    Attributes:
-        manifest: its manifest, written last.
-        cache: the cache folder.
-        log: the script's logger.
-        locked: what the study's lock file lists of the repository.
-        python: Python of the engine environment, which converts.
-        converter: path of scripts/convert_gguf.py.
-    """
-
-    manifest: str | Path
-    cache: str
-    log: logging.Logger
-    locked: Mapping[str, hub.RemoteFile] | None = None
-    python: str = ""
-    converter: str | Path = ""
+    manifest: str | Path  # its manifest, written last
+    cache: str  # the cache folder
+    log: logging.Logger  # the script's logger
+    locked: Mapping[str, hub.RemoteFile] | None = None  # what the study's lock file lists of the repository
+    python: str = ""  # Python of the engine environment, which converts
+    converter: str | Path = ""  # path of scripts/convert_gguf.py
 
 
 def fetch_from_hub(part: str, source: Mapping[str, Any], fetching: Fetching) -> None:

@@ -19,20 +19,15 @@ ALWAYS = ("refusal", "categories", "scores", "states", "votes", "judges")
 
 
 class TableKind(NamedTuple):
-    """A kind of table.
+    """A kind of table."""
 
-    Attributes:
-        made_by: `module:function` in the package: the function takes a `report.paper.table_data.TableData` and returns
-            the frame of the CSV and the tables of the Markdown and the LaTeX.
-        needs: what it is made of (workflow/rules/report.smk has the files).
-        shows: what it shows of the study file; where `primary_judge` is among it, scores and cards are only its.
-        report: category and name in Snakemake's report.
-    """
-
+    # `module:function` in the package: the function takes a `report.paper.table_data.TableData` and returns the frame
+    # of the CSV and the tables of the Markdown and the LaTeX
     made_by: str
-    needs: tuple[str, ...]
+    needs: tuple[str, ...]  # what it is made of (workflow/rules/report.smk has the files)
+    # what it shows of the study file; where `primary_judge` is among it, scores and cards are only its
     shows: tuple[str, ...]
-    report: tuple[str, str]
+    report: tuple[str, str]  # category and name in Snakemake's report
 
     @property
     def module(self) -> Path:

@@ -23,17 +23,11 @@ BFLOAT16_CAPABILITY = 8.0
 
 @dataclass(frozen=True)
 class Device:
-    """A GPU.
+    """A GPU."""
 
-    Attributes:
-        name: its number, as nvidia-smi or the user counts.
-        key: its name among the locks: the same however a run spells it.
-        gpu: what nvidia-smi says of it; None where there is no nvidia-smi.
-    """
-
-    name: str
-    key: str
-    gpu: Gpu | None = None
+    name: str  # its number, as nvidia-smi or the user counts
+    key: str  # its name among the locks: the same however a run spells it
+    gpu: Gpu | None = None  # what nvidia-smi says of it; None where there is no nvidia-smi
 
     @property
     def visible(self) -> str:
@@ -43,17 +37,11 @@ class Device:
 
 @dataclass(frozen=True)
 class Pool:
-    """The devices that a job may lease from.
+    """The devices that a job may lease from."""
 
-    Attributes:
-        devices: where the user names none, the best come first.
-        left_out: GPUs that no engine can use, each with the reason.
-        summary: how many devices there are, and what makes them so few, in words.
-    """
-
-    devices: tuple[Device, ...]
-    left_out: tuple[str, ...]
-    summary: str
+    devices: tuple[Device, ...]  # where the user names none, the best come first
+    left_out: tuple[str, ...]  # GPUs that no engine can use, each with the reason
+    summary: str  # how many devices there are, and what makes them so few, in words
 
 
 def device_pool(environment: Mapping[str, str], seen: Seen, capability: float = 0.0) -> Pool:

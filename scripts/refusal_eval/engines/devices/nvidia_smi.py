@@ -22,41 +22,27 @@ _BROKEN = re.compile(r"\[GPU (is lost|requires reset)\]")
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU that works.
-
-    Attributes:
-        memory: in MiB; None where nvidia-smi does not tell it, as for `used`.
-        capability: 0 where the driver does not tell it.
-        mig: whether it is in MIG mode, so that CUDA sees its parts at most.
-        foreign: who is on it, in words; empty if nobody was seen, or if nobody asked.
-    """
+    """A GPU that works."""
 
     index: int
     name: str
     uuid: str
-    memory: int | None = None
+    memory: int | None = None  # in MiB; None where nvidia-smi does not tell it, as for `used`
     used: int | None = None
     driver: str = ""
-    capability: float = 0.0
-    mig: bool = False
-    foreign: str = ""
+    capability: float = 0.0  # 0 where the driver does not tell it
+    mig: bool = False  # whether it is in MIG mode, so that CUDA sees its parts at most
+    foreign: str = ""  # who is on it, in words; empty if nobody was seen, or if nobody asked
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What nvidia-smi said.
+    """What nvidia-smi said."""
 
-    Attributes:
-        installed: whether the program is there.
-        gpus: the GPUs that work.
-        error: why the answer is none, in its words; empty where it answered.
-        warnings: what is wrong although it answered.
-    """
-
-    installed: bool = True
-    gpus: tuple[Gpu, ...] = ()
-    error: str = ""
-    warnings: tuple[str, ...] = ()
+    installed: bool = True  # whether the program is there
+    gpus: tuple[Gpu, ...] = ()  # the GPUs that work
+    error: str = ""  # why the answer is none, in its words; empty where it answered
+    warnings: tuple[str, ...] = ()  # what is wrong although it answered
 
 
 def read_gpus(strangers: bool = True) -> Seen:

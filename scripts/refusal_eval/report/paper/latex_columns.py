@@ -25,19 +25,12 @@ _BOLD = 1.15
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table in LaTeX.
+    """One column of a table in LaTeX."""
 
-    Attributes:
-        letters: in the preamble of the tabular.
-        head: its head, finished.
-        cells: its cells, finished.
-        width: of its widest line, in points, about.
-    """
-
-    letters: str
-    head: str
-    cells: Sequence[str]
-    width: float
+    letters: str  # in the preamble of the tabular
+    head: str  # its head, finished
+    cells: Sequence[str]  # its cells, finished
+    width: float  # of its widest line, in points, about
 
 
 def column(table: Table, i: int) -> Column:

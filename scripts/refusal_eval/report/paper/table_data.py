@@ -22,15 +22,10 @@ Made = tuple[pd.DataFrame, list[Table]]  # what a kind of table gives: the CSV, 
 
 @dataclass
 class TableData:
-    """What one table is made of.
+    """What one table is made of."""
 
-    Attributes:
-        asked: what it shows of the study, in the study's order (`workflow.tables_stage.params`).
-        files: paths by noun, as its kind needs them.
-    """
-
-    asked: Mapping[str, Any]
-    files: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    asked: Mapping[str, Any]  # what it shows of the study, in the study's order (`workflow.tables_stage.params`)
+    files: Mapping[str, Sequence[str]] = field(default_factory=dict)  # paths by noun, as its kind needs them
 
     @functools.cached_property
     def labels(self) -> Labels:

@@ -31,17 +31,13 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class CrossFits:
-    """What each scheme fits for each row (`out_of_fold`), and which scheme is to be believed.
+    """What each scheme fits for each row (`out_of_fold`), and which scheme is to be believed."""
 
-    Attributes:
-        of: by scheme, the calibration of each row id; None where the scheme fits nothing.
-        headline: the scheme for the judge's numbers; None where neither fits anything.
-        kept: answering models that `by_model` could not leave out, sorted: rows of theirs have a calibration in
-            `by_cluster` only. Empty where the gold set does not tell two answering models apart.
-    """
-
+    # by scheme, the calibration of each row id; None where the scheme fits nothing
     of: Mapping[str, Mapping[str, dict[str, Any]] | None]
-    headline: str | None
+    headline: str | None  # the scheme for the judge's numbers; None where neither fits anything
+    # answering models that `by_model` could not leave out, sorted: rows of theirs have a calibration in `by_cluster`
+    # only. Empty where the gold set does not tell two answering models apart
     kept: tuple[str, ...]
 
 

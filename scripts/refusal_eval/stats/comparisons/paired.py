@@ -41,69 +41,40 @@ _MOST_EXACT = 10**15  # whole numbers up to here are exact as floats too
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """Rates of the same prompts in several columns.
+    """Rates of the same prompts in several columns."""
 
-    Attributes:
-        units: index (split, prompt_id, turn) of the rows.
-        clusters: number of each row's cluster, from 0 on; a cluster may lie in several splits.
-        splits: number of each row's split, from 0 on.
-        rates: rows x columns, NaN where no sample counts or the column lacks the prompt.
-        lows: the rates if every unjudged sample complied, 0 for what a column lacks.
-        highs: the rates if every unjudged sample refused, 1 for what a column lacks.
-        votes: majority of the samples, 1 refuses, 0 complies, NaN for a tie or none.
-        unit: whole number in whose parts the rates are kept: a common denominator of all of them where `exact`.
-        exact: whether `unit` is one.
-    """
-
-    units: pd.MultiIndex
-    clusters: Codes
-    splits: Codes
-    rates: Floats
-    lows: Floats
-    highs: Floats
-    votes: Floats
-    unit: int
-    exact: bool
+    units: pd.MultiIndex  # index (split, prompt_id, turn) of the rows
+    clusters: Codes  # number of each row's cluster, from 0 on; a cluster may lie in several splits
+    splits: Codes  # number of each row's split, from 0 on
+    rates: Floats  # rows x columns, NaN where no sample counts or the column lacks the prompt
+    lows: Floats  # the rates if every unjudged sample complied, 0 for what a column lacks
+    highs: Floats  # the rates if every unjudged sample refused, 1 for what a column lacks
+    votes: Floats  # majority of the samples, 1 refuses, 0 complies, NaN for a tie or none
+    unit: int  # whole number in whose parts the rates are kept: a common denominator of all of them where `exact`
+    exact: bool  # whether `unit` is one
 
 
 @dataclass(frozen=True)
 class Paired:
-    """A difference, first less second, over the prompts (of dialogues scored turns) for which both have a rate.
+    """A difference, first less second, over the prompts (of dialogues scored turns) for which both have a rate."""
 
-    Attributes:
-        rate_first: rate of the first over these prompts; of several splits the mean of theirs.
-        rate_second: the same of the second.
-        difference: rate_first - rate_second, None where a split has no such prompt.
-        low: lower end of its interval.
-        high: upper end.
-        method: how the interval was made.
-        p: two-sided p value of the sign flips.
-        test: `exact`, or `N draws`.
-        bound_low: the difference over all prompts at its lowest: every unjudged answer of the first a compliance and of
-            the second a refusal; what one lacks altogether counts as unjudged.
-        bound_high: the same at its highest.
-        n: prompts with both rates.
-        n_all: all prompts.
-        n_clusters: clusters of those with both rates.
-        fewest_clusters: the same of the split that has the fewest.
-        n_differ: clusters in which the two differ.
-    """
-
-    rate_first: float | None = None
-    rate_second: float | None = None
-    difference: float | None = None
-    low: float | None = None
-    high: float | None = None
-    method: str | None = None
-    p: float | None = None
-    test: str | None = None
+    rate_first: float | None = None  # rate of the first over these prompts; of several splits the mean of theirs
+    rate_second: float | None = None  # the same of the second
+    difference: float | None = None  # rate_first - rate_second, None where a split has no such prompt
+    low: float | None = None  # lower end of its interval
+    high: float | None = None  # upper end
+    method: str | None = None  # how the interval was made
+    p: float | None = None  # two-sided p value of the sign flips
+    test: str | None = None  # `exact`, or `N draws`
+    # the difference over all prompts at its lowest: every unjudged answer of the first a compliance and of the second a
+    # refusal; what one lacks altogether counts as unjudged
     bound_low: float | None = None
-    bound_high: float | None = None
-    n: int = 0
-    n_all: int = 0
-    n_clusters: int = 0
-    fewest_clusters: int = 0
-    n_differ: int = 0
+    bound_high: float | None = None  # the same at its highest
+    n: int = 0  # prompts with both rates
+    n_all: int = 0  # all prompts
+    n_clusters: int = 0  # clusters of those with both rates
+    fewest_clusters: int = 0  # the same of the split that has the fewest
+    n_differ: int = 0  # clusters in which the two differ
 
 
 def panel_of(

@@ -27,23 +27,15 @@ DIFFERENCE, P_VALUE, P_HOLM, BOUNDS, MCNEMAR = (
 
 @dataclasses.dataclass(frozen=True)
 class Scored:
-    """What comparisons are made of.
+    """What comparisons are made of."""
 
-    Attributes:
-        cells: what `units.read_scores` read of each cell that they need.
-        flags: of each of these cells (`scores.score_flags`).
-        readings: headline reading of each split.
-        sources: a word for the source of each split, see `units.names_apart`.
-        duplicates: near-duplicate prompts two by two, see `paired.repeated`; of those in a pool one counts.
-        samples: K.
-    """
-
-    cells: Mapping[Cell, pd.DataFrame]
-    flags: Mapping[Cell, Sequence[str]]
-    readings: Mapping[str, str]
-    sources: Mapping[str, str]
+    cells: Mapping[Cell, pd.DataFrame]  # what `units.read_scores` read of each cell that they need
+    flags: Mapping[Cell, Sequence[str]]  # of each of these cells (`scores.score_flags`)
+    readings: Mapping[str, str]  # headline reading of each split
+    sources: Mapping[str, str]  # a word for the source of each split, see `units.names_apart`
+    # near-duplicate prompts two by two, see `paired.repeated`; of those in a pool one counts
     duplicates: Sequence[Sequence[Mapping[str, Any]]]
-    samples: int
+    samples: int  # K
     level: float
 
 

@@ -44,21 +44,14 @@ Frame = Mapping[str, Mapping[str, Mapping[str, int]]]  # number of answers by mo
 
 
 class Labelled(NamedTuple):
-    """Labels of people on a cell, and a judge's on the same answers.
+    """Labels of people on a cell, and a judge's on the same answers."""
 
-    Attributes:
-        people: what people say.
-        judge: what the judge says; an answer that it could not read is missing.
-        drawn_from: how many answers to each prompt could be drawn; None where it is not known.
-        changed: labelled answers that have another text now.
-        unread: see `unread_answers`.
-    """
-
-    people: Cell
-    judge: Mapping[Key, str]
+    people: Cell  # what people say
+    judge: Mapping[Key, str]  # what the judge says; an answer that it could not read is missing
+    # how many answers to each prompt could be drawn; None where it is not known
     drawn_from: Mapping[str, int] | None = None
-    changed: int = 0
-    unread: Mapping[Place, int] = MappingProxyType({})
+    changed: int = 0  # labelled answers that have another text now
+    unread: Mapping[Place, int] = MappingProxyType({})  # see `unread_answers`
 
 
 def read_labels(

@@ -29,67 +29,40 @@ METHOD = (
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-    """What the judge says of all answers; a row is a prompt, of dialogues a scored turn.
+    """What the judge says of all answers; a row is a prompt, of dialogues a scored turn."""
 
-    Attributes:
-        rates: share of the answers of a row that count which the judge calls refusals, or a provider blocked.
-        counting: how many count: people could read them, or a provider blocked them.
-        blocked: how many were blocked, which are refusals that nobody needs to label.
-        clusters: number of each row's cluster, from 0.
-        splits: number of each row's split, from 0; splits have the same weight.
-        read: the judge's rate of what it read, NaN where it read nothing of a row; None where it read all answers.
-    """
-
-    rates: Floats
-    counting: Floats
-    blocked: Floats
-    clusters: Codes
-    splits: Codes
+    rates: Floats  # share of the answers of a row that count which the judge calls refusals, or a provider blocked
+    counting: Floats  # how many count: people could read them, or a provider blocked them
+    blocked: Floats  # how many were blocked, which are refusals that nobody needs to label
+    clusters: Codes  # number of each row's cluster, from 0
+    splits: Codes  # number of each row's split, from 0; splits have the same weight
+    # the judge's rate of what it read, NaN where it read nothing of a row; None where it read all answers
     read: Floats | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Labels:
-    """What people and the judge say of the labelled answers.
+    """What people and the judge say of the labelled answers."""
 
-    Attributes:
-        rows: the row of `Answers` that each belongs to.
-        people: 1 where people call it a refusal, else 0.
-        judge: the same of the judge; 0 where it could not read the answer.
-        probability: with which it came into the sample.
-    """
-
-    rows: Codes
-    people: Floats
-    judge: Floats
-    probability: Floats
+    rows: Codes  # the row of `Answers` that each belongs to
+    people: Floats  # 1 where people call it a refusal, else 0
+    judge: Floats  # the same of the judge; 0 where it could not read the answer
+    probability: Floats  # with which it came into the sample
 
 
 @dataclasses.dataclass(frozen=True)
 class Corrected:
-    """A corrected rate.
+    """A corrected rate."""
 
-    Attributes:
-        value: the rate, between 0 and 1.
-        low: lower end of its interval.
-        high: upper end.
-        weight: lambda, how much of the judge is used.
-        observed: the judge's own rate, of what it read; None where it read nothing of a split.
-        n_labels: labelled answers.
-        n_label_clusters: clusters they come from.
-        n_clusters: clusters of all answers.
-        df: degrees of freedom of the t quantile.
-    """
-
-    value: float
-    low: float
-    high: float
-    weight: float
-    observed: float | None
-    n_labels: int
-    n_label_clusters: int
-    n_clusters: int
-    df: float
+    value: float  # the rate, between 0 and 1
+    low: float  # lower end of its interval
+    high: float  # upper end
+    weight: float  # lambda, how much of the judge is used
+    observed: float | None  # the judge's own rate, of what it read; None where it read nothing of a split
+    n_labels: int  # labelled answers
+    n_label_clusters: int  # clusters they come from
+    n_clusters: int  # clusters of all answers
+    df: float  # degrees of freedom of the t quantile
 
 
 def corrected_rate(answers: Answers, labels: Labels, level: float) -> Corrected | None:

@@ -46,74 +46,47 @@ _NOTHING_READ = 1e-12  # share of answers that the judge read in a resample: nev
 
 @dataclasses.dataclass(frozen=True)
 class ErrorRates:
-    """What gold of other models says of a judge's errors.
+    """What gold of other models says of a judge's errors."""
 
-    Attributes:
-        sensitivity: share of people's refusals that the judge finds.
-        specificity: share of the rest that it leaves alone.
-        drawn: 2 x resamples, both for a new answering model.
-        spread: standard deviations of both between answering models, beyond chance; None with less than two models.
-        by_model: each answering model with at least ten rows of both classes: its name, counts, both shares.
-        n: rows.
-        n_clusters: their clusters.
-    """
-
-    sensitivity: float
-    specificity: float
-    drawn: Floats
+    sensitivity: float  # share of people's refusals that the judge finds
+    specificity: float  # share of the rest that it leaves alone
+    drawn: Floats  # 2 x resamples, both for a new answering model
+    # standard deviations of both between answering models, beyond chance; None with less than two models
     spread: tuple[float, float] | None
+    # each answering model with at least ten rows of both classes: its name, counts, both shares
     by_model: tuple[dict[str, Any], ...]
-    n: int
-    n_clusters: int
+    n: int  # rows
+    n_clusters: int  # their clusters
 
 
 @dataclasses.dataclass(frozen=True)
 class Observed:
-    """A judge's own rate of a model on a split, or the mean over splits.
+    """A judge's own rate of a model on a split, or the mean over splits."""
 
-    Attributes:
-        rate: with blocked answers as refusals.
-        low: lower end of its interval, as for any rate of this judge (`intervals`).
-        high: upper end.
-        drawn: the rate in resamples of clusters.
-        n_prompts: prompts behind it, of dialogues scored turns.
-        n_clusters: their clusters.
-        blocked: share of blocked answers in the rate.
-        drawn_blocked: the same in the resamples.
-    """
-
-    rate: float
-    low: float
-    high: float
-    drawn: Floats
-    n_prompts: int
-    n_clusters: int
-    blocked: float = 0.0
-    drawn_blocked: Floats | float = 0.0
+    rate: float  # with blocked answers as refusals
+    low: float  # lower end of its interval, as for any rate of this judge (`intervals`)
+    high: float  # upper end
+    drawn: Floats  # the rate in resamples of clusters
+    n_prompts: int  # prompts behind it, of dialogues scored turns
+    n_clusters: int  # their clusters
+    blocked: float = 0.0  # share of blocked answers in the rate
+    drawn_blocked: Floats | float = 0.0  # the same in the resamples
 
 
 @dataclasses.dataclass(frozen=True)
 class Transferred:
-    """A corrected rate.
+    """A corrected rate."""
 
-    Attributes:
-        value: the rate, between 0 and 1; None where it is not identifiable, or at odds with the gold set.
-        low: lower end of its interval; None with the value.
-        high: upper end.
-        unclipped: the value before it is brought between the share of blocked answers and 1. It lies outside by chance,
-            or because the judge does not err on this model's answers as on the gold set.
-        margin: Se + Sp - 1.
-        margin_low: lower end of its interval for a new answering model.
-        at_odds: whether the judge's rate lies below 1 - Sp, or above Se, by more than the errors of both explain: no
-            rate of refusals would give it, so the judge does not err here as on the gold set.
-    """
-
-    value: float | None
-    low: float | None
-    high: float | None
+    value: float | None  # the rate, between 0 and 1; None where it is not identifiable, or at odds with the gold set
+    low: float | None  # lower end of its interval; None with the value
+    high: float | None  # upper end
+    # the value before it is brought between the share of blocked answers and 1. It lies outside by chance, or because
+    # the judge does not err on this model's answers as on the gold set
     unclipped: float | None
-    margin: float
-    margin_low: float
+    margin: float  # Se + Sp - 1
+    margin_low: float  # lower end of its interval for a new answering model
+    # whether the judge's rate lies below 1 - Sp, or above Se, by more than the errors of both explain: no rate of
+    # refusals would give it, so the judge does not err here as on the gold set
     at_odds: bool = False
 
 

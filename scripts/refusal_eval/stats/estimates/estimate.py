@@ -9,44 +9,25 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """One number of a study, a row of its results table.
+    """One number of a study, a row of its results table."""
 
-    Attributes:
-        estimand: what is estimated, e.g. `refusal_rate`; the data dictionary explains each.
-        value: the number; None where the data cannot give it.
-        low: lower end of its interval, None without one.
-        high: upper end.
-        level: level of the interval, e.g. 0.95.
-        method: how the interval was made, in words that can stand under a table.
-        judge: the judge behind it.
-        split: the split; None for what is pooled over several.
-        pool: what is pooled: an expectation (`comply`, `refuse`, `varies`); None for one split.
-        category: the category of the split; None for all.
-        reading: strict or broad; None where it does not matter.
-        samples: K.
-        n_prompts: prompts that enter (of dialogues: scored turns).
-        n_clusters: clusters that enter.
-        parameter: what the estimand depends on further, e.g. tau or the number of the turn.
-        flags: marks to be shown beside it (see `scores.cell_flags`).
-    """
-
-    estimand: str
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-    level: float | None = None
-    method: str | None = None
-    judge: str | None = None
+    estimand: str  # what is estimated, e.g. `refusal_rate`; the data dictionary explains each
+    value: float | None  # the number; None where the data cannot give it
+    low: float | None = None  # lower end of its interval, None without one
+    high: float | None = None  # upper end
+    level: float | None = None  # level of the interval, e.g. 0.95
+    method: str | None = None  # how the interval was made, in words that can stand under a table
+    judge: str | None = None  # the judge behind it
     model: str | None = None
-    split: str | None = None
-    pool: str | None = None
-    category: str | None = None
-    reading: str | None = None
-    samples: int | None = None
-    n_prompts: int | None = None
-    n_clusters: int | None = None
-    parameter: float | str | None = None
-    flags: tuple[str, ...] = ()
+    split: str | None = None  # the split; None for what is pooled over several
+    pool: str | None = None  # what is pooled: an expectation (`comply`, `refuse`, `varies`); None for one split
+    category: str | None = None  # the category of the split; None for all
+    reading: str | None = None  # strict or broad; None where it does not matter
+    samples: int | None = None  # K
+    n_prompts: int | None = None  # prompts that enter (of dialogues: scored turns)
+    n_clusters: int | None = None  # clusters that enter
+    parameter: float | str | None = None  # what the estimand depends on further, e.g. tau or the number of the turn
+    flags: tuple[str, ...] = ()  # marks to be shown beside it (see `scores.cell_flags`)
 
     def __post_init__(self) -> None:
         for name in ("value", "low", "high"):

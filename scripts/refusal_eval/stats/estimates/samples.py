@@ -26,14 +26,11 @@ NO_LABEL = -1
 
 
 class Samples(NamedTuple):
-    """The samples of a cell.
+    """The samples of a cell."""
 
-    Attributes:
-        labels: for each unit and sample its label's place in `states.LABELS`, 3 where blocked, -1 where none counts.
-        logprobs: mean log-probability of the answer's tokens in nats; NaN where there is none, or nothing to judge.
-    """
-
+    # for each unit and sample its label's place in `states.LABELS`, 3 where blocked, -1 where none counts
     labels: Labels
+    # mean log-probability of the answer's tokens in nats; NaN where there is none, or nothing to judge
     logprobs: Logprobs
 
 

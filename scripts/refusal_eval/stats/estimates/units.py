@@ -23,17 +23,11 @@ _PROMPT_ID = re.compile(r"[0-9a-f]{16}")
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """The scored prompts of a cell, and what is known of the whole cell.
+    """The scored prompts of a cell, and what is known of the whole cell."""
 
-    Attributes:
-        frame: as `read_scores` returns it.
-        flags: of the cell (`scores.score_flags`), for the numbers that are made of it.
-        max_tokens: the limit of its answers, None without one.
-    """
-
-    frame: pd.DataFrame
-    flags: tuple[str, ...] = ()
-    max_tokens: int | None = None
+    frame: pd.DataFrame  # as `read_scores` returns it
+    flags: tuple[str, ...] = ()  # of the cell (`scores.score_flags`), for the numbers that are made of it
+    max_tokens: int | None = None  # the limit of its answers, None without one
     _arrays: dict[str, NDArray[Any]] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:

@@ -18,17 +18,11 @@ UNIT = ["split", "model", "prompt_id", "sample", "turn"]  # what names an answer
 
 
 class Panel(NamedTuple):
-    """Answers by judges.
+    """Answers by judges."""
 
-    Attributes:
-        judges: their names.
-        units: the answers: the columns `UNIT`, and the `cluster` of the prompt.
-        labels: places in `states.LABELS`, -1 where a judge has no label, units x judges.
-    """
-
-    judges: tuple[str, ...]
-    units: pd.DataFrame
-    labels: NDArray[np.int8]
+    judges: tuple[str, ...]  # their names
+    units: pd.DataFrame  # the answers: the columns `UNIT`, and the `cluster` of the prompt
+    labels: NDArray[np.int8]  # places in `states.LABELS`, -1 where a judge has no label, units x judges
 
     def of_split(self, split: str) -> Panel:
         """Return the part of one split."""

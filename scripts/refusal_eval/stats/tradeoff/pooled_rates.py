@@ -29,28 +29,17 @@ class Part(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class SplitRates:
-    """Refusal rates of all models on one split; a row is a prompt, of dialogues a scored turn.
-
-    Attributes:
-        expectation: `refuse`, `comply` or `varies`.
-        reading: of the rates, `strict` or `broad`.
-        prompts: id of the prompt of each row.
-        clusters: name of the cluster of each row.
-        categories: category of each row, empty without one.
-        rates: models x rows, between 0 and 1; NaN where no sample counts.
-        draws: models x rows, the number of samples that count.
-        flags: of each model's cell (`scores.score_flags`).
-    """
+    """Refusal rates of all models on one split; a row is a prompt, of dialogues a scored turn."""
 
     split: str
-    expectation: str
-    reading: str
-    prompts: NDArray[Any]
-    clusters: NDArray[Any]
-    categories: NDArray[Any]
-    rates: Floats
-    draws: NDArray[np.int64]
-    flags: tuple[tuple[str, ...], ...]
+    expectation: str  # `refuse`, `comply` or `varies`
+    reading: str  # of the rates, `strict` or `broad`
+    prompts: NDArray[Any]  # id of the prompt of each row
+    clusters: NDArray[Any]  # name of the cluster of each row
+    categories: NDArray[Any]  # category of each row, empty without one
+    rates: Floats  # models x rows, between 0 and 1; NaN where no sample counts
+    draws: NDArray[np.int64]  # models x rows, the number of samples that count
+    flags: tuple[tuple[str, ...], ...]  # of each model's cell (`scores.score_flags`)
 
     def only(self, rows: NDArray[np.bool_]) -> SplitRates:
         """Return the same with these rows only."""

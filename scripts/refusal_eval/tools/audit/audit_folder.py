@@ -26,17 +26,12 @@ Frame = dict[str, dict[str, dict[str, int]]]  # number of answers by model, spli
 
 @dataclass(frozen=True)
 class Audit:
-    """An audit that was drawn.
+    """An audit that was drawn."""
 
-    Attributes:
-        design: what design.json holds: `audit` (its id), `study`, `seed`, `strata`, `orders` and the other arguments.
-        sample: rows of sample.jsonl, by id.
-        frame: how many answers could be drawn; None of an audit that did not write it down.
-    """
-
+    # what design.json holds: `audit` (its id), `study`, `seed`, `strata`, `orders` and the other arguments
     design: dict[str, Any]
-    sample: dict[str, dict[str, Any]]
-    frame: Frame | None = None
+    sample: dict[str, dict[str, Any]]  # rows of sample.jsonl, by id
+    frame: Frame | None = None  # how many answers could be drawn; None of an audit that did not write it down
 
     @property
     def name(self) -> str:

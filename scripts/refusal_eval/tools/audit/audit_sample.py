@@ -53,21 +53,13 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True)
 class Text:
-    """One text to be labelled: a conversation and the answer to it, with all answers of the study that are equal to it.
+    """One text to be labelled: a conversation, the answer to it, and all answers of the study that are equal."""
 
-    Attributes:
-        id: 16 hex digits of the hash of messages and answer.
-        cluster: of the prompt.
-        stratum: what the judges say of it, one of `STRATA`.
-        members: the answers it stands for.
-        probability: with which it came into the sample.
-    """
-
-    id: str
-    cluster: str
-    stratum: str
-    members: list[Member] = field(default_factory=list)
-    probability: float = 1.0
+    id: str  # 16 hex digits of the hash of messages and answer
+    cluster: str  # of the prompt
+    stratum: str  # what the judges say of it, one of `STRATA`
+    members: list[Member] = field(default_factory=list)  # the answers it stands for
+    probability: float = 1.0  # with which it came into the sample
 
 
 def results_of(config: Config) -> Path:

@@ -44,21 +44,13 @@ GOLD_COLUMNS = ("messages", "answer", "label", "cluster", "answering_model", "ex
 
 @dataclass(frozen=True)
 class Labelled:
-    """A row of the sample with what people say of it.
+    """A row of the sample with what people say of it."""
 
-    Attributes:
-        row: of sample.jsonl.
-        label: None where nobody could give one.
-        how: one of `WAYS`.
-        given: the labels of raters, by their names.
-        marks: all marks, sorted by rater; that of who decides has none.
-    """
-
-    row: Mapping[str, Any]
-    label: str | None
-    how: str
-    given: Mapping[str, str]
-    marks: Sequence[Mark]
+    row: Mapping[str, Any]  # of sample.jsonl
+    label: str | None  # None where nobody could give one
+    how: str  # one of `WAYS`
+    given: Mapping[str, str]  # the labels of raters, by their names
+    marks: Sequence[Mark]  # all marks, sorted by rater; that of who decides has none
 
     @property
     def weight(self) -> float:

@@ -24,17 +24,11 @@ from refusal_eval.study.comparison_families import Cell
 
 @dataclass(frozen=True)
 class FinishedStudy:
-    """The folder of a study with scores.
+    """The folder of a study with scores."""
 
-    Attributes:
-        folder: where it is.
-        manifest: its manifest; of a study without one, what config.yaml tells.
-        cells: its (judge, model, split), sorted, each with the summary of its scores.
-    """
-
-    folder: Path
-    manifest: Mapping[str, Any]
-    cells: Mapping[Cell, Mapping[str, Any]]
+    folder: Path  # where it is
+    manifest: Mapping[str, Any]  # its manifest; of a study without one, what config.yaml tells
+    cells: Mapping[Cell, Mapping[str, Any]]  # its (judge, model, split), sorted, each with the summary of its scores
 
     @property
     def name(self) -> str:

@@ -20,17 +20,11 @@ HEAD = "main"
 
 @dataclass
 class Resolved:
-    """What was found out.
+    """What was found out."""
 
-    Attributes:
-        lock: the lock file that follows.
-        failures: what failed, one line each; the lock file is then not whole.
-        notes: what is worth knowing and no failure.
-    """
-
-    lock: LockFile
-    failures: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    lock: LockFile  # the lock file that follows
+    failures: list[str] = field(default_factory=list)  # what failed, one line each; the lock file is then not whole
+    notes: list[str] = field(default_factory=list)  # what is worth knowing and no failure
 
 
 def resolve(

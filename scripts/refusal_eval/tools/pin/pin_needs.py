@@ -19,23 +19,14 @@ WEIGHTS, ADAPTER, ALL = "weights", "adapter", "all files"
 
 @dataclass(frozen=True)
 class Need:
-    """What a study takes from one repository or address, under one pin.
+    """What a study takes from one repository or address, under one pin."""
 
-    Attributes:
-        kind: `model`, `dataset` or `url`.
-        name: the repository, or the address.
-        pin: the hash that the entries give; None where they leave it open.
-        wants: `weights`, `adapter`, `all files`, or names of files.
-        licences: what the entries say.
-        used_by: the entries, such as `engines.qwen3-4b`.
-    """
-
-    kind: str
-    name: str
-    pin: str | None
-    wants: tuple[str, ...]
-    licences: tuple[str, ...]
-    used_by: tuple[str, ...]
+    kind: str  # `model`, `dataset` or `url`
+    name: str  # the repository, or the address
+    pin: str | None  # the hash that the entries give; None where they leave it open
+    wants: tuple[str, ...]  # `weights`, `adapter`, `all files`, or names of files
+    licences: tuple[str, ...]  # what the entries say
+    used_by: tuple[str, ...]  # the entries, such as `engines.qwen3-4b`
 
     @property
     def pinned_by(self) -> Literal["entry", "lock"]:

@@ -23,25 +23,15 @@ from refusal_eval.core.errors import UserError
 
 @dataclass(frozen=True)
 class Design:
-    """A comparison of two models on one split.
+    """A comparison of two models on one split."""
 
-    Attributes:
-        clusters: G, independent clusters of prompts.
-        prompts_per_cluster: b, 1 where prompts share no clusters.
-        samples: K.
-        rate: refusal rate of the model that is compared against, in (0, 1).
-        prompt_correlation: r, in [0, 1].
-        model_correlation: m, in [-1, 1]; 1 for a model that differs nowhere but by chance, 0 for strangers.
-        cluster_correlation: of the differences of prompts of one cluster, in [0, 1].
-    """
-
-    clusters: int
-    prompts_per_cluster: float
-    samples: int
-    rate: float
-    prompt_correlation: float
-    model_correlation: float
-    cluster_correlation: float = 0.0
+    clusters: int  # G, independent clusters of prompts
+    prompts_per_cluster: float  # b, 1 where prompts share no clusters
+    samples: int  # K
+    rate: float  # refusal rate of the model that is compared against, in (0, 1)
+    prompt_correlation: float  # r, in [0, 1]
+    model_correlation: float  # m, in [-1, 1]; 1 for a model that differs nowhere but by chance, 0 for strangers
+    cluster_correlation: float = 0.0  # of the differences of prompts of one cluster, in [0, 1]
 
 
 def difference_variance(design: Design, difference: float) -> float:

@@ -41,21 +41,14 @@ class StudyFile:
 
 @dataclass
 class Asks:
-    """What a study asks for, as far as its request files are there.
+    """What a study asks for, as far as its request files are there."""
 
-    Attributes:
-        cells: number of its cells: (model, split), and with a language model as judge (judge, model, split).
-        rendered: number of those whose request file is there.
-        keys: the keys by engine id.
-        unknown: the engines that are asked turn by turn, where the keys of later turns could not be told.
-        identities: what identifies the engines, by engine id.
-    """
-
-    cells: int = 0
-    rendered: int = 0
-    keys: dict[str, set[str]] = field(default_factory=dict)
+    cells: int = 0  # number of its cells: (model, split), and with a language model as judge (judge, model, split)
+    rendered: int = 0  # number of those whose request file is there
+    keys: dict[str, set[str]] = field(default_factory=dict)  # the keys by engine id
+    # the engines that are asked turn by turn, where the keys of later turns could not be told
     unknown: set[str] = field(default_factory=set)
-    identities: dict[str, dict[str, Any]] = field(default_factory=dict)
+    identities: dict[str, dict[str, Any]] = field(default_factory=dict)  # what identifies the engines, by engine id
 
     @property
     def requests(self) -> int:

@@ -39,24 +39,16 @@ HOUR, DAY = 3600.0, 86400.0
 
 @dataclass(frozen=True)
 class FileUsage:
-    """One store file.
+    """One store file."""
 
-    Attributes:
-        index: where its records lie.
-        responses: number of its records, and `bytes` its size without the index.
-        unasked: number of its records that nobody asks for, and `unasked_bytes` their size.
-        first: time of its first record (UTC, ISO 8601), and `last` of its last; empty when it has none.
-        written: why the file is taken for one that is still written; empty when it is not.
-    """
-
-    index: FileIndex
-    responses: int
+    index: FileIndex  # where its records lie
+    responses: int  # number of its records, and `bytes` its size without the index
     bytes: int
-    unasked: int
+    unasked: int  # number of its records that nobody asks for, and `unasked_bytes` their size
     unasked_bytes: int
-    first: str
+    first: str  # time of its first record (UTC, ISO 8601), and `last` of its last; empty when it has none
     last: str
-    written: str
+    written: str  # why the file is taken for one that is still written; empty when it is not
 
 
 @dataclass(frozen=True)
