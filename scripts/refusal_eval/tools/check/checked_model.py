@@ -25,6 +25,7 @@ from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.study.paths import Paths
 from refusal_eval.tools.snakemake_summary import snakemake_command
 from refusal_eval.weights.adapter import Adapter
+from refusal_eval.weights.engine_file import weight_source
 
 CHECKED = "checked"  # the model under the check's own name, with shorter answers
 SAMPLES = 3
@@ -136,7 +137,7 @@ def prepare(
     weights = engine.get("weights")
     if weights is None:
         raise UserError(f"`{model}` cannot be checked: its engine `{name}` computes elsewhere")
-    manifest = [] if weights["kind"] == "folder" else [paths.weights_manifest(weights)]
+    manifest = [paths.weights_manifest(weights)] if weight_source(weights).fetched else []
     requests = [f"{paths.results}/requests/{CHECKED}/{split}.jsonl" for split in SPLITS]
     adapter = [paths.checked_adapter(CHECKED)] if entry["lora"] else []
     say("rendering prompts, and fetching what is missing ...")

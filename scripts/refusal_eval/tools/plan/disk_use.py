@@ -13,6 +13,7 @@ from refusal_eval.study.study import Study
 from refusal_eval.study.weight_sources import weights_id
 from refusal_eval.tools.check.machine_checks import SPARE, nearest_folder
 from refusal_eval.tools.plan.study_costs import Cost, Plan
+from refusal_eval.weights.engine_file import weight_source
 from refusal_eval.weights.engine_size import engine_billions, weights_bytes
 from refusal_eval.workflow.weights_stage import weights_files
 
@@ -106,7 +107,7 @@ def _weights(plan: Plan, cache: str) -> Need:
         weights, of_engine, pace = entry.get("weights"), weights_files(study, name), plan.paces[name]
         if weights is None:
             continue
-        if weights["kind"] == "folder" or all(os.path.isfile(file) for file in of_engine):
+        if not weight_source(weights).fetched or all(os.path.isfile(file) for file in of_engine):
             here.add(weights_id(weights))
         else:
             (billions, _active), _told = engine_billions(entry, of_engine, pace.kind, pace.devices)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from refusal_eval.core.files import size_text
-from refusal_eval.study.batches import Cell, cpu_judges
+from refusal_eval.study.batches import Cell, cpu_judges, llm_judges
+from refusal_eval.study.study import Study
 from refusal_eval.tools.plan.disk_use import Disk, Need
 from refusal_eval.tools.plan.page_lines import filled, many, table
 from refusal_eval.tools.plan.study_costs import STAGES, Cost, Plan, total
@@ -131,7 +132,8 @@ def assumption_lines(plan: Plan) -> list[str]:
         f"An answer takes {PLAIN_ANSWER:,.0f} tokens, {REASONED_ANSWER:,.0f} with reasoning, or `max_tokens` where "
         "that is less"
     )
-    if any(plan.config["judge_entries"][name]["kind"] == "reasoned" for name in plan.config["judges"]):
+    judges = Study(plan.config).judges
+    if any(judges[name].votes_asked().written for name in llm_judges(plan.config)):
         said.append(
             f"A written verdict takes {PLAIN_VERDICT:,.0f} tokens, {REASONED_VERDICT:,.0f} from a judge that reasons "
             "first; none has to be asked again"

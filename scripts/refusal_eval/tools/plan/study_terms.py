@@ -12,6 +12,7 @@ from refusal_eval.study.paths import Paths
 from refusal_eval.study.row_sources import fetched_path, is_fetched
 from refusal_eval.study.study import Study
 from refusal_eval.tools.plan.page_lines import filled
+from refusal_eval.weights.engine_file import weight_source
 
 NOT_STATED = "none stated"
 NON_COMMERCIAL = re.compile(r"\bNC\b|non-?commercial|not for commercial", re.IGNORECASE)
@@ -56,7 +57,7 @@ def terms_of(config: Mapping[str, Any]) -> Iterator[Terms]:
                 continue
             engine = config["engine_entries"][entry["engine"]]
             weights = engine.get("weights") or {"kind": "folder", "path": entry["engine"]}
-            here = weights["kind"] == "folder" or os.path.isfile(paths.weights_manifest(weights))
+            here = not weight_source(weights).fetched or os.path.isfile(paths.weights_manifest(weights))
             licence, where = engine["licence"] or NOT_STATED, source_text(weights)
             yield Terms(f"{section}s", name, where, licence, None, engine["gated"], engine["terms"], here)
             if entry.get("lora"):

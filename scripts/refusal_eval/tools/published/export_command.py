@@ -22,6 +22,7 @@ from refusal_eval.compat.recorded_folder import recorded_votes
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl
 from refusal_eval.core.recorded_files import split_folder
+from refusal_eval.study.batches import recorded_judges
 from refusal_eval.tools.study_file import DEMO, StudyFile, load_config
 
 DIFFERENT = 3
@@ -51,7 +52,7 @@ def export(config: Mapping[str, Any], judge: str, output: Path) -> int:
         prompts, answers, verdicts, (_, *published) = (list(read_jsonl(path)) for path in paths)
         mark = text_mark(config["model_entries"][model]["reasoning"])
         votes = None
-        if config["judge_entries"][judge]["kind"] == "recorded":
+        if judge in recorded_judges(config):
             folder = split_folder(config["model_entries"][model]["recorded"], split)
             votes = recorded_votes(prompts, folder / ANSWERS, folder / JUDGE_SCORES)
         files = files_of(prompts, answers, verdicts, published, read_json(scores), mark, votes)

@@ -14,6 +14,7 @@ from refusal_eval.study.paths import Paths
 from refusal_eval.study.row_sources import fetched_path, is_fetched, shown_path
 from refusal_eval.study.weight_sources import weights_id
 from refusal_eval.tools.status.log_text import at_work, clean, error_and_cause, progress, tail
+from refusal_eval.weights.engine_file import weight_source
 
 FAILED, DONE, NOT_STARTED = "failed", "done", "not started"
 RUNNING, STARTING, STOPPED = "running", "starting", "stopped"
@@ -64,10 +65,10 @@ def outputs(config: Mapping[str, Any]) -> dict[Job, str]:
     for entry in [*config["split_entries"].values(), *config["gold_entries"].values()]:
         files |= {job: fetched_path(entry["source"], cache) for job in rows_jobs(entry, cache)}
     for engine, entry in config["engine_entries"].items():
-        weights = entry.get("weights") or {"kind": "folder"}
-        if weights["kind"] == "hub":
+        weights = entry.get("weights")
+        if weights and weight_source(weights).tokenizer_apart:
             files["fetch_tokenizer", weights_id(weights)] = paths.tokenizer_manifest(weights)
-        if weights["kind"] != "folder":
+        if weights and weight_source(weights).fetched:
             files["fetch_weights", weights_id(weights)] = paths.weights_manifest(weights)
         files["identify_engine", engine] = paths.engine(engine)
     files |= {("prompts", split): f"{results}/prompts/{split}.jsonl" for split in config["splits"]}
@@ -93,9 +94,11 @@ def rows_jobs(entry: Mapping[str, Any], cache: str) -> list[Job]:
 
 def engine_jobs(name: str, entry: Mapping[str, Any]) -> list[Job]:
     """Return the jobs that make an engine's identity file."""
-    weights = entry.get("weights") or {"kind": "folder"}
-    fetch = {"hub": "fetch_tokenizer", "folder": None}.get(weights["kind"], "fetch_weights")
-    return [("identify_engine", name), *([(fetch, weights_id(weights))] if fetch else [])]
+    weights = entry.get("weights")
+    if not weights or not weight_source(weights).fetched:
+        return [("identify_engine", name)]
+    fetch = "fetch_tokenizer" if weight_source(weights).tokenizer_apart else "fetch_weights"
+    return [("identify_engine", name), (fetch, weights_id(weights))]
 
 
 def failures(files: Mapping[Job, str], logs: str) -> dict[Job, Trouble]:
