@@ -1,0 +1,36 @@
+"""The recipes of docs/extending.md: each names few files, all of which are there, and every kind has one."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from refusal_eval.config.kinds import Registry
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+RECIPES = dict(part.split("\n", 1) for part in re.split(r"^## ", PAGE, flags=re.MULTILINE)[2:])
+MOST_FILES = 3
+WITHOUT = {"source of weights", "source of adapters"}  # what they are is said with engines and models
+
+
+def test_there_is_a_recipe_for_everything_that_is_often_added():
+    wanted = {"A split", "An estimand", "A column of a table", "A field of a model", "An interval method", "A table"}
+    assert wanted <= set(RECIPES)
+    nouns = {registry.noun for registry in Registry.every} - WITHOUT
+    assert {f"A kind of {noun}" for noun in nouns if f"An {noun}" not in RECIPES} - {
+        f"A kind of {noun}" for noun in nouns if f"A {noun}" in RECIPES
+    } <= set(RECIPES)
+
+
+@pytest.mark.parametrize("title", RECIPES)
+def test_a_recipe_touches_three_files_at_most(title):
+    (files,) = re.findall(r"^Files: (.+?)$", RECIPES[title].replace("\n@", " @"), re.MULTILINE)
+    steps = re.findall(r"^\d\. ", RECIPES[title], re.MULTILINE)
+    named = len(steps) if "those of steps" in files else len(re.split(r", and | and |, ", files.split(";")[0]))
+    assert 1 <= named <= MOST_FILES, files
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"\]\(\.\./([^)#]+)\)|\b(scripts/[\w/]+\.py)", PAGE))))
+def test_what_the_recipes_lead_to_is_there(path):
+    assert (ROOT / next(filter(None, path))).exists()
