@@ -100,8 +100,8 @@ def test_a_rubric_reruns_that_judges_verdicts_and_what_follows(finished: Project
     rubric = finished.folder / "rubric.md"
     rubric.write_text("Another. " + rubric.read_text())
     planned = finished.planned()
-    assert planned == AGGREGATES | ESTIMATES | {
-        "figure": 2,  # the others show the primary judge
+    assert {"compare": 1} | planned == AGGREGATES | ESTIMATES | {
+        "figure": 2,  # the others show the primary judge, whose models are compared
         "check_judge": 1,
         "judge_requests": 5,
         "judge": 1,
@@ -141,7 +141,7 @@ def test_bands_tau_and_level_rerun_scores_and_no_gpu_job(finished: Project, chan
 def test_a_judges_threshold_reruns_its_verdicts_and_no_gpu_job(finished: Project) -> None:
     finished.catalogue("judges", "label", threshold=0.8)
     planned = finished.planned()
-    assert planned == AGGREGATES | ESTIMATES | {"figure": 2, "llm_verdicts": 5, "score": 4, **CARD}
+    assert {"compare": 1} | planned == AGGREGATES | ESTIMATES | {"figure": 2, "llm_verdicts": 5, "score": 4, **CARD}
 
 
 def test_the_reasoning_end_mark_reruns_answers_and_no_generation(finished: Project) -> None:
@@ -233,7 +233,7 @@ def test_a_model_taken_away_leaves_the_tables(finished: Project) -> None:
     finished.study(models=["plain"])
     planned = finished.planned()
     # One model is left: nothing to compare it with.
-    assert {**planned, "compare": 1} == AGGREGATES | {"variance": 1} and "compare" not in planned
+    assert {**planned, "compare": 1} == AGGREGATES | {"variance": 1, "table": 9} and "compare" not in planned
     finished.snakemake()
     assert "terse" not in (finished.results / "tables" / "scores.csv").read_text()
 
