@@ -121,8 +121,9 @@ def work_left(config: Mapping[str, Any], whole: Mapping[Cell, CellWork], current
         holds, answered, samples = True, True, config["samples"]
         if cell.judge is not None:
             file = Path(paths.results, "judge_requests", cell.judge, cell.model, f"{cell.split}.jsonl")
+            samples = None  # an answer is judged as it is, and gold has one per prompt
             if cell.model != GOLD:
-                holds, samples = current.samples == config["samples"], None
+                holds = current.samples == config["samples"]
                 # Answers that are still to come will be judged, and no file knows of them yet.
                 answered = work[Cell(cell.model, cell.split)].requests == 0
         elif config["model_entries"][cell.model].get("recorded"):
