@@ -8,18 +8,6 @@ from refusal_eval.study.row_sources import source_param
 from refusal_eval.workflow import data_stage
 
 
-def rows_of(entries):
-    """Return an input function: the file with the rows of the split or gold that a job is about."""
-    noun = entries.removesuffix("_entries")
-    return lambda wildcards: data_stage.rows_file(study, config[entries][wildcards[noun]]["source"], ROOT)
-
-
-def clusters_of(entries):
-    """Return an input function: the file with the clusters of these rows, if there is one."""
-    noun = entries.removesuffix("_entries")
-    return lambda wildcards: config[entries][wildcards[noun]].get("clusters") or []
-
-
 rule fetch_rows:
     """Fetch the rows of one source at its locked revision; faults of the network are tried again by the script."""
     output:

@@ -14,16 +14,6 @@ ASKED_MODELS = any_of(asked_models(config))
 job_priority = longest_first(config)
 
 
-def model_engine(wildcards):
-    """Return the identity file of a model's engine."""
-    return paths.engine(study.models[wildcards.model].engine)
-
-
-def generation_receipts(wildcards):
-    """Return the receipts of the batch that holds a cell."""
-    return paths.receipts("generate", study.batch_of[Cell(wildcards.model, wildcards.split)])
-
-
 rule requests:
     """Render one cell's prompts to token ids; decide the key of every request."""
     input:

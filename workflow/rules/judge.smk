@@ -5,53 +5,10 @@ directly; judges that are language models go the way of generation: requests, on
 Gold answers are judged like those of a model named `gold`, and every judge gets a card from them.
 """
 
-from refusal_eval.config.kinds import JUDGES as JUDGE_KINDS
 from refusal_eval.workflow import judging
 
 MODEL_OR_GOLD = any_of([*config["models"], GOLD])
 SPLIT_OR_GOLD = any_of([*config["splits"], *config["gold"]])
-
-
-def judge_of(wildcards):
-    """Return the entry of a job's judge."""
-    return study.judges[wildcards.judge]
-
-
-def judge_code(script):
-    """Return a param: the version of a script's code together with that of the module of the judge's kind."""
-    return lambda wildcards: code_version(ROOT / "scripts" / script, JUDGE_KINDS.module(judge_of(wildcards).kind))
-
-
-def judge_engine(wildcards):
-    """Return the identity file of a judge's engine."""
-    return paths.engine(judge_of(wildcards).engine)
-
-
-def judge_template(wildcards):
-    """Return the template file that a judge brings along, if any."""
-    return template_file(judge_of(wildcards).rendering())
-
-
-def judged_prompts(wildcards):
-    """Return the prompts behind the answers of a cell; of gold they are in the gold file itself."""
-    return f"{RESULTS}/{'gold' if wildcards.model == GOLD else 'prompts'}/{wildcards.split}.jsonl"
-
-
-def calibration_of(wildcards):
-    """Return the calibration of a judge that asks for one; gold is read without it."""
-    gold = judge_of(wildcards).threshold_on_gold(study.of_judges)
-    return [] if gold is None or wildcards.model == GOLD else [f"{RESULTS}/calibration/{wildcards.judge}/{gold}.json"]
-
-
-def fitted_model(wildcards):
-    """Return the fitted model of a judge that learns."""
-    return [f"{RESULTS}/judges/{wildcards.judge}/model.npz"] if judge_of(wildcards).learns else []
-
-
-def unseen_verdicts(wildcards):
-    """Return the verdicts of a judge that learns on gold that it was fitted on."""
-    own = wildcards.model == GOLD and wildcards.split in judge_of(wildcards).learned_from(study.of_judges)
-    return [f"{RESULTS}/judges/{wildcards.judge}/out_of_fold.jsonl"] if own else []
 
 
 rule check_judge:

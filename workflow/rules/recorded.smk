@@ -10,16 +10,6 @@ from refusal_eval.workflow import recorded_stage
 from refusal_eval.workflow.content import content_hash
 
 
-def recorded(name):
-    """Return an input function: a file of the cell's recorded answers."""
-    return lambda wildcards: recorded_stage.recorded_file(study, wildcards.model, wildcards.split, name)
-
-
-def recorded_votes(wildcards):
-    """Return the files behind a cell's votes if its judge came with its answers."""
-    return recorded_stage.vote_files(study, wildcards.judge, wildcards.model, wildcards.split)
-
-
 rule recorded_answers:
     """Read one cell's answers out of a folder."""
     input:

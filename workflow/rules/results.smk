@@ -5,6 +5,8 @@ results_table/{results.csv,results.parquet,dictionary.md}, methods.md, methods.t
 rates (report.smk) are held against the results table.
 """
 
+from refusal_eval.config.kinds import JUDGES as JUDGE_KINDS
+
 RESULTS_TABLE = collect(f"{RESULTS}/results_table/{{name}}", name=["results.csv", "results.parquet", "dictionary.md"])
 METHODS = collect(f"{RESULTS}/{{name}}", name=["methods.md", "methods.tex", "references.bib"])
 SCORES = collect(f"{RESULTS}/scores/{{cell}}.json", cell=sorted(CELLS))

@@ -9,23 +9,6 @@ responses). No GPU job depends on anything here.
 from refusal_eval.workflow import scoring
 
 
-def cell_of(wildcards):
-    """Return judge, model and split of a cell."""
-    return wildcards.judge, wildcards.model, wildcards.split
-
-
-def published_scores(wildcards):
-    """Return the published scores of a cell where its c(x) is to be those."""
-    cell = f"{wildcards.judge}/{wildcards.model}/{wildcards.split}"
-    return [] if config["protocol"] == "default" else [f"{RESULTS}/published/scores/{cell}.json"]
-
-
-def foreign_calibration(wildcards):
-    """Return the calibration behind a judge's card where another gold set gives it."""
-    gold = scoring.calibrated_on(study, wildcards.judge)
-    return [] if gold in (None, wildcards.gold) else [scoring.calibration_file(study, wildcards.judge, gold)]
-
-
 rule score:
     """Score one (judge, model, split)."""
     input:

@@ -8,11 +8,6 @@ can be rendered and jobs planned before any weights are there.
 from refusal_eval.workflow import weights_stage
 
 
-def fetched_weights(wildcards):
-    """Return the source of the weights behind a folder of the cache."""
-    return weights_stage.fetched_weights(study)[wildcards.weights]
-
-
 rule fetch_tokenizer:
     """Fetch tokenizer, configuration and chat template of hub weights."""
     output:

@@ -1,0 +1,118 @@
+"""Functions that rules call for the inputs and params of a job, stage by stage; a short one stands in its rule as a lambda."""
+
+from refusal_eval.config.kinds import JUDGES as JUDGE_KINDS
+from refusal_eval.workflow import data_stage, recorded_stage, scoring, weights_stage
+from refusal_eval.workflow.rendering import template_file
+
+# Data
+
+
+def rows_of(entries):
+    """Return an input function: the file with the rows of the split or gold that a job is about."""
+    noun = entries.removesuffix("_entries")
+    return lambda wildcards: data_stage.rows_file(study, config[entries][wildcards[noun]]["source"], ROOT)
+
+
+def clusters_of(entries):
+    """Return an input function: the file with the clusters of these rows, if there is one."""
+    noun = entries.removesuffix("_entries")
+    return lambda wildcards: config[entries][wildcards[noun]].get("clusters") or []
+
+
+# Weights
+
+
+def fetched_weights(wildcards):
+    """Return the source of the weights behind a folder of the cache."""
+    return weights_stage.fetched_weights(study)[wildcards.weights]
+
+
+# Generation
+
+
+def model_engine(wildcards):
+    """Return the identity file of a model's engine."""
+    return paths.engine(study.models[wildcards.model].engine)
+
+
+def generation_receipts(wildcards):
+    """Return the receipts of the batch that holds a cell."""
+    return paths.receipts("generate", study.batch_of[Cell(wildcards.model, wildcards.split)])
+
+
+# Recorded answers
+
+
+def recorded(name):
+    """Return an input function: a file of the cell's recorded answers."""
+    return lambda wildcards: recorded_stage.recorded_file(study, wildcards.model, wildcards.split, name)
+
+
+def recorded_votes(wildcards):
+    """Return the files behind a cell's votes if its judge came with its answers."""
+    return recorded_stage.vote_files(study, wildcards.judge, wildcards.model, wildcards.split)
+
+
+# Judging
+
+
+def judge_of(wildcards):
+    """Return the entry of a job's judge."""
+    return study.judges[wildcards.judge]
+
+
+def judge_code(script):
+    """Return a param: the version of a script's code together with that of the module of the judge's kind."""
+    return lambda wildcards: code_version(ROOT / "scripts" / script, JUDGE_KINDS.module(judge_of(wildcards).kind))
+
+
+def judge_engine(wildcards):
+    """Return the identity file of a judge's engine."""
+    return paths.engine(judge_of(wildcards).engine)
+
+
+def judge_template(wildcards):
+    """Return the template file that a judge brings along, if any."""
+    return template_file(judge_of(wildcards).rendering())
+
+
+def judged_prompts(wildcards):
+    """Return the prompts behind the answers of a cell; of gold they are in the gold file itself."""
+    return f"{RESULTS}/{'gold' if wildcards.model == GOLD else 'prompts'}/{wildcards.split}.jsonl"
+
+
+def calibration_of(wildcards):
+    """Return the calibration of a judge that asks for one; gold is read without it."""
+    gold = judge_of(wildcards).threshold_on_gold(study.of_judges)
+    return [] if gold is None or wildcards.model == GOLD else [f"{RESULTS}/calibration/{wildcards.judge}/{gold}.json"]
+
+
+def fitted_model(wildcards):
+    """Return the fitted model of a judge that learns."""
+    return [f"{RESULTS}/judges/{wildcards.judge}/model.npz"] if judge_of(wildcards).learns else []
+
+
+def unseen_verdicts(wildcards):
+    """Return the verdicts of a judge that learns on gold that it was fitted on."""
+    own = wildcards.model == GOLD and wildcards.split in judge_of(wildcards).learned_from(study.of_judges)
+    return [f"{RESULTS}/judges/{wildcards.judge}/out_of_fold.jsonl"] if own else []
+
+
+# Scores
+
+
+def cell_of(wildcards):
+    """Return judge, model and split of a cell."""
+    return wildcards.judge, wildcards.model, wildcards.split
+
+
+def published_scores(wildcards):
+    """Return the published scores of a cell where its c(x) is to be those."""
+    cell = f"{wildcards.judge}/{wildcards.model}/{wildcards.split}"
+    return [] if config["protocol"] == "default" else [f"{RESULTS}/published/scores/{cell}.json"]
+
+
+def foreign_calibration(wildcards):
+    """Return the calibration behind a judge's card where another gold set gives it."""
+    gold = scoring.calibrated_on(study, wildcards.judge)
+    return [] if gold in (None, wildcards.gold) else [scoring.calibration_file(study, wildcards.judge, gold)]
