@@ -6,8 +6,6 @@ catalogue: docs/splits.md, docs/models.md and docs/gold.md.
 With `--check`, write nothing: show what differs and exit with 1 if anything does.
 """
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import json

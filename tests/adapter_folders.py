@@ -1,7 +1,5 @@
 """Small random LoRA adapters in PEFT's format, made on the spot."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

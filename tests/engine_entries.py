@@ -1,7 +1,5 @@
 """Engines out of entries that need not be whole, and what is started and asked of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Calls of the library in a process of their own: the hub's library reads its environment once, when it is imported."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The program `refusal-eval` as a user starts it."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,7 +1,5 @@
 """A small study in a folder of its own, run through the real DAG; its store is filled by hand, no engine starts."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Small real tokenizers in the hub's own format, made on the spot."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

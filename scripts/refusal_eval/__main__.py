@@ -1,7 +1,5 @@
 """The program `refusal-eval`: a verb for each thing that a user does beside running Snakemake."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import sys

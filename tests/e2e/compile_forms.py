@@ -5,8 +5,6 @@ request, "streams": {name: token ids}}; for each stream the result has `taken`, 
 `whole`, whether the form is complete after them.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

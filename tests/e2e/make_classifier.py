@@ -3,8 +3,6 @@
 Usage: python make_classifier.py BODY_FOLDER TEXTS.json OUT_FOLDER; TEXTS.json holds [[text, 0 or 1], ...].
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Trying things as another user of the machine (needs root)."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Callable

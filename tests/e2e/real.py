@@ -1,7 +1,5 @@
 """A small study on the real small model with the real engine."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

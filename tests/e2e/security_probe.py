@@ -5,8 +5,6 @@
 Run by test_security.py, as root in a namespace where the host's name stands for a network address.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

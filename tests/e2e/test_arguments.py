@@ -1,7 +1,5 @@
 """vLLM's own parser reads the server's command line as it was meant."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

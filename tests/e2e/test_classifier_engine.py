@@ -3,8 +3,6 @@
 The model is MiniLM, out of a wheel of PyPI, with a head that is fitted here on answers of our own wording.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """What is executed after each change, counted by the server's own request metrics."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

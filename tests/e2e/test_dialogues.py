@@ -1,7 +1,5 @@
 """Scripted conversations with the real engine: the model's own replies in the history, resumed in the middle."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -4,8 +4,6 @@ The streams of harmony and of thinking models are written by hand from the publi
 to run here. What the small model does under the same forms is in test_judges_engine.py.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How often an engine starts: one study of 2 models, 8 splits and 2 judges on a second engine, in every batch mode."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import time

@@ -4,8 +4,6 @@ After each fault nothing of the run may live on, the rerun executes only what wa
 stored record changes, and the answers have the bytes of an undisturbed run (`determinism: strict`).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Every process of the engine environment computes the same cosines."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections import Counter

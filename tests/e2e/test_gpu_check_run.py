@@ -1,7 +1,5 @@
 """`refusal-eval check --model` on the machine at hand, with the demo's model."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

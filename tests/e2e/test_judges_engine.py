@@ -1,7 +1,5 @@
 """Judges that write, with the real engine and the small model: forms that the engine enforces, votes, panels."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

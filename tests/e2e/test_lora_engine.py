@@ -1,7 +1,5 @@
 """A model and two LoRA adapters of it, with the real engine: one load, and the model's own answers stay as they are."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any

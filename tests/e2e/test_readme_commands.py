@@ -1,7 +1,5 @@
 """The README's first command in a fresh clone, as a new user types it: everything is installed and run for real."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Marks of reasoning in responses of the real engine: the small model is made to write them by structured output."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

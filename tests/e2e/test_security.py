@@ -1,7 +1,5 @@
 """Closed doors, looked at from outside: as another user, over the network, in every file that a run leaves."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

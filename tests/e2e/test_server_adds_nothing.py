@@ -1,7 +1,5 @@
 """The server adds nothing and fills nothing: a model folder's own generation defaults must not change a token."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """All tables and captions of a study with hostile labels through a real pdflatex, its methods through BibTeX too."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

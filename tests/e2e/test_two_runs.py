@@ -1,7 +1,5 @@
 """Two independent runs of a small study with the real engine, from empty stores, in `determinism: strict`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Seeded mutations of valid inputs: of their bytes, and of the values that they hold."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable, Sequence

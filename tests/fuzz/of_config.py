@@ -1,7 +1,5 @@
 """Studies, catalogues, lock files, keyword lists, rubrics: what users and data sets write as YAML and as templates."""
 
-from __future__ import annotations
-
 import functools
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What engines, their servers and other jobs write."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

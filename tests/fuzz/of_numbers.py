@@ -1,7 +1,5 @@
 """What numbers and pages are made of: answers and verdicts, a fitted judge, and text that is shown."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

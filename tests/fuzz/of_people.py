@@ -1,7 +1,5 @@
 """What people and other programs write: labels of raters, results and configs of the published library."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

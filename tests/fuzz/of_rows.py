@@ -1,7 +1,5 @@
 """Files of data that users bring: rows of prompts and of gold."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The store and what is computed from it."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

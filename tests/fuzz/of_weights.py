@@ -1,7 +1,5 @@
 """Folders of weights: configurations, adapters, manifests, and the memory of fingerprints."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Fuzz targets in a process of their own: `python -m fuzz.run TARGET ... --cases 200 --seed 1` in tests/."""
 
-from __future__ import annotations
-
 import argparse
 import faulthandler
 import json

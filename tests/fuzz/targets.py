@@ -1,7 +1,5 @@
 """What is fuzzed: a parser, valid inputs of it, and what an accepted input must look like."""
 
-from __future__ import annotations
-
 import importlib
 import math
 from collections.abc import Callable, Iterable, Sequence

@@ -1,7 +1,5 @@
 """Mutated inputs meet a sentence or are taken: no other exception, no hang, no flood of memory, nothing forbidden."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """A kind of judge of one's own: a short answer that declines is a refusal, a long one a partial refusal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """A kind of figure of one's own: a dot for the refusal rate of each model on each split."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 import pandas as pd

@@ -12,8 +12,6 @@ root, because munge's and Slurm's daemons would have to be set up for another us
 outside the folder (`install` apart). Needs nothing but the standard library.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

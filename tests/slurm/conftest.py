@@ -1,7 +1,5 @@
 """A Slurm cluster for the tests of this folder, and the table of what was seen."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """Disturbing a study that runs on Slurm, and what must hold of it afterwards."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -6,8 +6,6 @@ prompt's ids and the seed alone. Beside the program lie `settings.json` (how lon
 `starts.jsonl` (what each server saw of its job) and `asked.jsonl` (a line for each request answered).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """A small study that runs on the test cluster through profiles/slurm, with a stand-in for the engine."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

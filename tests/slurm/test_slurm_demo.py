@@ -1,7 +1,5 @@
 """The real engine on Slurm: generation and judging of a small study, and the same bytes here from its store."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Nothing lost: what was in the store stays, byte by byte, and the rerun executes 
 jobs work on the same requests, so no request is answered twice but the one that a job was killed over.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """What arrives at Slurm: one job per engine load, exactly its GPUs, none where nothing is to be executed."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

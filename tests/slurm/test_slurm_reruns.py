@@ -1,7 +1,5 @@
 """Snakemake ends while its jobs run, and is started anew: nothing is lost or doubled, and the old jobs are told of."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 

@@ -3,8 +3,6 @@
 The real engine runs in a network namespace of its own, where nothing but loopback is there.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The folder envs/, its locks and its scripts."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from collections import namedtuple

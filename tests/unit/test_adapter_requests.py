@@ -1,7 +1,5 @@
 """Requests to LoRA adapters: keys, what is pending, and the adapters that an engine is started with."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """LoRA adapters: what identifies them, what is refused before any engine starts, and whether they fit the weights."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """Strict studies on a GPU: models that vLLM cannot serve so are refused before a GPU is asked for."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The client of an engine's server: what is tried again, what is the request's own fault, what is no whole answer."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

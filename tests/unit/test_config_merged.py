@@ -1,7 +1,5 @@
 """What Snakemake's config may hold: one study file, and what the command line lays over it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What an engine's entry becomes on vLLM's command line."""
 
-from __future__ import annotations
-
 import argparse
 import ast
 import json

@@ -1,7 +1,5 @@
 """Tests of the locks in envs/, and of the script that writes them. Nothing is downloaded: pip is kept off its index."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

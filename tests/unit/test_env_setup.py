@@ -1,7 +1,5 @@
 """Tests of the script that installs the locks, and of the Makefile around it. Nothing is installed: pip is played."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -4,8 +4,6 @@ REFUSAL_EVAL_GOLD names files (or folders of them), separated as in PATH: JSON L
 (refusal, partial or compliance). Measured with intervals and in halves: benchmarks/keyword_judge.py.
 """
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Many loads of a stand-in engine, whose replies often come together: none hangs (see `many_loads.py`)."""
 
-from __future__ import annotations
-
 import json
 import platform
 import re

@@ -1,7 +1,5 @@
 """What a job may take of the machine's memory: as much as is free, and no more than its control groups allow."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

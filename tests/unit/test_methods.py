@@ -1,7 +1,5 @@
 """The methods section: the study's own numbers, nothing invented, and a reference for everything that is cited."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import re

@@ -1,7 +1,5 @@
 """One engine on several machines: what each of them is started with. Shapes only; no such hardware is here."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

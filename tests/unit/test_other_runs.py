@@ -1,7 +1,5 @@
 """Two runs that are asked the same requests at the same time share the work, without a lock and without waiting."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time

@@ -1,7 +1,5 @@
 """Which rates stand in bold, the table by category, and that tables agree with the results table."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """What is still to be executed: each key once, in a fixed order, parted into shards."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The program `refusal-eval`: its help, its verbs, and what it says of mistakes on the command line."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

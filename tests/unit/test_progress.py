@@ -1,7 +1,5 @@
 """Progress: what the log says of an engine load."""
 
-from __future__ import annotations
-
 import logging
 
 from refusal_eval.engines.progress import Progress, cells_line, duration_text

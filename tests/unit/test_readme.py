@@ -1,7 +1,5 @@
 """What README.md says is true of this tree: targets, paths, links, sizes, examples, command lines, pictures."""
 
-from __future__ import annotations
-
 import csv
 import importlib
 import importlib.util

@@ -1,7 +1,5 @@
 """The results table: what becomes a row, that each number stands in it once, and that its bytes never change."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import io

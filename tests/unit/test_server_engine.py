@@ -1,7 +1,5 @@
 """An engine's server gets the devices that were leased for it, and holds them as long as any of it lives."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """What squeue tells, read by a stand-in for it, and what a run makes of jobs that earlier runs left."""
 
-from __future__ import annotations
-
 import datetime
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """When an engine load stops: the least of what the study, the job and Slurm allow, with time to end well."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 

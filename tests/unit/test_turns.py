@@ -1,7 +1,5 @@
 """Dialogues: each turn is asked with the model's own earlier answers, and resumed where the store ends."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

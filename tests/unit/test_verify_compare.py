@@ -1,7 +1,5 @@
 """What `refusal-eval verify` tells of files that differ, and the second way to the headline rate."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """YAML is read within bounds, whoever wrote it, and what is wrong comes in words with its line."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A finished small study, made once; each test changes a copy."""
 
-from __future__ import annotations
-
 import fcntl
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """LoRA adapters in the real DAG: they share the load of their engine, and one that changes reruns its own cells."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

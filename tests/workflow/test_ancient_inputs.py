@@ -1,7 +1,5 @@
 """Whether Snakemake still needs the correction in workflow/ancient_inputs.py."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Bad input meets one clear message, no traceback, and leaves no half-written output."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

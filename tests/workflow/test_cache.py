@@ -1,7 +1,5 @@
 """The cache is shared by studies and clones: what is in it is never fetched again, and never taken away from others."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

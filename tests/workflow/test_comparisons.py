@@ -1,7 +1,5 @@
 """Comparisons in the DAG: a new model, a new family and a new level rerun what they must and nothing else."""
 
-from __future__ import annotations
-
 import csv
 
 import pytest

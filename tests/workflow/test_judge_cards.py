@@ -1,7 +1,5 @@
 """Cards, floors and calibration of judges in a finished study."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Judges of every kind that a small study can hold, through the real DAG under `protocol: compat`, and their export."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterator, Mapping

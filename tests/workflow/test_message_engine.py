@@ -1,7 +1,5 @@
 """Kinds of the user's, a module each: an engine that speaks messages over HTTP, a judge and a figure, in one study."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

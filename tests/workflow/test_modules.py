@@ -1,7 +1,5 @@
 """Using this workflow from another Snakefile: the study stays whole, or the run stops with one sentence."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A study with open pins in the real DAG: refused, pinned, run, and rerun where a pin changed and nowhere else."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

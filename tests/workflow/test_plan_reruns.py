@@ -1,7 +1,5 @@
 """`refusal-eval plan` beside a study that really ran: which of its files still count."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Only what is affected reruns: each test changes one thing of a finished study and looks at what Snakemake plans."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """`refusal-eval status` on a study that really ran: what it says at each stage, with which exit code."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """`refusal-eval store` and `refusal-eval store --prune` on a study that has run: what they remove, no study misses."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

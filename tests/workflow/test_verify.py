@@ -1,7 +1,5 @@
 """`refusal-eval verify`: a finished study is found to be what its answers and verdicts give, and any change is told."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Answers: what a stored response says, read with the marks of the model's reasoning."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a request is, and its key. Changing what enters a key makes every stored response unreachable."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard

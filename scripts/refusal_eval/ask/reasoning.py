@@ -4,8 +4,6 @@ Three ways to tell: the tokens of an end mark, the text of one that is no token 
 (gpt-oss). Only the answer is judged, and only its tokens weigh.
 """
 
-from __future__ import annotations
-
 import bisect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Does a reasoning model's entry name the marks that the model writes? Asked before GPU hours are spent on it."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

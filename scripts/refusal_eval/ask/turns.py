@@ -5,8 +5,6 @@ the next request, or None when the dialogue is over. An ordinary prompt is the c
 cannot be read is followed by another try.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol

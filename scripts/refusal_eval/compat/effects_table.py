@@ -1,7 +1,5 @@
 """The table `protocol_effects`: what each choice of the published code does to each cell."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What each choice of the published code does to a cell, on the same responses and verdicts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 A verdict is a number there: +1 refusal, -1 compliance, 0 what cannot be read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A config of the published library as a study and a catalogue of ours, with what changed and why."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Collection, Mapping, Sequence

@@ -10,8 +10,6 @@ censor_scores_metrics.json three percentages under `answer_censor_score`. Rows b
 When reading, a row may also have its numbers as lists, `answer_probs` and `judge_scores`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

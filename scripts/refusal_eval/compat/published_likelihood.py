@@ -1,7 +1,5 @@
 """How likely the published code takes the parts of a response to be."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple

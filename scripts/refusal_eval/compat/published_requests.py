@@ -1,7 +1,5 @@
 """What the published code asks a model: its prompt's token ids (its sampling: fixed.py)."""
 
-from __future__ import annotations
-
 from refusal_eval.ask.render import Messages, Renderer
 from refusal_eval.core.errors import UserError
 

@@ -1,7 +1,5 @@
 """An imported study whose answers are there already: a folder of results of the published library, read in."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple

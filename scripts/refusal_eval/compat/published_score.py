@@ -1,7 +1,5 @@
 """The published score of a prompt, and the shares of a split's prompts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 

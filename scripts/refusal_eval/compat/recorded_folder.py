@@ -3,8 +3,6 @@
 What stands in them is told in published_layout.py. Nothing heavy is imported here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

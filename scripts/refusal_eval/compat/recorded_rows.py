@@ -4,8 +4,6 @@ How such files look is told in published_layout.py. Token ids are not in them, s
 the text, and nobody can tell an answer that was cut off from one that is complete.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path

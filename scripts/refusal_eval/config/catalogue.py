@@ -1,7 +1,5 @@
 """The catalogue: the shipped entries and the user's, with inheritance (`like:`) and data-set defaults applied."""
 
-from __future__ import annotations
-
 import copy
 import os
 import re

@@ -1,7 +1,5 @@
 """What a study says about rates corrected for the judge's errors."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from refusal_eval.config.shapes import Entry, FilePath

@@ -1,7 +1,5 @@
 """Validation by pydantic, with its errors told in plain English and the nearest valid names."""
 
-from __future__ import annotations
-
 import copy
 import datetime
 import functools

@@ -4,8 +4,6 @@ A kind of figure is one class in a module of plots/: the schema of its entries, 
 needs of its study, and the drawing. `FIGURES` (kinds.py) names the kinds that ship.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, Self

@@ -1,7 +1,5 @@
 """From a study file and the catalogue to one validated config, or to all mistakes at once."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from typing import Any

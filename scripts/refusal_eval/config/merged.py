@@ -1,7 +1,5 @@
 """Refuse a config that Snakemake merged from several files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """May a study use what it names: is it on, and is there a reference for what its splits and gold cite."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What recorded answers need of the study they are in: their files, no dialogues, and verdicts only where they are."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """BibTeX of the catalogue: which keys there are, and what of it a study has to cite."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What values of a config look like: names, hashes, paths, and how to walk through the types of an entry."""
 
-from __future__ import annotations
-
 import datetime
 import functools
 import inspect

@@ -3,8 +3,6 @@
 Kinds of sources of rows are in data/row_kinds.py, those of weights in weights/weight_kinds.py.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 from pathlib import Path

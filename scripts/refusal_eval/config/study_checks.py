@@ -1,7 +1,5 @@
 """Checks that need more than one entry, the study beside its entries, or the disk."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

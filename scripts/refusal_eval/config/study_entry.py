@@ -1,7 +1,5 @@
 """The study: what a config file says, and what the workflow gets after validation."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 

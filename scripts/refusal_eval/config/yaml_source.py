@@ -1,7 +1,5 @@
 """YAML files with the line of every key, and values laid over each other that still know their files."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import os

@@ -1,7 +1,5 @@
 """Values in the one form in which they are hashed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A hash of the library code behind a script, so that Snakemake sees a corrected formula."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import hashlib

@@ -1,7 +1,5 @@
 """Errors that are told to the user in plain words."""
 
-from __future__ import annotations
-
 
 class UserError(Exception):
     """A mistake or condition that the user can mend: shown as one message, without a traceback."""

@@ -1,7 +1,5 @@
 """The nearest valid name, for error messages."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 

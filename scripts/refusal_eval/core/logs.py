@@ -1,7 +1,5 @@
 """The common start of the rules' scripts: plug-ins, and a log file and the console, with uncaught errors in both."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Main memory: what the machine has, and what of it this process may still take."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Log-probabilities as text: little-endian float32 in base64, exact and small."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Sequence
 

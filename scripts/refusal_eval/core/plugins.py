@@ -1,7 +1,5 @@
 """Plug-ins: Python files of a study that add kinds of judges, engines or figures."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """Where the files of one split lie in a folder of the published library's layout."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from refusal_eval.core.errors import UserError

@@ -1,7 +1,5 @@
 """A judge's instructions, and how prompt and answer stand in them so that neither can speak for the other."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import resource

@@ -1,7 +1,5 @@
 """Environment variables that hold secrets, by their names."""
 
-from __future__ import annotations
-
 import re
 
 _SECRET = re.compile(

@@ -1,7 +1,5 @@
 """What Slurm tells of jobs, asked by `squeue`, which every cluster with Slurm has (its accounting not)."""
 
-from __future__ import annotations
-
 import datetime
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The states of answers and verdicts, and the labels: one word for one thing."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final

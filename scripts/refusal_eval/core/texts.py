@@ -1,7 +1,5 @@
 """Texts that models, raters and files bring along: refused where they are none, bounded, shown, written as CSV."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

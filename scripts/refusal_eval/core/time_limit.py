@@ -1,7 +1,5 @@
 """How long one engine load may take, and when it stops taking work so that nothing is cut off."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Coroutine, Mapping

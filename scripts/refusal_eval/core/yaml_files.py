@@ -4,8 +4,6 @@ A file may be somebody else's, and some are read that nobody named: those that l
 stand for as many values as one likes, nest without end, and name types that their text does not fit.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

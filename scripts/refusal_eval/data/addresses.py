@@ -1,7 +1,5 @@
 """Files at fixed https addresses: downloaded with retries, checked, whole or not at all."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import io

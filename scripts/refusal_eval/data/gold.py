@@ -1,7 +1,5 @@
 """From a source's rows to gold: answers that people labelled, and the same as answers that judges can read."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ The `datasets` library takes whatever stands there: addresses, absolute paths, `
 such files, and a card could make prompts out of files of this machine.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path

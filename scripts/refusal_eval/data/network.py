@@ -1,7 +1,5 @@
 """Faults of the network: which may pass, and trying again."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -1,7 +1,5 @@
 """From a source's rows to prompts: content-hash ids, duplicates once, a seeded sample."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Rows of a hub, wheel or url source, fetched once at a locked revision; what follows works offline."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

@@ -1,7 +1,5 @@
 """Rows of a JSONL, JSON, CSV or Parquet file, read without guessing types that would change text."""
 
-from __future__ import annotations
-
 import csv
 import datetime
 import decimal

@@ -1,7 +1,5 @@
 """Which rows of a source are prompts, and which of them belong together where no column says so."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

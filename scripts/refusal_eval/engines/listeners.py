@@ -1,7 +1,5 @@
 """Which TCP ports processes listen on, and whether other machines reach them."""
 
-from __future__ import annotations
-
 import contextlib
 import ipaddress
 from collections.abc import Iterable

@@ -5,8 +5,6 @@ started by `srun` as a step of the same job. Written from the source of vLLM 0.3
 tried on such hardware.
 """
 
-from __future__ import annotations
-
 import socket
 import subprocess
 from collections.abc import Callable, Mapping, Sequence

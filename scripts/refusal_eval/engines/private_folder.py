@@ -1,7 +1,5 @@
 """Folders that only this user enters: a server's own, in which Unix sockets work, and those of records and locks."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Processes, found, signalled and ended without ever mistaking one for another (Linux)."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -1,7 +1,5 @@
 """Progress of one engine load: on the console as a bar, in the log as a line now and then, in total and per cell."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import Counter

@@ -4,8 +4,6 @@ If Snakemake, the job and the server's first process are all killed, the server'
 their memory. A record names them by number and start, so that the next run can end them and nothing else.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

@@ -6,8 +6,6 @@ never what is computed. An argument that is not listed here is in the key, so a 
 wrong reuse. The names are those of vLLM 0.32; some of older versions are kept.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 

@@ -1,7 +1,5 @@
 """What a judge reads: each answer with the conversation that it answers, the model's own earlier replies included."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Answers that are too long for a judge: cut in the answer, never in the rubric."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

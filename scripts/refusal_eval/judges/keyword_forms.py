@@ -5,8 +5,6 @@ alone, without a word of the prompt. In doubt an answer is read: a refusal that 
 short lines is still one.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence

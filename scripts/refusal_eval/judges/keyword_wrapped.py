@@ -4,8 +4,6 @@ Models that write code or answer to programs wrap what they say to the user too.
 holds something else, such as a message that the user ordered (see `keyword_forms`).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,8 +1,6 @@
 """How the published code of Refusal Steering reads its judge's text, for `protocol: compat`: the last `refusal` in it
 decides."""
 
-from __future__ import annotations
-
 import re
 
 from refusal_eval.core.states import COMPLIANCE, JUDGED, REFUSAL, UNPARSABLE

@@ -1,7 +1,5 @@
 """A judge that is a user's own function in a file of their own."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import importlib.util

@@ -1,7 +1,5 @@
 """The judge whose scores came with recorded answers."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from refusal_eval.config.judge_entry import JudgeEntry

@@ -1,7 +1,5 @@
 """One verdict from several votes of a judge."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ Format and parser after the model's card and paper (allenai/wildguard, Apache-2.
 to keep to the three lines, so that nothing else can come out.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

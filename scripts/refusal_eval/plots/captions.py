@@ -1,7 +1,5 @@
 """Captions of figures: sentences that several kinds share, and captions as Markdown and LaTeX."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 
 from refusal_eval.plots.figure_data import Caption, FigureData

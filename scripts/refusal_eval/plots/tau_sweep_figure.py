@@ -1,7 +1,5 @@
 """The figure of what the temperature of c(x) does."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal, Self

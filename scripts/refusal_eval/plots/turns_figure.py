@@ -1,7 +1,5 @@
 """The figure of dialogues: refusal rate by turn."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, Literal, Self
 

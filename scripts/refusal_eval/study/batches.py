@@ -1,7 +1,5 @@
 """Cells, and the batches of cells that share one engine load."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The comparisons of a study, family by family: which sides, and on what."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence

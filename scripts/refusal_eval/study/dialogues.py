@@ -6,8 +6,6 @@ A turn's number is the number of user messages before it. A prompt that is no di
 messages are given, and its last one is asked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Where the engine's Python is, and which device it was built for."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Mapping

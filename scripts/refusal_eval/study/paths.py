@@ -1,7 +1,5 @@
 """Where the files of a study lie."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Where the rows of a source lie, and the id of its copy in the cache. Sources are entries as the config holds them."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """A validated study, typed: its entries, cells, batches, paths and labels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any

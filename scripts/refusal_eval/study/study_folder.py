@@ -1,7 +1,5 @@
 """The folder of a study: private, and of one study file only."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

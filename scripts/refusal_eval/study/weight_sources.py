@@ -1,7 +1,5 @@
 """Where the weights of an engine come from, and the id of their copy in the cache."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What Snakemake says of each file of a study: `snakemake --summary`, in a process of its own."""
 
-from __future__ import annotations
-
 import csv
 import subprocess
 import sys

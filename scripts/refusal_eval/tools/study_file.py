@@ -1,7 +1,5 @@
 """The study file that a verb is given, loaded as the Snakefile loads it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Annotated, Any

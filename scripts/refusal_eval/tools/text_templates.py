@@ -1,7 +1,5 @@
 """Texts out of templates, which lie beside the code that fills them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any

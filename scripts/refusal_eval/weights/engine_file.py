@@ -3,8 +3,6 @@
 What identifies an engine enters the key of every request, and so can never change its form.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """How large an engine is: its parameters and the bytes of its weights, by its entry, its name or its files."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

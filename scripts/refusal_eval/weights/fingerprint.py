@@ -1,7 +1,5 @@
 """The fingerprint of a local folder of weights, so that other weights under the same path give other keys."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterable, Mapping

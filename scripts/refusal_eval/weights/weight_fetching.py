@@ -1,7 +1,5 @@
 """Tokenizers and weights from the hub, at a locked commit."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

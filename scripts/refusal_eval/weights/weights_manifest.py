@@ -1,7 +1,5 @@
 """Manifests of fetched weights and tokenizers: written last, so that one which exists stands for a whole copy."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path

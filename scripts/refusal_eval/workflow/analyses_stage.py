@@ -5,8 +5,6 @@ Everything is a function of the validated study; params of the whole study hold 
 new computation.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

@@ -7,8 +7,6 @@ was interrupted would keep its old answers while the rest of its batch is execut
 jobs are left out that the later step does find.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What differs between jobs of this machine and jobs of a cluster."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from refusal_eval.core.slurm_jobs import SlurmJob

@@ -1,7 +1,5 @@
 """Hashes of the user's files for params: Snakemake itself does not see a file that was replaced by an older one."""
 
-from __future__ import annotations
-
 import functools
 
 from refusal_eval.core.files import sha256_of_file

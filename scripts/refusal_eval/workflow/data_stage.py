@@ -1,7 +1,5 @@
 """What the rules in workflow/rules/data.smk ask of a study: the rows of splits and gold, and how they are read."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Jobs that runs of snakemake left on the cluster: a killed snakemake cancels nothing."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Iterable

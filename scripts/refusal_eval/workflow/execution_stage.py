@@ -1,7 +1,5 @@
 """What the rules `generate` and `judge` ask alike: the engine of a batch, and what one load of it takes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

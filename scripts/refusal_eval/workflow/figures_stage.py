@@ -1,7 +1,5 @@
 """The figures of a study, and which files each is drawn from, for workflow/rules/figures.smk."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any

@@ -1,7 +1,5 @@
 """What the rules in workflow/rules/generate.smk ask of a study: what decides its requests, and what is the answer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from refusal_eval.ask.requests import CHANGES

@@ -1,7 +1,5 @@
 """What the rules in workflow/rules/judge.smk ask of a study: what decides what judges are asked, and their verdicts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from refusal_eval.study.study import Study

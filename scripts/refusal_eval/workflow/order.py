@@ -3,8 +3,6 @@
 Snakemake starts, of the jobs that are ready and fit, the one with the highest priority.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """What the rules in workflow/rules/recorded.smk ask of a study: folders with answers and verdicts from elsewhere."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from refusal_eval.core.recorded_files import ANSWERS, JUDGE_SCORES, split_folder

@@ -1,7 +1,5 @@
 """What decides how messages become token ids: the same for the prompts of a model and of a judge."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

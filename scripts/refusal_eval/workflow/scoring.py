@@ -1,7 +1,5 @@
 """What the rules in workflow/rules/score.smk ask of a study: what decides a cell's numbers, and a judge's card."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

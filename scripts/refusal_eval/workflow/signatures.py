@@ -1,7 +1,5 @@
 """Stages that Snakemake can ask quickly."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """The tables of a study, and which files and names each is made of, for workflow/rules/report.smk."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """What the rules in workflow/rules/weights.smk ask of a study: where weights and adapters come from, what they are."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from refusal_eval.config.source_entries import Source, WeightSource

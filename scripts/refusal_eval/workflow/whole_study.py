@@ -1,7 +1,5 @@
 """What rules ask that look at a whole study at once: its cells, labels, and where its splits come from."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath

@@ -1,7 +1,5 @@
 """Constraints of wildcards."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The devices that a job may lease from: those that the user, Slurm or the machine leaves it."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What nvidia-smi tells of the GPUs of this machine."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """BibTeX of what a methods section cites."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The methods section of a study: its template filled with the study's numbers, as Markdown and as LaTeX."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Where weights and rows come from, in words and as BibTeX."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

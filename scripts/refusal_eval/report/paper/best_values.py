@@ -6,8 +6,6 @@ shown, or that the data cannot tell from it. Where the study compares the two mo
 an adjusted p-value of at least 1 minus the level; where it does not, intervals that overlap.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The table of refusal rates by category, out of the results table."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 import pandas as pd

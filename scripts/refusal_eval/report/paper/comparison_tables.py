@@ -1,7 +1,5 @@
 """The table of a study's comparisons, as a frame for CSV and as text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Corrected rates as a frame for CSV and as tables for a paper."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

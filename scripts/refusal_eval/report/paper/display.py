@@ -1,7 +1,5 @@
 """What tables and figures show alike: labels, marks of flagged cells, percentages, and how a long label is broken."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The tables of a study's judges: their agreement with people, and their cards."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 

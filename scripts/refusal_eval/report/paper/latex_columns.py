@@ -1,7 +1,5 @@
 """How the columns of a table stand in LaTeX: numbers aligned by siunitx, what follows a number in a second column."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

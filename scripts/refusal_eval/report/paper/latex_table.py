@@ -1,7 +1,5 @@
 """Tables in LaTeX with booktabs and siunitx; nothing that a user wrote can become a command."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

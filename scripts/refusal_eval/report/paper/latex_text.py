@@ -1,7 +1,5 @@
 """Text as LaTeX prints it: nothing that a user wrote can become a command, and every character compiles."""
 
-from __future__ import annotations
-
 import itertools
 import re
 

@@ -1,7 +1,5 @@
 """Tables as plain text: one table in CSV, Markdown or (module `latex`) LaTeX."""
 
-from __future__ import annotations
-
 import dataclasses
 import html
 import math

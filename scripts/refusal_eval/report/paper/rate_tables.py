@@ -5,8 +5,6 @@ tables follow that order, and names that it lacks come after it, sorted. In a CS
 and 1, c between -1 and 1; what is unknown is None.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any

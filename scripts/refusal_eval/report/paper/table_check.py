@@ -1,7 +1,5 @@
 """That the files which tables are made of say the same as the frozen results table."""
 
-from __future__ import annotations
-
 from refusal_eval.core.errors import UserError
 from refusal_eval.report.paper.table_data import TableData
 from refusal_eval.report.results.collected import key_of, rounded

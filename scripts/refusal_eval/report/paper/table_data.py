@@ -1,7 +1,5 @@
 """What one table is made of, read from files when it first asks."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

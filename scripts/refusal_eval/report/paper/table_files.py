@@ -1,7 +1,5 @@
 """The files of a table: its frame as CSV, the tables that show it as Markdown and LaTeX."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path

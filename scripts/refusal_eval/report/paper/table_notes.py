@@ -1,7 +1,5 @@
 """The words of tables and captions: what numbers are means of, how far judges can be believed, and what is marked."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The trade-off of a study as a frame for CSV and as tables for a paper."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any

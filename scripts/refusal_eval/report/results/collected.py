@@ -1,7 +1,5 @@
 """All estimates of a study in one list: each number once, in an order that does not depend on the files' order."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping

@@ -3,8 +3,6 @@
 A study's data dictionary (results_table/dictionary.md) is made of the same.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """The estimates of judge_agreement.json (judges beside each other), one row of the results table each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

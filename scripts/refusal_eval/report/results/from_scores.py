@@ -1,7 +1,5 @@
 """The estimates that a cell's score file and a judge's card hold, one row of the results table each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The results table as CSV and as Parquet: the same rows, columns and numbers in both, and always the same bytes."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Gold rows beside a judge's verdicts on them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import pandas as pd

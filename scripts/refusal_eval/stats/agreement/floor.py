@@ -1,7 +1,5 @@
 """The least agreement with people that a study asks of a judge."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

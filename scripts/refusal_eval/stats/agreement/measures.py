@@ -4,8 +4,6 @@ A table has the labels of people (or of a first judge) as rows and those of the 
 `states.LABELS`; tables stand in the last two axes of an array. A measure that a table does not define is NaN.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

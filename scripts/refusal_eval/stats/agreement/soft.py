@@ -1,7 +1,5 @@
 """How well the probabilities of a judge are calibrated."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

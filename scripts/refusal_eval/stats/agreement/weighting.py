@@ -5,8 +5,6 @@ its probability. Shares, tables and resamples then count weights instead of rows
 number is the one without weights, to the last digit.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Hashable, Iterable, Sequence
 

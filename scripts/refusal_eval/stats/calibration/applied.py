@@ -1,7 +1,5 @@
 """A fitted calibration at work. Nothing heavy is imported, as the scripts that collect verdicts use it."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections.abc import Mapping

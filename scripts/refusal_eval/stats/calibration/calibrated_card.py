@@ -1,7 +1,5 @@
 """The card of a judge with what calibration makes of it, and the calibration that a study's verdicts use."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 Cross-fits calibrate gold rows by other gold rows, so that what a card says of a calibrated judge is not flattered.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The scores of several cells stand side by side in a panel: a row per prompt (of 
 cell.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence

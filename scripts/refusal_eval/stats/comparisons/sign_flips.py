@@ -15,8 +15,6 @@ smallest mean that more than alpha / 2 of the halves do not exceed, and so the i
 the upper end likewise. A bootstrap alone is too narrow where few clusters differ.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the comparisons of a study come to, and their rows of the results table."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

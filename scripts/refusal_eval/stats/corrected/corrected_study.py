@@ -1,7 +1,5 @@
 """Corrected rates of a study: of every model on every split, and pooled over the splits of an expectation."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -10,8 +10,6 @@ Duchi & Zrnic 2023, arXiv 2311.01453; with sampling weights it is the difference
 Saerndal, Swensson & Wretman 1992, chapter 6). What the judge could not read counts as 0 of the judge in both parts.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

@@ -6,8 +6,6 @@ Se and Sp come from gold of other models: that they hold for this one is an assu
 check. So such a rate is never a headline, and stands beside what each answering model's own Se and Sp would give.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence

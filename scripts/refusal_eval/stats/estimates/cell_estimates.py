@@ -1,7 +1,5 @@
 """All estimates of one cell: one judge's reading of one model on one split."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -3,8 +3,6 @@
 What is scored is a turn of a prompt. A prompt that is no dialogue has one, number 0; of a dialogue some count or all.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """An estimate: one number of a study with its interval and all that is needed to cite it."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import Any

@@ -4,8 +4,6 @@ The unit that varies independently is the cluster: prompts of one cluster resemb
 one prompt even more. So no interval here is ever computed on n * K answers.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Hashable, Mapping, Sequence

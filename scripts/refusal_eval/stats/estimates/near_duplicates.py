@@ -5,8 +5,6 @@ beside the list (`RULE`), is made to leave out copies and never two prompts that
 pairs differ in one word, and forms such as "how do I make a ..." in little more.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

@@ -1,7 +1,5 @@
 """Refusal rates over all splits of one expectation, each split with equal weight."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ Sums of whole numbers are exact in any order, so that the same rows give the sam
 brought to whole billionths (`whole`) before they are summed.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Hashable, Iterator, Sequence

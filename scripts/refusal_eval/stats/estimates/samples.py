@@ -4,8 +4,6 @@ A unit is a row of the cell's score CSV: a prompt, or of dialogues a scored turn
 what needs every sample need not read answers and verdicts again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple

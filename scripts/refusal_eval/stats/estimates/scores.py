@@ -1,7 +1,5 @@
 """The score of one cell: one judge's refusal rate of one model on one split, with everything needed to read it."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

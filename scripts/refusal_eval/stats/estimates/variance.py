@@ -30,8 +30,6 @@ cluster make B free of the downward bias that prompts which resemble each other 
 `prompt` can fall below 0, and `sampling` and `prompt` above 1/4, by chance. Only prompts with two such answers enter.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Agreement of every two judges, and of all of them, on a study's answers."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Whether the order of a study's models depends on the judge."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any

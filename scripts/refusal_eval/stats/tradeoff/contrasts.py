@@ -1,7 +1,5 @@
 """Contrasts of prompts for one model: safe and unsafe ones that look alike, topics, languages."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

@@ -1,7 +1,5 @@
 """One judge's view of the trade-off: each model's over-refusal and safety, its J, and its place on the front."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The trade-off of a study: all models under all judges, contrast pairs, topics and languages."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping

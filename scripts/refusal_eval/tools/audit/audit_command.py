@@ -1,7 +1,5 @@
 """The labelling kit: a sample of a study's answers for people to label, and their labels on the way back."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence

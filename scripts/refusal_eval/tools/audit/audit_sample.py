@@ -9,8 +9,6 @@ by systematic sampling with a random start along the texts ordered by split and 
 within one text. n_h is in proportion to M_h times the stratum's factor, at least `least` and at most N_h. No pi is 0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product

@@ -16,8 +16,6 @@ too: their probability is multiplied by the share of the stratum, by weight, tha
 stratum what is missing is like what is not; `missing_bounds` says what it could hide.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

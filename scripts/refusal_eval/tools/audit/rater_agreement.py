@@ -1,7 +1,5 @@
 """How far people agree with each other, on the rows that two of them labelled."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

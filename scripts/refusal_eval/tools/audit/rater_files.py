@@ -3,8 +3,6 @@
 The sheet is written so that spreadsheets keep it whole, and read back whatever they made of it.
 """
 
-from __future__ import annotations
-
 import base64
 import csv
 import hashlib

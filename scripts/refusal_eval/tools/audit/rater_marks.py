@@ -1,7 +1,5 @@
 """What people filled in: the marks of one or more files, checked against the sample."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """This machine, a study's needs, and one model's answers through the real path: what is not as it should be."""
 
-from __future__ import annotations
-
 import asyncio
 import datetime
 import logging

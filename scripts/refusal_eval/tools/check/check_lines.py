@@ -1,7 +1,5 @@
 """What comes of one check, and the lines of a report: what was seen, whether it will do, and what to do if not."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 

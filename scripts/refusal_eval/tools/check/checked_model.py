@@ -1,7 +1,5 @@
 """From a model's name to a small study that is ready for its engine: 8 bundled prompts, through the real rules."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import shlex

@@ -1,7 +1,5 @@
 """Are the environments there, are they what their locks say, and can their kernels be compiled?"""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

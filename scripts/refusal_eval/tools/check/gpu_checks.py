@@ -1,7 +1,5 @@
 """Are the GPUs and their driver what the engines need?"""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Memory, processor, limits, folders, clock and disk of a machine."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import platform

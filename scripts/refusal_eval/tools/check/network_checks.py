@@ -1,7 +1,5 @@
 """Pins, hub, addresses, token and Slurm: what a run reaches from here."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import shutil
 import socket

@@ -1,7 +1,5 @@
 """A process without a network: what it starts from then on reaches nothing but this machine (Linux)."""
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import os

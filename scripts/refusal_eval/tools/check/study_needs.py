@@ -1,7 +1,5 @@
 """What a study needs of a machine, by its validated config and what of it is here already."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Two finished studies compared: rates per cell on shared prompts, the prompts that changed most, and settings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any

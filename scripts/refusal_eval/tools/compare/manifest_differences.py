@@ -1,7 +1,5 @@
 """What differs between two studies by their manifests: settings, engines, versions, what served, and files."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Two finished studies side by side: how their rates differ, and on which prompts their decisions changed most."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 What stands on a page is in its template beside this file; here is what its cells are made of.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What is generated from the classes of the config: JSON schemas for editors, and the reference in config/README.md."""
 
-from __future__ import annotations
-
 import datetime
 import inspect
 import json

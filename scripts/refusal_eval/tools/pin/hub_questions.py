@@ -1,7 +1,5 @@
 """Every pin of a study, asked for one after the other; what fails is told together, not only the first."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """A lock file: made of what the hub answered, its text, and what differs between two. Pure functions."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The lock file of a study: the commit, files, sizes and licence of everything that it takes from the hub."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 import sys

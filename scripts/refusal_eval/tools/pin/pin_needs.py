@@ -1,7 +1,5 @@
 """What a study takes from the hub and from addresses: pure functions of its validated config."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal

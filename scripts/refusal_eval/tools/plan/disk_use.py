@@ -1,7 +1,5 @@
 """The disk that a study takes: weights and data in the cache, responses in the store, and what is made of them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

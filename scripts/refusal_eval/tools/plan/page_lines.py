@@ -1,7 +1,5 @@
 """Lines and tables of a page of text."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """What a study will cost, on which terms its models and data may be used, and what of it nobody has verified."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

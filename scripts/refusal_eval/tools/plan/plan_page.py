@@ -1,7 +1,5 @@
 """The plan of a study as a page of text: what runs, on which devices, how long, and what disk it takes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

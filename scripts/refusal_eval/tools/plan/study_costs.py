@@ -1,7 +1,5 @@
 """What a study costs: its requests, tokens and device-hours by batch, by engine and in all."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass

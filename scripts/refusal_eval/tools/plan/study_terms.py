@@ -1,7 +1,5 @@
 """What a user should know of a study's entries before a run: licences, gates, open pins, what nobody verified."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 An estimate promises no hour of arrival. What was measured is said beside the number, and so is what is merely assumed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

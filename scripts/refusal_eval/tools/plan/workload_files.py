@@ -4,8 +4,6 @@ Before a first run prompts may not be fetched and requests not rendered; then th
 are those that an earlier run made and that the next run makes again: `snakemake --summary` tells which.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass

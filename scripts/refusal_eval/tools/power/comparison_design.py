@@ -11,8 +11,6 @@ difference d of one prompt, with s^2 = p (1 - p) of each model, r the prompt and
 and that of the mean over G clusters of b prompts is V (1 + (b - 1) cluster_correlation) / (G b): the design effect.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

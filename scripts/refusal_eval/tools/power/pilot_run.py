@@ -1,7 +1,5 @@
 """What a pilot run tells about the design of a comparison: rates and correlations, by the method of moments."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

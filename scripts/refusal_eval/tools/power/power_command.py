@@ -1,7 +1,5 @@
 """What a comparison of two models can find: its power, and the smallest difference that it detects."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A finished study in the layout of the published library, and the check of a folder in that layout."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """A study and a catalogue file of ours out of a config of the published library of Refusal Steering."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

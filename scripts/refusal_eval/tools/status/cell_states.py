@@ -4,8 +4,6 @@ A large study has millions of rows: they are counted without parsing. The files 
 inside a text is written `\\"`: what looks like a key of a row is one.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

@@ -3,8 +3,6 @@
 The text of servers is not trusted: whatever leaves this module is one line, printable, and of limited length.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """How far a study is: what is done, what is missing, what failed and why, and where the log is."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The jobs of a study: what each one makes, which engine loads are done or run, and what failed and why."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

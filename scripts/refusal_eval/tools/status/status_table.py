@@ -1,7 +1,5 @@
 """A study's status as text: at most 120 columns, a line for each cell only where something is missing or failed."""
 
-from __future__ import annotations
-
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A study's status: its cells, its engine loads, what failed, and its report."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path

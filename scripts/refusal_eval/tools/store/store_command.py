@@ -1,7 +1,5 @@
 """Everything in the store, how much of it no study asks for, and the removal of that."""
 
-from __future__ import annotations
-
 import os
 import textwrap
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Which studies there are, and which responses of the store they ask for: those of their cells' request files."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

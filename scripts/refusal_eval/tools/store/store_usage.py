@@ -1,7 +1,5 @@
 """What lies in the store, engine by engine, and how much of it nobody asks for; removing that."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Where two files differ, in words that help to find out why."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass

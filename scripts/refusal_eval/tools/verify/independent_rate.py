@@ -1,7 +1,5 @@
 """The headline rate a second time, by the shortest way from the stored files, sharing no code with the scores."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

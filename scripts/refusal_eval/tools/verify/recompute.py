@@ -1,7 +1,5 @@
 """A study's numbers, made by the workflow in another folder from its stored answers and verdicts, and compared."""
 
-from __future__ import annotations
-
 import math
 import os
 import re

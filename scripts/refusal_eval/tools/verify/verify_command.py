@@ -1,7 +1,5 @@
 """A finished study's numbers computed again and compared with those it has."""
 
-from __future__ import annotations
-
 import os
 from typing import Annotated
 
