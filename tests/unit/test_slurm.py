@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from refusal_eval.core.slurm_jobs import NoAnswer, job_end, job_state, jobs_named, parse_jobs
-from refusal_eval.workflow.cluster import Placement, limit_gpus
-from refusal_eval.workflow.earlier_runs import comment_of, jobs_of_earlier_runs, record_run, told
+from refusal_eval.core.slurm_jobs import NoAnswer, SlurmJob, job_end, job_state, own_jobs, parse_jobs
+from refusal_eval.workflow.cluster import gpu_model, options, partition
+from refusal_eval.workflow.earlier_runs import comment_of, jobs_of_earlier_runs, told
 
 
 @pytest.fixture
@@ -29,10 +29,10 @@ def squeue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_a_job_lives_until_slurm_says_that_it_is_over(squeue) -> None:
     for state in ("PENDING", "RUNNING", "COMPLETING", "SUSPENDED", "REQUEUED", "CONFIGURING"):
-        squeue(f"7|{state}|rule_generate\\n")
+        squeue(f"7|{state}|/w|rule_generate\\n")
         assert job_state("7") == state
     for state in ("COMPLETED", "CANCELLED by 0", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"):
-        squeue(f"7|{state}|rule_generate\\n")
+        squeue(f"7|{state}|/w|rule_generate\\n")
         assert job_state("7") is None
 
 
@@ -47,15 +47,13 @@ def test_a_job_that_slurm_has_forgotten_is_over_and_silence_is_no_answer(squeue,
         job_state("7")
 
 
-def test_jobs_are_asked_for_by_name_and_those_that_are_over_left_out(squeue) -> None:
-    calls = squeue("7|RUNNING|rule_generate_wildcards_a|b\\n8|COMPLETED|x\\n9|PENDING|\\n")
-    found = jobs_named(["run-1", "run-2"])
-    assert [(job.number, job.state, job.comment) for job in found] == [
+def test_jobs_that_are_over_are_left_out(squeue) -> None:
+    calls = squeue("7|RUNNING|/w|rule_generate_wildcards_a|b\\n8|COMPLETED|/w|x\\n9|PENDING|/w|\\n")
+    assert [(job.number, job.state, job.comment) for job in own_jobs()] == [
         ("7", "RUNNING", "rule_generate_wildcards_a|b"),
         ("9", "PENDING", ""),
     ]
-    assert "--me --name run-1,run-2" in calls.read_text()
-    assert jobs_named([]) == [] and parse_jobs("") == []
+    assert "--me" in calls.read_text() and parse_jobs("") == []
 
 
 def test_the_end_of_a_job_is_told_by_its_environment_or_else_by_slurm(squeue) -> None:
@@ -70,76 +68,68 @@ def test_the_end_of_a_job_is_told_by_its_environment_or_else_by_slurm(squeue) ->
 # ---------------------------------------------------------------- earlier runs
 
 
-def run_named(name: str) -> SimpleNamespace:
-    return SimpleNamespace(scheduler=SimpleNamespace(_executor=SimpleNamespace(run_uuid=name)))
+LOAD = "rule_generate_wildcards_model_a_0-of-1"
 
 
-def test_a_run_finds_the_jobs_of_earlier_ones_and_forgets_runs_without_any(squeue, tmp_path: Path) -> None:
-    results = str(tmp_path / "results")
-    record_run(run_named("run-1"), results, [])
-    squeue("7|PENDING|rule_generate_wildcards_model_a_0\\n")
-    (job,) = jobs_of_earlier_runs(results)
-    text = told([job])
-    assert "7  pending  rule_generate_wildcards_model_a_0" in text and "scancel 7" in text
-    squeue("7|COMPLETED|rule_generate_wildcards_model_a_0\\n")
-    assert jobs_of_earlier_runs(results) == [] and list((tmp_path / "results" / "running" / "runs").iterdir()) == []
+@pytest.fixture
+def submitted(squeue, tmp_path: Path):
+    """Let Slurm have one job of this user, from this folder, with this option in its script."""
+
+    def says(state: str = "PENDING", comment: str = LOAD, option: str = "--configfiles study.yaml") -> list[str]:
+        squeue(f"7|{state}|{tmp_path}|{comment}\\n")
+        program = tmp_path / "bin" / "scontrol"
+        program.write_text(
+            f"#!/bin/sh\necho \"python -m snakemake --snakefile '{tmp_path}/Snakefile' {option} --force\"\n"
+        )
+        program.chmod(0o755)
+        return [job.number for job in jobs_of_earlier_runs(str(tmp_path / "study.yaml"))]
+
+    return says
 
 
-def test_a_run_on_this_machine_leaves_no_record_and_silence_of_slurm_stops_nothing(squeue, tmp_path: Path) -> None:
-    results = str(tmp_path / "results")
-    record_run(SimpleNamespace(scheduler=SimpleNamespace(_executor=object())), results, [])
-    assert not (tmp_path / "results").exists()
-    record_run(run_named("run-1"), results, [])
+def test_a_run_finds_the_loads_of_earlier_runs_of_its_study(submitted, tmp_path: Path) -> None:
+    assert submitted() == submitted("RUNNING", LOAD.replace("generate", "judge")) == ["7"]
+    assert submitted(option=f"--configfiles '{tmp_path}/study.yaml'") == ["7"]
+    assert submitted("COMPLETED") == [], "it is over"
+    assert submitted(option="--configfiles other.yaml") == [], "another study in the same folder"
+    assert submitted(comment="rule_score_wildcards_a") == submitted(comment="of somebody's own") == []
+    submitted(option="")
+    assert jobs_of_earlier_runs(str(tmp_path / "config" / "config.yaml")), "the clone's own study"
+    text = told(jobs_of_earlier_runs(str(tmp_path / "config" / "config.yaml")))
+    assert f"7  pending  {LOAD}" in text and "scancel 7" in text
+
+
+def test_silence_of_slurm_stops_nothing(squeue, tmp_path: Path) -> None:
     squeue("", error="Unable to contact slurm controller")
-    assert jobs_of_earlier_runs(results) == []
-    squeue("7|RUNNING|x\\n")
-    assert len(jobs_of_earlier_runs(results)) == 1, "the record is still there"
+    assert jobs_of_earlier_runs(str(tmp_path / "study.yaml")) == []
+    squeue(f"7|RUNNING|/w|{LOAD}\\n")
+    (tmp_path / "bin" / "scontrol").unlink(missing_ok=True)
+    assert jobs_of_earlier_runs(str(tmp_path / "study.yaml")) == []
 
 
 # ---------------------------------------------------------------- placement
 
 
-class Execution:
-    def __init__(self, gpus: int) -> None:
-        self._gpus = gpus
-
-    def gpus(self, wildcards: object, input: object) -> int:
-        return self._gpus
+def profile(**defaults: str) -> SimpleNamespace:
+    resources = {name: SimpleNamespace(raw=value) for name, value in defaults.items()} or None
+    return SimpleNamespace(resource_settings=SimpleNamespace(default_resources=resources))
 
 
-def workflow(nodes: int | None, main: bool = True, **defaults: str) -> SimpleNamespace:
-    resources: dict[str, int] = {}
-    return SimpleNamespace(
-        nodes=nodes,
-        is_main_process=main,
-        global_resources=resources,
-        register_resource=resources.__setitem__,
-        resource_settings=SimpleNamespace(
-            default_resources={name: SimpleNamespace(raw=value) for name, value in defaults.items()} or None
-        ),
+def test_a_job_gets_model_and_partition_as_far_as_it_needs_gpus() -> None:
+    cluster = profile(slurm_partition="gpu", cpu_partition="cpu", gpu_model="h100")
+    assert (gpu_model(cluster, 2), partition(cluster, 2)) == ("h100", "gpu")
+    assert (gpu_model(cluster, 0), partition(cluster, 0)) == (None, "cpu")
+    assert partition(profile(slurm_partition="gpu"), 0) == "gpu"
+    assert (gpu_model(profile(), 2), partition(profile(), 2), options(profile(), [], [])) == (None, None, None)
+
+
+def test_a_job_comes_after_the_jobs_of_earlier_runs_for_its_batch() -> None:
+    earlier = [SlurmJob("7", "RUNNING", "/w", LOAD), SlurmJob("8", "PENDING", "/w", LOAD.replace("_a_", "_b_"))]
+    assert comment_of("generate", ["model/a", "0-of-1"]) == LOAD
+    assert (
+        options(profile(slurm_extra="--nice=5"), ["model/a", "0-of-1"], earlier) == "--nice=5 --dependency=afterany:7"
     )
-
-
-def test_a_job_gets_model_and_partition_as_far_as_it_needs_gpus(tmp_path: Path) -> None:
-    profile = workflow(100, slurm_partition="gpu", cpu_partition="cpu", gpu_model="h100")
-    with_gpus = Placement(Execution(2), profile, str(tmp_path))
-    assert (with_gpus.gpu_model(None, None), with_gpus.partition(None, None)) == ("h100", "gpu")
-    without = Placement(Execution(0), profile, str(tmp_path))
-    assert (without.gpu_model(None, None), without.partition(None, None)) == (None, "cpu")
-    plain = Placement(Execution(0), workflow(100, slurm_partition="gpu"), str(tmp_path))
-    assert plain.partition(None, None) == "gpu"
-    local = Placement(Execution(2), workflow(None), str(tmp_path))
-    assert (local.gpu_model(None, None), local.partition(None, None), local.options([])) == (None, None, None)
-
-
-def test_a_job_comes_after_the_jobs_of_earlier_runs_for_its_batch(squeue, tmp_path: Path) -> None:
-    record_run(run_named("run-1"), str(tmp_path), [])
-    running = "rule_generate_wildcards_model_a_0-of-1"
-    squeue(f"7|RUNNING|{running}\\n8|PENDING|rule_generate_wildcards_model_b_0-of-1\\n")
-    placement = Placement(Execution(1), workflow(100, slurm_extra="--nice=5"), str(tmp_path))
-    assert comment_of("generate", ["model/a", "0-of-1"]) == running
-    assert placement.options(["model/a", "0-of-1"]) == "--nice=5 --dependency=afterany:7"
-    assert placement.options(["model/c", "0-of-1"]) == "--nice=5"
+    assert options(profile(slurm_extra="--nice=5"), ["model/c", "0-of-1"], earlier) == "--nice=5"
 
 
 @pytest.mark.parametrize(
@@ -152,24 +142,6 @@ def test_a_job_comes_after_the_jobs_of_earlier_runs_for_its_batch(squeue, tmp_pa
         ("model/a/b", "0-of-2", False),
     ],
 )
-def test_a_job_waits_for_a_batch_of_other_cells(squeue, tmp_path: Path, batch: str, load: str, waits: bool) -> None:
-    record_run(run_named("run-1"), str(tmp_path), [])
-    squeue("7|RUNNING|rule_judge_wildcards_model_a_0-of-2\\n")
-    options = Placement(Execution(1), workflow(100), str(tmp_path)).options([batch, load])
-    assert options == ("--dependency=afterany:7" if waits else None)
-
-
-def test_a_job_on_a_node_asks_slurm_nothing(squeue, tmp_path: Path) -> None:
-    record_run(run_named("run-1"), str(tmp_path), [])
-    calls = squeue("7|RUNNING|rule_generate_wildcards_model_a_0\\n")
-    assert Placement(Execution(1), workflow(1, main=False), str(tmp_path)).options(["model/a", "0"]) is None
-    assert not calls.exists()
-
-
-def test_one_gpu_at_a_time_on_this_machine_only_where_nobody_said_how_many() -> None:
-    local, told_eight, cluster, on_node = workflow(None), workflow(None), workflow(100), workflow(1, main=False)
-    told_eight.global_resources["gpu"] = 8
-    for each in (local, told_eight, cluster, on_node):
-        limit_gpus(each)
-    assert local.global_resources == {"gpu": 1} and told_eight.global_resources == {"gpu": 8}
-    assert cluster.global_resources == on_node.global_resources == {}
+def test_a_job_waits_for_a_batch_of_other_cells(batch: str, load: str, waits: bool) -> None:
+    earlier = [SlurmJob("7", "RUNNING", "/w", "rule_judge_wildcards_model_a_0-of-2")]
+    assert options(profile(), [batch, load], earlier) == ("--dependency=afterany:7" if waits else None)

@@ -6,8 +6,8 @@ import pytest
 from config_project import WHOLE_STUDY, Project
 
 from refusal_eval.study.study import Study
-from refusal_eval.workflow.cluster import gpu_limit, limit_gpus
-from refusal_eval.workflow.execution_stage import Execution
+from refusal_eval.workflow import execution_stage
+from refusal_eval.workflow.cluster import gpu_limit
 
 
 @pytest.fixture
@@ -15,11 +15,10 @@ def threads(tmp_path, monkeypatch):
     """Return a function that tells the threads of a load on so many GPUs, with these cores and this limit of GPUs."""
     monkeypatch.chdir(tmp_path)
     config = Project(tmp_path).load(WHOLE_STUDY)
-    load = SimpleNamespace(batch="engine/hub-engine")
 
-    def of(gpus, cores, limit, device="cuda"):
+    def of(gpus, cores, limit, device="cuda", submits=False):
         config["engine_entries"]["hub-engine"] |= {"device": device, "tensor_parallel": gpus}
-        return Execution(Study(config), tmp_path, cores, limit).threads(load)
+        return execution_stage.threads(Study(config), "engine/hub-engine", tmp_path, cores, limit, submits)
 
     return of
 
@@ -48,21 +47,21 @@ def test_loads_on_all_gpus_fit_into_the_cores(threads, gpus, cores, limit, expec
 
 
 def test_jobs_on_a_cluster_get_eight_and_those_of_cpu_engines_four(threads):
-    assert threads(1, None, None) == threads(1, 8, None) == 8
-    assert threads(1, None, None, device="cpu") == 4
+    assert threads(1, None, None, submits=True) == threads(1, 8, None, submits=True) == 8
+    assert threads(1, None, None, device="cpu", submits=True) == 4
+
+
+def test_without_a_limit_of_gpus_loads_on_this_machine_run_one_by_one(threads):
+    assert threads(1, 8, None) == 8 and threads(2, 64, None) == 64
 
 
 def workflow(nodes, main=True, **resources):
-    made = SimpleNamespace(is_main_process=main, nodes=nodes, global_resources={})
-    made.register_resource = lambda name, value: made.global_resources.update({name: SimpleNamespace(value=value)})
-    for name, value in resources.items():
-        made.register_resource(name, value)
-    limit_gpus(made)
-    return made
+    given = {name: SimpleNamespace(value=value) for name, value in resources.items()}
+    return SimpleNamespace(is_main_process=main, nodes=nodes, global_resources=given)
 
 
 def test_the_limit_of_gpus_is_that_of_this_machines_jobs():
     assert gpu_limit(workflow(None, gpu=8)) == 8
-    assert gpu_limit(workflow(None)) == 1, "where nobody said how many"
+    assert gpu_limit(workflow(None)) is None, "where nobody said how many"
     assert gpu_limit(workflow(100, gpu=16)) is None
-    assert gpu_limit(workflow(None, main=False)) is None
+    assert gpu_limit(workflow(None, main=False, gpu=8)) is None

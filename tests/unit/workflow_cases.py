@@ -9,13 +9,13 @@ from refusal_eval.study.study import Study
 from refusal_eval.workflow import (
     analyses_stage,
     data_stage,
+    execution_stage,
     generation,
     judging,
     scoring,
     tables_stage,
     weights_stage,
 )
-from refusal_eval.workflow.execution_stage import Execution
 from refusal_eval.workflow.whole_study import labels_of
 
 CELLS = [
@@ -74,7 +74,15 @@ def stages(config, root, cores=2):
             request_params=lambda w: generation.request_params(study, w.model, w.split),
             segments=lambda w: generation.segments(study, w.model),
         ),
-        execution=Execution(study, root, cores),
+        execution=SimpleNamespace(
+            engine=lambda w: execution_stage.engine_file(study, w.batch),
+            weights=lambda w: execution_stage.weights(study, w.batch),
+            threads=lambda w: execution_stage.threads(study, w.batch, root, cores, 8, False),
+            gpus=lambda w, input: execution_stage.gpus(study, w.batch, w.load, root, input.requests),
+            nodes=lambda w, input: execution_stage.nodes(
+                study, w.batch, execution_stage.gpus(study, w.batch, w.load, root, input.requests)
+            ),
+        ),
         judging=SimpleNamespace(
             asked=lambda w: judging.asked(study, w.judge),
             reading=lambda w: judging.reading(study, w.judge),

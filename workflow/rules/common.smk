@@ -1,7 +1,5 @@
 """The validated study, its folders, and what the rules ask about it: the functions of scripts/refusal_eval/workflow/."""
 
-import gc
-
 from snakemake import __version__ as SNAKEMAKE
 from snakemake.dag import DAG
 from snakemake.logging import logger
@@ -14,10 +12,6 @@ from refusal_eval.study.batches import GOLD, Cell, cpu_judges, llm_judges, panel
 from refusal_eval.study.study import Study
 from refusal_eval.study.study_folder import record_study, refuse_other_study
 from refusal_eval.workflow.ancient_inputs import VERSIONS, ask_jobs_behind_ancient_inputs
-from refusal_eval.workflow.cluster import Placement, gpu_limit, limit_gpus
-from refusal_eval.workflow.earlier_runs import record_run
-from refusal_eval.workflow.execution_stage import Execution
-from refusal_eval.workflow.signatures import quick_to_ask
 from refusal_eval.workflow.whole_study import cells_of, labels_of
 from refusal_eval.workflow.wildcards import any_of, folder_not_there
 
@@ -28,10 +22,6 @@ if SNAKEMAKE not in VERSIONS and workflow.is_main_process:
         "it may leave changed cells with their old answers (`refusal-eval verify` finds them). `make setup` installs "
         f"{VERSIONS[-1]}."
     )
-limit_gpus(workflow)
-
-# Planning makes millions of objects that are kept; looking among them for garbage took a fifth of the time.
-gc.set_threshold(100_000, 50, 100)
 
 if len(workflow.overwrite_configfiles) > 1:
     raise WorkflowError("Give one --configfile: a study file is whole by itself and is never merged with another.")
@@ -48,9 +38,6 @@ config.update(validated)
 
 study = Study(config)
 paths = study.paths
-
-execution = quick_to_ask(Execution(study, ROOT, workflow.resource_settings.cores, gpu_limit(workflow)))
-placement = quick_to_ask(Placement(execution, workflow, paths.results))
 
 RESULTS, LOGS, CACHE = paths.results, paths.logs, paths.cache
 # Names in alphabetical order, for what does not depend on the order in which the study lists them; cells are in that.

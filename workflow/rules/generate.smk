@@ -47,8 +47,8 @@ rule generate:
         requests=lambda wildcards: [
             f"{RESULTS}/requests/{cell.model}/{cell.split}.jsonl" for cell in study.generation_batches[wildcards.batch]
         ],
-        engine=execution.engine,
-        weights=execution.weights,
+        engine=load_engine,
+        weights=load_weights,
         adapters=lambda wildcards: generation.checked_adapters(study, wildcards.batch),
     output:
         f"{RESULTS}/receipts/generate/{{batch}}/{{load}}.json",
@@ -59,13 +59,13 @@ rule generate:
     wildcard_constraints:
         batch=any_of(study.generation_batches),
     priority: job_priority
-    threads: execution.threads
+    threads: load_threads
     resources:
-        gpu=execution.gpus,
-        nodes=execution.nodes,
-        gpu_model=placement.gpu_model,
-        slurm_partition=placement.partition,
-        slurm_extra=placement.options,
+        gpu=load_gpus,
+        nodes=load_nodes,
+        gpu_model=load_gpu_model,
+        slurm_partition=load_partition,
+        slurm_extra=load_options,
     params:
         # A receipt keeps its name when cells come and go, and may be newer than the requests of one that comes back.
         cells=lambda wildcards: [str(cell) for cell in study.generation_batches[wildcards.batch]],

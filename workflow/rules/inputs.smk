@@ -1,7 +1,10 @@
 """Functions that rules call for the inputs and params of a job, stage by stage; a short one stands in its rule as a lambda."""
 
+from functools import cache
+
 from refusal_eval.config.kinds import JUDGES as JUDGE_KINDS
-from refusal_eval.workflow import data_stage, recorded_stage, scoring, weights_stage
+from refusal_eval.workflow import cluster, data_stage, execution_stage, recorded_stage, scoring, weights_stage
+from refusal_eval.workflow.earlier_runs import jobs_of_earlier_runs, told
 from refusal_eval.workflow.rendering import template_file
 
 # Data
@@ -38,6 +41,56 @@ def model_engine(wildcards):
 def generation_receipts(wildcards):
     """Return the receipts of the batch that holds a cell."""
     return paths.receipts("generate", study.batch_of[Cell(wildcards.model, wildcards.split)])
+
+
+# Engine loads, of generation and of judging
+
+
+def load_engine(wildcards):
+    """Return the identity file of a batch's engine."""
+    return execution_stage.engine_file(study, wildcards.batch)
+
+
+def load_weights(wildcards):
+    """Return what must be there before a batch's engine can start."""
+    return execution_stage.weights(study, wildcards.batch)
+
+
+def load_threads(wildcards):
+    """Return the threads of an engine load."""
+    machine = (workflow.resource_settings.cores, cluster.gpu_limit(workflow), cluster.submits(workflow))
+    return execution_stage.threads(study, wildcards.batch, ROOT, *machine)
+
+
+def load_gpus(wildcards, input):
+    """Return the GPUs of an engine load; none when the store already has every response."""
+    return execution_stage.gpus(study, wildcards.batch, wildcards.load, ROOT, input.requests)
+
+
+def load_nodes(wildcards, input):
+    """Return the machines of an engine load."""
+    return execution_stage.nodes(study, wildcards.batch, load_gpus(wildcards, input))
+
+
+def load_gpu_model(wildcards, input):
+    """Return the GPU model that a cluster's profile names, for a load that needs GPUs."""
+    return cluster.gpu_model(workflow, load_gpus(wildcards, input))
+
+
+def load_partition(wildcards, input):
+    """Return the partition that a cluster's profile names for a load."""
+    return cluster.partition(workflow, load_gpus(wildcards, input))
+
+
+def load_options(wildcards):
+    """Return the options of a load for a cluster's scheduler."""
+    return cluster.options(workflow, wildcards, earlier_jobs())
+
+
+@cache
+def earlier_jobs():
+    """Return the loads of this study that earlier runs left on the cluster; none unless this run submits jobs."""
+    return jobs_of_earlier_runs(STUDY_FILE) if cluster.submits(workflow) else []
 
 
 # Recorded answers

@@ -1,15 +1,15 @@
-"""What Slurm tells of jobs, asked by `squeue`, which every cluster with Slurm has (its accounting not)."""
+"""What Slurm says of jobs, by `squeue` and `scontrol`, which every cluster with Slurm has (its accounting not)."""
 
 import datetime
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 ASK_SECONDS = 60
 # Every other state is that of a job that runs, may run, or is about to end.
 OVER = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "REVOKED", "TIMEOUT")
-_FORMAT = "%i|%T|%k"
+_FORMAT = "%i|%T|%Z|%k"
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,7 @@ class SlurmJob:
 
     number: str
     state: str  # as Slurm names it: PENDING, RUNNING, COMPLETING,
+    folder: str = ""  # its working directory
     comment: str = ""  # as it was submitted with; Snakemake writes rule and wildcards there
 
 
@@ -40,23 +41,28 @@ def job_state(number: str) -> str | None:
     return next((job.state for job in jobs), None)
 
 
-def jobs_named(names: Sequence[str]) -> list[SlurmJob]:
-    """Return this user's jobs of some names that are queued or run.
+def own_jobs() -> list[SlurmJob]:
+    """Return this user's jobs that are queued or run.
 
     Raises:
         NoAnswer: if that cannot be told.
     """
-    return parse_jobs(_squeue("--me", "--name", ",".join(names))) if names else []
+    return parse_jobs(_squeue("--me"))
+
+
+def batch_script(number: str) -> str:
+    """Return the script that a job was submitted with.
+
+    Raises:
+        NoAnswer: if Slurm does not tell it.
+    """
+    return _answer("scontrol", "write", "batch_script", number, "-")
 
 
 def parse_jobs(text: str) -> list[SlurmJob]:
     """Return those jobs of squeue's lines that are not over."""
-    rows = [line.strip().split("|", 2) for line in text.splitlines() if line.count("|") >= 2]
-    return [
-        SlurmJob(number, state, comment)
-        for number, state, comment in rows
-        if state.split() and state.split()[0] not in OVER
-    ]
+    rows = [line.strip().split("|", 3) for line in text.splitlines() if line.count("|") >= 3]
+    return [SlurmJob(*row) for row in rows if row[1].split() and row[1].split()[0] not in OVER]
 
 
 def job_end(environment: Mapping[str, str]) -> float | None:
@@ -78,14 +84,19 @@ def job_end(environment: Mapping[str, str]) -> float | None:
 
 
 def _squeue(*arguments: str, form: str = _FORMAT) -> str:
-    program = shutil.which("squeue")
+    return _answer("squeue", "--noheader", "--states=all", f"--format={form}", *arguments)
+
+
+def _answer(name: str, *arguments: str) -> str:
+    """Return what one of Slurm's programs prints."""
+    program = shutil.which(name)
     if program is None:
-        raise NoAnswer("there is no squeue on this machine")
-    command = [program, "--noheader", "--states=all", f"--format={form}", *arguments]
+        raise NoAnswer(f"there is no {name} on this machine")
+    command = [program, *arguments]
     try:
         reply = subprocess.run(command, capture_output=True, text=True, timeout=ASK_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise NoAnswer(f"squeue does not answer: {error}") from error
+        raise NoAnswer(f"{name} does not answer: {error}") from error
     if reply.returncode != 0:
-        raise NoAnswer(f"squeue does not answer: {reply.stderr.strip()}")
+        raise NoAnswer(f"{name} does not answer: {reply.stderr.strip()}")
     return reply.stdout

@@ -1,12 +1,10 @@
-"""What differs between jobs of this machine and jobs of a cluster."""
+"""What differs between jobs of this machine and jobs of a cluster: GPUs at a time, partitions, and earlier runs."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from refusal_eval.core.slurm_jobs import SlurmJob
-from refusal_eval.workflow.earlier_runs import jobs_of_earlier_runs, shares_requests
-from refusal_eval.workflow.execution_stage import Execution
-
-GPUS_AT_A_TIME = 1  # on this machine, where nobody said how many
+from refusal_eval.workflow.earlier_runs import shares_requests
 
 
 def submits(workflow: Any) -> bool:
@@ -14,79 +12,44 @@ def submits(workflow: Any) -> bool:
     return bool(workflow.is_main_process and workflow.nodes is not None)
 
 
-def limit_gpus(workflow: Any) -> None:
-    """Let jobs of this machine use one GPU at a time unless `--resources gpu=N` says otherwise.
-
-    A profile cannot say this: profiles/default is loaded for clusters too, where it would hold back all jobs but one
-    and, what is worse, silently cut every job down to one GPU.
-
-    Args:
-        workflow: Snakemake's.
-    """
-    if workflow.is_main_process and not submits(workflow) and "gpu" not in workflow.global_resources:
-        workflow.register_resource("gpu", GPUS_AT_A_TIME)
-
-
 def gpu_limit(workflow: Any) -> int | None:
-    """Return the GPUs that jobs of this machine may take together, after `limit_gpus`; None for jobs on a cluster.
+    """Return the GPUs that jobs of this machine may take together, by `--resources gpu=N`.
 
-    Args:
-        workflow: Snakemake's.
+    None if nobody said how many, and for jobs on a cluster, where that number does not concern a machine. A process
+    that carries out one job has been given its cores already.
     """
-    if submits(workflow) or not workflow.is_main_process:
+    if submits(workflow) or not workflow.is_main_process or "gpu" not in workflow.global_resources:
         return None
     return int(workflow.global_resources["gpu"].value)
 
 
-class Placement:
-    """Where and when on a cluster an engine load is to run. Without a cluster's profile all answers are None.
+def gpu_model(workflow: Any, gpus: int) -> str | None:
+    """Return the profile's GPU model for a job that needs GPUs.
 
-    Args:
-        execution: tells the GPUs of an engine load.
-        workflow: Snakemake's, which holds the profile's `default-resources`.
-        results: the study's folder.
+    Slurm's plugin asks for a GPU as soon as a job has a model.
     """
+    return (_default(workflow, "gpu_model") or None) if gpus else None
 
-    def __init__(self, execution: Execution, workflow: Any, results: str) -> None:
-        self._execution, self._results = execution, results
-        self._submits = submits(workflow)
-        self._earlier: list[SlurmJob] | None = None
-        self._defaults = workflow.resource_settings.default_resources or {}
 
-    def gpu_model(self, wildcards: Any, input: Any) -> str | None:
-        """Return the profile's GPU model for a job that needs GPUs.
+def partition(workflow: Any, gpus: int) -> str | None:
+    """Return the profile's `slurm_partition`; for a job that needs no GPU its `cpu_partition`, if it names one.
 
-        Slurm's plugin asks for a GPU as soon as a job has a model.
-        """
-        model = self._default("gpu_model")
-        return model if model and self._execution.gpus(wildcards, input) else None
+    Many partitions with GPUs refuse jobs that want none.
+    """
+    return (None if gpus else _default(workflow, "cpu_partition")) or _default(workflow, "slurm_partition")
 
-    def partition(self, wildcards: Any, input: Any) -> str | None:
-        """Return the profile's `slurm_partition`; for a job that needs no GPU its `cpu_partition`, if it names one.
 
-        Many partitions with GPUs refuse jobs that want none.
-        """
-        without_gpus = self._default("cpu_partition")
-        if without_gpus and not self._execution.gpus(wildcards, input):
-            return without_gpus
-        return self._default("slurm_partition")
+def options(workflow: Any, wildcards: Iterable[Any], earlier: Sequence[SlurmJob]) -> str | None:
+    """Return the profile's `slurm_extra`, and that a job comes after those of earlier runs for the same batch.
 
-    def options(self, wildcards: Any) -> str | None:
-        """Return the profile's `slurm_extra`, and that a job comes after those of earlier runs for the same batch.
+    The same also where the batch had other cells by then: both may hold the same requests.
+    """
+    numbers = [job.number for job in earlier if shares_requests(job.comment, wildcards)]
+    dependency = f"--dependency=afterany:{':'.join(numbers)}" if numbers else None
+    return " ".join(filter(None, (_default(workflow, "slurm_extra"), dependency))) or None
 
-        The same also where the batch had other cells by then: both may hold the same requests.
-        """
-        earlier = [job.number for job in self.earlier_jobs() if shares_requests(job.comment, wildcards)]
-        dependency = f"--dependency=afterany:{':'.join(earlier)}" if earlier else None
-        return " ".join(filter(None, (self._default("slurm_extra"), dependency))) or None
 
-    def earlier_jobs(self) -> list[SlurmJob]:
-        """Return the jobs that earlier runs of this study left on the cluster; none unless this run submits jobs."""
-        if self._earlier is None:
-            self._earlier = jobs_of_earlier_runs(self._results) if self._submits else []
-        return self._earlier
-
-    def _default(self, name: str) -> str | None:
-        # As the profile has it: values of `default-resources` are expressions until a job asks.
-        value = getattr(self._defaults.get(name), "raw", None)
-        return None if value is None else str(value)
+def _default(workflow: Any, name: str) -> str | None:
+    """Return what a profile says in `default-resources`, as it is written there: an expression until a job asks."""
+    value = getattr((workflow.resource_settings.default_resources or {}).get(name), "raw", None)
+    return None if value is None else str(value)

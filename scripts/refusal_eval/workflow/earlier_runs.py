@@ -1,54 +1,37 @@
 """Jobs that runs of snakemake left on the cluster: a killed snakemake cancels nothing."""
 
-import contextlib
-import time
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_json, write_json
-from refusal_eval.core.slurm_jobs import NoAnswer, SlurmJob, jobs_named
+from refusal_eval.core.slurm_jobs import NoAnswer, SlurmJob, batch_script, own_jobs
 from refusal_eval.study.batches import LOAD_NAME, shard_of, shards_of
 
-FOLDER = "running/runs"
 RULES = ("generate", "judge")  # the ones that are submitted
+STUDY_OF_SCRIPT = re.compile(r"--(configfiles|snakefile) +('[^']+'|\S+)")
 
 
-def record_run(workflow: Any, results: str, earlier: list[SlurmJob]) -> None:
-    """Write down under which name this run submits its jobs to Slurm, for the next run, and tell of earlier jobs.
-
-    Args:
-        workflow: Snakemake's, whose executor is there.
-        results: the study's folder.
-        earlier: what `jobs_of_earlier_runs` found.
-    """
-    if earlier:
-        from snakemake.logging import logger  # this module is read outside Snakemake, too
-
-        logger.warning(told(earlier))
-    executor = getattr(getattr(workflow, "scheduler", None), "_executor", None)
-    if name := getattr(executor, "run_uuid", None):
-        write_json(Path(results, FOLDER, f"{name}.json"), {"name": name, "time": time.time()})
-
-
-def jobs_of_earlier_runs(results: str) -> list[SlurmJob]:
-    """Return the jobs of earlier runs of a study that are queued or run; records of runs without any are removed.
+def jobs_of_earlier_runs(study_file: str) -> list[SlurmJob]:
+    """Return the engine loads of a study that are queued or run, before this run submits its own.
 
     None are returned where Slurm does not answer: the jobs themselves look again when they start.
     """
-    records: dict[str, Path] = {}
-    for path in sorted(Path(results, FOLDER).glob("*.json")):
-        with contextlib.suppress(OSError, UserError, KeyError, TypeError):
-            records[str(read_json(path)["name"])] = path
+    heads = tuple(comment_of(rule, [""]) for rule in RULES)
     try:
-        found = {name: jobs_named([name]) for name in records}
+        loads = [job for job in own_jobs() if job.comment.startswith(heads)]
+        return [job for job in loads if _study_file(job) == Path(study_file).resolve()]
     except NoAnswer:
         return []
-    for name, jobs in found.items():
-        if not jobs:
-            records[name].unlink(missing_ok=True)
-    return [job for jobs in found.values() for job in jobs]
+
+
+def _study_file(job: SlurmJob) -> Path:
+    """Return the study file of a job that Snakemake submitted; without `--configfiles` that is the demo's."""
+    named = {option: value.strip("'") for option, value in STUDY_OF_SCRIPT.findall(batch_script(job.number))}
+    if file := named.get("configfiles"):
+        return Path(job.folder, file).resolve()
+    folder = Path(job.folder, named.get("snakefile", "")).parent
+    return (folder.parent if folder.name == "workflow" else folder).resolve() / "config" / "config.yaml"
 
 
 def told(jobs: list[SlurmJob]) -> str:

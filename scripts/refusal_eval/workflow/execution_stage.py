@@ -1,9 +1,8 @@
 """What the rules `generate` and `judge` ask alike: the engine of a batch, and what one load of it takes."""
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-from refusal_eval.config.engine_entry import Engine
 from refusal_eval.core.files import read_json
 from refusal_eval.study.batches import shard_of
 from refusal_eval.study.study import Study
@@ -15,67 +14,71 @@ GPU_FEEDING_THREADS = 8
 FEW_THREADS = 4  # of a CPU engine in a job on a cluster; a share of no more is taken whole
 
 
-class Execution:
-    """One engine load for one shard of one batch.
+def engine_file(study: Study, batch: str) -> str:
+    """Return the identity file of a batch's engine."""
+    return study.paths.engine(engine_of(batch))
+
+
+def weights(study: Study, batch: str) -> list[str]:
+    """Return what must be there before the engine can start."""
+    return weights_files(study, engine_of(batch))
+
+
+def threads(study: Study, batch: str, root: Path, cores: int | None, gpu_limit: int | None, submits: bool) -> int:
+    """Return the threads of one load of a batch's engine.
+
+    On this machine a load takes all cores, so that no two run at once; where `--resources gpu=N` says that GPUs work
+    side by side, at most its share of the cores, and of many all but one, so that the quick rules do not wait for it.
 
     Args:
         study: the validated study.
+        batch: the batch's name.
         root: the repository's folder, which holds the engine's environment.
         cores: the cores that this run of Snakemake may use; None when none were named, as for jobs on a cluster.
-        gpu_limit: the GPUs that jobs of this machine may take together; None for jobs on a cluster.
+        gpu_limit: the GPUs that jobs of this machine may take together; None if nobody said.
+        submits: whether jobs go to a cluster.
     """
+    engine = study.engines[engine_of(batch)]
+    device = engine.device_here(root)
+    if device is None:
+        return 1
+    if device == "cpu":
+        return cores or FEW_THREADS
+    if submits or not cores:
+        return GPU_FEEDING_THREADS
+    if not gpu_limit:
+        return cores
+    share = cores * engine.gpus(device) // gpu_limit
+    return max(1, min(GPU_FEEDING_THREADS, share - 1 if share > FEW_THREADS else share))
 
-    def __init__(self, study: Study, root: Path, cores: int | None, gpu_limit: int | None = None) -> None:
-        self._study, self._root, self._cores, self._gpu_limit = study, root, cores, gpu_limit
 
-    def engine(self, wildcards: Any) -> str:
-        """Return the identity file of a batch's engine."""
-        return self._study.paths.engine(engine_of(wildcards.batch))
+def gpus(study: Study, batch: str, load: str, root: Path, requests: Iterable[str]) -> int:
+    """Return the GPUs of one engine load; none when the store already has every response.
 
-    def weights(self, wildcards: Any) -> list[str]:
-        """Return what must be there before the engine can start."""
-        return weights_files(self._study, engine_of(wildcards.batch))
+    Args:
+        study: the validated study.
+        batch: the batch's name.
+        load: the load's name, which tells its part of the requests.
+        root: the repository's folder, which holds the engine's environment.
+        requests: the batch's request files.
+    """
+    engine = study.engines[engine_of(batch)]
+    gpus = engine.gpus(engine.device_here(root))
+    if gpus == 0:
+        return 0
+    # Here and not above: the store needs numpy, and the workflow is parsed again for every job on a cluster.
+    from refusal_eval.ask.pending import anything_missing
+    from refusal_eval.judges.follow_ups import following
 
-    def threads(self, wildcards: Any) -> int:
-        """Return all threads for a CPU engine, so that two never run at once; a few to feed GPUs.
+    file = Path(engine_file(study, batch))
+    tokenizer = read_json(file)["tokenizer_folder"] if file.is_file() else ""
+    where = (study.paths.store, tokenizer, shard_of(load), study.settings.shards)
+    return gpus if anything_missing(requests, *where, follow=following) else 0
 
-        On this machine these are at most a load's share of the cores, so that loads on all GPUs run side by side, and
-        of many all but one, so that the quick rules do not wait for a load's end.
-        """
-        engine = self._engine(wildcards)
-        device = engine.device_here(self._root)
-        if device is None:
-            return 1
-        if device == "cpu":
-            return self._cores or FEW_THREADS
-        if not self._cores or not self._gpu_limit:
-            return GPU_FEEDING_THREADS
-        share = self._cores * engine.gpus(device) // self._gpu_limit
-        return max(1, min(GPU_FEEDING_THREADS, share - 1 if share > FEW_THREADS else share))
 
-    def gpus(self, wildcards: Any, input: Any) -> int:
-        """Return the GPUs of one engine load; none when the store already has every response."""
-        engine = self._engine(wildcards)
-        gpus = engine.gpus(engine.device_here(self._root))
-        if gpus == 0:
-            return 0
-        # Here and not above: the store needs numpy, and the workflow is parsed anew for every job on a cluster.
-        from refusal_eval.ask.pending import anything_missing
-        from refusal_eval.judges.follow_ups import following
-
-        shard, shards = shard_of(wildcards.load), self._study.settings.shards
-        file = Path(self.engine(wildcards))
-        tokenizer = read_json(file)["tokenizer_folder"] if file.is_file() else ""
-        where = (self._study.paths.store, tokenizer, shard, shards)
-        return gpus if anything_missing(input.requests, *where, follow=following) else 0
-
-    def nodes(self, wildcards: Any, input: Any) -> int:
-        """Return the machines of one engine load, which Slurm's plugin asks for; one for a job without GPUs."""
-        nodes = self._engine(wildcards).nodes_used()
-        return nodes if nodes > 1 and self.gpus(wildcards, input) else 1
-
-    def _engine(self, wildcards: Any) -> Engine:
-        return self._study.engines[engine_of(wildcards.batch)]
+def nodes(study: Study, batch: str, gpus: int) -> int:
+    """Return the machines of one engine load, which Slurm's plugin asks for; one for a job without GPUs."""
+    return study.engines[engine_of(batch)].nodes_used() if gpus else 1
 
 
 def engine_of(batch: str) -> str:
