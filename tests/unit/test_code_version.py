@@ -1,10 +1,12 @@
 """The version of the code behind a script: what changes it, and what each script of the workflow reaches."""
 
 import ast
+import json
 import re
 
 import pytest
 
+from refusal_eval.core import code_version as versions
 from refusal_eval.core.code_version import LIBRARY, code_version, imported_modules
 
 SCRIPT = "from lib.scores import rate\nprint(rate([1]))\n"
@@ -99,6 +101,17 @@ def test_a_star_or_a_whole_module_counts_like_a_name(tmp_path):
         for number, script in enumerate(("from lib.scores import *", "import lib.scores", SCRIPT))
     ]
     assert len(set(versions)) == 1
+
+
+def test_what_is_kept_of_files_changes_no_version_and_may_be_damaged(tmp_path, monkeypatch, before):
+    monkeypatch.setattr(versions, "KEPT", tmp_path / "kept.json")
+    for text in (None, "{", "[1]", "5"):
+        if text is not None:
+            versions.KEPT.write_text(text)
+        for cache in (versions._kept, versions._facts, versions._imported, versions.code_version):
+            cache.cache_clear()
+        assert version(tmp_path / "again") == before
+        assert len(json.loads(versions.KEPT.read_text())) >= 3, "written again"
 
 
 # What reads study files: of the config, scripts need the classes of entries alone.

@@ -1,12 +1,21 @@
-"""A hash of the library code behind a script, so that Snakemake sees a corrected formula."""
+"""A hash of the library code behind a script, so that Snakemake sees a corrected formula.
+
+Every start of Snakemake asks for the versions of all scripts. What was found out about a file's content is therefore
+kept, in the package's `__pycache__`.
+"""
 
 import ast
+import contextlib
 import functools
 import hashlib
+import json
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 LIBRARY = Path(__file__).resolve().parents[1]  # the folder of the package, whose name its modules are imported by
+KEPT = LIBRARY / "__pycache__" / f"code_version.{sys.implementation.cache_tag}.json"
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -25,7 +34,8 @@ def code_version(script: str | Path, *modules: Path, library: Path = LIBRARY) ->
     digest = hashlib.sha256()
     for module in imported_modules(script, *modules, library=library):
         name = module.relative_to(library).as_posix() if module.is_relative_to(library) else module.name
-        digest.update(f"{name}\0{_code(module)}\0".encode())
+        digest.update(f"{name}\0{_facts(module)[0]}\0".encode())
+    _kept().write()
     return digest.hexdigest()[:16]
 
 
@@ -35,41 +45,65 @@ def imported_modules(script: str | Path, *modules: Path, library: Path = LIBRARY
     Imports are followed through the whole package, wherever in a module they stand; the `__init__.py` of a module's
     packages are run with it and so belong to it.
     """
-    todo = {*modules, *_imported(ast.parse(Path(script).read_text(encoding="utf-8")), library)}
+    todo = {*modules, *_imported(Path(script), library)}
     seen = set[Path]()
     while todo:
         module = todo.pop()
         if module not in seen:
             seen.add(module)
-            todo |= _modules_behind(module, library)
+            todo |= _imported(module, library)
     return sorted(seen)
 
 
-# Kept, as many scripts import the same modules, and on a cluster every job reads the workflow anew.
 @functools.cache
-def _code(module: Path) -> str:
-    """Return the code of a module as text, without docstrings and descriptions of fields."""
-    tree = _parsed(module)
+def _imported(file: Path, library: Path) -> frozenset[Path]:
+    """Return the files of the library's modules that a file imports itself (their packages' files included)."""
+    files: set[Path] = set()
+    for name in _facts(file)[1]:
+        package, *parts = name.split(".")
+        if package != library.name:
+            continue
+        for length in range(len(parts) + 1):
+            files.add(library.joinpath(*parts[:length], "__init__.py"))
+        if parts:
+            files.add(library.joinpath(*parts).with_suffix(".py"))
+    return frozenset(file for file in files if file.is_file())
+
+
+@functools.cache
+def _facts(file: Path) -> tuple[str, list[str]]:
+    """Return a hash of the code of a file, without docstrings and descriptions of fields, and what it imports."""
+    source = file.read_bytes()
+    key = hashlib.sha256(source).hexdigest()
+    kept = _kept()
+    if key not in kept.facts:
+        tree = ast.parse(source)
+        imports = _imports(tree)
+        _strip(tree)
+        kept.facts[key] = (hashlib.sha256(ast.dump(tree).encode()).hexdigest(), imports)
+        kept.new = True
+    code, imports = kept.facts[key]
+    return code, imports
+
+
+def _strip(tree: ast.Module) -> None:
+    """Take away what cannot change a result."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Field":
-            node.keywords = [keyword for keyword in node.keywords if keyword.arg != "description"]
-    return ast.dump(tree)
-
-
-@functools.cache
-def _modules_behind(module: Path, library: Path) -> frozenset[Path]:
-    """Return the files of the library's modules that a module of it imports itself."""
-    return frozenset(_imported(_parsed(module), library))
-
-
-@functools.cache
-def _parsed(module: Path) -> ast.Module:
-    """Return the syntax tree of a module, without its docstrings."""
-    tree = ast.parse(module.read_text(encoding="utf-8"))
-    for node in [tree, *_statements(tree)]:
         if isinstance(node, DOCUMENTED) and ast.get_docstring(node) is not None:
             node.body = node.body[1:] or [ast.Pass()]
-    return tree
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Field":
+            node.keywords = [keyword for keyword in node.keywords if keyword.arg != "description"]
+
+
+def _imports(tree: ast.Module) -> list[str]:
+    """Return the names of what a file may import: modules, and whatever it takes from a module."""
+    names: set[str] = set()
+    for node in _statements(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return sorted(names)
 
 
 def _statements(node: ast.AST) -> Iterator[ast.AST]:
@@ -80,21 +114,25 @@ def _statements(node: ast.AST) -> Iterator[ast.AST]:
             yield from _statements(child)
 
 
-def _imported(tree: ast.Module, library: Path) -> set[Path]:
-    """Return the files of the library's modules that a parsed file imports (their packages' files included)."""
-    names: set[str] = set()
-    for node in _statements(tree):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    files: set[Path] = set()
-    for name in names:
-        package, *parts = name.split(".")
-        if package != library.name:
-            continue
-        for length in range(len(parts) + 1):
-            files.add(library.joinpath(*parts[:length], "__init__.py"))
-        if parts:
-            files.add(library.joinpath(*parts).with_suffix(".py"))
-    return {file for file in files if file.is_file()}
+class _Kept:
+    """What is known of files, by the SHA-256 of their content; a folder that cannot be written costs time only."""
+
+    def __init__(self) -> None:
+        self.facts: dict[str, tuple[str, list[str]]] = {}
+        self.new = False
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            self.facts = dict(json.loads(KEPT.read_bytes()))
+
+    def write(self) -> None:
+        """Write down what is new."""
+        if self.new:
+            with contextlib.suppress(OSError):
+                own = KEPT.with_suffix(f".{os.getpid()}")
+                own.write_text(json.dumps(self.facts), encoding="utf-8")
+                os.replace(own, KEPT)
+            self.new = False
+
+
+@functools.cache
+def _kept() -> _Kept:
+    return _Kept()

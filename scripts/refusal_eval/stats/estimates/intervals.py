@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -199,6 +198,8 @@ def _all_alike(p: float, groups: int, alpha: float) -> Interval:
 
 def _from_cluster_sums(p: float, sums: Floats, n: int, draws: int | None, alpha: float) -> Interval:
     """Interval of `cluster_wilson` from the mean p of n values and the parts `sums` that clusters have in its error."""
+    from scipy import special  # late: planning a study imports this module with the kinds of figures
+
     groups = len(sums)
     variance = groups / (groups - 1) * math.fsum(sums**2)
     n_eff = p * (1 - p) / variance if variance > NO_VARIANCE else float(groups)
