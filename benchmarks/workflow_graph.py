@@ -75,7 +75,8 @@ wildcard_constraints:
 rule all:
     input:
         expand("tables/{{table}}.csv", table=TABLES), expand("figures/{{figure}}.svg", figure=FIGURES),
-        "figures/captions_preamble.tex", "manifest.json", "methods.md", "agreement.json", "comparisons.json", "results.csv",
+        "figures/captions_preamble.tex", "manifest.json", "methods.md",
+        "agreement.json", "comparisons.json", "results.csv",
     default_target: True
 
 rule prompts:
