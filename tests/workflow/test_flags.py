@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from flagged_study import EXPECTED, JUDGES, MODELS, made
 
-from refusal_eval.report.results.dictionary import DEFINITIONS, pattern_of
+from refusal_eval.report.results.dictionary import DEFINITIONS, FLAGS, pattern_of
 from refusal_eval.report.results.results_files import read_results
 from refusal_eval.stats.estimates.estimate import Estimate
 
@@ -76,6 +76,7 @@ def test_every_number_of_the_results_table_has_the_marks_of_all_its_cells(result
     assert {name: len(own) for name, own in without.items()} == {}, next(iter(without.values()))[0]
     # A new estimand belongs into this study, so that its marks are seen.
     known = {pattern_of(row.estimand) for row in rows}
+    assert {flag for row in rows for flag in row.flags} <= set(FLAGS), "the data dictionary explains every mark"
     assert set(DEFINITIONS) - known == NOT_HERE
 
 

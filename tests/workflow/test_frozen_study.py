@@ -7,7 +7,7 @@ import pytest
 from frozen_results import FROZEN, NUMBERS, differences, thawed
 from frozen_study import STUDY, made_frozen
 
-from refusal_eval.report.results.dictionary import DEFINITIONS, pattern_of
+from refusal_eval.report.results.dictionary import DEFINITIONS, FLAGS, pattern_of
 
 
 @pytest.fixture(scope="module")
@@ -21,5 +21,7 @@ def test_results_of_recorded_answers_are_those_of_an_earlier_version(results: Pa
 
 def test_every_estimand_is_among_them(results: Path) -> None:
     with (results / NUMBERS).open(encoding="utf-8", newline="") as file:
-        found = {pattern_of(row["estimand"]) for row in csv.DictReader(file)}
-    assert found == set(DEFINITIONS)
+        rows = list(csv.DictReader(file))
+    assert {pattern_of(row["estimand"]) for row in rows} == set(DEFINITIONS)
+    flags = {flag for row in rows for flag in row["flags"].split()}
+    assert flags and flags <= set(FLAGS), "the data dictionary explains every mark"
