@@ -105,6 +105,15 @@ def test_a_saved_index_saves_reading_the_file(tmp_path, scans):
     assert scans == []
 
 
+def test_the_index_of_another_file_of_this_name_is_not_believed(tmp_path):
+    # A store that was copied back from a backup in part: with the old index its responses would be executed again.
+    path, other = fill(tmp_path, KEYS[:5]), fill(tmp_path / "other", KEYS[5:10])
+    assert path.stat().st_size == other.stat().st_size
+    assert index_path(path).exists()
+    path.write_bytes(other.read_bytes())
+    assert StoreReader(tmp_path, "engine").missing(KEYS[5:10]) == []
+
+
 def damages():
     yield "empty", lambda index: b""
     yield "no archive", lambda index: b"\0" * 500
