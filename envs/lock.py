@@ -15,6 +15,7 @@ What it does, for each lock:
 3. engine-cpu only: torch becomes its `+cpu` build, which PyPI does not have, and packages that serve GPUs go. That is
    why setup.py installs locks with `--no-deps`. uv cannot see that build: its pin and hashes are copied from
    engine-cpu-first.txt, which people write.
+4. workflow only: the same pins are written into workflow.yaml, the environment of `snakemake --sdm conda`.
 
 Known vulnerabilities are not looked up. Where an audit service can be reached, `pip-audit --disable-pip -r
 envs/NAME.txt` does that for each lock.
@@ -38,6 +39,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 TOOLS = ("uv==0.13.9", "packaging==26.3")
 PYTHON_VERSIONS = ("3.11", "3.12", "3.13")
+CONDA_PYTHON = "3.11"  # of the environment for conda: the version that this workflow has been run with
 
 
 @dataclass(frozen=True)
@@ -50,12 +52,13 @@ class Lock:
     overrides: str | None = None
     left_out: str | None = None  # regular expression over package names
     local_builds: tuple[tuple[str, str], ...] = ()  # (pin as resolved, file with the pin as installed and its hashes)
+    conda: bool = False  # whether conda is to make the environment as well
 
 
 LOCKS = {
     lock.name: lock
     for lock in (
-        Lock("workflow"),
+        Lock("workflow", conda=True),
         Lock("dev", constraints="workflow.txt"),
         Lock(
             "engine-cpu",
@@ -99,6 +102,8 @@ def write_lock(lock: Lock, upgrade: bool) -> None:
     path = HERE / f"{lock.name}.txt"
     blocks = [kept for block in split_blocks(resolve(lock, upgrade)) if (kept := adapt(block, lock))]
     path.write_text(header(lock) + "".join(blocks), encoding="utf-8")
+    if lock.conda:
+        path.with_suffix(".yaml").write_text(conda_environment(path), encoding="utf-8")
     print(f"{path.name}: {len(blocks)} pins", flush=True)
 
 
@@ -139,6 +144,21 @@ def adapt(block: str, lock: Lock) -> str | None:
         return build + "".join(line for line in rest.splitlines(keepends=True) if "--hash=" not in line)
     line = pin if all(needed) else f"{pin} ; {marker}"
     return f"{line}{' ' + chr(92) if first.endswith(chr(92)) else ''}\n{rest}"
+
+
+def conda_environment(lock: Path) -> str:
+    """Return a lock as an environment for conda: Python and pip from conda-forge, the pins for pip.
+
+    The pins stand in the file itself, as Snakemake copies it to another folder, and makes the environment anew when it
+    changes. Their hashes do not: Snakemake writes the file's content beside every output, and hashes are 250 kB.
+    """
+    pins = re.findall(r"^([^\s#].*?)(?: \\)?$", lock.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return (
+        f"# {lock.stem} for conda: the environment of all rules under `snakemake --sdm conda`.\n"
+        "# Written by lock.py with the lock itself: change the .in file and run `make lock`.\n"
+        "channels:\n  - conda-forge\n  - nodefaults\n"
+        f"dependencies:\n  - python={CONDA_PYTHON}\n  - pip\n  - pip:\n" + "".join(f"      - {pin}\n" for pin in pins)
+    )
 
 
 def marker_holds(marker: str, python: str, machine: str) -> bool:

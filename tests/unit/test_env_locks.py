@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 
 import pytest
+import yaml
 from env_files import ENVS, LOCKS, MACHINES, PYTHONS, load
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -68,6 +69,14 @@ def test_torch_has_the_hash_of_each_wheel_of_its_cpu_build() -> None:
 def test_what_is_built_from_source_is_built_with_a_pinned_setuptools() -> None:
     assert names_of(read_pins("workflow-first")) == {"setuptools"}
     assert {"connection-pool"} <= names_of(read_pins("workflow"))
+
+
+def test_conda_installs_the_pins_of_the_workflow_lock() -> None:
+    text = (ENVS / "workflow.yaml").read_text(encoding="utf-8")
+    assert text == load(ENVS / "lock.py").conda_environment(ENVS / "workflow.txt"), "run `make lock`"
+    *_, pip = yaml.safe_load(text)["dependencies"]
+    assert [Requirement(pin) for pin in pip["pip"]] == read_pins("workflow")
+    assert len(text) < 5000, "Snakemake writes all of it beside every output"
 
 
 @pytest.mark.parametrize("name", LOCKS)

@@ -13,6 +13,27 @@ MODULE = "module refusal_eval:\n    snakefile: {snakefile}\n    config: config\n
 LOCAL = MODULE.format(snakefile=repr(str(ROOT / "workflow" / "Snakefile")))
 ENTRY = MODULE.format(snakefile=repr(str(ROOT / "Snakefile")))
 WITH_CONFIGFILE = 'configfile: "config/config.yaml"\n' + LOCAL
+DEPLOYED = """from snakemake.utils import min_version
+
+
+min_version("6.10.0")
+
+
+configfile: "config/config.yaml"
+
+
+# declare https://github.com/owner/refusal-eval as a module
+module refusal_eval:
+    snakefile:
+        {snakefile}
+    config:
+        config
+
+
+# use all rules from https://github.com/owner/refusal-eval
+use rule * from refusal_eval
+"""  # as snakedeploy 0.17.1 writes it
+HOSTS = ("github", "gitlab")
 LEAN = {key: value for key, value in STUDY.items() if key not in ("gold", "batch")}
 
 
@@ -70,18 +91,43 @@ def test_a_module_without_config_says_how_to_pass_the_study_on(lean: Project) ->
     assert "`module:` passes the study on with `config: config`" in output
 
 
-@pytest.mark.parametrize("path", ["workflow/Snakefile", "Snakefile"])
-def test_a_module_of_a_repository_says_to_clone_it(lean: Project, path: str) -> None:
-    repository = lean.folder / "repository"
-    (repository / "workflow").mkdir(parents=True)
+@pytest.fixture
+def hosted(lean: Project, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put this repository's Snakefiles into a bare clone, which git takes for that of a host; return its work tree."""
+    work, bare = lean.folder / "work", lean.folder / "owner" / "refusal-eval.git"
+    (work / "workflow").mkdir(parents=True)
     for name in ("workflow/Snakefile", "Snakefile"):
-        (repository / name).write_text((ROOT / name).read_text())
-    git = ["git", "-C", str(repository), "-c", "user.name=a", "-c", "user.email=a@example.org"]
+        (work / name).write_text((ROOT / name).read_text())
+    git = ["git", "-C", str(work), "-c", "user.name=a", "-c", "user.email=a@example.org"]
     for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "one"], ["tag", "v1"]):
         subprocess.run([*git, *command], check=True)
-    snakefile = f'gitfile("{repository}", path="{path}", tag="v1")'
-    _, output = dry_run(lean, MODULE.format(snakefile=snakefile), "--configfile", "study.yaml")
+    subprocess.run(["git", "clone", "--quiet", "--bare", str(work), str(bare)], check=True)
+    for number, host in enumerate(HOSTS):
+        monkeypatch.setenv(f"GIT_CONFIG_KEY_{number}", f"url.file://{lean.folder}/.insteadOf")
+        monkeypatch.setenv(f"GIT_CONFIG_VALUE_{number}", f"https://{host}.com/")
+    monkeypatch.setenv("GIT_CONFIG_COUNT", str(len(HOSTS)))
+    return work
+
+
+@pytest.mark.parametrize("path", ["workflow/Snakefile", "Snakefile"])
+@pytest.mark.parametrize("host", [*HOSTS, "gitfile"])
+def test_a_module_of_a_repository_says_to_clone_it(lean: Project, hosted: Path, host: str, path: str) -> None:
+    repository = "owner/refusal-eval" if host in HOSTS else hosted
+    snakefile = MODULE.format(snakefile=f'{host}("{repository}", path="{path}", tag="v1")')
+    _, output = dry_run(lean, snakefile, "--configfile", "study.yaml")
     assert "cannot run from an address" in output and "Clone the repository" in output
+    assert "give the path of the clone's workflow/Snakefile to `module:`" in output
+
+
+@pytest.mark.usefixtures("hosted")
+def test_what_snakedeploy_writes_says_to_clone_the_repository_and_runs_with_the_path_of_a_clone(lean: Project) -> None:
+    address = 'github("owner/refusal-eval", path="workflow/Snakefile", tag="v1")'
+    _, output = dry_run(lean, DEPLOYED.format(snakefile=address))
+    assert "cannot run from an address" in output and "Clone the repository" in output
+    study = LEAN | {"catalogue": ["../catalogue.yaml"]}
+    (lean.folder / "config" / "config.yaml").write_text(yaml.safe_dump(study))
+    jobs, output = dry_run(lean, DEPLOYED.format(snakefile=f'"{ROOT / "workflow" / "Snakefile"}"'))
+    assert jobs == lean.planned(), output
 
 
 def test_workflow_snakefile_is_the_same_workflow_as_the_entry_of_the_clone(lean: Project) -> None:

@@ -17,6 +17,8 @@ rule compare:
     log:
         f"{LOGS}/compare.log",
     localrule: True
+    conda:
+        "../../envs/workflow.yaml"
     resources:
         mem_mb=2000,
         runtime=60,

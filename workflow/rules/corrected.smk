@@ -28,6 +28,8 @@ rule corrected:
     log:
         f"{LOGS}/corrected.log",
     localrule: True
+    conda:
+        "../../envs/workflow.yaml"
     resources:
         mem_mb=2000,
         runtime=60,

@@ -18,6 +18,8 @@ rule fetch_rows:
         source=folder_not_there(data_stage.fetched_rows(study)),
         file="[^/]+",
     localrule: True
+    conda:
+        "../../envs/workflow.yaml"
     resources:
         mem_mb=4000,
         runtime=240,
@@ -39,6 +41,8 @@ rule prompts:
     log:
         f"{LOGS}/prompts/{{split}}.log",
     localrule: True
+    conda:
+        "../../envs/workflow.yaml"
     resources:
         mem_mb=2000,
         runtime=30,
@@ -62,6 +66,8 @@ rule gold:
     log:
         f"{LOGS}/gold/{{gold}}.log",
     localrule: True
+    conda:
+        "../../envs/workflow.yaml"
     resources:
         mem_mb=2000,
         runtime=30,

@@ -17,6 +17,8 @@ rule near_duplicates:
     log:
         f"{LOGS}/near_duplicates.log",
     localrule: True
+    conda:
+        "../../envs/workflow.yaml"
     resources:
         mem_mb=2000,
         runtime=60,
@@ -42,6 +44,8 @@ rule estimates:
     log:
         f"{LOGS}/estimates/{{judge}}/{{model}}.log",
     localrule: True
+    conda:
+        "../../envs/workflow.yaml"
     resources:
         mem_mb=2000,
         runtime=60,
@@ -65,6 +69,8 @@ rule variance:
     log:
         f"{LOGS}/variance.log",
     localrule: True
+    conda:
+        "../../envs/workflow.yaml"
     resources:
         mem_mb=2000,
         runtime=60,

@@ -42,6 +42,8 @@ rule figure:
     wildcard_constraints:
         figure=any_of(figures.entries),
     localrule: True
+    conda:
+        "../../envs/workflow.yaml"
     resources:
         mem_mb=1000,
         runtime=10,
@@ -64,6 +66,8 @@ rule captions_preamble:
     log:
         f"{LOGS}/captions_preamble.log",
     localrule: True
+    conda:
+        "../../envs/workflow.yaml"
     params:
         code=code_version(ROOT / "scripts" / "make_captions_preamble.py"),
     message:

@@ -16,6 +16,8 @@ rule judge_floor:
     log:
         f"{LOGS}/judge_floor.log",
     localrule: True
+    conda:
+        "../../envs/workflow.yaml"
     params:
         floors=FLOORS,
         code=code_version(ROOT / "scripts" / "check_judge_floor.py"),

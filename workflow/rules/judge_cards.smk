@@ -23,6 +23,8 @@ rule calibration:
     log:
         f"{LOGS}/calibration/{{judge}}/{{gold}}.log",
     localrule: True
+    conda:
+        "../../envs/workflow.yaml"
     resources:
         mem_mb=2000,
         runtime=30,
@@ -50,6 +52,8 @@ rule judge_card_figure:
     log:
         f"{LOGS}/judge_card_figure/{{judge}}/{{gold}}.log",
     localrule: True
+    conda:
+        "../../envs/workflow.yaml"
     resources:
         mem_mb=1000,
         runtime=10,
@@ -81,6 +85,8 @@ rule judge_agreement:
     log:
         f"{LOGS}/judge_agreement.log",
     localrule: True
+    conda:
+        "../../envs/workflow.yaml"
     resources:
         mem_mb=4000,
         runtime=60,

@@ -23,6 +23,8 @@ rule recorded_answers:
     wildcard_constraints:
         model=any_of(recorded_models(config)),
     localrule: True
+    conda:
+        "../../envs/workflow.yaml"
     resources:
         mem_mb=1000,
         runtime=30,
@@ -50,6 +52,8 @@ rule recorded_verdicts:
         judge=any_of(recorded_judges(config)),
         model=any_of(recorded_models(config)),
     localrule: True
+    conda:
+        "../../envs/workflow.yaml"
     resources:
         mem_mb=1000,
         runtime=30,

@@ -36,6 +36,8 @@ rule table:
     wildcard_constraints:
         table=any_of(TABLES),
     localrule: True
+    conda:
+        "../../envs/workflow.yaml"
     resources:
         mem_mb=2000,
         runtime=10,
@@ -75,6 +77,8 @@ rule manifest:
     log:
         f"{LOGS}/manifest.log",
     localrule: True
+    conda:
+        "../../envs/workflow.yaml"
     resources:
         mem_mb=2000,
         runtime=60,

@@ -35,6 +35,8 @@ rule results_table:
     log:
         f"{LOGS}/results_table.log",
     localrule: True
+    conda:
+        "../../envs/workflow.yaml"
     resources:
         mem_mb=4000,
         runtime=30,
@@ -68,6 +70,8 @@ rule methods:
     log:
         f"{LOGS}/methods.log",
     localrule: True
+    conda:
+        "../../envs/workflow.yaml"
     resources:
         mem_mb=2000,
         runtime=10,

@@ -23,6 +23,8 @@ rule score:
     log:
         f"{LOGS}/score/{{judge}}/{{model}}/{{split}}.log",
     localrule: True
+    conda:
+        "../../envs/workflow.yaml"
     resources:
         mem_mb=2000,
         runtime=30,
@@ -48,6 +50,8 @@ rule published_answers:
     wildcard_constraints:
         model=ASKED_MODELS,
     localrule: True
+    conda:
+        "../../envs/workflow.yaml"
     resources:
         mem_mb=1000,
         runtime=30,
@@ -73,6 +77,8 @@ rule published_scores:
     log:
         f"{LOGS}/published_scores/{{judge}}/{{model}}/{{split}}.log",
     localrule: True
+    conda:
+        "../../envs/workflow.yaml"
     resources:
         mem_mb=1000,
         runtime=30,
@@ -97,6 +103,8 @@ rule judge_card:
     log:
         f"{LOGS}/judge_card/{{judge}}/{{gold}}.log",
     localrule: True
+    conda:
+        "../../envs/workflow.yaml"
     resources:
         mem_mb=1000,
         runtime=30,

@@ -16,6 +16,8 @@ rule tradeoff:
     log:
         f"{LOGS}/tradeoff.log",
     localrule: True
+    conda:
+        "../../envs/workflow.yaml"
     resources:
         mem_mb=2000,
         runtime=60,

@@ -17,6 +17,8 @@ rule fetch_tokenizer:
     wildcard_constraints:
         weights=folder_not_there(weights_stage.tokenizer_manifests(study)),
     localrule: True
+    conda:
+        "../../envs/workflow.yaml"
     resources:
         mem_mb=1000,
         runtime=60,
@@ -40,6 +42,8 @@ rule fetch_weights:
     wildcard_constraints:
         weights=folder_not_there(weights_stage.weights_manifests(study)),
     localrule: True
+    conda:
+        "../../envs/workflow.yaml"
     resources:
         mem_mb=8000,
         runtime=1440,
@@ -61,6 +65,8 @@ rule identify_engine:
     log:
         f"{LOGS}/identify_engine/{{engine}}.log",
     localrule: True
+    conda:
+        "../../envs/workflow.yaml"
     resources:
         mem_mb=1000,
         runtime=60,
@@ -82,6 +88,8 @@ rule fetch_adapter:
     wildcard_constraints:
         adapter=folder_not_there(weights_stage.adapter_manifests(study)),
     localrule: True
+    conda:
+        "../../envs/workflow.yaml"
     resources:
         mem_mb=1000,
         runtime=240,
@@ -104,6 +112,8 @@ rule identify_adapter:
         f"{LOGS}/identify_adapter/{{model}}.log",
     priority: 100
     localrule: True
+    conda:
+        "../../envs/workflow.yaml"
     params:
         adapter=lambda wildcards: weights_stage.identified_adapter(study, wildcards.model),
         code=code_version(ROOT / "scripts" / "identify_adapter.py"),
@@ -124,6 +134,8 @@ rule check_adapter:
         f"{LOGS}/check_adapter/{{model}}.log",
     priority: 100
     localrule: True
+    conda:
+        "../../envs/workflow.yaml"
     params:
         weights=lambda wildcards: study.engines[study.models[wildcards.model].engine].weights.model_dump(mode="json"),
         code=code_version(ROOT / "scripts" / "check_adapter.py"),
