@@ -5,8 +5,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from refusal_eval.config.judge_entry import JudgeStudy, Mistake, Words
+from refusal_eval.config.judge_entry import JudgeStudy, Words
 from refusal_eval.config.kinds import JUDGES
+from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Text, Whole
 from refusal_eval.core.states import COMPLIANCE, JUDGED, PARTIAL, REFUSAL
 from refusal_eval.judges.judge_base import AnswerJudge, Messages, Verdict

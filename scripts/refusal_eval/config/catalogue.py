@@ -11,7 +11,7 @@ from typing import Any
 from refusal_eval.config.datasets import Dataset, Split
 from refusal_eval.config.engine_entry import AnyEngine
 from refusal_eval.config.entries import Gold, Model
-from refusal_eval.config.explain import validated
+from refusal_eval.config.explain import salvaged, validated
 from refusal_eval.config.judge_entry import Judge
 from refusal_eval.config.problems import Problem
 from refusal_eval.config.shapes import FORMS, SLUG, Entry, Slug, fields_of, paths_on_disk, shown
@@ -46,7 +46,8 @@ class Definition:
 class Catalogue:
     """All entries by section and name (splits too), and all mistakes in them.
 
-    A user's entry replaces a shipped one of the same name; with `like:` and its own name it changes a part of it.
+    A user's entry replaces a shipped one of the same name; with `like:` and its own name it changes a part of it. An
+    entry is there as it is `written`, `valid` (None for one with mistakes), and `typed` as far as it can be told.
 
     Args:
         files: the files, the strongest last.
@@ -58,6 +59,7 @@ class Catalogue:
     def __init__(self, files: Iterable[str], shipped: int, problems: list[Problem], complete: bool = True) -> None:
         self.written: dict[str, dict[str, Written]] = {section: {} for section in TYPES}
         self.valid: dict[str, dict[str, Any]] = {section: {} for section in TYPES}
+        self.typed: dict[str, dict[str, Any]] = {section: {} for section in TYPES}
         self.complete = complete
         self._problems = problems
         self._definitions: dict[tuple[str, str], list[Definition]] = {}
@@ -149,9 +151,9 @@ class Catalogue:
 
     def _add(self, section: str, name: str, entry: Written) -> None:
         self.written[section][name] = entry
-        self.valid[section][name] = validated(
-            TYPES[section], entry, self._problems, (LIKE,) if section in SECTIONS else ()
-        )
+        also = (LIKE,) if section in SECTIONS else ()
+        valid = self.valid[section][name] = validated(TYPES[section], entry, self._problems, also)
+        self.typed[section][name] = salvaged(TYPES[section], entry.value) if valid is None else valid
 
     def _add_dataset(self, name: str, dataset: Written) -> None:
         self._add("datasets", name, dataset)

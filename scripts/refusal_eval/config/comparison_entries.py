@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Entry, KeyPath, Slug, Text
 from refusal_eval.core.hints import nearest
 
@@ -64,48 +65,35 @@ class ComparisonFamily(Entry):
         return self
 
 
-def comparison_mistakes(families: Any, names: Mapping[str, Sequence[str]]) -> Iterator[tuple[KeyPath, str]]:
-    """Yield where (below `comparisons`) a study's families as they are written are wrong, and what.
+def family_mistakes(family: ComparisonFamily, names: Mapping[str, Sequence[str]]) -> Iterator[Mistake]:
+    """Yield names in a family that are not the study's, and what has nothing to be compared with.
 
     Args:
-        families: the value of `comparisons`, valid or not.
+        family: the family.
         names: the study's `models`, `splits` and `judges`; a list that has mistakes of its own is left out.
     """
-    for number, family in enumerate(families if isinstance(families, list) else ()):
-        if not isinstance(family, Mapping):
-            continue
-        for path, name, section in _named(family):
-            known = names.get(section)
-            if isinstance(name, str) and known is not None and name not in known:
-                message = f"`{name}` is not one of `{section}` of the study" + nearest(name, known)
-                yield (number, *path), message
-        yield from (((number, *path), message) for path, message in _too_few(family, names))
-
-
-def _named(family: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any, str]]:
-    """Yield each name in a family with its place and the list of the study that it must be in."""
-    for key, section in (("against", "models"), ("judge", "judges")):
-        yield (key,), family.get(key), section
-    for key in ("models", "splits"):
-        for i, name in enumerate(_list(family.get(key))):
-            yield (key, i), name, key
-    for key, section in (("pairs", "models"), ("judges", "judges")):
-        for i, pair in enumerate(_list(family.get(key))):
-            for j, name in enumerate(_list(pair)):
-                yield (key, i, j), name, section
-
-
-def _too_few(family: Mapping[str, Any], names: Mapping[str, Sequence[str]]) -> Iterator[tuple[KeyPath, str]]:
-    """Yield what has nothing to be compared with."""
-    models = {name for name in _list(family.get("models")) or names.get("models", ()) if isinstance(name, str)}
-    if family.get("pairs") == "all" and len(models) == 1:
+    for path, name, section in _named(family):
+        known = names.get(section)
+        if known is not None and name not in known:
+            yield path, f"`{name}` is not one of `{section}` of the study" + nearest(name, known)
+    models = set(family.models or names.get("models", ()))
+    if family.pairs == "all" and len(models) == 1:
         yield ("pairs",), "there is one model only: nothing to compare it with"
-    against = family.get("against")
-    if isinstance(against, str) and models == {against}:
-        yield ("against",), f"there is no other model to compare with `{against}`"
-    if family.get("judges") == "all" and len(names.get("judges", ())) == 1:
+    if family.against is not None and models == {family.against}:
+        yield ("against",), f"there is no other model to compare with `{family.against}`"
+    if family.judges == "all" and len(names.get("judges", ())) == 1:
         yield ("judges",), "there is one judge only: nothing to compare it with"
 
 
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+def _named(family: ComparisonFamily) -> Iterator[tuple[KeyPath, str, str]]:
+    """Yield each name in a family with its place and the list of the study that it must be in."""
+    places: list[tuple[KeyPath, str | None, str]] = [
+        (("against",), family.against, "models"),
+        (("judge",), family.judge, "judges"),
+        *((("models", i), name, "models") for i, name in enumerate(family.models or ())),
+        *((("splits", i), name, "splits") for i, name in enumerate(family.splits or ())),
+    ]
+    for key, section, pairs in (("pairs", "models", family.pairs), ("judges", "judges", family.judges)):
+        for i, pair in enumerate(pairs if isinstance(pairs, list) else ()):
+            places += [((key, i, j), name, section) for j, name in enumerate(pair or ())]
+    yield from ((path, name, section) for path, name, section in places if name is not None)

@@ -122,6 +122,11 @@ class Model(Entry):
         "engine, which stays without use (docs/published_results.md). Marks of `reasoning` are looked for in the text.",
     )
 
+    @property
+    def engine_needs(self) -> tuple[str, ...]:
+        """What its engine must be able to do, see `Capabilities`."""
+        return ("writes_text", "adapters") if self.lora else ("writes_text",)
+
     @field_validator("base", "transform", "intervention")
     @classmethod
     def _refuse_what_is_not_built(cls, value: str | None) -> str | None:

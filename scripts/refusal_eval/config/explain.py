@@ -1,5 +1,6 @@
 """Validation by pydantic, with its errors told in plain English and the nearest valid names."""
 
+import contextlib
 import copy
 import datetime
 import functools
@@ -11,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from refusal_eval.config.kinds import OfKind
 from refusal_eval.config.problems import Problem, one_of
 from refusal_eval.config.shapes import FORMS, Entry, KeyPath, fields_of, is_entry, kinds_of, leaves, shown
 from refusal_eval.config.yaml_source import Written, look_up
@@ -35,8 +37,8 @@ BOUNDS = {
 
 
 @dataclass(frozen=True)
-class Mistake:
-    """One mistake in a value.
+class Explained:
+    """One mistake in a value, in plain English.
 
     Attributes:
         path: the key.
@@ -81,7 +83,7 @@ def validated(annotation: Any, written: Written, problems: list[Problem], also: 
     return value
 
 
-def check(annotation: Any, value: Any, also: tuple[str, ...] = ()) -> tuple[Any, list[Mistake]]:
+def check(annotation: Any, value: Any, also: tuple[str, ...] = ()) -> tuple[Any, list[Explained]]:
     """Return the validated value and no mistakes, or None and all mistakes."""
     try:
         return _adapter(annotation).validate_python(value), []
@@ -99,6 +101,58 @@ def check(annotation: Any, value: Any, also: tuple[str, ...] = ()) -> tuple[Any,
     return None, mistakes
 
 
+def salvaged(annotation: Any, value: Any) -> Any:
+    """Return a value that has mistakes as what it was meant to be: an entry of its class, a list, a plain value.
+
+    What cannot be told is the default of its field, None, or empty. So the checks between entries read typed ones and
+    tell what they find, whatever else is wrong. A text or a number is kept that only is not allowed.
+    """
+    with contextlib.suppress(ValidationError):
+        return _adapter(annotation).validate_python(value)
+    marked = list(leaves(annotation))
+    value = _with_kind(value, marked) if isinstance(value, dict) else value
+    for leaf, _ in marked:
+        inner, origin = typing.get_args(leaf), typing.get_origin(leaf)
+        if isinstance(value, dict) and is_entry(leaf) and (not kinds_of(leaf) or value.get("kind") in kinds_of(leaf)):
+            return _salvaged_entry(leaf, value)
+        if isinstance(value, list) and origin is list:
+            return [salvaged(inner[0], item) for item in value]
+        if isinstance(value, dict) and origin is dict:
+            return {key: salvaged(inner[1], item) for key, item in value.items() if isinstance(key, str)}
+        if type(value) is leaf:
+            return value
+    return _nothing([leaf for leaf, _ in marked])
+
+
+def _salvaged_entry(entry: type[BaseModel], value: dict[Any, Any]) -> BaseModel:
+    fields: dict[str, Any] = {}
+    for name, hint in fields_of(entry).items():
+        found = salvaged(hint, value[name]) if name in value else None
+        if entry.model_fields[name].is_required() or found is not None:
+            fields[name] = _nothing([leaf for leaf, _ in leaves(hint)]) if found is None else found
+    return entry.model_construct({name for name in fields if name in value}, **fields)
+
+
+def _with_kind(value: dict[Any, Any], marked: list[tuple[Any, tuple[Any, ...]]]) -> dict[Any, Any]:
+    """Return a mapping with the kind that it names, nearly names, or leaves to the default."""
+    kinds = [kind for leaf, _ in marked if is_entry(leaf) for kind in kinds_of(leaf)]
+    if not kinds or value.get("kind") in kinds:
+        return value
+    default = next((mark.registry.default for _, marks in marked for mark in marks if isinstance(mark, OfKind)), None)
+    if "kind" not in value and default is not None:
+        return {**value, "kind": default}
+    return _wrong_kind((), value, kinds).assume or value
+
+
+def _nothing(types: list[Any]) -> Any:
+    """Return what stands for a value that is missing."""
+    if type(None) in types:
+        return None
+    entry = next((leaf for leaf in types if is_entry(leaf) and not kinds_of(leaf)), None)
+    empty = next((origin() for leaf in types if (origin := typing.get_origin(leaf)) in (list, dict)), None)
+    return _salvaged_entry(entry, {}) if entry is not None else empty
+
+
 @functools.cache
 def _adapter(annotation: Any) -> TypeAdapter[Any]:
     return TypeAdapter(annotation)
@@ -114,8 +168,8 @@ def ask_for_kinds_again() -> None:
             entry.model_rebuild(force=True)
 
 
-def _explained(annotation: Any, value: Any, error: ValidationError, also: tuple[str, ...]) -> list[Mistake]:
-    found: dict[KeyPath, Mistake] = {}
+def _explained(annotation: Any, value: Any, error: ValidationError, also: tuple[str, ...]) -> list[Explained]:
+    found: dict[KeyPath, Explained] = {}
     for item in error.errors(include_url=False):
         spot = follow(annotation, item["loc"])
         if item["type"] == "literal_error" and isinstance(item["input"], dict) and any(map(is_entry, spot.types)):
@@ -129,60 +183,62 @@ def _explained(annotation: Any, value: Any, error: ValidationError, also: tuple[
     return [mistake for mistake in found.values() if not (mistake.missing and mistake.path in meant)]
 
 
-def _explain(item: Any, spot: Spot, also: tuple[str, ...]) -> Mistake:
+def _explain(item: Any, spot: Spot, also: tuple[str, ...]) -> Explained:
     kind, value, context = item["type"], item.get("input"), item.get("ctx", {})
     path = spot.path
     if spot.is_key and not isinstance(value, str):
-        return Mistake(path, f"this key must be text, not {shown(value)}: put it in quotes")
+        return Explained(path, f"this key must be text, not {shown(value)}: put it in quotes")
     if kind == "extra_forbidden" and (instead := getattr(spot.owner, "NO_KEYS", {}).get(path[-1])):
-        return Mistake(path, f"unknown key `{path[-1]}`: {instead}")
+        return Explained(path, f"unknown key `{path[-1]}`: {instead}")
     if kind == "extra_forbidden":
         return _unknown_key(path, (*(fields_of(spot.owner) if spot.owner else ()), *also))
     if kind == "missing":
-        return Mistake(path, "this key is missing" + _described(spot), missing=True)
+        return Explained(path, "this key is missing" + _described(spot), missing=True)
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         return _wrong_kind(path, value, [kind for leaf in spot.types if is_entry(leaf) for kind in kinds_of(leaf)])
     if kind == "literal_error" and not any(map(is_entry, spot.types)) and not _takes_list(spot.types):
         allowed = [word for leaf in spot.types for word in typing.get_args(leaf)]
-        return Mistake(path, f"{shown(value)} is not allowed" + nearest(value, allowed))
+        return Explained(path, f"{shown(value)} is not allowed" + nearest(value, allowed))
     if kind == "string_pattern_mismatch":
-        return Mistake(path, f"{shown(value)} is not {FORMS[context['pattern']]}")
+        return Explained(path, f"{shown(value)} is not {FORMS[context['pattern']]}")
     if kind in ("too_short", "string_too_short"):
-        return Mistake(path, "must not be empty")
+        return Explained(path, "must not be empty")
     if kind == "value_error":
-        return Mistake(path, item["msg"].removeprefix("Value error, "))
+        return Explained(path, item["msg"].removeprefix("Value error, "))
     if TYPE_ERROR.search(kind) or kind == "literal_error":
-        return Mistake(path, f"must be {_in_words(spot.types)}, not {shown(value)}{_hint(spot.types, value)}")
+        return Explained(path, f"must be {_in_words(spot.types)}, not {shown(value)}{_hint(spot.types, value)}")
     if kind in BOUNDS:
-        return Mistake(path, f"must be {BOUNDS[kind]} {next(iter(context.values()))}, not {shown(value)}")
-    return Mistake(path, item["msg"].replace("Input should be", "must be") + f", not {shown(value)}")
+        return Explained(path, f"must be {BOUNDS[kind]} {next(iter(context.values()))}, not {shown(value)}")
+    return Explained(path, item["msg"].replace("Input should be", "must be") + f", not {shown(value)}")
 
 
 def _takes_list(types: Iterable[Any]) -> bool:
     return any(typing.get_origin(leaf) is list for leaf in types)
 
 
-def _unknown_key(path: KeyPath, allowed: Iterable[str]) -> Mistake:
+def _unknown_key(path: KeyPath, allowed: Iterable[str]) -> Explained:
     allowed = list(allowed)
-    return Mistake(
+    return Explained(
         path, f"unknown key `{path[-1]}`" + nearest(path[-1], allowed), meant=nearest_name(path[-1], allowed)
     )
 
 
-def _wrong_kind(path: KeyPath, value: Any, kinds: list[str]) -> Mistake:
+def _wrong_kind(path: KeyPath, value: Any, kinds: list[str]) -> Explained:
     here = (*path, "kind")
     if not isinstance(value, dict):
-        return Mistake(path, f"must be a mapping with a `kind` (one of {', '.join(sorted(kinds))}), not {shown(value)}")
+        return Explained(
+            path, f"must be a mapping with a `kind` (one of {', '.join(sorted(kinds))}), not {shown(value)}"
+        )
     if "kind" in value:
         meant = nearest_name(value["kind"], kinds)
         message = f"unknown kind {shown(value['kind'])}" + nearest(value["kind"], kinds)
-        return Mistake(here, message, assume={**value, "kind": meant} if meant is not None else None)
+        return Explained(here, message, assume={**value, "kind": meant} if meant is not None else None)
     misspelt = nearest_name("kind", (key for key in value if isinstance(key, str)), cutoff=0.65)
     if misspelt is not None:
         others = {key: item for key, item in value.items() if key != misspelt}
         message = f"unknown key `{misspelt}`; did you mean `kind`?"
-        return Mistake((*path, misspelt), message, assume={**others, "kind": value[misspelt]})
-    return Mistake(here, f"this key is missing (allowed: {', '.join(sorted(kinds))})", missing=True)
+        return Explained((*path, misspelt), message, assume={**others, "kind": value[misspelt]})
+    return Explained(here, f"this key is missing (allowed: {', '.join(sorted(kinds))})", missing=True)
 
 
 def _described(spot: Spot) -> str:

@@ -13,10 +13,9 @@ from pydantic import Field
 from refusal_eval.config.datasets import Split
 from refusal_eval.config.judge_entry import JudgeEntry
 from refusal_eval.config.kinds import FIGURES, OfKind
-from refusal_eval.config.shapes import Entry, KeyPath, Slug, Text
+from refusal_eval.config.problems import Mistake
+from refusal_eval.config.shapes import Entry, Slug, Text
 from refusal_eval.core.hints import nearest
-
-Mistake = tuple[KeyPath, str]  # where in the entry, what is wrong
 
 SPLITS = Field(None, min_length=1, description="Splits that it shows, in this order. Default: all.")
 READING = Field(None, description="`strict` or `broad` for all splits. Default: the headline reading of each split.")
@@ -136,29 +135,26 @@ class Ordered(OfModels):
 AnyFigure = Annotated[Figure, OfKind(FIGURES)]
 
 
-def name_mistakes(figure: Mapping[str, Any], names: Mapping[str, Sequence[str]]) -> Iterator[Mistake]:
-    """Yield names in an entry, valid or not, that are not the study's or stand twice.
+def name_mistakes(figure: Figure, names: Mapping[str, Sequence[str]]) -> Iterator[Mistake]:
+    """Yield names in an entry that are not the study's or stand twice.
 
     Args:
-        figure: the entry as it is written.
+        figure: the entry.
         names: those of the study's `models`, `splits`, `judges` and `gold`.
     """
-    labels = figure.get("labels")
     for key, known in names.items():
-        chosen = figure.get(key)
-        listed = [name if isinstance(name, str) else None for name in chosen] if isinstance(chosen, list) else []
-        for index, name in enumerate(listed):
+        chosen = getattr(figure, key, None) or []
+        for index, name in enumerate(chosen):
             if name is not None and name not in known:
                 yield (key, index), f"`{name}` is not in `{key}` of the study" + nearest(name, known)
-            elif name is not None and name in listed[:index]:
+            elif name is not None and name in chosen[:index]:
                 yield (key, index), f"`{name}` is named twice"
-        own = labels.get(key) if isinstance(labels, Mapping) else None
-        for name in own if isinstance(own, Mapping) else ():
+        for name in getattr(figure.labels, key):
             if name not in known:
                 yield ("labels", key, name), f"`{name}` is not in `{key}` of the study" + nearest(name, known)
     for key in ("judge", "split"):
-        one, known = figure.get(key), names[f"{key}s"]
-        if isinstance(one, str) and one not in known:
+        one, known = getattr(figure, key, None), names[f"{key}s"]
+        if one is not None and one not in known:
             yield (key,), f"`{one}` is not in `{key}s` of the study" + nearest(one, known)
 
 

@@ -13,11 +13,11 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol
 from pydantic import Field, model_validator
 
 from refusal_eval.config.kinds import JUDGES, OfKind
-from refusal_eval.config.shapes import Entry, KeyPath, Number
+from refusal_eval.config.problems import Mistake
+from refusal_eval.config.shapes import Entry, Number
 
 Certainty = Literal["always", "perhaps", "never"]
 Way = Literal["engine", "answers", "verdicts", "recorded"]
-Mistake = tuple[KeyPath, str]  # where in the entry, what is wrong
 
 
 class Floor(Entry):

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from refusal_eval.config.catalogue import Catalogue, shipped_files, with_paths
-from refusal_eval.config.explain import ask_for_kinds_again, validated
+from refusal_eval.config.draft import Draft
+from refusal_eval.config.explain import ask_for_kinds_again, salvaged, validated
 from refusal_eval.config.kinds import Registry
-from refusal_eval.config.lock_file import Lock, check_pins, lock_path, pinned, read_lock
-from refusal_eval.config.permission import check_permissions
+from refusal_eval.config.lock_file import lock_path, pinned, read_lock
 from refusal_eval.config.problems import ConfigError, Problem
-from refusal_eval.config.study_checks import Checks, check_same_name
 from refusal_eval.config.study_entry import Study, StudyConfig
+from refusal_eval.config.study_mistakes import study_mistakes
 from refusal_eval.config.yaml_source import Layer, Source, Written
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.plugins import load_plugins
@@ -53,22 +53,20 @@ def load_study(
     _load_plugins(written, problems)
     study: Study | None = validated(Study, written, problems)
     catalogue = _catalogue(written, root, problems)
-    checks = Checks(written, catalogue, root, problems)
-    checks.run()
-    check_permissions(written, catalogue, checks.used, root, problems)
     lock = read_lock(lock_path(study_file), problems) if use_lock else None
     # A lock that cannot be read is told itself; what it would have filled is no mistake.
     broken = use_lock and lock is None and os.path.lexists(lock_path(study_file))
-    check_pins(written, catalogue, checks.used, lock, open_pins or broken, problems)
-    check_same_name(raw.get("study"), source, root, problems)
+    typed = salvaged(Study, value) if study is None else study
+    draft = Draft(typed, written, catalogue, root, lock, open_pins or broken)
+    problems += map(draft.placed, study_mistakes(draft))
     if problems or study is None:
         raise ConfigError(problems)
-    config = _with_entries(study, checks.used, catalogue, lock).model_dump(mode="json")
+    config = _with_entries(study, draft).model_dump(mode="json")
     return config | ({"lock": lock.path} if lock is not None else {})
 
 
 def _load_plugins(study: Written, problems: list[Problem]) -> None:
-    """Import a study's plug-ins, so that the kinds that they add are known; a missing file is noted by `Checks`."""
+    """Import a study's plug-ins, so that their kinds are known; of those that are missing `path_mistakes` tells."""
     had_others, named = Registry.forget_added(), study.get("plugins")
     files = [file if isinstance(file, str) else "" for file in (named if isinstance(named, list) else ())]
     for index, file in enumerate(files):
@@ -89,7 +87,7 @@ def _catalogue(study: Written, root: str, problems: list[Problem]) -> Catalogue:
     return Catalogue([*shipped, *there], len(shipped), problems, complete=len(there) == len(own))
 
 
-def _with_entries(study: Study, used: Mapping[str, list[str]], catalogue: Catalogue, lock: Lock | None) -> StudyConfig:
+def _with_entries(study: Study, draft: Draft) -> StudyConfig:
     values = study.model_dump()
     values["primary_judge"] = study.primary_judge or study.judges[0]
     sections = {
@@ -100,7 +98,8 @@ def _with_entries(study: Study, used: Mapping[str, list[str]], catalogue: Catalo
         "gold_entries": "gold",
     }
     for key, section in sections.items():
-        values[key] = {name: pinned(catalogue.valid[section][name], section, lock) for name in used[section]}
+        valid = draft.catalogue.valid[section]
+        values[key] = {name: pinned(valid[name], section, draft.lock) for name in draft.used[section]}
     for name, judge in values["judge_entries"].items():
         if (label := judge.own_label(name)) != (judge.label or name):
             values["judge_entries"][name] = judge.model_copy(update={"label": label})

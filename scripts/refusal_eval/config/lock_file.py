@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from refusal_eval.config.catalogue import Catalogue
 from refusal_eval.config.explain import validated
 from refusal_eval.config.problems import Problem
 from refusal_eval.config.shapes import CommitHash, Day, Entry, FileName, RepoId, Sha256, Text, Whole
@@ -168,62 +167,6 @@ def read_lock(path: str, problems: list[Problem]) -> Lock | None:
         )
         problems.append(Problem(first.file, first.line, first.path, advice))
         return None
-
-
-def check_pins(
-    study: Written,
-    catalogue: Catalogue,
-    used: Mapping[str, Sequence[str]],
-    lock: Lock | None,
-    open_pins: bool,
-    problems: list[Problem],
-) -> None:
-    """Note each pin that is open and that the lock does not fill, and each that differs from the lock's.
-
-    Args:
-        study: the study.
-        catalogue: the catalogue.
-        used: names of the entries in use, by section.
-        lock: the study's lock file.
-        open_pins: whether pins may stay open.
-        problems: takes the mistakes.
-    """
-    command = f"`refusal-eval pin {study.layers[-1].source.file}`"
-    allowed = study.get("allow")
-    for section, key in PINNED.items():
-        for name in dict.fromkeys(used[section]):
-            entry, written = catalogue.valid[section].get(name), catalogue.written[section][name]
-            off = entry is not None and not getattr(entry, "enabled", True)
-            if off and not (isinstance(allowed, list) and name in allowed):
-                continue  # told elsewhere
-            source: Pinned | None = getattr(entry, key, None)
-            if source is None or source.pin is None:
-                continue
-            message, file = _wrong_with(source, section, lock, command, open_pins), getattr(source, "file", None)
-            if message is not None:
-                problems.append(written.problem((key, source.pin), message))
-            elif lock is not None and file and not lock.lists(section, source, file):
-                locked_at = lock.line(section, source)
-                message = f"`{file}` is not among the files that {locked_at} locks: run {command}"
-                problems.append(written.problem((key, "file"), message))
-
-
-def _wrong_with(source: Pinned, section: str, lock: Lock | None, command: str, open_pins: bool) -> str | None:
-    if source.open_pin is not None:
-        if open_pins or (lock is not None and lock.open_pin(section, source) is not None):
-            return None
-        lacks = f" ({lock.lacks(section, source)})" if lock is not None else ""
-        return (
-            f"the {source.pin_words} is not known yet{lacks}, and a study runs only on what is pinned: run {command}, "
-            "which asks for it and writes it into the study's lock file"
-        )
-    pins, pin = lock.pins(section, source) if lock is not None else [], getattr(source, str(source.pin))
-    if lock is None or not pins or pin in pins:
-        return None
-    return (
-        f"is {pin}, but {lock.line(section, source)} has {' and '.join(pins)}: run {command} to lock what the "
-        f"entry says, or write what the lock says into the entry"
-    )
 
 
 def pinned(entry: Any, section: str, lock: Lock | None) -> Any:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from refusal_eval.config.shapes import KeyPath
+
+Mistake = tuple[KeyPath, str]  # where (in the entry that is asked, or in the study), and what is wrong
+
 
 class ConfigError(Exception):
     """All mistakes of a config at once; `str()` is what the user reads."""

@@ -4,13 +4,14 @@ Kinds of sources of rows are in data/row_kinds.py, those of weights in weights/w
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from refusal_eval.config.kinds import ADAPTER_SOURCES, ROW_SOURCES, WEIGHT_SOURCES, OfKind
+from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import AdapterFolder, CommitHash, Entry, RepoId
 
 COMMIT_HELP = (
@@ -64,9 +65,31 @@ class RowSource(Source):
         raise NotImplementedError
 
     @property
+    def origin(self) -> str:
+        """What tells where it comes from apart, whichever file it is there: a repository, a package, a folder."""
+        raise NotImplementedError
+
+    @property
     def cached_name(self) -> str:
         """The name of the file with its rows in the cache, for a source that is fetched."""
         raise NotImplementedError
+
+    @property
+    def read_file(self) -> str | None:
+        """The file whose ending says how it is read; None where something else does."""
+        return getattr(self, "file", None)
+
+    def mistakes(self, bundled: str) -> Iterator[Mistake]:
+        """Yield what is wrong with its file, and with how it is to be read.
+
+        Args:
+            bundled: folder of the files that ship with refusal-eval.
+        """
+        file = self.read_file or ""
+        if getattr(self, "skip_lines", 0) and file and not file.endswith(".csv"):
+            yield ("skip_lines",), "is for CSV files only; leave it out"
+        if getattr(self, "encoding", None) and file.endswith(".parquet"):
+            yield ("encoding",), "is for CSV and JSONL files only; leave it out"
 
     def local_path(self, bundled: str) -> str:
         """Return the file with its rows, for a source that is not fetched.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import (
     BundledName,
     CommitHash,
@@ -26,6 +27,8 @@ from refusal_eval.config.shapes import (
     Whole,
 )
 from refusal_eval.config.source_entries import RowSource
+from refusal_eval.config.yaml_source import readable_path
+from refusal_eval.core.hints import nearest
 from refusal_eval.study.row_sources import addresses_of
 
 MADE = "rows.jsonl"  # what becomes of rows that are no single file
@@ -76,6 +79,11 @@ class HubRows(RowSource):
         return f"{self.repo}/{self.file}" if self.file else self.repo
 
     @property
+    def origin(self) -> str:
+        """The repository."""
+        return f"hub {self.repo}"
+
+    @property
     def cached_name(self) -> str:
         """The file's own name; a split becomes JSONL."""
         return PurePosixPath(self.file).name if self.file else MADE
@@ -121,6 +129,16 @@ class UrlRows(RowSource):
         return self.url
 
     @property
+    def origin(self) -> str:
+        """The folder of the address."""
+        return f"url {PurePosixPath(self.url).parent}"
+
+    @property
+    def read_file(self) -> str | None:
+        """The address."""
+        return self.url
+
+    @property
     def cached_name(self) -> str:
         """The file's own name; several are put together as JSONL."""
         return MADE if len(addresses_of(self.url)) > 1 else PurePosixPath(self.url).name
@@ -147,6 +165,16 @@ class FileRows(RowSource):
         """The path as the study names it; of an absolute one the file's name."""
         return os.path.basename(self.path) if os.path.isabs(self.path) else self.path
 
+    @property
+    def origin(self) -> str:
+        """The folder."""
+        return f"file {PurePosixPath(self.path).parent}"
+
+    @property
+    def read_file(self) -> str | None:
+        """The path."""
+        return self.path
+
     def local_path(self, bundled: str) -> str:
         """Return the path."""
         return self.path
@@ -166,6 +194,18 @@ class BundledRows(RowSource):
     def name(self) -> str:
         """The file's name."""
         return self.file
+
+    @property
+    def origin(self) -> str:
+        """All files that ship."""
+        return "bundled"
+
+    def mistakes(self, bundled: str) -> Iterator[Mistake]:
+        """Yield that no such file ships, beside what is wrong with all files."""
+        yield from super().mistakes(bundled)
+        known = os.listdir(bundled) if os.path.isdir(bundled) else []
+        if self.file is not None and self.file not in known:
+            yield ("file",), f"there is no `{self.file}` in {readable_path(bundled)}" + nearest(self.file, known)
 
     def local_path(self, bundled: str) -> str:
         """Return the file among those that are shipped."""
@@ -187,6 +227,11 @@ class WheelRows(RowSource):
     def name(self) -> str:
         """The package, its version and the file."""
         return f"{self.package}=={self.version}/{self.file}"
+
+    @property
+    def origin(self) -> str:
+        """The package."""
+        return f"wheel {self.package}"
 
     @property
     def cached_name(self) -> str:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple,
 
 from pydantic import Field
 
-from refusal_eval.config.judge_entry import JudgeEntry, JudgeStudy, Mistake, Words
+from refusal_eval.config.judge_entry import JudgeEntry, JudgeStudy, Words
+from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import TEMPLATE_HELP, Day, FilePath, Number, PlainMapping, Slug, Template
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.rubric import Rubric, rubric_mistake

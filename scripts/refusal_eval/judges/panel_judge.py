@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from refusal_eval.config.judge_entry import JudgeEntry, JudgeStudy, Mistake, Words
+from refusal_eval.config.judge_entry import JudgeEntry, JudgeStudy, Words
+from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Number, Slug, Whole
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.states import COMPLIANCE, JUDGED, LABELS, PARTIAL, REFUSAL, SAW_MODEL, UNPARSABLE

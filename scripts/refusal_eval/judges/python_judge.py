@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from refusal_eval.config.judge_entry import JudgeStudy, Mistake, Words
+from refusal_eval.config.judge_entry import JudgeStudy, Words
+from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import FilePath, Text
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest

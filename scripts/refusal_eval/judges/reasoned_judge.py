@@ -11,7 +11,8 @@ from pydantic import Field, model_validator
 from refusal_eval.ask.keys import NEUTRAL_SAMPLING
 from refusal_eval.ask.reasoning import HARMONY_CHANNEL, HARMONY_ENDS, HARMONY_FINAL, HARMONY_MESSAGE, HARMONY_START
 from refusal_eval.config.entries import Reasoning, Sampling
-from refusal_eval.config.judge_entry import JudgeStudy, Mistake, Words
+from refusal_eval.config.judge_entry import JudgeStudy, Words
+from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Whole
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import COMPLIANCE, JUDGED, LABELS, UNPARSABLE

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from refusal_eval.config.judge_entry import JudgeStudy, Mistake, Words
+from refusal_eval.config.judge_entry import JudgeStudy, Words
+from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import FilePath, Number, Slug
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import written_whole

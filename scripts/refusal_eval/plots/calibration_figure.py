@@ -9,7 +9,8 @@ import pandas as pd
 from pydantic import Field
 
 from refusal_eval.config.figure_entry import Figure as FigureEntry
-from refusal_eval.config.figure_entry import FigureStudy, Mistake, Shown, able_judges
+from refusal_eval.config.figure_entry import FigureStudy, Shown, able_judges
+from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
 from refusal_eval.plots.layout import EDGE, axes_at, page, put_upright, text_width

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 import pandas as pd
 from pydantic import Field
 
-from refusal_eval.config.figure_entry import MOST_CURVES, READING, SPLITS, FigureStudy, Mistake, Ordered
+from refusal_eval.config.figure_entry import MOST_CURVES, READING, SPLITS, FigureStudy, Ordered
+from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug, Whole
 from refusal_eval.core.hints import nearest
 from refusal_eval.plots.captions import protocol_tag, rates_words, study_words

@@ -10,7 +10,8 @@ import pandas as pd
 from pydantic import Field
 
 from refusal_eval.config.figure_entry import Figure as FigureEntry
-from refusal_eval.config.figure_entry import FigureStudy, Mistake, Shown
+from refusal_eval.config.figure_entry import FigureStudy, Shown
+from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
 from refusal_eval.plots.layout import TileTable, text_width

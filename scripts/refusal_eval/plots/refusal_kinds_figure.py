@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 import pandas as pd
 from pydantic import Field
 
-from refusal_eval.config.figure_entry import SPLITS, FigureStudy, Mistake, Ordered, able_judges
+from refusal_eval.config.figure_entry import SPLITS, FigureStudy, Ordered, able_judges
+from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.core.states import PARTIAL, REFUSAL
 from refusal_eval.plots.captions import k_text, protocol_tag, study_words

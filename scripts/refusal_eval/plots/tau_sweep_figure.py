@@ -7,7 +7,8 @@ from typing import Any, ClassVar, Literal, Self
 import pandas as pd
 from pydantic import Field
 
-from refusal_eval.config.figure_entry import MOST_CURVES, SPLITS, FigureStudy, Mistake, Ordered, too_many_curves
+from refusal_eval.config.figure_entry import MOST_CURVES, SPLITS, FigureStudy, Ordered, too_many_curves
+from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.plots.captions import k_text, study_words
 from refusal_eval.plots.curves import Chart, draw_curves, highest, percent_scale, points_of

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 import pandas as pd
 
-from refusal_eval.config.figure_entry import FigureStudy, Mistake, OfModels
+from refusal_eval.config.figure_entry import FigureStudy, OfModels
+from refusal_eval.config.problems import Mistake
 from refusal_eval.plots.captions import k_text, protocol_tag, study_words
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
 from refusal_eval.plots.layout import EDGE, axes_at, page, put, put_upright, text_width

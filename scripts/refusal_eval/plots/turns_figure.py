@@ -7,7 +7,8 @@ import pandas as pd
 from pydantic import Field
 
 from refusal_eval.config.datasets import SCORED_BY_DEFAULT
-from refusal_eval.config.figure_entry import MOST_CURVES, READING, FigureStudy, Mistake, Ordered, too_many_curves
+from refusal_eval.config.figure_entry import MOST_CURVES, READING, FigureStudy, Ordered, too_many_curves
+from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.core.hints import nearest
 from refusal_eval.plots.captions import rates_words, study_words

@@ -1,0 +1,138 @@
+"""Mistakes between a study and the disk: what is not where it says, or lies where its results would."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from refusal_eval.config.catalogue import TYPES
+from refusal_eval.config.draft import Draft
+from refusal_eval.config.problems import Mistake
+from refusal_eval.config.shapes import KeyPath, OnDisk, paths_on_disk
+from refusal_eval.config.study_entry import Study
+from refusal_eval.config.yaml_source import Source, Written, look_up, readable_path
+from refusal_eval.core.hints import nearest_name
+
+LARGEST_STUDY = 2**20  # bytes
+
+
+def path_mistakes(draft: Draft) -> Iterator[Mistake]:
+    """Yield paths of the study and of the entries in use that lead to nothing of use."""
+    yield from _wrong_paths(Study, draft.written, ())
+    for section, names in draft.used.items():
+        for name in names:
+            yield from _wrong_paths(TYPES[section], draft.catalogue.written[section][name], (section, name))
+
+
+def _wrong_paths(shape: Any, written: Written, inside: KeyPath) -> Iterator[Mistake]:
+    for path, mark in paths_on_disk(shape, written.value).items():
+        for message in _wrong_with(look_up(written.value, path)[0], mark):
+            yield (*inside, *path), message
+
+
+def row_mistakes(draft: Draft) -> Iterator[Mistake]:
+    """Ask each source of rows what is wrong with its file."""
+    bundled = os.path.join(draft.root, "config", "prompts")
+    for section, entries in (("splits", draft.splits), ("gold", draft.gold)):
+        for name, entry in entries.items():
+            for path, message in entry.source.mistakes(bundled) if entry.source is not None else ():
+                yield (section, name, "source", *path), message
+
+
+def folder_mistakes(draft: Draft) -> Iterator[Mistake]:
+    """Yield folders that are none, and results that would lie in a folder which studies share."""
+    study = draft.study
+    if not study.study:  # a mistake itself
+        return
+    results = os.path.abspath(os.path.join(study.results_dir, study.study))
+    shared = {"store_dir": os.path.abspath(study.store_dir), "cache_dir": os.path.abspath(study.cache_dir)}
+    folders = {"results_dir": os.path.abspath(study.results_dir), **shared, "study": results}
+    for key, folder in folders.items():
+        if in_the_way := _no_folder(folder):
+            message = f"{readable_path(in_the_way)} is there and is no folder; move it away, or choose another name"
+            yield (key,), message
+    for key, folder in shared.items():
+        if (results + os.sep).startswith(folder + os.sep):
+            message = f"the results would lie in {readable_path(results)}, inside `{key}`; choose another name"
+            yield ("study",), message
+
+
+def same_name_mistakes(draft: Draft) -> Iterator[Mistake]:
+    """Yield other study files of the same name: each would overwrite the other's results without a word."""
+    source = draft.written.layers[-1].source
+    here = os.path.realpath(source.file)
+    folders = [os.path.dirname(here), os.path.realpath(os.path.join(draft.root, "config"))]
+    files = {os.path.realpath(os.path.join(folder, file)) for folder in folders for file in _yaml_files(folder)}
+    for other in sorted(files - {here}):
+        if not _may_name_a_study(other):
+            continue
+        data, name = Source(other).data, draft.study.study
+        if data.get("study") == name and data != source.data:
+            message = f"{readable_path(other)} has the same study name `{name}` and other content; rename one of them"
+            yield ("study",), message
+
+
+def _no_folder(path: str) -> str | None:
+    """Return what stands where a folder is to be, or one above it."""
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    return None if os.path.isdir(path) else path
+
+
+def _wrong_with(path: str, mark: OnDisk) -> Iterator[str]:
+    """Yield what is wrong with what is at a path."""
+    if mark.what in ("output", "answers folder"):  # of the latter recorded_mistakes.py tells more
+        return
+    if mark.what == "model folder":
+        yield from _wrong_with_model_folder(path)
+    elif mark.what == "adapter folder":
+        yield from _wrong_with_adapter_folder(path)
+    elif os.path.isdir(path):
+        yield f"{path} is a folder, not a {mark.what}"
+    elif not os.path.isfile(path):
+        folder = os.path.dirname(path) or "."
+        missing = f"there is no folder {folder}" if not os.path.isdir(folder) else f"there is no {mark.what} {path}"
+        beside = os.listdir(folder) if os.path.isdir(folder) else []
+        name = os.path.basename(path)
+        close = nearest_name(name, mark.words, 0.7) or nearest_name(name, beside, 0.7)
+        yield missing + (f"; did you mean `{close}`?" if close else "")
+
+
+def _wrong_with_model_folder(path: str) -> Iterator[str]:
+    if not os.path.isdir(path):
+        yield f"there is no folder {path}"
+        return
+    names = os.listdir(path)
+    if "config.json" not in names:
+        yield f"{path} has no config.json: it is not a model folder"
+    if not any(name.endswith(".safetensors") for name in names):
+        yield f"{path} has no *.safetensors file: the weights are missing"
+    if not {"tokenizer.json", "tokenizer.model", "vocab.json"} & set(names):
+        yield f"{path} has no tokenizer (tokenizer.json or tokenizer.model)"
+
+
+def _wrong_with_adapter_folder(path: str) -> Iterator[str]:
+    if not os.path.isdir(path):
+        yield f"there is no folder {path}"
+        return
+    names = os.listdir(path)
+    if "adapter_config.json" not in names:
+        yield f"{path} has no adapter_config.json: it is not a LoRA adapter in PEFT's format"
+    if "adapter_model.safetensors" not in names:
+        pickles = sorted(name for name in names if name in ("adapter_model.bin", "adapter_model.pt"))
+        hint = f"; {pickles[0]} is not loaded, because pickles run code" if pickles else ""
+        yield f"{path} has no adapter_model.safetensors{hint}"
+
+
+def _yaml_files(folder: str) -> list[str]:
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    found = [name for name in names if name.endswith((".yaml", ".yml")) and not name.startswith(".")]
+    return [name for name in found if not name.endswith(".lock.yaml")]
+
+
+def _may_name_a_study(file: str) -> bool:
+    """Tell quickly whether a file is worth parsing: other large YAML files may lie beside a study, and no files."""
+    try:
+        return os.path.isfile(file) and os.path.getsize(file) <= LARGEST_STUDY and b"study" in Path(file).read_bytes()
+    except OSError:
+        return False

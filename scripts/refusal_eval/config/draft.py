@@ -1,0 +1,82 @@
+"""A study while it is checked: typed, whatever is wrong with it, beside the catalogue."""
+
+from typing import Any
+
+from refusal_eval.config.catalogue import Catalogue
+from refusal_eval.config.datasets import Split
+from refusal_eval.config.engine_entry import Engine
+from refusal_eval.config.entries import Gold, Model
+from refusal_eval.config.lock_file import Lock
+from refusal_eval.config.problems import Mistake, Problem
+from refusal_eval.config.study_entry import Study
+from refusal_eval.config.yaml_source import Written
+
+# The lists of a study: key (also the section of the catalogue), and what one of it is called.
+LISTS = {"models": "model", "splits": "split", "judges": "judge", "gold": "gold"}
+
+
+class Draft:
+    """What the checks of a study read. An entry or a value that has mistakes is there as far as it could be told.
+
+    Attributes:
+        used: the names of the entries that the study uses, by section, in its order.
+        models, splits, judges, gold: these entries, without those of which no kind is known.
+
+    Args:
+        study: what the study file says (see `explain.salvaged`).
+        written: the same with its file and lines.
+        catalogue: all entries.
+        root: the repository's folder, which holds config/.
+        lock: the study's lock file.
+        open_pins: whether pins may stay open.
+    """
+
+    def __init__(
+        self, study: Study, written: Written, catalogue: Catalogue, root: str, lock: Lock | None, open_pins: bool
+    ) -> None:
+        self.study, self.written, self.catalogue = study, written, catalogue
+        self.root, self.lock, self.open_pins = root, lock, open_pins
+        self.used: dict[str, list[str]] = {
+            section: [name for name in dict.fromkeys(self.names(section)) if name in catalogue.written[section]]
+            for section in LISTS
+        }
+        self.models: dict[str, Model] = self.entries("models")
+        self.splits: dict[str, Split] = self.entries("splits")
+        self.judges: dict[str, Any] = self.entries("judges")
+        self.gold: dict[str, Gold] = self.entries("gold")
+        # The engine of a model whose answers are recorded is asked for nothing: it needs no weights and no pin.
+        users = [*(model for model in self.models.values() if not model.recorded), *self.judges.values()]
+        asked = [getattr(entry, "engine", None) for entry in users]
+        self.used["engines"] = sorted(name for name in catalogue.written["engines"] if name in asked)
+
+    def named(self, section: str) -> list[tuple[int, str]]:
+        """Return what a list of the study names, each with its place; what is no text is left out."""
+        return [(place, name) for place, name in enumerate(getattr(self.study, section)) if isinstance(name, str)]
+
+    def names(self, section: str) -> list[str]:
+        """Return the same without the places."""
+        return [name for _, name in self.named(section)]
+
+    def entries(self, section: str) -> dict[str, Any]:
+        """Return the entries of a section that the study uses, by name."""
+        typed = self.catalogue.typed[section]
+        return {name: typed[name] for name in self.used[section] if typed[name] is not None}
+
+    def engine_of(self, entry: Any) -> Engine | None:
+        """Return the engine of a model or a judge, where the catalogue has it."""
+        engine: Engine | None = self.catalogue.typed["engines"].get(getattr(entry, "engine", None) or "")
+        return engine
+
+    def may_use(self, name: str, entry: Any) -> bool:
+        """Tell whether an entry is on, or allowed; one that is not is told by `permission_mistakes` alone."""
+        return getattr(entry, "enabled", True) or name in self.names("allow")
+
+    def placed(self, mistake: Mistake) -> Problem:
+        """Return a mistake with its file and line.
+
+        Its path begins with the section and the name of an entry of the catalogue, or with a key of the study.
+        """
+        path, message = mistake
+        if len(path) > 1 and isinstance(path[1], str) and path[0] in self.catalogue.written:
+            return self.catalogue.written[str(path[0])][path[1]].problem(path[2:], message)
+        return self.written.problem(path, message)

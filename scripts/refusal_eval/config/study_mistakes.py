@@ -1,0 +1,227 @@
+"""Mistakes of a study that no entry has by itself: each check is a function, and `CHECKS` lists them.
+
+A check yields where (a key of the study, or section and name of an entry of the catalogue, and what follows) and what
+is wrong. It does what it can where others found something.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from refusal_eval.config.comparison_entries import family_mistakes
+from refusal_eval.config.disk_mistakes import folder_mistakes, path_mistakes, row_mistakes, same_name_mistakes
+from refusal_eval.config.draft import LISTS, Draft
+from refusal_eval.config.engine_entry import Engine
+from refusal_eval.config.entries import Model
+from refusal_eval.config.explain import check
+from refusal_eval.config.figure_entry import AnyFigure, FigureStudy, name_mistakes
+from refusal_eval.config.judge_entry import JudgeStudy
+from refusal_eval.config.kinds import ENGINES
+from refusal_eval.config.permission_mistakes import citation_mistakes, permission_mistakes
+from refusal_eval.config.pin_mistakes import pin_mistakes
+from refusal_eval.config.problems import Mistake, one_of
+from refusal_eval.config.recorded_mistakes import recorded_mistakes
+from refusal_eval.core.hints import nearest
+
+COMPAT_SCORING = {"tau": 1.0, "band": 0.1}  # what the published code has written into it
+
+
+def study_mistakes(draft: Draft) -> Iterator[Mistake]:
+    """Yield what every check finds."""
+    for find in CHECKS:
+        yield from find(draft)
+
+
+# ---------------------------------------------------------------- names
+
+
+def _names(draft: Draft) -> Iterator[Mistake]:
+    for section, word in LISTS.items():
+        known, seen = draft.catalogue.written[section], set()
+        for place, name in draft.named(section):
+            if name not in known and draft.catalogue.complete:
+                yield (section, place), f"there is no {word} `{name}` in the catalogue" + nearest(name, known)
+            if name in seen:
+                yield (section, place), f"`{name}` is named twice"
+            seen.add(name)
+
+
+def _primary_judge(draft: Draft) -> Iterator[Mistake]:
+    primary, judges = draft.study.primary_judge, draft.names("judges")
+    if primary is not None and judges and primary not in judges:
+        yield ("primary_judge",), f"`{primary}` is not one of `judges`" + nearest(primary, judges)
+
+
+def _engine_names(draft: Draft) -> Iterator[Mistake]:
+    known = draft.catalogue.written["engines"]
+    for section in ("models", "judges") if draft.catalogue.complete else ():
+        for name, entry in draft.catalogue.typed[section].items():
+            engine = getattr(entry, "engine", None)
+            if engine is not None and engine not in known:
+                message = f"there is no engine `{engine}` in the catalogue" + nearest(engine, known)
+                yield (section, name, "engine"), message
+
+
+def _labels(draft: Draft) -> Iterator[Mistake]:
+    """Two rows of one name could not be told apart in a table."""
+    for section in LISTS:
+        first: dict[str, str] = {}
+        for name, entry in draft.entries(section).items():
+            label = entry.label or name
+            if first.setdefault(label, name) != name:
+                message = f"`{first[label]}` has the label {label!r} too; tables need different ones"
+                yield (section, name, "label"), message
+
+
+# ---------------------------------------------------------------- what models and judges need
+
+
+def _engine_kinds(draft: Draft) -> Iterator[Mistake]:
+    """Ask the kind of each engine whether it can do what its models and judges need."""
+    users = [("models", *item) for item in draft.models.items()] + [("judges", *item) for item in draft.judges.items()]
+    for section, name, entry in users:
+        engine = draft.engine_of(entry)
+        if engine is None:
+            continue
+        if engine.capabilities.lacks(entry.engine_needs):
+            kinds: dict[str, Any] = {kind: ENGINES.get(kind) for kind in ENGINES.names()}
+            able = [f"`{name}`" for name, kind in kinds.items() if not kind.capabilities.lacks(entry.engine_needs)]
+            message = f"engine `{entry.engine}` is of kind `{engine.kind}`; this entry needs one "
+            yield (section, name, "engine"), message + (f"of kind {one_of(able)}" if able else "that can do more")
+        elif section == "models" and not engine.capabilities.takes_token_ids:
+            yield from _rendered_elsewhere(draft, name, entry, engine)
+        if draft.study.determinism == "strict" and not engine.capabilities.strict:
+            message = f"`strict` cannot be had from engine `{entry.engine}` of kind `{engine.kind}`"
+            yield ("determinism",), message
+
+
+def _rendered_elsewhere(draft: Draft, name: str, model: Model, engine: Engine) -> Iterator[Mistake]:
+    """Refuse what only the engine's own rendering decides, and what needs token ids."""
+    says_how = {
+        "template": model.template != "default",
+        "template_options": bool(model.template_options),
+        "date": "date" in model.model_fields_set,
+    }
+    for key in (key for key, said in says_how.items() if said):
+        message = f"an engine of kind `{engine.kind}` takes messages and renders them itself; leave it out"
+        yield ("models", name, key), message
+    if model.reasoning is not None and model.reasoning.format == "harmony":
+        message = f"`harmony` is told by token ids, which an engine of kind `{engine.kind}` does not give"
+        yield ("models", name, "reasoning", "format"), message
+    if draft.study.protocol == "compat":
+        message = f"`compat` sends token ids, which an engine of kind `{engine.kind}` does not take"
+        yield ("protocol",), message
+
+
+def _sampling(draft: Draft) -> Iterator[Mistake]:
+    samples = draft.study.samples
+    for name, model in draft.models.items():
+        if model.recorded:
+            continue  # nothing is drawn: its sampling stands for the record
+        sampling, engine, here = model.sampling, draft.engine_of(model), ("models", name, "sampling")
+        greedy = {"temperature 0": sampling.temperature == 0, "top_k 1": sampling.top_k == 1}
+        for told in (told for told, is_so in greedy.items() if is_so and samples is not None and samples > 1):
+            message = f"{told} gives the same answer every time, so `samples` must be 1 (it is {samples})"
+            yield (*here, told.split()[0]), message
+        longest, length = engine.max_model_len if engine else None, sampling.max_tokens
+        if longest is not None and length is not None and length >= longest:
+            message = f"{length} leaves no room for a prompt: `max_model_len` of its engine is {longest}"
+            yield (*here, "max_tokens"), message
+
+
+def _dialogues(draft: Draft) -> Iterator[Mistake]:
+    """Say before the first turn is paid for that a model cannot be asked a second one."""
+    splits = [name for name, split in draft.splits.items() if split.dialogue]
+    for name, model in draft.models.items() if splits else ():
+        if model.template == "none":
+            message = f"`none` takes one user message, but split `{splits[0]}` asks several turns; leave it out"
+            yield ("models", name, "template"), message
+
+
+def _judges(draft: Draft) -> Iterator[Mistake]:
+    """Ask each judge whose entry is valid what its study lacks for it."""
+    valid = {name: draft.catalogue.valid["judges"][name] for name in draft.used["judges"]}
+    study = JudgeStudy(valid, draft.names("gold"), draft.study.protocol)
+    for name, judge in valid.items():
+        for path, message in judge.mistakes(name, study) if judge else ():
+            yield ("judges", name, *path), message
+
+
+# ---------------------------------------------------------------- what the study says
+
+
+def _protocol(draft: Draft) -> Iterator[Mistake]:
+    """The published code asks one question, and has two numbers written into it."""
+    if draft.study.protocol != "compat":
+        return
+    for name, split in draft.splits.items():
+        if split.dialogue:
+            yield ("protocol",), f"`compat` asks one question per prompt, but split `{name}` asks several turns"
+    for key, fixed in COMPAT_SCORING.items():
+        if getattr(draft.study.scoring, key) != fixed:
+            yield ("scoring", key), f"is {fixed:g} under `protocol: compat`; leave it out"
+
+
+def _comparisons(draft: Draft) -> Iterator[Mistake]:
+    # A name that the catalogue lacks is told already; what follows from it is no mistake of its own.
+    named = {key: draft.names(key) for key in ("models", "splits", "judges")}
+    named = {key: names for key, names in named.items() if set(names) <= set(draft.catalogue.written[key])}
+    for number, family in enumerate(draft.study.comparisons or ()):
+        for path, message in family_mistakes(family, named) if family is not None else ():
+            yield ("comparisons", number, *path), message
+
+
+def _figures(draft: Draft) -> Iterator[Mistake]:
+    """Names must be the study's; the kind of a valid figure knows what else it needs of the study."""
+    names, seen = {key: draft.names(key) for key in LISTS}, set()
+    whole = _figure_study(draft, names)
+    for index, figure in enumerate(draft.study.figures or ()):
+        if not figure:
+            continue
+        here = ("figures", index)
+        if figure.name is not None and figure.name in seen:
+            yield (*here, "name"), f"two figures have the name `{figure.name}`; their files would be the same"
+        seen.add(figure.name)
+        _, wrong = check(AnyFigure, draft.written.value["figures"][index])
+        for path, message in (*name_mistakes(figure, names), *(figure.mistakes(whole) if whole and not wrong else ())):
+            yield (*here, *path), message
+
+
+def _figure_study(draft: Draft, names: dict[str, list[str]]) -> FigureStudy | None:
+    """Return what figures are asked about; None where what they lack would follow from another mistake."""
+    entries = draft.catalogue.valid
+    splits: dict[str, Any] = {name: entries["splits"].get(name) for name in names["splits"]}
+    judges: dict[str, Any] = {name: entries["judges"].get(name) for name in names["judges"]}
+    if not (names["models"] and judges and all(splits.values()) and all(judges.values())):
+        return None
+    return FigureStudy(
+        models=names["models"],
+        splits=splits,
+        judges=judges,
+        gold=names["gold"],
+        samples=draft.study.samples,
+        protocol=draft.study.protocol,
+        primary_judge=draft.study.primary_judge or names["judges"][0],
+    )
+
+
+CHECKS: list[Callable[[Draft], Iterable[Mistake]]] = [
+    _names,
+    _primary_judge,
+    _engine_names,
+    _labels,
+    _engine_kinds,
+    _sampling,
+    _dialogues,
+    _judges,
+    _protocol,
+    _comparisons,
+    _figures,
+    recorded_mistakes,
+    permission_mistakes,
+    citation_mistakes,
+    pin_mistakes,
+    path_mistakes,
+    row_mistakes,
+    folder_mistakes,
+    same_name_mistakes,
+]
