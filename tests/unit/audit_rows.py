@@ -4,6 +4,8 @@ import csv
 from pathlib import Path
 from typing import Any
 
+from config_project import validated
+
 from refusal_eval.core.files import read_jsonl, write_json, write_jsonl
 from refusal_eval.tools.audit.rater_files import read_sheet
 
@@ -27,19 +29,9 @@ NASTY = (
 
 
 def config_of(folder: Path) -> dict[str, Any]:
-    """Return as much of a validated study as the kit reads."""
-    return {
-        "study": "tiny-study",
-        "results_dir": str(folder / "results"),
-        "models": list(MODELS),
-        "splits": list(SPLITS),
-        "judges": list(JUDGES),
-        "scoring": {"level": 0.95},
-        "split_entries": {
-            "safe": {"expectation": "comply", "dialogue": None, "source": {"kind": "file", "path": "a.csv"}},
-            "bad": {"expectation": "refuse", "dialogue": None, "source": {"kind": "file", "path": "b.csv"}},
-        },
-    }
+    """Return the config of the study."""
+    expectations = {"safe": "comply", "bad": "refuse"}
+    return validated(MODELS, expectations, JUDGES, study="tiny-study", results_dir=str(folder / "results"))
 
 
 def answer_row(prompt: str, sample: int, text: str, turn: int = 0, state: str = "complete") -> dict[str, Any]:

@@ -8,6 +8,7 @@ import yaml
 
 from refusal_eval.config.load_study import load_study
 from refusal_eval.config.problems import ConfigError
+from refusal_eval.config.study_entry import StudyConfig
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 SHA256 = "0123456789abcdef" * 4
@@ -143,6 +144,39 @@ def locked_repo(repo="owner/model", commit=COMMIT, files=None, **keys):
     entry = {"repo": repo, "commit": commit, "date": "2026-01-02", "pinned_by": "lock", "gated": False}
     licence = {"hub": None, "entry": None, "agrees": None}
     return entry | {"licence": licence, "files": files or {"config.json": f"2 git:{COMMIT}"}} | keys
+
+
+def validated(models, splits, judges, folders=(), **changes):
+    """Return a validated config that needs no file: splits by their expectation, each in a folder of its own name.
+
+    Args:
+        models, judges: their names.
+        splits: the expectation of each.
+        folders: of splits that lie in another folder, which it is.
+        changes: what else the study says.
+    """
+    model, judge = {"engine": "e", "sampling": {"max_tokens": 8}}, {"kind": "keyword", "lists": ["words.yaml"]}
+    folders = dict.fromkeys(splits) | dict(folders)
+    values = {
+        "study": "s",
+        "models": list(models),
+        "splits": list(splits),
+        "judges": list(judges),
+        "primary_judge": judges[0],
+        "samples": 2,
+        "engine_entries": {"e": {"weights": {"kind": "folder", "path": "weights"}, "max_model_len": 64}},
+        "model_entries": dict.fromkeys(models, model),
+        "split_entries": {
+            name: {
+                "expectation": expectation,
+                "source": {"kind": "file", "path": f"{folders[name] or name}/rows.csv"},
+            }
+            for name, expectation in splits.items()
+        },
+        "judge_entries": dict.fromkeys(judges, judge),
+        "gold_entries": {},
+    }
+    return StudyConfig.model_validate(values | changes).model_dump(mode="json")
 
 
 class Project:

@@ -9,11 +9,14 @@ import make_comparisons
 import make_table
 import pytest
 from comparison_rows import write_scores
+from config_project import validated
 
 from refusal_eval.core.files import write_json
 from refusal_eval.stats.comparisons.study_comparisons import paired_flags
 from refusal_eval.stats.estimates.estimate import estimate_of
-from refusal_eval.study.comparison_families import family_of, study_families
+from refusal_eval.study.comparison_families import family_of
+from refusal_eval.study.study import Study
+from refusal_eval.study.study_families import study_families
 from refusal_eval.workflow import analyses_stage, tables_stage
 from refusal_eval.workflow.whole_study import sources_of
 
@@ -21,37 +24,14 @@ SPLITS = {"safe": "comply", "mild": "comply", "harm": "refuse", "topic": "varies
 NASTY = r"\input{x} & 50 % <b>_\alpha_</b> | #1 $y$ ~ ^"
 
 
-def config(**changes):
-    """Return as much of a validated study as comparisons ask for."""
-    models, judges = changes.pop("names", ["plain", "stern", "mild-mannered"]), ["words", "reader"]
-    return {
-        "study": "s",
-        "results_dir": "results",
-        "store_dir": "store",
-        "cache_dir": "cache",
-        "shards": 1,
-        "models": models,
-        "splits": list(SPLITS),
-        "judges": judges,
-        "primary_judge": "words",
-        "gold": [],
-        "samples": 2,
-        "protocol": "default",
-        "scoring": {"level": 0.95, "tau": 1.0, "band": 0.1},
-        "comparisons": None,
-        "model_entries": {name: {"label": None} for name in models},
-        "split_entries": {
-            name: {"label": None, "expectation": expectation, "headline": None, "source": {"kind": "hub", "repo": name}}
-            for name, expectation in SPLITS.items()
-        },
-        "judge_entries": {name: {"label": None} for name in judges},
-        "gold_entries": {},
-    } | changes
+def study_of(names=("plain", "stern", "mild-mannered"), splits=SPLITS, **changes):
+    """Return a validated study of models with these names."""
+    return Study(validated(names, splits, ["words", "reader"], **changes))
 
 
 def family(**entry):
     """Return what a family of a study becomes."""
-    return study_families(config(comparisons=[entry]))[0]
+    return study_families(study_of(comparisons=[entry]))[0]
 
 
 def scopes(found):
@@ -59,7 +39,7 @@ def scopes(found):
 
 
 def test_a_study_that_says_nothing_compares_all_pairs_under_the_primary_judge():
-    (found,) = study_families(config())
+    (found,) = study_families(study_of())
     assert found.kind == "models" and found.held == ("words",)
     assert found.pairs == (("mild-mannered", "plain"), ("mild-mannered", "stern"), ("plain", "stern"))
     assert scopes(found) == ["safe", "mild", "harm", "topic", "comply"]  # one expectation has two splits
@@ -67,12 +47,12 @@ def test_a_study_that_says_nothing_compares_all_pairs_under_the_primary_judge():
 
 @pytest.mark.parametrize("number", [1, 11])
 def test_one_model_or_many_compare_nothing_until_the_study_says_what(number):
-    asked = config(names=[f"m{i}" for i in range(number)])
+    asked = study_of(names=[f"m{i}" for i in range(number)])
     assert study_families(asked) == analyses_stage.compared(asked) == [] and not analyses_stage.pools(asked)
 
 
 def test_an_empty_list_compares_nothing():
-    assert study_families(config(comparisons=[])) == []
+    assert study_families(study_of(comparisons=[])) == []
 
 
 def test_against_and_pairs_are_the_other_minus_and_first_minus_second():
@@ -95,9 +75,9 @@ def test_what_is_pooled():
 
 
 def test_only_what_is_compared_is_an_input():
-    asked = config(comparisons=[{"pairs": [["stern", "plain"]], "splits": ["harm"], "judge": "reader"}])
+    asked = study_of(comparisons=[{"pairs": [["stern", "plain"]], "splits": ["harm"], "judge": "reader"}])
     assert analyses_stage.compared(asked) == ["reader/plain/harm", "reader/stern/harm"]
-    assert not analyses_stage.pools(asked) and analyses_stage.pools(config())
+    assert not analyses_stage.pools(asked) and analyses_stage.pools(study_of())
 
 
 def test_a_family_survives_being_written_as_params():
@@ -115,7 +95,7 @@ def made(tmp_path):
     """Return a function that runs the script on a study with scores; what it returns is its folder."""
 
     def run(study=None, duplicates=(), letters=None, turns=1, flags=None):
-        study, results = study or config(), tmp_path / "results" / "s"
+        study, results = study or study_of(), tmp_path / "results" / "s"
         params = analyses_stage.comparisons(study)
         paths = {"scores": [], "summaries": [], "duplicates": []}
         for judge, model, split in params["cells"]:
@@ -166,7 +146,7 @@ def test_scored_turns_of_dialogues_are_not_called_prompts(made):
 
 def test_families_are_corrected_apart(made):
     families = [{"pairs": [["stern", "plain"]], "splits": ["harm"]}, {"pairs": "all", "splits": ["harm"]}]
-    rows = rows_of(made(config(comparisons=families)))
+    rows = rows_of(made(study_of(comparisons=families)))
     first = [r for r in rows if r["family"] == "chosen pairs of models"]
     assert len(first) == 1 and first[0]["p"] == first[0]["p_holm"] and len(rows) == 4
 
@@ -178,7 +158,7 @@ def test_near_duplicates_count_once_in_a_pool_and_in_full_in_their_splits(made):
 
 
 def test_the_estimates_can_be_read_back_and_name_what_is_subtracted(made):
-    results = made(config(comparisons=[{"pairs": [["stern", "plain"]], "splits": ["harm"]}, {"judges": "all"}]))
+    results = made(study_of(comparisons=[{"pairs": [["stern", "plain"]], "splits": ["harm"]}, {"judges": "all"}]))
     found = [
         estimate_of(row) for row in json.loads((results / "estimates" / "comparisons.json").read_text())["estimates"]
     ]
@@ -189,7 +169,7 @@ def test_the_estimates_can_be_read_back_and_name_what_is_subtracted(made):
 
 
 def test_differences_of_few_clusters_are_marked_in_the_estimates_and_in_the_table(made):
-    results = made(config(comparisons=[{"pairs": [["stern", "plain"]]}]))
+    results = made(study_of(comparisons=[{"pairs": [["stern", "plain"]]}]))
     rows = json.loads((results / "estimates" / "comparisons.json").read_text())["estimates"]
     assert {row["estimand"] for row in rows} == {*PARTS} and all(row["flags"] == ["few_clusters"] for row in rows)
     text = (results / "tables" / "comparisons.md").read_text(encoding="utf-8")
@@ -210,7 +190,7 @@ def test_differences_of_many_clusters_and_of_no_prompt_are_not_marked_as_of_few(
 
 def test_all_that_is_made_of_a_marked_cell_has_its_mark_and_the_table_says_whose_it_is(made):
     marked = {("words", "stern", "harm"): ["unjudged"], ("words", "plain", "harm"): ["truncated"]}
-    results = made(config(comparisons=[{"pairs": [["stern", "plain"]]}]), flags=marked)
+    results = made(study_of(comparisons=[{"pairs": [["stern", "plain"]]}]), flags=marked)
     rows = json.loads((results / "estimates" / "comparisons.json").read_text())["estimates"]
     own = [row for row in rows if row["split"] == "harm"]
     assert {row["estimand"] for row in own} == {*PARTS}
@@ -250,9 +230,10 @@ def test_mcnemar_tests_nothing_without_a_decision_and_is_one_where_none_differ(m
 
 
 def test_the_table_names_family_size_test_and_judge_and_no_label_becomes_markup(made):
-    study = config(names=["plain", "stern"])
-    study["model_entries"]["stern"]["label"] = NASTY
-    results = made(study | {"comparisons": [{"pairs": "all", "label": NASTY}]})
+    labelled = {"engine": "e", "sampling": {"max_tokens": 8}, "label": NASTY}
+    models = {"plain": labelled | {"label": None}, "stern": labelled}
+    families = [{"pairs": "all", "label": NASTY}]
+    results = made(study_of(names=["plain", "stern"], model_entries=models, comparisons=families))
     text = (results / "tables" / "comparisons.md").read_text(encoding="utf-8")
     assert "corrected for the 5 comparisons of the family" in text and "sign-flip" in text and "exact" in text
     assert "agreement with people: not measured" in text and "<b>" not in text
@@ -269,20 +250,18 @@ def test_the_same_scores_give_the_same_bytes(made):
 
 def test_the_order_of_models_and_splits_changes_no_number(made):
     before = rows_of(made())
-    study = config(names=["mild-mannered", "stern", "plain"])
-    assert rows_of(made(study | {"splits": list(reversed(SPLITS))})) == before
+    turned = study_of(names=["mild-mannered", "stern", "plain"], splits=dict(reversed(SPLITS.items())))
+    assert rows_of(made(turned)) == before
 
 
 def test_a_new_model_leaves_the_numbers_of_the_others_as_they_were(made):
     def numbers(rows):
         return [row | {"p_holm": None} for row in rows if "mild-mannered" not in row["first"]]
 
-    two = rows_of(made(config(names=["plain", "stern"])))
+    two = rows_of(made(study_of(names=["plain", "stern"])))
     assert numbers(rows_of(made())) == numbers(two)
 
 
-def test_clusters_of_one_name_are_told_apart_by_what_the_study_says_of_its_sources(made):
-    study = config(comparisons=[{"pairs": [["stern", "plain"]], "scope": "pooled", "splits": ["safe", "mild"]}])
-    assert sources_of(study) == {name: name for name in SPLITS}
-    study["split_entries"]["safe"]["source"] = study["split_entries"]["mild"]["source"]
-    assert sources_of(study) == {s: "mild" if s == "safe" else s for s in SPLITS}
+def test_clusters_of_one_name_are_told_apart_by_what_the_study_says_of_its_sources():
+    assert sources_of(study_of()) == {name: name for name in SPLITS}
+    assert sources_of(study_of(folders={"safe": "mild"})) == {s: "mild" if s == "safe" else s for s in SPLITS}

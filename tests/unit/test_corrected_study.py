@@ -17,6 +17,7 @@ from refusal_eval.stats.agreement.compared import compared
 from refusal_eval.stats.corrected.corrected_study import scopes, study_corrected
 from refusal_eval.stats.corrected.peoples_labels import Key, Labelled, PersonLabel
 from refusal_eval.stats.estimates.estimate import estimate_of
+from refusal_eval.study.study import Study
 from refusal_eval.workflow import analyses_stage
 
 SPLITS = [
@@ -299,9 +300,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_labels_of_people_are_an_input_where_the_study_names_them(project: Any, tmp_path: Path) -> None:
     plain = {name: value for name, value in WHOLE_STUDY.items() if name != "corrected"}
-    assert analyses_stage.peoples_labels(project.load(plain)) == []
+    assert analyses_stage.peoples_labels(Study(project.load(plain))) == []
     (tmp_path / "labels.jsonl").write_text("")
-    (labels,) = analyses_stage.peoples_labels(project.load(plain | {"corrected": {"labels": "labels.jsonl"}}))
+    (labels,) = analyses_stage.peoples_labels(Study(project.load(plain | {"corrected": {"labels": "labels.jsonl"}})))
     assert Path(labels).name == "labels.jsonl"
 
 

@@ -14,6 +14,7 @@ from refusal_eval.stats.estimates.estimate import estimate_of
 from refusal_eval.stats.estimates.samples import write_samples
 from refusal_eval.stats.estimates.scores import cell_score, score_csv
 from refusal_eval.stats.estimates.units import read_units
+from refusal_eval.study.study import Study
 from refusal_eval.workflow.analyses_stage import estimate_files, variance
 
 VOTES = {"a": ["RRC", "RCC", "CCC", "RRR"] * 5, "b": ["RPC", "CCC", "BRR", "FRC"] * 5}
@@ -110,7 +111,7 @@ def config(tmp_path, monkeypatch):
 
 
 def estimates(config):
-    return {file.removeprefix("results/large/estimates/") for file in estimate_files(config)}
+    return {file.removeprefix("results/large/estimates/") for file in estimate_files(Study(config))}
 
 
 def test_a_job_for_each_judge_and_model_and_four_for_the_study(config):
@@ -120,7 +121,7 @@ def test_a_job_for_each_judge_and_model_and_four_for_the_study(config):
 
 
 def test_a_panel_is_no_further_judge_of_the_variance(config):
-    assert "both" in config["judges"] and "both" not in variance(config)["judges"]
+    assert "both" in config["judges"] and "both" not in variance(Study(config))["judges"]
 
 
 def test_one_judge_or_one_sample_has_no_judges_part(config):

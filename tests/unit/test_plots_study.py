@@ -16,6 +16,7 @@ from refusal_eval.config.kinds import FIGURES
 from refusal_eval.judges.keyword_judge import KeywordJudge
 from refusal_eval.judges.reasoned_judge import ReasonedJudge
 from refusal_eval.plots import panels
+from refusal_eval.study.study import Study
 from refusal_eval.workflow.figures_stage import ENDINGS, Figures
 
 
@@ -26,7 +27,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 
 def kinds(config: dict[str, Any]) -> list[str]:
-    return [entry.kind for entry in Figures(config).entries.values()]
+    return [entry.kind for entry in Figures(Study(config)).entries.values()]
 
 
 # ---------------------------------------------------------------- which figures there are
@@ -36,7 +37,7 @@ def test_a_study_that_names_none_has_those_that_it_has_data_for(project: Project
     assert kinds(project.load(STUDY)) == ["heatmap", "histograms", "tau_sweep"]
     large = project.load(WHOLE_STUDY)
     assert kinds(large) == ["heatmap", "histograms", "tradeoff", "tau_sweep", "judge_agreement", "calibration"]
-    shown = Figures(large).shown["calibration"]
+    shown = Figures(Study(large)).shown["calibration"]
     assert (shown.judges, shown.gold) == (["reader"], ["people"])
     assert kinds(project.load(STUDY | {"samples": 1})) == ["heatmap", "histograms"]
     assert kinds(project.load(STUDY | {"figures": []})) == []
@@ -91,7 +92,7 @@ def test_as_many_curves_are_allowed_as_there_are_looks() -> None:
 
 def test_only_the_files_are_asked_for_that_a_figure_shows(project: Project) -> None:
     named = {"name": "one", "kind": "heatmap", "models": ["plain"], "splits": ["file-rows"], "judge": "own"}
-    figures = Figures(project.load(WHOLE_STUDY | {"figures": [named]}))
+    figures = Figures(Study(project.load(WHOLE_STUDY | {"figures": [named]})))
     one = of(figure="one")
     assert figures.files("scores", "{judge}/{model}/{split}")(one) == ["own/plain/file-rows"]
     assert figures.files("cards", "{judge}/{gold}")(one) == ["own/people"]
@@ -102,7 +103,7 @@ def test_only_the_files_are_asked_for_that_a_figure_shows(project: Project) -> N
 def test_each_figure_has_its_own_files_in_the_order_of_their_cells(project: Project) -> None:
     histograms = {"name": "c", "kind": "histograms", "models": ["thinker", "plain"]}
     by_kind = {"name": "k", "kind": "refusal_kinds", "judge": "own", "splits": ["file-rows"]}
-    figures = Figures(project.load(WHOLE_STUDY | {"figures": [histograms, by_kind]}))
+    figures = Figures(Study(project.load(WHOLE_STUDY | {"figures": [histograms, by_kind]})))
     rows = figures.files("rows", "{judge}/{model}/{split}")
     assert rows(of(figure="c")) == sorted(rows(of(figure="c")))
     assert len(rows(of(figure="c"))) == 2 * len(WHOLE_STUDY["splits"])
@@ -113,7 +114,7 @@ def test_each_figure_has_its_own_files_in_the_order_of_their_cells(project: Proj
 
 
 def test_one_file_of_the_study_is_asked_for_once(project: Project) -> None:
-    figures = Figures(project.load(WHOLE_STUDY))
+    figures = Figures(Study(project.load(WHOLE_STUDY)))
     assert figures.files("tradeoff", "tradeoff.json")(of(figure="tradeoff")) == ["tradeoff.json"]
     assert figures.files("agreement", "agreement.json")(of(figure="judges_agree")) == ["agreement.json"]
     assert len(figures.files("estimates", "{judge}/{model}")(of(figure="tau_sweep"))) == len(WHOLE_STUDY["models"])
@@ -121,7 +122,7 @@ def test_one_file_of_the_study_is_asked_for_once(project: Project) -> None:
 
 def test_what_an_entry_leaves_open_is_filled_in(project: Project) -> None:
     named = {"name": "one", "kind": "heatmap", "labels": {"models": {"plain": "Base"}}, "reading": "strict"}
-    asked = Figures(project.load(WHOLE_STUDY | {"figures": [named]})).params(of(figure="one"))
+    asked = Figures(Study(project.load(WHOLE_STUDY | {"figures": [named]}))).params(of(figure="one"))
     assert asked["shown"]["models"] == ["plain", "thinker"] and asked["shown"]["judges"] == ["words"]
     assert (asked["figure"]["reading"], asked["figure"]["order"]) == ("strict", "listed")
     assert asked["figure"]["labels"]["models"] == {"plain": "Base"}
@@ -129,7 +130,7 @@ def test_what_an_entry_leaves_open_is_filled_in(project: Project) -> None:
 
 def test_labels_and_tau_belong_to_what_figures_share_and_an_order_to_its_figure(project: Project) -> None:
     def asked(config: dict[str, Any], name: str) -> dict[str, Any]:
-        return Figures(config).params(of(figure=name))
+        return Figures(Study(config)).params(of(figure=name))
 
     config = project.load(WHOLE_STUDY)
     json.dumps([asked(config, "tradeoff"), asked(config, "calibration")])  # plain values, which Snakemake can compare

@@ -27,6 +27,7 @@ from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.scores import few_flags
 from refusal_eval.stats.estimates.variance import PARTS
 from refusal_eval.stats.judge_pairs.pair_agreement import agreement_of
+from refusal_eval.study.study import Study
 from refusal_eval.workflow.analyses_stage import peoples_agreement
 
 LIBRARY = Path(__file__).resolve().parents[2] / "scripts" / "refusal_eval"
@@ -166,10 +167,10 @@ def test_the_table_reads_the_agreement_of_people_that_lies_beside_their_labels(t
     labels.parent.mkdir()
     with contextlib.chdir(tmp_path):
         config = Project(tmp_path).load(STUDY) | {"corrected": {"labels": str(labels)}}
-    assert peoples_agreement(config) == []
+    assert peoples_agreement(Study(config)) == []
     (labels.parent / "agreement.json").write_text("{}")
-    assert peoples_agreement(config) == [str(labels.parent / "agreement.json")]
-    assert peoples_agreement(config | {"corrected": None}) == []
+    assert peoples_agreement(Study(config)) == [str(labels.parent / "agreement.json")]
+    assert peoples_agreement(Study(config | {"corrected": None})) == []
 
 
 def test_every_number_stands_in_the_table_once() -> None:

@@ -18,8 +18,9 @@ from refusal_eval.stats.estimates.cell_estimates import cell_estimates
 from refusal_eval.stats.estimates.estimate import Estimate, estimate_of
 from refusal_eval.stats.estimates.near_duplicates import Place
 from refusal_eval.stats.tradeoff.study_tradeoff import study_trade_off
+from refusal_eval.study.row_sources import row_source
+from refusal_eval.study.study import Study
 from refusal_eval.workflow import analyses_stage
-from refusal_eval.workflow.whole_study import source_of
 
 PAIRS = [f"pair{i}" for i in range(12)]
 STUDY: dict[str, Any] = {
@@ -268,19 +269,21 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_the_rule_knows_readings_and_which_splits_belong_together(config: Any) -> None:
-    study = analyses_stage.tradeoff(config)
+    study = analyses_stage.tradeoff(Study(config))
     assert {split["name"] for split in study["splits"]} == set(config["splits"])
     assert all(split["reading"] in ("strict", "broad") for split in study["splits"])
     assert sorted(name for group in study["related"] for name in group) == sorted(config["splits"])
 
 
 def test_splits_of_one_origin_are_known_by_it() -> None:
-    url = "https://example.org/repo/abc/prompts.csv"
-    assert source_of({"kind": "url", "url": url}) == source_of({"kind": "url", "url": url.replace("prompts", "more")})
-    assert source_of({"kind": "hub", "repo": "a/b", "split": "x"}) == source_of(
-        {"kind": "hub", "repo": "a/b", "file": "y"}
-    )
-    assert source_of({"kind": "hub", "repo": "a/b"}) != source_of({"kind": "hub", "repo": "a/c"})
+    def of_url(name: str) -> str:
+        return row_source({"kind": "url", "url": f"https://example.org/repo/abc/{name}.csv", "sha256": None}).origin
+
+    def of_hub(repo: str, **chosen: str) -> str:
+        return row_source({"kind": "hub", "repo": repo, "revision": None} | chosen).origin
+
+    assert of_url("prompts") == of_url("more")
+    assert of_hub("a/b", split="x") == of_hub("a/b", file="y.csv") != of_hub("a/c", split="x")
 
 
 def test_without_shares_of_resamples_the_table_and_the_estimate_say_why() -> None:

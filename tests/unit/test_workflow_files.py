@@ -17,6 +17,7 @@ from refusal_eval.ask.store import StoreWriter
 from refusal_eval.study.batches import Cell, shard_of
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.row_sources import source_id
+from refusal_eval.study.study import Study
 from refusal_eval.study.weight_sources import weights_id
 from refusal_eval.workflow import data_stage, generation, tables_stage, weights_stage
 from refusal_eval.workflow.rendering import template_file
@@ -206,10 +207,10 @@ def test_a_gpu_job_takes_its_gpus_only_while_the_store_lacks_a_response_of_its_s
 
 @pytest.mark.parametrize(("table", "judges"), [("scores", ["both", "own", "reader", "words"]), ("refusal", ["own"])])
 def test_a_table_is_made_of_all_cells_or_of_those_of_the_primary_judge(project, table, judges):
-    config = project.load(WHOLE_STUDY | {"primary_judge": "own"})
+    study = Study(project.load(WHOLE_STUDY | {"primary_judge": "own"}))
 
     def files(noun, pattern):
-        return tables_stage.files(config, noun, pattern)(of(table=table))
+        return tables_stage.files(study, noun, pattern)(of(table=table))
 
     cells = [f"{judge}/{cell['model']}/{cell['split']}" for judge in judges for cell in CELLS]
     assert files("scores", "{judge}/{model}/{split}") == cells
@@ -219,13 +220,15 @@ def test_a_table_is_made_of_all_cells_or_of_those_of_the_primary_judge(project, 
 
 def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):
     config = project.load(WHOLE_STUDY)
-    assert set(tables_stage.TABLES) - set(tables_stage.tables_of(config)) == {"protocol_effects"}
-    alone = tables_stage.tables_of(config | {"judges": ["words"], "gold": [], "corrected": None})
+
+    def tables_of(**changes):
+        return tables_stage.tables_of(Study(config | changes))
+
+    assert set(tables_stage.TABLES) - set(tables_of()) == {"protocol_effects"}
+    alone = tables_of(judges=["words"], gold=[], corrected=None)
     assert set(tables_stage.TABLES) - set(alone) == {"protocol_effects", "judges_agree", "judge_cards", "corrected"}
-    assert "protocol_effects" in tables_stage.tables_of(config | {"protocol": "compat"})
-    assert tables_stage.tables_of(config | {"tables": ["protocol_effects"]})[: len(tables_stage.ALWAYS)] == [
-        *tables_stage.ALWAYS
-    ]
+    assert "protocol_effects" in tables_of(protocol="compat")
+    assert tables_of(tables=["protocol_effects"])[: len(tables_stage.ALWAYS)] == [*tables_stage.ALWAYS]
 
 
 def test_every_kind_of_table_is_made_by_a_function(project):

@@ -29,24 +29,24 @@ CELLS = [
 OF_STUDY = ("duplicates", "variance", "comparisons", "tradeoff", "corrected", "agreement", "floors")
 
 
-def _of_study(name, config):
-    return lambda wildcards: getattr(analyses_stage, name)(config)
+def _of_study(name, study):
+    return lambda wildcards: getattr(analyses_stage, name)(study)
 
 
-def _of_wildcards(config):
+def _of_wildcards(study):
     return {
-        "estimates": lambda wildcards: analyses_stage.estimates(config, wildcards),
-        "calibration": lambda wildcards: analyses_stage.calibration(config, wildcards),
+        "estimates": lambda wildcards: analyses_stage.estimates(study, wildcards),
+        "calibration": lambda wildcards: analyses_stage.calibration(study, wildcards),
         "card_figure": lambda wildcards: {
-            "labels": labels_of(config, ["judge", "gold"]),
-            "threshold": analyses_stage.threshold(config, wildcards.judge),
+            "labels": labels_of(study, ["judge", "gold"]),
+            "threshold": analyses_stage.threshold(study, wildcards.judge),
         },
-        "results": lambda wildcards: analyses_stage.results(config, analyses_stage.estimate_files(config)),
+        "results": lambda wildcards: analyses_stage.results(study, analyses_stage.estimate_files(study)),
     }
 
 
-def _of_table(name, config):
-    return lambda wildcards: tables_stage.params(config, of(table=name))
+def _of_table(name, study):
+    return lambda wildcards: tables_stage.params(study, of(table=name))
 
 
 def stages(config, root, cores=2):
@@ -95,8 +95,8 @@ def stages(config, root, cores=2):
             published_reading=lambda w: scoring.published_reading(study, w.model),
             published_cell=lambda w: scoring.published_cell(study, w.judge, w.model, w.split),
         ),
-        analyses=SimpleNamespace(**{name: _of_study(name, config) for name in OF_STUDY}, **_of_wildcards(config)),
-        tables=SimpleNamespace(**{name: _of_table(name, config) for name in tables_stage.TABLES}),
+        analyses=SimpleNamespace(**{name: _of_study(name, study) for name in OF_STUDY}, **_of_wildcards(study)),
+        tables=SimpleNamespace(**{name: _of_table(name, study) for name in tables_stage.TABLES}),
     )
 
 

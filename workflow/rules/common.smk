@@ -12,7 +12,7 @@ from refusal_eval.study.batches import GOLD, Cell, cpu_judges, llm_judges, panel
 from refusal_eval.study.study import Study
 from refusal_eval.study.study_folder import record_study, refuse_other_study
 from refusal_eval.workflow.ancient_inputs import VERSIONS, ask_jobs_behind_ancient_inputs
-from refusal_eval.workflow.whole_study import cells_of, labels_of
+from refusal_eval.workflow.whole_study import labels_of
 from refusal_eval.workflow.wildcards import any_of, folder_not_there
 
 ask_jobs_behind_ancient_inputs(DAG, SNAKEMAKE)
@@ -42,4 +42,4 @@ paths = study.paths
 RESULTS, LOGS, CACHE = paths.results, paths.logs, paths.cache
 # Names in alphabetical order, for what does not depend on the order in which the study lists them; cells are in that.
 MODELS, SPLITS, JUDGES, GOLD_SETS = (sorted(config[names]) for names in ("models", "splits", "judges", "gold"))
-CELLS = ["/".join(cell) for cell in cells_of(config)]  # judge/model/split
+CELLS = [str(cell) for cell in study.cells]  # judge/model/split

@@ -3,7 +3,7 @@
 Reads scores/; writes estimates/comparisons.json.
 """
 
-COMPARED = analyses.compared(config)
+COMPARED = analyses.compared(study)
 
 
 rule compare:
@@ -11,7 +11,7 @@ rule compare:
     input:
         scores=collect(f"{RESULTS}/scores/{{cell}}.csv", cell=COMPARED),
         summaries=collect(f"{RESULTS}/scores/{{cell}}.json", cell=COMPARED),
-        duplicates=[f"{RESULTS}/estimates/duplicates.json"] if analyses.pools(config) else [],
+        duplicates=[f"{RESULTS}/estimates/duplicates.json"] if analyses.pools(study) else [],
     output:
         f"{RESULTS}/estimates/comparisons.json",
     log:
@@ -23,7 +23,7 @@ rule compare:
         mem_mb=2000,
         runtime=60,
     params:
-        study=lambda wildcards: analyses.comparisons(config),
+        study=lambda wildcards: analyses.comparisons(study),
         code=code_version(ROOT / "scripts" / "make_comparisons.py"),
     message:
         "Comparing on the same prompts"

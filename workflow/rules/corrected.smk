@@ -4,7 +4,7 @@ Reads all scores, gold with the judges' verdicts on it and, where the study name
 answers, and these answers; writes estimates/corrected.json. docs/corrected_rates.md says what may be believed.
 """
 
-PEOPLES_LABELS = analyses.peoples_labels(config)
+PEOPLES_LABELS = analyses.peoples_labels(study)
 
 
 rule corrected:
@@ -12,9 +12,9 @@ rule corrected:
     input:
         rows=collect(f"{RESULTS}/scores/{{cell}}.csv", cell=CELLS),
         scores=collect(f"{RESULTS}/scores/{{cell}}.json", cell=CELLS),
-        gold=[f"{RESULTS}/gold/{on['gold']}.jsonl" for on in analyses.measured(config)],
-        gold_verdicts=[f"{RESULTS}/verdicts/{on['judge']}/gold/{on['gold']}.jsonl" for on in analyses.measured(config)],
-        calibrations=collect(f"{RESULTS}/calibration/{{fit}}.json", fit=analyses.foreign_calibrations(config)),
+        gold=[f"{RESULTS}/gold/{on['gold']}.jsonl" for on in analyses.measured(study)],
+        gold_verdicts=[f"{RESULTS}/verdicts/{on['judge']}/gold/{on['gold']}.jsonl" for on in analyses.measured(study)],
+        calibrations=collect(f"{RESULTS}/calibration/{{fit}}.json", fit=analyses.foreign_calibrations(study)),
         labels=PEOPLES_LABELS,
         verdicts=collect(f"{RESULTS}/verdicts/{{cell}}.jsonl", cell=CELLS if PEOPLES_LABELS else []),
         answers=collect(
@@ -34,7 +34,7 @@ rule corrected:
         mem_mb=2000,
         runtime=60,
     params:
-        study=lambda wildcards: analyses.corrected(config),
+        study=lambda wildcards: analyses.corrected(study),
         code=code_version(ROOT / "scripts" / "make_corrected.py"),
     message:
         "Correcting rates for the judge's errors"

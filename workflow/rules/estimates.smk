@@ -23,7 +23,7 @@ rule near_duplicates:
         mem_mb=2000,
         runtime=60,
     params:
-        duplicates=lambda wildcards: analyses.duplicates(config),
+        duplicates=lambda wildcards: analyses.duplicates(study),
         code=code_version(ROOT / "scripts" / "find_duplicates.py"),
     message:
         "Looking for prompts that stand in several splits"
@@ -50,7 +50,7 @@ rule estimates:
         mem_mb=2000,
         runtime=60,
     params:
-        study=lambda wildcards: analyses.estimates(config, wildcards),
+        study=lambda wildcards: analyses.estimates(study, wildcards),
         code=code_version(ROOT / "scripts" / "make_estimates.py"),
     message:
         "Estimating what {wildcards.judge} says of {wildcards.model}"
@@ -62,7 +62,7 @@ rule variance:
     """Split the variation between verdicts into prompts, sampling and judges."""
     input:
         labels=collect(
-            f"{RESULTS}/estimates/labels/{{judge}}/{{model}}.npz", judge=analyses.opinions(config), model=MODELS
+            f"{RESULTS}/estimates/labels/{{judge}}/{{model}}.npz", judge=analyses.opinions(study), model=MODELS
         ),
     output:
         f"{RESULTS}/estimates/variance.json",
@@ -75,7 +75,7 @@ rule variance:
         mem_mb=2000,
         runtime=60,
     params:
-        study=lambda wildcards: analyses.variance(config),
+        study=lambda wildcards: analyses.variance(study),
         code=code_version(ROOT / "scripts" / "split_variance.py"),
     message:
         "Splitting the variance"

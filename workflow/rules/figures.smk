@@ -7,7 +7,7 @@ figures/<name>.{pdf,svg,png,csv,caption.md,caption.tex}, and what LaTeX needs fo
 from refusal_eval.config.kinds import FIGURES
 from refusal_eval.workflow.figures_stage import ENDINGS, Figures
 
-figures = Figures(config)
+figures = Figures(study)
 
 FIGURE_FILES = [
     *collect(f"{RESULTS}/figures/{{figure}}.{{ending}}", figure=figures.entries, ending=ENDINGS),

@@ -3,7 +3,7 @@
 Reads judge_cards/; writes judge_cards/floors.json, or ends the run with an error.
 """
 
-FLOORS = analyses.floors(config)
+FLOORS = analyses.floors(study)
 
 
 rule judge_floor:

@@ -29,7 +29,7 @@ rule calibration:
         mem_mb=2000,
         runtime=30,
     params:
-        calibration=lambda wildcards: analyses.calibration(config, wildcards),
+        calibration=lambda wildcards: analyses.calibration(study, wildcards),
         code=code_version(ROOT / "scripts" / "make_calibration.py"),
     message:
         "Calibrating judge {wildcards.judge} on {wildcards.gold}"
@@ -58,8 +58,8 @@ rule judge_card_figure:
         mem_mb=1000,
         runtime=10,
     params:
-        labels=lambda wildcards: labels_of(config, ["judge", "gold"]),
-        threshold=lambda wildcards: analyses.threshold(config, wildcards.judge),
+        labels=lambda wildcards: labels_of(study, ["judge", "gold"]),
+        threshold=lambda wildcards: analyses.threshold(study, wildcards.judge),
         code=code_version(ROOT / "scripts" / "make_judge_figures.py"),
     message:
         "Drawing the card of judge {wildcards.judge} on {wildcards.gold}"
@@ -91,7 +91,7 @@ rule judge_agreement:
         mem_mb=4000,
         runtime=60,
     params:
-        study=lambda wildcards: analyses.agreement(config),
+        study=lambda wildcards: analyses.agreement(study),
         code=code_version(ROOT / "scripts" / "compare_judges.py"),
     message:
         "Comparing the judges"

@@ -6,23 +6,23 @@ tables/{table}.{csv,md,tex} and manifest.json.
 
 from refusal_eval.workflow import tables_stage
 
-TABLES = tables_stage.tables_of(config)
+TABLES = tables_stage.tables_of(study)
 TABLE_FILES = collect(f"{RESULTS}/tables/{{table}}.{{ending}}", table=TABLES, ending=tables_stage.ENDINGS)
 
 
 rule table:
     """Typeset one table of the study."""
     input:
-        scores=tables_stage.files(config, "scores", f"{RESULTS}/scores/{{judge}}/{{model}}/{{split}}.json"),
-        cards=tables_stage.files(config, "cards", f"{RESULTS}/judge_cards/{{judge}}/{{gold}}.json"),
-        results=tables_stage.files(config, "results", f"{RESULTS}/results_table/results.csv"),
+        scores=tables_stage.files(study, "scores", f"{RESULTS}/scores/{{judge}}/{{model}}/{{split}}.json"),
+        cards=tables_stage.files(study, "cards", f"{RESULTS}/judge_cards/{{judge}}/{{gold}}.json"),
+        results=tables_stage.files(study, "results", f"{RESULTS}/results_table/results.csv"),
         published=tables_stage.files(
-            config, "published", f"{RESULTS}/published/scores/{{judge}}/{{model}}/{{split}}.json"
+            study, "published", f"{RESULTS}/published/scores/{{judge}}/{{model}}/{{split}}.json"
         ),
-        agreement=tables_stage.files(config, "agreement", f"{RESULTS}/judge_agreement.json"),
-        comparisons=tables_stage.files(config, "comparisons", f"{RESULTS}/estimates/comparisons.json"),
-        tradeoff=tables_stage.files(config, "tradeoff", f"{RESULTS}/estimates/tradeoff.json"),
-        corrected=tables_stage.files(config, "corrected", f"{RESULTS}/estimates/corrected.json"),
+        agreement=tables_stage.files(study, "agreement", f"{RESULTS}/judge_agreement.json"),
+        comparisons=tables_stage.files(study, "comparisons", f"{RESULTS}/estimates/comparisons.json"),
+        tradeoff=tables_stage.files(study, "tradeoff", f"{RESULTS}/estimates/tradeoff.json"),
+        corrected=tables_stage.files(study, "corrected", f"{RESULTS}/estimates/corrected.json"),
     output:
         report(
             f"{RESULTS}/tables/{{table}}.csv",
@@ -42,7 +42,7 @@ rule table:
         mem_mb=2000,
         runtime=10,
     params:
-        asked=lambda wildcards: tables_stage.params(config, wildcards),
+        asked=lambda wildcards: tables_stage.params(study, wildcards),
         code=lambda wildcards: code_version(
             ROOT / "scripts" / "make_table.py", tables_stage.TABLES[wildcards.table].module
         ),

@@ -11,7 +11,7 @@ RESULTS_TABLE = collect(f"{RESULTS}/results_table/{{name}}", name=["results.csv"
 METHODS = collect(f"{RESULTS}/{{name}}", name=["methods.md", "methods.tex", "references.bib"])
 SCORES = collect(f"{RESULTS}/scores/{{cell}}.json", cell=sorted(CELLS))
 CARDS = collect(f"{RESULTS}/judge_cards/{{judge}}/{{gold}}.json", judge=JUDGES, gold=GOLD_SETS)
-ESTIMATES = analyses.estimate_files(config)
+ESTIMATES = analyses.estimate_files(study)
 AGREEMENT = [f"{RESULTS}/judge_agreement.json"] if len(JUDGES) > 1 else []
 
 
@@ -22,7 +22,7 @@ rule results_table:
         cards=CARDS,
         estimates=ESTIMATES,
         agreement=AGREEMENT,
-        people=analyses.peoples_agreement(config),
+        people=analyses.peoples_agreement(study),
         dictionary=str(ROOT / "scripts" / "refusal_eval" / "report" / "results" / "dictionary.yaml"),
     output:
         report(
@@ -41,7 +41,7 @@ rule results_table:
         mem_mb=4000,
         runtime=30,
     params:
-        study=lambda wildcards: analyses.results(config, [*SCORES, *CARDS, *ESTIMATES, *AGREEMENT]),
+        study=lambda wildcards: analyses.results(study, [*SCORES, *CARDS, *ESTIMATES, *AGREEMENT]),
         code=code_version(ROOT / "scripts" / "make_results_table.py"),
     message:
         "Making the results table"

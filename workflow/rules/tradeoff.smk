@@ -22,7 +22,7 @@ rule tradeoff:
         mem_mb=2000,
         runtime=60,
     params:
-        study=lambda wildcards: analyses.tradeoff(config),
+        study=lambda wildcards: analyses.tradeoff(study),
         code=code_version(ROOT / "scripts" / "make_tradeoff.py"),
     message:
         "Weighing over-refusal against safety"

@@ -7,11 +7,14 @@ from typing import Any
 from refusal_eval.config.datasets import Split
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Gold, Model
-from refusal_eval.config.judge_entry import JudgeStudy
+from refusal_eval.config.figure_entry import FigureStudy
+from refusal_eval.config.judge_entry import JudgeStudy, Way
 from refusal_eval.config.source_entries import PINNED, Source
 from refusal_eval.config.study_entry import StudyConfig
 from refusal_eval.study.batches import Cell, batch_names, generation_batches, judging_batches
 from refusal_eval.study.paths import Paths
+
+NOUNS = ("model", "split", "judge", "gold")
 
 
 class Study:
@@ -51,6 +54,19 @@ class Study:
     def of_judges(self) -> JudgeStudy:
         """What judges ask of it."""
         return JudgeStudy(self.judges, list(self.gold), self.settings.protocol)
+
+    @cached_property
+    def of_figures(self) -> FigureStudy:
+        """What figures ask of it."""
+        return FigureStudy(
+            models=list(self.models),
+            splits=self.splits,
+            judges=self.judges,
+            gold=list(self.gold),
+            samples=self.settings.samples,
+            protocol=self.settings.protocol,
+            primary_judge=self.primary_judge,
+        )
 
     def sources(self) -> Iterator[tuple[str, str, Any, Source]]:
         """Yield section, name and entry of all that has weights, an adapter or rows, with their source."""
@@ -93,10 +109,13 @@ class Study:
             noun: `model`, `split`, `judge` or `gold`.
             name: its name in the catalogue.
         """
-        nouns: dict[str, Mapping[str, Any]] = {
-            "model": self.models,
-            "split": self.splits,
-            "judge": self.judges,
-            "gold": self.gold,
-        }
-        return str(nouns[noun][name].label or name)
+        return str(self.entries(noun)[name].label or name)
+
+    def entries(self, noun: str) -> Mapping[str, Any]:
+        """Return the entries of one of `NOUNS` by name."""
+        found: dict[str, Any] = getattr(self.settings, f"{noun}_entries")
+        return found
+
+    def judges_by(self, way: Way) -> list[str]:
+        """Return the judges that make their verdicts in this way (see `JudgeEntry`)."""
+        return [name for name, judge in self.judges.items() if judge.way == way]

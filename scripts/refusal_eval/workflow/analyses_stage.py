@@ -10,92 +10,88 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.config.judge_entry import JudgeEntry
-from refusal_eval.config.kinds import JUDGES
-from refusal_eval.study.batches import panel_judges
-from refusal_eval.study.comparison_families import study_families
-from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
+from refusal_eval.study.study_families import study_families
 from refusal_eval.workflow.content import content_hash
 from refusal_eval.workflow.scoring import calibrated_on
-from refusal_eval.workflow.whole_study import Config, cells_of, sources_of, splits_of
+from refusal_eval.workflow.whole_study import cells_of, sources_of, splits_of
 
 TWO_KINDS = ("comply", "refuse")
 OUT_OF_FOLD = "out_of_fold"
 FOREIGN = "foreign"  # calibrated on another gold set than the one it is measured on
 
 
-def estimate_files(config: Config) -> list[str]:
+def estimate_files(study: Study) -> list[str]:
     """Return the files of estimates of a study, each `{"estimates": [...], ...}`."""
-    cells = [f"cells/{judge}/{model}" for judge in sorted(config["judges"]) for model in sorted(config["models"])]
+    cells = [f"cells/{judge}/{model}" for judge in sorted(study.judges) for model in sorted(study.models)]
     analyses = {
-        "variance": len(opinions(config)) > 1 and config["samples"] > 1,
-        "comparisons": bool(study_families(config)),
-        "tradeoff": has_tradeoff(config),
-        "corrected": has_corrected(config),
+        "variance": len(opinions(study)) > 1 and study.settings.samples > 1,
+        "comparisons": bool(study_families(study)),
+        "tradeoff": has_tradeoff(study),
+        "corrected": has_corrected(study),
     }
     names = [*cells, *(name for name, made in analyses.items() if made)]
-    return [f"{Paths(config).results}/estimates/{name}.json" for name in names]
+    return [f"{study.paths.results}/estimates/{name}.json" for name in names]
 
 
 # ---------------------------------------------------------------- estimates
 
 
-def duplicates(config: Config) -> dict[str, Any]:
+def duplicates(study: Study) -> dict[str, Any]:
     """Return what, besides prompts, decides which of them are near-duplicates."""
-    entries = config["split_entries"]
-    expectations = {split: entries[split]["expectation"] for split in sorted(config["splits"])}
-    return {"expectations": expectations, "sources": sources_of(config)}
+    expectations = {name: split.expectation for name, split in sorted(study.splits.items())}
+    return {"expectations": expectations, "sources": sources_of(study)}
 
 
-def estimates(config: Config, wildcards: Any) -> dict[str, Any]:
+def estimates(study: Study, wildcards: Any) -> dict[str, Any]:
     """Return what, besides its files, decides the estimates of one (judge, model)."""
     return {
         "judge": wildcards.judge,
         "model": wildcards.model,
-        "splits": sorted(config["splits"]),
-        "sources": sources_of(config),
-        "samples": config["samples"],
-        **config["scoring"],
+        "splits": sorted(study.splits),
+        "sources": sources_of(study),
+        "samples": study.settings.samples,
+        **study.settings.scoring.model_dump(),
         # The published c(x) is another function, so that a sweep of ours would not go through it.
-        "tau_sweep": config["protocol"] == "default",
+        "tau_sweep": study.settings.protocol == "default",
     }
 
 
-def opinions(config: Config) -> list[str]:
+def opinions(study: Study) -> list[str]:
     """Return the judges that have an opinion of their own.
 
     A panel says what its members say: as one more judge it would make judges look alike.
     """
-    return sorted(set(config["judges"]) - set(panel_judges(config)))
+    return sorted(set(study.judges) - set(study.judges_by("verdicts")))
 
 
-def variance(config: Config) -> dict[str, Any]:
+def variance(study: Study) -> dict[str, Any]:
     """Return what, besides labels, decides the split of the variance over judges."""
-    names = {"judges": opinions(config), "models": sorted(config["models"]), "splits": sorted(config["splits"])}
-    return names | {"level": config["scoring"]["level"]}
+    names = {"judges": opinions(study), "models": sorted(study.models), "splits": sorted(study.splits)}
+    return names | {"level": study.settings.scoring.level}
 
 
 # ---------------------------------------------------------------- comparisons
 
 
-def compared(config: Config) -> list[str]:
+def compared(study: Study) -> list[str]:
     """Return the cells that are compared, as `judge/model/split`."""
-    return sorted("/".join(cell) for cell in {cell for family in study_families(config) for cell in family.cells()})
+    return sorted("/".join(cell) for cell in {cell for family in study_families(study) for cell in family.cells()})
 
 
-def pools(config: Config) -> bool:
+def pools(study: Study) -> bool:
     """Tell whether a comparison is made over several splits."""
-    return any(scope.pool for family in study_families(config) for scope in family.scopes)
+    return any(scope.pool for family in study_families(study) for scope in family.scopes)
 
 
-def comparisons(config: Config) -> dict[str, Any]:
+def comparisons(study: Study) -> dict[str, Any]:
     """Return the families, and what decides their numbers besides scores."""
-    splits = sorted(splits_of(config), key=lambda split: split["name"])
+    splits = sorted(splits_of(study), key=lambda split: split["name"])
     return {
-        "cells": [cell.split("/") for cell in compared(config)],
-        "families": [dataclasses.replace(family, label="").as_dict() for family in study_families(config)],
-        "samples": config["samples"],
-        "level": config["scoring"]["level"],
+        "cells": [cell.split("/") for cell in compared(study)],
+        "families": [dataclasses.replace(family, label="").as_dict() for family in study_families(study)],
+        "samples": study.settings.samples,
+        "level": study.settings.scoring.level,
         "splits": splits,
     }
 
@@ -103,120 +99,122 @@ def comparisons(config: Config) -> dict[str, Any]:
 # ---------------------------------------------------------------- the trade-off, and corrected rates
 
 
-def has_tradeoff(config: Config) -> bool:
+def has_tradeoff(study: Study) -> bool:
     """Tell whether a study has splits of both expectations, or one that may vary."""
-    kinds = {entry["expectation"] for entry in config["split_entries"].values()}
+    kinds = {split.expectation for split in study.splits.values()}
     return kinds.issuperset(TWO_KINDS) or "varies" in kinds
 
 
-def tradeoff(config: Config) -> dict[str, Any]:
+def tradeoff(study: Study) -> dict[str, Any]:
     """Return what, besides files, decides the trade-off."""
-    sources, entries = sources_of(config), config["split_entries"]
+    sources = sources_of(study)
     alike: dict[tuple[str, str], list[str]] = {}
-    for split in config["splits"]:
-        alike.setdefault((sources[split], entries[split]["expectation"]), []).append(split)
+    for name, split in study.splits.items():
+        alike.setdefault((sources[name], split.expectation), []).append(name)
     # Clusters of a comply and a refuse split of one source may be contrast pairs.
-    safe, unsafe = ([s for s in config["splits"] if entries[s]["expectation"] == e] for e in TWO_KINDS)
+    safe, unsafe = ([name for name, split in study.splits.items() if split.expectation == e] for e in TWO_KINDS)
     twins = [[a, b] for a in safe for b in unsafe if sources[a] == sources[b]]
-    return _whole(config) | {"twins": twins, "related": sorted(alike.values())}
+    return _whole(study) | {"twins": twins, "related": sorted(alike.values())}
 
 
-def has_corrected(config: Config) -> bool:
+def has_corrected(study: Study) -> bool:
     """Tell whether a study has gold, or labels of people."""
-    return bool(config["gold"] or peoples_labels(config))
+    return bool(study.gold or peoples_labels(study))
 
 
-def corrected(config: Config) -> dict[str, Any]:
+def corrected(study: Study) -> dict[str, Any]:
     """Return what, besides files, decides the corrected rates."""
-    labels = [content_hash(path) for path in peoples_labels(config)]
-    return _whole(config) | {"measured": measured(config), "labels_sha256": labels}
+    labels = [content_hash(path) for path in peoples_labels(study)]
+    return _whole(study) | {"measured": measured(study), "labels_sha256": labels}
 
 
-def measured(config: Config) -> list[dict[str, Any]]:
+def measured(study: Study) -> list[dict[str, Any]]:
     """Return every judge on every gold set, and where its threshold is fitted: nowhere, there, or elsewhere."""
-    study, found = Study(config), []
-    for judge in config["judges"]:
+    found = []
+    for judge in study.judges:
         fitted_on = calibrated_on(study, judge)
-        for gold in config["gold"]:
+        for gold in study.gold:
             where = None if fitted_on is None else OUT_OF_FOLD if fitted_on == gold else FOREIGN
             found.append({"judge": judge, "gold": gold, "calibrate": where})
     return found
 
 
-def foreign_calibrations(config: Config) -> list[str]:
+def foreign_calibrations(study: Study) -> list[str]:
     """Return the `judge/gold` of the calibration that each of the foreign ones of `measured` has."""
-    study = Study(config)
-    judges = [entry["judge"] for entry in measured(config) if entry["calibrate"] == FOREIGN]
+    judges = [entry["judge"] for entry in measured(study) if entry["calibrate"] == FOREIGN]
     return [f"{judge}/{calibrated_on(study, judge)}" for judge in judges]
 
 
-def peoples_labels(config: Config) -> list[str]:
+def peoples_labels(study: Study) -> list[str]:
     """Return the labels of people on this study's answers, as a list for `input`."""
-    path = (config["corrected"] or {}).get("labels")
-    return [path] if path else []
+    corrected = study.settings.corrected
+    return [corrected.labels] if corrected is not None else []
 
 
-def peoples_agreement(config: Config) -> list[str]:
+def peoples_agreement(study: Study) -> list[str]:
     """Return the agreement of people that was written beside the labels the study names, as a list.
 
     None for labels of another origin.
     """
-    beside = [Path(path).with_name("agreement.json") for path in peoples_labels(config)]
+    beside = [Path(path).with_name("agreement.json") for path in peoples_labels(study)]
     return [str(path) for path in beside if path.is_file()]
 
 
 # ---------------------------------------------------------------- judges
 
 
-def calibration(config: Config, wildcards: Any) -> dict[str, Any]:
+def calibration(study: Study, wildcards: Any) -> dict[str, Any]:
     """Return what, besides gold and verdicts, decides a judge's calibration."""
-    return {"judge": wildcards.judge, "gold": wildcards.gold, "level": config["scoring"]["level"]}
+    return {"judge": wildcards.judge, "gold": wildcards.gold, "level": study.settings.scoring.level}
 
 
-def agreement(config: Config) -> dict[str, Any]:
+def agreement(study: Study) -> dict[str, Any]:
     """Return what, besides verdicts and scores, decides how judges agree."""
-    entries = config["judge_entries"]
-    panels = sorted(panel_judges(config))
+    panels = sorted(study.judges_by("verdicts"))
     return {
-        "splits": splits_of(config),
-        "level": config["scoring"]["level"],
-        "cells": sorted(cells_of(config)),
-        "members": {judge: list(entries[judge]["members"]) for judge in panels},
+        "splits": splits_of(study),
+        "level": study.settings.scoring.level,
+        "cells": sorted(cells_of(study)),
+        "members": {judge: list(study.judges[judge].members) for judge in panels},
     }
 
 
-def threshold(config: Config, judge: str) -> float | None:
+def threshold(study: Study, judge: str) -> float | None:
     """Return the threshold of a judge's own, if any, for the figure of its card."""
-    entry: JudgeEntry = JUDGES.entry(config["judge_entries"][judge])
+    entry: JudgeEntry = study.judges[judge]
     return entry.own_threshold()
 
 
-def floors(config: Config) -> dict[str, dict[str, Any]]:
+def floors(study: Study) -> dict[str, dict[str, Any]]:
     """Return the floors that judges must reach, by judge."""
-    entries = {judge: config["judge_entries"][judge] for judge in sorted(config["judges"])}
-    return {judge: dict(entry["floor"]) for judge, entry in entries.items() if entry.get("floor")}
+    return {name: judge.floor.model_dump() for name, judge in sorted(study.judges.items()) if judge.floor is not None}
 
 
 # ---------------------------------------------------------------- the results table
 
 
-def results(config: Config, files: list[str]) -> dict[str, Any]:
+def results(study: Study, files: list[str]) -> dict[str, Any]:
     """Return what, besides the content of its files, decides the results table.
 
     The files' names are part of it, so that one which is not asked for any more is noticed; those of people can be
     replaced by older ones.
     """
-    folder = Paths(config).results
+    folder = study.paths.results
     return {
-        "study": config["study"],
+        "study": study.name,
         "results": folder,
-        "tau": config["scoring"]["tau"],
+        "tau": study.settings.scoring.tau,
         "files": [path.removeprefix(f"{folder}/") for path in files],
-        "people_sha256": [content_hash(path) for path in peoples_agreement(config)],
+        "people_sha256": [content_hash(path) for path in peoples_agreement(study)],
     }
 
 
-def _whole(config: Config) -> dict[str, Any]:
+def _whole(study: Study) -> dict[str, Any]:
     """What decides the numbers of an analysis of all cells."""
-    names: dict[str, Any] = {name: config[name] for name in ("models", "judges", "gold", "samples")}
-    return names | {"splits": splits_of(config), "cells": cells_of(config), "level": config["scoring"]["level"]}
+    names = {"models": list(study.models), "judges": list(study.judges), "gold": list(study.gold)}
+    return names | {
+        "samples": study.settings.samples,
+        "splits": splits_of(study),
+        "cells": cells_of(study),
+        "level": study.settings.scoring.level,
+    }

@@ -1,12 +1,12 @@
 """The figures of a study, and which files each is drawn from, for workflow/rules/figures.smk."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 from snakemake.io import expand
 
-from refusal_eval.config.figure_entry import Figure, FigureStudy
+from refusal_eval.config.figure_entry import Figure
 from refusal_eval.config.kinds import FIGURES
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.scoring import protocol_label
@@ -23,24 +23,14 @@ class Figures:
         shown: what each shows.
     """
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        study = Study(config)
-        self._config = config
-        whole = FigureStudy(
-            models=list(study.models),
-            splits=study.splits,
-            judges=study.judges,
-            gold=list(study.gold),
-            samples=study.settings.samples,
-            protocol=study.settings.protocol,
-            primary_judge=study.primary_judge,
-        )
+    def __init__(self, study: Study) -> None:
+        self._study = study
         named = study.settings.figures
         if named is None:
             kinds: Any = FIGURES.classes()
-            named = [figure for kind in kinds for figure in kind.unasked(whole)]
+            named = [figure for kind in kinds for figure in kind.unasked(study.of_figures)]
         self.entries: dict[str, Figure] = {figure.name: figure for figure in named}
-        self.shown = {name: figure.shown(whole) for name, figure in self.entries.items()}
+        self.shown = {name: figure.shown(study.of_figures) for name, figure in self.entries.items()}
 
     def files(self, noun: str, pattern: str) -> Callable[[Any], list[str]]:
         """Return an input function: the files of one noun that the figure `wildcards.figure` is drawn from.
@@ -64,19 +54,19 @@ class Figures:
         The trade-off names models that it does not show; figures of judges name none.
         """
         shown = self.shown[wildcards.figure]
-        labels = labels_of(self._config)
+        labels = labels_of(self._study)
         if not shown.models:
             labels["models"] = {}
         return {
             "figure": self.entries[wildcards.figure].model_dump(mode="json"),
             "shown": asdict(shown),
             "labels": labels,
-            "scoring": {name: self._config["scoring"][name] for name in ("tau", "band")},
-            **protocol_label(self._config),
+            "scoring": {name: getattr(self._study.settings.scoring, name) for name in ("tau", "band")},
+            **protocol_label(self._study),
         }
 
     def report(self, wildcards: Any) -> dict[str, str]:
         """Return category, name and caption of a figure in Snakemake's report."""
         category, name, caption = self.entries[wildcards.figure].report
-        caption = caption.format(samples=self._config["samples"], tau=self._config["scoring"]["tau"])
+        caption = caption.format(samples=self._study.settings.samples, tau=self._study.settings.scoring.tau)
         return {"category": category, "name": name, "caption": caption}

@@ -1,33 +1,32 @@
 """What the rules in workflow/rules/score.smk ask of a study: what decides a cell's numbers, and a judge's card."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from refusal_eval.config.datasets import SCORED_BY_DEFAULT
 from refusal_eval.study.study import Study
 
 
-def protocol_label(config: Mapping[str, Any]) -> dict[str, str]:
+def protocol_label(study: Study) -> dict[str, str]:
     """Return the protocol for what shows it; nothing for the default one."""
-    return {} if config["protocol"] == "default" else {"protocol": config["protocol"]}
+    protocol = study.settings.protocol
+    return {} if protocol == "default" else {"protocol": protocol}
 
 
 def cell(study: Study, judge: str, model: str, split: str) -> dict[str, Any]:
     """Return what, besides answers and verdicts, decides a cell's numbers."""
-    entry = study.config["split_entries"][split]
-    dialogue = entry.get("dialogue")
-    turns = {"scored": dialogue["scored"] or SCORED_BY_DEFAULT[dialogue["mode"]]} if dialogue else {}
+    entry = study.splits[split]
+    turns = {"scored": entry.dialogue.scored or SCORED_BY_DEFAULT[entry.dialogue.mode]} if entry.dialogue else {}
     return {
         "judge": judge,
         "model": model,
         "split": split,
-        "expectation": entry["expectation"],
-        "headline": entry["headline"],
-        "samples": study.config["samples"],
-        "max_tokens": study.config["model_entries"][model]["sampling"]["max_tokens"],
-        **study.config["scoring"],
+        "expectation": entry.expectation,
+        "headline": entry.headline,
+        "samples": study.settings.samples,
+        "max_tokens": study.models[model].sampling.max_tokens,
+        **study.settings.scoring.model_dump(),
         **turns,
-        **protocol_label(study.config),
+        **protocol_label(study),
         **_noticed(study, judge),
     }
 
@@ -41,9 +40,9 @@ def _noticed(study: Study, judge: str) -> dict[str, Any]:
 
 def published_reading(study: Study, model: str) -> dict[str, Any]:
     """Return what decides how the published code reads a model's responses."""
-    entry = study.config["model_entries"][model]
-    trust = study.config["engine_entries"][entry["engine"]]["trust_remote_code"]
-    return {"end_mark": (entry["reasoning"] or {}).get("end"), "trust_remote_code": trust}
+    entry = study.models[model]
+    trust = getattr(study.engines[entry.engine], "trust_remote_code", False)
+    return {"end_mark": entry.reasoning.end if entry.reasoning else None, "trust_remote_code": trust}
 
 
 def published_cell(study: Study, judge: str, model: str, split: str) -> dict[str, Any]:
@@ -55,17 +54,17 @@ def published_cell(study: Study, judge: str, model: str, split: str) -> dict[str
 
 def card(study: Study, judge: str, gold: str) -> dict[str, Any]:
     """Return what, besides gold and verdicts, decides a judge's card."""
-    entry, calibrated = study.config["gold_entries"][gold], calibrated_on(study, judge)
+    entry, calibrated = study.gold[gold], calibrated_on(study, judge)
     more: dict[str, Any] = {"calibrated_on": calibrated} if calibrated else {}
     if gold in study.judges[judge].learned_from(study.of_judges):
         more["fitted_here"] = True
     return {
         "judge": judge,
         "gold": gold,
-        "raters": entry["raters"],
-        "human_kappa": entry.get("human_kappa"),
-        "anchors": list(entry.get("anchors") or []),
-        "level": study.config["scoring"]["level"],
+        "raters": entry.raters,
+        "human_kappa": entry.human_kappa.model_dump() if entry.human_kappa else None,
+        "anchors": [anchor.model_dump() for anchor in entry.anchors],
+        "level": study.settings.scoring.level,
     } | more
 
 

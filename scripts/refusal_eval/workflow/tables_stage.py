@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 from snakemake.io import expand
 
 import refusal_eval
-from refusal_eval.study.comparison_families import study_families
+from refusal_eval.study.study import NOUNS, Study
+from refusal_eval.study.study_families import study_families
 from refusal_eval.workflow.analyses_stage import has_corrected, has_tradeoff
 from refusal_eval.workflow.scoring import protocol_label
-from refusal_eval.workflow.whole_study import NOUNS, Config, labels_of, splits_of
+from refusal_eval.workflow.whole_study import labels_of, splits_of
 
 ENDINGS = ("csv", "md", "tex")
 ALWAYS = ("refusal", "categories", "scores", "states", "votes", "judges")
@@ -86,48 +87,53 @@ TABLES = {
 }  # fmt: skip
 
 
-def tables_of(config: Config) -> list[str]:
+def tables_of(study: Study) -> list[str]:
     """Return the names of a study's tables."""
     wanted = {
-        "protocol_effects": "protocol_effects" in config["tables"] or config["protocol"] == "compat",
-        "judge_cards": bool(config["gold"]),
-        "judges_agree": len(config["judges"]) > 1,
-        "comparisons": bool(study_families(config)),
-        "tradeoff": has_tradeoff(config),
-        "corrected": has_corrected(config),
+        "protocol_effects": "protocol_effects" in study.settings.tables or study.settings.protocol == "compat",
+        "judge_cards": bool(study.gold),
+        "judges_agree": len(study.judges) > 1,
+        "comparisons": bool(study_families(study)),
+        "tradeoff": has_tradeoff(study),
+        "corrected": has_corrected(study),
     }
     return [name for name in TABLES if wanted.get(name, True)]
 
 
-def files(config: Config, noun: str, pattern: str) -> Callable[[Any], list[str]]:
+def files(study: Study, noun: str, pattern: str) -> Callable[[Any], list[str]]:
     """Return an input function: the files of one noun that the table `wildcards.table` is made of, sorted by name."""
 
     def needed(wildcards: Any) -> list[str]:
         kind = TABLES[wildcards.table]
-        judges = [config["primary_judge"]] if "primary_judge" in kind.shows else sorted(config["judges"])
-        names = {"judge": judges} | {noun: sorted(config[f"{noun}s"]) for noun in ("model", "split")}
-        return list(expand(pattern, **names, gold=sorted(config["gold"]))) if noun in kind.needs else []
+        judges = [study.primary_judge] if "primary_judge" in kind.shows else sorted(study.judges)
+        names = {"judge": judges, "model": sorted(study.models), "split": sorted(study.splits)}
+        return list(expand(pattern, **names, gold=sorted(study.gold))) if noun in kind.needs else []
 
     return needed
 
 
-def params(config: Config, wildcards: Any) -> dict[str, Any]:
+def params(study: Study, wildcards: Any) -> dict[str, Any]:
     """Return what a table shows of the study: names in their order and labels, and of splits what is expected there.
 
     The lists are params, so that a model taken away is noticed.
     """
     kind = TABLES[wildcards.table]
-    shown = {name: config[name] for name in kind.shows}
-    if "splits" in shown:
-        shown["splits"] = [
-            {key: split[key] for key in ("name", "expectation", "reading")} for split in splits_of(config)
-        ]
+    splits = [{key: split[key] for key in ("name", "expectation", "reading")} for split in splits_of(study)]
+    all_of_it: dict[str, Any] = {
+        "models": list(study.models),
+        "splits": splits,
+        "judges": list(study.judges),
+        "gold": list(study.gold),
+        "primary_judge": study.primary_judge,
+        "samples": study.settings.samples,
+    }
+    shown = {name: all_of_it[name] for name in kind.shows}
     if "results" in kind.needs:
-        shown["tau"] = config["scoring"]["tau"]
+        shown["tau"] = study.settings.scoring.tau
     if "comparisons" in kind.needs:
-        shown["families"] = [family.as_dict() for family in study_families(config)]
+        shown["families"] = [family.as_dict() for family in study_families(study)]
     nouns = [noun for noun in NOUNS if noun in shown or f"{noun}s" in shown]
     return {
-        "made_by": kind.made_by, **shown, "labels": labels_of(config, nouns), "protocol": "default",
-        **protocol_label(config),
+        "made_by": kind.made_by, **shown, "labels": labels_of(study, nouns), "protocol": "default",
+        **protocol_label(study),
     }  # fmt: skip

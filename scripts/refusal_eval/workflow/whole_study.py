@@ -1,55 +1,39 @@
 """What rules ask that look at a whole study at once: its cells, labels, and where its splits come from."""
 
-import itertools
-from collections.abc import Iterable, Mapping
-from pathlib import PurePosixPath
-from typing import Any
+from collections.abc import Iterable
 
 from refusal_eval.core.states import HEADLINE_READING
-
-Config = Mapping[str, Any]  # of a validated study
-NOUNS = ("model", "split", "judge", "gold")
+from refusal_eval.study.study import NOUNS, Study
 
 
-def cells_of(config: Config) -> list[list[str]]:
+def cells_of(study: Study) -> list[list[str | None]]:
     """Return judge, model and split of all that is scored, in the study's order."""
-    return [list(cell) for cell in itertools.product(config["judges"], config["models"], config["splits"])]
+    return [[cell.judge, cell.model, cell.split] for cell in study.cells]
 
 
-def labels_of(config: Config, nouns: Iterable[str] = NOUNS) -> dict[str, dict[str, str]]:
+def labels_of(study: Study, nouns: Iterable[str] = NOUNS) -> dict[str, dict[str, str]]:
     """Return what readers see instead of names, for each of these nouns: `{"models": {name: label}}`."""
-    return {
-        f"{noun}s": {name: entry["label"] or name for name, entry in config[f"{noun}_entries"].items()}
-        for noun in nouns
-    }
+    return {f"{noun}s": {name: study.label(noun, name) for name in study.entries(noun)} for noun in nouns}
 
 
-def splits_of(config: Config) -> list[dict[str, str]]:
+def splits_of(study: Study) -> list[dict[str, str]]:
     """Return expectation, headline reading and source of each split, in the study's order."""
-    entries, sources = config["split_entries"], sources_of(config)
+    sources = sources_of(study)
     return [
         {
-            "name": split,
-            "expectation": entries[split]["expectation"],
-            "reading": entries[split]["headline"] or HEADLINE_READING[entries[split]["expectation"]],
-            "source": sources[split],
+            "name": name,
+            "expectation": split.expectation,
+            "reading": split.headline or HEADLINE_READING[split.expectation],
+            "source": sources[name],
         }
-        for split in config["splits"]
+        for name, split in study.splits.items()
     ]
 
 
-def sources_of(config: Config) -> dict[str, str]:
+def sources_of(study: Study) -> dict[str, str]:
     """Return a word for the source of each split: the first split, by its name, that comes from there.
 
     So params hold no path of this machine.
     """
     first: dict[str, str] = {}
-    entries = config["split_entries"]
-    return {split: first.setdefault(source_of(entries[split]["source"]), split) for split in sorted(config["splits"])}
-
-
-def source_of(source: Mapping[str, Any]) -> str:
-    """Return what tells a split's origin apart: a repository, a package, the folder of a file or address."""
-    place = source.get("repo") or source.get("package")
-    folder = PurePosixPath(str(source.get("url") or source.get("path") or "bundled")).parent
-    return f"{source['kind']} {place or folder}"
+    return {name: first.setdefault(split.source.origin, name) for name, split in sorted(study.splits.items())}

@@ -26,6 +26,7 @@ from refusal_eval.data.prompts import content_id
 from refusal_eval.judges.conversations import read_conversations
 from refusal_eval.stats.estimates.estimands import scored_turns
 from refusal_eval.stats.estimates.units import names_apart
+from refusal_eval.study.study import Study
 from refusal_eval.workflow.whole_study import sources_of
 
 Config = Mapping[str, Any]
@@ -99,7 +100,7 @@ def study_texts(config: Config, models: Iterable[str], splits: Iterable[str]) ->
     clusters: dict[str, set[str]] = {}
     for text in texts.values():
         clusters.setdefault(text.members[0].split, set()).add(text.cluster)
-    names = names_apart(clusters, sources_of(config))
+    names = names_apart(clusters, sources_of(Study(config)))
     return [replace(text, cluster=names[text.members[0].split][text.cluster]) for text in texts.values()]
 
 
