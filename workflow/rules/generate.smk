@@ -66,3 +66,44 @@ rule generate:
     container:
         ENGINE_IMAGE
     threads: load_threads
+    resources:
+        gpu=load_gpus,
+        nodes=load_nodes,
+        gpu_model=load_gpu_model,
+        slurm_partition=load_partition,
+        slurm_extra=load_options,
+    params:
+        # A receipt keeps its name when cells come and go, and may be newer than the requests of one that comes back.
+        cells=lambda wildcards: [str(cell) for cell in study.generation_batches[wildcards.batch]],
+    message:
+        "Generating answers: {wildcards.batch}, load {wildcards.load}"
+    script:
+        "../../scripts/execute.py"
+
+
+rule answers:
+    """Turn one cell's stored responses into answers; runs again only when the cell's own requests changed."""
+    input:
+        requests=f"{RESULTS}/requests/{{model}}/{{split}}.jsonl",
+        engine=ancient(model_engine),
+        receipts=ancient(generation_receipts),
+    output:
+        f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
+    log:
+        f"{LOGS}/answers/{{model}}/{{split}}.log",
+    wildcard_constraints:
+        model=ASKED_MODELS,
+    priority: job_priority
+    localrule: True
+    conda:
+        "../../envs/workflow.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=60,
+    params:
+        segments=lambda wildcards: generation.segments(study, wildcards.model),
+        code=code_version(ROOT / "scripts" / "collect_answers.py"),
+    message:
+        "Collecting answers of {wildcards.model} on {wildcards.split}"
+    script:
+        "../../scripts/collect_answers.py"

@@ -95,3 +95,144 @@ rule judge:
     container:
         ENGINE_IMAGE
     threads: load_threads
+    resources:
+        gpu=load_gpus,
+        nodes=load_nodes,
+        gpu_model=load_gpu_model,
+        slurm_partition=load_partition,
+        slurm_extra=load_options,
+    params:
+        # A receipt keeps its name when cells come and go, and may be newer than the requests of one that comes back.
+        cells=lambda wildcards: [str(cell) for cell in study.judging_batches[wildcards.batch]],
+    message:
+        "Judging answers: {wildcards.batch}, load {wildcards.load}"
+    script:
+        "../../scripts/execute.py"
+
+
+rule llm_verdicts:
+    """Turn a judge's stored responses into the verdicts on one cell."""
+    input:
+        answers=f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
+        requests=f"{RESULTS}/judge_requests/{{judge}}/{{model}}/{{split}}.jsonl",
+        engine=ancient(judge_engine),
+        judge=f"{RESULTS}/judges/{{judge}}.json",
+        calibration=calibration_of,
+        receipts=ancient(
+            lambda wildcards: paths.receipts(
+                "judge", study.batch_of[Cell(wildcards.model, wildcards.split, wildcards.judge)]
+            )
+        ),
+    output:
+        f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl",
+    log:
+        f"{LOGS}/verdicts/{{judge}}/{{model}}/{{split}}.log",
+    wildcard_constraints:
+        judge=any_of(llm_judges(config)),
+        model=MODEL_OR_GOLD,
+        split=SPLIT_OR_GOLD,
+    localrule: True
+    conda:
+        "../../envs/workflow.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=60,
+    params:
+        judge=lambda wildcards: judging.reading(study, wildcards.judge),
+        code=judge_code("collect_verdicts.py"),
+    message:
+        "Collecting verdicts of {wildcards.judge} on {wildcards.model}, {wildcards.split}"
+    script:
+        "../../scripts/collect_verdicts.py"
+
+
+rule cpu_verdicts:
+    """Judge one cell's answers by keyword lists or by the user's own function."""
+    input:
+        prompts=judged_prompts,
+        answers=f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
+        files=lambda wildcards: judge_of(wildcards).files(),
+        model=fitted_model,
+        unseen=unseen_verdicts,
+    output:
+        f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl",
+    log:
+        f"{LOGS}/verdicts/{{judge}}/{{model}}/{{split}}.log",
+    wildcard_constraints:
+        judge=any_of(cpu_judges(config)),
+        model=MODEL_OR_GOLD,
+        split=SPLIT_OR_GOLD,
+    localrule: True
+    conda:
+        "../../envs/workflow.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=60,
+    params:
+        judge=lambda wildcards: judging.deciding(study, wildcards.judge),
+        code=judge_code("judge_on_cpu.py"),
+    message:
+        "Judging {wildcards.model} on {wildcards.split} by {wildcards.judge}"
+    script:
+        "../../scripts/judge_on_cpu.py"
+
+
+rule train_judge:
+    """Fit a judge on gold, and judge each gold row by a model that has not seen its like."""
+    input:
+        gold=lambda wildcards: collect(f"{RESULTS}/gold/{{gold}}.jsonl", gold=judge_of(wildcards).gold),
+        files=lambda wildcards: judge_of(wildcards).files(),
+    output:
+        model=f"{RESULTS}/judges/{{judge}}/model.npz",
+        verdicts=f"{RESULTS}/judges/{{judge}}/out_of_fold.jsonl",
+    log:
+        f"{LOGS}/train_judge/{{judge}}.log",
+    wildcard_constraints:
+        judge=any_of(name for name in cpu_judges(config) if study.judges[name].learns),
+    localrule: True
+    conda:
+        "../../envs/workflow.yaml"
+    threads: 1
+    resources:
+        mem_mb=4000,
+        runtime=120,
+    params:
+        judge=lambda wildcards: judging.deciding(study, wildcards.judge),
+        code=judge_code("train_judge.py"),
+    message:
+        "Fitting judge {wildcards.judge}"
+    script:
+        "../../scripts/train_judge.py"
+
+
+rule panel_verdicts:
+    """Put together what several judges said about one cell's answers."""
+    input:
+        answers=f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
+        verdicts=lambda wildcards: collect(
+            f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl",
+            judge=judge_of(wildcards).members,
+            model=wildcards.model,
+            split=wildcards.split,
+        ),
+    output:
+        f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl",
+    log:
+        f"{LOGS}/verdicts/{{judge}}/{{model}}/{{split}}.log",
+    wildcard_constraints:
+        judge=any_of(panel_judges(config)),
+        model=MODEL_OR_GOLD,
+        split=SPLIT_OR_GOLD,
+    localrule: True
+    conda:
+        "../../envs/workflow.yaml"
+    resources:
+        mem_mb=1000,
+        runtime=30,
+    params:
+        panel=lambda wildcards: judging.panel(study, wildcards.judge),
+        code=judge_code("panel_verdicts.py"),
+    message:
+        "Putting together the verdicts of {wildcards.judge} on {wildcards.model}, {wildcards.split}"
+    script:
+        "../../scripts/panel_verdicts.py"
