@@ -26,7 +26,7 @@ def main(asked: Mapping[str, Any], files: Mapping[str, Sequence[str]], folder: P
     """Write the files of a figure. One that cannot be drawn becomes a page that says why.
 
     Args:
-        asked: the figure, what it shows, and what it shows of the study (`workflow.figures_stage.Figures.params`).
+        asked: the figure, what it shows, and what it shows of the study (`workflow.figures_stage.params`).
         files: what it is drawn from, by noun.
         folder: where its files go.
     """

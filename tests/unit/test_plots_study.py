@@ -17,7 +17,7 @@ from refusal_eval.judges.keyword_judge import KeywordJudge
 from refusal_eval.judges.reasoned_judge import ReasonedJudge
 from refusal_eval.plots import panels
 from refusal_eval.study.study import Study
-from refusal_eval.workflow.figures_stage import ENDINGS, Figures
+from refusal_eval.workflow.figures_stage import ENDINGS, files, params
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 
 def kinds(config: dict[str, Any]) -> list[str]:
-    return [entry.kind for entry in Figures(Study(config)).entries.values()]
+    return [entry.kind for entry in Study(config).figures.values()]
 
 
 # ---------------------------------------------------------------- which figures there are
@@ -37,7 +37,8 @@ def test_a_study_that_names_none_has_those_that_it_has_data_for(project: Project
     assert kinds(project.load(STUDY)) == ["heatmap", "histograms", "tau_sweep"]
     large = project.load(WHOLE_STUDY)
     assert kinds(large) == ["heatmap", "histograms", "tradeoff", "tau_sweep", "judge_agreement", "calibration"]
-    shown = Figures(Study(large)).shown["calibration"]
+    whole = Study(large)
+    shown = whole.figures["calibration"].shown(whole.of_figures)
     assert (shown.judges, shown.gold) == (["reader"], ["people"])
     assert kinds(project.load(STUDY | {"samples": 1})) == ["heatmap", "histograms"]
     assert kinds(project.load(STUDY | {"figures": []})) == []
@@ -92,37 +93,37 @@ def test_as_many_curves_are_allowed_as_there_are_looks() -> None:
 
 def test_only_the_files_are_asked_for_that_a_figure_shows(project: Project) -> None:
     named = {"name": "one", "kind": "heatmap", "models": ["plain"], "splits": ["file-rows"], "judge": "own"}
-    figures = Figures(Study(project.load(WHOLE_STUDY | {"figures": [named]})))
+    study = Study(project.load(WHOLE_STUDY | {"figures": [named]}))
     one = of(figure="one")
-    assert figures.files("scores", "{judge}/{model}/{split}")(one) == ["own/plain/file-rows"]
-    assert figures.files("cards", "{judge}/{gold}")(one) == ["own/people"]
+    assert files(study, "scores", "{judge}/{model}/{split}")(one) == ["own/plain/file-rows"]
+    assert files(study, "cards", "{judge}/{gold}")(one) == ["own/people"]
     for noun in ("rows", "verdicts", "estimates", "tradeoff", "agreement"):
-        assert figures.files(noun, "x")(one) == []
+        assert files(study, noun, "x")(one) == []
 
 
 def test_each_figure_has_its_own_files_in_the_order_of_their_cells(project: Project) -> None:
     histograms = {"name": "c", "kind": "histograms", "models": ["thinker", "plain"]}
     by_kind = {"name": "k", "kind": "refusal_kinds", "judge": "own", "splits": ["file-rows"]}
-    figures = Figures(Study(project.load(WHOLE_STUDY | {"figures": [histograms, by_kind]})))
-    rows = figures.files("rows", "{judge}/{model}/{split}")
+    study = Study(project.load(WHOLE_STUDY | {"figures": [histograms, by_kind]}))
+    rows = files(study, "rows", "{judge}/{model}/{split}")
     assert rows(of(figure="c")) == sorted(rows(of(figure="c")))
     assert len(rows(of(figure="c"))) == 2 * len(WHOLE_STUDY["splits"])
     # Kinds of refusal need the scores, too: they say which turns of dialogues count.
     cells = ["own/plain/file-rows", "own/thinker/file-rows"]
-    assert rows(of(figure="k")) == figures.files("verdicts", "{judge}/{model}/{split}")(of(figure="k")) == cells
-    assert figures.files("verdicts", "x")(of(figure="c")) == figures.files("estimates", "x")(of(figure="k")) == []
+    assert rows(of(figure="k")) == files(study, "verdicts", "{judge}/{model}/{split}")(of(figure="k")) == cells
+    assert files(study, "verdicts", "x")(of(figure="c")) == files(study, "estimates", "x")(of(figure="k")) == []
 
 
 def test_one_file_of_the_study_is_asked_for_once(project: Project) -> None:
-    figures = Figures(Study(project.load(WHOLE_STUDY)))
-    assert figures.files("tradeoff", "tradeoff.json")(of(figure="tradeoff")) == ["tradeoff.json"]
-    assert figures.files("agreement", "agreement.json")(of(figure="judges_agree")) == ["agreement.json"]
-    assert len(figures.files("estimates", "{judge}/{model}")(of(figure="tau_sweep"))) == len(WHOLE_STUDY["models"])
+    study = Study(project.load(WHOLE_STUDY))
+    assert files(study, "tradeoff", "tradeoff.json")(of(figure="tradeoff")) == ["tradeoff.json"]
+    assert files(study, "agreement", "agreement.json")(of(figure="judges_agree")) == ["agreement.json"]
+    assert len(files(study, "estimates", "{judge}/{model}")(of(figure="tau_sweep"))) == len(WHOLE_STUDY["models"])
 
 
 def test_what_an_entry_leaves_open_is_filled_in(project: Project) -> None:
     named = {"name": "one", "kind": "heatmap", "labels": {"models": {"plain": "Base"}}, "reading": "strict"}
-    asked = Figures(Study(project.load(WHOLE_STUDY | {"figures": [named]}))).params(of(figure="one"))
+    asked = params(Study(project.load(WHOLE_STUDY | {"figures": [named]})), "one")
     assert asked["shown"]["models"] == ["plain", "thinker"] and asked["shown"]["judges"] == ["words"]
     assert (asked["figure"]["reading"], asked["figure"]["order"]) == ("strict", "listed")
     assert asked["figure"]["labels"]["models"] == {"plain": "Base"}
@@ -130,7 +131,7 @@ def test_what_an_entry_leaves_open_is_filled_in(project: Project) -> None:
 
 def test_labels_and_tau_belong_to_what_figures_share_and_an_order_to_its_figure(project: Project) -> None:
     def asked(config: dict[str, Any], name: str) -> dict[str, Any]:
-        return Figures(Study(config)).params(of(figure=name))
+        return params(Study(config), name)
 
     config = project.load(WHOLE_STUDY)
     json.dumps([asked(config, "tradeoff"), asked(config, "calibration")])  # plain values, which Snakemake can compare

@@ -5,42 +5,40 @@ figures/<name>.{pdf,svg,png,csv,caption.md,caption.tex}, and what LaTeX needs fo
 """
 
 from refusal_eval.config.kinds import FIGURES
-from refusal_eval.workflow.figures_stage import ENDINGS, Figures
-
-figures = Figures(study)
+from refusal_eval.workflow import figures_stage
 
 FIGURE_FILES = [
-    *collect(f"{RESULTS}/figures/{{figure}}.{{ending}}", figure=figures.entries, ending=ENDINGS),
-    *([f"{RESULTS}/figures/captions_preamble.tex"] if figures.entries else []),
+    *collect(f"{RESULTS}/figures/{{figure}}.{{ending}}", figure=study.figures, ending=figures_stage.ENDINGS),
+    *([f"{RESULTS}/figures/captions_preamble.tex"] if study.figures else []),
 ]
 
 
 rule figure:
     """Draw one figure of the study."""
     input:
-        scores=figures.files("scores", f"{RESULTS}/scores/{{judge}}/{{model}}/{{split}}.json"),
-        rows=figures.files("rows", f"{RESULTS}/scores/{{judge}}/{{model}}/{{split}}.csv"),
-        verdicts=figures.files("verdicts", f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl"),
-        estimates=figures.files("estimates", f"{RESULTS}/estimates/cells/{{judge}}/{{model}}.json"),
-        tradeoff=figures.files("tradeoff", f"{RESULTS}/estimates/tradeoff.json"),
-        agreement=figures.files("agreement", f"{RESULTS}/judge_agreement.json"),
-        cards=figures.files("cards", f"{RESULTS}/judge_cards/{{judge}}/{{gold}}.json"),
+        scores=figures_stage.files(study, "scores", f"{RESULTS}/scores/{{judge}}/{{model}}/{{split}}.json"),
+        rows=figures_stage.files(study, "rows", f"{RESULTS}/scores/{{judge}}/{{model}}/{{split}}.csv"),
+        verdicts=figures_stage.files(study, "verdicts", f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl"),
+        estimates=figures_stage.files(study, "estimates", f"{RESULTS}/estimates/cells/{{judge}}/{{model}}.json"),
+        tradeoff=figures_stage.files(study, "tradeoff", f"{RESULTS}/estimates/tradeoff.json"),
+        agreement=figures_stage.files(study, "agreement", f"{RESULTS}/judge_agreement.json"),
+        cards=figures_stage.files(study, "cards", f"{RESULTS}/judge_cards/{{judge}}/{{gold}}.json"),
     output:
         report(
             f"{RESULTS}/figures/{{figure}}.svg",
-            category=lambda wildcards: figures.report(wildcards)["category"],
+            category=lambda wildcards: figures_stage.report(study, wildcards.figure)["category"],
             caption="../report/figure.rst",
             labels=lambda wildcards: {
-                "result": figures.report(wildcards)["name"],
+                "result": figures_stage.report(study, wildcards.figure)["name"],
                 "name": wildcards.figure,
                 "form": "figure",
             },
         ),
-        collect(f"{RESULTS}/figures/{{{{figure}}}}.{{ending}}", ending=ENDINGS[1:]),
+        collect(f"{RESULTS}/figures/{{{{figure}}}}.{{ending}}", ending=figures_stage.ENDINGS[1:]),
     log:
         f"{LOGS}/figures/{{figure}}.log",
     wildcard_constraints:
-        figure=any_of(figures.entries),
+        figure=any_of(study.figures),
     localrule: True
     conda:
         "../../envs/workflow.yaml"
@@ -48,10 +46,10 @@ rule figure:
         mem_mb=1000,
         runtime=10,
     params:
-        asked=figures.params,
-        caption=lambda wildcards: figures.report(wildcards)["caption"],
+        asked=lambda wildcards: figures_stage.params(study, wildcards.figure),
+        caption=lambda wildcards: figures_stage.report(study, wildcards.figure)["caption"],
         code=lambda wildcards: code_version(
-            ROOT / "scripts" / "make_figure.py", FIGURES.module(figures.entries[wildcards.figure].kind)
+            ROOT / "scripts" / "make_figure.py", FIGURES.module(study.figures[wildcards.figure].kind)
         ),
     message:
         "Drawing the figure {wildcards.figure}"

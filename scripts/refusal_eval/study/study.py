@@ -7,8 +7,9 @@ from typing import Any
 from refusal_eval.config.datasets import Split
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Gold, Model
-from refusal_eval.config.figure_entry import FigureStudy
+from refusal_eval.config.figure_entry import Figure, FigureStudy
 from refusal_eval.config.judge_entry import JudgeStudy, Way
+from refusal_eval.config.kinds import FIGURES
 from refusal_eval.config.source_entries import PINNED, Source
 from refusal_eval.config.study_entry import StudyConfig
 from refusal_eval.study.batches import Cell, batch_names, generation_batches, judging_batches
@@ -67,6 +68,15 @@ class Study:
             protocol=self.settings.protocol,
             primary_judge=self.primary_judge,
         )
+
+    @cached_property
+    def figures(self) -> dict[str, Figure]:
+        """The figures that it names, by name, or those that its models, splits and judges allow."""
+        named = self.settings.figures
+        if named is None:
+            kinds: Any = FIGURES.classes()
+            named = [figure for kind in kinds for figure in kind.unasked(self.of_figures)]
+        return {figure.name: figure for figure in named}
 
     def sources(self) -> Iterator[tuple[str, str, Any, Source]]:
         """Yield section, name and entry of all that has weights, an adapter or rows, with their source."""
