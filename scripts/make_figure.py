@@ -30,7 +30,7 @@ def main(asked: Mapping[str, Any], files: Mapping[str, Sequence[str]], folder: P
         files: what it is drawn from, by noun.
         folder: where its files go.
     """
-    figure: Any = FIGURES.get(asked["figure"]["kind"]).model_validate(asked["figure"])
+    figure: Any = FIGURES.entry(asked["figure"])
     data = FigureData(figure, Shown(**asked["shown"]), asked["labels"], asked["scoring"], files)
     with warnings.catch_warnings(record=True) as noted:
         warnings.simplefilter("always")

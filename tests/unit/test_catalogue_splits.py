@@ -44,7 +44,7 @@ def test_a_user_can_read_what_a_split_is_and_on_which_terms(repository, splits):
         pin = split.source.open_pin
         assert pin is None or (not split.enabled and split.unverified), name
         assert split.where is None or split.expected_kept or split.unverified, name
-        if split.source.locked_as == "url":
+        if split.source.taken_from == "url":
             assert re.search("/[0-9a-f]{40}/", split.source.url), "a branch can move"
         assert split.enabled or split.reason, name
         assert not split.enabled or not (split.gated or "-NC" in (split.licence_of_origin or split.licence)), name

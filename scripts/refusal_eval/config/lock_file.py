@@ -118,8 +118,8 @@ class Lock:
         """Return why an open pin takes no hash from the lock, with the key under which it would stand."""
         pins, key = self.pins(section, source), self._list(section, source)
         if not pins:
-            return f"{self.path} has no `{source.place}` under `{key}`"
-        return f"{self.path} has {len(pins)} of `{source.place}` under `{key}`, none of them with `pinned_by: lock`"
+            return f"{self.path} has no `{source.known_as}` under `{key}`"
+        return f"{self.path} has {len(pins)} of `{source.known_as}` under `{key}`, none of them with `pinned_by: lock`"
 
     def lists(self, section: str, source: Pinned, file: str) -> bool:
         """Tell whether the one file that a source takes is among the locked files of its repository."""
@@ -130,15 +130,15 @@ class Lock:
     def line(self, section: str, source: Pinned) -> str:
         """Return `file:line` of what the lock has for a source."""
         key = self._list(section, source)
-        index = next(i for i, one in enumerate(getattr(self.content, key)) if _place(one) == source.place)
+        index = next(i for i, one in enumerate(getattr(self.content, key)) if _place(one) == source.known_as)
         found = Source(self.path).problem((key, index, "sha256" if key == "urls" else "commit"), "")
         return f"{found.file}:{found.line}"
 
     def _of(self, section: str, source: Pinned) -> list[LockedRepo | LockedUrl]:
-        return [one for one in getattr(self.content, self._list(section, source)) if _place(one) == source.place]
+        return [one for one in getattr(self.content, self._list(section, source)) if _place(one) == source.known_as]
 
     def _list(self, section: str, source: Pinned) -> str:
-        return "urls" if source.locked_as == "url" else LISTS[section]
+        return "urls" if source.taken_from == "url" else LISTS[section]
 
 
 def _place(locked: LockedRepo | LockedUrl) -> str:

@@ -4,7 +4,8 @@ Kinds of sources of rows are in data/row_kinds.py, those of weights in weights/w
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -29,25 +30,124 @@ class Source(Entry):
         fetched: a copy of it is made in the cache.
         pin: the field with the hash that pins it, which a lock file may fill; None where nothing has to be locked.
         pin_words: what that hash is.
-        locked_as: whether the lock file lists it as a `repo` or a `url`.
+        taken_from: where it is fetched from: the hub, a URL, or a wheel on PyPI.
+        role: what it is in a bibliography.
     """
 
     fetched: ClassVar[bool] = True
     pin: ClassVar[str | None] = None
     pin_words: ClassVar[str] = "commit hash"
-    locked_as: ClassVar[Literal["repo", "url"]] = "repo"
+    taken_from: ClassVar[Literal["hub", "url", "wheel"] | None] = None
+    role: ClassVar[str]
 
     kind: str
-
-    @property
-    def place(self) -> str:
-        """The repository or the address that the lock file knows it by."""
-        return str(getattr(self, self.locked_as))
 
     @property
     def open_pin(self) -> str | None:
         """The field that must hold a hash and is null; None when all is pinned."""
         return self.pin if self.pin is not None and getattr(self, self.pin) is None else None
+
+    @property
+    def known_as(self) -> str:
+        """The repository, package or address that others and a lock file know it by; empty for what lies here."""
+        return ""
+
+    @property
+    def shown(self) -> str:
+        """What it is, as people say it."""
+        return self.known_as
+
+    @property
+    def bibtex_key(self) -> str:
+        """The key of its entry in a bibliography; empty where it has none."""
+        return f"{self.kind}-{re.sub(r'[^A-Za-z0-9]+', '-', self.known_as).strip('-')}" if self.known_as else ""
+
+    def bibtex(self, clean: Callable[[str], str]) -> list[str]:
+        """Return the fields of an entry that nobody wrote: its name, address and revision, and no more.
+
+        Args:
+            clean: makes a text fit for BibTeX.
+        """
+        return []
+
+    def in_words(self, quoted: Callable[[str], str], sha256: str = "") -> str:
+        """Return where it comes from, for the methods section.
+
+        Args:
+            quoted: makes a text of a user's fit for it.
+            sha256: hash of what was found, which stands in for a revision.
+        """
+        return f"a source of kind {quoted(self.kind)}"
+
+
+class OnHub(Source):
+    """What all sources on the Hugging Face hub have.
+
+    Attributes:
+        folder: where the hub has repositories of this role.
+    """
+
+    pin: ClassVar[str | None] = "revision"
+    taken_from: ClassVar[Literal["hub", "url", "wheel"] | None] = "hub"
+    folder: ClassVar[str] = ""
+
+    repo: str
+    revision: str | None
+
+    @property
+    def known_as(self) -> str:
+        """The repository."""
+        return self.repo
+
+    @property
+    def commit_in_words(self) -> str:
+        """Its commit, as far as it is known."""
+        return f"commit {self.revision}" if self.revision else "its commit is not in the study file"
+
+    def bibtex(self, clean: Callable[[str], str]) -> list[str]:
+        """Return the repository, its account and its commit."""
+        commit = f"commit {self.revision}" if self.revision else "commit not known"
+        return [
+            f"title = {{{{{clean(self.repo)}}}}}",
+            f"author = {{{{{clean(self.repo.partition('/')[0])}}}}}",
+            f"howpublished = {{\\url{{https://huggingface.co/{self.folder}{self.repo}}}}}",
+            f"note = {{{self.role} repository, {commit}. Author is the account; see its card for a paper}}",
+        ]
+
+    def in_words(self, quoted: Callable[[str], str], sha256: str = "") -> str:
+        """Return the repository and its commit."""
+        return f"{quoted(self.repo)}, {self.commit_in_words}"
+
+
+class InWheel(Source):
+    """What all sources have that are one file of a Python package."""
+
+    taken_from: ClassVar[Literal["hub", "url", "wheel"] | None] = "wheel"
+
+    package: str
+    version: str
+
+    @property
+    def known_as(self) -> str:
+        """The package."""
+        return self.package
+
+    @property
+    def shown(self) -> str:
+        """The package and its version."""
+        return f"{self.package} {self.version}"
+
+    def bibtex(self, clean: Callable[[str], str]) -> list[str]:
+        """Return the package and its version."""
+        return [
+            f"title = {{{{{clean(self.package)}}}}}",
+            f"author = {{{{The authors of {clean(self.package)}}}}}",
+            f"note = {{Python package, version {clean(self.version)}}}",
+        ]
+
+    def in_words(self, quoted: Callable[[str], str], sha256: str = "") -> str:
+        """Return the package and its version."""
+        return f"the Python package {quoted(self.package)} {quoted(self.version)}"
 
 
 class RowSource(Source):
@@ -57,6 +157,7 @@ class RowSource(Source):
         later: fields that came when there were copies in caches; without a value they are in no id and no param.
     """
 
+    role: ClassVar[str] = "Data set"
     later: ClassVar[tuple[str, ...]] = ("encoding",)
 
     @property
@@ -67,7 +168,11 @@ class RowSource(Source):
     @property
     def origin(self) -> str:
         """What tells where it comes from apart, whichever file it is there: a repository, a package, a folder."""
-        raise NotImplementedError
+        return f"{self.kind} {self.known_as}"
+
+    def in_words(self, quoted: Callable[[str], str], sha256: str = "") -> str:
+        """Return where it comes from, for the methods section."""
+        return "a file of our own"
 
     @property
     def cached_name(self) -> str:
@@ -112,9 +217,17 @@ class WeightSource(Source):
 
     Attributes:
         tokenizer_apart: tokenizer and template can be had before the weights.
+        made: what of our own code made the copy in the cache; with another version of it, it is another copy.
     """
 
+    role: ClassVar[str] = "Model"
     tokenizer_apart: ClassVar[bool] = False
+    made: ClassVar[Mapping[str, int]] = {}
+
+    @property
+    def model_name(self) -> str:
+        """The model's name, as its publisher writes it; empty where nobody knows."""
+        return ""
 
     def identity(self, fingerprint: str | None) -> dict[str, Any]:
         """Return what identifies weights, tokenizer and template; it is in keys, and can never change its form.
@@ -144,6 +257,8 @@ AnyWeights = Annotated[WeightSource, OfKind(WEIGHT_SOURCES)]
 class AdapterSource(Source):
     """Where a LoRA adapter in PEFT's format comes from."""
 
+    role: ClassVar[str] = "Adapter"
+
     def identity(self, folder_sha256: str | None) -> dict[str, Any]:
         """Return what identifies the adapter; it is in the key of every request of its model, and never changes form.
 
@@ -153,11 +268,9 @@ class AdapterSource(Source):
         raise NotImplementedError
 
 
-class HubAdapter(AdapterSource):
+class HubAdapter(OnHub, AdapterSource):
     """A LoRA adapter in PEFT's format on the Hugging Face hub, at a locked commit: adapter_config.json and
     adapter_model.safetensors at the top of the repository; no other file is fetched."""
-
-    pin: ClassVar[str | None] = "revision"
 
     kind: Literal["hub"]
     repo: RepoId = Field(description="Repository of the adapter, `owner/name`.")
@@ -175,6 +288,15 @@ class FolderAdapter(AdapterSource):
 
     kind: Literal["folder"]
     path: AdapterFolder = Field(description="The folder, relative to the YAML file that names it.")
+
+    @property
+    def shown(self) -> str:
+        """The folder."""
+        return self.path
+
+    def in_words(self, quoted: Callable[[str], str], sha256: str = "") -> str:
+        """Return that it lies here."""
+        return "a local one"
 
     def identity(self, folder_sha256: str | None) -> dict[str, Any]:
         """Return the fingerprint of the two files."""

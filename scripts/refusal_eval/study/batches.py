@@ -98,7 +98,7 @@ def panel_judges(config: Mapping[str, Any]) -> list[str]:
 
 
 def _judges(config: Mapping[str, Any], way: Way) -> list[str]:
-    kinds: dict[str, Any] = {name: JUDGES.get(config["judge_entries"][name]["kind"]) for name in config["judges"]}
+    kinds: dict[str, Any] = {name: JUDGES.class_of(config["judge_entries"][name]) for name in config["judges"]}
     return [name for name, kind in kinds.items() if kind.way == way]
 
 

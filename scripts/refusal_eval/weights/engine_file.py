@@ -94,7 +94,7 @@ def longest_text(folder: str | Path) -> int | None:
 
 def weight_source(weights: Mapping[str, Any]) -> WeightSource:
     """Return a source of weights, as the config holds it, as its class."""
-    source: WeightSource = WEIGHT_SOURCES.get(weights["kind"]).model_validate(weights)  # type: ignore[assignment]
+    source: WeightSource = WEIGHT_SOURCES.entry(weights)
     return source
 
 

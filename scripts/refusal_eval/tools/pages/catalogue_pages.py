@@ -101,7 +101,7 @@ def answering_models(entry: Gold) -> str:
     """Return how many models answered, as far as the entry tells."""
     if entry.answers:
         return str(len(entry.answers))
-    parts = addresses_of(entry.source.place) if entry.source.locked_as == "url" else {}
+    parts = addresses_of(entry.source.known_as) if entry.source.taken_from == "url" else {}
     return str(len(parts)) if len(parts) > 1 else "not told apart"
 
 

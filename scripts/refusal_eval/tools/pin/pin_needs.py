@@ -45,11 +45,11 @@ def needs_of(config: Mapping[str, Any]) -> list[Need]:
         if source.pin is None:
             continue
         of_models = section in ("engines", "models")
-        kind = "url" if source.locked_as == "url" else "model" if of_models else "dataset"
+        kind = "url" if source.taken_from == "url" else "model" if of_models else "dataset"
         wants = {"engines": WEIGHTS, "models": ADAPTER}.get(section, getattr(source, "file", None) or ALL)
         licence = entry.licence if section != "models" else None  # an adapter's is not the model's
         use = (wants, licence, f"{section}.{name}")
-        found.setdefault((kind, source.place, getattr(source, source.pin)), []).append(use)
+        found.setdefault((kind, source.known_as, getattr(source, source.pin)), []).append(use)
     needs = []
     for pin, uses in sorted(found.items(), key=lambda item: (item[0][0], item[0][1].lower(), item[0][2] or "")):
         wanted, licences, users = (

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from refusal_eval.study.paths import Paths
-from refusal_eval.study.row_sources import fetched_path, is_fetched
+from refusal_eval.config.datasets import Split
+from refusal_eval.config.entries import Gold
+from refusal_eval.study.row_sources import fetched_path
 from refusal_eval.study.study import Study
 from refusal_eval.tools.plan.page_lines import filled
-from refusal_eval.weights.engine_file import weight_source
+from refusal_eval.workflow.weights_stage import engine_weights
 
 NOT_STATED = "none stated"
 NON_COMMERCIAL = re.compile(r"\bNC\b|non-?commercial|not for commercial", re.IGNORECASE)
@@ -48,31 +49,36 @@ class OpenPin(NamedTuple):
 
 def terms_of(config: Mapping[str, Any]) -> Iterator[Terms]:
     """Yield the terms of all models, judges with an engine, splits and gold of a study."""
-    paths = Paths(config)
-    for section in ("model", "judge"):
-        for name, entry in config[f"{section}_entries"].items():
-            if not entry.get("engine") or entry.get("recorded"):
-                continue
-            engine = config["engine_entries"][entry["engine"]]
-            weights = engine.get("weights") or {"kind": "folder", "path": entry["engine"]}
-            here = not weight_source(weights).fetched or os.path.isfile(paths.weights_manifest(weights))
-            licence, where = engine["licence"] or NOT_STATED, source_text(weights)
-            yield Terms(f"{section}s", name, where, licence, None, engine["gated"], engine["terms"], here)
-            if entry.get("lora"):
-                yield Terms(f"{section}s", f"{name} (adapter)", source_text(entry["lora"]), NOT_STATED, here=here)
-    for section, key in (("splits", "split_entries"), ("gold", "gold_entries")):
-        for name, entry in config[key].items():
-            source = entry["source"]
-            here = not is_fetched(source) or os.path.isfile(fetched_path(source, paths.cache))
-            licence, origin = entry["licence"] or NOT_STATED, entry.get("licence_of_origin")
-            gated, page = bool(entry.get("gated")), entry.get("terms")
-            yield Terms(section, name, source_text(source), licence, origin, gated, page, here)
+    study = Study(config)
+    yield from _terms_of_engines("models", study.models, study)
+    yield from _terms_of_engines("judges", study.judges, study)
+    yield from _terms_of_rows("splits", study.splits, study)
+    yield from _terms_of_rows("gold", study.gold, study)
+
+
+def _terms_of_engines(section: str, entries: Mapping[str, Any], study: Study) -> Iterator[Terms]:
+    for name, entry in entries.items():
+        if not getattr(entry, "engine", None) or getattr(entry, "recorded", None):
+            continue
+        engine, weights = study.engines[entry.engine], engine_weights(study, entry.engine)
+        manifest = study.paths.weights_manifest(weights.model_dump()) if weights and weights.fetched else None
+        where, here = weights.shown if weights else entry.engine, manifest is None or os.path.isfile(manifest)
+        yield Terms(section, name, where, engine.licence or NOT_STATED, None, engine.gated, engine.terms, here)
+        if adapter := getattr(entry, "lora", None):
+            yield Terms(section, f"{name} (adapter)", adapter.shown, NOT_STATED, here=here)
+
+
+def _terms_of_rows(section: str, entries: Mapping[str, Split | Gold], study: Study) -> Iterator[Terms]:
+    for name, entry in entries.items():
+        source, licence = entry.source, entry.licence or NOT_STATED
+        here = not source.fetched or os.path.isfile(fetched_path(source.model_dump(), study.paths.cache))
+        yield Terms(section, name, source.shown, licence, entry.licence_of_origin, entry.gated, entry.terms, here)
 
 
 def open_pins(config: Mapping[str, Any]) -> list[OpenPin]:
     """Return the pins of a study that are open."""
     return [
-        OpenPin(section, name, source.open_pin, source_text(source.model_dump()))
+        OpenPin(section, name, source.open_pin, source.shown)
         for section, name, _, source in Study(config).sources()
         if source.open_pin is not None
     ]
@@ -91,14 +97,6 @@ def unverified(config: Mapping[str, Any]) -> dict[str, list[str]]:
             for what in entry["unverified"]:
                 found.setdefault(what, []).append(f"{word} {name}")
     return found
-
-
-def source_text(source: Mapping[str, Any]) -> str:
-    """Return where weights or rows come from, as people say it."""
-    for key in ("repo", "url", "path"):
-        if source.get(key):
-            return str(source[key])
-    return f"{source['package']} {source['version']}" if source.get("package") else str(source["file"])
 
 
 def pin_lines(pins: Sequence[OpenPin], study_file: str, lock: str | None) -> list[str]:
