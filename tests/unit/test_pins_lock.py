@@ -75,6 +75,16 @@ def test_each_open_pin_is_refused_with_its_place_and_the_command(open_project):
         assert "is not known yet" in line and "run `refusal-eval pin my_study.yaml`" in line
 
 
+def test_an_engine_that_is_off_is_pinned_too_where_its_model_is_allowed(open_project):
+    engine = CATALOGUE["engines"]["hub-engine"] | {"enabled": False, "reason": "not free"}
+    engine |= {"weights": {"kind": "hub", "repo": "owner/model", "revision": None}}
+    open_project.write("config/catalogue/base.yaml", changed(CATALOGUE, ("engines", "hub-engine"), engine))
+    (told,) = open_project.mistakes(STUDY)
+    assert "`plain` is off by default" in told
+    (told,) = open_project.mistakes(STUDY | {"allow": ["plain"]})
+    assert "engines.hub-engine.weights.revision: the commit hash is not known yet" in told
+
+
 def test_what_only_looks_may_leave_them_open(open_project, monkeypatch):
     from refusal_eval.config.load_study import load_study
 

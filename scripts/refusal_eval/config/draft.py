@@ -67,9 +67,15 @@ class Draft:
         engine: Engine | None = self.catalogue.typed["engines"].get(getattr(entry, "engine", None) or "")
         return engine
 
-    def may_use(self, name: str, entry: Any) -> bool:
-        """Tell whether an entry is on, or allowed; one that is not is told by `permission_mistakes` alone."""
-        return getattr(entry, "enabled", True) or name in self.names("allow")
+    def may_use(self, section: str, name: str) -> bool:
+        """Tell whether a valid entry is on, or allowed; one that is not is told by `permission_mistakes` alone.
+
+        An engine is allowed with a model or a judge that asks it.
+        """
+        entry = self.catalogue.valid[section][name]
+        askers = {**self.models, **self.judges} if section == "engines" else {}
+        names = [name, *(asker for asker, asks in askers.items() if getattr(asks, "engine", None) == name)]
+        return getattr(entry, "enabled", True) or not set(names).isdisjoint(self.names("allow"))
 
     def placed(self, mistake: Mistake) -> Problem:
         """Return a mistake with its file and line.

@@ -34,7 +34,7 @@ def citation_mistakes(draft: Draft) -> Iterator[Mistake]:
     for section in ("splits", "gold"):
         for name in draft.used[section]:
             entry = draft.catalogue.valid[section][name]
-            if entry is None or not draft.may_use(name, entry):
+            if entry is None or not draft.may_use(section, name):
                 continue
             for place, item in enumerate(entry.citation):
                 if not item.startswith("@") and item not in references:

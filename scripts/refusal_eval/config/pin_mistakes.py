@@ -16,7 +16,7 @@ def pin_mistakes(draft: Draft) -> Iterator[Mistake]:
         for name in draft.used[section]:
             entry = draft.catalogue.valid[section][name]
             source: Pinned | None = getattr(entry, key, None)
-            if source is None or source.pin is None or not draft.may_use(name, entry):
+            if source is None or source.pin is None or not draft.may_use(section, name):
                 continue
             if (message := _wrong_with(source, section, draft, command)) is not None:
                 yield (section, name, key, source.pin), message
