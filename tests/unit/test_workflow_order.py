@@ -9,6 +9,7 @@ import pytest
 from config_project import WHOLE_STUDY, Project
 from workflow_cases import of
 
+from refusal_eval.study.study import Study
 from refusal_eval.workflow.order import PREPARING, longest_first
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -29,7 +30,7 @@ def order(tmp_path, monkeypatch):
     study = WHOLE_STUDY | {"models": ["small", "large"], "catalogue": ["own.yaml"], "prompts_per_split": None}
 
     def made(batch="model"):
-        return longest_first(project.load(study | {"batch": batch}))
+        return longest_first(Study(project.load(study | {"batch": batch})))
 
     return made
 

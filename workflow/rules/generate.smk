@@ -4,14 +4,13 @@ Reads prompts/{split}.jsonl and engines/{engine}.json; writes requests/{model}/{
 the key of each request), responses into the store (one engine load per batch of cells) and answers/{model}/{split}.jsonl.
 """
 
-from refusal_eval.study.batches import asked_models
 from refusal_eval.workflow import generation
 from refusal_eval.workflow.rendering import template_file
 from refusal_eval.workflow.order import longest_first
 
-ASKED_MODELS = any_of(asked_models(config))
+ASKED_MODELS = any_of(study.asked_models)
 
-job_priority = longest_first(config)
+job_priority = longest_first(study)
 
 
 rule requests:

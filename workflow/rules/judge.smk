@@ -22,7 +22,7 @@ rule check_judge:
     log:
         f"{LOGS}/check_judge/{{judge}}.log",
     wildcard_constraints:
-        judge=any_of(llm_judges(config)),
+        judge=any_of(study.judges_by("engine")),
     priority: 100
     localrule: True
     conda:
@@ -53,7 +53,7 @@ rule judge_requests:
     log:
         f"{LOGS}/judge_requests/{{judge}}/{{model}}/{{split}}.log",
     wildcard_constraints:
-        judge=any_of(llm_judges(config)),
+        judge=any_of(study.judges_by("engine")),
         model=MODEL_OR_GOLD,
         split=SPLIT_OR_GOLD,
     priority: job_priority
@@ -128,7 +128,7 @@ rule llm_verdicts:
     log:
         f"{LOGS}/verdicts/{{judge}}/{{model}}/{{split}}.log",
     wildcard_constraints:
-        judge=any_of(llm_judges(config)),
+        judge=any_of(study.judges_by("engine")),
         model=MODEL_OR_GOLD,
         split=SPLIT_OR_GOLD,
     localrule: True
@@ -159,7 +159,7 @@ rule cpu_verdicts:
     log:
         f"{LOGS}/verdicts/{{judge}}/{{model}}/{{split}}.log",
     wildcard_constraints:
-        judge=any_of(cpu_judges(config)),
+        judge=any_of(study.judges_by("answers")),
         model=MODEL_OR_GOLD,
         split=SPLIT_OR_GOLD,
     localrule: True
@@ -188,7 +188,7 @@ rule train_judge:
     log:
         f"{LOGS}/train_judge/{{judge}}.log",
     wildcard_constraints:
-        judge=any_of(name for name in cpu_judges(config) if study.judges[name].learns),
+        judge=any_of(name for name in study.judges_by("answers") if study.judges[name].learns),
     localrule: True
     conda:
         "../../envs/workflow.yaml"
@@ -220,7 +220,7 @@ rule panel_verdicts:
     log:
         f"{LOGS}/verdicts/{{judge}}/{{model}}/{{split}}.log",
     wildcard_constraints:
-        judge=any_of(panel_judges(config)),
+        judge=any_of(study.judges_by("verdicts")),
         model=MODEL_OR_GOLD,
         split=SPLIT_OR_GOLD,
     localrule: True

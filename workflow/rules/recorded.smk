@@ -5,7 +5,6 @@ Reads prompts/ and those folders; writes answers/ and published/answers/ of such
 """
 
 from refusal_eval.core.recorded_files import ANSWERS, JUDGE_SCORES
-from refusal_eval.study.batches import recorded_judges, recorded_models
 from refusal_eval.workflow import recorded_stage
 from refusal_eval.workflow.content import content_hash
 
@@ -21,7 +20,7 @@ rule recorded_answers:
     log:
         f"{LOGS}/answers/{{model}}/{{split}}.log",
     wildcard_constraints:
-        model=any_of(recorded_models(config)),
+        model=any_of(study.recorded_models),
     localrule: True
     conda:
         "../../envs/workflow.yaml"
@@ -49,8 +48,8 @@ rule recorded_verdicts:
     log:
         f"{LOGS}/verdicts/{{judge}}/{{model}}/{{split}}.log",
     wildcard_constraints:
-        judge=any_of(recorded_judges(config)),
-        model=any_of(recorded_models(config)),
+        judge=any_of(study.judges_by("recorded")),
+        model=any_of(study.recorded_models),
     localrule: True
     conda:
         "../../envs/workflow.yaml"

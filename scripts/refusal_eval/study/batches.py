@@ -1,12 +1,12 @@
 """Cells, and the batches of cells that share one engine load."""
 
+import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from refusal_eval.config.judge_entry import Way
-from refusal_eval.config.kinds import JUDGES
+from refusal_eval.config.entries import Model
 
 LOAD_NAME = re.compile(r"\d+-of-\d+")  # what `load_names` makes
 GOLD = "gold"  # gold answers pass through the judging rules as the answers of a model of this name
@@ -24,27 +24,33 @@ class Cell:
         return "/".join(filter(None, (self.judge, self.model, self.split)))
 
 
-def generation_batches(config: Mapping[str, Any]) -> dict[str, list[Cell]]:
+def generation_batches(mode: str, models: Mapping[str, Model], splits: Collection[str]) -> dict[str, list[Cell]]:
     """Return the cells of each generation batch by the batch's name, which begins with its engine's name.
 
     Answers that are recorded are not generated.
+
+    Args:
+        mode: what shares one engine load, `cell`, `model` or `engine`.
+        models: the study's models.
+        splits: the names of its splits.
     """
     batches: dict[str, list[Cell]] = {}
-    for model in asked_models(config):
-        engine = config["model_entries"][model]["engine"]
-        for split in config["splits"]:
-            batches.setdefault(_name(config["batch"], engine, model, split), []).append(Cell(model, split))
+    for name, model in models.items():
+        for split in splits if not model.recorded else ():
+            batches.setdefault(_name(mode, model.engine, name, split), []).append(Cell(name, split))
     return {name: sorted(cells) for name, cells in sorted(batches.items())}
 
 
-def judging_batches(config: Mapping[str, Any]) -> dict[str, list[Cell]]:
+def judging_batches(
+    mode: str, judges: Mapping[str, Any], models: Collection[str], splits: Collection[str], gold: Collection[str]
+) -> dict[str, list[Cell]]:
     """Return the cells of each judging batch by its name; only judges that need an engine, gold included."""
     batches: dict[str, list[Cell]] = {}
-    for judge in llm_judges(config):
-        engine = config["judge_entries"][judge]["engine"]
-        cells = [Cell(model, split, judge) for model in config["models"] for split in config["splits"]]
-        for cell in cells + [Cell(GOLD, gold, judge) for gold in config["gold"]]:
-            batches.setdefault(_name(config["batch"], engine, cell.model, f"{cell.split}/{judge}"), []).append(cell)
+    texts = [*itertools.product(models, splits), *((GOLD, name) for name in gold)]
+    for judge, entry in judges.items():
+        for model, split in texts if entry.way == "engine" else ():
+            name = _name(mode, entry.engine, model, f"{split}/{judge}")
+            batches.setdefault(name, []).append(Cell(model, split, judge))
     return {name: sorted(cells) for name, cells in sorted(batches.items())}
 
 
@@ -65,41 +71,6 @@ def shard_of(load: str) -> int:
 def shards_of(load: str) -> int:
     """Return the number of shards of the batch that a load of this name belongs to."""
     return int(load.split("-")[2])
-
-
-def asked_models(config: Mapping[str, Any]) -> list[str]:
-    """Return the models that an engine is asked for."""
-    return [name for name in config["models"] if not config["model_entries"][name].get("recorded")]
-
-
-def recorded_models(config: Mapping[str, Any]) -> list[str]:
-    """Return the models whose answers were drawn elsewhere and are read from a folder."""
-    return [name for name in config["models"] if config["model_entries"][name].get("recorded")]
-
-
-def recorded_judges(config: Mapping[str, Any]) -> list[str]:
-    """Return the judges whose verdicts came with recorded answers."""
-    return _judges(config, "recorded")
-
-
-def llm_judges(config: Mapping[str, Any]) -> list[str]:
-    """Return the judges that need an engine."""
-    return _judges(config, "engine")
-
-
-def cpu_judges(config: Mapping[str, Any]) -> list[str]:
-    """Return the judges that read answers and need no engine."""
-    return _judges(config, "answers")
-
-
-def panel_judges(config: Mapping[str, Any]) -> list[str]:
-    """Return the judges that put together what others said."""
-    return _judges(config, "verdicts")
-
-
-def _judges(config: Mapping[str, Any], way: Way) -> list[str]:
-    kinds: dict[str, Any] = {name: JUDGES.class_of(config["judge_entries"][name]) for name in config["judges"]}
-    return [name for name, kind in kinds.items() if kind.way == way]
 
 
 def batch_names(batches: Mapping[str, Sequence[Cell]]) -> dict[Cell, str]:

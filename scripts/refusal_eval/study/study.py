@@ -100,12 +100,12 @@ class Study:
     @cached_property
     def generation_batches(self) -> dict[str, list[Cell]]:
         """The cells of each generation batch, by the batch's name."""
-        return generation_batches(self.config)
+        return generation_batches(self.settings.batch, self.models, self.splits)
 
     @cached_property
     def judging_batches(self) -> dict[str, list[Cell]]:
         """The cells of each judging batch, by the batch's name; gold included."""
-        return judging_batches(self.config)
+        return judging_batches(self.settings.batch, self.judges, self.models, self.splits, self.gold)
 
     @cached_property
     def batch_of(self) -> dict[Cell, str]:
@@ -125,6 +125,16 @@ class Study:
         """Return the entries of one of `NOUNS` by name."""
         found: dict[str, Any] = getattr(self.settings, f"{noun}_entries")
         return found
+
+    @property
+    def asked_models(self) -> list[str]:
+        """The models that an engine is asked for."""
+        return [name for name, model in self.models.items() if not model.recorded]
+
+    @property
+    def recorded_models(self) -> list[str]:
+        """The models whose answers were drawn elsewhere and are read from a folder."""
+        return [name for name, model in self.models.items() if model.recorded]
 
     def judges_by(self, way: Way) -> list[str]:
         """Return the judges that make their verdicts in this way (see `JudgeEntry`)."""

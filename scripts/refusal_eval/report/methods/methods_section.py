@@ -25,7 +25,6 @@ from refusal_eval.report.paper.latex_text import definitions, latex_escaped
 from refusal_eval.report.paper.markup import markdown_escaped
 from refusal_eval.report.paper.table_notes import agreement_details
 from refusal_eval.stats.estimates.estimate import Estimate
-from refusal_eval.study.batches import asked_models, recorded_models
 
 TEMPLATE = Path(__file__).with_name("methods.j2")
 
@@ -133,7 +132,9 @@ def judge_summary(manifest: Mapping[str, Any], name: str) -> str:
 def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """What the study file and what ran decide: names in groups, hardware, versions."""
     config, served = manifest["study"], list(manifest["serving"].values())
-    asked, entries = asked_models(config), config["model_entries"]
+    entries = config["model_entries"]
+    recorded = [name for name in config["models"] if entries[name].get("recorded")]
+    asked = [name for name in config["models"] if name not in recorded]
 
     def label(noun: str, name: str) -> str:
         return quoted(config[f"{noun}_entries"][name].get("label") or name)
@@ -159,7 +160,7 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "judge_summary": lambda name: judge_summary(manifest, name),
         "labels": lambda noun, names: listed(label(noun, name) for name in names),
         "asked": asked,
-        "recorded": recorded_models(config),
+        "recorded": recorded,
         "by_engine": by_engine,
         "by_sampling": by_sampling,
         "any_greedy": any(greedy),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from refusal_eval.core.files import size_text
-from refusal_eval.study.batches import Cell, cpu_judges, llm_judges
+from refusal_eval.study.batches import Cell
 from refusal_eval.study.study import Study
 from refusal_eval.tools.plan.disk_use import Disk, Need
 from refusal_eval.tools.plan.page_lines import filled, many, table
@@ -57,7 +57,7 @@ def work_lines(plan: Plan, study_file: str) -> list[str]:
             known = [f"{cost.cells:,}", f"{plan.requests(stage):,}", stored, *(f"{count:,}" for count in counts)]
             rows.append([what, *known, *tokens])
     lines = table(["WHAT RUNS", *columns.split(",")], rows, 12)
-    if without := cpu_judges(plan.config):
+    if without := Study(plan.config).judges_by("answers"):
         lines.append(f"  Verdicts without an engine, on the CPU: {', '.join(without)}.")
     return [*lines, *filled([*_known(plan, study_file), *shared_lines(plan)])]
 
@@ -130,8 +130,8 @@ def assumption_lines(plan: Plan) -> list[str]:
         f"An answer takes {PLAIN_ANSWER:,.0f} tokens, {REASONED_ANSWER:,.0f} with reasoning, or `max_tokens` where "
         "that is less"
     )
-    judges = Study(plan.config).judges
-    if any(judges[name].votes_asked().written for name in llm_judges(plan.config)):
+    study = Study(plan.config)
+    if any(study.judges[name].votes_asked().written for name in study.judges_by("engine")):
         said.append(
             f"A written verdict takes {PLAIN_VERDICT:,.0f} tokens, {REASONED_VERDICT:,.0f} from a judge that reasons "
             "first; none has to be asked again"

@@ -16,7 +16,7 @@ from refusal_eval.config.kinds import JUDGES
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl
 from refusal_eval.data.rows import read_rows
-from refusal_eval.study.batches import GOLD, Cell, llm_judges
+from refusal_eval.study.batches import GOLD, Cell
 from refusal_eval.study.dialogues import asked_turns
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
@@ -84,7 +84,7 @@ def current_files(config: Mapping[str, Any], study_file: Path, root: Path) -> Cu
 def whole_work(config: Mapping[str, Any], root: Path, current: Current) -> dict[Cell, CellWork]:
     """Return what there is to execute for every cell of generation and of judging by an engine, with an empty store."""
     results, study, samples = Path(Paths(config).results), Study(config), int(config["samples"])
-    judges = {judge: config["judge_entries"][judge] for judge in llm_judges(config)}
+    judges = {judge: config["judge_entries"][judge] for judge in study.judges_by("engine")}
     texts = {}
     for split in config["splits"]:
         entry, file = config["split_entries"][split], results / "prompts" / f"{split}.jsonl"

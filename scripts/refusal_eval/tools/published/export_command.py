@@ -20,7 +20,7 @@ from refusal_eval.compat.recorded_folder import recorded_votes
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl
 from refusal_eval.core.recorded_files import split_folder
-from refusal_eval.study.batches import recorded_judges
+from refusal_eval.study.study import Study
 from refusal_eval.tools.study_file import DEMO, StudyFile, load_config
 
 DIFFERENT = 3
@@ -35,6 +35,7 @@ def export(config: Mapping[str, Any], judge: str, output: Path) -> int:
     results = Path(config["results_dir"], config["study"])
     if judge not in config["judges"]:
         raise UserError(f"the study has no judge `{judge}`; it has {', '.join(config['judges'])}")
+    came_along = Study(config).judges[judge].way == "recorded"
     cells = [(model, split) for model in config["models"] for split in config["splits"]]
     for model, split in cells:
         cell = f"{model}/{split}"
@@ -50,7 +51,7 @@ def export(config: Mapping[str, Any], judge: str, output: Path) -> int:
         prompts, answers, verdicts, (_, *published) = (list(read_jsonl(path)) for path in paths)
         mark = text_mark(config["model_entries"][model]["reasoning"])
         votes = None
-        if judge in recorded_judges(config):
+        if came_along:
             folder = split_folder(config["model_entries"][model]["recorded"], split)
             votes = recorded_votes(prompts, folder / ANSWERS, folder / JUDGE_SCORES)
         files = files_of(prompts, answers, verdicts, published, read_json(scores), mark, votes)

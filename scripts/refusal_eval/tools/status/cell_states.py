@@ -17,7 +17,8 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import BadFile
 from refusal_eval.core.states import FAILED as NO_RESPONSE
 from refusal_eval.core.states import JUDGE_FAILED, TOO_LONG
-from refusal_eval.study.batches import GOLD, Cell, llm_judges
+from refusal_eval.study.batches import GOLD, Cell
+from refusal_eval.study.study import Study
 from refusal_eval.tools.status.status_jobs import (
     DONE,
     FAILED,
@@ -112,7 +113,7 @@ class Cells:
     ) -> None:
         self._config, self._files, self._failures = config, files, failures
         self._loads = {cell: loads[batch] for batch, cells in batches(config).items() for cell in cells}
-        self._llm_judges = set(llm_judges(config))
+        self._llm_judges = set(Study(config).judges_by("engine"))
         self._wanted = [(model, split) for model in config["models"] for split in config["splits"]]
         self._wanted = [cell for cell in self._wanted if wanted(*cell)]
         self._wanted_gold = [gold for gold in config["gold"] if wanted(GOLD, gold)]

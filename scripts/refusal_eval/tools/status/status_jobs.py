@@ -7,9 +7,10 @@ from typing import Any
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
-from refusal_eval.study.batches import GOLD, Cell, generation_batches, judging_batches, llm_judges
+from refusal_eval.study.batches import GOLD, Cell
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.row_sources import fetched_path, is_fetched, shown_path
+from refusal_eval.study.study import Study
 from refusal_eval.study.weight_sources import weights_id
 from refusal_eval.tools.status.log_text import at_work, clean, error_and_cause, progress, tail
 from refusal_eval.weights.engine_file import weight_source
@@ -72,7 +73,7 @@ def outputs(config: Mapping[str, Any]) -> dict[Job, str]:
     files |= {("prompts", split): f"{results}/prompts/{split}.jsonl" for split in config["splits"]}
     files |= {("gold", gold): f"{results}/answers/{GOLD}/{gold}.jsonl" for gold in config["gold"]}
     files |= {(rule, cell): f"{results}/{rule}/{cell}.jsonl" for cell in cells for rule in ("requests", "answers")}
-    asking = llm_judges(config)
+    asking = Study(config).judges_by("engine")
     for judge in config["judges"]:
         rules = ("judge_requests", "verdicts") if judge in asking else ("verdicts",)
         judged = [f"{judge}/{cell}" for cell in [*cells, *golds]]
@@ -120,7 +121,8 @@ def failures(files: Mapping[Job, str], logs: str) -> dict[Job, Trouble]:
 
 def batches(config: Mapping[str, Any]) -> dict[Job, list[Cell]]:
     """Return the cells of each batch by stage (`generate` or `judge`) and name."""
-    stages = {"generate": generation_batches(config), "judge": judging_batches(config)}
+    study = Study(config)
+    stages = {"generate": study.generation_batches, "judge": study.judging_batches}
     return {(stage, name): cells for stage, of_stage in stages.items() for name, cells in of_stage.items()}
 
 

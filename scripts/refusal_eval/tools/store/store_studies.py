@@ -14,8 +14,8 @@ from refusal_eval.config.problems import ConfigError
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import BadFile, read_json
 from refusal_eval.core.yaml_files import read_yaml
-from refusal_eval.study.batches import generation_batches, judging_batches
 from refusal_eval.study.paths import Paths
+from refusal_eval.study.study import Study
 from refusal_eval.study.study_folder import RECORD, recorded_file
 from refusal_eval.tools.snakemake_summary import summary
 
@@ -97,9 +97,10 @@ def recorded_studies(studies: Iterable[StudyFile], store: str) -> list[tuple[str
 
 def request_files(config: Mapping[str, Any]) -> list[str]:
     """Return the request file of every cell of a study, whether it is there or not."""
-    results = Paths(config).results
-    asked = [cell for batch in generation_batches(config).values() for cell in batch]
-    judged = [cell for batch in judging_batches(config).values() for cell in batch]
+    study = Study(config)
+    results = study.paths.results
+    asked = [cell for batch in study.generation_batches.values() for cell in batch]
+    judged = [cell for batch in study.judging_batches.values() for cell in batch]
     return [f"{results}/requests/{cell.model}/{cell.split}.jsonl" for cell in asked] + [
         f"{results}/judge_requests/{cell.judge}/{cell.model}/{cell.split}.jsonl" for cell in judged
     ]
