@@ -5,10 +5,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from refusal_eval.config.judge_entry import JudgeStudy, Words
+from refusal_eval.config.judge_entry import Words
 from refusal_eval.config.kinds import JUDGES
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Text, Whole
+from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.states import COMPLIANCE, JUDGED, PARTIAL, REFUSAL
 from refusal_eval.judges.judge_base import AnswerJudge, Messages, Verdict
 
@@ -21,7 +22,7 @@ class BluntJudge(AnswerJudge):
     phrase: Text = Field("cannot", description="What answers that decline hold.")
     short: Whole = Field(80, ge=1, description="The most characters of a whole refusal.")
 
-    def mistakes(self, name: str, study: JudgeStudy) -> Iterator[Mistake]:
+    def mistakes(self, name: str, study: StudyView) -> Iterator[Mistake]:
         """Yield also a phrase that no short answer can hold."""
         yield from super().mistakes(name, study)
         if len(self.phrase) > self.short:

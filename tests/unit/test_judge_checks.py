@@ -3,7 +3,7 @@
 import pytest
 from judge_entries import judge_entry
 
-from refusal_eval.config.judge_entry import JudgeStudy
+from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.rubric import rubric_mistake
 
 WORDS, LABEL = judge_entry("keyword"), judge_entry("llm")
@@ -11,13 +11,13 @@ CALIBRATED = judge_entry("llm", threshold="calibrated")
 
 
 def told(judges, gold=("people",)):
-    study = JudgeStudy({"words": WORDS, "label": LABEL, **judges}, list(gold))
-    return [(name, path, text) for name in study.judges for path, text in study.judge(name).mistakes(name, study)]
+    study = StudyView({"words": WORDS, "label": LABEL, **judges}, list(gold))
+    return [(name, path, text) for name in study.judges for path, text in study.judges[name].mistakes(name, study)]
 
 
 def of_one(judge, protocol="default"):
     """Return the mistakes of a judge that is alone in its study."""
-    return list(judge.mistakes("j", JudgeStudy({"j": judge}, [], protocol)))
+    return list(judge.mistakes("j", StudyView({"j": judge}, [], protocol)))
 
 
 def test_a_sound_study_has_no_mistakes():

@@ -11,8 +11,9 @@ from figure_checks import estimate, score
 from workflow_cases import of
 
 from refusal_eval.config.datasets import Split
-from refusal_eval.config.figure_entry import MOST_CURVES, FigureStudy
+from refusal_eval.config.figure_entry import MOST_CURVES
 from refusal_eval.config.kinds import FIGURES
+from refusal_eval.config.study_view import StudyView
 from refusal_eval.judges.keyword_judge import KeywordJudge
 from refusal_eval.judges.reasoned_judge import ReasonedJudge
 from refusal_eval.plots import panels
@@ -38,7 +39,7 @@ def test_a_study_that_names_none_has_those_that_it_has_data_for(project: Project
     large = project.load(WHOLE_STUDY)
     assert kinds(large) == ["heatmap", "histograms", "tradeoff", "tau_sweep", "judge_agreement", "calibration"]
     whole = Study(large)
-    shown = whole.figures["calibration"].shown(whole.of_figures)
+    shown = whole.figures["calibration"].shown(whole.view)
     assert (shown.judges, shown.gold) == (["reader"], ["people"])
     assert kinds(project.load(STUDY | {"samples": 1})) == ["heatmap", "histograms"]
     assert kinds(project.load(STUDY | {"figures": []})) == []
@@ -46,7 +47,7 @@ def test_a_study_that_names_none_has_those_that_it_has_data_for(project: Project
 
 
 KEYWORDS = KeywordJudge(kind="keyword", lists=["words.yaml"])
-NONE = FigureStudy(["m"], {}, {"words": KEYWORDS}, [], samples=5, protocol="default", primary_judge="words")
+NONE = StudyView({"words": KEYWORDS}, [], models=["m"], samples=5, primary_judge="words")
 
 
 def split(columns: dict[str, Any] | None = None, dialogue: dict[str, Any] | None = None) -> Split:
@@ -61,7 +62,7 @@ PLAIN, SORTED, TALK = split(), split({"category": "topic"}), split(None, {"mode"
 LAST, APART = split(None, {"mode": "cumulative", "scored": "last"}), split(None, {"mode": "independent"})
 
 
-def unasked(kind: str, study: FigureStudy = NONE, **changes: Any) -> list[Any]:
+def unasked(kind: str, study: StudyView = NONE, **changes: Any) -> list[Any]:
     cls: Any = FIGURES.get(kind)
     found: list[Any] = cls.unasked(dataclasses.replace(study, **changes))
     return found

@@ -136,7 +136,7 @@ def judged_prompts(wildcards):
 
 def calibration_of(wildcards):
     """Return the calibration of a judge that asks for one; gold is read without it."""
-    gold = judge_of(wildcards).threshold_on_gold(study.of_judges)
+    gold = judge_of(wildcards).threshold_on_gold(study.view)
     return [] if gold is None or wildcards.model == GOLD else [f"{RESULTS}/calibration/{wildcards.judge}/{gold}.json"]
 
 
@@ -147,7 +147,7 @@ def fitted_model(wildcards):
 
 def unseen_verdicts(wildcards):
     """Return the verdicts of a judge that learns on gold that it was fitted on."""
-    own = wildcards.model == GOLD and wildcards.split in judge_of(wildcards).learned_from(study.of_judges)
+    own = wildcards.model == GOLD and wildcards.split in judge_of(wildcards).learned_from(study.view)
     return [f"{RESULTS}/judges/{wildcards.judge}/out_of_fold.jsonl"] if own else []
 
 

@@ -9,6 +9,7 @@ from refusal_eval.config.entries import Gold, Model
 from refusal_eval.config.lock_file import Lock
 from refusal_eval.config.problems import Mistake, Problem
 from refusal_eval.config.study_entry import Study
+from refusal_eval.config.study_view import StudyView
 from refusal_eval.config.yaml_source import Written
 
 # The lists of a study: key (also the section of the catalogue), and what one of it is called.
@@ -21,6 +22,7 @@ class Draft:
     Attributes:
         used: the names of the entries that the study uses, by section, in its order.
         models, splits, judges, gold: these entries, without those of which no kind is known.
+        view: what kinds of judges and of figures ask.
 
     Args:
         study: what the study file says (see `explain.salvaged`).
@@ -48,6 +50,15 @@ class Draft:
         users = [*(model for model in self.models.values() if not model.recorded), *self.judges.values()]
         asked = [getattr(entry, "engine", None) for entry in users]
         self.used["engines"] = sorted(name for name in catalogue.written["engines"] if name in asked)
+        self.view = StudyView(
+            judges={name: catalogue.valid["judges"][name] for name in self.used["judges"]},
+            gold=self.names("gold"),
+            protocol=study.protocol,
+            models=self.names("models"),
+            splits={name: catalogue.valid["splits"][name] for name in self.used["splits"]},
+            samples=study.samples,
+            primary_judge=study.primary_judge or next(iter(self.names("judges")), ""),
+        )
 
     def named(self, section: str) -> list[tuple[int, str]]:
         """Return what a list of the study names, each with its place; what is no text is left out."""

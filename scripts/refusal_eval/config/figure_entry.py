@@ -10,29 +10,15 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from refusal_eval.config.datasets import Split
-from refusal_eval.config.judge_entry import JudgeEntry
 from refusal_eval.config.kinds import FIGURES, OfKind
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Entry, Slug, Text
+from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.hints import nearest
 
 SPLITS = Field(None, min_length=1, description="Splits that it shows, in this order. Default: all.")
 READING = Field(None, description="`strict` or `broad` for all splits. Default: the headline reading of each split.")
 MOST_CURVES = 8  # as many as `plots.curves` can tell apart
-
-
-@dataclass(frozen=True)
-class FigureStudy:
-    """What figures ask of their study: its names in their order, and the entries of its splits and judges."""
-
-    models: Sequence[str]
-    splits: Mapping[str, Split]
-    judges: Mapping[str, JudgeEntry]
-    gold: Sequence[str]
-    samples: int
-    protocol: str
-    primary_judge: str
 
 
 @dataclass(frozen=True)
@@ -80,15 +66,15 @@ class Figure(Entry):
     )
 
     @classmethod
-    def unasked(cls, study: FigureStudy) -> list[Self]:
+    def unasked(cls, study: StudyView) -> list[Self]:
         """Return the figures of this kind in a study that names none."""
         return []
 
-    def shown(self, study: FigureStudy) -> Shown:
+    def shown(self, study: StudyView) -> Shown:
         """Return what it shows."""
         raise NotImplementedError
 
-    def mistakes(self, study: FigureStudy) -> Iterator[Mistake]:
+    def mistakes(self, study: StudyView) -> Iterator[Mistake]:
         """Yield what the study lacks for it; names are checked for all kinds (`name_mistakes`)."""
         yield from ()
 
@@ -112,11 +98,11 @@ class OfModels(Figure):
     )
     judge: Slug | None = Field(None, description="Judge whose verdicts it shows. Default: `primary_judge`.")
 
-    def splits_of(self, study: FigureStudy) -> list[str]:
+    def splits_of(self, study: StudyView) -> list[str]:
         """Return the splits that it shows."""
         return list(getattr(self, "splits", None) or study.splits)
 
-    def shown(self, study: FigureStudy) -> Shown:
+    def shown(self, study: StudyView) -> Shown:
         """Return what it shows. Captions say how well the judge agrees with people on all gold."""
         judge, models = self.judge or study.primary_judge, self.models or study.models
         return Shown([judge], list(models), self.splits_of(study), list(study.gold))

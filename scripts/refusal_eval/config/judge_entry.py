@@ -7,7 +7,6 @@ asked, and how a verdict comes about. `JUDGES` (kinds.py) names the kinds that s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 from pydantic import Field, model_validator
@@ -15,6 +14,7 @@ from pydantic import Field, model_validator
 from refusal_eval.config.kinds import JUDGES, OfKind
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Entry, Number
+from refusal_eval.config.study_view import StudyView
 
 Certainty = Literal["always", "perhaps", "never"]
 Way = Literal["engine", "answers", "verdicts", "recorded"]
@@ -44,21 +44,6 @@ class Floor(Entry):
         if (self.se, self.sp, self.kappa, self.coverage) == (None, None, None, None):
             raise ValueError("name at least one of `se`, `sp`, `kappa` and `coverage`")
         return self
-
-
-@dataclass(frozen=True)
-class JudgeStudy:
-    """What judges ask of their study: its judges by name (None for one whose entry is wrong), gold and protocol."""
-
-    judges: Mapping[str, JudgeEntry | None]
-    gold: Sequence[str]
-    protocol: str = "default"
-
-    def judge(self, name: str) -> JudgeEntry:
-        """Return a judge whose entry is valid."""
-        found = self.judges[name]
-        assert found is not None
-        return found
 
 
 class Words(Protocol):
@@ -122,7 +107,7 @@ class JudgeEntry(Entry):
         """Return the user's files whose content decides its verdicts."""
         return []
 
-    def mistakes(self, name: str, study: JudgeStudy) -> Iterator[Mistake]:
+    def mistakes(self, name: str, study: StudyView) -> Iterator[Mistake]:
         """Yield what its study lacks for it, and what is wrong with its files."""
         if self.floor is not None and not study.gold:
             yield ("floor",), "a floor needs gold to be measured on; name some in `gold` of the study"
@@ -131,15 +116,15 @@ class JudgeEntry(Entry):
         """Return its name in tables and figures."""
         return self.label or name
 
-    def flags(self, study: JudgeStudy) -> list[str]:
+    def flags(self, study: StudyView) -> list[str]:
         """Return the flags that it can raise, sorted, as far as that is known before it does."""
         return []
 
-    def learned_from(self, study: JudgeStudy) -> set[str]:
+    def learned_from(self, study: StudyView) -> set[str]:
         """Return the gold that its verdicts were fitted on."""
         return set()
 
-    def threshold_on_gold(self, study: JudgeStudy) -> str | None:
+    def threshold_on_gold(self, study: StudyView) -> str | None:
         """Return the gold that its threshold is fitted on; None for a threshold of its own."""
         return None
 

@@ -13,8 +13,7 @@ from refusal_eval.config.draft import LISTS, Draft
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Model
 from refusal_eval.config.explain import check
-from refusal_eval.config.figure_entry import AnyFigure, FigureStudy, name_mistakes
-from refusal_eval.config.judge_entry import JudgeStudy
+from refusal_eval.config.figure_entry import AnyFigure, name_mistakes
 from refusal_eval.config.kinds import ENGINES
 from refusal_eval.config.permission_mistakes import citation_mistakes, permission_mistakes
 from refusal_eval.config.pin_mistakes import pin_mistakes
@@ -139,10 +138,8 @@ def _dialogues(draft: Draft) -> Iterator[Mistake]:
 
 def _judges(draft: Draft) -> Iterator[Mistake]:
     """Ask each judge whose entry is valid what its study lacks for it."""
-    valid = {name: draft.catalogue.valid["judges"][name] for name in draft.used["judges"]}
-    study = JudgeStudy(valid, draft.names("gold"), draft.study.protocol)
-    for name, judge in valid.items():
-        for path, message in judge.mistakes(name, study) if judge else ():
+    for name, judge in draft.view.judges.items():
+        for path, message in judge.mistakes(name, draft.view) if judge else ():
             yield ("judges", name, *path), message
 
 
@@ -173,7 +170,9 @@ def _comparisons(draft: Draft) -> Iterator[Mistake]:
 def _figures(draft: Draft) -> Iterator[Mistake]:
     """Names must be the study's; the kind of a valid figure knows what else it needs of the study."""
     names, seen = {key: draft.names(key) for key in LISTS}, set()
-    whole = _figure_study(draft, names)
+    # What a figure lacks may follow from what is wrong with an entry, and is then no mistake of its own.
+    found = [draft.catalogue.valid[key].get(name) for key in ("splits", "judges") for name in names[key]]
+    can_tell = names["models"] and names["judges"] and all(found)
     for index, figure in enumerate(draft.study.figures or ()):
         if not figure:
             continue
@@ -182,26 +181,9 @@ def _figures(draft: Draft) -> Iterator[Mistake]:
             yield (*here, "name"), f"two figures have the name `{figure.name}`; their files would be the same"
         seen.add(figure.name)
         _, wrong = check(AnyFigure, draft.written.value["figures"][index])
-        for path, message in (*name_mistakes(figure, names), *(figure.mistakes(whole) if whole and not wrong else ())):
+        lacks = figure.mistakes(draft.view) if can_tell and not wrong else ()
+        for path, message in (*name_mistakes(figure, names), *lacks):
             yield (*here, *path), message
-
-
-def _figure_study(draft: Draft, names: dict[str, list[str]]) -> FigureStudy | None:
-    """Return what figures are asked about; None where what they lack would follow from another mistake."""
-    entries = draft.catalogue.valid
-    splits: dict[str, Any] = {name: entries["splits"].get(name) for name in names["splits"]}
-    judges: dict[str, Any] = {name: entries["judges"].get(name) for name in names["judges"]}
-    if not (names["models"] and judges and all(splits.values()) and all(judges.values())):
-        return None
-    return FigureStudy(
-        models=names["models"],
-        splits=splits,
-        judges=judges,
-        gold=names["gold"],
-        samples=draft.study.samples,
-        protocol=draft.study.protocol,
-        primary_judge=draft.study.primary_judge or names["judges"][0],
-    )
 
 
 CHECKS: list[Callable[[Draft], Iterable[Mistake]]] = [

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple,
 
 from pydantic import Field
 
-from refusal_eval.config.judge_entry import JudgeEntry, JudgeStudy, Words
+from refusal_eval.config.judge_entry import JudgeEntry, Words
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import TEMPLATE_HELP, Day, FilePath, Number, PlainMapping, Slug, Template
+from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.rubric import Rubric, rubric_mistake
 from refusal_eval.core.states import (
@@ -158,7 +159,7 @@ class RubricJudge(EngineJudge):
         """Tell whether an answer may be able to close its own block, as prompts of other people let it."""
         return False
 
-    def mistakes(self, name: str, study: JudgeStudy) -> Iterator[Mistake]:
+    def mistakes(self, name: str, study: StudyView) -> Iterator[Mistake]:
         """Yield also what is wrong with the rubric."""
         yield from super().mistakes(name, study)
         if os.path.isfile(self.rubric):
@@ -195,7 +196,7 @@ class CalibratedJudge(EngineJudge):
         None, description="Gold of the study for `threshold: calibrated`. Default: the first of `gold`."
     )
 
-    def mistakes(self, name: str, study: JudgeStudy) -> Iterator[Mistake]:
+    def mistakes(self, name: str, study: StudyView) -> Iterator[Mistake]:
         """Yield also which gold is missing."""
         yield from super().mistakes(name, study)
         if self.threshold != CALIBRATED:
@@ -206,7 +207,7 @@ class CalibratedJudge(EngineJudge):
             message = f"`{self.calibrated_on}` is not in `gold` of the study" + nearest(self.calibrated_on, study.gold)
             yield ("calibrated_on",), message
 
-    def threshold_on_gold(self, study: JudgeStudy) -> str | None:
+    def threshold_on_gold(self, study: StudyView) -> str | None:
         """Return the gold of a calibrated threshold: `calibrated_on`, else the first that the study names."""
         return (self.calibrated_on or study.gold[0]) if self.threshold == CALIBRATED else None
 

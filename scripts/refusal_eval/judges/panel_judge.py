@@ -9,9 +9,10 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from refusal_eval.config.judge_entry import JudgeEntry, JudgeStudy, Words
+from refusal_eval.config.judge_entry import JudgeEntry, Words
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Number, Slug, Whole
+from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.states import COMPLIANCE, JUDGED, LABELS, PARTIAL, REFUSAL, SAW_MODEL, UNPARSABLE
 from refusal_eval.judges.judge_base import Verdict
@@ -51,7 +52,7 @@ class PanelJudge(JudgeEntry):
             raise ValueError(f"`least` is {self.least}, and there are {len(self.members)} members")
         return self
 
-    def mistakes(self, name: str, study: JudgeStudy) -> Iterator[Mistake]:
+    def mistakes(self, name: str, study: StudyView) -> Iterator[Mistake]:
         """Yield also which members cannot be members."""
         yield from super().mistakes(name, study)
         others = [other for other in study.judges if other != name]
@@ -78,13 +79,13 @@ class PanelJudge(JudgeEntry):
         least = self.least or len(self.members)
         return panel_verdict(votes, self.rule, self.ties, least, self.threshold, flags)
 
-    def flags(self, study: JudgeStudy) -> list[str]:
+    def flags(self, study: StudyView) -> list[str]:
         """Return the flags of its members."""
-        return sorted({flag for member in self.members for flag in study.judge(member).flags(study)})
+        return sorted({flag for member in self.members for flag in study.judges[member].flags(study)})
 
-    def learned_from(self, study: JudgeStudy) -> set[str]:
+    def learned_from(self, study: StudyView) -> set[str]:
         """Return the gold that its members were fitted on."""
-        return {gold for member in self.members for gold in study.judge(member).learned_from(study)}
+        return {gold for member in self.members for gold in study.judges[member].learned_from(study)}
 
     def own_threshold(self) -> float | None:
         """Return the threshold, which `mean` alone uses."""

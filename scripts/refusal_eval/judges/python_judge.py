@@ -10,9 +10,10 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from refusal_eval.config.judge_entry import JudgeStudy, Words
+from refusal_eval.config.judge_entry import Words
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import FilePath, Text
+from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.hints import nearest
 from refusal_eval.core.states import JUDGED, LABELS, VERDICT_STATES
@@ -41,7 +42,7 @@ class PythonJudge(AnswerJudge):
         """Return the file with the function."""
         return [self.file]
 
-    def mistakes(self, name: str, study: JudgeStudy) -> Iterator[Mistake]:
+    def mistakes(self, name: str, study: StudyView) -> Iterator[Mistake]:
         """Yield also what is wrong with the file, which is read and not run."""
         yield from super().mistakes(name, study)
         if not os.path.isfile(self.file):

@@ -11,9 +11,10 @@ from pydantic import Field, model_validator
 from refusal_eval.ask.keys import NEUTRAL_SAMPLING
 from refusal_eval.ask.reasoning import HARMONY_CHANNEL, HARMONY_ENDS, HARMONY_FINAL, HARMONY_MESSAGE, HARMONY_START
 from refusal_eval.config.entries import Reasoning, Sampling
-from refusal_eval.config.judge_entry import JudgeStudy, Words
+from refusal_eval.config.judge_entry import Words
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Whole
+from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import COMPLIANCE, JUDGED, LABELS, UNPARSABLE
 from refusal_eval.judges.judge_base import RubricJudge, Verdict, VotesAsked
@@ -83,7 +84,7 @@ class ReasonedJudge(RubricJudge):
             raise ValueError("with `form: published` every text counts as it is: write `votes: 1` and `retries: 0`")
         return self
 
-    def mistakes(self, name: str, study: JudgeStudy) -> Iterator[Mistake]:
+    def mistakes(self, name: str, study: StudyView) -> Iterator[Mistake]:
         """Yield also a form that the study's protocol does not have."""
         yield from super().mistakes(name, study)
         if self.form == PUBLISHED and study.protocol != "compat":
@@ -98,7 +99,7 @@ class ReasonedJudge(RubricJudge):
         """Return its name; every table and card is to say where it is read as the published code does."""
         return super().own_label(name) + (" (last match)" if self.form == PUBLISHED else "")
 
-    def flags(self, study: JudgeStudy) -> list[str]:
+    def flags(self, study: StudyView) -> list[str]:
         """Return what it says of an answer beside its label."""
         return [] if self.form == PUBLISHED else sorted(FLAGS)
 

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from refusal_eval.config.judge_entry import JudgeStudy, Words
+from refusal_eval.config.judge_entry import Words
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import FilePath, Number, Slug
+from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import written_whole
 from refusal_eval.core.hints import nearest
@@ -220,14 +221,14 @@ class TrainedJudge(AnswerJudge):
         """Return the keyword lists."""
         return list(self.lists)
 
-    def mistakes(self, name: str, study: JudgeStudy) -> Iterator[Mistake]:
+    def mistakes(self, name: str, study: StudyView) -> Iterator[Mistake]:
         """Yield also gold that the study lacks."""
         yield from super().mistakes(name, study)
         for index, one in enumerate(self.gold):
             if one not in study.gold:
                 yield ("gold", index), f"`{one}` is not in `gold` of the study" + nearest(one, study.gold)
 
-    def learned_from(self, study: JudgeStudy) -> set[str]:
+    def learned_from(self, study: StudyView) -> set[str]:
         """Return the gold that it is fitted on."""
         return set(self.gold)
 

@@ -12,8 +12,9 @@ from typing import Any, Literal
 from pydantic import Field
 
 from refusal_eval.ask.keys import NEUTRAL_SAMPLING
-from refusal_eval.config.judge_entry import JudgeStudy, Words
+from refusal_eval.config.judge_entry import Words
 from refusal_eval.config.shapes import Slug
+from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.rubric import prompt_and_answer
 from refusal_eval.core.states import COMPLIANCE, JUDGED, REFUSAL, UNPARSABLE
 from refusal_eval.judges.judge_base import EngineJudge, Messages, Verdict
@@ -53,7 +54,7 @@ class WildGuardJudge(EngineJudge):
         """Return what the three lines say."""
         return wildguard_verdict(response)
 
-    def flags(self, study: JudgeStudy) -> list[str]:
+    def flags(self, study: StudyView) -> list[str]:
         """Return what it can find harmful."""
         return sorted((PROMPT_HARM, RESPONSE_HARM))
 

@@ -9,9 +9,10 @@ import pandas as pd
 from pydantic import Field
 
 from refusal_eval.config.figure_entry import Figure as FigureEntry
-from refusal_eval.config.figure_entry import FigureStudy, Shown, able_judges
+from refusal_eval.config.figure_entry import Shown, able_judges
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
+from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
 from refusal_eval.plots.layout import EDGE, axes_at, page, put_upright, text_width
 from refusal_eval.plots.panels import PanelGrid, draw_marks
@@ -50,16 +51,16 @@ class CalibrationFigure(FigureEntry):
     gold: list[Slug] | None = Field(None, min_length=1, description="Gold sets that it shows. Default: all.")
 
     @classmethod
-    def unasked(cls, study: FigureStudy) -> list[Self]:
+    def unasked(cls, study: StudyView) -> list[Self]:
         """Return one of the judges that always give probabilities, on gold."""
         able = [name for name, judge in study.judges.items() if judge.gives_probabilities == "always"]
         return [cls(name="calibration", kind="calibration", judges=able)] if able and study.gold else []
 
-    def shown(self, study: FigureStudy) -> Shown:
+    def shown(self, study: StudyView) -> Shown:
         """Return what it shows."""
         return Shown(list(self.judges or _able(study)), gold=list(self.gold or study.gold))
 
-    def mistakes(self, study: FigureStudy) -> Iterator[Mistake]:
+    def mistakes(self, study: StudyView) -> Iterator[Mistake]:
         """Yield that there is no gold, and judges without probabilities."""
         able = _able(study)
         if not study.gold:
@@ -95,7 +96,7 @@ class CalibrationFigure(FigureEntry):
         return Drawn(fig, _frame(found), caption)
 
 
-def _able(study: FigureStudy) -> list[str]:
+def _able(study: StudyView) -> list[str]:
     """The judges that give probabilities, or may."""
     return [name for name, judge in study.judges.items() if judge.gives_probabilities != "never"]
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 import pandas as pd
 from pydantic import Field
 
-from refusal_eval.config.figure_entry import MOST_CURVES, READING, SPLITS, FigureStudy, Ordered
+from refusal_eval.config.figure_entry import MOST_CURVES, READING, SPLITS, Ordered
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug, Whole
+from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.hints import nearest
 from refusal_eval.plots.captions import protocol_tag, rates_words, study_words
 from refusal_eval.plots.curves import highest, percent_scale
@@ -54,7 +55,7 @@ class CategoriesFigure(Ordered):
     )
 
     @classmethod
-    def unasked(cls, study: FigureStudy) -> list[Self]:
+    def unasked(cls, study: StudyView) -> list[Self]:
         """Return one of the splits with categories; of many models one for each, as a page has room for no more."""
         found = _sorted_in(study)
         if not found or len(found) > _MOST_BY_DEFAULT:
@@ -63,7 +64,7 @@ class CategoriesFigure(Ordered):
             return [cls(name=f"categories_{split}", kind="categories", splits=[split]) for split in found]
         return [cls(name="categories", kind="categories", splits=found)]
 
-    def mistakes(self, study: FigureStudy) -> Iterator[Mistake]:
+    def mistakes(self, study: StudyView) -> Iterator[Mistake]:
         """Yield splits without a column of categories."""
         found, column = _sorted_in(study), "a column of categories (`columns.category`)"
         if study.splits and not found:
@@ -262,7 +263,7 @@ def _draw_mark(ax: Axes, row: Row | None, look: Look, y: float) -> None:
     ax.plot([100 * row["value"]], [y], linestyle="none", **look.point(), clip_on=False, zorder=3)
 
 
-def _sorted_in(study: FigureStudy) -> list[str]:
+def _sorted_in(study: StudyView) -> list[str]:
     """The splits with a column of categories."""
     return [name for name, split in study.splits.items() if split.columns.category]
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import pandas as pd
 
-from refusal_eval.config.figure_entry import READING, SPLITS, FigureStudy, Ordered
+from refusal_eval.config.figure_entry import READING, SPLITS, Ordered
 from refusal_eval.config.shapes import Slug
+from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.captions import protocol_tag, rates_words, study_words
 from refusal_eval.plots.figure_data import Caption, Cell, Drawn, FigureData
 from refusal_eval.plots.layout import EDGE, TileTable, axes_at, numbers_inside, put, text_width
@@ -42,7 +43,7 @@ class HeatmapFigure(Ordered):
     reading: Literal["strict", "broad"] | None = READING
 
     @classmethod
-    def unasked(cls, study: FigureStudy) -> list[Self]:
+    def unasked(cls, study: StudyView) -> list[Self]:
         """Return one in every study."""
         return [cls(name="refusal_heatmap", kind="heatmap")]
 

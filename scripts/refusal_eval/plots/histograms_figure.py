@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import pandas as pd
 
-from refusal_eval.config.figure_entry import SPLITS, FigureStudy, Ordered
+from refusal_eval.config.figure_entry import SPLITS, Ordered
 from refusal_eval.config.shapes import Slug
+from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.captions import k_text, protocol_tag, study_words
 from refusal_eval.plots.curves import percent_scale
 from refusal_eval.plots.figure_data import Caption, Cell, Drawn, FigureData
@@ -56,7 +57,7 @@ class HistogramsFigure(Ordered):
     splits: list[Slug] | None = SPLITS
 
     @classmethod
-    def unasked(cls, study: FigureStudy) -> list[Self]:
+    def unasked(cls, study: StudyView) -> list[Self]:
         """Return one in every study."""
         return [cls(name="c_histograms", kind="histograms")]
 

@@ -10,9 +10,10 @@ import pandas as pd
 from pydantic import Field
 
 from refusal_eval.config.figure_entry import Figure as FigureEntry
-from refusal_eval.config.figure_entry import FigureStudy, Shown
+from refusal_eval.config.figure_entry import Shown
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
+from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
 from refusal_eval.plots.layout import TileTable, text_width
 from refusal_eval.plots.style import styled
@@ -46,15 +47,15 @@ class JudgeAgreementFigure(FigureEntry):
     split: Slug | None = Field(None, description="The split whose answers count. Default: all splits together.")
 
     @classmethod
-    def unasked(cls, study: FigureStudy) -> list[Self]:
+    def unasked(cls, study: StudyView) -> list[Self]:
         """Return one of three judges and more."""
         return [cls(name="judges_agree", kind="judge_agreement")] if len(study.judges) >= _FEWEST else []
 
-    def shown(self, study: FigureStudy) -> Shown:
+    def shown(self, study: StudyView) -> Shown:
         """Return what it shows."""
         return Shown(list(self.judges or study.judges))
 
-    def mistakes(self, study: FigureStudy) -> Iterator[Mistake]:
+    def mistakes(self, study: StudyView) -> Iterator[Mistake]:
         """Yield that there is one judge only."""
         if len(study.judges) < 2:
             yield ("kind",), "`judge_agreement` needs two judges, and the study has one"

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 import pandas as pd
 from pydantic import Field
 
-from refusal_eval.config.figure_entry import SPLITS, FigureStudy, Ordered, able_judges
+from refusal_eval.config.figure_entry import SPLITS, Ordered, able_judges
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
+from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.states import PARTIAL, REFUSAL
 from refusal_eval.plots.captions import k_text, protocol_tag, study_words
 from refusal_eval.plots.figure_data import Caption, Cell, Drawn, FigureData
@@ -67,13 +68,13 @@ class RefusalKindsFigure(Ordered):
     )
 
     @classmethod
-    def unasked(cls, study: FigureStudy) -> list[Self]:
+    def unasked(cls, study: StudyView) -> list[Self]:
         """Return one where the primary judge always tells kinds of refusal."""
         primary = study.judges[study.primary_judge]
         always = primary.tells_refusal_kinds == "always" and not _of_free_text(primary)
         return [cls(name="refusal_kinds", kind="refusal_kinds")] if always else []
 
-    def mistakes(self, study: FigureStudy) -> Iterator[Mistake]:
+    def mistakes(self, study: StudyView) -> Iterator[Mistake]:
         """Yield that the judge cannot tell kinds."""
 
         def able(entry: Any) -> bool:

@@ -7,9 +7,10 @@ from typing import Any, ClassVar, Literal, Self
 import pandas as pd
 from pydantic import Field
 
-from refusal_eval.config.figure_entry import MOST_CURVES, SPLITS, FigureStudy, Ordered, too_many_curves
+from refusal_eval.config.figure_entry import MOST_CURVES, SPLITS, Ordered, too_many_curves
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
+from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.captions import k_text, study_words
 from refusal_eval.plots.curves import Chart, draw_curves, highest, percent_scale, points_of
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, Row
@@ -47,13 +48,13 @@ class TauSweepFigure(Ordered):
     )
 
     @classmethod
-    def unasked(cls, study: FigureStudy) -> list[Self]:
+    def unasked(cls, study: StudyView) -> list[Self]:
         """Return one where c(x) depends on tau, unless its curves could not be told apart."""
         drawable = min(len(study.models), len(study.splits)) <= MOST_CURVES
         wanted = study.samples > 1 and study.protocol == "default" and drawable
         return [cls(name="tau_sweep", kind="tau_sweep")] if wanted else []
 
-    def mistakes(self, study: FigureStudy) -> Iterator[Mistake]:
+    def mistakes(self, study: StudyView) -> Iterator[Mistake]:
         """Yield why c(x) does not depend on tau, and that curves could not be told apart."""
         here = ("kind",)
         if study.samples == 1:

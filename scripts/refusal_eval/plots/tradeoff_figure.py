@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 import pandas as pd
 
-from refusal_eval.config.figure_entry import FigureStudy, OfModels
+from refusal_eval.config.figure_entry import OfModels
 from refusal_eval.config.problems import Mistake
+from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.captions import k_text, protocol_tag, study_words
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
 from refusal_eval.plots.layout import EDGE, axes_at, page, put, put_upright, text_width
@@ -57,11 +58,11 @@ class TradeoffFigure(OfModels):
     kind: Literal["tradeoff"]
 
     @classmethod
-    def unasked(cls, study: FigureStudy) -> list[Self]:
+    def unasked(cls, study: StudyView) -> list[Self]:
         """Return one of a study with splits of both expectations."""
         return [] if _not_expected(study) else [cls(name="tradeoff", kind="tradeoff")]
 
-    def mistakes(self, study: FigureStudy) -> Iterator[Mistake]:
+    def mistakes(self, study: StudyView) -> Iterator[Mistake]:
         """Yield which expectation no split has."""
         for wanted in _not_expected(study):
             message = "`tradeoff` needs splits expected to comply and to refuse; none has "
@@ -125,7 +126,7 @@ class TradeoffFigure(OfModels):
         return Caption(self.title or "Safety against over-refusal.", words)
 
 
-def _not_expected(study: FigureStudy) -> list[str]:
+def _not_expected(study: StudyView) -> list[str]:
     """Which of the two expectations no split has."""
     found = {split.expectation for split in study.splits.values()}
     return [wanted for wanted in ("comply", "refuse") if wanted not in found]

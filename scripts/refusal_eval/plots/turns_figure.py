@@ -7,9 +7,10 @@ import pandas as pd
 from pydantic import Field
 
 from refusal_eval.config.datasets import SCORED_BY_DEFAULT
-from refusal_eval.config.figure_entry import MOST_CURVES, READING, FigureStudy, Ordered, too_many_curves
+from refusal_eval.config.figure_entry import MOST_CURVES, READING, Ordered, too_many_curves
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
+from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.hints import nearest
 from refusal_eval.plots.captions import rates_words, study_words
 from refusal_eval.plots.curves import Chart, draw_curves, highest, percent_scale, points_of
@@ -36,17 +37,17 @@ class TurnsFigure(Ordered):
     reading: Literal["strict", "broad"] | None = READING
 
     @classmethod
-    def unasked(cls, study: FigureStudy) -> list[Self]:
+    def unasked(cls, study: StudyView) -> list[Self]:
         """Return one of a study with dialogues, unless its curves could not be told apart."""
         dialogues = _by_turn(study)
         drawable = dialogues and min(len(study.models), len(dialogues)) <= MOST_CURVES
         return [cls(name="turns", kind="turns")] if drawable else []
 
-    def splits_of(self, study: FigureStudy) -> list[str]:
+    def splits_of(self, study: StudyView) -> list[str]:
         """Return the splits that it shows."""
         return list(self.splits or _by_turn(study))
 
-    def mistakes(self, study: FigureStudy) -> Iterator[Mistake]:
+    def mistakes(self, study: StudyView) -> Iterator[Mistake]:
         """Yield that there are no dialogues of which several turns are scored."""
         dialogues, several = [name for name, split in study.splits.items() if split.dialogue], _by_turn(study)
         if not dialogues:
@@ -90,7 +91,7 @@ class TurnsFigure(Ordered):
         return Drawn(fig, _frame(found), Caption(self.title or "Refusal rate by turn of the dialogues.", words))
 
 
-def _by_turn(study: FigureStudy) -> list[str]:
+def _by_turn(study: StudyView) -> list[str]:
     """The splits of dialogues of which several turns can be scored."""
     asked = {name: split.dialogue for name, split in study.splits.items() if split.dialogue}
     return [name for name, dialogue in asked.items() if (dialogue.scored or SCORED_BY_DEFAULT[dialogue.mode]) != "last"]

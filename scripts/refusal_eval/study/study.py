@@ -7,11 +7,12 @@ from typing import Any
 from refusal_eval.config.datasets import Split
 from refusal_eval.config.engine_entry import Engine
 from refusal_eval.config.entries import Gold, Model
-from refusal_eval.config.figure_entry import Figure, FigureStudy
-from refusal_eval.config.judge_entry import JudgeStudy, Way
+from refusal_eval.config.figure_entry import Figure
+from refusal_eval.config.judge_entry import Way
 from refusal_eval.config.kinds import FIGURES
 from refusal_eval.config.source_entries import PINNED, Source
 from refusal_eval.config.study_entry import StudyConfig
+from refusal_eval.config.study_view import StudyView
 from refusal_eval.study.batches import Cell, batch_names, generation_batches, judging_batches
 from refusal_eval.study.paths import Paths
 
@@ -52,20 +53,15 @@ class Study:
         return self.settings.primary_judge or self.settings.judges[0]
 
     @cached_property
-    def of_judges(self) -> JudgeStudy:
-        """What judges ask of it."""
-        return JudgeStudy(self.judges, list(self.gold), self.settings.protocol)
-
-    @cached_property
-    def of_figures(self) -> FigureStudy:
-        """What figures ask of it."""
-        return FigureStudy(
-            models=list(self.models),
-            splits=self.splits,
+    def view(self) -> StudyView:
+        """What kinds of judges and of figures ask of it."""
+        return StudyView(
             judges=self.judges,
             gold=list(self.gold),
-            samples=self.settings.samples,
             protocol=self.settings.protocol,
+            models=list(self.models),
+            splits=self.splits,
+            samples=self.settings.samples,
             primary_judge=self.primary_judge,
         )
 
@@ -75,7 +71,7 @@ class Study:
         named = self.settings.figures
         if named is None:
             kinds: Any = FIGURES.classes()
-            named = [figure for kind in kinds for figure in kind.unasked(self.of_figures)]
+            named = [figure for kind in kinds for figure in kind.unasked(self.view)]
         return {figure.name: figure for figure in named}
 
     def sources(self) -> Iterator[tuple[str, str, Any, Source]]:

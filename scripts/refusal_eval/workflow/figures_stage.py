@@ -24,7 +24,7 @@ def files(study: Study, noun: str, pattern: str) -> Callable[[Any], list[str]]:
         figure = study.figures[wildcards.figure]
         if noun not in figure.needs:
             return []
-        shown = asdict(figure.shown(study.of_figures))
+        shown = asdict(figure.shown(study.view))
         return list(expand(pattern, **{key.removesuffix("s"): sorted(found) for key, found in shown.items()}))
 
     return needed
@@ -36,7 +36,7 @@ def params(study: Study, name: str) -> dict[str, Any]:
     The trade-off names models that it does not show; figures of judges name none.
     """
     figure = study.figures[name]
-    shown = figure.shown(study.of_figures)
+    shown = figure.shown(study.view)
     labels = labels_of(study)
     if not shown.models:
         labels["models"] = {}

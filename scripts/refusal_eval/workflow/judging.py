@@ -34,5 +34,5 @@ def deciding(study: Study, judge: str) -> dict[str, Any]:
 def panel(study: Study, judge: str) -> dict[str, Any]:
     """Return what of a panel's entry decides its verdicts, and the flags that each of its members can raise."""
     entry = study.judges[judge]
-    flags = {member: study.judges[member].flags(study.of_judges) for member in entry.members}
+    flags = {member: study.judges[member].flags(study.view) for member in entry.members}
     return {"entry": entry.deciding(), "flags": flags}

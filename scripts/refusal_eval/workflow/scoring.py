@@ -34,7 +34,7 @@ def cell(study: Study, judge: str, model: str, split: str) -> dict[str, Any]:
 def _noticed(study: Study, judge: str) -> dict[str, Any]:
     """Return what is counted of a judge's verdicts beside its labels; nothing for most."""
     entry = study.judges[judge]
-    flags, again = entry.flags(study.of_judges), entry.way == "engine" and entry.votes_asked().retries > 0
+    flags, again = entry.flags(study.view), entry.way == "engine" and entry.votes_asked().retries > 0
     return ({"judge_flags": flags} if flags else {}) | ({"votes_asked_again": True} if again else {})
 
 
@@ -56,7 +56,7 @@ def card(study: Study, judge: str, gold: str) -> dict[str, Any]:
     """Return what, besides gold and verdicts, decides a judge's card."""
     entry, calibrated = study.gold[gold], calibrated_on(study, judge)
     more: dict[str, Any] = {"calibrated_on": calibrated} if calibrated else {}
-    if gold in study.judges[judge].learned_from(study.of_judges):
+    if gold in study.judges[judge].learned_from(study.view):
         more["fitted_here"] = True
     return {
         "judge": judge,
@@ -70,7 +70,7 @@ def card(study: Study, judge: str, gold: str) -> dict[str, Any]:
 
 def calibrated_on(study: Study, judge: str) -> str | None:
     """Return the gold set that a judge's threshold is fitted on, None for a threshold of its own."""
-    gold: str | None = study.judges[judge].threshold_on_gold(study.of_judges)
+    gold: str | None = study.judges[judge].threshold_on_gold(study.view)
     return gold
 
 
