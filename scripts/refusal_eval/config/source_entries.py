@@ -119,6 +119,19 @@ class OnHub(Source):
         return f"{quoted(self.repo)}, {self.commit_in_words}"
 
 
+class AtPath(Source):
+    """What all sources have that lie at a path of the user's."""
+
+    fetched: ClassVar[bool] = False
+
+    path: str
+
+    @property
+    def shown(self) -> str:
+        """The path."""
+        return self.path
+
+
 class InWheel(Source):
     """What all sources have that are one file of a Python package."""
 
@@ -281,18 +294,11 @@ class HubAdapter(OnHub, AdapterSource):
         return {"repo": self.repo, "commit": self.revision}
 
 
-class FolderAdapter(AdapterSource):
+class FolderAdapter(AtPath, AdapterSource):
     """A LoRA adapter in PEFT's format in a local folder: adapter_config.json and adapter_model.safetensors."""
-
-    fetched: ClassVar[bool] = False
 
     kind: Literal["folder"]
     path: AdapterFolder = Field(description="The folder, relative to the YAML file that names it.")
-
-    @property
-    def shown(self) -> str:
-        """The folder."""
-        return self.path
 
     def in_words(self, quoted: Callable[[str], str], sha256: str = "") -> str:
         """Return that it lies here."""

@@ -26,7 +26,7 @@ from refusal_eval.config.shapes import (
     Version,
     Whole,
 )
-from refusal_eval.config.source_entries import InWheel, OnHub, RowSource
+from refusal_eval.config.source_entries import AtPath, InWheel, OnHub, RowSource
 from refusal_eval.config.yaml_source import readable_path
 from refusal_eval.core.hints import nearest
 from refusal_eval.study.row_sources import addresses_of
@@ -164,10 +164,8 @@ class UrlRows(RowSource):
         take_addresses(self.model_dump(), Path(target), log)
 
 
-class FileRows(RowSource):
+class FileRows(AtPath, RowSource):
     """Rows of a local file: JSONL, JSON, CSV or Parquet, told apart by the file's ending."""
-
-    fetched: ClassVar[bool] = False
 
     kind: Literal["file"]
     path: RowsPath = Field(description="The file, relative to the YAML file that names it.")
@@ -183,11 +181,6 @@ class FileRows(RowSource):
     def origin(self) -> str:
         """The folder."""
         return f"file {PurePosixPath(self.path).parent}"
-
-    @property
-    def shown(self) -> str:
-        """The path."""
-        return self.path
 
     @property
     def read_file(self) -> str | None:

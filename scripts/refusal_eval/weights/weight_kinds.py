@@ -16,7 +16,7 @@ from refusal_eval.config.shapes import (
     Sha256,
     Version,
 )
-from refusal_eval.config.source_entries import COMMIT_HELP, InWheel, OnHub, WeightSource
+from refusal_eval.config.source_entries import COMMIT_HELP, AtPath, InWheel, OnHub, WeightSource
 from refusal_eval.study.weight_sources import CONVERSION
 
 if TYPE_CHECKING:
@@ -53,18 +53,11 @@ class HubWeights(OnHub, WeightSource):
         fetch_from_hub(part, self.model_dump(), fetching)
 
 
-class FolderWeights(WeightSource):
+class FolderWeights(AtPath, WeightSource):
     """A local folder in the hub's format: config.json, tokenizer files and safetensors."""
-
-    fetched: ClassVar[bool] = False
 
     kind: Literal["folder"]
     path: ModelFolder = Field(description="The folder, relative to the YAML file that names it.")
-
-    @property
-    def shown(self) -> str:
-        """The folder."""
-        return self.path
 
     def in_words(self, quoted: Callable[[str], str], sha256: str = "") -> str:
         """Return that it lies here, with the hash of its files."""
