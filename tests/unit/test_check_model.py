@@ -39,6 +39,7 @@ from refusal_eval.tools.check.checked_model import (
     prepare,
 )
 from refusal_eval.tools.check.model_checks import AFTER_IT_STOPPED, WHILE_IT_RUNS, Sample, Trial
+from refusal_eval.weights.engine_file import weight_source
 
 STOP = 2
 SERVING = {"vllm": "0.32.0", "device": "cuda", "gpus": ["NVIDIA H100 80GB HBM3, 580.65.06"] * 2, "cores": 64}
@@ -571,7 +572,7 @@ def test_weights_that_are_in_the_cache_are_not_asked_for(fetched, repository, tm
     asked, folder = [], tmp_path / "check"
     folder.mkdir()
     config = checked(repository, "smollm2-plain", tmp_path)
-    manifest = Path(Paths(config).weights_manifest(config["engine_entries"]["smollm2-135m"]["weights"]))
+    manifest = Path(Paths(config).weights_manifest(weight_source(config["engine_entries"]["smollm2-135m"]["weights"])))
 
     def make(files, study, folder, root):
         asked.extend(files)

@@ -14,9 +14,10 @@ from test_check_machine import told
 from refusal_eval.__main__ import main
 from refusal_eval.config.load_study import load_study
 from refusal_eval.study.paths import Paths
-from refusal_eval.study.row_sources import fetched_path
+from refusal_eval.study.row_sources import row_source
 from refusal_eval.tools.check import network_checks as checks
 from refusal_eval.tools.check.study_needs import Needs, Source, study_needs
+from refusal_eval.weights.engine_file import weight_source
 
 WEIGHTS = Source("weights org/m", "hub", here=False)
 NEEDS = Needs(sources=(WEIGHTS,))
@@ -238,7 +239,7 @@ def test_what_a_study_needs(repository, tmp_path):
     assert [source.what for source in needs.missing("hub")] == ["data set org/prompts", "weights org/model"]
     assert needs.response_bytes == (50 + 32) * 2 * 100 * 20
     assert needs.open_pins == ()
-    here(Paths(config).weights_manifest(config["engine_entries"]["big"]["weights"]))
+    here(Paths(config).weights_manifest(weight_source(config["engine_entries"]["big"]["weights"])))
     open_engines = catalogue | {"engines": engines(None)}
     _, needs = study(repository, tmp_path, open_engines, models=["m"], splits=["s"])
     assert needs.open_pins == ("model org/model",)
@@ -291,14 +292,14 @@ def test_what_a_study_takes_from_addresses_until_it_is_here(repository, tmp_path
     catalogue = {"datasets": splits(s=AT_URL)}
     config, needs = study(repository, tmp_path, catalogue, splits=["s"])
     assert [(one.what, one.used_by) for one in needs.missing("url")] == [(URL, ("split s",))]
-    here(fetched_path(AT_URL, config["cache_dir"]))
+    here(row_source(AT_URL).cached_path(config["cache_dir"]))
     assert study(repository, tmp_path, catalogue, splits=["s"])[1].missing("url") == []
 
 
 def test_two_files_of_one_repository_are_both_looked_for(repository, tmp_path):
     catalogue = {"datasets": splits(s1=HUB_ROWS | {"file": "1.csv"}, s2=HUB_ROWS | {"file": "2.csv"})}
     config, _ = study(repository, tmp_path, catalogue, splits=["s1", "s2"])
-    here(fetched_path(config["split_entries"]["s2"]["source"], config["cache_dir"]))
+    here(row_source(config["split_entries"]["s2"]["source"]).cached_path(config["cache_dir"]))
     (missing,) = study(repository, tmp_path, catalogue, splits=["s1", "s2"])[1].missing("hub")
     assert missing.what == "data set org/prompts", "the first is not here"
 

@@ -12,7 +12,7 @@ from refusal_eval.data import network
 from refusal_eval.data.addresses import read_addresses
 from refusal_eval.data.row_fetching import fetch_rows
 from refusal_eval.data.rows import read_rows
-from refusal_eval.study.row_sources import addresses_of, fetched_path
+from refusal_eval.study.row_sources import addresses_of, row_source
 
 LOG = logging.getLogger("test")
 BODY = b"p,q\n\xc3\xa9,1\n" * 5000
@@ -125,5 +125,5 @@ def test_the_pin_of_several_files_is_found_as_it_is_checked(server, tmp_path):
 
 def test_several_files_lie_in_the_cache_as_rows():
     source = {"kind": "url", "url": "https://example.org/a/{x,y}.csv", "sha256": "0" * 64}
-    assert fetched_path(source, "c").endswith("/rows.jsonl")
-    assert fetched_path({**source, "url": "https://example.org/a/x.csv"}, "c").endswith("/x.csv")
+    assert row_source(source).cached_path("c").endswith("/rows.jsonl")
+    assert row_source({**source, "url": "https://example.org/a/x.csv"}).cached_path("c").endswith("/x.csv")

@@ -7,7 +7,7 @@ import pytest
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.data.prompts import make_prompts
-from refusal_eval.study.row_sources import fetched_path, row_source, source_id, source_param
+from refusal_eval.study.row_sources import row_source
 
 PROMPT = {"prompt": "prompt", "messages": None, "category": None, "cluster": None, "id": None}
 CHAT = {**PROMPT, "prompt": None, "messages": "chat"}
@@ -168,31 +168,32 @@ def test_sources_are_named_without_paths_of_this_machine():
     assert name_of({"kind": "file", "path": "data/x.csv"}) == "data/x.csv"
     assert name_of({"kind": "file", "path": "/home/me/x.csv"}) == "x.csv"
     assert name_of({"kind": "bundled", "file": "x.jsonl"}) == "x.jsonl"
-    assert fetched_path(hub, "c") == f"c/rows/{source_id(hub)}/rows.jsonl"
-    assert fetched_path(wheel, "c") == f"c/rows/{source_id(wheel)}/y.csv"
+    assert row_source(hub).cached_path("c") == f"c/rows/{row_source(hub).copy_id}/rows.jsonl"
+    assert row_source(wheel).cached_path("c") == f"c/rows/{row_source(wheel).copy_id}/y.csv"
     file = {**hub, "split": None, "file": "data/x.csv"}
     assert name_of(file) == "a/b/data/x.csv"
-    assert fetched_path(file, "c") == f"c/rows/{source_id(file)}/x.csv"
+    assert row_source(file).cached_path("c") == f"c/rows/{row_source(file).copy_id}/x.csv"
     url = {"kind": "url", "url": "https://example.org/0123/x.jsonl", "sha256": "0" * 64}
     assert name_of(url) == "https://example.org/0123/x.jsonl"
-    assert fetched_path(url, "c") == f"c/rows/{source_id(url)}/x.jsonl"
+    assert row_source(url).cached_path("c") == f"c/rows/{row_source(url).copy_id}/x.jsonl"
 
 
 def test_the_id_of_a_source_is_frozen():
     hub = {"kind": "hub", "repo": "a/b", "revision": "0" * 40, "config": None, "split": "test"}
-    assert source_id(hub) == source_id({**hub, "added_later": None}) == "6975c807153bd324"
-    assert source_id(hub) != source_id({**hub, "split": "train"})
+    assert row_source(hub).copy_id == "6975c807153bd324"
+    assert row_source(hub).copy_id != row_source({**hub, "split": "train"}).copy_id
     wheel = {"kind": "wheel", "package": "p", "version": "1", "file": "x/y.csv", "sha256": "0" * 64, "skip_lines": 1}
-    assert source_id(wheel) == source_id({**wheel, "encoding": "gb18030", "skip_lines": 0}) == "dd4422a0aa396138"
+    read_otherwise = row_source({**wheel, "encoding": "gb18030", "skip_lines": 0})
+    assert row_source(wheel).copy_id == read_otherwise.copy_id == "dd4422a0aa396138"
     url = {"kind": "url", "url": "https://example.org/x.csv", "sha256": "0" * 64, "skip_lines": 0, "encoding": None}
-    assert source_id(url) == "de81ef427164ce5c"
+    assert row_source(url).copy_id == "de81ef427164ce5c"
 
 
 def test_a_param_has_no_key_that_came_later_and_is_not_used():
     hub = {"kind": "hub", "repo": "a/b", "revision": "0" * 40, "config": None, "split": "test"}
     later = {"file": None, "sha256": None, "skip_lines": 0, "encoding": None}
-    assert source_param(hub | later) == hub
+    assert row_source(hub | later).param() == hub
     file = {**hub, "split": None, "file": "x.csv", "sha256": None, "skip_lines": 2, "encoding": "cp1252"}
-    assert source_param(file) == {key: value for key, value in file.items() if key != "sha256"}
+    assert row_source(file).param() == {key: value for key, value in file.items() if key != "sha256"}
     local = {"kind": "file", "path": "x.csv", "skip_lines": 0}
-    assert source_param(local | {"encoding": None}) == local
+    assert row_source(local | {"encoding": None}).param() == local

@@ -9,13 +9,14 @@ from config_project import COMMIT, WHOLE_STUDY, Project, changed
 
 from refusal_eval.__main__ import main
 from refusal_eval.study.paths import Paths
-from refusal_eval.study.row_sources import fetched_path
+from refusal_eval.study.row_sources import row_source
 from refusal_eval.tools.plan import plan_command, workload_files
 from refusal_eval.tools.plan.disk_use import Need, device_of, disk_needs, disks
 from refusal_eval.tools.plan.plan_page import disk_lines, shared_lines
 from refusal_eval.tools.plan.study_costs import plan_study
 from refusal_eval.tools.plan.study_terms import OpenPin, Terms, licence_lines, open_pins, pin_lines, terms_of
 from refusal_eval.tools.plan.workload import MISSING, CellWork
+from refusal_eval.weights.engine_file import weight_source
 
 
 @pytest.fixture
@@ -219,7 +220,8 @@ def test_weights_that_two_engines_share_are_fetched_once_and_what_is_here_is_not
     project.write("own.yaml", {"engines": engines, "models": models})
     config = project.load(WHOLE_STUDY | {"models": [*models], "catalogue": ["own.yaml"], "judges": ["words"]})
     assert needs(project, config)["weights"].expected == 16.5e9
-    project.write(Paths(config).weights_manifest(config["engine_entries"]["one"]["weights"]), '{"files": {}}')
+    weights = weight_source(config["engine_entries"]["one"]["weights"])
+    project.write(Paths(config).weights_manifest(weights), '{"files": {}}')
     found = needs(project, config)["weights"]
     assert found.expected == 0 and found.detail == "1 here already"
 
@@ -229,7 +231,7 @@ def test_rows_are_to_be_fetched_until_they_are_here(project):
     before = needs(project, config)["rows"]
     assert before.detail == "2 to fetch" and before.expected > 0  # of the hub and of a wheel; files are here
     for name in ("hub-rows", "wheel-rows"):
-        project.write(fetched_path(config["split_entries"][name]["source"], config["cache_dir"]), "x")
+        project.write(row_source(config["split_entries"][name]["source"]).cached_path(config["cache_dir"]), "x")
     after = needs(project, changed(config, ("samples",), 3))["rows"]
     assert (after.detail, after.expected) == ("all here already", 0)
 

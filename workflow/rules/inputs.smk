@@ -13,7 +13,7 @@ from refusal_eval.workflow.rendering import template_file
 def rows_of(entries):
     """Return an input function: the file with the rows of the split or gold that a job is about."""
     noun = entries.removesuffix("_entries")
-    return lambda wildcards: data_stage.rows_file(study, config[entries][wildcards[noun]]["source"], ROOT)
+    return lambda wildcards: data_stage.rows_file(study, study.entries(noun)[wildcards[noun]].source, ROOT)
 
 
 def clusters_of(entries):

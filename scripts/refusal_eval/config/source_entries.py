@@ -14,6 +14,7 @@ from pydantic import Field
 from refusal_eval.config.kinds import ADAPTER_SOURCES, ROW_SOURCES, WEIGHT_SOURCES, OfKind
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import AdapterFolder, CommitHash, Entry, RepoId
+from refusal_eval.core.files import sha256_of
 
 COMMIT_HELP = (
     "Full commit hash (40 hex digits). `null` where it is not known: `refusal-eval pin` finds it for the study's lock "
@@ -32,6 +33,9 @@ class Source(Entry):
         pin_words: what that hash is.
         taken_from: where it is fetched from: the hub, a URL, or a wheel on PyPI.
         role: what it is in a bibliography.
+        made: what of our own code made its copy in the cache, with its version. No copy is made again, so that what
+            another version makes is another copy.
+        reading: fields that say how it is read, and not what it is.
     """
 
     fetched: ClassVar[bool] = True
@@ -39,8 +43,16 @@ class Source(Entry):
     pin_words: ClassVar[str] = "commit hash"
     taken_from: ClassVar[Literal["hub", "url", "wheel"] | None] = None
     role: ClassVar[str]
+    made: ClassVar[Mapping[str, int]] = {}
+    reading: ClassVar[tuple[str, ...]] = ()
 
     kind: str
+
+    @property
+    def copy_id(self) -> str:
+        """16 hex digits that name its copy in the cache. Fields without a value, which may come later, do not count."""
+        told = self.model_dump(mode="json", exclude_none=True, exclude=set(self.reading))
+        return sha256_of(told | dict(self.made))[:16]
 
     @property
     def open_pin(self) -> str | None:
@@ -171,7 +183,19 @@ class RowSource(Source):
     """
 
     role: ClassVar[str] = "Data set"
+    reading: ClassVar[tuple[str, ...]] = ("skip_lines", "encoding")
     later: ClassVar[tuple[str, ...]] = ("encoding",)
+
+    def param(self) -> dict[str, Any]:
+        """Return it as a rule's param: without fields that came later and that it does not use.
+
+        They would otherwise rerun, on the day they come, every job whose source can have them.
+        """
+        return {key: value for key, value in self.model_dump(mode="json").items() if key not in self.later or value}
+
+    def cached_path(self, cache: str) -> str:
+        """Return where its rows lie in the cache, for a source that is fetched."""
+        return f"{cache}/rows/{self.copy_id}/{self.cached_name}"
 
     @property
     def name(self) -> str:
@@ -230,12 +254,10 @@ class WeightSource(Source):
 
     Attributes:
         tokenizer_apart: tokenizer and template can be had before the weights.
-        made: what of our own code made the copy in the cache; with another version of it, it is another copy.
     """
 
     role: ClassVar[str] = "Model"
     tokenizer_apart: ClassVar[bool] = False
-    made: ClassVar[Mapping[str, int]] = {}
 
     @property
     def model_name(self) -> str:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from refusal_eval.config.source_entries import Source
 from refusal_eval.study.batches import load_names
-from refusal_eval.study.weight_sources import weights_id
 
 
 class Paths:
@@ -25,17 +25,17 @@ class Paths:
         """Return the identity file of an engine."""
         return f"{self.results}/engines/{name}.json"
 
-    def tokenizer_manifest(self, weights: Mapping[str, Any]) -> str:
+    def tokenizer_manifest(self, weights: Source) -> str:
         """Return the manifest of a hub model's tokenizer."""
-        return f"{self.cache}/weights/{weights_id(weights)}/tokenizer_manifest.json"
+        return f"{self.cache}/weights/{weights.copy_id}/tokenizer_manifest.json"
 
-    def weights_manifest(self, weights: Mapping[str, Any]) -> str:
+    def weights_manifest(self, weights: Source) -> str:
         """Return the manifest of fetched weights."""
-        return f"{self.cache}/weights/{weights_id(weights)}/weights.json"
+        return f"{self.cache}/weights/{weights.copy_id}/weights.json"
 
-    def adapter_manifest(self, source: Mapping[str, Any]) -> str:
+    def adapter_manifest(self, source: Source) -> str:
         """Return the manifest of a LoRA adapter from the hub."""
-        return f"{self.cache}/adapters/{weights_id(source)}/adapter.json"
+        return f"{self.cache}/adapters/{source.copy_id}/adapter.json"
 
     def adapter(self, model: str) -> str:
         """Return the identity file of a model's LoRA adapter."""

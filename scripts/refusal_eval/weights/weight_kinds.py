@@ -17,10 +17,11 @@ from refusal_eval.config.shapes import (
     Version,
 )
 from refusal_eval.config.source_entries import COMMIT_HELP, AtPath, InWheel, OnHub, WeightSource
-from refusal_eval.study.weight_sources import CONVERSION
 
 if TYPE_CHECKING:
     from refusal_eval.weights.weight_fetching import Fetching
+
+CONVERSION = 1  # of scripts/convert_gguf.py: raise it when the same GGUF file comes out as other weights or tokens
 
 
 class HubWeights(OnHub, WeightSource):

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.study.row_sources import fetched_path, is_fetched, row_source, shown_path, source_id, source_param
+from refusal_eval.config.source_entries import RowSource
+from refusal_eval.study.row_sources import row_source, shown_path
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.content import content_hash
 
@@ -13,26 +14,26 @@ LATER_GOLD_COLUMNS = ("messages", "weight", "id")
 LATER_GOLD_KEYS = ("answers", "left_out", "expectations", "expectation")
 
 
-def fetched_sources(study: Study) -> dict[str, dict[str, Any]]:
+def fetched_sources(study: Study) -> dict[str, RowSource]:
     """Return the sources of rows that are fetched, by the folder of their copy in the cache."""
-    entries = [*study.config["split_entries"].values(), *study.config["gold_entries"].values()]
-    return {source_id(entry["source"]): entry["source"] for entry in entries if is_fetched(entry["source"])}
+    sources = (source for *_, source in study.sources())
+    return {source.copy_id: source for source in sources if isinstance(source, RowSource) and source.fetched}
 
 
 def fetched_rows(study: Study) -> list[str]:
     """Return the files of all rows that are fetched."""
-    return [fetched_path(source, study.paths.cache) for source in fetched_sources(study).values()]
+    return [source.cached_path(study.paths.cache) for source in fetched_sources(study).values()]
 
 
-def rows_file(study: Study, source: Mapping[str, Any], root: Path) -> str:
+def rows_file(study: Study, source: RowSource, root: Path) -> str:
     """Return the file with the rows of a source: in the cache, or where the user or we keep it.
 
     Args:
         root: the repository's folder.
     """
-    if is_fetched(source):
-        return fetched_path(source, study.paths.cache)
-    return row_source(source).local_path(str(shown_path(root / "config" / "prompts")))
+    if source.fetched:
+        return source.cached_path(study.paths.cache)
+    return source.local_path(str(shown_path(root / "config" / "prompts")))
 
 
 def split_reading(study: Study, split: str, root: Path) -> dict[str, Any]:
@@ -61,16 +62,16 @@ def gold_reading(study: Study, gold: str, root: Path) -> dict[str, Any]:
 
 def _reading(study: Study, entry: Mapping[str, Any], root: Path) -> dict[str, Any]:
     """Return how rows are read: what is common to splits and gold."""
-    source = entry["source"]
+    source = row_source(entry["source"])
     # The source and a local file's content count: the file of another source, or an older copy put in its place,
     # may be older than the output, which Snakemake would not see.
     reading = {
-        "source": source_param(source),
-        "sha256": None if is_fetched(source) else content_hash(rows_file(study, source, root)),
-        "name": row_source(source).name,
-        "skip_lines": source.get("skip_lines", 0),
+        "source": source.param(),
+        "sha256": None if source.fetched else content_hash(rows_file(study, source, root)),
+        "name": source.name,
+        "skip_lines": entry["source"].get("skip_lines", 0),
         # A key that came later is left out where it is not used: splits without it need not run again for it.
         "columns": {key: named for key, named in entry["columns"].items() if key not in LATER_COLUMNS or named},
         "expected_rows": entry["expected_rows"],
     }
-    return reading | ({"encoding": source["encoding"]} if source.get("encoding") else {})
+    return reading | ({"encoding": entry["source"]["encoding"]} if entry["source"].get("encoding") else {})

@@ -4,7 +4,6 @@ from typing import Any
 
 from refusal_eval.config.source_entries import Source, WeightSource
 from refusal_eval.study.study import Study
-from refusal_eval.study.weight_sources import weights_id
 from refusal_eval.weights.adapter import FILES
 from refusal_eval.weights.fingerprint import file_states, model_files, states_of
 
@@ -17,34 +16,34 @@ def engine_weights(study: Study, engine: str) -> WeightSource | None:
 def fetched_weights(study: Study) -> dict[str, WeightSource]:
     """Return the weights that are fetched, by the folder of their copy in the cache."""
     every = [weights for engine in study.engines if (weights := engine_weights(study, engine)) is not None]
-    return {weights_id(weights.model_dump()): weights for weights in every if weights.fetched}
+    return {weights.copy_id: weights for weights in every if weights.fetched}
 
 
 def fetched_adapters(study: Study) -> dict[str, Source]:
     """Return the LoRA adapters that are fetched, by the folder of their copy in the cache."""
     every = [model.lora for model in study.models.values() if model.lora is not None]
-    return {weights_id(source.model_dump()): source for source in every if source.fetched}
+    return {source.copy_id: source for source in every if source.fetched}
 
 
 def tokenizer_manifests(study: Study) -> list[str]:
     """Return the manifests of the tokenizers that are fetched before the weights."""
     every = fetched_weights(study).values()
-    return [study.paths.tokenizer_manifest(source.model_dump()) for source in every if source.tokenizer_apart]
+    return [study.paths.tokenizer_manifest(source) for source in every if source.tokenizer_apart]
 
 
 def weights_manifests(study: Study) -> list[str]:
     """Return the manifests of the weights that are fetched."""
-    return [study.paths.weights_manifest(source.model_dump()) for source in fetched_weights(study).values()]
+    return [study.paths.weights_manifest(source) for source in fetched_weights(study).values()]
 
 
 def adapter_manifests(study: Study) -> list[str]:
     """Return the manifests of the adapters that are fetched."""
-    return [study.paths.adapter_manifest(source.model_dump()) for source in fetched_adapters(study).values()]
+    return [study.paths.adapter_manifest(source) for source in fetched_adapters(study).values()]
 
 
 def tokenizer_before(study: Study, weights: WeightSource) -> list[str]:
     """Return the tokenizer that hub weights come after, so that a repository is fetched by one job at a time."""
-    return [study.paths.tokenizer_manifest(weights.model_dump())] if weights.tokenizer_apart else []
+    return [study.paths.tokenizer_manifest(weights)] if weights.tokenizer_apart else []
 
 
 def weights_files(study: Study, engine: str) -> list[str]:
@@ -55,7 +54,7 @@ def weights_files(study: Study, engine: str) -> list[str]:
     if not weights.fetched:
         folder = weights.model_dump()["path"]
         return [f"{folder}/{name}" for name in model_files(folder)]
-    return [study.paths.weights_manifest(weights.model_dump())]
+    return [study.paths.weights_manifest(weights)]
 
 
 def identifying_files(study: Study, engine: str) -> list[str]:
@@ -81,7 +80,7 @@ def adapter_files(study: Study, model: str) -> list[str]:
     assert source is not None
     if not source.fetched:
         return [f"{source.model_dump()['path']}/{name}" for name in FILES]
-    return [study.paths.adapter_manifest(source.model_dump())]
+    return [study.paths.adapter_manifest(source)]
 
 
 def identified_adapter(study: Study, model: str) -> dict[str, Any]:

@@ -135,7 +135,7 @@ def prepare(
     weights = engine.get("weights")
     if weights is None:
         raise UserError(f"`{model}` cannot be checked: its engine `{name}` computes elsewhere")
-    manifest = [paths.weights_manifest(weights)] if weight_source(weights).fetched else []
+    manifest = [paths.weights_manifest(source)] if (source := weight_source(weights)).fetched else []
     requests = [f"{paths.results}/requests/{CHECKED}/{split}.jsonl" for split in SPLITS]
     adapter = [paths.checked_adapter(CHECKED)] if entry["lora"] else []
     say("rendering prompts, and fetching what is missing ...")

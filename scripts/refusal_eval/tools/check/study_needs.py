@@ -8,10 +8,10 @@ from typing import Any
 
 from refusal_eval.config.engine_entry import engine_of_entry
 from refusal_eval.config.lock_file import Lock, read_lock
-from refusal_eval.config.source_entries import OnHub
+from refusal_eval.config.source_entries import OnHub, RowSource
 from refusal_eval.config.source_entries import Source as Pinned
 from refusal_eval.engines.local_engine import LocalEngine
-from refusal_eval.study.row_sources import fetched_path, is_fetched, row_source
+from refusal_eval.study.row_sources import row_source
 from refusal_eval.study.study import Study
 from refusal_eval.tools.pin.locking import not_taken, repo_size
 from refusal_eval.tools.pin.pin_needs import needs_of
@@ -135,9 +135,9 @@ def _sources(study: Study, lock: Lock | None, root: Path) -> list[Source]:
 
 def _copy(study: Study, section: str, source: Pinned) -> str:
     """Return the file that is there once a source was fetched."""
-    manifest = {"engines": study.paths.weights_manifest, "models": study.paths.adapter_manifest}.get(section)
-    values = source.model_dump(mode="json")
-    return fetched_path(values, study.paths.cache) if manifest is None else manifest(values)
+    if isinstance(source, RowSource):
+        return source.cached_path(study.paths.cache)
+    return study.paths.weights_manifest(source) if section == "engines" else study.paths.adapter_manifest(source)
 
 
 def _weights(entry: Mapping[str, Any], weights: Pinned, lock: Lock | None, cache: str, root: Path) -> dict[str, Any]:
@@ -172,8 +172,8 @@ def _limits(config: Mapping[str, Any], entry: Mapping[str, Any], bundled: str) -
     yield from (int(sample["size"]) for sample in (entry["sample"], config["prompts_per_split"]) if sample)
     if entry["expected_rows"]:
         yield int(entry["expected_rows"])
-    source = entry["source"]
-    path = "" if is_fetched(source) else row_source(source).local_path(bundled)
+    source = row_source(entry["source"])
+    path = "" if source.fetched else source.local_path(bundled)
     if path.endswith((".jsonl", ".csv")) and os.path.isfile(path):
         with open(path, "rb") as handle:
             yield sum(1 for line in handle if line.strip())

@@ -5,15 +5,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from refusal_eval.config.source_entries import RowSource
 from refusal_eval.study.paths import Paths
-from refusal_eval.study.row_sources import fetched_path, is_fetched
 from refusal_eval.study.study import Study
-from refusal_eval.study.weight_sources import weights_id
 from refusal_eval.tools.check.machine_checks import SPARE, nearest_folder
 from refusal_eval.tools.plan.study_costs import Cost, Plan
-from refusal_eval.weights.engine_file import weight_source
 from refusal_eval.weights.engine_size import engine_billions, weights_bytes
-from refusal_eval.workflow.weights_stage import weights_files
+from refusal_eval.workflow.weights_stage import engine_weights, weights_files
 
 # Measured on the demo's store and results: 1,253 responses, 681 answers under two judges. The first two are of a
 # response with its place in the index; ids above 100,000 are longer.
@@ -102,14 +100,14 @@ def _weights(plan: Plan, cache: str) -> Need:
     """Weights that are still to be fetched; engines may share them."""
     study, sizes, here = Study(plan.config), dict[str, float](), set[str]()
     for name, entry in plan.config["engine_entries"].items():
-        weights, of_engine, pace = entry.get("weights"), weights_files(study, name), plan.paces[name]
+        weights, of_engine, pace = engine_weights(study, name), weights_files(study, name), plan.paces[name]
         if weights is None:
             continue
-        if not weight_source(weights).fetched or all(os.path.isfile(file) for file in of_engine):
-            here.add(weights_id(weights))
+        if not weights.fetched or all(os.path.isfile(file) for file in of_engine):
+            here.add(weights.copy_id)
         else:
             (billions, _active), _told = engine_billions(entry, of_engine, pace.kind, pace.devices)
-            sizes[weights_id(weights)] = weights_bytes(entry, billions)
+            sizes[weights.copy_id] = weights_bytes(entry, billions)
     total = sum(sizes.values())
     parts = [f"{len(sizes)} to fetch"] * bool(sizes) + [f"{len(here)} here already"] * bool(here)
     return Need("weights", cache, "cache_dir", total, total, ", ".join(parts))
@@ -117,12 +115,10 @@ def _weights(plan: Plan, cache: str) -> Need:
 
 def _rows(plan: Plan, cache: str) -> Need:
     missing = {}
-    for section in ("split_entries", "gold_entries"):
-        for name, entry in plan.config[section].items():
-            source = entry["source"]
-            if is_fetched(source) and not os.path.isfile(fetched_path(source, cache)):
-                known = [work.prompts for cell, work in plan.work.items() if cell.split == name and not cell.judge]
-                missing[section, name] = max([entry["expected_rows"] or 0, *known])
+    for section, name, entry, source in Study(plan.config).sources():
+        if isinstance(source, RowSource) and source.fetched and not os.path.isfile(source.cached_path(cache)):
+            known = [work.prompts for cell, work in plan.work.items() if cell.split == name and not cell.judge]
+            missing[section, name] = max([entry.expected_rows or 0, *known])
     detail = f"{len(missing)} to fetch" if missing else "all here already"
     size = sum(missing.values()) * ROW_BYTES
     return Need("rows", cache, "cache_dir", size, size, detail)

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from refusal_eval.config.datasets import Split
 from refusal_eval.config.entries import Gold
-from refusal_eval.study.row_sources import fetched_path
 from refusal_eval.study.study import Study
 from refusal_eval.tools.plan.page_lines import filled
 from refusal_eval.workflow.weights_stage import engine_weights
@@ -61,7 +60,7 @@ def _terms_of_engines(section: str, entries: Mapping[str, Any], study: Study) ->
         if not getattr(entry, "engine", None) or getattr(entry, "recorded", None):
             continue
         engine, weights = study.engines[entry.engine], engine_weights(study, entry.engine)
-        manifest = study.paths.weights_manifest(weights.model_dump()) if weights and weights.fetched else None
+        manifest = study.paths.weights_manifest(weights) if weights and weights.fetched else None
         where, here = weights.shown if weights else entry.engine, manifest is None or os.path.isfile(manifest)
         yield Terms(section, name, where, engine.licence or NOT_STATED, None, engine.gated, engine.terms, here)
         if adapter := getattr(entry, "lora", None):
@@ -71,7 +70,7 @@ def _terms_of_engines(section: str, entries: Mapping[str, Any], study: Study) ->
 def _terms_of_rows(section: str, entries: Mapping[str, Split | Gold], study: Study) -> Iterator[Terms]:
     for name, entry in entries.items():
         source, licence = entry.source, entry.licence or NOT_STATED
-        here = not source.fetched or os.path.isfile(fetched_path(source.model_dump(), study.paths.cache))
+        here = not source.fetched or os.path.isfile(source.cached_path(study.paths.cache))
         yield Terms(section, name, source.shown, licence, entry.licence_of_origin, entry.gated, entry.terms, here)
 
 

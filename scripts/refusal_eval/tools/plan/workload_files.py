@@ -89,7 +89,7 @@ def whole_work(config: Mapping[str, Any], root: Path, current: Current) -> dict[
     for split in config["splits"]:
         entry, file = config["split_entries"][split], results / "prompts" / f"{split}.jsonl"
         sizes = [sample["size"] for sample in (entry["sample"], config["prompts_per_split"]) if sample]
-        texts[split] = _texts(file, current, entry, rows_file(study, entry["source"], root), sizes)
+        texts[split] = _texts(file, current, entry, rows_file(study, study.splits[split].source, root), sizes)
     work: dict[Cell, CellWork] = {}
     for model in config["models"]:
         entry = config["model_entries"][model]
@@ -106,7 +106,7 @@ def whole_work(config: Mapping[str, Any], root: Path, current: Current) -> dict[
     for judge, asked in judges.items():
         for name in config["gold"]:
             entry, file = config["gold_entries"][name], results / "gold" / f"{name}.jsonl"
-            rows = _texts(file, current, entry, rows_file(study, entry["source"], root))
+            rows = _texts(file, current, entry, rows_file(study, study.gold[name].source, root))
             work[Cell(GOLD, name, judge)] = _judging(rows, rows.count, GOLD_ANSWER_TOKENS, asked)
     return work
 

@@ -9,9 +9,8 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
 from refusal_eval.study.batches import GOLD, Cell
 from refusal_eval.study.paths import Paths
-from refusal_eval.study.row_sources import fetched_path, is_fetched, shown_path
+from refusal_eval.study.row_sources import row_source, shown_path
 from refusal_eval.study.study import Study
-from refusal_eval.study.weight_sources import weights_id
 from refusal_eval.tools.status.log_text import at_work, clean, error_and_cause, progress, tail
 from refusal_eval.weights.engine_file import weight_source
 
@@ -62,13 +61,13 @@ def outputs(config: Mapping[str, Any]) -> dict[Job, str]:
     golds = [f"{GOLD}/{gold}" for gold in config["gold"]]
     files: dict[Job, str] = {}
     for entry in [*config["split_entries"].values(), *config["gold_entries"].values()]:
-        files |= {job: fetched_path(entry["source"], cache) for job in rows_jobs(entry, cache)}
+        files |= {job: f"{cache}/rows/{job[1]}" for job in rows_jobs(entry, cache)}
     for engine, entry in config["engine_entries"].items():
-        weights = entry.get("weights")
-        if weights and weight_source(weights).tokenizer_apart:
-            files["fetch_tokenizer", weights_id(weights)] = paths.tokenizer_manifest(weights)
-        if weights and weight_source(weights).fetched:
-            files["fetch_weights", weights_id(weights)] = paths.weights_manifest(weights)
+        weights = weight_source(entry["weights"]) if entry.get("weights") else None
+        if weights and weights.tokenizer_apart:
+            files["fetch_tokenizer", weights.copy_id] = paths.tokenizer_manifest(weights)
+        if weights and weights.fetched:
+            files["fetch_weights", weights.copy_id] = paths.weights_manifest(weights)
         files["identify_engine", engine] = paths.engine(engine)
     files |= {("prompts", split): f"{results}/prompts/{split}.jsonl" for split in config["splits"]}
     files |= {("gold", gold): f"{results}/answers/{GOLD}/{gold}.jsonl" for gold in config["gold"]}
@@ -85,19 +84,17 @@ def outputs(config: Mapping[str, Any]) -> dict[Job, str]:
 
 def rows_jobs(entry: Mapping[str, Any], cache: str) -> list[Job]:
     """Return the job that fetches the rows of a split or of gold; none for local files."""
-    source = entry["source"]
-    if not is_fetched(source):
-        return []
-    return [("fetch_rows", fetched_path(source, cache).removeprefix(f"{cache}/rows/"))]
+    source = row_source(entry["source"])
+    return [("fetch_rows", source.cached_path(cache).removeprefix(f"{cache}/rows/"))] if source.fetched else []
 
 
 def engine_jobs(name: str, entry: Mapping[str, Any]) -> list[Job]:
     """Return the jobs that make an engine's identity file."""
-    weights = entry.get("weights")
-    if not weights or not weight_source(weights).fetched:
+    weights = weight_source(entry["weights"]) if entry.get("weights") else None
+    if weights is None or not weights.fetched:
         return [("identify_engine", name)]
-    fetch = "fetch_tokenizer" if weight_source(weights).tokenizer_apart else "fetch_weights"
-    return [("identify_engine", name), (fetch, weights_id(weights))]
+    fetch = "fetch_tokenizer" if weights.tokenizer_apart else "fetch_weights"
+    return [("identify_engine", name), (fetch, weights.copy_id)]
 
 
 def failures(files: Mapping[Job, str], logs: str) -> dict[Job, Trouble]:
