@@ -31,7 +31,9 @@ def _loaded(folder: Path, study: bytes, catalogue: bytes) -> dict[str, Any]:
     assert is_text(config["study"]) and "/" not in config["study"] and config["samples"] >= 1
     assert all(name in config["model_entries"] for name in config["models"])
     assert all(
-        not str(value).startswith("-") for e in config["engine_entries"].values() for value in e["args"].values()
+        not str(value).startswith("-")
+        for e in config["engine_entries"].values()
+        for value in e.get("args", {}).values()
     )
     return config
 

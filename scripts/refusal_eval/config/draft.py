@@ -1,5 +1,6 @@
 """A study while it is checked: typed, whatever is wrong with it, beside the catalogue."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from refusal_eval.config.catalogue import Catalogue
@@ -47,8 +48,7 @@ class Draft:
         self.judges: dict[str, Any] = self.entries("judges")
         self.gold: dict[str, Gold] = self.entries("gold")
         # The engine of a model whose answers are recorded is asked for nothing: it needs no weights and no pin.
-        users = [*(model for model in self.models.values() if not model.recorded), *self.judges.values()]
-        asked = [getattr(entry, "engine", None) for entry in users]
+        asked = [getattr(e, "engine", None) for *_, e in self.engine_users() if not getattr(e, "recorded", None)]
         self.used["engines"] = sorted(name for name in catalogue.written["engines"] if name in asked)
         self.view = StudyView(
             judges={name: catalogue.valid["judges"][name] for name in self.used["judges"]},
@@ -73,6 +73,11 @@ class Draft:
         typed = self.catalogue.typed[section]
         return {name: typed[name] for name in self.used[section] if typed[name] is not None}
 
+    def engine_users(self) -> Iterator[tuple[str, str, Any]]:
+        """Yield section, name and entry of each model and judge of the study."""
+        yield from (("models", name, model) for name, model in self.models.items())
+        yield from (("judges", name, judge) for name, judge in self.judges.items())
+
     def engine_of(self, entry: Any) -> Engine | None:
         """Return the engine of a model or a judge, where the catalogue has it."""
         engine: Engine | None = self.catalogue.typed["engines"].get(getattr(entry, "engine", None) or "")
@@ -84,8 +89,8 @@ class Draft:
         An engine is allowed with a model or a judge that asks it.
         """
         entry = self.catalogue.valid[section][name]
-        askers = {**self.models, **self.judges} if section == "engines" else {}
-        names = [name, *(asker for asker, asks in askers.items() if getattr(asks, "engine", None) == name)]
+        askers = self.engine_users() if section == "engines" else ()
+        names = [name, *(asker for _, asker, asks in askers if getattr(asks, "engine", None) == name)]
         return getattr(entry, "enabled", True) or not set(names).isdisjoint(self.names("allow"))
 
     def placed(self, mistake: Mistake) -> Problem:

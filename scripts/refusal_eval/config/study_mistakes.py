@@ -76,14 +76,13 @@ def _labels(draft: Draft) -> Iterator[Mistake]:
 
 def _engine_kinds(draft: Draft) -> Iterator[Mistake]:
     """Ask the kind of each engine whether it can do what its models and judges need."""
-    users = [("models", *item) for item in draft.models.items()] + [("judges", *item) for item in draft.judges.items()]
-    for section, name, entry in users:
+    for section, name, entry in draft.engine_users():
         engine = draft.engine_of(entry)
         if engine is None:
             continue
         if engine.capabilities.lacks(entry.engine_needs):
             kinds: dict[str, Any] = {kind: ENGINES.get(kind) for kind in ENGINES.names()}
-            able = [f"`{name}`" for name, kind in kinds.items() if not kind.capabilities.lacks(entry.engine_needs)]
+            able = [f"`{kind}`" for kind, cls in kinds.items() if not cls.capabilities.lacks(entry.engine_needs)]
             message = f"engine `{entry.engine}` is of kind `{engine.kind}`; this entry needs one "
             yield (section, name, "engine"), message + (f"of kind {one_of(able)}" if able else "that can do more")
         elif section == "models" and not engine.capabilities.takes_token_ids:
