@@ -1,5 +1,6 @@
 """Every mistake is told at once, with its line, what is allowed, and the nearest valid name."""
 
+import itertools
 import os
 import shutil
 import typing
@@ -106,8 +107,13 @@ def test_a_misspelt_key_is_caught_and_the_right_one_suggested(project, entry):
             assert not any("missing" in line for line in found), (typo, found)
 
 
-def test_nothing_that_can_be_written_breaks_the_check(project):
-    """Whatever stands at whatever place is either valid or a mistake that is told."""
+ODD = (None, float("nan"), [["two\nlines"]], {"kind": {}}, {1: 2, "kidn": "hub"})
+
+
+@pytest.mark.parametrize("first", [0, *(pytest.param(other, marks=pytest.mark.full) for other in range(1, len(ODD)))])
+def test_nothing_that_can_be_written_breaks_the_check(project, first):
+    """Whatever is written at any place is valid or a reported mistake; each place has another odd value in turn."""
+    odd = itertools.islice(itertools.cycle(ODD), first, None)
 
     def paths(value, path=()):
         yield path
@@ -115,13 +121,12 @@ def test_nothing_that_can_be_written_breaks_the_check(project):
         for key, item in inside:
             yield from paths(item, (*path, key))
 
-    for odd in (None, float("nan"), [["two\nlines"]], {"kind": {}}, {1: 2, "kidn": "hub"}):
-        for path in paths(CATALOGUE):
-            project.write(BASE, changed(CATALOGUE, path, odd))
-            project.mistakes(WHOLE_STUDY)
-        project.write(BASE, CATALOGUE)
-        for path in paths(WITH_FIGURES):
-            project.mistakes(changed(WITH_FIGURES, path, odd))
+    for path in paths(CATALOGUE):
+        project.write(BASE, changed(CATALOGUE, path, next(odd)))
+        project.mistakes(WHOLE_STUDY)
+    project.write(BASE, CATALOGUE)
+    for path in paths(WITH_FIGURES):
+        project.mistakes(changed(WITH_FIGURES, path, next(odd)))
 
 
 # ---------------------------------------------------------------- names

@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+import pytest
 from project import Project, change_yaml
 
 from refusal_eval.core.files import read_jsonl
@@ -17,6 +18,7 @@ def blunt(project: Project, **fields: object) -> None:
     project.study(plugins=["blunt.py"], judges=["label", "blunt"])
 
 
+@pytest.mark.full
 def test_a_kind_of_judge_is_one_module_and_its_code_judges_again_alone(finished: Project) -> None:
     plugin = finished.folder / "blunt.py"
     shutil.copy(PLUGIN, plugin)

@@ -107,6 +107,7 @@ def test_a_finished_study_stands_and_a_changed_folder_is_read_again(recorded):
         os.utime(file, (1, 1))
 
 
+@pytest.mark.full
 def test_under_compat_the_numbers_are_those_that_follow_from_the_folder(tmp_path, capsys):
     from refusal_eval.__main__ import main
 

@@ -5,6 +5,7 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
 from program import refusal_eval
 from project import Project
 
@@ -64,6 +65,7 @@ def test_an_unfinished_study_is_told_apart(finished: Project) -> None:
     assert done.returncode == 1 and "the study is not finished" in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.full
 def test_results_of_another_study_that_were_touched_are_told_in_one_sentence(finished: Project) -> None:
     finished.study(samples=2)
     finished.snakemake("--touch")

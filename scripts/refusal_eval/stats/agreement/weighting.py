@@ -9,7 +9,6 @@ import math
 from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
-from scipy import special
 
 from refusal_eval.stats.estimates.intervals import NO_VARIANCE, Floats, cluster_wilson, wilson_ends
 
@@ -74,6 +73,8 @@ def weighted_share(
     and without such a cap, as a sample with unequal probabilities may tell more than as many rows drawn alike. Where
     every value is 0 or 1: Clopper-Pearson on the effective number of clusters.
     """
+    from scipy import special  # late: a job that only typesets a card imports this module, too
+
     if not are_weighted(weights):
         interval = cluster_wilson(values, clusters, level, draws=len(values))
         return math.fsum(values) / len(values), [interval.low, interval.high]

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from refusal_eval.stats.comparisons.paired import Paired, Panel, paired_differences, panel_of, repeated
 from refusal_eval.stats.estimates.estimate import Estimate
@@ -125,8 +124,10 @@ def mcnemar(first: Floats, second: Floats) -> tuple[int, int, float]:
 
     McNemar's exact two-sided test (binomial, not mid-p) of decisions 1 (refuses) and 0; NaN is none and is left out.
     """
+    from scipy.stats import binomtest  # late: it takes half a second, which a job that only typesets need not spend
+
     only = [int(((one == 1) & (other == 0)).sum()) for one, other in ((first, second), (second, first))]
-    return only[0], only[1], float(stats.binomtest(only[0], sum(only)).pvalue) if sum(only) else 1.0
+    return only[0], only[1], float(binomtest(only[0], sum(only)).pvalue) if sum(only) else 1.0
 
 
 def _rows(family: Family, scope: Scope, held: str, scored: Scored) -> list[dict[str, Any]]:

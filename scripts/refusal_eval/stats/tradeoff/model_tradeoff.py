@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from refusal_eval.stats.estimates.intervals import Floats
 from refusal_eval.stats.estimates.resampling import blocks
@@ -137,6 +136,8 @@ def _point(entry: dict[str, Any]) -> list[float]:
 
 def wider(level: float) -> float:
     """Return how much further a joint region reaches than the intervals of both rates."""
+    from scipy import stats  # late: it takes half a second, which a job that only typesets need not spend
+
     return float(math.sqrt(stats.chi2.ppf(level, 2)) / stats.norm.ppf((1 + level) / 2))
 
 
