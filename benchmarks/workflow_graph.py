@@ -228,14 +228,15 @@ def main() -> None:
             "workflow": write_study(folder / "workflow", arguments.models, arguments.splits, arguments.device),
             "trivial": write_trivial(folder / "trivial", arguments.models, arguments.splits),
         }
-        counts = {}
+        counts: dict[str, int] = {}
         dry = measured(folder, commands, ["-n"], arguments.runs)
         for name, command in commands.items():
             pretend = [sys.executable, "-c", PRETEND, *command[3:]]
             count = TOTAL.search(timed(pretend, folder / name).output)
-            counts[name] = count.group(1) if count else "no"
+            counts[name] = int(count.group(1)) if count else 0
             print(f"{name}: {counts[name]} jobs", flush=True)
-        if len(set(counts.values())) > 1:
+        # Which figures and comparisons a study has by itself depends on how many models it has.
+        if abs(counts["workflow"] - counts["trivial"]) > max(counts.values()) / 500:
             raise SystemExit("these are not as many jobs: bring TRIVIAL up to date with the workflow's rules")
         noop = measured(folder, commands, [], arguments.runs, wanted=NOTHING)
         for label, values in (("dry run, nothing there", dry), ("run, everything there", noop)):
