@@ -18,7 +18,7 @@ from refusal_eval.plots.layout import EDGE, axes_at, page, put_upright, text_wid
 from refusal_eval.plots.panels import PanelGrid, draw_marks
 from refusal_eval.plots.style import BLUE, GREY, INK, LINE_HEIGHT, VERMILLION, styled
 from refusal_eval.report.paper.display import number
-from refusal_eval.report.paper.table_notes import value_text
+from refusal_eval.report.paper.table_notes import ranking_text, value_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -140,7 +140,7 @@ def soft_series(card: Card) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def reliability_text(card: Card) -> list[str]:
-    """Return ECE and Brier score in words, a sentence for each series; nothing for a judge without probabilities.
+    """Return the measures of probabilities in words, a sentence for each series; nothing for a judge without any.
 
     Beside each ECE stands what noise alone would make of it, as it is above 0 for a calibrated judge too.
     """
@@ -149,7 +149,9 @@ def reliability_text(card: Card) -> list[str]:
         ece, brier = value_text(soft["ece"], soft["ece_interval"]), value_text(soft["brier"], soft["brier_interval"])
         calibrated = f"a calibrated judge would show {number(soft['ece_if_calibrated'])}"
         bins = f"{soft['n_bins']} bins of equal mass"
-        texts.append(f"{words.capitalize()}: ECE {ece} in {bins} ({calibrated}), Brier {brier}.")
+        ranking = ranking_text(soft)
+        order = f"; {ranking}" if ranking else ""
+        texts.append(f"{words.capitalize()}: ECE {ece} in {bins} ({calibrated}), Brier {brier}{order}.")
     calibration = card.get("calibration") or {}
     if not texts or calibration.get("t") is None:
         return texts

@@ -12,7 +12,8 @@ from refusal_eval.plots.panels import draw_marks
 from refusal_eval.plots.style import BLUE, COLUMN_WIDTH, GREY, INK, LINE_HEIGHT, PAGE_HEIGHT, VERMILLION, styled
 from refusal_eval.report.paper.display import MINUS, Labels, annotators, clean, number, percent
 from refusal_eval.report.paper.table_notes import share_text, statistic, value_text, weights_text
-from refusal_eval.stats.agreement.judge_card import MIN_ROWS, UNJUDGED
+from refusal_eval.stats.agreement.judge_card import UNJUDGED
+from refusal_eval.stats.agreement.measures import MIN_ROWS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -16,6 +16,7 @@ from refusal_eval.report.paper.table_notes import (
     labels_notes,
     of_all,
     published_texts,
+    ranking_text,
     share_text,
     sorted_cards,
     unshown_kappa,
@@ -105,8 +106,8 @@ def judge_cards(data: TableData) -> Made:
 def cards_frame(cards: Iterable[Card]) -> pd.DataFrame:
     """Return a row per judge, gold set, group of answers, reading (or three_class) and measure: interval and n.
 
-    A group is named by `expectation` and `answering_model`, empty for all. ECE and Brier score stand under the reading
-    `broad`, coverage under no reading.
+    A group is named by `expectation` and `answering_model`, empty for all. What is measured of probabilities stands
+    under the reading `broad`, coverage under no reading.
     """
     rows: list[dict[str, Any]] = []
     for card in sorted_cards(cards):
@@ -144,6 +145,7 @@ def cards_table(cards: Iterable[Card], judges: Sequence[str] = (), labels: Label
         _SENSITIVITY,
         f"Worst: {found[0]['headline']['rule']}." if some_worst else "",
         f"Kappa: Cohen's{unshown_kappa(row[-1] for row in rows)}.",
+        *_rankings(found, show),
         *_cut(found, show),
         *labels_notes(found, show),
         *_weighted(found, show),
@@ -170,6 +172,15 @@ def _numbers(group: Mapping[str, Any]) -> list[str]:
     part = group["broad"]
     shares = [share_text(part[name], part["intervals"][name]) for name in _SHARES]
     return [of_all(group["n_judged"], group["n"]), *shares, value_text(part["kappa"], part["intervals"]["kappa"])]
+
+
+def _rankings(cards: Sequence[Card], show: Labels) -> list[str]:
+    texts = [(card, ranking_text(card["soft"]) if card["soft"] else "") for card in sorted_cards(cards)]
+    return [
+        f"Judge {show.judge(card['judge'])} on {show.gold(card['gold'])}, probabilities: {text}."
+        for card, text in texts
+        if text
+    ]
 
 
 def _cut(cards: Sequence[Card], show: Labels) -> list[str]:

@@ -16,7 +16,7 @@ from refusal_eval.report.paper.display import (
     number,
     percent,
 )
-from refusal_eval.stats.agreement.judge_card import MIN_ROWS
+from refusal_eval.stats.agreement.measures import MIN_ROWS
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.estimates.scores import has_turns
 
@@ -265,6 +265,15 @@ def _source(published: Mapping[str, Any]) -> str:
 def statistic(human_kappa: Mapping[str, Any]) -> str:
     """What the published agreement among people is, such as "Fleiss' kappa"; "kappa" where nobody said which."""
     return clean(str(human_kappa.get("statistic") or "kappa"))
+
+
+def ranking_text(soft: Mapping[str, Any]) -> str:
+    """How well a judge's probabilities order answers, as the end of a sentence; empty where a class has few answers."""
+    if soft["roc_auc"] is None:
+        return ""
+    precision = value_text(soft["average_precision"], soft["average_precision_interval"])
+    area = value_text(soft["roc_auc"], soft["roc_auc_interval"])
+    return f"ROC area {area}, average precision {precision} ({number(soft['base_rate'])} by chance)"
 
 
 def weights_text(card: Card) -> str:

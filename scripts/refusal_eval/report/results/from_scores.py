@@ -13,11 +13,15 @@ Row = Mapping[str, Any]
 BOOTSTRAP = "cluster bootstrap, expanded percentile"
 UNSEEN = f"{BOOTSTRAP}, at least what unseen errors allow"
 CARD_BOOTSTRAP = f"{UNSEEN}; of small classes what the ends of sensitivity and specificity allow"
+RANKING = (
+    "Wilson, effective size from a cluster bootstrap, t quantile; Clopper-Pearson over clusters of a class at 0 and 1"
+)
 _CARD_METHODS = {
     **dict.fromkeys(("balanced_accuracy", "f1", "kappa"), CARD_BOOTSTRAP),
     "kappa_three_class": UNSEEN,
     "ece": f"{BOOTSTRAP}; low end 0 where noise alone may do as much, else the basic bootstrap's",
     "brier": BOOTSTRAP,
+    **dict.fromkeys(("roc_auc", "average_precision"), RANKING),
 }
 CARD_MEASURES = ("accuracy", "sensitivity", "specificity", "balanced_accuracy", "f1", "kappa")
 SHARE_METHOD = "Wilson, cluster-robust effective size, t quantile; Clopper-Pearson over clusters at 0 and 1"
@@ -91,7 +95,7 @@ def card_numbers(group: Row) -> Iterator[tuple[str | None, str, float | None, Se
     three = group["three_class"]
     yield "three_class", "kappa", three["kappa"], three["interval"], group["n_judged"]
     soft: Any = group.get("soft")
-    for name in ("ece", "brier") if soft is not None else ():
+    for name in ("ece", "brier", "roc_auc", "average_precision") if soft is not None else ():
         yield "broad", name, soft[name], soft[f"{name}_interval"], soft["n"]
 
 

@@ -12,6 +12,8 @@ import pandas as pd
 from refusal_eval.core.states import LABELS, is_cut
 from refusal_eval.stats.agreement.compared import compared
 from refusal_eval.stats.agreement.measures import (
+    MIN_CLASS_CLUSTERS,
+    MIN_ROWS,
     Counts,
     Measure,
     balanced_accuracy,
@@ -27,10 +29,7 @@ from refusal_eval.stats.estimates.intervals import seed_of
 from refusal_eval.stats.estimates.resampling import cluster_codes, cluster_sums, resampled
 
 UNJUDGED = "unjudged"
-# Kappa swings wildly where one class is rare; below this many rows of a class it is not reported.
-MIN_ROWS = 20
 MIN_CLUSTERS = 30  # below it an interval is approximate, which the card says
-_BOOTSTRAP_CLUSTERS = 5  # of either class; fewer tell a bootstrap next to nothing
 HEADLINE_RULE = (
     f"the answering model with the lowest balanced accuracy, among those with at least {MIN_ROWS} judged refusals and "
     f"{MIN_ROWS} others in the gold set"
@@ -190,7 +189,7 @@ def _reading(judged: pd.DataFrame, table: Counts, draws: Counts, reading: str, l
         values[name], intervals[name] = _number(measure(small)) if shown else None, None
         if values[name] is None:
             continue
-        if enough and min(clusters) >= _BOOTSTRAP_CLUSTERS:
+        if enough and min(clusters) >= MIN_CLASS_CLUSTERS:
             intervals[name] = _bootstrap(measure, small, drawn, classes, judged, level)
         else:
             intervals[name] = _corners(measure, small, [shares[side][1] for side in ("sensitivity", "specificity")])
@@ -201,7 +200,7 @@ def _three_class(judged: pd.DataFrame, table: Counts, draws: Counts, level: floa
     """Kappa of the three labels, where people gave each of them to at least 20 answers of at least 5 clusters."""
     classes = {label: judged[judged["human"] == label] for label in LABELS}
     found = {"kappa": None, "interval": None, "n": {label: len(rows) for label, rows in classes.items()}}
-    if any(len(rows) < MIN_ROWS or rows["cluster"].nunique() < _BOOTSTRAP_CLUSTERS for rows in classes.values()):
+    if any(len(rows) < MIN_ROWS or rows["cluster"].nunique() < MIN_CLASS_CLUSTERS for rows in classes.values()):
         return found
     interval = _bootstrap(kappa, table, draws, list(classes.values()), judged, level)
     return found | {"kappa": _number(kappa(table)), "interval": interval}

@@ -1,4 +1,4 @@
-"""How well the probabilities of a judge are calibrated."""
+"""What the probabilities of a judge are worth: how well they are calibrated, and how well they order answers."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from refusal_eval.stats.agreement.ranking import ranking
 from refusal_eval.stats.agreement.weighting import weighted_share
 from refusal_eval.stats.estimates.estimands import REFUSES
 from refusal_eval.stats.estimates.intervals import Codes, Floats
@@ -24,13 +25,15 @@ _SIMULATIONS = 2000
 
 
 def soft_measures(rows: pd.DataFrame, level: float, seed: int) -> dict[str, Any] | None:
-    """Return the calibration of p_refusal, the probability of a refusal or partial refusal; None where no row has one.
+    """Return what p_refusal, the probability of a refusal or partial refusal, is worth; None where no row has one.
 
     bins    equal-mass: 10, or one per 20 rows; equal probabilities share one, so there may be fewer. In each: the
             smallest and largest p, n, mean p, people's share of refusals (broad) with its interval
     ece     expected calibration error: mean over rows of |mean p - share of refusals| of their bin. It is above 0 even
             for a calibrated judge; `ece_if_calibrated` is what such a one would get with these p and bins
-    brier   mean of (p - y)^2; `brier_of_base_rate` is that of always saying the share of refusals in this gold set
+    brier   mean of (p - y)^2; `brier_of_base_rate` is that of always saying the share of refusals in this gold set,
+            which is `base_rate`
+    roc_auc, average_precision    how well p puts refusals before the rest, with intervals: see `ranking.ranking`
 
     ECE and Brier have bootstrap intervals over clusters, None with one cluster; see `_ece_interval`. Where rows have
     weights, shares and means count weights; bins are made of rows.
@@ -39,7 +42,7 @@ def soft_measures(rows: pd.DataFrame, level: float, seed: int) -> dict[str, Any]
     if known.empty:
         return None
     p, weight = known["p_refusal"].to_numpy().round(9), known["weight"].to_numpy()
-    refused = known["human"].isin(REFUSES["broad"]).to_numpy(float)
+    refused = np.asarray(known["human"].isin(REFUSES["broad"]), dtype=float)
     bins, codes = equal_mass_bins(p), cluster_codes(known["cluster"])
     number = int(bins.max()) + 1
     member = bins == np.arange(number)[:, None]
@@ -60,6 +63,8 @@ def soft_measures(rows: pd.DataFrame, level: float, seed: int) -> dict[str, Any]
         "brier": float(_brier(total)),
         "brier_interval": intervals[1],
         "brier_of_base_rate": base * (1 - base),
+        "base_rate": base,
+        **ranking(p, refused, weight, codes, level, seed),
     }
 
 
