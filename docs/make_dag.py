@@ -126,7 +126,7 @@ BOXES = {
         "study",
         "B",
         4,
-        also=("near_duplicates", "variance", "corrected", "judge_agreement"),
+        also=("near_duplicates", "variance", "mixed_model", "corrected", "judge_agreement"),
     ),
     "results": Box("results table", "every number, its interval", ("results_table",), "study", "C", 4),
     "figures": Box(

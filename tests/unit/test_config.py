@@ -37,6 +37,7 @@ SMALLEST = {
     "protocol": "default",
     "comparisons": None,
     "corrected": None,
+    "mixed_model": False,
     "figures": None,
     "tables": [],
     "scoring": {"tau": 1.0, "band": 0.1, "level": 0.95},

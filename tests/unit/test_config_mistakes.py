@@ -266,7 +266,7 @@ def test_mistakes_of_the_command_line_are_told_as_such(project):
         "(allowed: plain, thinker, tuned, tuned-here)",
         "--config: sampels: unknown key `sampels`; did you mean `samples`? (allowed: allow, batch, cache_dir, "
         "catalogue, comparisons, corrected, description, determinism, failure_limit, figures, gold, judges, "
-        "... (29 in all))",
+        "... (30 in all))",
         "--config: samples: must be at least 1, not 0",
     ]
 

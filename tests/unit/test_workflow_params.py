@@ -16,7 +16,8 @@ from refusal_eval.workflow import tables_stage
 WEIGHED = {"analyses.tradeoff", "analyses.corrected"}
 TABLES = {f"tables.{name}" for name in tables_stage.TABLES}
 ANALYSES = {
-    f"analyses.{name}" for name in ("duplicates", "estimates", "variance", "comparisons", "agreement", "results")
+    f"analyses.{name}"
+    for name in ("duplicates", "estimates", "variance", "mixed_model", "comparisons", "agreement", "results")
 }
 FROM_SCORES_ON = {
     *TABLES,
@@ -265,6 +266,7 @@ CHANGED_BY_COMPAT = {
                 "analyses.comparisons",
                 "analyses.estimates",
                 "analyses.variance",
+                "analyses.mixed_model",
                 "scoring.cell",
                 "scoring.card",
                 "analyses.calibration",

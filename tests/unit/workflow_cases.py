@@ -25,7 +25,7 @@ CELLS = [
 
 
 # Functions of the study alone.
-OF_STUDY = ("duplicates", "variance", "comparisons", "tradeoff", "corrected", "agreement", "floors")
+OF_STUDY = ("duplicates", "variance", "mixed_model", "comparisons", "tradeoff", "corrected", "agreement", "floors")
 
 
 def _of_study(name, study):

@@ -1,7 +1,8 @@
 """Estimates: every number of every (judge, model) with its interval, pooled rates, and where the variation comes from.
 
 Reads prompts/ and scores/; writes estimates/duplicates.{json,csv}, estimates/cells/{judge}/{model}.json,
-estimates/labels/{judge}/{model}.npz and estimates/variance.json. docs/statistics.md explains the numbers.
+estimates/labels/{judge}/{model}.npz, estimates/variance.json and, if asked for, estimates/mixed_model.json.
+docs/statistics.md explains the numbers.
 """
 
 from refusal_eval.workflow import analyses_stage as analyses
@@ -81,3 +82,28 @@ rule variance:
         "Splitting the variance"
     script:
         "../../scripts/split_variance.py"
+
+
+rule mixed_model:
+    """Fit a mixed model of models, prompts and judges."""
+    input:
+        labels=collect(
+            f"{RESULTS}/estimates/labels/{{judge}}/{{model}}.npz", judge=analyses.opinions(study), model=MODELS
+        ),
+    output:
+        f"{RESULTS}/estimates/mixed_model.json",
+    log:
+        f"{LOGS}/mixed_model.log",
+    localrule: True
+    conda:
+        "../../envs/workflow.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=60,
+    params:
+        study=lambda wildcards: analyses.mixed_model(study),
+        code=code_version(ROOT / "scripts" / "fit_mixed_model.py"),
+    message:
+        "Fitting the mixed model"
+    script:
+        "../../scripts/fit_mixed_model.py"

@@ -132,6 +132,12 @@ class Study(Entry):
     corrected: Corrected | None = Field(
         None, description="Rates corrected for the judge's errors by labels of people on this study's own answers."
     )
+    mixed_model: bool = Field(
+        False,
+        description="Fit a crossed logistic mixed model to each split: how much of the difference between verdicts is "
+        "models, prompts, judges and sampling (docs/statistics.md). Minutes for 50,000 answers and two judges; needs "
+        "two samples.",
+    )
     catalogue: list[FilePath] = Field(
         [], description="Your own catalogue files, relative to this file; an entry with a known name replaces it."
     )

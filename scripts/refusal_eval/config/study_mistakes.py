@@ -166,6 +166,12 @@ def _comparisons(draft: Draft) -> Iterator[Mistake]:
             yield ("comparisons", number, *path), message
 
 
+def _mixed_model(draft: Draft) -> Iterator[Mistake]:
+    if draft.study.mixed_model and draft.study.samples == 1:
+        message = "with one answer per prompt, sampling cannot be told from what prompts differ by; "
+        yield ("mixed_model",), message + "`samples` must be at least 2 (it is 1), or leave this out"
+
+
 def _figures(draft: Draft) -> Iterator[Mistake]:
     """Names must be the study's; the kind of a valid figure knows what else it needs of the study."""
     names, seen = {key: draft.names(key) for key in LISTS}, set()
@@ -196,6 +202,7 @@ CHECKS: list[Callable[[Draft], Iterable[Mistake]]] = [
     _judges,
     _protocol,
     _comparisons,
+    _mixed_model,
     _figures,
     recorded_mistakes,
     permission_mistakes,

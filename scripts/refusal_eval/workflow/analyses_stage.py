@@ -26,6 +26,7 @@ def estimate_files(study: Study) -> list[str]:
     cells = [f"cells/{judge}/{model}" for judge in sorted(study.judges) for model in sorted(study.models)]
     analyses = {
         "variance": len(opinions(study)) > 1 and study.settings.samples > 1,
+        "mixed_model": study.settings.mixed_model,
         "comparisons": bool(study_families(study)),
         "tradeoff": has_tradeoff(study),
         "corrected": has_corrected(study),
@@ -68,6 +69,13 @@ def opinions(study: Study) -> list[str]:
 def variance(study: Study) -> dict[str, Any]:
     """Return what, besides labels, decides the split of the variance over judges."""
     names = {"judges": opinions(study), "models": sorted(study.models), "splits": sorted(study.splits)}
+    return names | {"level": study.settings.scoring.level}
+
+
+def mixed_model(study: Study) -> dict[str, Any]:
+    """Return what, besides labels, decides the mixed model."""
+    readings = {split["name"]: split["reading"] for split in splits_of(study)}
+    names = {"judges": opinions(study), "models": sorted(study.models), "readings": dict(sorted(readings.items()))}
     return names | {"level": study.settings.scoring.level}
 
 
