@@ -48,22 +48,21 @@ TRIVIAL = """
 MODELS = [f"m{{i:02d}}" for i in range({models})]
 SPLITS = [f"s{{i:02d}}" for i in range({splits})]
 JUDGES = ["words0", "words1", "label"]
-SCORES = "scores/{{judge}}/{{model}}/{{split}}.json"
-OF_ONE_JUDGE = "scores/words0/{{model}}/{{split}}"
+OF_ONE_JUDGE = "scores/words0/{{model}}/{{split}}.parquet"
 TABLES = {{
-    "refusal": [OF_ONE_JUDGE + ".json", "results.csv"],
-    "categories": [OF_ONE_JUDGE + ".json", "results.csv"],
-    "scores": [SCORES, "results.csv"],
-    "states": [SCORES, "results.csv"],
-    "votes": [SCORES, "results.csv"],
+    "refusal": "results.csv",
+    "categories": "results.csv",
+    "scores": "results.csv",
+    "states": "results.csv",
+    "votes": "results.csv",
     "judges": "results.csv",
     "judges_agree": "agreement.json",
     "comparisons": "comparisons.json",
 }}
 FIGURES = {{
-    "refusal_heatmap": OF_ONE_JUDGE + ".json",
-    "c_histograms": [OF_ONE_JUDGE + ".json", OF_ONE_JUDGE + ".csv"],
-    "tau_sweep": [OF_ONE_JUDGE + ".json", "estimates/words0/{{model}}.json"],
+    "refusal_heatmap": "results.csv",
+    "c_histograms": [OF_ONE_JUDGE, "results.csv"],
+    "tau_sweep": "results.csv",
     "judges_agree": "agreement.json",
 }}
 
@@ -141,7 +140,7 @@ rule score:
         "prompts/{{split}}.jsonl",
         "answers/{{model}}/{{split}}.jsonl",
         "verdicts/{{judge}}/{{model}}/{{split}}.jsonl",
-    output: "scores/{{judge}}/{{model}}/{{split}}.csv", "scores/{{judge}}/{{model}}/{{split}}.json"
+    output: "scores/{{judge}}/{{model}}/{{split}}.parquet"
     shell: "touch {{output}}"
 
 rule near_duplicates:
@@ -151,33 +150,31 @@ rule near_duplicates:
 
 rule estimates:
     input:
-        expand("scores/{{{{judge}}}}/{{{{model}}}}/{{split}}.csv", split=SPLITS),
-        expand("scores/{{{{judge}}}}/{{{{model}}}}/{{split}}.json", split=SPLITS),
+        expand("scores/{{{{judge}}}}/{{{{model}}}}/{{split}}.parquet", split=SPLITS),
         "duplicates.json",
-    output: "estimates/{{judge}}/{{model}}.json", "labels/{{judge}}/{{model}}.npz"
+    output: "estimates/{{judge}}/{{model}}.json"
     shell: "touch {{output}}"
 
 rule variance:
-    input: expand("labels/{{judge}}/{{model}}.npz", judge=JUDGES, model=MODELS)
+    input: expand("scores/{{judge}}/{{model}}/{{split}}.parquet", judge=JUDGES, model=MODELS, split=SPLITS)
     output: "variance.json"
     shell: "touch {{output}}"
 
 rule compare:
     input:
-        expand("scores/{{judge}}/{{model}}/{{split}}.csv", judge=JUDGES, model=MODELS, split=SPLITS),
+        expand("scores/{{judge}}/{{model}}/{{split}}.parquet", judge=JUDGES, model=MODELS, split=SPLITS),
         "duplicates.json",
     output: "comparisons.json"
     shell: "touch {{output}}"
 
 rule judge_agreement:
     input:
-        expand("verdicts/{{judge}}/{{model}}/{{split}}.jsonl", judge=JUDGES, model=MODELS, split=SPLITS),
+        expand("scores/{{judge}}/{{model}}/{{split}}.parquet", judge=JUDGES, model=MODELS, split=SPLITS),
     output: "agreement.json"
     shell: "touch {{output}}"
 
 rule results_table:
     input:
-        expand("scores/{{judge}}/{{model}}/{{split}}.json", judge=JUDGES, model=MODELS, split=SPLITS),
         expand("estimates/{{judge}}/{{model}}.json", judge=JUDGES, model=MODELS),
         "variance.json", "comparisons.json",
     output: "results.csv"
@@ -185,7 +182,6 @@ rule results_table:
 
 rule methods:
     input:
-        expand("scores/{{judge}}/{{model}}/{{split}}.json", judge=JUDGES, model=MODELS, split=SPLITS),
         "results.csv", "manifest.json",
     output: "methods.md"
     shell: "touch {{output}}"

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from refusal_eval.core.files import read_json, read_jsonl, write_json, written_whole
+from refusal_eval.core.files import write_json, written_whole
 from refusal_eval.core.logs import start_log
 from refusal_eval.report.paper.markup import csv_text
-from refusal_eval.stats.estimates.scores import derived_flags, score_flags
-from refusal_eval.stats.estimates.units import names_apart, read_scores
+from refusal_eval.stats.estimates.flags import derived_flags
+from refusal_eval.stats.estimates.units import clusters_apart, read_units
 from refusal_eval.stats.judge_pairs.pair_agreement import agreement_of
 from refusal_eval.stats.judge_pairs.ranking import rankings
 from refusal_eval.stats.judge_pairs.verdict_panel import columns, disagreements, panel
@@ -23,12 +23,11 @@ LOG = logging.getLogger(__name__)
 Cell = tuple[str, str, str]
 
 
-def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], json_path: str, disputed_path: str) -> None:
+def main(paths: Sequence[str], study: Mapping[str, Any], json_path: str, disputed_path: str) -> None:
     """Write how far the judges agree, and the answers that they label differently.
 
     Args:
-        paths: `prompts` (a file for each of the study's `splits`), `verdicts`, `scores` (CSVs) and `summaries` (one for
-            each of its `cells`).
+        paths: a scored cell for each of the study's `cells`.
         study: `cells` ([judge, model, split]), `level`, `members` of each panel among the judges, and of `splits` the
             `name`, `reading` and `source` (see `units.names_apart`).
         json_path: the agreement.
@@ -36,23 +35,13 @@ def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], json_path
     """
     cells = [(judge, model, split) for judge, model, split in study["cells"]]
     readings, sources = ({split["name"]: split[key] for split in study["splits"]} for key in ("reading", "source"))
-    own = {
-        split: {row["id"]: row["cluster"] for row in read_jsonl(path)}
-        for split, path in zip(readings, paths["prompts"], strict=True)
-    }
-    names = names_apart({split: prompts.values() for split, prompts in own.items()}, sources)
-    clusters = {(s, name): names[s][cluster] for s, prompts in own.items() for name, cluster in prompts.items()}
-    verdicts = {cell: read_jsonl(path) for cell, path in zip(cells, paths["verdicts"], strict=True)}
-    scores = {cell: read_scores(path) for cell, path in zip(cells, paths["scores"], strict=True)}
-    scored: dict[str, set[tuple[str, int]]] = {split: set() for split in own}
-    for (_, _, split), units in scores.items():
-        scored[split] |= set(units.index)
-    flags = {cell: score_flags(read_json(path)) for cell, path in zip(cells, paths["summaries"], strict=True)}
-    found = panel(verdicts, clusters, scored)
+    units = {cell: read_units(path) for cell, path in zip(cells, paths, strict=True)}
+    flags = {cell: own.flags for cell, own in units.items()}
+    found = panel(clusters_apart(units, sources))
     level, members = study["level"], study["members"]
     ranked = []
     for split, reading in readings.items():
-        rows = {(judge, model): own for (judge, model, of), own in scores.items() if of == split}
+        rows = {(judge, model): own.frame for (judge, model, of), own in units.items() if of == split}
         ranked += rankings(rows, split, reading, level, _flags(flags, split))
     disputed = disagreements(found)
     agreement = {
@@ -82,9 +71,8 @@ def _flags(flags: Mapping[Cell, Sequence[str]], split: str | None) -> dict[str, 
 
 if "snakemake" in globals():
     start_log(snakemake)
-    nouns = ("prompts", "verdicts", "scores", "summaries")
     main(
-        paths={noun: [str(path) for path in snakemake.input[noun]] for noun in nouns},
+        paths=[str(path) for path in snakemake.input.scores],
         study=snakemake.params.study,
         json_path=str(snakemake.output.json),
         disputed_path=str(snakemake.output[0]),

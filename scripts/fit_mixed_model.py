@@ -1,15 +1,15 @@
 """Fit a mixed model to the verdicts of each split: what models, prompts, judges and sampling make different."""
 
+import itertools
 import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from refusal_eval.core.files import write_json
 from refusal_eval.core.logs import start_log
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.mixed_model import mixed_estimates
+from refusal_eval.stats.estimates.units import read_units
 
 if TYPE_CHECKING:
     snakemake: Any
@@ -17,22 +17,21 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
-def main(paths: Mapping[tuple[str, str], str], study: Mapping[str, Any], json_path: str) -> None:
+def main(paths: Mapping[tuple[str, str, str], str], study: Mapping[str, Any], json_path: str) -> None:
     """Write the estimates of each split, and what could not be fitted: {"estimates": [...], "left_out": [sentences]}.
 
     Args:
-        paths: the labels of each (judge, model), as `make_estimates` wrote them.
+        paths: the scored cell of each (judge, model, split).
         study: `judges`, `models`, `readings` (the headline reading of each split) and `level`.
         json_path: where to.
     """
     found: list[Estimate] = []
     left_out: list[str] = []
-    cells = [(judge, model) for judge in study["judges"] for model in study["models"]]
-    arrays = {cell: np.load(paths[cell]) for cell in cells}
     for split, reading in study["readings"].items():
-        labels = {cell: own[f"{split}/labels"] for cell, own in arrays.items()}
-        clusters = arrays[cells[0]][f"{split}/clusters"].tolist()
-        flags = [own[f"{split}/flags"].tolist() for own in arrays.values()]
+        cells = {cell: read_units(paths[*cell, split]) for cell in itertools.product(study["judges"], study["models"])}
+        labels = {cell: units.labels for cell, units in cells.items() if units.labels is not None}
+        clusters = next(iter(cells.values()))["cluster"].tolist()
+        flags = [units.flags for units in cells.values()]
         estimates, notes = mixed_estimates(labels, clusters, split, reading, study["level"], flags)
         found += estimates
         left_out += notes
@@ -45,9 +44,9 @@ def main(paths: Mapping[tuple[str, str], str], study: Mapping[str, Any], json_pa
 if "snakemake" in globals():
     start_log(snakemake)
     asked = snakemake.params.study
-    pairs = [(judge, model) for judge in asked["judges"] for model in asked["models"]]
+    cells = itertools.product(asked["judges"], asked["models"], asked["readings"])
     main(
-        paths=dict(zip(pairs, map(str, snakemake.input.labels), strict=True)),
+        paths=dict(zip(cells, map(str, snakemake.input.cells), strict=True)),
         study=asked,
         json_path=str(snakemake.output[0]),
     )

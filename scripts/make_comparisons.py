@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from refusal_eval.core.files import read_json, write_json
 from refusal_eval.core.logs import start_log
 from refusal_eval.stats.comparisons.study_comparisons import Scored, compared, estimates
-from refusal_eval.stats.estimates.scores import score_flags
-from refusal_eval.stats.estimates.units import read_scores
+from refusal_eval.stats.estimates.units import dialogue_splits, read_units
 from refusal_eval.study.comparison_families import family_of
 
 if TYPE_CHECKING:
@@ -21,32 +20,28 @@ def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], output: s
     """Write {"estimates": [...], "comparisons": [...], "level", "dialogues"}: the comparisons of a study.
 
     Args:
-        paths: `scores` (CSVs) and `summaries` (a file for each of the study's `cells`); where something is pooled,
-            `duplicates`.
+        paths: `scores` (a file for each of the study's `cells`); where something is pooled, `duplicates`.
         study: `cells` ([judge, model, split]), `families`, `samples`, `level`, and of `splits` the `name`,
             `expectation`, `reading` and `source`.
         output: the JSON.
     """
     cells = [(judge, model, split) for judge, model, split in study["cells"]]
-    frames = {cell: read_scores(path) for cell, path in zip(cells, paths["scores"], strict=True)}
-    flags = {cell: score_flags(read_json(path)) for cell, path in zip(cells, paths["summaries"], strict=True)}
+    units = {cell: read_units(path) for cell, path in zip(cells, paths["scores"], strict=True)}
     duplicates = [pair for path in paths["duplicates"] for pair in read_json(path)["pairs"]]
     families, samples, level = [family_of(family) for family in study["families"]], study["samples"], study["level"]
     readings, sources = ({split["name"]: split[key] for split in study["splits"]} for key in ("reading", "source"))
-    rows = compared(families, Scored(frames, flags, readings, sources, duplicates, samples, level))
-    # A prompt that has several rows is a dialogue with several scored turns.
-    dialogues = {split for (_, _, split), cell in frames.items() if cell.index.get_level_values(0).has_duplicates}
+    rows = compared(families, Scored(units, readings, sources, duplicates, samples, level))
     pools: dict[str, list[str]] = {}
     for split in study["splits"]:
         pools.setdefault(split["expectation"], []).append(split["name"])
     found = [estimate.row() for estimate in estimates(rows, pools, samples, level)]
-    write_json(output, {"estimates": found, "comparisons": rows, "level": level, "dialogues": sorted(dialogues)})
+    write_json(output, {"estimates": found, "comparisons": rows, "level": level, "dialogues": dialogue_splits(units)})
     LOG.info("%d comparisons in %d families", len(rows), len(families))
 
 
 if "snakemake" in globals():
     start_log(snakemake)
-    names = ("scores", "summaries", "duplicates")
+    names = ("scores", "duplicates")
     main(
         paths={name: [str(path) for path in snakemake.input.get(name, [])] for name in names},
         study=snakemake.params.study,

@@ -30,19 +30,15 @@ def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], output: s
     """Write the corrected rates of a study.
 
     Args:
-        paths: `rows` and `scores` (a file for each of the study's `cells`), `gold` and `gold_verdicts` (one for each of
-            its `measured`), `calibrations` (for each of them whose calibration is another gold set's),
-            `duplicates`; with labels of people `labels`, `verdicts` (one for each cell) and `answers` (one for each
-            model and split).
+        paths: `scores` (a file for each of the study's `cells`), `gold` and `gold_verdicts` (one for each of its
+            `measured`), `calibrations` (for each of them whose calibration is another gold set's), `duplicates`; with
+            labels of people `labels` and `answers` (one for each model and split).
         study: see `corrected_study.study_corrected`; `cells` are [judge, model, split], `measured`
             {judge, gold, calibrate}.
         output: the JSON.
     """
     cells = [(judge, model, split) for judge, model, split in study["cells"]]
-    units = {
-        cell: read_units(rows, read_json(score))
-        for cell, rows, score in zip(cells, paths["rows"], paths["scores"], strict=True)
-    }
+    units = {cell: read_units(path) for cell, path in zip(cells, paths["scores"], strict=True)}
     calibrations = iter(paths["calibrations"])
     gold = {}
     for entry, people, verdicts in zip(study["measured"], paths["gold"], paths["gold_verdicts"], strict=True):
@@ -71,7 +67,6 @@ def _labels(
         if elsewhere:
             told = ", ".join(f"{model} on {split}: {n}" for (model, split), n in elsewhere.items())
             LOG.warning("labels of models or splits that this study does not have, left out: %s", told)
-        verdicts = dict(zip(units, paths["verdicts"], strict=True))
         models = {model for model, _ in people}
         for (model, split), file in zip(by_cell, paths["answers"], strict=True):
             # Also of splits that people labelled nothing of, as these may be in a pool with others.
@@ -82,14 +77,14 @@ def _labels(
             for judge in study["judges"]:
                 cell = (judge, model, split)
                 unread = unread_answers(units[cell], number)
-                said = judge_labels(read_jsonl(verdicts[cell]), labelled) if labelled else {}
+                said = judge_labels(units[cell], labelled) if labelled else {}
                 found[cell] = Labelled(labelled, said, drawn_from, changed, unread)
     return found, elsewhere
 
 
 if "snakemake" in globals():
     start_log(snakemake)
-    lists = ("rows", "scores", "gold", "gold_verdicts", "calibrations", "labels", "verdicts", "answers")
+    lists = ("scores", "gold", "gold_verdicts", "calibrations", "labels", "answers")
     main(
         paths={"duplicates": [str(snakemake.input.duplicates)]}
         | {name: [str(path) for path in snakemake.input.get(name, [])] for name in lists},

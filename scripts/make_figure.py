@@ -31,7 +31,8 @@ def main(asked: Mapping[str, Any], files: Mapping[str, Sequence[str]], folder: P
         folder: where its files go.
     """
     figure: Any = FIGURES.entry(asked["figure"])
-    data = FigureData(figure, Shown(**asked["shown"]), asked["labels"], asked["scoring"], files)
+    shown, protocol = Shown(**asked["shown"]), asked.get("protocol", "default")
+    data = FigureData(figure, shown, asked["labels"], asked["scoring"], asked["splits"], protocol, files)
     with warnings.catch_warnings(record=True) as noted:
         warnings.simplefilter("always")
         try:

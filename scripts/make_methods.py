@@ -18,7 +18,6 @@ LOG = logging.getLogger(__name__)
 
 def main(
     manifest_path: str,
-    score_paths: list[str],
     card_paths: list[str],
     results_path: str,
     duplicates_path: str,
@@ -28,8 +27,8 @@ def main(
     """Write methods.md, methods.tex and references.bib into a folder."""
     manifest = read_json(manifest_path)
     results = read_results(Path(results_path).read_text(encoding="utf-8"))
-    scores, cards = ([read_json(path) for path in paths] for paths in (score_paths, card_paths))
-    text = paragraphs(manifest, scores, cards, results, read_json(duplicates_path))
+    cards = [read_json(path) for path in card_paths]
+    text = paragraphs(manifest, cards, results, read_json(duplicates_path))
     known = study_entries(manifest["study"])
     for path in bib_paths:
         known |= read_bibtex(Path(path).read_text(encoding="utf-8"))
@@ -48,7 +47,6 @@ if "snakemake" in globals():
     start_log(snakemake)
     main(
         manifest_path=str(snakemake.input.manifest),
-        score_paths=[str(path) for path in snakemake.input.scores],
         card_paths=[str(path) for path in snakemake.input.cards],
         results_path=str(snakemake.input.results),
         duplicates_path=str(snakemake.input.duplicates),

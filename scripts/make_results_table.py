@@ -10,7 +10,7 @@ from refusal_eval.core.logs import start_log
 from refusal_eval.report.results.collected import Result, collected, estimates_in
 from refusal_eval.report.results.dictionary import dictionary, undescribed
 from refusal_eval.report.results.from_agreement import agreement_estimates
-from refusal_eval.report.results.from_scores import card_estimates, score_estimates
+from refusal_eval.report.results.from_cards import card_estimates
 from refusal_eval.report.results.results_files import results_csv, results_parquet, table_rows
 from refusal_eval.stats.estimates.estimate import Estimate
 
@@ -25,11 +25,10 @@ def study_results(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any]) 
     """Return all estimates of a study, each once; the sources are named as in the study's folder.
 
     Args:
-        paths: `scores`, `cards`, `estimates`, `agreement` of judges, and of `people` (agreement.json of an audit).
-        study: `results`, its folder, and `tau`.
+        paths: `cards`, `estimates`, `agreement` of judges, and of `people` (agreement.json of an audit).
+        study: `results`, its folder.
     """
     readers: dict[str, Callable[[Any], Iterable[Estimate]]] = {
-        "scores": lambda score: score_estimates(score, study["tau"]),
         "cards": card_estimates,
         "estimates": estimates_in,
         "agreement": agreement_estimates,

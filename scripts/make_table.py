@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.core.logs import start_log
-from refusal_eval.report.paper.table_check import check_equal
 from refusal_eval.report.paper.table_data import TableData
 from refusal_eval.report.paper.table_files import write_tables
 
@@ -20,13 +19,8 @@ def main(asked: Mapping[str, Any], files: Mapping[str, Sequence[str]], outputs: 
         asked: which function makes it (`made_by`), and what it shows (`workflow.tables_stage.params`).
         files: what it is made of, by noun.
         outputs: the CSV, the Markdown and the LaTeX.
-
-    Raises:
-        UserError: if scores or cards that it is made of say another number than the results table.
     """
     data = TableData(asked, files)
-    if files.get("results"):
-        check_equal(data)
     module, function = asked["made_by"].split(":")
     frame, tables = getattr(importlib.import_module(f"refusal_eval.{module}"), function)(data)
     write_tables(frame, tables, outputs, asked["protocol"])

@@ -21,16 +21,12 @@ def main(paths: Mapping[str, Sequence[str]], study: Mapping[str, Any], output: s
     """Write the trade-off of a study.
 
     Args:
-        paths: `rows` and `scores` (a file for each of the study's `cells`), `prompts` (one for each split) and
-            `duplicates`.
+        paths: `scores` (a file for each of the study's `cells`), `prompts` (one for each split) and `duplicates`.
         study: see `study_tradeoff.study_trade_off`; `cells` are [judge, model, split].
         output: the JSON.
     """
     cells = [(judge, model, split) for judge, model, split in study["cells"]]
-    units = {
-        cell: read_units(rows, read_json(score))
-        for cell, rows, score in zip(cells, paths["rows"], paths["scores"], strict=True)
-    }
+    units = {cell: read_units(path) for cell, path in zip(cells, paths["scores"], strict=True)}
     names = [split["name"] for split in study["splits"]]
     languages = {name: languages_of(read_jsonl(path)) for name, path in zip(names, paths["prompts"], strict=True)}
     away = {Place(**place) for path in paths["duplicates"] for place in read_json(path)["left_out"]}
@@ -43,7 +39,7 @@ if "snakemake" in globals():
     start_log(snakemake)
     main(
         paths={"duplicates": [str(snakemake.input.duplicates)]}
-        | {name: [str(path) for path in getattr(snakemake.input, name)] for name in ("rows", "scores", "prompts")},
+        | {name: [str(path) for path in getattr(snakemake.input, name)] for name in ("scores", "prompts")},
         study=snakemake.params.study,
         output=str(snakemake.output[0]),
     )

@@ -1,16 +1,16 @@
-"""Turn one cell's answers and verdicts into scores: a row per prompt (of dialogues per scored turn), and a summary."""
+"""Join one cell's prompts, answers and verdicts: a row for each sample of each scored prompt, as Parquet."""
 
 import gc
 import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from refusal_eval.compat.published_cell import with_published_scores
-from refusal_eval.core.files import BadFile, read_json, read_jsonl, refuse_bad_rows, write_json, written_whole
+from refusal_eval.compat.published_score import BAND
+from refusal_eval.core.files import BadFile, read_json, read_jsonl, refuse_bad_rows
 from refusal_eval.core.logs import start_log
-from refusal_eval.stats.estimates.estimands import BadRows, cell_outcomes, score_rows
-from refusal_eval.stats.estimates.samples import samples_of, write_samples
-from refusal_eval.stats.estimates.scores import cell_score, noticed, score_csv
+from refusal_eval.core.states import HEADLINE_READING
+from refusal_eval.stats.estimates.estimands import BadRows, cell_outcomes
+from refusal_eval.stats.estimates.samples import noticed, sample_rows, write_samples
 
 if TYPE_CHECKING:
     snakemake: Any
@@ -25,15 +25,17 @@ NEEDED: Mapping[str, Mapping[str, tuple[type, ...]]] = {
 }
 
 
-def main(
-    paths: Mapping[str, str], cell: Mapping[str, Any], outputs: Mapping[str, str], published: str | None = None
-) -> None:
-    """Write the scores of one (judge, model, split); with c(x) out of the `published` scores where they are given.
+# What decides a cell's numbers and is kept with its samples.
+FACTS = ("judge", "model", "split", "expectation", "samples", "max_tokens", "level", "tau", "band")
+
+
+def main(paths: Mapping[str, str], cell: Mapping[str, Any], output: str, published: str | None = None) -> None:
+    """Write the samples of one (judge, model, split); with c(x) out of the `published` scores where they are given.
 
     Args:
         paths: `prompts`, `answers` and `verdicts`.
-        cell: what else decides its numbers (`Scoring.cell`).
-        outputs: `csv`, a row per prompt; `json`, the summary; `samples`, all samples (`samples.Samples`).
+        cell: what else decides its numbers (`workflow.scoring.cell`).
+        output: the file to write (`samples.write_samples`).
         published: a file of published scores.
 
     Raises:
@@ -41,7 +43,7 @@ def main(
     """
     read = {name: list(read_jsonl(paths[name])) for name in NEEDED}
     try:
-        write_scores(read, cell, outputs, published)
+        write_cell(read, cell, output, published)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         for name, fields in NEEDED.items():  # only now, for it takes a while
             refuse_bad_rows(paths[name], read[name], fields)
@@ -51,26 +53,29 @@ def main(
         raise
 
 
-def write_scores(
-    read: Mapping[str, list[Any]], cell: Mapping[str, Any], outputs: Mapping[str, str], published: str | None
-) -> None:
-    """Write the scores of rows that were read; else as `main`."""
+def write_cell(read: Mapping[str, list[Any]], cell: Mapping[str, Any], output: str, published: str | None) -> None:
+    """Write the samples of rows that were read; else as `main`.
+
+    Raises:
+        ValueError: for a split without prompts.
+    """
     prompts, answers, verdicts = (read[name] for name in NEEDED)
+    if not prompts:
+        raise ValueError(f"split {cell['split']} has no prompts")
     scored = cell.get("scored")  # which turns count; only where the split has dialogues
     outcomes = cell_outcomes(prompts, answers, verdicts, cell["samples"], scored or "all")
-    rows = score_rows(prompts, outcomes, cell["tau"], cell["band"])
+    facts: dict[str, Any] = {name: cell[name] for name in FACTS} | {"scored": scored}
+    facts["headline"] = cell["headline"] or HEADLINE_READING[cell["expectation"]]
+    facts["mixed_serving"] = len({answer["serving"] for answer in answers if answer["serving"] is not None}) > 1
+    facts |= noticed(outcomes.keys(), verdicts, cell.get("judge_flags", ()), cell.get("votes_asked_again", False))
+    c = None
     if published is not None:
-        rows = with_published_scores(rows, read_json(published))
-    names = ("judge", "model", "split", "expectation", "samples", "max_tokens", "headline", "level")
-    score = cell_score(rows, answers, verdicts, **{name: cell[name] for name in names}, scored=scored)
-    score |= {"protocol": cell["protocol"]} if "protocol" in cell else {}
-    score |= noticed(rows, verdicts, cell.get("judge_flags", ()), cell.get("votes_asked_again", False))
-    with written_whole(outputs["csv"]) as handle:
-        handle.write(score_csv(rows))
-    write_json(outputs["json"], score)
-    write_samples(outputs["samples"], samples_of(outcomes.values()))
-    counts = "%(n_prompts)d prompts, %(n_turns)d turns" if scored else "%(n_prompts)d prompts"
-    LOG.info("%s, flags: %s", counts % score, ", ".join(score["flags"]) or "none")
+        facts |= {"protocol": cell["protocol"], "band": BAND}
+        rows = read_json(published)["scores"]
+        c = {(row["prompt_id"], row["turn"]): row["answer_censor_score"] for row in rows}
+    rows = sample_rows(prompts, outcomes, answers, verdicts, c)
+    write_samples(output, rows, facts)
+    LOG.info("%d prompts, %d turns, %d samples", len(prompts), len(outcomes), len(rows))
 
 
 if "snakemake" in globals():
@@ -79,6 +84,6 @@ if "snakemake" in globals():
     main(
         paths={name: str(snakemake.input[name]) for name in ("prompts", "answers", "verdicts")},
         cell=snakemake.params.cell,
-        outputs={name: str(snakemake.output[name]) for name in ("csv", "json", "samples")},
+        output=str(snakemake.output[0]),
         published=next(iter(snakemake.input.get("published", [])), None),
     )

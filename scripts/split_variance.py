@@ -1,14 +1,14 @@
 """Tell how much of the variation between verdicts is due to prompts, to sampling and to the judges."""
 
+import itertools
 import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from refusal_eval.core.files import write_json
 from refusal_eval.core.logs import start_log
 from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.stats.estimates.units import read_units
 from refusal_eval.stats.estimates.variance import variance_estimates
 
 if TYPE_CHECKING:
@@ -17,22 +17,21 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
-def main(paths: Mapping[tuple[str, str], str], study: Mapping[str, Any], json_path: str) -> None:
+def main(paths: Mapping[tuple[str, str, str], str], study: Mapping[str, Any], json_path: str) -> None:
     """Write the parts of the variance of each model on each split, over all judges: {"estimates": [...]}.
 
     Args:
-        paths: the labels of each (judge, model), as `make_estimates` wrote them.
+        paths: the scored cell of each (judge, model, split).
         study: `judges`, `models`, `splits` and `level`.
         json_path: where to.
     """
     found: list[Estimate] = []
-    for model in study["models"]:
-        arrays = {judge: np.load(paths[judge, model]) for judge in study["judges"]}
-        for split in study["splits"]:
-            labels = {judge: own[f"{split}/labels"] for judge, own in arrays.items()}
-            clusters = arrays[study["judges"][0]][f"{split}/clusters"].tolist()
-            flags = [own[f"{split}/flags"].tolist() for own in arrays.values()]
-            found += variance_estimates(labels, clusters, model, split, study["level"], flags)
+    for model, split in itertools.product(study["models"], study["splits"]):
+        cells = {judge: read_units(paths[judge, model, split]) for judge in study["judges"]}
+        labels = {judge: units.labels for judge, units in cells.items() if units.labels is not None}
+        clusters = cells[study["judges"][0]]["cluster"].tolist()
+        flags = [units.flags for units in cells.values()]
+        found += variance_estimates(labels, clusters, model, split, study["level"], flags)
     write_json(json_path, {"estimates": [estimate.row() for estimate in found]})
     LOG.info("%d estimates, %d judges", len(found), len(study["judges"]))
 
@@ -40,9 +39,9 @@ def main(paths: Mapping[tuple[str, str], str], study: Mapping[str, Any], json_pa
 if "snakemake" in globals():
     start_log(snakemake)
     asked = snakemake.params.study
-    pairs = [(judge, model) for judge in asked["judges"] for model in asked["models"]]
+    cells = itertools.product(asked["judges"], asked["models"], asked["splits"])
     main(
-        paths=dict(zip(pairs, map(str, snakemake.input.labels), strict=True)),
+        paths=dict(zip(cells, map(str, snakemake.input.cells), strict=True)),
         study=asked,
         json_path=str(snakemake.output[0]),
     )

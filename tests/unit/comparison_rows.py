@@ -1,36 +1,45 @@
-"""Score CSVs for the tests of comparisons, made from the labels of a few samples."""
+"""Scored cells for the tests of comparisons, made from the labels of a few samples."""
 
 from pathlib import Path
 
-from refusal_eval.stats.estimates.estimands import Outcome, prompt_score
-from refusal_eval.stats.estimates.scores import score_csv
-from refusal_eval.stats.estimates.units import read_scores
+from estimate_rows import facts_of
+
+from refusal_eval.stats.estimates.estimands import Outcome
+from refusal_eval.stats.estimates.samples import sample_rows, write_samples
+from refusal_eval.stats.estimates.units import read_units
 
 LABELS = {"r": "refusal", "p": "partial", "c": "compliance"}
 
 
-def outcome(letter):
+def outcome(letter, state="complete"):
     """Return what became of a sample: r, p, c, `?` for one without a verdict, `b` for a blocked one."""
     if letter == "b":
         return Outcome("blocked", None, None)
-    return Outcome("complete", LABELS.get(letter), -1.0)
+    return Outcome(state, LABELS.get(letter), -1.0)
 
 
-def write_scores(path, prompts, clusters=None, turns=1):
-    """Write a score CSV; `prompts` are texts with a letter per sample by prompt id, `clusters` names by id."""
+def write_scores(path, prompts, clusters=None, turns=1, state="complete", **facts):
+    """Write a scored cell; `prompts` are texts with a letter per sample by prompt id, `clusters` names by id."""
     names = clusters or {}
-    rows = [
-        {"prompt_id": name, "turn": turn, "category": None, "cluster": names.get(name, name)}
-        | prompt_score([outcome(letter) for letter in letters])
-        for name, letters in sorted(prompts.items())
+    rows = [{"id": name, "category": None, "cluster": names.get(name, name)} for name in prompts]
+    samples = {
+        (name, turn): [outcome(letter, state) for letter in prompts[name]]
+        for name in sorted(prompts)
         for turn in range(turns)
+    }
+    verdicts = [
+        {"prompt_id": name, "turn": turn, "sample": sample, "state": "judged", "label": LABELS[letter]}
+        for name, turn in samples
+        for sample, letter in enumerate(prompts[name])
+        if letter in LABELS
     ]
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(score_csv(rows), encoding="utf-8")
+    k = len(next(iter(prompts.values()), "r"))
+    write_samples(path, sample_rows(rows, samples, [], verdicts), facts_of([], k, **facts))
     return path
 
 
 def cell(folder, prompts, clusters=None):
-    """Return the frame of such a CSV as comparisons read it."""
-    return read_scores(write_scores(Path(folder) / "cell.csv", prompts, clusters))
+    """Return the frame of such a cell as comparisons read it."""
+    return read_units(write_scores(Path(folder) / "cell.parquet", prompts, clusters)).frame

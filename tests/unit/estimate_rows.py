@@ -1,30 +1,93 @@
 """Cells of made-up verdicts, for the tests of refusal_eval/stats/estimates/."""
 
-from io import StringIO
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from refusal_eval.ask.answers import blank
-from refusal_eval.core.states import BLOCKED, COMPLETE, COMPLIANCE, FAILED, JUDGED, PARTIAL, REFUSAL
+from refusal_eval.core.states import BLOCKED, COMPLETE, COMPLIANCE, FAILED, HEADLINE_READING, JUDGED, PARTIAL, REFUSAL
 from refusal_eval.judges.judge_base import Verdict, verdict_row
-from refusal_eval.stats.estimates.estimands import cell_outcomes, sample_outcomes, score_rows
-from refusal_eval.stats.estimates.samples import Samples, samples_of
-from refusal_eval.stats.estimates.scores import cell_score, score_csv
-from refusal_eval.stats.estimates.units import Units, read_units
+from refusal_eval.report.results.cells import cell_scores
+from refusal_eval.report.results.collected import Result
+from refusal_eval.report.results.results_files import results_csv, table_rows
+from refusal_eval.stats.estimates.cell_estimates import cell_estimates
+from refusal_eval.stats.estimates.estimands import cell_outcomes
+from refusal_eval.stats.estimates.samples import noticed, sample_rows, schema, write_samples
+from refusal_eval.stats.estimates.units import Units, read_units, units_of_samples
 
 LABELS = {"R": REFUSAL, "P": PARTIAL, "C": COMPLIANCE}
+NAMES: Mapping[str, Any] = {"judge": "j", "model": "m", "split": "s", "expectation": "comply", "max_tokens": 512}
+
+
+def facts_of(answers: Iterable[Any], samples: int, **more: Any) -> dict[str, Any]:
+    """What holds for a whole cell, as `score_cell` writes it."""
+    known = {**NAMES, "samples": samples, "level": 0.95, "tau": 1.0, "band": 0.1, "scored": None, **more}
+    known["headline"] = known.get("headline") or HEADLINE_READING[known["expectation"]]
+    known["mixed_serving"] = len({row.get("serving") for row in answers} - {None}) > 1
+    return known
+
+
+def units_in(prompts: list[Any], answers: list[Any], verdicts: list[Any], samples: int, **more: Any) -> Units:
+    """The scored cell of these rows."""
+    rows, facts = _cell(prompts, answers, verdicts, samples, **more)
+    return units_of_samples(pa.Table.from_pylist(rows, schema()).to_pandas(), facts)
+
+
+def cell_file(path: Any, *rows: Any, **more: Any) -> Any:
+    """Write the scored cell of the rows of `units_in`; return the path."""
+    write_samples(path, *_cell(*rows, **more))
+    return path
+
+
+def _cell(
+    prompts: list[Any], answers: list[Any], verdicts: list[Any], samples: int, scored: str | None = None, **more: Any
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    outcomes = cell_outcomes(prompts, answers, verdicts, samples, scored or "all")
+    published = more.pop("published", None)
+    rows = sample_rows(prompts, outcomes, answers, verdicts, published)
+    more |= {} if published is None else {"protocol": "compat"}
+    flags, again = more.pop("judge_flags", ()), more.pop("votes_asked_again", False)
+    return rows, facts_of(answers, samples, scored=scored, **more) | noticed(outcomes.keys(), verdicts, flags, again)
+
+
+def score_in(units: Units) -> dict[str, Any]:
+    """The cell as tables show it."""
+    facts = units.facts
+    split = {"name": facts["split"], "expectation": facts["expectation"], "reading": facts["headline"]}
+    asked = {name: facts[name] for name in ("level", "tau")} | {"protocol": facts.get("protocol", "default")}
+    asked |= {"splits": [split | {"scored": facts["scored"]}], "max_tokens": {facts["model"]: facts["max_tokens"]}}
+    (found,) = cell_scores(cell_estimates(units), asked)
+    return dict(found)
+
+
+def results_file(path: Any, cells: Iterable[Any]) -> Any:
+    """Write a results table of the estimates of these scored cells; return its path."""
+    found = [Result(estimate, "") for cell in cells for estimate in cell_estimates(read_units(cell))]
+    Path(path).write_text(results_csv(table_rows(found)), encoding="utf-8")
+    return path
+
+
+def score_of_rows(prompts: list[Any], answers: list[Any], verdicts: list[Any], samples: int, **more: Any) -> Any:
+    """The cell of these rows as tables show it."""
+    return score_in(units_in(prompts, answers, verdicts, samples, **more))
 
 
 def prompt_scores(
-    prompts: list[Any],
-    answers: list[Any],
-    verdicts: list[Any],
-    samples: int,
-    tau: float = 1.0,
-    band: float = 0.1,
-    scored: str = "all",
+    prompts: list[Any], answers: list[Any], verdicts: list[Any], samples: int, **more: Any
 ) -> list[dict[str, Any]]:
-    """Rows of a cell's score CSV."""
-    return score_rows(prompts, cell_outcomes(prompts, answers, verdicts, samples, scored), tau, band)
+    """A row per scored prompt, with None for what there is not."""
+    frame = units_in(prompts, answers, verdicts, samples, **more).frame.reset_index()
+    return [
+        {str(name): None if value == "" or _is_nan(value) else value for name, value in row.items()}
+        for row in frame.to_dict("records")
+    ]
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
 
 
 def rows_of(
@@ -69,22 +132,12 @@ def cell_of(
     judge: str = "j",
     model: str = "m",
     **more: Any,
-) -> tuple[dict[str, Any], Units, list[Any], list[Any]]:
-    """Score, scored prompts, answers and verdicts of a cell."""
+) -> Units:
+    """The scored cell of votes; `more` is for `rows_of`."""
     prompts, answers, verdicts = rows_of(votes, **more)
-    samples = len(next(iter(votes.values())))
-    rows = prompt_scores(prompts, answers, verdicts, samples)
     names = {"judge": judge, "model": model, "split": split, "expectation": expectation, "headline": headline}
-    score = cell_score(rows, answers, verdicts, **names, samples=samples, max_tokens=512)  # type: ignore[arg-type]
-    return score, read_units(StringIO(score_csv(rows)), score), answers, verdicts
-
-
-def samples_in(units: Units, answers: list[Any], verdicts: list[Any], samples: int) -> Samples:
-    """What became of each sample of a cell's units."""
-    turns: dict[str, list[int]] = {}
-    for name, turn in units.frame.index:
-        turns.setdefault(name, []).append(turn)
-    return samples_of(sample_outcomes(turns, answers, verdicts, samples).values())
+    scored = "all" if any("dialogue" in prompt for prompt in prompts) else None
+    return units_in(prompts, answers, verdicts, len(next(iter(votes.values()))), scored=scored, **names)
 
 
 def single(*letters: str, prefix: str = "p") -> dict[tuple[str, int], str]:

@@ -31,6 +31,10 @@ class Given(FigureData):
     def _read(self, noun: str) -> Iterator[Any]:
         return iter(vars(self)["given"].get(noun, ()))
 
+    def _cells(self) -> list[Any]:
+        of = {"judge": self.shown.judges, "model": self.shown.models, "split": self.shown.splits}
+        return [row for row in self._read("scores") if all(row[name] in names for name, names in of.items())]
+
 
 def draw(
     kind: str,
@@ -58,9 +62,9 @@ def draw(
     )
     shown = dataclasses.replace(shown, gold=list(gold))
     data = Given(figure, shown, vars(study_labels or Labels()), scoring or {"tau": 1.0, "band": 0.1})
-    vars(data)["given"] = {"scores": scores, "cards": cards, "estimates": [{"estimates": estimates}]}
+    vars(data)["given"] = {"scores": scores, "cards": cards}
     vars(data)["given"] |= {"tradeoff": [tradeoff], "agreement": [agreement]}
-    vars(data).update(votes=votes or {}, verdicts=verdicts or {})
+    vars(data).update(votes=votes or {}, verdicts=verdicts or {}, estimates=list(estimates))
     found: Drawn = figure.draw(data)
     return found
 
@@ -92,7 +96,9 @@ def study(models: int, splits: int) -> tuple[list[dict[str, Any]], dict[tuple[st
     scores, votes = [], {}
     for i, j in itertools.product(range(models), range(splits)):
         flags = [flag for flag in ("unjudged", "truncated", "few_clusters") if rng.random() < 0.2]
-        cell = score(f"model_{i:02d}", f"split_{j:02d}", rng.random(), flags=flags, mixed_serving=rng.random() < 0.1)
+        rate = rng.random()
+        flags += ["mixed_serving"] if rng.random() < 0.1 else []
+        cell = score(f"model_{i:02d}", f"split_{j:02d}", rate, flags=flags)
         scores.append(cell)
         votes[cell["model"], cell["split"]] = [rng.choice((-1, -0.6, -0.2, 0, 0.2, 0.6, 1)) for _ in range(120)]
     scores[0] |= {"broad": {"rate": 1.0, "low": 0.95, "high": 1.0}}

@@ -4,19 +4,24 @@ from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
-from estimate_rows import prompt_scores
+from estimate_rows import score_in, score_of_rows, units_in
 
 from refusal_eval.report.paper import category_tables, rate_tables
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import TableData
 from refusal_eval.stats.agreement.judge_card import judge_card
-from refusal_eval.stats.estimates.scores import cell_score
+from refusal_eval.stats.estimates.units import Units
 
 LETTERS = {"R": "refusal", "P": "partial", "C": "compliance"}
 
 
-def score(judge: str, model: str, split: str, expectation: str, words: list[str], **more: Any) -> dict[str, Any]:
-    """Score of a cell with a word per prompt: R, P, C labels, B blocked, T truncated refusal, F failed."""
+def score(*cell: Any, **more: Any) -> dict[str, Any]:
+    """A cell as tables show it."""
+    return score_in(units(*cell, **more))
+
+
+def units(judge: str, model: str, split: str, expectation: str, words: list[str], **more: Any) -> Units:
+    """A cell with a word per prompt: R, P, C labels, B blocked, T truncated refusal, F failed."""
     prompts, answers, verdicts = [], [], []
     for number, word in enumerate(words):
         name = f"p{number:03d}"
@@ -31,18 +36,21 @@ def score(judge: str, model: str, split: str, expectation: str, words: list[str]
                 label = LETTERS.get(letter, "refusal")
                 verdicts.append(key | {"state": "judged", "label": label})
     k = len(words[0])
-    rows = prompt_scores(prompts, answers, verdicts, k)
     names: dict[str, Any] = {"judge": judge, "model": model, "split": split, "expectation": expectation}
-    return cell_score(rows, answers, verdicts, **names, samples=k, max_tokens=64)
+    return units_in(prompts, answers, verdicts, k, **names, max_tokens=64)
 
 
 def study() -> list[dict[str, Any]]:
+    return [score_in(own) for own in cells()]
+
+
+def cells() -> list[Units]:
     return [
-        score("rules", "m1", "safe", "comply", ["CC"] * 36 + ["PC"] * 4),  # broad 4 * 0.5 / 40 = 5 %
-        score("rules", "m1", "unsafe", "refuse", ["RR"] * 30 + ["PP"] * 10),  # strict 75 %
-        score("rules", "m2", "safe", "comply", ["CC"] * 8 + ["FF"] * 2),  # unjudged 20 %, 8 clusters
-        score("rules", "m2", "unsafe", "refuse", ["TR"] * 30 + ["BC"] * 10, serving=None),
-        score("llm", "m1", "safe", "comply", ["CC"] * 40),
+        units("rules", "m1", "safe", "comply", ["CC"] * 36 + ["PC"] * 4),  # broad 4 * 0.5 / 40 = 5 %
+        units("rules", "m1", "unsafe", "refuse", ["RR"] * 30 + ["PP"] * 10),  # strict 75 %
+        units("rules", "m2", "safe", "comply", ["CC"] * 8 + ["FF"] * 2),  # unjudged 20 %, 8 clusters
+        units("rules", "m2", "unsafe", "refuse", ["TR"] * 30 + ["BC"] * 10, serving=None),
+        units("llm", "m1", "safe", "comply", ["CC"] * 40),
     ]
 
 
@@ -57,9 +65,8 @@ def talks(scored: str | None = "all") -> dict[str, Any]:
             answers.append(key | {"state": state, "answer_logprob": -1.0, "serving": "a"})
             if state == "complete":
                 verdicts.append(key | {"state": "judged", "label": "refusal" if turn else "compliance"})
-    rows = prompt_scores(chats, answers, verdicts, 1, scored=scored or "all")
     names: dict[str, Any] = {"judge": "rules", "model": "m1", "split": "talks", "expectation": "refuse"}
-    return cell_score(rows, answers, verdicts, **names, samples=1, max_tokens=64, scored=scored)
+    return score_of_rows(chats, answers, verdicts, 1, **names, max_tokens=64, scored=scored)
 
 
 def cards() -> list[dict[str, Any]]:

@@ -8,7 +8,6 @@ from comparison_rows import write_scores
 from simulated_comparisons import simulated_power, simulated_refusals
 
 from refusal_eval.__main__ import main
-from refusal_eval.core.files import write_json
 from refusal_eval.tools.power.comparison_design import Design, detectable, difference_variance, power
 from refusal_eval.tools.power.pilot_run import cluster_correlation, pilot_of, variance_between
 
@@ -99,8 +98,7 @@ def pilot(tmp_path):
             f"p{i}": "".join("r" if rng.random() < min(1, chance + shift) else "c" for _ in range(3))
             for i, chance in enumerate(chances)
         }
-        path = write_scores(tmp_path / "scores" / "words" / model / "harm.csv", rows)
-        write_json(path.with_suffix(".json"), {"headline": "strict", "samples": 3})
+        write_scores(tmp_path / "scores" / "words" / model / "harm.parquet", rows, expectation="refuse")
     return str(tmp_path)
 
 

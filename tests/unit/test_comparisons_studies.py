@@ -15,9 +15,8 @@ def study(folder, name, cells, seed=0, text="Is it so?", **manifest):
     """Write a finished study; `cells` are texts of samples by prompt id, by (model, split)."""
     results = folder / name
     for (model, split), rows in cells.items():
-        path = write_scores(results / "scores" / "words" / model / f"{split}.csv", rows)
-        score = {"headline": "strict", "flags": [], "mixed_serving": False}
-        write_json(path.with_suffix(".json"), score | {"samples": len(next(iter(rows.values())))})
+        names = {"model": model, "split": split, "headline": "strict"}
+        write_scores(results / "scores" / "words" / model / f"{split}.parquet", rows, judge="words", **names)
         messages = [{"role": "user", "content": text}]
         write_jsonl(results / "prompts" / f"{split}.jsonl", [{"id": i, "messages": messages} for i in rows])
     content = {"study": {"study": name, "seed": seed, "primary_judge": "words"}, "files": {}, **manifest}
@@ -85,7 +84,7 @@ def test_what_a_prompt_says_cannot_become_markup(tmp_path, capsys):
     ("names", "told"),
     [
         (("one", "nowhere"), "there is no folder"),
-        (("one", "empty"), "has no scores (scores/JUDGE/MODEL/SPLIT.json)"),
+        (("one", "empty"), "has no scores (scores/JUDGE/MODEL/SPLIT.parquet)"),
         (("one", "other"), "have no (judge, model, split) in common"),
     ],
 )
@@ -97,10 +96,11 @@ def test_mistakes_are_told(tmp_path, capsys, names, told):
     assert told in capsys.readouterr().err
 
 
-def test_a_cell_with_one_of_its_two_files_is_told(two, capsys):
-    (two[0] / "scores" / "words" / "plain" / "harm.csv").unlink()
+def test_a_study_of_an_earlier_version_is_told(two, capsys):
+    for path in (two[0] / "scores").rglob("*.parquet"):
+        path.rename(path.with_suffix(".json"))
     assert main(["compare", *map(str, two)]) == 1
-    assert "harm.csv is missing beside harm.json" in capsys.readouterr().err
+    assert "was made by an earlier version; run its study again, which needs no GPU" in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------- manifests

@@ -94,19 +94,19 @@ REFUSES = {"plain": "cc", "stern": "rr", "mild-mannered": "rc"}
 def made(tmp_path):
     """Return a function that runs the script on a study with scores; what it returns is its folder."""
 
-    def run(study=None, duplicates=(), letters=None, turns=1, flags=None):
+    def run(study=None, duplicates=(), letters=None, turns=1, states=None):
         study, results = study or study_of(), tmp_path / "results" / "s"
         params = analyses_stage.comparisons(study)
-        paths = {"scores": [], "summaries": [], "duplicates": []}
+        paths = {"scores": [], "duplicates": []}
         for judge, model, split in params["cells"]:
             text = (letters or REFUSES)[model] if judge == "words" else "pc"
             rows = {f"{split}-{i}": text if i else "cr" for i in range(8)}
-            stem = results / "scores" / judge / model / split
-            write_scores(stem.with_suffix(".csv"), rows, turns=turns)
-            own = (flags or {}).get((judge, model, split), [])
-            write_json(stem.with_suffix(".json"), {"flags": [*own, "few_clusters"], "mixed_serving": False})
-            paths["scores"].append(str(stem.with_suffix(".csv")))
-            paths["summaries"].append(str(stem.with_suffix(".json")))
+            path = results / "scores" / judge / model / f"{split}.parquet"
+            state = (states or {}).get((judge, model, split), "complete")
+            if state == "unread":
+                rows, state = {name: f"{word[0]}?" for name, word in rows.items()}, "complete"
+            write_scores(path, rows, turns=turns, state=state, judge=judge, model=model, split=split, max_tokens=9)
+            paths["scores"].append(str(path))
         if analyses_stage.pools(study):
             write_json(tmp_path / "duplicates.json", {"pairs": list(duplicates)})
             paths["duplicates"] = [str(tmp_path / "duplicates.json")]
@@ -189,8 +189,8 @@ def test_differences_of_many_clusters_and_of_no_prompt_are_not_marked_as_of_few(
 
 
 def test_all_that_is_made_of_a_marked_cell_has_its_mark_and_the_table_says_whose_it_is(made):
-    marked = {("words", "stern", "harm"): ["unjudged"], ("words", "plain", "harm"): ["truncated"]}
-    results = made(study_of(comparisons=[{"pairs": [["stern", "plain"]]}]), flags=marked)
+    marked = {("words", "stern", "harm"): "unread", ("words", "plain", "harm"): "truncated"}
+    results = made(study_of(comparisons=[{"pairs": [["stern", "plain"]]}]), states=marked)
     rows = json.loads((results / "estimates" / "comparisons.json").read_text())["estimates"]
     own = [row for row in rows if row["split"] == "harm"]
     assert {row["estimand"] for row in own} == {*PARTS}

@@ -6,7 +6,7 @@ import os
 
 import pytest
 from compat_rows import probability_of, worst_errors
-from estimate_rows import prompt_scores
+from estimate_rows import units_in
 
 from refusal_eval.ask.keys import is_neutral
 from refusal_eval.compat.effects_table import protocol_effects
@@ -16,7 +16,6 @@ from refusal_eval.compat.published_cell import (
     published_cell,
     vote_of_text,
     vote_of_verdict,
-    with_published_scores,
 )
 from refusal_eval.compat.published_likelihood import probabilities, response_rows
 from refusal_eval.compat.published_requests import published_token_ids
@@ -269,14 +268,15 @@ def test_the_last_match_can_turn_a_verdict_around():
 
 
 def test_under_compat_the_score_rows_carry_the_published_c():
-    rows = prompt_scores(prompts("p", "q"), ANSWERS, VERDICTS, 3)
-    assert [row["c"] for row in rows] == [0, None]
+    rows = (prompts("p", "q"), ANSWERS, VERDICTS, 3)
+    (_, row), (name, other) = units_in(*rows).frame.iterrows()
+    assert row["c"] == 0 and math.isnan(other["c"]) and name == ("q", 0)
     published = published_cell(units_of([judged(0, "refusal")]), 1.0, 0.1)
-    changed = with_published_scores(rows, published)
-    assert [row["band"] for row in changed] == ["refusing", None]
-    assert {k: v for k, v in changed[0].items() if k not in ("c", "band")} == {
-        k: v for k, v in rows[0].items() if k not in ("c", "band")
-    }
+    (own,) = published["scores"]
+    changed = units_in(*rows, published={(own["prompt_id"], own["turn"]): own["answer_censor_score"]}).frame
+    assert changed["band"].tolist() == ["refusing", ""] and changed["c"].tolist()[0] == own["answer_censor_score"]
+    same = [column for column in changed if column not in ("c", "band")]
+    assert changed[same].equals(units_in(*rows).frame[same])
 
 
 def test_the_table_has_a_row_per_choice_and_says_where_nothing_is_known(tmp_path):

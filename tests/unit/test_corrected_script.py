@@ -11,11 +11,10 @@ import make_table
 import make_tradeoff
 import pytest
 from config_project import WHOLE_STUDY, Project
-from estimate_rows import prompt_scores
+from estimate_rows import cell_file, results_file
 
-from refusal_eval.core.files import write_json, write_jsonl, written_whole
+from refusal_eval.core.files import write_json, write_jsonl
 from refusal_eval.stats.corrected.peoples_labels import answer_id
-from refusal_eval.stats.estimates.scores import cell_score, score_csv
 
 Files = dict[str, list[str]]
 WORDS = {True: "refusal", False: "compliance"}
@@ -51,15 +50,11 @@ def prompt(name: str, number: int, cluster: str) -> dict[str, Any]:
 
 def write_cell(folder: Path, split: str, prompts: list[Any], answers: list[Any], verdicts: list[Any], k: int) -> Files:
     """Write the files of a cell and its scores; return their paths."""
-    rows = prompt_scores(prompts, answers, verdicts, k)
-    names: dict[str, Any] = {"judge": "j", "model": "m", "split": split, "samples": k, "max_tokens": None}
-    score = cell_score(rows, answers, verdicts, **names, expectation={"safe": "comply", "unsafe": "refuse"}[split])
-    made = {n: str(folder / f"{split}.{n}") for n in ("rows", "scores", "prompts", "verdicts", "answers")}
-    with written_whole(made["rows"]) as handle:
-        handle.write(score_csv(rows))
-    write_json(made["scores"], score)
+    names: dict[str, Any] = {"judge": "j", "model": "m", "split": split, "max_tokens": None}
+    names["expectation"] = {"safe": "comply", "unsafe": "refuse"}[split]
+    made = {n: str(folder / f"{split}.{n}") for n in ("scores", "prompts", "answers")}
+    cell_file(made["scores"], prompts, answers, verdicts, k, **names)
     write_jsonl(made["prompts"], prompts)
-    write_jsonl(made["verdicts"], verdicts)
     write_jsonl(made["answers"], [{**row, "answer": answer_text(row)} for row in answers])
     return {name: [path] for name, path in made.items()}
 
@@ -100,8 +95,13 @@ def paths(tmp_path: Path) -> Files:
 
 def typeset(noun: str, made: str, paths: Mapping[str, list[str]], study: Mapping[str, Any], tables: list[str]) -> None:
     """Make the table `tradeoff` or `corrected` of what an analysis wrote."""
-    files = {noun: [made], "cards": paths["cards"], "scores": paths["scores"]}
-    asked = {**study, "made_by": f"report.paper.{noun}_tables:{noun}", "protocol": study.get("protocol", "default")}
+    files = {noun: [made], "cards": paths["cards"], "results": [str(results_file(made + ".csv", paths["scores"]))]}
+    asked = {
+        **study,
+        "tau": 1.0,
+        "made_by": f"report.paper.{noun}_tables:{noun}",
+        "protocol": study.get("protocol", "default"),
+    }
     make_table.main(asked, files, tables)
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from estimate_rows import prompt_scores
+from estimate_rows import score_of_rows
 from figure_checks import shown
 from judge_rows import rows as gold_rows
 from table_rows import made
@@ -11,7 +11,6 @@ from refusal_eval.plots.judge_card_figure import card_figure
 from refusal_eval.report.paper.judge_card_tables import cards_table
 from refusal_eval.report.paper.rate_tables import states
 from refusal_eval.stats.calibration.calibrated_card import OUT_OF_FOLD, card_with_calibration
-from refusal_eval.stats.estimates.scores import cell_score
 
 CUT = {"cut_characters": 812}
 TWENTY = {("refusal", "refusal"): 20, ("compliance", "compliance"): 20}
@@ -26,11 +25,8 @@ def score(judge: str, cut: int) -> dict[str, Any]:
         key | {"state": "judged", "label": "refusal", "raw": {"mass": 1.0} | (CUT if i < cut else {})}
         for i, key in enumerate(keys)
     ]
-    # A turn that is not scored is in no number.
-    verdicts.append({"prompt_id": "p00", "sample": 0, "turn": 5, "state": "judged", "label": "refusal", "raw": CUT})
-    rows = prompt_scores(prompts, answers, verdicts[:-1], 1)
     names = {"judge": judge, "model": "m", "split": "s", "expectation": "refuse"}
-    return cell_score(rows, answers, verdicts[:-1] if cut == 0 else verdicts, **names, samples=1, max_tokens=64)
+    return dict(score_of_rows(prompts, answers, verdicts, 1, **names, max_tokens=64))
 
 
 def test_a_score_counts_them() -> None:

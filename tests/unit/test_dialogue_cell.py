@@ -1,17 +1,15 @@
 """A split with dialogues from its rows to its scores, through the rules' scripts; only the answers are made up."""
 
-import json
-
 import judge_on_cpu
 import make_prompts
 import pytest
 import score_cell
+from estimate_rows import score_in
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_jsonl, write_jsonl
 from refusal_eval.judges.judge_base import AnswerJudge, Verdict
-from refusal_eval.stats.estimates.samples import read_samples
-from refusal_eval.stats.estimates.units import read_scores
+from refusal_eval.stats.estimates.units import read_units
 from refusal_eval.study.dialogues import asked_turns
 
 COLUMNS = {"prompt": None, "messages": "talk", "category": None, "cluster": None, "id": None}
@@ -61,11 +59,9 @@ class Study:
         paths = {name: str(self.folder / f"{name}.jsonl") for name in ("prompts", "answers", "verdicts")}
         write_jsonl(paths["answers"], answers)
         judge_on_cpu.main(paths["prompts"], paths["answers"], Refuses(kind="refuses"), paths["verdicts"])
-        made = {"csv": self.folder / "s.csv", "json": self.folder / "s.json", "samples": self.folder / "s.npz"}
-        score_cell.main(paths, CELL | {"scored": self.scored}, made)
-        rows = read_scores(made["csv"]).reset_index().to_dict("records")
-        assert read_samples(made["samples"], [])[0].shape == (len(rows), 1)
-        return json.loads(made["json"].read_text()), rows
+        score_cell.main(paths, CELL | {"scored": self.scored}, str(self.folder / "s.parquet"))
+        units = read_units(self.folder / "s.parquet")
+        return score_in(units), units.frame.reset_index().to_dict("records")
 
 
 TALKS = [

@@ -2,26 +2,24 @@
 
 import math
 import random
-from io import StringIO
 
 import numpy as np
 import pytest
-from estimate_rows import cell_of, samples_in, single
+from estimate_rows import cell_of, score_in, single
 
-from refusal_eval.stats.estimates.cell_estimates import c_at, cell_estimates, decision_entropy, flip_rate, taus
+from refusal_eval.stats.estimates.cell_estimates import cell_estimates, decision_entropy, flip_rate, taus
 from refusal_eval.stats.estimates.estimands import weighted_vote
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.intervals import cluster_wilson
 from refusal_eval.stats.estimates.resampling import bounds_of, cluster_bootstrap_mean, mean_bounds
-from refusal_eval.stats.estimates.units import read_units
+from refusal_eval.stats.estimates.units import c_at
 
 VOTE = {"R": 1, "P": 0, "C": -1}
 
 
-def estimates(votes, tau=1.0, band=0.1, sweep=True, **more):
-    score, units, answers, verdicts = cell_of(votes, **more)
-    labels, logprobs = samples_in(units, answers, verdicts, score["samples"])
-    return cell_estimates(score, units, labels, logprobs if sweep else None, tau, band), score
+def estimates(votes, **more):
+    units = cell_of(votes, **more)
+    return cell_estimates(units), score_in(units)
 
 
 def one(found: list[Estimate], estimand: str, **wanted) -> Estimate:
@@ -90,7 +88,7 @@ def test_flips_of_a_cell_leave_out_prompts_with_one_judged_sample():
 
 
 def test_with_one_sample_there_are_no_flips_and_tau_plays_no_part():
-    found, _ = estimates(single("R", "C", "P"), sweep=False)
+    found, _ = estimates(single("R", "C", "P"))
     assert not [e for e in found if e.estimand.startswith(("flip", "decision"))]
     assert [e.parameter for e in found if e.estimand == "c_mean"] == [1.0]
 
@@ -99,12 +97,12 @@ def test_the_tau_sweep_is_c_at_each_tau():
     rng = random.Random(3)
     votes = single(*("".join(rng.choice("RPCBF") for _ in range(4)) for _ in range(30)))
     logprobs = {(name, k): -3 * rng.random() for name, _ in votes for k in range(4)}
-    found, score = estimates(votes, logprobs=logprobs, tau=1.0)
+    found, score = estimates(votes, logprobs=logprobs)
     parameters = [e.parameter for e in found if e.estimand == "c_mean"]
     assert parameters == [1.0, 0.1, 0.25, 0.5, 2.0, 4.0, "inf"] and taus(0.7)[3] == 0.7
     for tau in (0.1, 2.0, 1e9):
-        _, units, answers, verdicts = cell_of(votes, logprobs=logprobs)
-        c = c_at(tau, *samples_in(units, answers, verdicts, 4))
+        units = cell_of(votes, logprobs=logprobs)
+        c = c_at(tau, units.labels, units.logprobs)
         wanted = [
             weighted_vote([(VOTE[z], logprobs[name, k]) for k, z in enumerate(letters) if z in VOTE], tau)
             for (name, _), letters in sorted(votes.items())
@@ -136,12 +134,10 @@ def test_turns_of_dialogues_have_rates_of_their_own():
 
 def test_a_cell_without_a_verdict_has_no_numbers_and_no_intervals():
     found, _ = estimates(single("FF", "FF"))
-    assert {(e.value, e.low) for e in found} == {(None, None)}
-
-
-def test_units_are_read_from_a_score_csv_only():
-    with pytest.raises(ValueError, match="not a score CSV"):
-        read_units(StringIO("prompt_id,turn\n"), {})
+    counted = {"prompts", "answer_state", "verdict_state", "unjudged", "answer_cut_for_judge"}
+    numbers = {e.estimand: e.value for e in found if not e.estimand.startswith(tuple(counted))}
+    assert numbers.pop("refusal_rate_at_least") == 0 and numbers.pop("refusal_rate_at_most") == 1
+    assert set(numbers.values()) == {None} and {e.low for e in found} == {None}
 
 
 def test_a_bootstrap_of_many_columns_is_that_of_each():

@@ -5,7 +5,7 @@ import random
 
 import numpy as np
 import pytest
-from estimate_rows import cell_of, single
+from estimate_rows import cell_of, score_in, single
 
 from refusal_eval.stats.estimates.intervals import cluster_wilson, pooled_wilson
 from refusal_eval.stats.estimates.near_duplicates import Place
@@ -13,11 +13,11 @@ from refusal_eval.stats.estimates.pooled_estimates import pooled_rates
 
 
 def cells(*of, **more):
-    return [cell_of(single(*votes), split=split, expectation=e, **more)[:2] for split, e, votes in of]
+    return [cell_of(single(*votes), split=split, expectation=e, **more) for split, e, votes in of]
 
 
 def pooled(cells, duplicates=(), pool="refuse", reading="strict"):
-    found = [e for e in pooled_rates(cells, set(duplicates), 0.95) if (e.pool, e.reading) == (pool, reading)]
+    found = [e for e in pooled_rates(cells, set(duplicates)) if (e.pool, e.reading) == (pool, reading)]
     assert len(found) == 1
     return found[0]
 
@@ -41,7 +41,7 @@ def test_pools_of_one_split_are_the_split():
     votes = ["RC", "CC", "PR", "CC", "CP"] * 8
     (own,) = cells(("a", "comply", votes))
     found = pooled([own], pool="comply", reading="broad")
-    rate = own[0]["broad"]
+    rate = score_in(own)["broad"]
     assert (found.value, found.low, found.high) == pytest.approx((rate["rate"], rate["low"], rate["high"]))
 
 
@@ -49,7 +49,7 @@ def test_splits_with_other_headline_readings_have_a_rate_of_their_own():
     votes = ["P"] * 4 + ["C"] * 4
     own = cells(("a", "refuse", votes), headline="strict") + cells(("b", "refuse", votes), headline="broad")
     assert pooled(own, reading="headline").value == 0.25
-    assert {e.reading for e in pooled_rates(own[:1], set(), 0.95)} == {"strict", "broad"}
+    assert {e.reading for e in pooled_rates(own[:1], set())} == {"strict", "broad"}
 
 
 def test_marks_of_the_splits_stay_visible():

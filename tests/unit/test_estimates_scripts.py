@@ -2,18 +2,13 @@
 
 import json
 import sys
-from io import StringIO
 
-import numpy as np
 import pytest
 from config_project import WHOLE_STUDY, Project
-from estimate_rows import prompt_scores, rows_of, samples_in, single
+from estimate_rows import cell_file, rows_of, single
 
-from refusal_eval.core.files import BadFile, write_json
+from refusal_eval.core.files import write_json
 from refusal_eval.stats.estimates.estimate import estimate_of
-from refusal_eval.stats.estimates.samples import write_samples
-from refusal_eval.stats.estimates.scores import cell_score, score_csv
-from refusal_eval.stats.estimates.units import read_units
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.analyses_stage import estimate_files, variance
 
@@ -26,43 +21,25 @@ def study(tmp_path, repository):
     sys.path.insert(0, str(repository / "scripts"))
     import make_estimates
 
-    def made(judge, shift=0, name="out", swapped=False, **changed):
-        paths = {kind: [] for kind in ("rows", "scores", "samples")}
+    def made(judge, shift=0, name="out", **changed):
+        paths = []
         for split, votes in VOTES.items():
-            prompts, answers, verdicts = rows_of(single(*votes[shift:], *votes[:shift]))
-            rows = prompt_scores(prompts, answers, verdicts, 3)
-            score = cell_score(
-                rows,
-                answers,
-                verdicts,
-                judge=judge,
-                model="m",
-                split=split,
-                expectation="refuse",
-                samples=3,
-                max_tokens=9,
-            )
-            stem = tmp_path / f"{judge}-{split}"
-            stem.with_suffix(".csv").write_text(score_csv(rows))
-            write_json(stem.with_suffix(".json"), score)
-            units = read_units(StringIO(score_csv(rows)), score)
-            write_samples(stem.with_suffix(".npz"), samples_in(units, answers, verdicts, 3))
-            for kind, end in (("rows", ".csv"), ("scores", ".json"), ("samples", ".npz")):
-                paths[kind].append(f"{stem}{end}")
-        if swapped:
-            paths["samples"].reverse()
+            rows = rows_of(single(*votes[shift:], *votes[:shift]))
+            names = {"judge": judge, "split": split, "expectation": "refuse"}
+            paths.append(str(cell_file(tmp_path / f"{judge}-{split}.parquet", *rows, 3, **names)))
         write_json(tmp_path / "duplicates.json", {"left_out": [{"split": "b", "prompt_id": "p000"}]})
-        asked = {"judge": judge, "model": "m", "splits": ["a", "b"], "samples": 3, "tau": 1.0, "band": 0.1}
-        asked |= {"level": 0.95, "tau_sweep": True, "sources": {"a": "a", "b": "b"}} | changed
-        out = tmp_path / f"{name}-{judge}.json", tmp_path / f"{name}-{judge}.npz"
-        make_estimates.main(paths, str(tmp_path / "duplicates.json"), asked, *map(str, out))
+        asked = {"judge": judge, "model": "m", "splits": ["a", "b"], "tau_sweep": True} | changed
+        out = tmp_path / f"{name}-{judge}.json"
+        make_estimates.main(
+            paths, str(tmp_path / "duplicates.json"), asked | {"sources": {"a": "a", "b": "b"}}, str(out)
+        )
         return out
 
     return made
 
 
 def test_a_model_has_cells_pools_and_parts_of_the_variance(study):
-    found = [estimate_of(row) for row in json.loads(study("j")[0].read_text())["estimates"]]
+    found = [estimate_of(row) for row in json.loads(study("j").read_text())["estimates"]]
     rates = {(e.split, e.pool, e.reading): e for e in found if e.estimand == "refusal_rate"}
     assert rates["a", None, "strict"].value == pytest.approx((2 / 3 + 1 / 3 + 0 + 1) / 4)
     pool = rates[None, "refuse", "strict"]
@@ -76,26 +53,19 @@ def test_a_model_has_cells_pools_and_parts_of_the_variance(study):
 
 def test_the_same_files_give_the_same_bytes(study):
     first, again = study("j"), study("j", name="again")
-    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
-
-
-def test_samples_that_are_not_those_of_the_scores_are_told(study):
-    with pytest.raises(BadFile, match=r"j-b\.npz has other samples"):
-        study("j", swapped=True)
+    assert first.read_bytes() == again.read_bytes()
 
 
 def test_the_published_protocol_has_no_sweep_of_ours(study):
-    found = json.loads(study("j", tau_sweep=False)[0].read_text())["estimates"]
+    found = json.loads(study("j", tau_sweep=False).read_text())["estimates"]
     assert {row["parameter"] for row in found if row["estimand"] == "c_mean"} == {1.0}
 
 
 def test_labels_of_two_judges_give_the_judges_part(study, tmp_path):
     import split_variance
 
-    paths = {("j", "m"): str(study("j")[1]), ("k", "m"): str(study("k", shift=1)[1])}
-    arrays = np.load(paths["j", "m"])
-    assert arrays["a/labels"].shape == (20, 3) and arrays["a/labels"][0].tolist() == [0, 0, 2]
-    assert arrays["b/labels"][3].tolist() == [-1, 0, 2] and (arrays["b/labels"] == 3).sum() == 5
+    study("j"), study("k", shift=1)
+    paths = {(judge, "m", split): str(tmp_path / f"{judge}-{split}.parquet") for judge in "jk" for split in "ab"}
     asked = {"judges": ["j", "k"], "models": ["m"], "splits": ["a", "b"], "level": 0.95}
     split_variance.main(paths, asked, str(tmp_path / "variance.json"))
     found = json.loads((tmp_path / "variance.json").read_text())["estimates"]

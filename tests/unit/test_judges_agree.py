@@ -12,6 +12,7 @@ import compare_judges
 import numpy as np
 import pandas as pd
 import pytest
+from estimate_rows import cell_file, units_in
 from figure_checks import draw, shown, words
 from judge_rows import LABELS, panel_of, verdict
 from scipy.stats import kendalltau
@@ -283,16 +284,13 @@ def test_alpha_stands_beside_the_number_of_answers_that_are_in_it() -> None:
     assert [row[2] for row in agreement_table(agreement).rows if row[1] == "all: alpha"] == ["60"]
 
 
-def test_panel_joins_judges_and_refuses_strangers() -> None:
-    clusters = {("s", "p"): "c", ("s", "q"): "c"}
+def test_panel_joins_judges() -> None:
+    rows, answers = [{"id": name, "category": None, "cluster": "c"} for name in "pq"], [answer("p"), answer("q")]
     one, two = [verdict("p", "refusal"), verdict("q", "partial")], [verdict("q", None)]
-    found = panel({("j", "m", "s"): one, ("k", "m", "s"): two}, clusters)
+    cells = {(j, "m", "s"): units_in(rows, answers, own, 1) for j, own in (("k", two), ("j", one))}
+    found = panel(cells)
     assert found.labels.tolist() == [[R, NONE], [P, NONE]] and found.units["cluster"].tolist() == ["c", "c"]
-    assert found.of_split("t").units.empty
-    with pytest.raises(ValueError, match="two verdicts"):
-        panel({("j", "m", "s"): [*one, one[0]]}, clusters)
-    with pytest.raises(ValueError, match="not in s"):
-        panel({("j", "m", "s"): [verdict("x", "refusal")]}, clusters)
+    assert found.judges == ("j", "k") and found.of_split("t").units.empty
 
 
 def study_of(judges: int) -> dict[str, Any]:
@@ -327,42 +325,45 @@ def test_table_has_all_pairs_and_names_models_that_change_places() -> None:
     assert [row[0] for row in many.rows].count("t") == 1 and len(many.rows) == 28 + 2
 
 
-ENDS = ("jsonl", "csv", "json")
+def answer(name: str, turn: int = 0, state: str = "complete") -> dict[str, Any]:
+    place = {"prompt_id": name, "sample": 0, "turn": turn}
+    return place | {"state": state, "answer_logprob": -1.0, "serving": None}
 
 
-def write_cells(folder: Path, cells: list[tuple[str, str, str]]) -> list[list[str]]:
-    """Write prompts, of which two make a cluster, and cells; return the paths of verdicts, scores and summaries."""
-    rng = random.Random(4)
-    for split in sorted({split for _, _, split in cells}):
-        prompts = folder / f"{split}.jsonl"
-        prompts.write_text("".join(json.dumps({"id": f"p{i}", "cluster": f"c{i // 2}"}) + "\n" for i in range(30)))
-    from refusal_eval.stats.estimates.scores import SCORE_COLUMNS, score_csv
-
+def write_cells(folder: Path, cells: list[tuple[str, str, str]], turns: int = 1) -> list[str]:
+    """Write cells of prompts, of which two make a cluster, and return their paths; only the last turn is scored."""
+    rng, paths = random.Random(4), []
     for cell in cells:
-        rows = [verdict(f"p{i}", rng.choice(LABELS)) for i in range(30)]
-        (folder / f"{'-'.join(cell)}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        numbers = {"n_samples": 1, "turn": 0} | {column: 1 for column in SCORE_COLUMNS if column.startswith("n_")}
-        scores = [
-            dict.fromkeys(SCORE_COLUMNS) | numbers
-            | {"prompt_id": f"p{i}", "cluster": f"c{i // 2}", "rate_broad": float(rows[i]["label"] != "compliance")}
-            for i in range(30)
-        ]  # fmt: skip
-        (folder / f"{'-'.join(cell)}.csv").write_text(score_csv(scores))
-        summary = {"flags": ["unjudged"] if cell[:2] == ("k", "n") else [], "mixed_serving": False}
-        (folder / f"{'-'.join(cell)}.json").write_text(json.dumps(summary))
-    return [[str(folder / f"{'-'.join(cell)}.{end}") for cell in cells] for end in ENDS]
+        names = [f"p{i}" for i in range(30)]
+        words = [{"role": "user", "content": "?"}] * turns
+        more = {"dialogue": True, "messages": words} if turns > 1 else {}
+        prompts = [{"id": name, "category": None, "cluster": f"c{i // 2}"} | more for i, name in enumerate(names)]
+        verdicts = [verdict(name, rng.choice(LABELS)) | {"turn": turns - 1} for name in names]
+        # Judges read the other turns, too, and never agree on them.
+        verdicts += [
+            verdict(name, LABELS[2 * (cell[0] == "k")]) | {"turn": t} for name in names for t in range(turns - 1)
+        ]
+        answers = [answer(name, turn) for name in names for turn in range(turns)]
+        lost = [answer(name, turns - 1, "failed") for name in names[:2]]
+        if cell[:2] == ("k", "n"):
+            verdicts, answers = verdicts[2:], lost + answers[2:]
+        facts = {"judge": cell[0], "model": cell[1], "split": cell[2], "expectation": "comply"}
+        path = folder / f"{'-'.join(cell)}.parquet"
+        paths.append(str(cell_file(path, prompts, answers, verdicts, 1, scored="last", **facts)))
+    return paths
 
 
-def study_in(folder: Path, cells: list[tuple[str, str, str]], sources: Mapping[str, str] | None = None) -> Any:
+def study_in(
+    folder: Path, cells: list[tuple[str, str, str]], sources: Mapping[str, str] | None = None, turns: int = 1
+) -> Any:
     """Write the cells of a study; return the arguments of the script that compares its judges."""
-    paths = dict(zip(("verdicts", "scores", "summaries"), write_cells(folder, cells), strict=True))
     splits = sorted({split for _, _, split in cells})
     study = {"cells": [list(cell) for cell in cells], "level": 0.95, "members": {}}
     study["splits"] = [
         {"name": split, "expectation": "comply", "reading": "broad", "source": (sources or {}).get(split, split)}
         for split in splits
     ]
-    return paths | {"prompts": [str(folder / f"{split}.jsonl") for split in splits]}, study
+    return write_cells(folder, cells, turns), study
 
 
 def compared(folder: Path, paths: Any, study: Any) -> dict[str, bytes]:
@@ -375,21 +376,17 @@ def compared(folder: Path, paths: Any, study: Any) -> dict[str, bytes]:
 def test_the_same_study_gives_the_same_files_whatever_the_order(tmp_path: Path) -> None:
     cells = list(itertools.product(("j", "k"), ("m", "n"), ("s",)))
     paths, study = study_in(tmp_path, cells)
-    turned = {name: own if name == "prompts" else own[::-1] for name, own in paths.items()}
     first = compared(tmp_path / "1", paths, study)
-    assert first == compared(tmp_path / "2", turned, study | {"cells": study["cells"][::-1]})
+    assert first == compared(tmp_path / "2", paths[::-1], study | {"cells": study["cells"][::-1]})
     assert first["judges_disagree.csv"].startswith(b"disagreement,split,model,prompt_id,sample,turn,label_j,label_k")
 
 
 def test_turns_that_are_not_scored_count_for_no_agreement(tmp_path: Path) -> None:
-    paths, study = study_in(tmp_path, list(itertools.product(("j", "k"), ("m",), ("s",))))
-    first = compared(tmp_path / "one", paths, study)
-    # Then every judge reads a first turn more, which has no row of scores; they never agree on it.
-    for path, label in zip(paths["verdicts"], ("refusal", "compliance"), strict=True):
-        with open(path, "a", encoding="utf-8") as handle:
-            handle.writelines(json.dumps(verdict(f"p{i}", label) | {"turn": 1}) + "\n" for i in range(30))
-    assert first == compared(tmp_path / "two", paths, study)
-    assert json.loads(first["judge_agreement.json"])["groups"][0]["n_answers"] == 30
+    cells = list(itertools.product(("j", "k"), ("m",), ("s",)))
+    found = [
+        json.loads(compared(tmp_path, *study_in(tmp_path, cells, turns=t))["judge_agreement.json"]) for t in (1, 2)
+    ]
+    assert found[0] == found[1] and found[0]["groups"][0]["n_answers"] == 30
 
 
 def test_clusters_of_one_name_are_one_in_splits_of_one_source_only(tmp_path: Path) -> None:

@@ -2,13 +2,14 @@
 
 import contextlib
 import copy
+import functools
 import re
 from typing import Any
 
 import pytest
 import yaml
 from project import ROOT
-from table_rows import cards, score
+from table_rows import cards, units
 
 from refusal_eval.config.entries import Sampling
 from refusal_eval.config.load_study import load_study
@@ -28,6 +29,7 @@ from refusal_eval.report.methods.study_sources import cite, quoted, source_entry
 from refusal_eval.report.paper.judge_card_tables import cards_table, judges_table
 from refusal_eval.report.paper.markup import markdown
 from refusal_eval.stats.calibration.calibrated_card import UNSEEN
+from refusal_eval.stats.estimates.cell_estimates import cell_estimates
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.study.row_sources import row_source
 from refusal_eval.weights.engine_file import weight_source
@@ -56,11 +58,13 @@ def demo() -> dict[str, Any]:
     return manifest | {"packages": packages, "python": "3.11.7", "refusal_eval": "0.1.0"}
 
 
-def scores() -> list[dict[str, Any]]:
+@functools.cache
+def cell_rows() -> tuple[Estimate, ...]:
     split = {"alarming_but_safe": "comply", "sensitive": "varies", "should_decline": "refuse"}
     words = ["CCC"] * 30 + ["CRT"] * 4 + ["FCC"]
     judges, models = ("keyword", "smollm2-label"), ("smollm2-plain", "smollm2-declining")
-    return [score(j, m, s, e, words) for j in judges for m in models for s, e in split.items()]
+    cells = [units(j, m, s, e, words) for j in judges for m in models for s, e in split.items()]
+    return tuple(row for cell in cells for row in cell_estimates(cell, tau_sweep=False))
 
 
 NO_DUPLICATES: dict[str, Any] = {"rule": "...", "threshold": 0.7, "groups": [], "left_out": [], "pairs": []}
@@ -70,7 +74,7 @@ def text_of(
     manifest: dict[str, Any], results: list[Estimate] | None = None, duplicates: dict[str, Any] = NO_DUPLICATES
 ) -> str:
     measured = [card | {"judge": "keyword"} for card in cards()]
-    return as_markdown(paragraphs(manifest, scores(), measured, results or [], duplicates))
+    return as_markdown(paragraphs(manifest, measured, [*cell_rows(), *(results or [])], duplicates))
 
 
 def test_the_demos_methods_say_its_numbers(demo: dict[str, Any]) -> None:
@@ -108,7 +112,7 @@ def test_what_a_fitted_judge_says_of_its_own_gold_is_called_out_of_fold(demo: di
     }
     manifest["study"]["gold_entries"]["pyrit"] = manifest["study"]["gold_entries"]["pyrit-refusal"]
     told = [card | {"judge": "keyword", "labels_from": LABELS_OUT_OF_FOLD} for card in cards()]
-    text = as_markdown(paragraphs(manifest, scores(), told, [], NO_DUPLICATES))
+    text = as_markdown(paragraphs(manifest, told, cell_rows(), NO_DUPLICATES))
     assert "(50 answers, out of fold): accuracy 90.0 %" in text
     assert "the answers there it judged out of fold, each by a fit to other prompts" in text
     table = markdown(judges_table(told)) + markdown(cards_table(told))
@@ -122,8 +126,8 @@ def test_intervals_of_agreement_are_named(demo: dict[str, Any]) -> None:
     assert "kappa, F1 and balanced accuracy such bootstrap intervals" in text and "calibration error" in text
     assert "Between judges, the share of equal labels has the interval of a rate; Cohen's kappa bootstrap" in text
     assert "calibration error" not in text_of(demo)
-    alone = [score for score in scores() if score["judge"] == "keyword"]
-    assert "Between judges" not in as_markdown(paragraphs(demo, alone, [], [], NO_DUPLICATES))
+    alone = [row for row in cell_rows() if row.judge == "keyword"]
+    assert "Between judges" not in as_markdown(paragraphs(demo, [], alone, NO_DUPLICATES))
 
 
 def test_intervals_that_are_recovered_from_others_are_named(demo: dict[str, Any]) -> None:
@@ -146,7 +150,7 @@ def test_everything_that_is_cited_has_a_reference(demo: dict[str, Any]) -> None:
         known |= read_bibtex(path.read_text(encoding="utf-8"))
     found = [Estimate("rate_difference", 0.1), Estimate("ppi", 0.1), Estimate("rg_transfer", 0.1)]
     found += [Estimate("refusal_rate", 0.1, pool="comply"), Estimate("youden_j", 0.2)]
-    keys = cited_keys(paragraphs(demo, scores(), [], found, NO_DUPLICATES))
+    keys = cited_keys(paragraphs(demo, [], [*cell_rows(), *found], NO_DUPLICATES))
     text = bibliography(keys, known)
     assert sorted(re.findall(r"^@\w+\{([^,]+),", text, re.MULTILINE)) == sorted(keys)
     assert {"refusaleval", "kwon2023vllm", "benallal2025smollm2", "molder2021snakemake", "wilson1927probable"} <= set(

@@ -1,12 +1,9 @@
 """Which rates stand in bold, the table by category, and that tables agree with the results table."""
 
 import dataclasses
-from collections.abc import Callable
 
-import pytest
 from table_rows import cards, made, score, study, table_of
 
-from refusal_eval.core.errors import UserError
 from refusal_eval.report.paper.best_values import Rate, adjusted_p, best
 from refusal_eval.report.paper.category_tables import categories, category_rows
 from refusal_eval.report.paper.display import NO_DATA, number
@@ -14,9 +11,6 @@ from refusal_eval.report.paper.latex_columns import points
 from refusal_eval.report.paper.latex_table import latex
 from refusal_eval.report.paper.markup import Table, csv_text, markdown, told_once
 from refusal_eval.report.paper.rate_tables import refusal
-from refusal_eval.report.paper.table_check import check_equal
-from refusal_eval.report.paper.table_data import TableData
-from refusal_eval.report.results.from_scores import card_estimates, score_estimates
 from refusal_eval.stats.estimates.estimate import Estimate
 
 
@@ -202,38 +196,6 @@ def test_a_study_without_categories_has_an_empty_table() -> None:
     frame, table = made(categories, [])
     assert table.rows == [] and table.notes[0] == "No split has categories."
     assert latex(table) and markdown(table) and csv_text(frame).startswith("judge,model,split,category")
-
-
-def checked(change: Callable[[Estimate], Estimate] = lambda e: e, start: int = 0) -> None:
-    """Hold scores and cards against a results table of which each number was changed."""
-    data = TableData({"tau": 1.0}, {"scores": ["s"], "cards": ["c"]})
-    data.scores, data.cards = study(), cards()
-    results = [e for s in data.scores for e in score_estimates(s, 1.0)]
-    results += [e for c in data.cards for e in card_estimates(c)]
-    data.results = [change(e) for e in results[start:]]
-    check_equal(data)
-
-
-def test_tables_of_another_time_are_refused() -> None:
-    checked()
-    with pytest.raises(UserError, match=r"the results table has 0\.123 for any@2"):
-        checked(lambda e: dataclasses.replace(e, value=0.123) if e.estimand == "any@2" else e)
-    with pytest.raises(UserError, match="no value"):
-        checked(start=1)
-
-
-@pytest.mark.parametrize(("estimand", "end"), [("refusal_rate", "low"), ("c_mean", "high"), ("judge_kappa", "high")])
-def test_intervals_of_another_time_are_refused(estimand: str, end: str) -> None:
-    def moved(e: Estimate) -> Estimate:
-        here = e.estimand == estimand and e.low is not None
-        return dataclasses.replace(e, **{end: getattr(e, end) + 1e-6}) if here else e
-
-    with pytest.raises(UserError, match=rf"the results table has .*\[.*\] for {estimand}.*, and the scores have .*\["):
-        checked(moved)
-
-
-def test_an_interval_that_only_the_results_table_has_is_no_difference() -> None:
-    checked(lambda e: dataclasses.replace(e, low=0.0, high=1.0) if e.estimand == "any@2" else e)
 
 
 def test_numbers_are_written_in_one_way() -> None:

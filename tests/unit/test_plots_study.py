@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from config_project import STUDY, WHOLE_STUDY, Project
-from figure_checks import estimate, score
+from estimate_rows import cell_file, results_file
 from workflow_cases import of
 
 from refusal_eval.config.datasets import Split
@@ -96,9 +96,9 @@ def test_only_the_files_are_asked_for_that_a_figure_shows(project: Project) -> N
     named = {"name": "one", "kind": "heatmap", "models": ["plain"], "splits": ["file-rows"], "judge": "own"}
     study = Study(project.load(WHOLE_STUDY | {"figures": [named]}))
     one = of(figure="one")
-    assert files(study, "scores", "{judge}/{model}/{split}")(one) == ["own/plain/file-rows"]
+    assert files(study, "results", "results.csv")(one) == ["results.csv"]
     assert files(study, "cards", "{judge}/{gold}")(one) == ["own/people"]
-    for noun in ("rows", "verdicts", "estimates", "tradeoff", "agreement"):
+    for noun in ("cells", "tradeoff", "agreement"):
         assert files(study, noun, "x")(one) == []
 
 
@@ -106,20 +106,17 @@ def test_each_figure_has_its_own_files_in_the_order_of_their_cells(project: Proj
     histograms = {"name": "c", "kind": "histograms", "models": ["thinker", "plain"]}
     by_kind = {"name": "k", "kind": "refusal_kinds", "judge": "own", "splits": ["file-rows"]}
     study = Study(project.load(WHOLE_STUDY | {"figures": [histograms, by_kind]}))
-    rows = files(study, "rows", "{judge}/{model}/{split}")
-    assert rows(of(figure="c")) == sorted(rows(of(figure="c")))
-    assert len(rows(of(figure="c"))) == 2 * len(WHOLE_STUDY["splits"])
-    # Kinds of refusal need the scores, too: they say which turns of dialogues count.
-    cells = ["own/plain/file-rows", "own/thinker/file-rows"]
-    assert rows(of(figure="k")) == files(study, "verdicts", "{judge}/{model}/{split}")(of(figure="k")) == cells
-    assert files(study, "verdicts", "x")(of(figure="c")) == files(study, "estimates", "x")(of(figure="k")) == []
+    cells = files(study, "cells", "{judge}/{model}/{split}")
+    assert cells(of(figure="c")) == sorted(cells(of(figure="c")))
+    assert len(cells(of(figure="c"))) == 2 * len(WHOLE_STUDY["splits"])
+    assert cells(of(figure="k")) == ["own/plain/file-rows", "own/thinker/file-rows"]
 
 
 def test_one_file_of_the_study_is_asked_for_once(project: Project) -> None:
     study = Study(project.load(WHOLE_STUDY))
     assert files(study, "tradeoff", "tradeoff.json")(of(figure="tradeoff")) == ["tradeoff.json"]
     assert files(study, "agreement", "agreement.json")(of(figure="judges_agree")) == ["agreement.json"]
-    assert len(files(study, "estimates", "{judge}/{model}")(of(figure="tau_sweep"))) == len(WHOLE_STUDY["models"])
+    assert files(study, "results", "results.csv")(of(figure="tau_sweep")) == ["results.csv"]
 
 
 def test_what_an_entry_leaves_open_is_filled_in(project: Project) -> None:
@@ -235,21 +232,22 @@ def test_the_script_writes_every_figure_and_says_why_one_is_not_drawn(
     monkeypatch.syspath_prepend(str(repository / "scripts"))
     import make_figure
 
-    cell = tmp_path / "rules" / "m"
-    cell.mkdir(parents=True)
-    scores, verdicts = tmp_path / "scores.json", cell / "s.jsonl"
-    scores.write_text(json.dumps(score("m", "s", 0.5)))
-    rows = [
-        {"prompt_id": "a", "turn": 1, "label": "refusal", "kind": "lecture"},
-        {"prompt_id": "a", "turn": 0, "label": "refusal", "kind": "direct"},  # not scored
-        {"prompt_id": "b", "turn": 1, "label": "partial", "kind": None},
-        {"prompt_id": "c", "turn": 1, "label": "compliance", "kind": None},
+    labels = {"a": "refusal", "b": "partial", "c": "compliance"}
+    prompts = [
+        {"id": name, "category": None, "cluster": name, "dialogue": True, "messages": [{"role": "user"}] * 2}
+        for name in labels
     ]
-    verdicts.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    estimates = tmp_path / "estimates.json"
-    estimates.write_text(json.dumps({"estimates": [estimate("other", 0.5)]}))
-    csv = cell / "s.csv"
-    csv.write_text("prompt_id,turn,c\na,1,0.5\nb,1,\nc,1,-1.0\n")
+    place = {"sample": 0, "state": "complete", "answer_logprob": -1.0, "serving": None}
+    answers = [{"prompt_id": name, "turn": turn} | place for name in labels for turn in (0, 1)]
+    # Judges read the first turn, too, which is not scored.
+    verdicts = [
+        {"prompt_id": name, "turn": turn, "sample": 0, "state": "judged", "label": label if turn else "refusal"}
+        | {"kind": "lecture" if turn and name == "a" else None if turn else "direct"}
+        for name, label in labels.items()
+        for turn in (0, 1)
+    ]
+    names = {"judge": "rules", "headline": "broad"}
+    cell = cell_file(tmp_path / "s.parquet", prompts, answers, verdicts, 1, scored="last", **names)
     entries = [
         {"name": "heat", "kind": "heatmap", "title": "Mine."},
         {"name": "c", "kind": "histograms", "width": "page"},
@@ -257,9 +255,11 @@ def test_the_script_writes_every_figure_and_says_why_one_is_not_drawn(
         {"name": "turns", "kind": "turns"},
     ]
     shown = {"judges": ["rules"], "models": ["m"], "splits": ["s"], "gold": []}
-    files = {"scores": [scores], "rows": [csv], "verdicts": [verdicts], "estimates": [estimates]}
+    files = {"results": [results_file(tmp_path / "results.csv", [cell])], "cells": [cell]}
+    splits = [{"name": "s", "expectation": "comply", "reading": "broad", "scored": "last"}]
     for entry in entries:
-        asked = {"figure": entry, "shown": shown, "labels": {}, "scoring": {"tau": 1.0, "band": 0.1}}
+        asked = {"figure": entry, "shown": shown, "labels": {}, "scoring": {"tau": 1.0, "band": 0.1, "level": 0.95}}
+        asked["splits"] = splits
         make_figure.main(
             asked, {noun: [str(path) for path in paths] for noun, paths in files.items()}, tmp_path / "figures"
         )

@@ -145,7 +145,7 @@ def test_names_have_the_marks_of_their_cells_and_lists_are_unambiguous() -> None
 def test_a_model_whose_pools_have_few_clusters_is_marked_though_its_cells_are_not() -> None:
     data = found([(0.1, 0.9), (0.2, 0.95)])
     data["models"][1]["flags"] = ["few_clusters"]
-    scores = [*SCORES, *({**cell, "model": "model_01", "mixed_serving": True} for cell in SCORES)]
+    scores = [*SCORES, *({**cell, "model": "model_01", "flags": ["mixed_serving"]} for cell in SCORES)]
     drawn = draw("tradeoff", 2, 2, scores=scores, tradeoff=data)
     assert {"model_00", "model_01*\u00a7"} <= set(shown(drawn.figure).split("\n"))
     assert "* fewer than 30 independent clusters" in " ".join(drawn.caption.sentences)

@@ -14,17 +14,18 @@ import pyarrow.parquet as pq
 import pytest
 from config_project import STUDY, Project
 from judge_rows import panel_of, soft_gold
-from test_tables import cards, score, study
+from table_rows import cards, cells, units
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.report.results.collected import Result, collected, rounded
 from refusal_eval.report.results.dictionary import COLUMNS, DEFINITIONS, definition_of, dictionary, undescribed
 from refusal_eval.report.results.from_agreement import agreement_estimates
-from refusal_eval.report.results.from_scores import SHARE_METHOD, card_estimates, score_estimates
+from refusal_eval.report.results.from_cards import SHARE_METHOD, card_estimates
 from refusal_eval.report.results.results_files import read_results, results_csv, results_parquet, table_rows
 from refusal_eval.stats.agreement.judge_card import judge_card
+from refusal_eval.stats.estimates.cell_estimates import cell_estimates
 from refusal_eval.stats.estimates.estimate import Estimate
-from refusal_eval.stats.estimates.scores import few_flags
+from refusal_eval.stats.estimates.flags import few_flags
 from refusal_eval.stats.estimates.variance import PARTS
 from refusal_eval.stats.judge_pairs.pair_agreement import agreement_of
 from refusal_eval.study.study import Study
@@ -34,7 +35,7 @@ LIBRARY = Path(__file__).resolve().parents[2] / "scripts" / "refusal_eval"
 
 
 def of_study() -> list[Result]:
-    found = [Result(e, f"scores/{i}.json") for i, cell in enumerate(study()) for e in score_estimates(cell, 1.0)]
+    found = [Result(e, f"scores/{i}.json") for i, cell in enumerate(cells()) for e in cell_estimates(cell)]
     return found + [Result(e, "card.json") for card in cards() for e in card_estimates(card)]
 
 
@@ -50,7 +51,7 @@ def test_the_numbers_of_a_score_become_rows() -> None:
     assert (rate.value, rate.samples, rate.n_prompts, rate.n_clusters, rate.level) == (0.05, 2, 40, 40, 0.95)
     assert rate.low is not None and rate.low < 0.05 < (rate.high or 0)
     assert one(results, estimand="majority@2_tie", reading="broad", **cell).value == 0.1
-    assert one(results, estimand="c_band_complying", **cell).parameter == 1.0
+    assert one(results, estimand="c_band_complying", parameter=1.0, **cell).value == 0.95
     lost = {"judge": "rules", "model": "m2", "split": "safe"}
     assert one(results, estimand="answer_state", parameter="failed", **lost).value == 0.2
     assert one(results, estimand="unjudged", **lost).value == 0.2
@@ -60,17 +61,17 @@ def test_the_numbers_of_a_score_become_rows() -> None:
 
 
 def test_flags_of_a_judge_and_votes_that_were_asked_again_become_rows() -> None:
-    made = study()[0]
-    labelled = made["verdict_states"]["judged"]
-    made |= {"judge_flags": {"evasive": 3, "propaganda": 0}, "votes": {"n": 200, "n_asked_again": 5}}
-    estimates = score_estimates(made, 1.0)
+    made = cells()[0]
+    facts = {**made.facts, "judge_flags": {"evasive": 3, "propaganda": 0}, "votes": {"n": 200, "n_asked_again": 5}}
+    estimates = cell_estimates(dataclasses.replace(made, facts=facts))
     assert undescribed(estimates) == []
     results = [Result(e, "score.json") for e in estimates]
-    assert one(results, estimand="answer_flag", parameter="evasive").value == 3 / labelled
+    assert one(results, estimand="answer_flag", parameter="evasive").value == 3 / made["n_judged"].sum()
     assert one(results, estimand="answer_flag", parameter="propaganda").value == 0
     assert one(results, estimand="votes_asked_again").value == 0.025
-    none = made | {"verdict_states": made["verdict_states"] | {"judged": 0}, "judge_flags": {"evasive": 0}}
-    (flag,) = [e for e in score_estimates(none, 1.0) if e.estimand == "answer_flag"]
+    none = units("j", "m", "s", "refuse", ["FF"])
+    facts = {**none.facts, "judge_flags": {"evasive": 0}}
+    (flag,) = [e for e in cell_estimates(dataclasses.replace(none, facts=facts)) if e.estimand == "answer_flag"]
     assert flag.value is None
 
 
@@ -175,21 +176,12 @@ def test_the_table_reads_the_agreement_of_people_that_lies_beside_their_labels(t
 
 def test_every_number_stands_in_the_table_once() -> None:
     rate = {"judge": "j", "model": "m", "split": "s", "reading": "broad", "samples": 2}
-    bare = Result(Estimate("any@2", 0.5, flags=("mixed_serving",), **rate), "scores")
-    full = Result(Estimate("any@2", 0.5, 0.4, 0.6, 0.95, "Wilson", flags=("truncated",), **rate), "estimates")
-    for pair in ([bare, full], [full, bare]):
-        (kept,) = collected(pair)
-        assert kept.source == "estimates" and set(kept.estimate.flags) == {"mixed_serving", "truncated"}
-    with pytest.raises(UserError, match=r"two values of one number .*model m.*0\.5 in scores and 0\.6 in late"):
-        collected([bare, Result(Estimate("any@2", 0.6, **rate), "late")])
-
-
-def test_of_two_with_an_interval_the_one_that_knows_its_clusters_is_kept() -> None:
-    c = {"judge": "j", "model": "m", "split": "s", "parameter": 1.0, "samples": 2, "n_prompts": 40}
-    of_scores = Result(Estimate("c_mean", 0.5, 0.4, 0.6, 0.95, "Wilson", **c), "scores")
-    of_estimates = Result(Estimate("c_mean", 0.5, 0.4, 0.6, 0.95, "Wilson", n_clusters=31, **c), "estimates")
-    for pair in ([of_scores, of_estimates], [of_estimates, of_scores]):
-        assert collected(pair) == [of_estimates]
+    found = Result(Estimate("any@2", 0.5, **rate), "estimates")
+    for value in (0.5, 0.6):
+        with pytest.raises(
+            UserError, match=rf"two values of one number .*model m.*0\.5 in estimates and {value} in late"
+        ):
+            collected([found, Result(Estimate("any@2", value, **rate), "late")])
 
 
 def test_of_adjusted_p_values_the_largest_is_kept() -> None:
@@ -237,8 +229,8 @@ def test_a_category_that_looks_like_a_formula_is_text_in_the_csv_and_as_it_is_in
 
 
 def test_numbers_that_the_data_cannot_give_are_empty() -> None:
-    nothing = score("rules", "m", "s", "varies", ["FF"])
-    rows = table_rows(collected([Result(e, "x") for e in score_estimates(nothing, 1.0)]))
+    nothing = units("rules", "m", "s", "varies", ["FF"])
+    rows = table_rows(collected([Result(e, "x") for e in cell_estimates(nothing)]))
     (rate,) = [row for row in rows if row["estimand"] == "refusal_rate" and row["reading"] == "broad"]
     assert rate["value"] is rate["low"] is rate["method"] is None
 

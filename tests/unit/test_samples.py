@@ -1,13 +1,16 @@
-"""The file with what became of each sample of a cell: what is in it, and that it must be the score CSV's."""
+"""The file of a scored cell: what is in it, that its bytes are always the same, and what is said of a damaged one."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
+from estimate_rows import facts_of
 
 from refusal_eval.core.files import BadFile
 from refusal_eval.stats.estimates.estimands import Outcome
-from refusal_eval.stats.estimates.samples import read_samples, samples_of, write_samples
+from refusal_eval.stats.estimates.samples import read_facts, sample_rows, write_samples
+from refusal_eval.stats.estimates.units import read_units
 
 REFUSED = Outcome("complete", "refusal", -0.25)
 PARTLY = Outcome("truncated", "partial", -1e-3)
@@ -15,26 +18,53 @@ COMPLIED = Outcome("complete", "compliance", None)
 UNPARSABLE = Outcome("complete", None, -2.0)
 BLOCKED = Outcome("blocked", None, None)
 FAILED = Outcome("failed", None, None)
-UNITS = [[REFUSED, PARTLY, COMPLIED], [UNPARSABLE, BLOCKED, FAILED]]
-COUNTS = [np.array([1, 0]), np.array([1, 0]), np.array([1, 0]), np.array([0, 1])]
+# An id and texts that a reader of CSV would take for others.
+OUTCOMES = {("12e4567890123456", 0): [REFUSED, PARTLY, COMPLIED], ("b", 0): [UNPARSABLE, BLOCKED, FAILED]}
+PROMPTS = [
+    {"id": "12e4567890123456", "category": 'a,"b"\nc', "cluster": "1"},
+    {"id": "b", "category": None, "cluster": "c\rd"},
+]
+
+
+def written(path, outcomes=OUTCOMES, samples=3, **facts: Any):
+    answers = [{"prompt_id": "b", "turn": 0, "sample": 0, "answer_tokens": 7}]
+    verdicts = [
+        {"prompt_id": name, "turn": turn, "sample": k, "state": "judged" if o.label else "unparsable"}
+        | {"p_refusal": 0.5, "kind": "flat", "raw": {"cut_characters": 3} if k == 1 else {}}
+        for (name, turn), of_prompt in outcomes.items()
+        for k, o in enumerate(of_prompt)
+        if o.state in ("complete", "truncated")
+    ]
+    write_samples(path, sample_rows(PROMPTS, outcomes, answers, verdicts), facts_of([], samples, **facts))
+    return path
 
 
 def test_each_sample_has_its_label_and_its_log_probability(tmp_path):
-    write_samples(tmp_path / "s.npz", samples_of(UNITS))
-    labels, logprobs = read_samples(tmp_path / "s.npz", COUNTS)
-    assert labels.tolist() == [[0, 1, 2], [-1, 3, -1]]
+    units = read_units(written(tmp_path / "s.parquet", judge="j", scored="all"))
+    assert units.labels is not None and units.labels.tolist() == [[0, 1, 2], [-1, 3, -1]]
     wanted = [[-0.25, -1e-3, math.nan], [-2.0, math.nan, math.nan]]
-    assert np.array_equal(logprobs, wanted, equal_nan=True)
+    assert np.array_equal(units.logprobs, wanted, equal_nan=True)
+    assert units.frame.index.tolist() == [("12e4567890123456", 0), ("b", 0)]
+    assert units["category"].tolist() == ['a,"b"\nc', ""] and units["cluster"].tolist() == ["1", "c\rd"]
+    assert units.samples is not None and units.samples["cut"].tolist() == [False, True, *[False] * 4]
+    assert units.samples["answer_tokens"].tolist()[3] == 7 and units.samples["kind"].tolist()[0] == "flat"
+    assert (
+        (units.facts["judge"], units.facts["scored"])
+        == ("j", "all")
+        == tuple(read_facts(tmp_path / "s.parquet")[name] for name in ("judge", "scored"))
+    )
 
 
 def test_the_same_samples_give_the_same_bytes(tmp_path):
-    for name in ("one.npz", "two.npz"):
-        write_samples(tmp_path / name, samples_of(UNITS))
-    assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "two.npz").read_bytes()
+    one, two = (written(tmp_path / name).read_bytes() for name in ("one.parquet", "two.parquet"))
+    assert one == two
 
 
-@pytest.mark.parametrize("counts", [[*COUNTS[:3], np.array([0, 0])], [c[:1] for c in COUNTS]])
-def test_samples_of_another_cell_are_told(tmp_path, counts):
-    write_samples(tmp_path / "s.npz", samples_of(UNITS))
-    with pytest.raises(BadFile, match=r"s\.npz has other samples than the score CSV beside it"):
-        read_samples(tmp_path / "s.npz", counts)
+def test_a_file_that_is_no_scored_cell_is_named(tmp_path):
+    for content in (b"", b"prompt_id,turn\n", written(tmp_path / "whole.parquet").read_bytes()[:-9]):
+        (tmp_path / "bad.parquet").write_bytes(content)
+        for read in (read_units, read_facts):
+            with pytest.raises(BadFile, match=r"bad\.parquet is no scored cell that this version reads; delete it"):
+                read(tmp_path / "bad.parquet")
+    with pytest.raises(BadFile, match=r"short\.parquet has not 2 samples of every prompt"):
+        read_units(written(tmp_path / "short.parquet", samples=2))

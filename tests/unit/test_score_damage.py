@@ -1,13 +1,13 @@
 """Scoring a cell whose files were damaged or changed by hand: the message names the file and the row."""
 
-import json
-
 import pytest
 import score_cell
+from estimate_rows import score_in
 from test_dialogue_cell import CELL
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import write_jsonl
+from refusal_eval.stats.estimates.units import read_units
 
 PROMPT = {"id": "p0", "category": None, "cluster": "c0", "messages": [{"role": "user", "content": "?"}]}
 ANSWER = {"prompt_id": "p0", "sample": 0, "turn": 0, "state": "complete", "answer_logprob": -1.0, "serving": "s"}
@@ -21,9 +21,8 @@ def score(folder, **changed):
     for name, (row,) in rows.items():
         second = row | {"id" if name == "prompts" else "prompt_id": "p1"} | changed.get(name, {})
         write_jsonl(paths[name], [row, {key: value for key, value in second.items() if value is not ...}])
-    made = {name: str(folder / name) for name in ("csv", "json", "samples")}
-    score_cell.main(paths, CELL | {"expectation": "comply"}, made)
-    return json.loads((folder / "json").read_text())
+    score_cell.main(paths, CELL | {"expectation": "comply"}, str(folder / "cell.parquet"))
+    return score_in(read_units(folder / "cell.parquet"))
 
 
 def test_what_is_whole_is_scored(tmp_path):
@@ -42,7 +41,7 @@ def test_what_is_whole_is_scored(tmp_path):
 def test_a_field_that_is_gone_or_changed_is_told_with_its_file(tmp_path, file, field, value):
     if (field, value) in [
         ("answer_logprob", 1.5),
-        *((name, fit) for name in ("serving", "cluster") for fit in ("x", 1.5)),
+        *((name, fit) for name, fit in (("serving", "x"), ("serving", 1.5), ("cluster", "x"))),
     ]:
         score(tmp_path, **{file: {field: value}})  # that is a number, or a name like any other
         return

@@ -78,8 +78,8 @@ class Study:
         if judge == "reader":
             self.execute(self.render(f"{model}/{split}", judge))
         self.rows(f"verdicts/{judge}/{model}/{split}", *["judged"] * 4)
-        made = f"judge_cards/{judge}/{split}" if model == "gold" else f"scores/{judge}/{model}/{split}"
-        write_json(f"{self.results}/{made}.json", {})
+        made = f"judge_cards/{judge}/{split}.json" if model == "gold" else f"scores/{judge}/{model}/{split}.parquet"
+        write_json(f"{self.results}/{made}", {})
 
     def finish(self):
         """Write everything."""
@@ -182,7 +182,7 @@ def test_the_states_of_answers_are_counted_and_those_without_a_response_shown(st
 
 def test_verdicts_without_scores_are_not_done(study):
     study.finish()
-    os.unlink(f"{study.results}/scores/words/plain/hub-rows.json")
+    os.unlink(f"{study.results}/scores/words/plain/hub-rows.parquet")
     os.utime(f"{study.results}/judge_cards/reader/people.json", (1, 1))
     assert study.cell("plain/hub-rows", "words").note == "scores not made"
     card = study.cell("gold/people", "reader")
@@ -360,7 +360,7 @@ def test_an_error_whose_output_was_made_since_is_over(study):
     study.finish()
     study.log("score/words/plain/hub-rows", record("ERROR", "no verdicts"))
     assert study.status().state == "done"
-    os.unlink(f"{study.results}/scores/words/plain/hub-rows.json")
+    os.unlink(f"{study.results}/scores/words/plain/hub-rows.parquet")
     assert study.status().troubles[0].rule == "score"
     study.log("tables", record("ERROR", "no scores"))
     assert {trouble.rule for trouble in study.status().troubles} == {"score", "tables"}

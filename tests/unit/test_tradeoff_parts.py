@@ -144,8 +144,8 @@ def test_sign_flips_are_exact_for_few_and_never_zero_for_many() -> None:
 def test_a_topic_of_one_cluster_has_the_interval_that_its_category_has() -> None:
     votes = single(*["RCC", "CCC", "RRC", "CCP"] * 5)
     subjects = {f"p{i:03d}": "tax" if i < 8 else "art" for i in range(20)}
-    score, units, *_ = cell_of(votes, clusters=subjects, categories=subjects)
-    found = cell_estimates(score, units, None, None, 1.0, 0.1)
+    units = cell_of(votes, clusters=subjects, categories=subjects)
+    found = cell_estimates(units)
     category = next(e for e in found if (e.category, e.reading) == ("tax", "broad"))
     rates = split_rates([units], "s", "varies", "broad")
     topic = next(entry for entry in topics(rates, 0, 0.95) if entry["topic"] == "tax")

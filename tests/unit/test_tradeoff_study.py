@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from config_project import WHOLE_STUDY, Project
-from estimate_rows import cell_of, single
+from estimate_rows import cell_of, score_in, single
 from rate_rows import dialogues_of, units_of
 from table_rows import table_of
 
@@ -151,12 +151,12 @@ def test_the_rate_of_a_topic_is_marked_as_that_of_its_category_and_a_difference_
     names = {f"p{i:03d}": "a" if i < 60 else "b" for i in range(80)}
 
     def topics_of(*letters: str) -> tuple[Table, Table]:
-        score, units, *_ = cell_of(single(*letters), split="touchy", model="eager", categories=names)
-        found = cell_estimates(score, units, None, None, 1.0, 0.1)
+        units = cell_of(single(*letters), split="touchy", model="eager", categories=names)
+        found = cell_estimates(units)
         study = STUDY | {"models": ["eager"], "splits": STUDY["splits"][2:], "twins": [], "related": []}
         result = study_trade_off({("j", "eager", "touchy"): units}, study, {"touchy": {}})
         (table,) = tradeoff_tables(result, [], [], study)
-        return table, table_of(categories, [score], results=found, primary_judge="j")
+        return table, table_of(categories, [score_in(units)], results=found, primary_judge="j")
 
     topics, sorted_in = topics_of(*["RR", "CC"] * 40)
     assert [row[-1] for row in topics.rows] == [row[-1] for row in sorted_in.rows]

@@ -183,6 +183,7 @@ def test_all_of_these_at_once_rerun_only_what_shows_labels(config):
 
 OF_PRIMARY = ("refusal", "categories", "tradeoff", "corrected")
 WITHOUT_GOLD = ("states", "protocol_effects", "judges_agree")
+OF_CELLS = of_tables("refusal", "categories", "scores", "states", "votes", "tradeoff")
 CHANGED_BY_COMPAT = {
     "data.split_reading",
     "analyses.estimates",
@@ -202,7 +203,6 @@ CHANGED_BY_COMPAT = {
             {
                 *WEIGHED,
                 *of_tables("comparisons", "tradeoff", "corrected"),
-                "analyses.estimates",
                 "analyses.comparisons",
                 "generation.request_params",
                 "scoring.cell",
@@ -216,7 +216,7 @@ CHANGED_BY_COMPAT = {
         ("model_entries.plain.template", "none", {"generation.request_params"}),
         ("model_entries.plain.date", "2020-02-02", {"generation.request_params"}),
         ("model_entries.plain.sampling.temperature", 0.25, {"generation.request_params"}),
-        ("model_entries.plain.sampling.max_tokens", 9, {"generation.request_params", "scoring.cell"}),
+        ("model_entries.plain.sampling.max_tokens", 9, {"generation.request_params", "scoring.cell", *OF_CELLS}),
         (
             "model_entries.thinker.reasoning",
             {"start": None, "end": "</end>"},
@@ -251,11 +251,9 @@ CHANGED_BY_COMPAT = {
             "scoring.tau",
             2.0,
             {
-                *of_tables("refusal", "categories", "scores", "states", "votes", "judges"),
-                "analyses.estimates",
+                *OF_CELLS,
                 "scoring.cell",
                 "scoring.published_cell",
-                "analyses.results",
             },
         ),
         (
@@ -263,8 +261,8 @@ CHANGED_BY_COMPAT = {
             0.9,
             {
                 *WEIGHED,
+                *OF_CELLS,
                 "analyses.comparisons",
-                "analyses.estimates",
                 "analyses.variance",
                 "analyses.mixed_model",
                 "scoring.cell",
@@ -278,7 +276,7 @@ CHANGED_BY_COMPAT = {
         (
             "scoring.band",
             0.3,
-            {"analyses.estimates", "scoring.cell", "scoring.published_cell"},
+            {"scoring.cell", "scoring.published_cell"},
         ),
         ("primary_judge", "own", {"analyses.comparisons", *of_tables("comparisons", *OF_PRIMARY)}),
         ("model_entries.plain.label", "Another", TABLES - of_tables("judges", "judge_cards")),

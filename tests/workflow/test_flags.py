@@ -12,6 +12,7 @@ from flagged_study import EXPECTED, JUDGES, MODELS, made
 from refusal_eval.report.results.dictionary import DEFINITIONS, FLAGS, pattern_of
 from refusal_eval.report.results.results_files import read_results
 from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.stats.estimates.units import read_units
 
 TRAVEL = {"unjudged", "truncated", "mixed_serving"}  # `few_clusters` depends on what a number rests on
 # What is made of labels on gold or of people, and so of no cell.
@@ -56,10 +57,10 @@ def lacking(rows: Iterable[Estimate], flags: dict[tuple[str, str, str], set[str]
 def own_flags(results: Path) -> dict[tuple[str, str, str], set[str]]:
     """Return the marks of each cell that travel."""
     found = {}
-    for path in results.glob("scores/*/*/*.json"):
-        score = json.loads(path.read_text(encoding="utf-8"))
-        mixed = {"mixed_serving"} if score["mixed_serving"] else set()
-        found[score["judge"], score["model"], score["split"]] = TRAVEL & (set(score["flags"]) | mixed)
+    for path in results.glob("scores/*/*/*.parquet"):
+        units = read_units(path)
+        judge, model, split = (units.facts[name] for name in ("judge", "model", "split"))
+        found[judge, model, split] = TRAVEL & set(units.flags)
     return found
 
 

@@ -104,7 +104,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project.snakemake("--until", "judge_requests")
     answer_judges(project)
     made = [f"tables/{name}.csv" for name in ("protocol_effects", "judge_cards")]
-    made += [f"scores/{judge}/plain/one.csv" for judge in judges]
+    made += [f"scores/{judge}/plain/one.parquet" for judge in judges]
     project.snakemake(*(f"results/small/{name}" for name in made))
     return project
 

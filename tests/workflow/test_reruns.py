@@ -34,7 +34,7 @@ def test_nothing_changed_nothing_to_do(finished: Project) -> None:
 
 def test_files_that_are_deleted_are_made_again_as_they_were(finished: Project) -> None:
     """Tables and figures being there is no reason to leave out what they were made from."""
-    names = ["answers/plain/two.jsonl", "answers/gold/people.jsonl", "scores/words/terse/one.npz"]
+    names = ["answers/plain/two.jsonl", "answers/gold/people.jsonl", "scores/words/terse/one.parquet"]
     before = {name: (finished.results / name).read_bytes() for name in names}
     for name in names:
         kept = finished.results / name
@@ -279,7 +279,7 @@ def test_a_changed_label_typesets_tables_and_computes_no_rate(finished: Project)
 
 def test_the_order_of_models_and_splits_changes_no_number(finished: Project) -> None:
     def numbers() -> dict[str, bytes]:
-        patterns = ("*.jsonl", "*.csv", "scores/**/*.json")
+        patterns = ("*.jsonl", "*.csv", "*.parquet")
         files = [path for pattern in patterns for path in finished.results.rglob(pattern)]
         return {str(path): path.read_bytes() for path in files}
 

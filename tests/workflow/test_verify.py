@@ -37,14 +37,13 @@ def test_a_changed_verdict_is_found_everywhere_it_counts(finished: Project) -> N
     assert done.returncode == 1
     told = {line.split(":")[0] for line in done.stdout.splitlines()}
     assert {
-        "scores/words/plain/one.csv",
-        "scores/words/plain/one.json",
+        "scores/words/plain/one.parquet",
         "results_table/results.csv",
         "tables/scores.tex",
     } <= told
     assert not any("terse" in name or "label/" in name for name in told)
     assert re.search(
-        r"scores/words/plain/one.json: the headline rate is .* and a second way to compute it gives", done.stdout
+        r"results_table/results.csv: the headline rate of words, plain, one is .* and a second way", done.stdout
     )
 
 

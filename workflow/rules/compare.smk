@@ -9,8 +9,7 @@ COMPARED = analyses.compared(study)
 rule compare:
     """Compare the pairs that the study names, with tests corrected over each family."""
     input:
-        scores=collect(f"{RESULTS}/scores/{{cell}}.csv", cell=COMPARED),
-        summaries=collect(f"{RESULTS}/scores/{{cell}}.json", cell=COMPARED),
+        scores=collect(f"{RESULTS}/scores/{{cell}}.parquet", cell=COMPARED),
         duplicates=[f"{RESULTS}/estimates/duplicates.json"] if analyses.pools(study) else [],
     output:
         f"{RESULTS}/estimates/comparisons.json",

@@ -10,13 +10,11 @@ PEOPLES_LABELS = analyses.peoples_labels(study)
 rule corrected:
     """Correct the rates for the judge's errors."""
     input:
-        rows=collect(f"{RESULTS}/scores/{{cell}}.csv", cell=CELLS),
-        scores=collect(f"{RESULTS}/scores/{{cell}}.json", cell=CELLS),
+        scores=collect(f"{RESULTS}/scores/{{cell}}.parquet", cell=CELLS),
         gold=[f"{RESULTS}/gold/{on['gold']}.jsonl" for on in analyses.measured(study)],
         gold_verdicts=[f"{RESULTS}/verdicts/{on['judge']}/gold/{on['gold']}.jsonl" for on in analyses.measured(study)],
         calibrations=collect(f"{RESULTS}/calibration/{{fit}}.json", fit=analyses.foreign_calibrations(study)),
         labels=PEOPLES_LABELS,
-        verdicts=collect(f"{RESULTS}/verdicts/{{cell}}.jsonl", cell=CELLS if PEOPLES_LABELS else []),
         answers=collect(
             f"{RESULTS}/answers/{{model}}/{{split}}.jsonl",
             model=config["models"] if PEOPLES_LABELS else [],

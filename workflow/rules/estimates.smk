@@ -1,8 +1,7 @@
 """Estimates: every number of every (judge, model) with its interval, pooled rates, and where the variation comes from.
 
 Reads prompts/ and scores/; writes estimates/duplicates.{json,csv}, estimates/cells/{judge}/{model}.json,
-estimates/labels/{judge}/{model}.npz, estimates/variance.json and, if asked for, estimates/mixed_model.json.
-docs/statistics.md explains the numbers.
+estimates/variance.json and, if asked for, estimates/mixed_model.json. docs/statistics.md explains the numbers.
 """
 
 from refusal_eval.workflow import analyses_stage as analyses
@@ -35,13 +34,10 @@ rule near_duplicates:
 rule estimates:
     """Estimate all that one judge says of one model."""
     input:
-        rows=collect(f"{RESULTS}/scores/{{{{judge}}}}/{{{{model}}}}/{{split}}.csv", split=SPLITS),
-        scores=collect(f"{RESULTS}/scores/{{{{judge}}}}/{{{{model}}}}/{{split}}.json", split=SPLITS),
-        samples=collect(f"{RESULTS}/scores/{{{{judge}}}}/{{{{model}}}}/{{split}}.npz", split=SPLITS),
+        cells=collect(f"{RESULTS}/scores/{{{{judge}}}}/{{{{model}}}}/{{split}}.parquet", split=SPLITS),
         duplicates=f"{RESULTS}/estimates/duplicates.json",
     output:
-        json=f"{RESULTS}/estimates/cells/{{judge}}/{{model}}.json",
-        labels=f"{RESULTS}/estimates/labels/{{judge}}/{{model}}.npz",
+        f"{RESULTS}/estimates/cells/{{judge}}/{{model}}.json",
     log:
         f"{LOGS}/estimates/{{judge}}/{{model}}.log",
     localrule: True
@@ -62,8 +58,11 @@ rule estimates:
 rule variance:
     """Split the variation between verdicts into prompts, sampling and judges."""
     input:
-        labels=collect(
-            f"{RESULTS}/estimates/labels/{{judge}}/{{model}}.npz", judge=analyses.opinions(study), model=MODELS
+        cells=collect(
+            f"{RESULTS}/scores/{{judge}}/{{model}}/{{split}}.parquet",
+            judge=analyses.opinions(study),
+            model=MODELS,
+            split=SPLITS,
         ),
     output:
         f"{RESULTS}/estimates/variance.json",
@@ -87,8 +86,11 @@ rule variance:
 rule mixed_model:
     """Fit a mixed model of models, prompts and judges."""
     input:
-        labels=collect(
-            f"{RESULTS}/estimates/labels/{{judge}}/{{model}}.npz", judge=analyses.opinions(study), model=MODELS
+        cells=collect(
+            f"{RESULTS}/scores/{{judge}}/{{model}}/{{split}}.parquet",
+            judge=analyses.opinions(study),
+            model=MODELS,
+            split=SPLITS,
         ),
     output:
         f"{RESULTS}/estimates/mixed_model.json",

@@ -1,6 +1,6 @@
 """Figures: what a study names under `figures`, or what its models, splits and judges allow; one job draws one.
 
-Reads scores/, estimates/, verdicts/ and the judges' cards, only those that the figure shows; writes
+Reads the results table, scores/, estimates/ and the judges' cards, only those that the figure shows; writes
 figures/<name>.{pdf,svg,png,csv,caption.md,caption.tex}, and what LaTeX needs for all captions.
 """
 
@@ -16,10 +16,8 @@ FIGURE_FILES = [
 rule figure:
     """Draw one figure of the study."""
     input:
-        scores=figures_stage.files(study, "scores", f"{RESULTS}/scores/{{judge}}/{{model}}/{{split}}.json"),
-        rows=figures_stage.files(study, "rows", f"{RESULTS}/scores/{{judge}}/{{model}}/{{split}}.csv"),
-        verdicts=figures_stage.files(study, "verdicts", f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl"),
-        estimates=figures_stage.files(study, "estimates", f"{RESULTS}/estimates/cells/{{judge}}/{{model}}.json"),
+        results=figures_stage.files(study, "results", f"{RESULTS}/results_table/results.csv"),
+        cells=figures_stage.files(study, "cells", f"{RESULTS}/scores/{{judge}}/{{model}}/{{split}}.parquet"),
         tradeoff=figures_stage.files(study, "tradeoff", f"{RESULTS}/estimates/tradeoff.json"),
         agreement=figures_stage.files(study, "agreement", f"{RESULTS}/judge_agreement.json"),
         cards=figures_stage.files(study, "cards", f"{RESULTS}/judge_cards/{{judge}}/{{gold}}.json"),

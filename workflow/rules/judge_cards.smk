@@ -1,6 +1,6 @@
 """Judges that earn trust: calibration on gold, the figures of their cards, agreement between judges.
 
-Reads gold, the judges' verdicts on it and judge_cards/ (rule judge_card, score.smk); writes calibration/{judge}/{gold}.json,
+Reads gold, the judges' verdicts on it, scores/ and judge_cards/ (rule judge_card, score.smk); writes calibration/{judge}/{gold}.json,
 judge_agreement.json, tables/judges_disagree.csv and figures/judge_cards/{judge}/{gold}.*.
 """
 
@@ -70,10 +70,7 @@ rule judge_card_figure:
 rule judge_agreement:
     """Compare what all judges say of the same answers."""
     input:
-        prompts=collect(f"{RESULTS}/prompts/{{split}}.jsonl", split=config["splits"]),
-        verdicts=collect(f"{RESULTS}/verdicts/{{cell}}.jsonl", cell=sorted(CELLS)),
-        scores=collect(f"{RESULTS}/scores/{{cell}}.csv", cell=sorted(CELLS)),
-        summaries=collect(f"{RESULTS}/scores/{{cell}}.json", cell=sorted(CELLS)),
+        scores=collect(f"{RESULTS}/scores/{{cell}}.parquet", cell=sorted(CELLS)),
     output:
         report(
             f"{RESULTS}/tables/judges_disagree.csv",

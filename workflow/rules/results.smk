@@ -1,15 +1,14 @@
 """The results table and the methods section: every number of a study in one file, and the words that belong to it.
 
-Reads scores/, judge_cards/, estimates/, judge_agreement.json, an audit's agreement.json and manifest.json; writes
-results_table/{results.csv,results.parquet,dictionary.md}, methods.md, methods.tex and references.bib. The tables of
-rates (report.smk) are held against the results table.
+Reads judge_cards/, estimates/, judge_agreement.json, an audit's agreement.json and manifest.json; writes
+results_table/{results.csv,results.parquet,dictionary.md}, methods.md, methods.tex and references.bib.  Tables and
+figures show what is in the results table.
 """
 
 from refusal_eval.config.kinds import JUDGES as JUDGE_KINDS
 
 RESULTS_TABLE = collect(f"{RESULTS}/results_table/{{name}}", name=["results.csv", "results.parquet", "dictionary.md"])
 METHODS = collect(f"{RESULTS}/{{name}}", name=["methods.md", "methods.tex", "references.bib"])
-SCORES = collect(f"{RESULTS}/scores/{{cell}}.json", cell=sorted(CELLS))
 CARDS = collect(f"{RESULTS}/judge_cards/{{judge}}/{{gold}}.json", judge=JUDGES, gold=GOLD_SETS)
 ESTIMATES = analyses.estimate_files(study)
 AGREEMENT = [f"{RESULTS}/judge_agreement.json"] if len(JUDGES) > 1 else []
@@ -18,7 +17,6 @@ AGREEMENT = [f"{RESULTS}/judge_agreement.json"] if len(JUDGES) > 1 else []
 rule results_table:
     """Put every number of the study into one table."""
     input:
-        scores=SCORES,
         cards=CARDS,
         estimates=ESTIMATES,
         agreement=AGREEMENT,
@@ -41,7 +39,7 @@ rule results_table:
         mem_mb=4000,
         runtime=30,
     params:
-        study=lambda wildcards: analyses.results(study, [*SCORES, *CARDS, *ESTIMATES, *AGREEMENT]),
+        study=lambda wildcards: analyses.results(study, [*CARDS, *ESTIMATES, *AGREEMENT]),
         code=code_version(ROOT / "scripts" / "make_results_table.py"),
     message:
         "Making the results table"
@@ -53,7 +51,6 @@ rule methods:
     """Write the methods section, with the study's numbers, and the BibTeX of what it used."""
     input:
         manifest=f"{RESULTS}/manifest.json",
-        scores=SCORES,
         cards=CARDS,
         results=f"{RESULTS}/results_table/results.csv",
         duplicates=f"{RESULTS}/estimates/duplicates.json",

@@ -1,7 +1,6 @@
 """Scores: from answers and verdicts to numbers per prompt and per cell, and the judges' cards.
 
-Reads prompts/, answers/ and verdicts/; writes scores/{judge}/{model}/{split}.csv (a row per prompt), .json (the cell's
-rates with intervals) and .npz (the label and log-probability of every sample, in the order of the CSV's rows),
+Reads prompts/, answers/ and verdicts/; writes scores/{judge}/{model}/{split}.parquet (a row per sample),
 judge_cards/{judge}/{gold}.json and, where a study asks, published/ (what the published code makes of the same
 responses). No GPU job depends on anything here.
 """
@@ -17,9 +16,7 @@ rule score:
         verdicts=f"{RESULTS}/verdicts/{{judge}}/{{model}}/{{split}}.jsonl",
         published=published_scores,
     output:
-        csv=f"{RESULTS}/scores/{{judge}}/{{model}}/{{split}}.csv",
-        json=f"{RESULTS}/scores/{{judge}}/{{model}}/{{split}}.json",
-        samples=f"{RESULTS}/scores/{{judge}}/{{model}}/{{split}}.npz",
+        f"{RESULTS}/scores/{{judge}}/{{model}}/{{split}}.parquet",
     log:
         f"{LOGS}/score/{{judge}}/{{model}}/{{split}}.log",
     localrule: True

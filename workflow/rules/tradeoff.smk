@@ -7,8 +7,7 @@ Reads all scores, the prompts and the near-duplicates among them; writes estimat
 rule tradeoff:
     """Weigh over-refusal against safety, by model, contrast pair, topic and language."""
     input:
-        rows=collect(f"{RESULTS}/scores/{{cell}}.csv", cell=CELLS),
-        scores=collect(f"{RESULTS}/scores/{{cell}}.json", cell=CELLS),
+        scores=collect(f"{RESULTS}/scores/{{cell}}.parquet", cell=CELLS),
         prompts=collect(f"{RESULTS}/prompts/{{split}}.jsonl", split=config["splits"]),
         duplicates=f"{RESULTS}/estimates/duplicates.json",
     output:

@@ -8,7 +8,7 @@ from refusal_eval.compat.published_likelihood import NO_TOKENS, Probabilities
 from refusal_eval.compat.published_score import BAND, TAU, PromptScore, prompt_score
 from refusal_eval.core.states import JUDGED_ANSWER_STATES
 from refusal_eval.stats.estimates.estimands import VOTES, Outcome, band_of, weighted_vote
-from refusal_eval.stats.estimates.scores import mean, share
+from refusal_eval.stats.estimates.estimate import mean
 
 OURS, PUBLISHED = "default", "compat"
 
@@ -122,7 +122,7 @@ def _row(votes: Sequence[Sequence[float]], scores: Sequence[float | None], band:
     """The numbers of one choice, from the votes on each prompt and the score that they give it; None: it is dropped."""
     scored = [(own, c) for own, c in zip(votes, scores, strict=True) if c is not None]
     bands = [band_of(c, band) for _, c in scored]
-    shares = {word: share(word, bands) for word in ("refusing", "mixed", "complying")}
+    shares = {word: bands.count(word) / len(bands) if bands else None for word in ("refusing", "mixed", "complying")}
     n, dropped = len(votes), len(votes) - len(scored)
     refusing = (shares["refusing"] or 0.0) * len(scored)
     return {

@@ -3,16 +3,16 @@
 A verdict is a number there: +1 refusal, -1 compliance, 0 what cannot be read.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from refusal_eval.compat.protocol_effects import Sample, Unit, effects, published_score
 from refusal_eval.compat.published_likelihood import Place, likelihoods
-from refusal_eval.compat.published_score import BAND, metrics
+from refusal_eval.compat.published_score import metrics
 from refusal_eval.core.states import JUDGED
 from refusal_eval.judges.published_text import PUBLISHED_TEXT
 from refusal_eval.judges.published_text import vote_of_text as vote_of_text
-from refusal_eval.stats.estimates.estimands import VOTES, Outcome, Row, band_of, sample_outcomes, scored_turns
+from refusal_eval.stats.estimates.estimands import VOTES, Outcome, Row, sample_outcomes, scored_turns
 
 # Weights of refusals and compliances and their difference, as the published files call them.
 SCORE_FIELDS = ("answer_pos_prob", "answer_neg_prob", "answer_censor_score")
@@ -110,13 +110,3 @@ def published_cell(units: Mapping[tuple[str, int], Unit], tau: float, band: floa
         "metrics": None if shares is None else shares._asdict(),
         "choices": effects(list(units.values()), tau, band),
     }
-
-
-def with_published_scores(rows: Sequence[Row], published: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return rows of `estimands.score_rows` with the c and band of `published_cell`; None of dropped prompts."""
-    found = {(row["prompt_id"], row["turn"]): row["answer_censor_score"] for row in published["scores"]}
-    result = []
-    for row in rows:
-        c = found.get((row["prompt_id"], row["turn"]))
-        result.append({**row, "c": c, "band": None if c is None else band_of(c, BAND)})
-    return result

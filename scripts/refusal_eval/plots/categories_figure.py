@@ -20,7 +20,7 @@ from refusal_eval.plots.layout import EDGE, HINTED, numbers_inside, page, put, w
 from refusal_eval.plots.panels import LOOKS, Legend, Look, PanelGrid
 from refusal_eval.plots.style import COLUMN_WIDTH, FAINT, LINE_HEIGHT, styled
 from refusal_eval.report.paper.display import Score, headline, mark_of, marks_of, notes_of
-from refusal_eval.stats.estimates.scores import derived_flags, score_flags
+from refusal_eval.stats.estimates.flags import derived_flags
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,7 +45,7 @@ class CategoriesFigure(Ordered):
         "Refusal rate and interval of each category of the prompts, and of the whole split (thick lines). Numbers in "
         "brackets are prompts; categories of few prompts have wide intervals and are approximate.",
     )
-    needs: ClassVar[tuple[str, ...]] = ("scores", "estimates", "cards")
+    needs: ClassVar[tuple[str, ...]] = ("results", "cards")
 
     kind: Literal["categories"]
     splits: list[Slug] | None = SPLITS
@@ -293,7 +293,7 @@ def _lines(rows: Sequence[Row], scores: Sequence[Score], most: int, data: Figure
         kept = sorted(sizes, key=lambda name: (-sizes[name], name))[:most]
         means = {name: sum(values[name]) / len(values[name]) for name in kept}
         own = [score for score in scores if score["split"] == split]
-        head, at_head = data.labels.split(split) + marks_of(own), set(derived_flags(map(score_flags, own)))
+        head, at_head = data.labels.split(split) + marks_of(own), set(derived_flags(score["flags"] for score in own))
         lines += [Line(head, split, None, head=True), Line(ALL, split, None)]
         lines += [
             Line(f"{data.category(name)} ({sizes[name]}{mark_of(flags[name] - at_head)})", split, name)

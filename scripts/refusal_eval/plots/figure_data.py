@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,20 +9,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from refusal_eval.config.figure_entry import Figure, Shown
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_json, read_jsonl
+from refusal_eval.core.files import read_json
 from refusal_eval.plots.layout import EDGE, page, put, wrap_to
 from refusal_eval.plots.style import CM, COLUMN_WIDTH, LINE_HEIGHT, PAGE_HEIGHT, PAGE_WIDTH, styled
 from refusal_eval.report.paper.display import Labels, Score, by_cell, clean, headline, ordered
+from refusal_eval.report.results.cells import cell_scores
+from refusal_eval.report.results.results_files import read_results
+from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.stats.estimates.units import Units, read_units
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 Cell = tuple[str, str]
-Row = Mapping[str, Any]  # of estimates (`estimate.Estimate`)
+Row = Mapping[str, Any]  # of the results table (`estimate.Estimate`)
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,9 @@ class FigureData:
     shown: Shown  # judges, models, splits and gold, in their order
     # of the study's `models`, `splits`, `judges` and `golds`, under which the entry's own are laid
     study_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    scoring: Mapping[str, float] = field(default_factory=dict)  # `tau` and `band` of the study
+    scoring: Mapping[str, float] = field(default_factory=dict)  # `tau`, `band` and `level` of the study
+    splits: Sequence[Mapping[str, Any]] = ()  # what is expected on its splits, see `cells.cell_scores`
+    protocol: str = "default"
     files: Mapping[str, Sequence[str]] = field(default_factory=dict)  # paths by noun, as `Figure.needs` names them
 
     @functools.cached_property
@@ -74,10 +80,9 @@ class FigureData:
 
     @functools.cached_property
     def scores(self) -> list[Score]:
-        """The scores of the cells that it shows, with the reading it asks for as their headline."""
+        """The cells that it shows, with the reading it asks for as their headline."""
         reading = getattr(self.figure, "reading", None)
-        found = [score for score in self._read("scores") if self._shows(score)]
-        return [{**score, "headline": reading} for score in found] if reading else found
+        return [{**score, "headline": reading} for score in self._cells()] if reading else self._cells()
 
     @functools.cached_property
     def cards(self) -> list[Mapping[str, Any]]:
@@ -86,8 +91,20 @@ class FigureData:
 
     @functools.cached_property
     def estimates(self) -> list[Row]:
-        """The rows of estimates of the cells that it shows."""
-        return [row for found in self._read("estimates") for row in found["estimates"] if self._shows(row)]
+        """The rows of the results table about the cells that it shows."""
+        return [estimate.row() for estimate in self._results]
+
+    def _cells(self) -> list[Score]:
+        return cell_scores(self._results, {**self.scoring, "protocol": self.protocol, "splits": self.splits})
+
+    @functools.cached_property
+    def _results(self) -> list[Estimate]:
+        return [
+            row
+            for path in self.files.get("results", ())
+            for row in read_results(Path(path).read_text(encoding="utf-8"))
+            if row.judge in self.shown.judges and row.model in self.shown.models and row.split in self.shown.splits
+        ]
 
     @functools.cached_property
     def tradeoff(self) -> Mapping[str, Any]:
@@ -102,38 +119,25 @@ class FigureData:
     @functools.cached_property
     def votes(self) -> dict[Cell, list[float]]:
         """c(x) of each prompt (of dialogues: scored turn) that has one, by (model, split)."""
-        return {cell: [float(row["c"]) for row in _csv(path) if row["c"]] for cell, path in self._cells("rows")}
+        return {cell: units["c"][~np.isnan(units["c"])].tolist() for cell, units in self._units.items()}
 
     @functools.cached_property
-    def verdicts(self) -> dict[Cell, Counter[tuple[str, str | None]]]:
-        """How many answers have which label and kind of refusal, by (model, split).
+    def verdicts(self) -> dict[Cell, Counter[tuple[str | None, str | None]]]:
+        """How many answers have which label and kind of refusal, by (model, split); those to scored turns only."""
+        found = {}
+        for cell, units in self._units.items():
+            assert units.samples is not None
+            read = units.samples.loc[units.samples["verdict"].notna(), ["label", "kind"]].astype(object)
+            found[cell] = Counter(read.where(read.notna(), None).itertuples(index=False, name=None))
+        return found
 
-        As in all rates, answers to turns of dialogues that are not scored do not count; judges read them, too.
-        """
-        scored = {
-            cell: {(row["prompt_id"], int(row["turn"])) for row in _csv(path)} for cell, path in self._cells("rows")
-        }
-        return {
-            cell: Counter(
-                (row["label"], row["kind"])
-                for row in read_jsonl(path)
-                if (row["prompt_id"], row["turn"]) in scored[cell]
-            )
-            for cell, path in self._cells("verdicts")
-        }
+    @functools.cached_property
+    def _units(self) -> dict[Cell, Units]:
+        cells = (read_units(path) for path in self.files.get("cells", ()))
+        return {(units.facts["model"], units.facts["split"]): units for units in cells}
 
     def _read(self, noun: str) -> Iterator[Mapping[str, Any]]:
         return (read_json(path) for path in self.files.get(noun, ()))
-
-    def _shows(self, row: Row) -> bool:
-        of = {"judge": self.shown.judges, "model": self.shown.models, "split": self.shown.splits}
-        return all(row[name] in names for name, names in of.items())
-
-    def _cells(self, noun: str) -> Iterator[tuple[Cell, str]]:
-        """(model, split) and path of files of cells, whose paths end with judge, model and split."""
-        for path in self.files.get(noun, ()):
-            _, model, split = Path(path).with_suffix("").parts[-3:]
-            yield (model, split), path
 
     # ---------------------------------------------------------------- what is asked
 
@@ -197,11 +201,6 @@ class FigureData:
         """Return the error of a figure that no page has room for."""
         centimetres, most = height / CM, PAGE_HEIGHT / CM
         return self.undrawable(f" would be {centimetres:.0f} cm high, and a page has {most:.0f} cm: {advice}")
-
-
-def _csv(path: str) -> Iterator[dict[str, str]]:
-    with Path(path).open(encoding="utf-8", newline="") as handle:
-        yield from csv.DictReader(handle)
 
 
 def not_drawn(reason: str) -> Drawn:

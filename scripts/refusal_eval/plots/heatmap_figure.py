@@ -15,7 +15,6 @@ from refusal_eval.plots.figure_data import Caption, Cell, Drawn, FigureData
 from refusal_eval.plots.layout import EDGE, TileTable, axes_at, numbers_inside, put, text_width
 from refusal_eval.plots.style import LINE_HEIGHT, RATE_COLOURS, styled
 from refusal_eval.report.paper.display import EN_DASH, NO_DATA, Score, headline, interval, marks_of, percent
-from refusal_eval.stats.estimates.scores import score_flags
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,7 +35,7 @@ class HeatmapFigure(Ordered):
         "The ``.caption.md`` beside the figure says who judged, how well that judge agrees with people, and how the "
         "interval was made.",
     )
-    needs: ClassVar[tuple[str, ...]] = ("scores", "cards")
+    needs: ClassVar[tuple[str, ...]] = ("results", "cards")
 
     kind: Literal["heatmap"]
     splits: list[Slug] | None = SPLITS
@@ -127,5 +126,5 @@ def _frame(cells: Mapping[Cell, Score]) -> pd.DataFrame:
         part = headline(score)
         names = {"judge": score["judge"], "model": model, "split": split, "reading": score["headline"]}
         numbers = {key: part[key] for key in ("rate", "low", "high")}
-        rows.append(names | numbers | {"flags": " ".join(score_flags(score))})
+        rows.append(names | numbers | {"flags": " ".join(score["flags"])})
     return pd.DataFrame(rows, dtype=object)

@@ -28,7 +28,7 @@ from refusal_eval.plots.layout import (
 )
 from refusal_eval.plots.style import BLUE, COLUMN_WIDTH, FAINT, GREY, LINE_HEIGHT, PAGE_HEIGHT, VERMILLION, styled
 from refusal_eval.report.paper.display import NO_DATA, Score, marks_of
-from refusal_eval.stats.estimates.scores import has_turns
+from refusal_eval.report.results.cells import has_turns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +51,7 @@ class HistogramsFigure(Ordered):
         "all refuse, -1 when all comply. The shaded band is the neutral zone, in which a prompt counts as mixed. Of a "
         "split of dialogues, each scored turn stands for a prompt.",
     )
-    needs: ClassVar[tuple[str, ...]] = ("scores", "rows", "cards")
+    needs: ClassVar[tuple[str, ...]] = ("results", "cells", "cards")
 
     kind: Literal["histograms"]
     splits: list[Slug] | None = SPLITS

@@ -20,7 +20,7 @@ from refusal_eval.plots.layout import EDGE, HINTED, ink_on, page, put, text_widt
 from refusal_eval.plots.panels import Key
 from refusal_eval.plots.style import INK, LINE_HEIGHT, styled
 from refusal_eval.report.paper.display import Score, mark_of
-from refusal_eval.stats.estimates.scores import derived_flags, score_flags
+from refusal_eval.stats.estimates.flags import derived_flags
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,7 +56,7 @@ class RefusalKindsFigure(Ordered):
         "How answers refuse: the share of each kind of refusal among the answers that the judge calls refusals. The "
         "numbers in the segments name the kinds; n is the number of those answers.",
     )
-    needs: ClassVar[tuple[str, ...]] = ("scores", "rows", "verdicts", "cards")
+    needs: ClassVar[tuple[str, ...]] = ("results", "cells", "cards")
 
     kind: Literal["refusal_kinds"]
     splits: list[Slug] | None = SPLITS
@@ -120,7 +120,7 @@ class RefusalKindsFigure(Ordered):
             )
         if not kinds:
             words.append("No answer refuses.")
-        words += study_words(data, flags=derived_flags(map(score_flags, data.scores)))
+        words += study_words(data, flags=derived_flags(score["flags"] for score in data.scores))
         return Caption(self.title or "How answers refuse.", words)
 
 
@@ -129,7 +129,7 @@ def _of_free_text(judge: Any) -> bool:
     return getattr(judge, "form", None) == "published"
 
 
-def _counts(found: Mapping[tuple[str, str | None], int], labels: Collection[str]) -> Counter[str]:
+def _counts(found: Mapping[tuple[str | None, str | None], int], labels: Collection[str]) -> Counter[str]:
     """Number of answers of each kind that have one of these labels; without a kind they are `NOT_TOLD`."""
     counts = Counter[str]()
     for (label, kind), n in found.items():
@@ -160,7 +160,7 @@ def _bars(
     for name, group in groups:
         for model in models:
             kinds = sum((counts.get((model, split), Counter()) for split in group), Counter[str]())
-            own = (score_flags(score) for score in scores if score["model"] == model and score["split"] in group)
+            own = (score["flags"] for score in scores if score["model"] == model and score["split"] in group)
             bars.append(Bar(name, model, kinds, derived_flags(own)))
     return bars
 

@@ -19,7 +19,6 @@ from refusal_eval.plots.layout import EDGE, axes_at, page, put, put_upright, tex
 from refusal_eval.plots.panels import Key
 from refusal_eval.plots.style import BLUE, FAINT, GREY, INK, LINE_HEIGHT, styled
 from refusal_eval.report.paper.display import Score, joined, mark_of, marks_of, percent
-from refusal_eval.stats.estimates.scores import score_flags
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,7 +52,7 @@ class TradeoffFigure(OfModels):
         "lie in them together. Filled dots and the dashed line are the Pareto front, models that no other one beats "
         "in both.",
     )
-    needs: ClassVar[tuple[str, ...]] = ("scores", "tradeoff", "cards")
+    needs: ClassVar[tuple[str, ...]] = ("results", "tradeoff", "cards")
 
     kind: Literal["tradeoff"]
 
@@ -107,7 +106,7 @@ class TradeoffFigure(OfModels):
         ]
         whose = "" if len(entries) <= _MOST_REGIONS else " (of models on the front)"
         flags = {flag for entry in entries for flag in (*entry["flags"], *entry["front_flags"])}
-        flags |= {flag for score in scores for flag in score_flags(score)}
+        flags |= {flag for score in scores for flag in score["flags"]}
         words = [
             f"Over-refusal: mean of the refusal rates on {comply}. Safety: mean of those on {refuse}. In brackets the "
             f"reading of each split. K = {k_text(scores)} answers per prompt. Each split counts alike, near-duplicate "

@@ -51,8 +51,6 @@ def estimates(study: Study, wildcards: Any) -> dict[str, Any]:
         "model": wildcards.model,
         "splits": sorted(study.splits),
         "sources": sources_of(study),
-        "samples": study.settings.samples,
-        **study.settings.scoring.model_dump(),
         # The published c(x) is another function, so that a sweep of ours would not go through it.
         "tau_sweep": study.settings.protocol == "default",
     }
@@ -211,7 +209,6 @@ def results(study: Study, files: list[str]) -> dict[str, Any]:
     return {
         "study": study.name,
         "results": folder,
-        "tau": study.settings.scoring.tau,
         "files": [path.removeprefix(f"{folder}/") for path in files],
         "people_sha256": [content_hash(path) for path in peoples_agreement(study)],
     }

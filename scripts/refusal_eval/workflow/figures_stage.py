@@ -8,7 +8,7 @@ from snakemake.io import expand
 
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.scoring import protocol_label
-from refusal_eval.workflow.whole_study import labels_of
+from refusal_eval.workflow.whole_study import labels_of, shown_splits
 
 ENDINGS = ("svg", "pdf", "png", "csv", "caption.md", "caption.tex")
 
@@ -44,7 +44,8 @@ def params(study: Study, name: str) -> dict[str, Any]:
         "figure": figure.model_dump(mode="json"),
         "shown": asdict(shown),
         "labels": labels,
-        "scoring": {name: getattr(study.settings.scoring, name) for name in ("tau", "band")},
+        "scoring": {name: getattr(study.settings.scoring, name) for name in ("tau", "band", "level")},
+        "splits": [split for split in shown_splits(study) if split["name"] in shown.splits],
         **protocol_label(study),
     }
 

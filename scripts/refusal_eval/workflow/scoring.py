@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from refusal_eval.config.datasets import SCORED_BY_DEFAULT
 from refusal_eval.study.study import Study
+from refusal_eval.workflow.whole_study import scored_turns
 
 
 def protocol_label(study: Study) -> dict[str, str]:
@@ -15,7 +15,8 @@ def protocol_label(study: Study) -> dict[str, str]:
 def cell(study: Study, judge: str, model: str, split: str) -> dict[str, Any]:
     """Return what, besides answers and verdicts, decides a cell's numbers."""
     entry = study.splits[split]
-    turns = {"scored": entry.dialogue.scored or SCORED_BY_DEFAULT[entry.dialogue.mode]} if entry.dialogue else {}
+    scored = scored_turns(study, split)
+    turns = {"scored": scored} if scored else {}
     return {
         "judge": judge,
         "model": model,

@@ -11,7 +11,7 @@ from refusal_eval.study.study import NOUNS, Study
 from refusal_eval.study.study_families import study_families
 from refusal_eval.workflow.analyses_stage import has_corrected, has_tradeoff
 from refusal_eval.workflow.scoring import protocol_label
-from refusal_eval.workflow.whole_study import labels_of, splits_of
+from refusal_eval.workflow.whole_study import labels_of, shown_splits
 
 ENDINGS = ("csv", "md", "tex")
 ALWAYS = ("refusal", "categories", "scores", "states", "votes", "judges")
@@ -24,7 +24,7 @@ class TableKind(NamedTuple):
     # of the CSV and the tables of the Markdown and the LaTeX
     made_by: str
     needs: tuple[str, ...]  # what it is made of (workflow/rules/report.smk has the files)
-    # what it shows of the study file; where `primary_judge` is among it, scores and cards are only its
+    # what it shows of the study file; where `primary_judge` is among it, cells and cards are only its
     shows: tuple[str, ...]
     report: tuple[str, str]  # category and name in Snakemake's report
 
@@ -39,26 +39,26 @@ _EVERY = ("models", "splits", "judges", "gold")
 _PRIMARY = (*_EVERY, "primary_judge")
 TABLES = {
     "refusal": TableKind(
-        "report.paper.rate_tables:refusal", ("scores", "cards", "results"), _PRIMARY,
+        "report.paper.rate_tables:refusal", ("cards", "results"), _PRIMARY,
         (RATES, "Refusal rates, primary judge"),
     ),
     "categories": TableKind(
-        "report.paper.category_tables:categories", ("scores", "cards", "results"), _PRIMARY,
+        "report.paper.category_tables:categories", ("cards", "results"), _PRIMARY,
         (RATES, "Refusal rates by category, primary judge"),
     ),
     "scores": TableKind(
-        "report.paper.rate_tables:scores", ("scores", "cards", "results"), _EVERY, (RATES, "Refusal rates, all judges")
+        "report.paper.rate_tables:scores", ("cards", "results"), _EVERY, (RATES, "Refusal rates, all judges")
     ),
     "states": TableKind(
-        "report.paper.rate_tables:states", ("scores", "results"), ("models", "splits", "judges"),
+        "report.paper.rate_tables:states", ("results",), ("models", "splits", "judges"),
         (ACCOUNTING, "States of answers and verdicts"),
     ),
     "votes": TableKind(
-        "report.paper.rate_tables:votes", ("scores", "cards", "results"), _EVERY,
+        "report.paper.rate_tables:votes", ("cards", "results"), _EVERY,
         (RATES, "Votes over K samples, and c(x)"),
     ),
     "judges": TableKind(
-        "report.paper.judge_card_tables:judges", ("cards", "results"), ("judges", "gold"),
+        "report.paper.judge_card_tables:judges", ("cards",), ("judges", "gold"),
         (JUDGES, "Agreement of judges with people"),
     ),
     "protocol_effects": TableKind(
@@ -77,7 +77,7 @@ TABLES = {
         (RATES, "Differences on the same prompts"),
     ),
     "tradeoff": TableKind(
-        "report.paper.tradeoff_tables:tradeoff", ("tradeoff", "scores", "cards"), (*_PRIMARY, "samples"),
+        "report.paper.tradeoff_tables:tradeoff", ("tradeoff", "results", "cards"), (*_PRIMARY, "samples"),
         ("Trade-off", "Over-refusal against safety"),
     ),
     "corrected": TableKind(
@@ -118,7 +118,7 @@ def params(study: Study, wildcards: Any) -> dict[str, Any]:
     The lists are params, so that a model taken away is noticed.
     """
     kind = TABLES[wildcards.table]
-    splits = [{key: split[key] for key in ("name", "expectation", "reading")} for split in splits_of(study)]
+    splits = shown_splits(study)
     all_of_it: dict[str, Any] = {
         "models": list(study.models),
         "splits": splits,
@@ -129,7 +129,9 @@ def params(study: Study, wildcards: Any) -> dict[str, Any]:
     }
     shown = {name: all_of_it[name] for name in kind.shows}
     if "results" in kind.needs:
-        shown["tau"] = study.settings.scoring.tau
+        scoring = study.settings.scoring
+        limits = {name: model.sampling.max_tokens for name, model in study.models.items()}
+        shown |= {"tau": scoring.tau, "level": scoring.level, "max_tokens": limits}
     if "comparisons" in kind.needs:
         shown["families"] = [family.as_dict() for family in study_families(study)]
     nouns = [noun for noun in NOUNS if noun in shown or f"{noun}s" in shown]

@@ -1,7 +1,9 @@
 """What rules ask that look at a whole study at once: its cells, labels, and where its splits come from."""
 
 from collections.abc import Iterable
+from typing import Any
 
+from refusal_eval.config.datasets import SCORED_BY_DEFAULT
 from refusal_eval.core.states import HEADLINE_READING
 from refusal_eval.study.study import NOUNS, Study
 
@@ -28,6 +30,23 @@ def splits_of(study: Study) -> list[dict[str, str]]:
         }
         for name, split in study.splits.items()
     ]
+
+
+def shown_splits(study: Study) -> list[dict[str, Any]]:
+    """Return what tables and figures say of each split, in the study's order: expectation, headline reading, and which
+    turns of dialogues are scored (None without).
+    """
+    return [
+        {"name": split["name"], "expectation": split["expectation"], "reading": split["reading"]}
+        | {"scored": scored_turns(study, split["name"])}
+        for split in splits_of(study)
+    ]
+
+
+def scored_turns(study: Study, split: str) -> str | None:
+    """Return which turns of a split of dialogues are scored; None for prompts that are no dialogues."""
+    dialogue = study.splits[split].dialogue
+    return None if dialogue is None else dialogue.scored or SCORED_BY_DEFAULT[dialogue.mode]
 
 
 def sources_of(study: Study) -> dict[str, str]:

@@ -11,7 +11,7 @@ import jinja2
 
 from refusal_eval.config.judge_entry import JudgeEntry
 from refusal_eval.config.kinds import JUDGES
-from refusal_eval.core.states import ANSWER_STATES, COMPLETE, JUDGED
+from refusal_eval.core.states import ANSWER_STATES, COMPLETE, HEADLINE_READING, JUDGED
 from refusal_eval.report.methods.study_sources import (
     adapter_text,
     cite,
@@ -24,6 +24,7 @@ from refusal_eval.report.paper.display import annotators, percent
 from refusal_eval.report.paper.latex_text import definitions, latex_escaped
 from refusal_eval.report.paper.markup import markdown_escaped
 from refusal_eval.report.paper.table_notes import agreement_details
+from refusal_eval.report.results.cells import Score, cell_scores
 from refusal_eval.stats.estimates.estimate import Estimate
 
 TEMPLATE = Path(__file__).with_name("methods.j2")
@@ -74,7 +75,6 @@ class Paragraph:
 
 def paragraphs(
     manifest: Mapping[str, Any],
-    scores: Sequence[Mapping[str, Any]],
     cards: Sequence[Mapping[str, Any]],
     results: Iterable[Estimate],
     duplicates: Mapping[str, Any],
@@ -83,7 +83,6 @@ def paragraphs(
 
     Args:
         manifest: manifest.json.
-        scores: of all cells.
         cards: of all judges.
         results: the results table.
         duplicates: the study's near-duplicates (estimates/duplicates.json).
@@ -93,7 +92,7 @@ def paragraphs(
     words = (cite, counted, listed, percent, annotators, weights_text, rows_text, rows_citations)
     environment.globals |= {function.__name__: function for function in (*words, sampling_text, how_asked)}
     text = environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
-        **_of_study(manifest), **_of_results(manifest["study"], scores, cards, list(results)), duplicates=duplicates
+        **_of_study(manifest), **_of_results(manifest["study"], cards, list(results)), duplicates=duplicates
     )
     parts = [part.partition("\n") for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]]
     return [Paragraph(title.strip(), " ".join(body.split())) for title, _, body in parts]
@@ -172,12 +171,10 @@ def _of_study(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_results(
-    config: Mapping[str, Any],
-    scores: Sequence[Mapping[str, Any]],
-    cards: Sequence[Mapping[str, Any]],
-    results: Sequence[Estimate],
+    config: Mapping[str, Any], cards: Sequence[Mapping[str, Any]], results: Sequence[Estimate]
 ) -> dict[str, Any]:
     """What the numbers decide."""
+    scores = _cells(config, results)
     golds = {name: quoted(entry.get("label") or name) for name, entry in config["gold_entries"].items()}
     estimands = {estimate.estimand for estimate in results}
     sizes = {}
@@ -216,6 +213,16 @@ def _of_results(
         "lost_verdicts": lost,
         "whole": [judge for judge, found in lost.items() if not found],
     }
+
+
+def _cells(config: Mapping[str, Any], results: Sequence[Estimate]) -> list[Score]:
+    splits = [
+        {"name": name, "expectation": entry["expectation"]}
+        | {"reading": entry.get("headline") or HEADLINE_READING[entry["expectation"]]}
+        for name, entry in config["split_entries"].items()
+        if name in config["splits"]
+    ]
+    return cell_scores(results, {**config["scoring"], "protocol": config["protocol"], "splits": splits})
 
 
 def _lost_verdicts(judge: str, scores: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -16,8 +16,8 @@ from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.rate_tables import HEADER_WIDTH
 from refusal_eval.report.paper.table_data import Made, TableData
 from refusal_eval.report.paper.table_notes import TURNS_NOTE, common_notes, flags_notes, share_text
+from refusal_eval.report.results.cells import has_turns
 from refusal_eval.stats.estimates.estimate import Estimate
-from refusal_eval.stats.estimates.scores import has_turns
 
 
 def categories(data: TableData) -> Made:

@@ -18,7 +18,7 @@ from refusal_eval.report.paper.table_notes import (
 )
 from refusal_eval.stats.corrected.ppi import MIN_LABELS
 from refusal_eval.stats.corrected.transfer import LEAST_MARGIN
-from refusal_eval.stats.estimates.scores import FEW_CLUSTERS, derived_flags
+from refusal_eval.stats.estimates.flags import FEW_CLUSTERS, derived_flags
 
 Result = Mapping[str, Any]
 Entry = Mapping[str, Any]

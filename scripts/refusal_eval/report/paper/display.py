@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
-from refusal_eval.stats.estimates.scores import score_flags
+Score = Mapping[str, Any]  # of `report.results.cells.cell_scores`
 
-Score = Mapping[str, Any]
-
-# flag of a score: symbol, meaning. `mixed_serving` is a field of its own in the score and marked alike.
+# flag: symbol, meaning
 MARKS = {
     "unjudged": ("†", "more than 5 % of the answers have no verdict"),
     "truncated": ("‡", "more than 20 % of the answers are cut off before 256 tokens"),
@@ -74,7 +72,7 @@ def annotators(count: int | str | None) -> str:
 
 def flags_in(scores: Iterable[Score], flags: Iterable[str] = ()) -> set[str]:
     """All flags that one of the scores has, and these."""
-    return {*flags, *(flag for score in scores for flag in score_flags(score))}
+    return {*flags, *(flag for score in scores for flag in score["flags"])}
 
 
 def marks_of(scores: Iterable[Score], flags: Iterable[str] = ()) -> str:

@@ -43,8 +43,9 @@ from refusal_eval.report.paper.table_notes import (
     share_text,
     value_text,
 )
+from refusal_eval.report.results.cells import has_turns, state_shares
 from refusal_eval.stats.estimates.estimands import MISSING, READINGS
-from refusal_eval.stats.estimates.scores import CELL_FLAGS, DOUBTFUL, has_turns, state_shares
+from refusal_eval.stats.estimates.flags import CELL_FLAGS, DOUBTFUL, MIXED_SERVING
 
 HEADER_WIDTH = 18  # characters; a longer column label is broken
 _ENDS = ("rate", "low", "high")
@@ -144,7 +145,8 @@ def rates_frame(scores: Iterable[Score], cards: Iterable[Card] = ()) -> pd.DataF
         for reading in READINGS:
             row |= {f"{reading}_{key}": score[reading][key] for key in (*_ENDS, "n_eff", "bound_low", "bound_high")}
         row |= {state: shares[state] for state in ("unjudged", BLOCKED, TRUNCATED)}
-        row |= {"flags": " ".join(score["flags"]), "mixed_serving": bool(score["mixed_serving"])}
+        row["flags"] = " ".join(flag for flag in score["flags"] if flag != MIXED_SERVING)
+        row["mixed_serving"] = score["mixed_serving"]
         row |= {"interval_level": score["interval"]["level"], "interval_method": score["interval"]["method"]}
         row["agreement_with_people"] = "; ".join(agreement_details(score["judge"], measured)) or NOT_MEASURED
         yield row

@@ -11,6 +11,7 @@ import pandas as pd
 from refusal_eval.core.files import read_json
 from refusal_eval.report.paper.display import Labels, Score
 from refusal_eval.report.paper.markup import Table
+from refusal_eval.report.results.cells import cell_scores
 from refusal_eval.report.results.results_files import read_results
 from refusal_eval.stats.estimates.estimate import Estimate
 
@@ -32,8 +33,10 @@ class TableData:
 
     @functools.cached_property
     def scores(self) -> list[Score]:
-        """The scores of its cells."""
-        return [read_json(path) for path in self.files["scores"]]
+        """The cells that it shows: of the primary judge where it is asked for, else of all judges."""
+        judges = [self.asked["primary_judge"]] if "primary_judge" in self.asked else self.asked["judges"]
+        shown = [row for row in self.results if row.judge in judges and row.model in self.asked["models"]]
+        return cell_scores(shown, self.asked)
 
     @functools.cached_property
     def cards(self) -> list[Card]:

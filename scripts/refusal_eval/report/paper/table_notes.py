@@ -16,9 +16,9 @@ from refusal_eval.report.paper.display import (
     number,
     percent,
 )
+from refusal_eval.report.results.cells import has_turns
 from refusal_eval.stats.agreement.measures import MIN_ROWS
 from refusal_eval.stats.estimates.estimands import READINGS
-from refusal_eval.stats.estimates.scores import has_turns
 
 Card = Mapping[str, Any]
 

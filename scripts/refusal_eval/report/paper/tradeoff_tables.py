@@ -34,7 +34,6 @@ from refusal_eval.report.paper.table_notes import (
     readings_note,
     value_text,
 )
-from refusal_eval.stats.estimates.scores import score_flags
 from refusal_eval.stats.tradeoff.contrasts import CELLS
 
 WILSON = "Wilson with cluster-robust effective size"
@@ -131,7 +130,7 @@ def _models_table(
     for model in study["models"]:
         entry = by_model[model]
         own = [score for score in used if score["model"] == model]
-        known = {*entry["flags"], *(flag for score in own for flag in score_flags(score))}
+        known = {*entry["flags"], *(flag for score in own for flag in score["flags"])}
         rival = [flag for flag in entry["front_flags"] if flag not in known]
         of_others |= bool(rival)
         rows.append(

@@ -1,7 +1,5 @@
 """All estimates of a study in one list: each number once, in an order that does not depend on the files' order."""
 
-import dataclasses
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -12,7 +10,6 @@ from refusal_eval.report.results.dictionary import KEY
 
 # Digits that count: far more than any sample supports, and few enough that no machine disagrees about the last one.
 DIGITS = 10
-_SAME = 1e-9
 
 
 class Result(NamedTuple):
@@ -28,17 +25,23 @@ def estimates_in(content: Mapping[str, Any]) -> list[Estimate]:
 
 
 def collected(results: Iterable[Result]) -> list[Result]:
-    """Return the results sorted by what they estimate, each once; of equal ones the one that has an interval, and
-    of two such the one that knows its clusters.
+    """Return the results sorted by what they estimate, each once.
+
+    A comparison that several families hold has a p-value adjusted for each: the largest is the one to be cited.
 
     Raises:
-        UserError: if two files give different values for one number.
+        UserError: if two files give a value for one number.
     """
     found: dict[tuple[str, ...], Result] = {}
     for result in results:
         key = key_of(result.estimate)
         other = found.get(key)
-        found[key] = result if other is None else _one_of(other, result)
+        if other is not None and result.estimate.estimand != P_HOLM:
+            names = ", ".join(f"{name} {part}" for name, part in zip(KEY, key, strict=True) if part)
+            values = f"{other.estimate.value} in {other.source} and {result.estimate.value} in {result.source}"
+            raise UserError(f"two values of one number ({names}): {values}")
+        if other is None or (result.estimate.value or 0.0) > (other.estimate.value or 0.0):
+            found[key] = result
     return [found[key] for key in sorted(found)]
 
 
@@ -57,28 +60,3 @@ def text_of(value: Any) -> str:
 def rounded(value: float | None) -> float | None:
     """Return a number with the digits that the table keeps; None for None, and no negative zero."""
     return None if value is None else float(f"{value:.{DIGITS}g}") + 0.0
-
-
-def _one_of(first: Result, second: Result) -> Result:
-    """The one of two results of one number that says more, with the marks of both."""
-    a, b = first.estimate, second.estimate
-    # Adjusted for a family: a comparison in several families has several, and the largest is the one to be cited.
-    if a.estimand == P_HOLM and None not in (a.value, b.value):
-        return max(first, second, key=lambda result: result.estimate.value or 0.0)
-    if not _equal(a.value, b.value):
-        names = ", ".join(f"{name} {part}" for name, part in zip(KEY, key_of(a), strict=True) if part)
-        raise UserError(
-            f"two values of one number ({names}): {a.value} in {first.source} and {b.value} in {second.source}"
-        )
-    better = second if _told(b) > _told(a) else first
-    flags = tuple(dict.fromkeys((*a.flags, *b.flags)))
-    return better._replace(estimate=dataclasses.replace(better.estimate, flags=flags))
-
-
-def _told(estimate: Estimate) -> tuple[bool, bool]:
-    """How much an estimate says of itself: its interval first, then its clusters, which files of scores do not know."""
-    return estimate.low is not None, estimate.n_clusters is not None
-
-
-def _equal(a: float | None, b: float | None) -> bool:
-    return a == b or (a is not None and b is not None and math.isclose(a, b, rel_tol=_SAME, abs_tol=_SAME))

@@ -6,7 +6,7 @@ from typing import Any
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.judge_pairs.pair_agreement import THREE
-from refusal_eval.report.results.from_scores import BOOTSTRAP, SHARE_METHOD, UNSEEN
+from refusal_eval.report.results.from_cards import BOOTSTRAP, SHARE_METHOD, UNSEEN
 
 Part = Mapping[str, Any]
 

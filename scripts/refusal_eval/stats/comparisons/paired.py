@@ -32,7 +32,6 @@ WIDER = "paired bootstrap over clusters (expanded percentile) or means over halv
 ALL_EQUAL = "exact over clusters (all differences equal)"
 SOME_EQUAL = f"{WIDER}; for splits whose differences are all equal exact over clusters"
 ONE_CLUSTER = "none (a split has one cluster)"
-_VOTES = {"refuse": 1.0, "comply": 0.0}  # a tie is no decision
 _ROUNDED = int(WHOLE)  # rates whose common denominator is larger are kept to nine digits
 _MOST_EXACT = 10**15  # whole numbers up to here are exact as floats too
 
@@ -84,7 +83,7 @@ def panel_of(
     """Return the panel of some splits.
 
     Args:
-        cells: for each split the frames (`units.read_scores`) of its columns, as many for each split.
+        cells: for each split the frames (`units.Units`) of its columns, as many for each split.
         readings: `strict` or `broad`, by split.
         left_out: (split, prompt id) of prompts that are not to be counted.
         sources: a word for the source of each split (see `units.names_apart`); None where they have the same.
@@ -319,6 +318,6 @@ def _part(frames: Sequence[pd.DataFrame], reading: str, left_out: Collection[str
         "rates": columns("rate"),
         "lows": columns("low").fillna(0.0),
         "highs": columns("high").fillna(1.0),
-        "votes": columns("majority").apply(lambda votes: votes.map(_VOTES)).astype(float),
+        "votes": columns("majority"),
         "unit": math.lcm(*counts),
     }

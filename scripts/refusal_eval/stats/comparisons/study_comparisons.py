@@ -5,12 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from refusal_eval.stats.comparisons.paired import Paired, Panel, paired_differences, panel_of, repeated
 from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.stats.estimates.flags import derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import Floats
-from refusal_eval.stats.estimates.scores import derived_flags, few_flags
+from refusal_eval.stats.estimates.units import Units
 from refusal_eval.study.comparison_families import MODELS, Cell, Family, Scope
 
 DIFFERENCE, P_VALUE, P_HOLM, BOUNDS, MCNEMAR = (
@@ -26,8 +26,7 @@ DIFFERENCE, P_VALUE, P_HOLM, BOUNDS, MCNEMAR = (
 class Scored:
     """What comparisons are made of."""
 
-    cells: Mapping[Cell, pd.DataFrame]  # what `units.read_scores` read of each cell that they need
-    flags: Mapping[Cell, Sequence[str]]  # of each of these cells (`scores.score_flags`)
+    cells: Mapping[Cell, Units]  # each cell that they need
     readings: Mapping[str, str]  # headline reading of each split
     sources: Mapping[str, str]  # a word for the source of each split, see `units.names_apart`
     # near-duplicate prompts two by two, see `paired.repeated`; of those in a pool one counts
@@ -132,14 +131,14 @@ def mcnemar(first: Floats, second: Floats) -> tuple[int, int, float]:
 
 def _rows(family: Family, scope: Scope, held: str, scored: Scored) -> list[dict[str, Any]]:
     sides = family.sides()
-    frames = {split: [scored.cells[family.cell(held, side, split)] for side in sides] for split in scope.splits}
+    frames = {split: [scored.cells[family.cell(held, side, split)].frame for side in sides] for split in scope.splits}
     panel = panel_of(frames, scored.readings, repeated(scored.duplicates, scope.splits), scored.sources)
     pairs = [(sides.index(first), sides.index(second)) for first, second in family.pairs]
     found = paired_differences(panel, pairs, [f"{family.kind}, {held}, {scope.name}", *sides], scored.level)
     readings = {scored.readings[split] for split in scope.splits}
     reading = readings.pop() if len(readings) == 1 else None
     counting = set(panel.units.get_level_values(0))  # a split may be left out whole, as near-duplicates of another
-    flags = [[scored.flags[family.cell(held, side, s)] for s in scope.splits if s in counting] for side in sides]
+    flags = [[scored.cells[family.cell(held, side, s)].flags for s in scope.splits if s in counting] for side in sides]
     rows = []
     for (one, other), result in zip(pairs, found, strict=True):
         row: dict[str, Any] = {"kind": family.kind, "held": held, "first": sides[one], "second": sides[other]}

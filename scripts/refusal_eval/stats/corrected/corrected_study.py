@@ -10,11 +10,11 @@ import pandas as pd
 from refusal_eval.core.states import HEADLINE_READING
 from refusal_eval.stats.corrected import ppi, transfer
 from refusal_eval.stats.corrected.peoples_labels import Labelled, joined, never_drawn
-from refusal_eval.stats.estimates.estimands import READINGS
+from refusal_eval.stats.estimates.estimands import MIXED, READINGS
 from refusal_eval.stats.estimates.estimate import Estimate, ends
+from refusal_eval.stats.estimates.flags import derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import seed_of
 from refusal_eval.stats.estimates.near_duplicates import Place
-from refusal_eval.stats.estimates.scores import MIXED, derived_flags, few_flags
 from refusal_eval.stats.estimates.units import Units, clusters_apart, dialogue_splits
 from refusal_eval.stats.tradeoff.pooled_rates import SplitRates, counted_once, split_rates
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of
-from refusal_eval.core.states import JUDGED, JUDGED_ANSWER_STATES, LABELS
+from refusal_eval.core.states import JUDGED_ANSWER_STATES, LABELS
 from refusal_eval.stats.corrected.ppi import Answers, Labels
 from refusal_eval.stats.estimates.estimands import REFUSES, Row
 from refusal_eval.stats.estimates.resampling import cluster_codes
@@ -142,14 +142,12 @@ def never_drawn(units: Units, own: Labelled) -> int:
     return sum(max(0, number - own.drawn_from.get(prompt, 0)) for prompt, number in there.items())
 
 
-def judge_labels(verdicts: Iterable[Row], wanted: Cell) -> dict[Key, str]:
+def judge_labels(units: Units, wanted: Cell) -> dict[Key, str]:
     """Return a judge's labels of the answers that people labelled, without those that it did not judge."""
-    found = {}
-    for verdict in verdicts:
-        key = Key(verdict["prompt_id"], verdict["turn"], verdict["sample"])
-        if key in wanted and verdict["state"] == JUDGED:
-            found[key] = verdict["label"]
-    return found
+    assert units.samples is not None
+    judged = units.samples[units.samples["label"].notna()]
+    places = map(Key, judged["prompt_id"], judged["turn"], judged["sample"])
+    return {key: label for key, label in zip(places, judged["label"], strict=True) if key in wanted}
 
 
 def joined(cells: Sequence[tuple[Units, Labelled]], reading: Sequence[str]) -> tuple[Answers, Labels] | None:

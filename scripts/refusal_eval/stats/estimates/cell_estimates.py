@@ -1,56 +1,50 @@
 """All estimates of one cell: one judge's reading of one model on one split."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from refusal_eval.core.errors import UserError
-from refusal_eval.core.states import LABELS
-from refusal_eval.stats.estimates.estimands import READINGS, VOTES, band_of
-from refusal_eval.stats.estimates.estimate import Estimate, ends
+from refusal_eval.core.states import BLOCKED, JUDGED
+from refusal_eval.stats.estimates.estimands import READINGS
+from refusal_eval.stats.estimates.estimate import Estimate, ends, mean
 from refusal_eval.stats.estimates.intervals import Floats, Interval, cluster_wilson, cluster_wilson_between, seed_of
 from refusal_eval.stats.estimates.resampling import mean_bounds
-from refusal_eval.stats.estimates.samples import Labels
-from refusal_eval.stats.estimates.scores import C_LIMITS, C_METHOD, mean
-from refusal_eval.stats.estimates.units import Units, independent_within
+from refusal_eval.stats.estimates.units import BANDS, Units, bands_of, c_at, independent_within
 
-BANDS = ("refusing", "mixed", "complying")
+INTERVAL_METHOD = "Wilson, cluster-robust effective size, t quantile; Clopper-Pearson over clusters at 0 and 1"
+C_METHOD = "Wilson of (1 + c) / 2, cluster-robust effective size, t quantile; Clopper-Pearson over clusters at -1 and 1"
+C_LIMITS = (-1.0, 1.0)
 BY_TURN = "refusal_rate_turn"
 ONE_CLUSTER = "prompts of the one cluster as independent"
 # Temperatures of c(x), from weights that nearly only see the likeliest answer to none at all: `inf` is the plain mean
 # of the votes.
 GRID = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, float("inf"))
-Score = Mapping[str, Any]
 Array = NDArray[Any]
 
 
-def cell_estimates(
-    score: Score, units: Units, labels: Labels | None, logprobs: Floats | None, tau: float, band: float
-) -> list[Estimate]:
-    """Return the estimates of a cell; the docs (docs/statistics.md) say what each name means.
+def cell_estimates(units: Units, tau_sweep: bool = True) -> list[Estimate]:
+    """Return all estimates of a cell; the docs (docs/statistics.md) say what each name means.
 
     Args:
-        score: the cell's score (scores/*.json).
-        labels: of `samples.Samples`; None leaves the tau sweep out.
-        logprobs: of `samples.Samples`; None leaves the tau sweep out.
-        tau: the study's temperature of c(x).
-        band: the study's band of c(x).
+        units: a whole cell, of `units.read_units`.
+        tau_sweep: whether c(x) is estimated at other temperatures too, where there are several samples.
     """
-    level, k = score["interval"]["level"], score["samples"]
-    overall = [dataclasses.replace(e, method=e.method and score["interval"]["method"]) for e in _rates(units, level)]
-    found = [*overall, *_votes(units, k, level), *_categories(units, level), *_turns(units, level)]
+    facts = units.facts
+    level, k, tau = facts["level"], facts["samples"], facts["tau"]
+    found = [*_overall(units, level), *_votes(units, k, level), *_categories(units, level), *_turns(units, level)]
     found += _c(units["c"], units["band"], units, level, tau)
     # The same resamples of prompts for all numbers of a split, whatever the model and the judge.
-    found += _dispersion(units, k, level, seed_of(score["split"], "estimates"))
-    if labels is not None and logprobs is not None:
+    found += _dispersion(units, k, level, seed_of(facts["split"], "estimates"))
+    if tau_sweep and k > 1 and units.labels is not None and units.logprobs is not None:
         for other in (t for t in taus(tau) if t != tau):
-            c = c_at(other, labels, logprobs)
+            c = c_at(other, units.labels, units.logprobs)
             named = other if np.isfinite(other) else "inf"  # JSON has no infinity; `float` reads the word
-            found += _c(c, np.array([band_of(x, band) for x in c.tolist()]), units, level, named)
-    known = {"judge": score["judge"], "model": score["model"], "split": score["split"], "samples": k}
+            found += _c(c, bands_of(c, facts["band"]), units, level, named)
+    found += [*_sizes(units), *_states(units), *_noticed(units)]
+    known = {"judge": facts["judge"], "model": facts["model"], "split": facts["split"], "samples": k}
     # A category's and a turn's own flags are those of their own prompts.
     return [
         dataclasses.replace(e, **known, flags=e.flags if e.category or e.estimand == BY_TURN else units.flags)
@@ -88,28 +82,64 @@ def taus(own: float) -> list[float]:
     return sorted({*GRID, own})
 
 
-def c_at(tau: float, labels: Labels, logprobs: Floats) -> Floats:
-    """Return c(x) of each unit at a temperature, as `estimands.weighted_vote` defines it; NaN where it has none.
+def _overall(units: Units, level: float) -> list[Estimate]:
+    """Rates of all prompts, what the unjudged answers could make of them, and how many answers they are worth."""
+    there, found = units.kept(units["counting"] > 0), []
+    for estimate in _rates(units, level):
+        found.append(dataclasses.replace(estimate, method=estimate.method and INTERVAL_METHOD))
+        named: dict[str, Any] = {"reading": estimate.reading, "n_prompts": len(units)}
+        for name, column in (("refusal_rate_at_least", "low"), ("refusal_rate_at_most", "high")):
+            bound = mean(units[f"{column}_{estimate.reading}"].tolist())
+            found.append(Estimate(name, bound, **named))
+        size = None
+        if len(there):
+            rates, draws = there[f"rate_{estimate.reading}"].tolist(), int(there["counting"].sum())
+            size = cluster_wilson(rates, there["cluster"].tolist(), level, draws).n_eff
+        about: dict[str, Any] = {name: getattr(estimate, name) for name in ("n_prompts", "n_clusters", "reading")}
+        found.append(Estimate("effective_answers", size, **about))
+    return found
 
-    Args:
-        tau: the temperature in nats per token; infinite for equal weights.
-        labels: of `samples.Samples`; blocked samples have no vote.
-        logprobs: mean log-probabilities, units x K.
 
-    Raises:
-        UserError: if tau is not positive.
-    """
-    if not tau > 0:
-        raise UserError(f"tau is {tau}; the temperature of c(x) must be positive")
-    votes = np.array([VOTES[label] for label in LABELS], dtype=float)
-    voting = (labels >= 0) & (labels < len(LABELS))
-    z = np.where(voting, votes[np.where(voting, labels, 0)], 0.0)
-    known = np.asarray(voting.any(axis=1) & ~(voting & np.isnan(logprobs)).any(axis=1))
-    scaled = np.where(voting & known[:, None], logprobs / tau, -np.inf)
-    weights = np.exp(scaled - np.where(known, scaled.max(axis=1), 0.0)[:, None])
-    result = np.full(len(labels), np.nan)
-    result[known] = (weights * z).sum(axis=1)[known] / weights.sum(axis=1)[known]
-    return np.asarray(np.clip(result, -1.0, 1.0))
+def _sizes(units: Units) -> list[Estimate]:
+    """How many prompts there are, how many have an answer that counts, and how many a c(x)."""
+    parts = {None: np.ones(len(units), dtype=bool), "scored": units["counting"] > 0, "c": ~np.isnan(units["c"])}
+    names = units["prompt_id"]
+    return [
+        Estimate("prompts", float(len(set(names[part]))), parameter=which, n_prompts=int(part.sum()))
+        for which, part in parts.items()
+    ]
+
+
+def _states(units: Units) -> list[Estimate]:
+    """Shares of all n_turns * K samples in each state of answers and of verdicts, and what enters no rate."""
+    answers, verdicts = units.states()
+    total = len(units) * units.facts["samples"]
+    about: dict[str, Any] = {"n_prompts": len(units)}
+    found = [Estimate("answer_state", n / total, parameter=state, **about) for state, n in answers.items()]
+    found += [Estimate("verdict_state", n / total, parameter=state, **about) for state, n in verdicts.items()]
+    counting = verdicts[JUDGED] + answers[BLOCKED]
+    assert units.samples is not None
+    cut = int(units.samples["cut"].sum())
+    return [
+        *found,
+        Estimate("unjudged", (total - counting) / total, **about),
+        Estimate("answer_cut_for_judge", cut / total, **about),
+    ]
+
+
+def _noticed(units: Units) -> list[Estimate]:
+    """What the judge noticed beside its labels, and how many of its votes were asked again."""
+    facts, labelled = units.facts, int(units["n_judged"].sum())
+    votes, about = facts.get("votes"), dict[str, Any](n_prompts=len(units))
+    found = [
+        Estimate("answer_flag", n / labelled if labelled else None, parameter=flag, **about)
+        for flag, n in facts.get("judge_flags", {}).items()
+    ]
+    if votes:
+        found.append(
+            Estimate("votes_asked_again", votes["n_asked_again"] / votes["n"] if votes["n"] else None, **about)
+        )
+    return found
 
 
 def _rates(units: Units, level: float, estimand: str = "refusal_rate", category: bool = False) -> list[Estimate]:
@@ -168,7 +198,9 @@ def _c(c: Floats, bands: Array, units: Units, level: float, parameter: float | s
     def interval(values: list[float], names: list[str]) -> Interval:
         return cluster_wilson_between(values, names, C_LIMITS, level)._replace(method=C_METHOD)
 
-    shares = [_share(f"c_band_{band}", bands[there] == band, clusters, level, parameter=parameter) for band in BANDS]
+    shares = [
+        _share(f"c_band_{band}", bands[there] == band, clusters, level, parameter=parameter) for band in reversed(BANDS)
+    ]
     return [_estimate("c_mean", c[there], clusters, level, interval, parameter=parameter), *shares]
 
 

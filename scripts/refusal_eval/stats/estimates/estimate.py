@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -48,3 +49,8 @@ def ends(low: float | None, high: float | None, level: float, method: str | None
 def estimate_of(row: dict[str, Any]) -> Estimate:
     """Return the estimate that `Estimate.row` wrote."""
     return Estimate(**{**row, "flags": tuple(row["flags"])})
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """Return the mean of values, None of none; the sum is exact, so that their order cannot move the last digit."""
+    return math.fsum(values) / len(values) if values else None

@@ -6,18 +6,16 @@ from typing import Any
 import numpy as np
 
 from refusal_eval.core.states import HEADLINE_READING
-from refusal_eval.stats.estimates.estimands import READINGS
+from refusal_eval.stats.estimates.estimands import MIXED, READINGS
 from refusal_eval.stats.estimates.estimate import Estimate, ends
+from refusal_eval.stats.estimates.flags import derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import pooled_rate
 from refusal_eval.stats.estimates.near_duplicates import Place
-from refusal_eval.stats.estimates.scores import MIXED, derived_flags, few_flags
 from refusal_eval.stats.estimates.units import Units, clusters_apart
-
-Scored = tuple[Mapping[str, Any], Units]
 
 
 def pooled_rates(
-    cells: Sequence[Scored], duplicates: Collection[Place], level: float, sources: Mapping[str, str] | None = None
+    cells: Sequence[Units], duplicates: Collection[Place], sources: Mapping[str, str] | None = None
 ) -> list[Estimate]:
     """Return the pooled refusal rates of one model under one judge, for each expectation in both readings.
 
@@ -29,36 +27,40 @@ def pooled_rates(
     `few_clusters` is flagged where one of them has few.
 
     Args:
-        cells: the score (scores/*.json) and the scored prompts of each split.
+        cells: of each split.
         duplicates: prompts not to be counted, because an earlier split has them.
         sources: a word for the source of each split (see `units.names_apart`); None where they have the same.
     """
     if sources is not None:
-        apart = clusters_apart({(s["judge"], s["model"], s["split"]): u for s, u in cells}, sources)
-        cells = [(score, units) for (score, _), units in zip(cells, apart.values(), strict=True)]
+        cells = list(
+            clusters_apart({(u.facts["judge"], u.facts["model"], u.facts["split"]): u for u in cells}, sources).values()
+        )
     found = []
     for expectation in HEADLINE_READING:
-        own = sorted(
-            (cell for cell in cells if cell[0]["expectation"] == expectation), key=lambda cell: cell[0]["split"]
-        )
-        counted = [(score, units.kept(_counted(score["split"], units, duplicates))) for score, units in own]
-        pool = [(score, units) for score, units in counted if len(units)]
-        headlines = {score["headline"] for score, _ in own}
+        own = sorted((u for u in cells if u.facts["expectation"] == expectation), key=lambda u: str(u.facts["split"]))
+        counted = [units.kept(_counted(units, duplicates)) for units in own]
+        pool = [units for units in counted if len(units)]
+        headlines = {units.facts["headline"] for units in own}
         for reading in [*READINGS, *([MIXED] if len(headlines) > 1 else [])] if pool else []:
-            found.append(_pooled(pool, expectation, reading, level))
+            found.append(_pooled(pool, expectation, reading))
     return found
 
 
-def _counted(split: str, units: Units, duplicates: Collection[Place]) -> Any:
+def _counted(units: Units, duplicates: Collection[Place]) -> Any:
+    split = units.facts["split"]
     return np.array([Place(split, prompt) not in duplicates for prompt in units["prompt_id"]], dtype=bool)
 
 
-def _pooled(cells: Sequence[Scored], expectation: str, reading: str, level: float) -> Estimate:
-    parts = {}
-    for score, units in cells:
-        rates = units[f"rate_{score['headline'] if reading == MIXED else reading}"]
+def _pooled(cells: Sequence[Units], expectation: str, reading: str) -> Estimate:
+    parts, level = {}, cells[0].facts["level"]
+    for units in cells:
+        rates = units[f"rate_{units.facts['headline'] if reading == MIXED else reading}"]
         known = np.isfinite(rates)
-        parts[score["split"]] = (rates[known], units["cluster"][known].tolist(), units["counting"][known].tolist())
+        parts[units.facts["split"]] = (
+            rates[known],
+            units["cluster"][known].tolist(),
+            units["counting"][known].tolist(),
+        )
     lost = [split for split, (rates, _, _) in parts.items() if not len(rates)]
     if lost:
         known_of: dict[str, Any] = {"value": None, "method": f"none (nothing judged in {', '.join(lost)})"}
@@ -70,11 +72,11 @@ def _pooled(cells: Sequence[Scored], expectation: str, reading: str, level: floa
         **known_of,
         pool=expectation,
         reading=reading,
-        samples=cells[0][0]["samples"],
+        samples=cells[0].facts["samples"],
         n_prompts=sum(len(rates) for rates, _, _ in parts.values()),
         n_clusters=len({name for _, clusters, _ in parts.values() for name in clusters}),
         parameter=f"{len(parts)} splits" if len(parts) > 1 else "1 split",
         flags=derived_flags(
-            (units.flags for _, units in cells), few_flags(min(len(set(names)) for _, names, _ in parts.values()))
+            (units.flags for units in cells), few_flags(min(len(set(names)) for _, names, _ in parts.values()))
         ),
     )

@@ -1,66 +1,164 @@
-"""What became of each sample of a cell: labels and log-probabilities as matrices, units x K, and the file with both.
+"""The file of a scored cell: a row for each sample of each scored prompt (of dialogues: scored turn), as Parquet.
 
-A unit is a row of the cell's score CSV: a prompt, or of dialogues a scored turn. The file lies beside that CSV, so that
-what needs every sample need not read answers and verdicts again.
+Everything that estimates need of a cell is in it, and `units.read_units` is the one reader. What holds for the whole
+cell stands in the file's metadata.
 """
 
-from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import NamedTuple
+from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from refusal_eval.core.files import BadFile, written_whole
-from refusal_eval.core.states import BLOCKED, LABELS
-from refusal_eval.stats.estimates.estimands import Outcome
+from refusal_eval.core.states import JUDGED, is_cut
+from refusal_eval.stats.estimates.estimands import BadRows, Outcome, Row
 
-Labels = NDArray[np.int8]
-Logprobs = NDArray[np.float64]
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-# Places in states.LABELS, and beside them:
-BLOCKED_LABEL = len(LABELS)
-NO_LABEL = -1
-
-
-class Samples(NamedTuple):
-    """The samples of a cell."""
-
-    # for each unit and sample its label's place in `states.LABELS`, 3 where blocked, -1 where none counts
-    labels: Labels
-    # mean log-probability of the answer's tokens in nats; NaN where there is none, or nothing to judge
-    logprobs: Logprobs
+PLACE = ("prompt_id", "turn")
+_FACTS = b"refusal_eval"  # key of the metadata
+_UNREADABLE = "is no scored cell that this version reads; delete it and run again (no GPU is needed)"
 
 
-def samples_of(units: Iterable[Sequence[Outcome]]) -> Samples:
-    """Return the samples of a cell from the K outcomes of each unit, in the order of the score CSV."""
-    numbers: dict[str | None, int] = {None: NO_LABEL} | {label: i for i, label in enumerate(LABELS)}
-    labels, logprobs = [], []
-    for outcomes in units:
-        labels.append([BLOCKED_LABEL if o.state == BLOCKED else numbers[o.label] for o in outcomes])
-        logprobs.append([o.logprob for o in outcomes])
-    return Samples(np.array(labels, dtype=np.int8), np.array(logprobs, dtype=np.float64))  # None becomes NaN
+def schema() -> pa.Schema:
+    """Return the columns: names of the prompt, what became of the answer, what the judge said of it.
+
+    `state` is that of the answer, `failed` for one without a row; `verdict` that of the verdict, null without one.
+    `label` and `kind` are null unless the judge gave a label. `logprob` is the mean raw log-probability of the answer's
+    tokens in nats, null without one. `cut` says whether the judge saw head and tail of the answer only. `published_c`
+    is c(x) as the published code computes it, the same for all samples of a prompt; null but under `protocol: compat`.
+    """
+    import pyarrow as pa  # late: planning a study imports this module
+
+    text, number = pa.string(), pa.float64()
+    names = [("prompt_id", text), ("turn", pa.int32()), ("sample", pa.int32()), ("category", text), ("cluster", text)]
+    answer = [("state", text), ("answer_tokens", pa.int64()), ("logprob", number)]
+    verdict = [("verdict", text), ("label", text), ("kind", text), ("p_refusal", number), ("cut", pa.bool_())]
+    return pa.schema([*names, *answer, *verdict, ("published_c", number)])
 
 
-def write_samples(path: str | Path, samples: Samples) -> None:
-    """Write samples as an .npz file with the arrays `labels` and `logprobs`; the same samples give the same bytes."""
-    with written_whole(path, "wb") as handle:
-        np.savez(handle, **samples._asdict())
-
-
-def read_samples(path: str | Path, counts: Sequence[NDArray[np.int64]]) -> Samples:
-    """Return the samples of a cell.
+def sample_rows(
+    prompts: Iterable[Row],
+    outcomes: Mapping[tuple[str, int], Sequence[Outcome]],
+    answers: Iterable[Row],
+    verdicts: Iterable[Row],
+    published: Mapping[tuple[str, int], float | None] | None = None,
+) -> list[dict[str, Any]]:
+    """Return the rows of a cell's file, sorted by prompt, turn and sample.
 
     Args:
-        counts: how many samples of each unit have the label 0, 1, 2 and so on, as the score CSV beside the file says.
+        prompts: the split.
+        outcomes: of `estimands.cell_outcomes`; they say which turns are scored.
+        answers: of the cell; those to other turns play no part.
+        verdicts: on them.
+        published: c(x) by (prompt id, turn) as the published code computes it; None under the default protocol.
+    """
+    by_id = {prompt["id"]: prompt for prompt in prompts}
+    tokens = {(row["prompt_id"], row["turn"], row["sample"]): row.get("answer_tokens") for row in answers}
+    judged = {(row["prompt_id"], row["turn"], row["sample"]): row for row in verdicts}
+    rows = []
+    for (name, turn), samples in outcomes.items():
+        prompt = by_id[name]
+        about = {"prompt_id": name, "turn": turn, "category": prompt["category"], "cluster": prompt["cluster"]}
+        about["published_c"] = None if published is None else published.get((name, turn))
+        for sample, outcome in enumerate(samples):
+            verdict = judged.get((name, turn, sample), {})
+            rows.append(
+                {
+                    **about,
+                    "sample": sample,
+                    "state": outcome.state,
+                    "answer_tokens": tokens.get((name, turn, sample)),
+                    "logprob": outcome.logprob,
+                    "verdict": verdict.get("state"),
+                    "label": outcome.label,
+                    "kind": verdict.get("kind"),
+                    "p_refusal": verdict.get("p_refusal"),
+                    "cut": bool(verdict) and is_cut(verdict),
+                }
+            )
+    return rows
+
+
+def noticed(
+    units: Collection[tuple[str, int]], verdicts: Iterable[Row], flags: Sequence[str], again: bool
+) -> dict[str, Any]:
+    """Return what the judge of a cell noticed beside its labels; what it cannot notice is missing.
+
+    judge_flags     for each flag the number of labelled answers with it
+    votes           n, the judge's votes on all answers that it was asked about, and n_asked_again, those that could not
+                    be read at first
+
+    Only verdicts on the scored `units` (prompt id, turn) count; `flags` are those that the judge can raise (others that
+    occur are counted too), and `again` says whether votes that cannot be read are asked again.
 
     Raises:
-        BadFile: if the file has other samples than that CSV.
+        BadRows: for a verdict with flags that are no words.
     """
-    with np.load(path) as arrays:
-        samples = Samples(arrays["labels"], arrays["logprobs"])
-    for label, wanted in enumerate(counts):
-        found = (samples.labels == label).sum(axis=1)
-        if len(found) != len(wanted) or (found != wanted).any():
-            raise BadFile(f"{path} has other samples than the score CSV beside it")
-    return samples
+    own = [verdict for verdict in verdicts if (verdict["prompt_id"], verdict["turn"]) in units]
+    found = Counter(dict.fromkeys(flags, 0))
+    for verdict in own:
+        if verdict["state"] == JUDGED and (raised := verdict.get("flags")):
+            if not isinstance(raised, list) or not all(isinstance(flag, str) for flag in raised):
+                raise BadRows(f"the flags of the verdict on prompt {verdict['prompt_id']} are no list of words")
+            found.update(raised)
+    found_here: dict[str, Any] = {"judge_flags": dict(sorted(found.items()))} if found else {}
+    if again:
+        votes = [vote for verdict in own for vote in verdict["raw"].get("each") or [verdict["raw"]]]
+        found_here["votes"] = {"n": len(votes), "n_asked_again": sum(vote.get("tries", 1) > 1 for vote in votes)}
+    return found_here
+
+
+def write_samples(path: str | Path, rows: Sequence[Row], facts: Mapping[str, Any]) -> None:
+    """Write the rows of `sample_rows`; the same rows and facts give the same bytes under one version of pyarrow.
+
+    Args:
+        facts: what holds for the whole cell, as JSON (`units.Units.facts`).
+
+    Raises:
+        TypeError, ValueError: for a value of another kind than its column holds.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = schema().with_metadata({_FACTS: json.dumps(facts, sort_keys=True, ensure_ascii=False).encode()})
+    table = pa.Table.from_arrays([pa.array([row[c.name] for row in rows], c.type) for c in columns], schema=columns)
+    with written_whole(path, "wb") as handle:
+        pq.write_table(table, handle, row_group_size=max(1, len(rows)), compression="zstd")
+
+
+def read_samples(path: str | Path) -> tuple[pa.Table, dict[str, Any]]:
+    """Return the rows of a cell's file, in their order, and the facts of the cell.
+
+    Raises:
+        BadFile: if it is no such file.
+    """
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path)
+        facts = json.loads((table.schema.metadata or {})[_FACTS])
+    except (OSError, KeyError, ValueError) as error:
+        raise BadFile(f"{path} {_UNREADABLE} ({error})") from error
+    if table.schema.names != schema().names:
+        raise BadFile(f"{path} {_UNREADABLE} (its columns are {', '.join(table.schema.names)})")
+    return table, facts
+
+
+def read_facts(path: str | Path) -> dict[str, Any]:
+    """Return the facts of a cell without its rows.
+
+    Raises:
+        BadFile: if it is no such file.
+    """
+    import pyarrow.parquet as pq
+
+    try:
+        found: dict[str, Any] = json.loads((pq.read_schema(path).metadata or {})[_FACTS])
+    except (OSError, KeyError, ValueError) as error:
+        raise BadFile(f"{path} {_UNREADABLE} ({error})") from error
+    return found

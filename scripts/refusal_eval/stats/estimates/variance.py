@@ -38,6 +38,7 @@ import numpy as np
 from refusal_eval.core.states import LABELS
 from refusal_eval.stats.estimates.estimands import READINGS, REFUSES
 from refusal_eval.stats.estimates.estimate import Estimate, ends
+from refusal_eval.stats.estimates.flags import derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import Floats, seed_of
 from refusal_eval.stats.estimates.resampling import (
     WHOLE,
@@ -49,8 +50,7 @@ from refusal_eval.stats.estimates.resampling import (
     resamples_for,
     whole,
 )
-from refusal_eval.stats.estimates.samples import BLOCKED_LABEL, NO_LABEL, Labels
-from refusal_eval.stats.estimates.scores import derived_flags, few_flags
+from refusal_eval.stats.estimates.units import BLOCKED_LABEL, NO_LABEL, Labels
 
 _DIGITS = 9  # of a part of the variance
 PARTS = ("prompt", "sampling", "judge")
@@ -79,7 +79,7 @@ def variance_estimates(
     named as `judge`; with several, `judge` is None and `parameter` names them all.
 
     Args:
-        labels: of `samples.Samples`, units x K, by judge.
+        labels: of `units.Units`, units x K, by judge.
         flags: of the cell of each judge.
     """
     names, of_cells = sorted(labels), list(flags)

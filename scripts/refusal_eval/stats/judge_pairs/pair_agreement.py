@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from refusal_eval.core.states import LABELS
 from refusal_eval.stats.agreement.measures import Counts, Measure, kappa, measure_interval, two_class
 from refusal_eval.stats.estimates.estimands import READINGS
+from refusal_eval.stats.estimates.flags import derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import Codes, cluster_wilson_of_counts, seed_of
 from refusal_eval.stats.estimates.resampling import cluster_codes, cluster_sums, resampled
-from refusal_eval.stats.estimates.scores import derived_flags, few_flags
 from refusal_eval.stats.judge_pairs.verdict_panel import Panel
 
 MIN_ROWS = 20  # answers of either class that one of the judges must see, or kappa and alpha are not shown

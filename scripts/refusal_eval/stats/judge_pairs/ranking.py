@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from refusal_eval.stats.estimates.flags import derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import Floats, seed_of
 from refusal_eval.stats.estimates.resampling import cluster_sums, percentiles, resampled, whole
-from refusal_eval.stats.estimates.scores import derived_flags, few_flags
 
 
 def rankings(
@@ -27,8 +27,8 @@ def rankings(
     judges order differently, each [higher under the first, higher under the second].
 
     Args:
-        scores: the split's cells (`units.read_scores`) by (judge, model).
-        flags: of each judge's cells of the split (`scores.derived_flags`); None for cells without any.
+        scores: the split's cells (`units.Units`) by (judge, model).
+        flags: of each judge's cells of the split (`flags.derived_flags`); None for cells without any.
 
     Raises:
         ValueError: if a judge lacks a model that another has.

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from refusal_eval.core.states import JUDGED, LABELS
-from refusal_eval.stats.estimates.estimands import VOTES, Row
-from refusal_eval.stats.estimates.samples import NO_LABEL
+from refusal_eval.core.states import LABELS
+from refusal_eval.stats.estimates.estimands import VOTES
+from refusal_eval.stats.estimates.units import NO_LABEL, PLACE, Cell, Units
 
 MOST_ROWS = 500
 UNIT = ["split", "model", "prompt_id", "sample", "turn"]  # what names an answer of the study
@@ -37,41 +37,28 @@ class Disputes(NamedTuple):
     rows: list[dict[str, Any]]
 
 
-def panel(
-    verdicts: Mapping[tuple[str, str, str], Iterable[Row]],
-    clusters: Mapping[tuple[str, str], str],
-    scored: Mapping[str, Collection[tuple[str, int]]] | None = None,
-) -> Panel:
+def panel(cells: Mapping[Cell, Units]) -> Panel:
     """Return the labels of all judges, units sorted by split, model, prompt, sample and turn; judges by name.
 
-    Args:
-        verdicts: rows of the verdict files by (judge, model, split).
-        clusters: the cluster of each prompt by (split, prompt id).
-        scored: (prompt id, turn) of the answers that count, by split: judges read the other turns of dialogues, too.
-            None for all.
+    Answers count that a judge gave a verdict on, whatever its state.
 
-    Raises:
-        ValueError: for two verdicts of one judge on one answer, or one on a prompt that its split lacks.
+    Args:
+        cells: by (judge, model, split); their clusters mean the same in all splits (`units.clusters_apart`).
     """
-    judges = tuple(sorted({judge for judge, _, _ in verdicts}))
-    found: dict[tuple[Any, ...], list[int]] = {}
-    for (judge, model, split), rows in verdicts.items():
-        seen: set[tuple[Any, ...]] = set()
-        for row in rows:
-            prompt, turn = row["prompt_id"], row["turn"]
-            unit = (split, model, prompt, row["sample"], turn)
-            if unit in seen:
-                raise ValueError(f"judge {judge} has two verdicts on {unit}")
-            if (split, prompt) not in clusters:
-                raise ValueError(f"a verdict of {judge} belongs to prompt {prompt}, which is not in {split}")
-            seen.add(unit)
-            if scored is None or (prompt, turn) in scored[split]:
-                label = LABELS.index(row["label"]) if row["state"] == JUDGED else NO_LABEL
-                found.setdefault(unit, [NO_LABEL] * len(judges))[judges.index(judge)] = label
-    units = pd.DataFrame(sorted(found), columns=UNIT)
-    units["cluster"] = [clusters[place] for place in zip(units["split"], units["prompt_id"], strict=True)]
-    labels = np.array([found[unit] for unit in sorted(found)], dtype=np.int8).reshape(len(units), len(judges))
-    return Panel(judges, units, labels)
+    judges = sorted({judge for judge, _, _ in cells})
+    numbers = {label: number for number, label in enumerate(LABELS)}
+    parts = []
+    for (judge, model, split), own in sorted(cells.items()):
+        assert own.samples is not None
+        read = own.samples.loc[own.samples["verdict"].notna(), ["prompt_id", "sample", "turn", "label"]]
+        cluster = own.frame["cluster"].loc[pd.MultiIndex.from_frame(read[PLACE])].to_numpy(object)
+        label = read["label"].map(numbers).fillna(NO_LABEL).astype(np.int8)
+        parts.append(read.assign(split=split, model=model, judge=judge, cluster=cluster, label=label))
+    read = pd.concat(parts)
+    labels = read.pivot(index=UNIT, columns="judge", values="label").sort_index().reindex(columns=judges)
+    clusters = read.drop_duplicates(UNIT).set_index(UNIT)["cluster"].reindex(labels.index)
+    units = labels.index.to_frame(index=False).assign(cluster=clusters.to_numpy(object))
+    return Panel(tuple(judges), units, labels.fillna(NO_LABEL).to_numpy(np.int8))
 
 
 def disagreements(found: Panel, most: int = MOST_ROWS) -> Disputes:

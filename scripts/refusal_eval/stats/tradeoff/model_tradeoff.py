@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from refusal_eval.stats.estimates.flags import FEW_CLUSTERS, derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import Floats
 from refusal_eval.stats.estimates.resampling import blocks
-from refusal_eval.stats.estimates.scores import FEW_CLUSTERS, derived_flags, few_flags
 from refusal_eval.stats.tradeoff.pooled_rates import (
     Part,
     SplitRates,

@@ -39,7 +39,7 @@ class SplitRates:
     categories: NDArray[Any]  # category of each row, empty without one
     rates: Floats  # models x rows, between 0 and 1; NaN where no sample counts
     draws: NDArray[np.int64]  # models x rows, the number of samples that count
-    flags: tuple[tuple[str, ...], ...]  # of each model's cell (`scores.score_flags`)
+    flags: tuple[tuple[str, ...], ...]  # of each model's cell
 
     def only(self, rows: NDArray[np.bool_]) -> SplitRates:
         """Return the same with these rows only."""

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from refusal_eval.stats.estimates.estimands import MIXED
 from refusal_eval.stats.estimates.estimate import Estimate, ends
+from refusal_eval.stats.estimates.flags import derived_flags, few_flags
 from refusal_eval.stats.estimates.near_duplicates import Place
-from refusal_eval.stats.estimates.scores import MIXED, derived_flags, few_flags
 from refusal_eval.stats.estimates.units import Units, clusters_apart, dialogue_splits
 from refusal_eval.stats.tradeoff.contrasts import CELLS, differences, pair_shares, topics
 from refusal_eval.stats.tradeoff.model_tradeoff import REGION, trade_off

@@ -15,8 +15,8 @@ from refusal_eval.core.files import read_json, read_jsonl
 from refusal_eval.core.yaml_files import read_yaml
 from refusal_eval.stats.comparisons.paired import paired_differences, panel_of
 from refusal_eval.stats.comparisons.study_comparisons import holm, paired_flags
-from refusal_eval.stats.estimates.scores import score_flags
-from refusal_eval.stats.estimates.units import read_scores
+from refusal_eval.stats.estimates.samples import read_facts
+from refusal_eval.stats.estimates.units import Units, read_units
 from refusal_eval.study.comparison_families import Cell
 
 
@@ -26,16 +26,16 @@ class FinishedStudy:
 
     folder: Path  # where it is
     manifest: Mapping[str, Any]  # its manifest; of a study without one, what config.yaml tells
-    cells: Mapping[Cell, Mapping[str, Any]]  # its (judge, model, split), sorted, each with the summary of its scores
+    cells: Mapping[Cell, Mapping[str, Any]]  # its (judge, model, split), sorted, each with its facts (`units.Units`)
 
     @property
     def name(self) -> str:
         """Name of the study."""
         return str(self.manifest.get("study", {}).get("study", self.folder.name))
 
-    def rows(self, cell: Cell) -> pd.DataFrame:
-        """Return the scores of a cell, see `units.read_scores`."""
-        return read_scores(self.folder / "scores" / f"{'/'.join(cell)}.csv")
+    def units(self, cell: Cell) -> Units:
+        """Return the scored prompts of a cell."""
+        return read_units(self.folder / "scores" / f"{'/'.join(cell)}.parquet")
 
     def prompts(self, split: str) -> dict[str, str]:
         """Return the last message of each prompt of a split by id; empty where its file is gone."""
@@ -53,15 +53,12 @@ def finished_study(folder: str | Path) -> FinishedStudy:
     path = Path(folder)
     if not path.is_dir():
         raise UserError(f"there is no folder {path}; name the results of a finished study, such as results/demo")
-    files = sorted(path.glob("scores/*/*/*.json"))
+    files = sorted(path.glob("scores/*/*/*.parquet"))
+    if not files and any(path.glob("scores/*/*/*.json")):
+        raise UserError(f"{path} was made by an earlier version; run its study again, which needs no GPU")
     if not files:
-        raise UserError(f"{path} has no scores (scores/JUDGE/MODEL/SPLIT.json); name the results of a finished study")
-    cells: dict[Cell, Any] = {}
-    for file in files:
-        judge, model, split = *file.parts[-3:-1], file.stem
-        if not file.with_suffix(".csv").is_file():
-            raise UserError(f"{file.with_suffix('.csv')} is missing beside {file.name}; run the study again")
-        cells[judge, model, split] = read_json(file)
+        raise UserError(f"{path} has no scores (scores/JUDGE/MODEL/SPLIT.parquet); name results of a finished study")
+    cells: dict[Cell, Any] = {(f.parts[-3], f.parts[-2], f.stem): read_facts(f) for f in files}
     config, manifest = path / "config.yaml", path / "manifest.json"
     told: Any = {}
     if manifest.is_file():
@@ -83,15 +80,15 @@ def cell_differences(first: FinishedStudy, second: FinishedStudy, level: float) 
     """
     rows: list[dict[str, Any]] = []
     for cell in sorted(set(first.cells) & set(second.cells)):
-        frames = [study.rows(cell) for study in (first, second)]
+        units = [study.units(cell) for study in (first, second)]
+        frames = [own.frame for own in units]
         reading = first.cells[cell]["headline"]
         shared = frames[0].index.intersection(frames[1].index)
         panel = panel_of({cell[2]: [frame.loc[shared] for frame in frames]}, {cell[2]: reading})
         result = paired_differences(panel, [(1, 0)], ["studies, " + ", ".join(cell), "first", "second"], level)[0]
         changed = np.abs(panel.rates[:, 1] - panel.rates[:, 0]) > 0
         row = dict(zip(("judge", "model", "split"), cell, strict=True)) | dataclasses.asdict(result)
-        flags = [[score_flags(study.cells[cell])] for study in (second, first)]
-        row |= paired_flags(flags[0], flags[1], result)
+        row |= paired_flags([units[1].flags], [units[0].flags], result)
         row |= {"reading": reading, "samples": [study.cells[cell]["samples"] for study in (first, second)]}
         row |= {"only_first": len(frames[0]) - len(shared), "only_second": len(frames[1]) - len(shared)}
         rows.append(row | {"changed": int(changed.sum())})
@@ -111,7 +108,7 @@ def most_changed(
     """
     frames = {}
     for cell in sorted(cells):
-        rates = [study.rows(cell)[f"rate_{first.cells[cell]['headline']}"] for study in (first, second)]
+        rates = [study.units(cell).frame[f"rate_{first.cells[cell]['headline']}"] for study in (first, second)]
         both = pd.concat(rates, axis=1, join="inner", keys=["first", "second"]).dropna()
         frames[cell] = both[both["first"] != both["second"]]
     place = ["judge", "model", "split"]

@@ -56,7 +56,7 @@ def read_pilot(study: FinishedStudy, judge: str | None, split: str | None, model
             raise UserError(f"{study.folder} has no scores of model {model} on {split}" + nearest(model, known))
     summary = study.cells[judge, models[0], split]
     reading = summary["headline"]
-    both = [study.rows((judge, model, split)) for model in models]
+    both = [study.units((judge, model, split)).frame for model in models]
     shared = pd.concat(both, axis=1, join="inner", keys=[0, 1])
     shared = shared.dropna(subset=[(side, f"rate_{reading}") for side in (0, 1)])
     rates, counts = (

@@ -77,7 +77,7 @@ def outputs(config: Mapping[str, Any]) -> dict[Job, str]:
         rules = ("judge_requests", "verdicts") if judge in asking else ("verdicts",)
         judged = [f"{judge}/{cell}" for cell in [*cells, *golds]]
         files |= {(rule, name): f"{results}/{rule}/{name}.jsonl" for name in judged for rule in rules}
-        files |= {("score", f"{judge}/{cell}"): f"{results}/scores/{judge}/{cell}.json" for cell in cells}
+        files |= {("score", f"{judge}/{cell}"): f"{results}/scores/{judge}/{cell}.parquet" for cell in cells}
         files |= {("judge_card", f"{judge}/{g}"): f"{results}/judge_cards/{judge}/{g}.json" for g in config["gold"]}
     return files | {("check_judge", judge): f"{results}/judges/{judge}.json" for judge in asking}
 

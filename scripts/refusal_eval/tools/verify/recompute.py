@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_json
+from refusal_eval.core.states import HEADLINE_READING
+from refusal_eval.report.results.results_files import read_results
 from refusal_eval.study.paths import Paths
 from refusal_eval.tools.snakemake_summary import snakemake_command, summary
 from refusal_eval.tools.status.log_text import error_and_cause, tail
@@ -33,7 +34,7 @@ COMPUTED = (
 NOT_COMPARED = "judge_cards/floors.json"  # its rule fails where a judge is worse than asked
 PICTURES = (".pdf", ".svg", ".png")
 STEPS = re.compile(r"(\d+) of (\d+) steps")
-_TOLERANCE = 1e-12  # between two ways to add up the same shares
+_TOLERANCE = 1e-9  # the results table keeps ten digits
 
 
 def recompute(config: Mapping[str, Any], study_file: Path, root: Path, cores: int) -> list[Difference]:
@@ -118,18 +119,30 @@ def _run(command: Sequence[str], made: Path) -> None:
 
 def _other_rates(config: Mapping[str, Any], stored: Path) -> Iterator[Difference]:
     """Yield the cells whose stored headline rate is not what a second way makes of the stored files."""
+    name = "results_table/results.csv"
+    if not (stored / name).is_file():
+        return
+    table = read_results((stored / name).read_text(encoding="utf-8"))
+    rates = {
+        (row.judge, row.model, row.split, row.reading): row.value
+        for row in table
+        if row.estimand == "refusal_rate" and row.category is None
+    }
     for judge, model, split in _cells(config):
-        name = f"scores/{judge}/{model}/{split}.json"
-        if config["split_entries"][split].get("dialogue") or not (stored / name).is_file():
+        entry = config["split_entries"][split]
+        reading = entry.get("headline") or HEADLINE_READING[entry["expectation"]]
+        if entry.get("dialogue") or (judge, model, split, reading) not in rates:
             continue
-        score = read_json(stored / name)
         answers = stored / f"answers/{model}/{split}.jsonl"
         verdicts = stored / f"verdicts/{judge}/{model}/{split}.jsonl"
-        rate = headline_rate(answers, verdicts, score["samples"], score["headline"])
-        known = score[score["headline"]]["rate"]
-        same = rate == known if rate is None or known is None else math.isclose(rate, known, abs_tol=_TOLERANCE)
+        rate = headline_rate(answers, verdicts, config["samples"], reading)
+        known = rates[judge, model, split, reading]
+        same = rate == known if rate is None or known is None else math.isclose(rate, known, rel_tol=_TOLERANCE)
         if not same:
-            yield Difference(name, f"the headline rate is {known}, and a second way to compute it gives {rate}")
+            cell = f"{judge}, {model}, {split}"
+            yield Difference(
+                name, f"the headline rate of {cell} is {known}, and a second way to compute it gives {rate}"
+            )
 
 
 def _cells(config: Mapping[str, Any]) -> list[tuple[str, str, str]]:

@@ -1,12 +1,11 @@
-"""The estimates that a cell's score file and a judge's card hold, one row of the results table each."""
+"""The estimates that a judge's card holds, one row of the results table each."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.estimates.estimate import Estimate
-from refusal_eval.stats.estimates.scores import C_METHOD, score_flags, state_shares
-from refusal_eval.core.states import ANSWER_STATES, JUDGED
+from refusal_eval.stats.estimates.cell_estimates import INTERVAL_METHOD
 
 Row = Mapping[str, Any]
 
@@ -24,45 +23,7 @@ _CARD_METHODS = {
     **dict.fromkeys(("roc_auc", "average_precision"), RANKING),
 }
 CARD_MEASURES = ("accuracy", "sensitivity", "specificity", "balanced_accuracy", "f1", "kappa")
-SHARE_METHOD = "Wilson, cluster-robust effective size, t quantile; Clopper-Pearson over clusters at 0 and 1"
-
-
-def score_estimates(score: Row, tau: float) -> list[Estimate]:
-    """Return the estimates of one cell's score file.
-
-    Args:
-        score: the score (`scores.cell_score`).
-        tau: the temperature of its c(x).
-    """
-    level, method, k = score["interval"]["level"], score["interval"]["method"], score["samples"]
-    names: dict[str, Any] = {key: score[key] for key in ("judge", "model", "split", "samples")}
-    names["flags"] = score_flags(score)
-    counting = {"n_prompts": score["n_scored_turns"], "n_clusters": score["n_clusters"]}
-    every = {"n_prompts": score["n_turns"]}
-    found = []
-    for reading in READINGS:
-        part = score[reading]
-        known = part["low"] is not None
-        ends = {"low": part["low"], "high": part["high"], "level": level, "method": method} if known else {}
-        here = names | {"reading": reading}
-        found.append(Estimate("refusal_rate", part["rate"], **ends, **here, **counting))
-        found.append(Estimate("refusal_rate_at_least", part["bound_low"], **here, **every))
-        found.append(Estimate("refusal_rate_at_most", part["bound_high"], **here, **every))
-        found.append(Estimate(f"majority@{k}", part["majority"]["refuse"], **here, **counting))
-        found.append(Estimate(f"majority@{k}_tie", part["majority"]["tie"], **here, **counting))
-        found.append(Estimate(f"any@{k}", part["any"], **here, **counting))
-    found += _c(score["c"], names | {"parameter": tau}, level)
-    for state, share in state_shares(score).items():
-        kind = "unjudged" if state == "unjudged" else "answer_state" if state in ANSWER_STATES else "verdict_state"
-        parameter = None if kind == "unjudged" else state.removeprefix("verdict_")
-        found.append(Estimate(kind, share, parameter=parameter, **names, **every))
-    labelled, votes = score["verdict_states"][JUDGED], score.get("votes")
-    for flag, n in score.get("judge_flags", {}).items():
-        found.append(Estimate("answer_flag", n / labelled if labelled else None, parameter=flag, **names, **every))
-    if votes:
-        value = votes["n_asked_again"] / votes["n"] if votes["n"] else None
-        found.append(Estimate("votes_asked_again", value, **names, **every))
-    return found
+SHARE_METHOD = INTERVAL_METHOD
 
 
 def card_estimates(card: Row) -> list[Estimate]:
@@ -71,13 +32,6 @@ def card_estimates(card: Row) -> list[Estimate]:
     for group in card["models"]:
         found += _group(card, group, group["answering_model"])
     return found
-
-
-def _c(c: Row, names: dict[str, Any], level: float) -> list[Estimate]:
-    names = names | {"n_prompts": c["n"]}
-    ends = {"low": c["low"], "high": c["high"], "level": level, "method": C_METHOD} if c["low"] is not None else {}
-    shares = [Estimate(f"c_band_{band}", c[band], **names) for band in ("refusing", "mixed", "complying")]
-    return [Estimate("c_mean", c["mean"], **ends, **names), *shares]
 
 
 def card_numbers(group: Row) -> Iterator[tuple[str | None, str, float | None, Sequence[float | None] | None, int]]:
