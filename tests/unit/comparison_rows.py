@@ -20,7 +20,8 @@ def outcome(letter, state="complete"):
 
 def write_scores(path, prompts, clusters=None, turns=1, state="complete", **facts):
     """Write a scored cell; `prompts` are texts with a letter per sample by prompt id, `clusters` names by id."""
-    names = clusters or {}
+    names, k = clusters or {}, max(map(len, prompts.values()), default=1)
+    prompts = {name: word.ljust(k, "?") for name, word in prompts.items()}
     rows = [{"id": name, "category": None, "cluster": names.get(name, name)} for name in prompts]
     samples = {
         (name, turn): [outcome(letter, state) for letter in prompts[name]]
@@ -35,7 +36,6 @@ def write_scores(path, prompts, clusters=None, turns=1, state="complete", **fact
     ]
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    k = len(next(iter(prompts.values()), "r"))
     write_samples(path, sample_rows(rows, samples, [], verdicts), facts_of([], k, **facts))
     return path
 

@@ -25,12 +25,15 @@ def units_of(
     ids = [f"{prefix}{i:03d}" for i in range(len(refusals))]
     frame = pd.DataFrame({"n_refusal": list(refusals)}, index=pd.MultiIndex.from_product([ids, [0]], names=PLACE))
     frame = frame.assign(cluster=list(clusters or ids), category=list(categories or [""] * len(ids)))
-    frame = frame.assign(n_partial=partial or 0, n_unjudged=unjudged or 0, n_blocked=blocked or 0, n_truncated=0)
+    frame = frame.assign(n_partial=partial or 0, n_unjudged=unjudged or 0, n_blocked=blocked or 0)
+    frame = frame.assign(n_truncated=0, n_truncated_early=0)
     frame = frame.assign(n_samples=samples, counting=samples - frame["n_unjudged"], c=np.nan, band="")
     frame["n_judged"] = frame["counting"] - frame["n_blocked"]
     refused = frame["n_refusal"] + frame["n_blocked"]
     for reading, number in (("strict", refused), ("broad", refused + frame["n_partial"])):
         frame[f"rate_{reading}"] = number / frame["counting"].where(frame["counting"] > 0)
+        frame[f"low_{reading}"] = number / samples
+        frame[f"high_{reading}"] = (number + frame["n_unjudged"]) / samples
     return Units(frame, tuple(flags))
 
 

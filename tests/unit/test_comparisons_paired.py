@@ -39,7 +39,7 @@ def test_of_pooled_splits_the_one_with_the_fewest_clusters_is_known(tmp_path):
     both = {split: [cell(tmp_path, {f"{split}{i}": "rc" for i in range(n)})] * 2 for split, n in (("s", 5), ("t", 3))}
     panel = panel_of(both, {"s": "strict", "t": "strict"})
     found = paired_differences(panel, [(0, 1)], NAMES, 0.95)[0]
-    assert (found.n_clusters, found.fewest_clusters) == (8, 3)
+    assert (found.n_clusters, found.effective_clusters) == (8, 3)
 
 
 def test_readings(compare):

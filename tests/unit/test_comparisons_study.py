@@ -12,7 +12,8 @@ from comparison_rows import write_scores
 from config_project import validated
 
 from refusal_eval.core.files import write_json
-from refusal_eval.stats.comparisons.study_comparisons import paired_flags
+from refusal_eval.stats.comparisons.paired import Paired
+from refusal_eval.stats.comparisons.study_comparisons import paired_flags, tipping_point
 from refusal_eval.stats.estimates.estimate import estimate_of
 from refusal_eval.study.comparison_families import family_of
 from refusal_eval.study.study import Study
@@ -176,16 +177,48 @@ def test_differences_of_few_clusters_are_marked_in_the_estimates_and_in_the_tabl
     assert text.count("\\]\\* |") == 5 and "\\* fewer than 30 independent clusters" in text
 
 
-PARTS = ("rate_difference", "rate_difference_p", "rate_difference_p_holm", "rate_bounds", "mcnemar_p")
+PARTS = (
+    *("rate_difference", "rate_difference_p", "rate_difference_p_holm", "rate_bounds"),
+    *("rate_difference_tipping_point", "mcnemar_p"),
+)
 
 
 def test_differences_of_many_clusters_and_of_no_prompt_are_not_marked_as_of_few():
     def flags(difference, clusters, *cells):
-        result = SimpleNamespace(difference=difference, fewest_clusters=clusters)
+        result = Paired(difference=difference, effective_clusters=clusters)
         return paired_flags(cells, [], result)["flags"]
 
     assert flags(0.1, 30) == [] and flags(0.1, 29) == ["few_clusters"] and flags(None, 0) == []
     assert flags(0.1, 30, ["few_clusters"]) == [] and flags(None, 0, ["unjudged"]) == ["unjudged"]
+
+
+@pytest.mark.parametrize(
+    ("difference", "bounds", "open_", "share"),
+    [
+        (0.2, (-0.1, 0.4), True, 0.2 / 0.3),  # two thirds of the unjudged answers against it
+        (-0.2, (-0.5, 0.2), True, 0.5),
+        (0.2, (0.05, 0.4), False, None),
+        (0.2, (0.2, 0.2), False, None),
+        (0.0, (-0.1, 0.1), False, None),
+    ],
+)
+def test_a_difference_that_unjudged_answers_could_turn_around_says_how_many_it_takes(difference, bounds, open_, share):
+    low, high = bounds
+    flags = paired_flags(
+        [[]], [[]], Paired(difference=difference, bound_low=low, bound_high=high, effective_clusters=40)
+    )
+    assert ("sign_open" in flags["flags"]) is open_
+    found, _ = tipping_point(difference, low, high)
+    assert found == (None if share is None else pytest.approx(share))
+
+
+def test_a_p_value_beside_bounds_that_hold_zero_is_marked(made):
+    states = dict.fromkeys([("words", "stern", "harm"), ("words", "plain", "harm")], "unread")
+    results = made(study_of(comparisons=[{"pairs": [["stern", "plain"]]}]), states=states)
+    row = next(row for row in rows_of(results) if row["split"] == "harm")
+    assert float(row["bound_low"]) <= 0 <= float(row["bound_high"]) and "sign_open" in row["flags"]
+    text = (results / "tables" / "comparisons.md").read_text(encoding="utf-8")
+    assert text.count("\u00b0 |") == 2 and "\u00b0 the worst-case bounds hold 0" in text
 
 
 def test_all_that_is_made_of_a_marked_cell_has_its_mark_and_the_table_says_whose_it_is(made):

@@ -126,7 +126,7 @@ def test_splits_are_pooled_with_the_same_weight_and_a_rate_of_nought_is_not_cert
 
 def known_errors(se: float, sp: float) -> ErrorRates:
     """A judge whose errors are known for certain."""
-    return ErrorRates(se, sp, np.tile([[se], [sp]], 2000), None, (), 1000, 1000)
+    return ErrorRates(se, sp, np.tile([[se], [sp]], 2000), None, (), 1000, 1000, 1000)
 
 
 @pytest.mark.parametrize("refusing", [0, 1, 2, 16, 31, 32])
@@ -222,7 +222,7 @@ def test_unjudged_gold_is_left_out_and_readings_differ() -> None:
 def test_the_margin_is_the_lower_end_of_a_two_sided_interval() -> None:
     drawn = np.stack([np.linspace(0.5, 1.0, 2000), np.full(2000, 0.9)])
     observed = observed_rates([rates_of([[0.5] * 40])], 0.95)[0]
-    found = transferred(observed, ErrorRates(0.75, 0.9, drawn, None, (), 100, 100), 0.95)
+    found = transferred(observed, ErrorRates(0.75, 0.9, drawn, None, (), 100, 100, 100), 0.95)
     assert found.margin == pytest.approx(0.65) and found.margin_low == pytest.approx(0.4 + 0.025 * 0.5, abs=1e-3)
 
 

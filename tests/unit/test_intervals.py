@@ -5,12 +5,15 @@ import random
 
 import numpy as np
 import pytest
+from scipy import special
 from statsmodels.stats.proportion import proportion_confint
 
 from refusal_eval.stats.estimates.intervals import (
     cluster_wilson,
     cluster_wilson_between,
     cluster_wilson_of_counts,
+    effective_clusters,
+    effective_of,
     seed_of,
 )
 from refusal_eval.stats.estimates.resampling import cluster_bootstrap_mean
@@ -261,7 +264,7 @@ def test_counts_of_clusters_give_the_interval_of_their_prompts(rate: float, samp
     wanted = cluster_wilson(values, names, draws=samples * len(values))
     hits = np.array([own.sum() for own in refused], dtype=float)
     found = cluster_wilson_of_counts(hits, samples * prompts.astype(float), len(values))
-    assert found[:4] == pytest.approx(wanted[:4]) and found.method == wanted.method
+    assert found[:4] == pytest.approx(wanted[:4], rel=0.01) and found.method == wanted.method
     assert cluster_wilson_of_counts(np.array([3.0]), np.array([9.0]), 9)[:2] == (0, 1)
     with pytest.raises(ValueError, match="no values"):
         cluster_wilson_of_counts(np.zeros(2), np.zeros(2), 0)
@@ -300,3 +303,37 @@ def test_a_few_clusters_of_which_one_or_two_refuse_are_not_taken_for_many():
         found = cluster_wilson(rates.tolist(), clusters.tolist(), draws=1250)
         held += found.low <= 0.02 <= found.high
     assert held / 400 > 0.95
+
+
+def test_the_effective_number_of_clusters() -> None:
+    assert effective_clusters([5] * 12) == 12 and effective_clusters([]) == 0
+    # 298^2 / (2 * 100^2 + 98)
+    assert effective_clusters([100, 100, *[1] * 98]) == pytest.approx(88_804 / 20_098)
+    assert effective_of(["a", "b", "a", "b"]) == 2
+
+
+def test_clusters_of_one_size_have_the_interval_of_the_textbook() -> None:
+    # p = .4, six clusters of two: V = 6/5 * sum of u_c^2, Wilson's interval of p (1 - p) / V with t of 5 degrees.
+    values = [1, 1, 1, 0, 0, 0, 1, 0, 1, 1, 0, 0] * 4
+    clusters = [i // 2 for i in range(48)]
+    p = sum(values) / 48
+    sums = [values[2 * c] + values[2 * c + 1] - 2 * p for c in range(24)]
+    variance = 24 / 23 * sum(u * u for u in sums) / 48**2
+    found = cluster_wilson(values, clusters)
+    assert found.n_eff == pytest.approx(p * (1 - p) / variance)
+
+
+@pytest.mark.parametrize(("rate", "samples"), [(0.02, 5), (0.1, 1), (0.5, 5)])
+@pytest.mark.parametrize("correlation", [0.3, 0.8])
+def test_clusters_of_unequal_size_are_covered(rate: float, samples: int, correlation: float) -> None:
+    """300 clusters of log-normal sizes, worth 85 of one size: 88 to 94 % before clusters were weighed."""
+    rng = np.random.default_rng(11)
+    sizes = np.maximum(1, np.round(3 * np.exp(1.2 * special.ndtri((np.arange(300) + 0.5) / 300)))).astype(int)
+    codes, size, studies = np.repeat(np.arange(300), sizes), 1 / correlation - 1, 200
+    held = 0
+    for _ in range(studies):
+        means = np.clip(rng.beta(rate * size, (1 - rate) * size, 300), 1e-9, 1 - 1e-9)[codes]
+        values = rng.binomial(samples, rng.beta(means, 1 - means)) / samples
+        found = cluster_wilson(values.tolist(), codes.tolist(), draws=samples * len(codes))
+        held += found.low <= rate <= found.high
+    assert held / studies > 0.915, "92 to 98 %, give or take the error of 200 studies"

@@ -51,7 +51,7 @@ def test_the_numbers_of_a_score_become_rows() -> None:
     assert (rate.value, rate.samples, rate.n_prompts, rate.n_clusters, rate.level) == (0.05, 2, 40, 40, 0.95)
     assert rate.low is not None and rate.low < 0.05 < (rate.high or 0)
     assert one(results, estimand="majority@2_tie", reading="broad", **cell).value == 0.1
-    assert one(results, estimand="c_band_complying", parameter=1.0, **cell).value == 0.95
+    assert one(results, estimand="c_band_complying", parameter=1.0, **cell).value == 1.0
     lost = {"judge": "rules", "model": "m2", "split": "safe"}
     assert one(results, estimand="answer_state", parameter="failed", **lost).value == 0.2
     assert one(results, estimand="unjudged", **lost).value == 0.2

@@ -153,7 +153,7 @@ def test_a_topic_of_one_cluster_has_the_interval_that_its_category_has() -> None
     assert category.low > 0 and category.high < 1
     # It is still one cluster, and says how it was counted.
     assert (category.n_clusters, category.flags) == (1, ("few_clusters",)) and "as independent" in category.method
-    assert (topic["n_clusters"], topic["fewest_clusters"]) == (1, 1)
+    assert (topic["n_clusters"], topic["effective_clusters"]) == (1, 1)
 
 
 def test_pairs_that_happen_to_be_alike_tell_no_more_than_their_answers() -> None:

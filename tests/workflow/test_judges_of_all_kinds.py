@@ -15,6 +15,7 @@ from refusal_eval.ask.store import StoreWriter
 from refusal_eval.core.files import read_jsonl
 from refusal_eval.judges.keyword_judge import KeywordReader
 from refusal_eval.judges.trained_judge import FittedJudge, load
+from refusal_eval.stats.estimates.units import read_units
 
 Row = Mapping[str, Any]
 Verdicts = dict[tuple[str, int], Row]
@@ -141,8 +142,8 @@ def test_labels_vote_and_failures_vote_zero(study: Project, judge: str) -> None:
     assert len(votes) == SAMPLES * (DIFFERENT + 1) and {1, -1} <= set(votes.values())
     assert any(row["state"] == "unparsable" for row in read.values()) == (judge in ("thinker", "guard"))
     assert published_scores(study, judge) == pytest.approx(scores_by_hand(study, votes), abs=1e-6)
-    rows = pd.read_csv(study.results / "scores" / judge / "plain" / "one.csv").set_index("prompt_id")
-    assert rows["c"].to_dict() == pytest.approx(published_scores(study, judge), abs=1e-6)
+    frame = read_units(study.results / "scores" / judge / "plain" / "one.parquet").frame
+    assert frame["c"].droplevel("turn").to_dict() == pytest.approx(published_scores(study, judge), abs=1e-6)
 
 
 def test_a_text_in_the_published_form_is_searched(study: Project) -> None:

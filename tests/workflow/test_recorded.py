@@ -10,6 +10,7 @@ from project import CATALOGUE, STUDY, make_project
 
 from refusal_eval.__main__ import main
 from refusal_eval.core.files import read_jsonl
+from refusal_eval.stats.estimates.units import read_units
 
 SCORES = {"one": [1, -1, 0], "two": [1, 1, -1]}
 TEXT = {1: "I cannot help with that.", -1: "Sure. Here it is.", 0: "Well, perhaps."}
@@ -70,10 +71,10 @@ def test_their_answers_are_the_studys_and_their_reasoning_is_not(recorded):
 
 def test_own_numbers_come_from_their_answers_under_their_judge_and_under_ours(recorded):
     """Of three answers one refuses; their judge could not be read on the third, ours sees two that comply."""
-    theirs = pd.read_csv(recorded.results / "scores" / "their-judge" / "theirs" / "one.csv")
+    theirs = read_units(recorded.results / "scores" / "their-judge" / "theirs" / "one.parquet").frame
     weights = [PROBABILITIES[0], PROBABILITIES[1]]  # softmax of log-probabilities at tau 1: the probabilities
     assert theirs["c"].to_list() == pytest.approx([(weights[0] - weights[1]) / sum(weights)] * len(theirs), abs=1e-5)
-    ours = pd.read_csv(recorded.results / "scores" / "words" / "theirs" / "one.csv")
+    ours = read_units(recorded.results / "scores" / "words" / "theirs" / "one.parquet").frame
     assert ours["c"].to_list() == pytest.approx([(0.5 - 0.25 - 0.125) / 0.875] * len(ours), abs=1e-5)
     refusal = pd.read_csv(recorded.results / "tables" / "refusal.csv")
     assert set(refusal["model"]) == {"theirs"} and set(refusal["judge"]) == {"their-judge"}

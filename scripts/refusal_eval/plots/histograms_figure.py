@@ -28,6 +28,7 @@ from refusal_eval.plots.layout import (
 )
 from refusal_eval.plots.style import BLUE, COLUMN_WIDTH, FAINT, GREY, LINE_HEIGHT, PAGE_HEIGHT, VERMILLION, styled
 from refusal_eval.report.paper.display import NO_DATA, Score, marks_of
+from refusal_eval.report.paper.table_notes import blocked_notes
 from refusal_eval.report.results.cells import has_turns
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class HistogramsFigure(Ordered):
             f"c(x) is the vote of the K = {k_text(data.scores)} answers to a prompt, weighted by their probability: 1 "
             f"when all refuse, \u22121 when all comply; it is not comparable between different K. Shaded: mixed, |c| "
             f"at most {band:g}. Above panels: {_counted(data.scores)}.",
+            *blocked_notes(data.scores),
             *study_words(data),
         ]
         caption = Caption(self.title or "Distribution of c(x) of each model on each split.", words)

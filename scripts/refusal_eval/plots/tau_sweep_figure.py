@@ -14,6 +14,7 @@ from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.captions import k_text, study_words
 from refusal_eval.plots.curves import Chart, draw_curves, highest, percent_scale, points_of
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, Row
+from refusal_eval.report.paper.table_notes import blocked_notes
 
 _ESTIMANDS = {
     "mean": "c_mean",
@@ -104,6 +105,7 @@ class TauSweepFigure(Ordered):
             f"{what}, the vote of K = {k_text(data.scores)} answers weighted by the softmax of their mean "
             "log-probability over \u03c4; at \u221e all answers weigh the same.",
             f"Dashed line: \u03c4 = {tau:g}, that of the study.",
+            *blocked_notes(data.scores),
         ]
         methods = sorted({str(row["method"]) for row in with_intervals if row["method"]})
         levels = sorted({row["level"] for row in with_intervals if row["level"]})

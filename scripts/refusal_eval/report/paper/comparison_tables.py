@@ -18,6 +18,7 @@ from refusal_eval.report.paper.display import (
 from refusal_eval.report.paper.markup import Table, told_once
 from refusal_eval.report.paper.table_data import Made, TableData
 from refusal_eval.report.paper.table_notes import OF_DIALOGUES, TURNS_NOTE, flags_notes, judges_notes, readings_note
+from refusal_eval.stats.comparisons.study_comparisons import SIGN_OPEN
 from refusal_eval.study.comparison_families import JUDGES, Family, family_of
 
 COLUMNS = (
@@ -27,6 +28,7 @@ COLUMNS = (
     *("decision", "only_first", "only_second", "mcnemar_p", "flags"),
 )
 Row = Mapping[str, Any]
+OPEN_MARK = "°"
 
 
 def comparisons(data: TableData) -> Made:
@@ -85,8 +87,7 @@ def comparisons_table(found: Mapping[str, Any], families: Sequence[Family], data
                 marked(percent(row["rate_first"]), row["flags_first"]),
                 marked(percent(row["rate_second"]), row["flags_second"]),
                 _difference(row),
-                p_text(row["p"]),
-                p_text(row["p_holm"]),
+                *(p_text(row[name]) + _open(row) for name in ("p", "p_holm")),
                 f"{row['n_differ']} of {row['n_clusters']}",
             ]
         )
@@ -95,6 +96,11 @@ def comparisons_table(found: Mapping[str, Any], families: Sequence[Family], data
             body[-1] += [of, points_interval(row["bound_low"], row["bound_high"]) or NO_DATA]
     caption = "Differences of refusal rates on the same prompts."
     return Table("comparisons", caption, header, body, _notes(found, families, data), len(keys), per_block=6)
+
+
+def _open(row: Row) -> str:
+    """The mark of a p-value beside which unjudged answers could turn the difference around."""
+    return OPEN_MARK if SIGN_OPEN in row["flags"] else ""
 
 
 def _difference(row: Row) -> str:
@@ -126,6 +132,8 @@ def _notes(found: Mapping[str, Any], families: Sequence[Family], data: TableData
         notes.append("Rates of prompts for which one side has none are left out here; they are in the table of rates.")
     if marks := flags_notes(row["flags"] for row in rows):
         notes += [*marks, "A mark at a rate is that of its side; one at a difference holds for its p as well."]
+    if any(SIGN_OPEN in row["flags"] for row in rows):
+        notes.append(f"{OPEN_MARK} the worst-case bounds hold 0: answers without a verdict could reverse it.")
     judges = {row["held"] for row in rows if row["kind"] != JUDGES}
     judges |= {row[side] for row in rows if row["kind"] == JUDGES for side in ("first", "second")}
     return notes + judges_notes(judges, data.cards, show)

@@ -11,9 +11,16 @@ Score = Mapping[str, Any]  # of `report.results.cells.cell_scores`
 
 # flag: symbol, meaning
 MARKS = {
-    "unjudged": ("†", "more than 5 % of the answers have no verdict"),
-    "truncated": ("‡", "more than 20 % of the answers are cut off before 256 tokens"),
-    "few_clusters": ("*", "fewer than 30 independent clusters of prompts: the interval is approximate"),
+    "unjudged": (
+        "†",
+        "more than 5 % of the answers have no verdict, or enough for the rate to leave its interval",
+    ),
+    "truncated": ("‡", "more than 20 % of the answers are cut off before 256 tokens, or more than half at any length"),
+    "few_clusters": (
+        "*",
+        "fewer than 30 independent clusters of prompts (effective number), or fewer than 10 with the rarer outcome: "
+        "the interval is approximate",
+    ),
     "mixed_serving": ("§", "answers come from different hardware or software"),
 }
 EN_DASH = "\u2013"

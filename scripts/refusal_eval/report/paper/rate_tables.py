@@ -34,6 +34,7 @@ from refusal_eval.report.paper.table_notes import (
     NOT_MEASURED,
     READINGS_NOTE,
     agreement_details,
+    blocked_notes,
     common_notes,
     dialogues_notes,
     judged_notes,
@@ -223,6 +224,7 @@ def votes(data: TableData) -> Made:
         f"Shares of {over} in percent, votes in the headline reading: {headlines(cells)}. {READINGS_NOTE}",
         f"c: vote of the answers to a prompt, weighted by their likelihood, from {MINUS}1 (complies) to 1 (refuses), "
         f"with its {level_text(cells)} interval (Wilson's, of (1 + c) / 2).",
+        *blocked_notes(cells),
         "These numbers depend on K and are not to be compared between different K.",
         *dialogues_notes(cells, data.labels),
         *judged_notes(cells, data.cards, data.labels),

@@ -87,6 +87,12 @@ def judged_notes(scores: Sequence[Score], cards: Iterable[Card], show: Labels) -
     return notes + notes_of(flags_in(scores))
 
 
+def blocked_notes(scores: Iterable[Score]) -> list[str]:
+    """That blocked answers have no part in c(x), where there are some."""
+    blocked = any(score["states"]["blocked"] for score in scores)
+    return ["Answers that a provider blocked have no part in c, though the refusal rate counts them."] * blocked
+
+
 def judges_notes(judges: Collection[str], cards: Iterable[Card], show: Labels) -> list[str]:
     """How well each of these judges agrees with people."""
     measured, notes = list(cards), []

@@ -25,11 +25,11 @@ from refusal_eval.stats.agreement.measures import (
 from refusal_eval.stats.agreement.soft import soft_measures
 from refusal_eval.stats.agreement.weighting import are_weighted, effective, effective_rows, units, weighted_share
 from refusal_eval.stats.estimates.estimands import READINGS, REFUSES, Row
-from refusal_eval.stats.estimates.intervals import seed_of
+from refusal_eval.stats.estimates.flags import few_flags
+from refusal_eval.stats.estimates.intervals import effective_of, seed_of
 from refusal_eval.stats.estimates.resampling import cluster_codes, cluster_sums, resampled
 
 UNJUDGED = "unjudged"
-MIN_CLUSTERS = 30  # below it an interval is approximate, which the card says
 HEADLINE_RULE = (
     f"the answering model with the lowest balanced accuracy, among those with at least {MIN_ROWS} judged refusals and "
     f"{MIN_ROWS} others in the gold set"
@@ -125,7 +125,7 @@ def measured(rows: pd.DataFrame, level: float, seed: int) -> dict[str, Any]:
         "n": len(rows),
         "n_judged": len(judged),
         "n_clusters": n_clusters,
-        "few_clusters": n_clusters < MIN_CLUSTERS,
+        "few_clusters": bool(few_flags(effective_of(judged["cluster"]))),
         "coverage": seen,
         "coverage_interval": coverage,
         **{reading: _reading(judged, tables, draws, reading, level) for reading in READINGS},

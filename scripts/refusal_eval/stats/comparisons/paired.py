@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from refusal_eval.stats.comparisons.sign_flips import Ends, Whole, counted_ends, drawn_ends, sign_flip_p
-from refusal_eval.stats.estimates.intervals import Codes, Floats, seed_of
+from refusal_eval.stats.estimates.intervals import Codes, Floats, effective_clusters, seed_of
 from refusal_eval.stats.estimates.near_duplicates import Place, copies
 from refusal_eval.stats.estimates.resampling import (
     WHOLE,
@@ -70,7 +70,7 @@ class Paired:
     n: int = 0  # prompts with both rates
     n_all: int = 0  # all prompts
     n_clusters: int = 0  # clusters of those with both rates
-    fewest_clusters: int = 0  # the same of the split that has the fewest
+    effective_clusters: float = 0.0  # effective number of those, of the split that has the fewest
     n_differ: int = 0  # clusters in which the two differ
 
 
@@ -177,7 +177,7 @@ def paired_differences(
                 test=test,
                 n_differ=int((totals != 0).sum()),
                 n_clusters=int((sizes[:, :, i].sum(axis=0) > 0).sum()),
-                fewest_clusters=int((sizes[:, :, i] > 0).sum(axis=1).min()),
+                effective_clusters=min(effective_clusters(own) for own in sizes[:, :, i]),
             )
         )
     return found

@@ -13,13 +13,15 @@ from refusal_eval.stats.estimates.intervals import Floats
 from refusal_eval.stats.estimates.units import Units
 from refusal_eval.study.comparison_families import MODELS, Cell, Family, Scope
 
-DIFFERENCE, P_VALUE, P_HOLM, BOUNDS, MCNEMAR = (
+DIFFERENCE, P_VALUE, P_HOLM, BOUNDS, TIPPING, MCNEMAR = (
     "rate_difference",
     "rate_difference_p",
     "rate_difference_p_holm",
     "rate_bounds",
+    "rate_difference_tipping_point",
     "mcnemar_p",
 )
+SIGN_OPEN = "sign_open"  # the worst-case bounds of a difference hold 0, so that unjudged answers could reverse it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +86,8 @@ def estimates(
         ends = {"low": row["low"], "high": row["high"], "method": row["method"]}
         ends |= {"level": None if row["low"] is None else level}
         found.append(Estimate(DIFFERENCE, row["difference"], **ends, **about))
+        share, told = tipping_point(row["difference"], row["bound_low"], row["bound_high"])
+        found.append(Estimate(TIPPING, share, method=told, **about | {"n_prompts": row["n_all"]}))
         bounds = {"low": row["bound_low"], "high": row["bound_high"], "method": "worst cases of unjudged answers"}
         found.append(Estimate(BOUNDS, None, **bounds, **about | {"n_prompts": row["n_all"]}))
         test = None if row["p"] is None else f"sign flips over clusters, {row['test']}"
@@ -98,12 +102,40 @@ def estimates(
 def paired_flags(first: Iterable[Sequence[str]], second: Iterable[Sequence[str]], result: Paired) -> dict[str, Any]:
     """Return the flags of both sides (`flags_first`, `flags_second`) and of all that is made of them (`flags`).
 
-    `few_clusters` is among the last where there is a difference and one of the splits has few. `first` and `second` are
+    `few_clusters` is among the last where there is a difference and one of the splits has few, and `sign_open` where
+    the worst-case bounds hold 0. `first` and `second` are
     the flags of the cells of either side.
     """
     one, two = derived_flags(first), derived_flags(second)
-    few = () if result.difference is None else few_flags(result.fewest_clusters)
-    return {"flags_first": list(one), "flags_second": list(two), "flags": list(derived_flags((one, two), few))}
+    own = () if result.difference is None else few_flags(result.effective_clusters)
+    own += (SIGN_OPEN,) if is_sign_open(result) else ()
+    return {"flags_first": list(one), "flags_second": list(two), "flags": list(derived_flags((one, two), own))}
+
+
+def is_sign_open(result: Paired) -> bool:
+    """Tell whether answers without a verdict could turn a difference around, or make it vanish."""
+    if not result.difference or result.bound_low is None or result.bound_high is None:
+        return False
+    return result.bound_low < result.bound_high and result.bound_low <= 0 <= result.bound_high
+
+
+def tipping_point(difference: float | None, low: float | None, high: float | None) -> tuple[float | None, str | None]:
+    """Return the share of the answers without a verdict that makes a difference vanish, and how it was counted.
+
+    These count against the difference: as compliances of the side that refuses more, and as refusals of the other. It
+    moves evenly to its worst case as their share grows. None where even all of them leave it its sign.
+
+    Args:
+        difference: of the judged answers.
+        low: of it in the worst cases.
+        high: of it in the worst cases.
+    """
+    if not difference or low is None or high is None:
+        return None, None
+    worst = low if difference > 0 else high
+    if worst * difference > 0:
+        return None, "none (the worst cases have the same sign)"
+    return difference / (difference - worst), "unjudged answers counted against the difference"
 
 
 def holm(values: Sequence[float | None]) -> list[float | None]:

@@ -13,7 +13,7 @@ from refusal_eval.stats.corrected.peoples_labels import Labelled, joined, never_
 from refusal_eval.stats.estimates.estimands import MIXED, READINGS
 from refusal_eval.stats.estimates.estimate import Estimate, ends
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
-from refusal_eval.stats.estimates.intervals import seed_of
+from refusal_eval.stats.estimates.intervals import effective_of, seed_of
 from refusal_eval.stats.estimates.near_duplicates import Place
 from refusal_eval.stats.estimates.units import Units, clusters_apart, dialogue_splits
 from refusal_eval.stats.tradeoff.pooled_rates import SplitRates, counted_once, split_rates
@@ -143,11 +143,11 @@ def _transfer(
     for i, (model, observed) in enumerate(zip(study["models"], observed_rates, strict=True)):
         if observed is None:
             continue
-        fewest = min(len(set(part.clusters[~np.isnan(part.rates[i])])) for part in splits)
+        fewest = min(effective_of(part.clusters[~np.isnan(part.rates[i])]) for part in splits)
         cells = [part.flags[i] for part in splits]
         for gold, found in errors.items():
             rate = transfer.transferred(observed, found, study["level"])
-            few = () if rate.value is None else few_flags(min(fewest, found.n_clusters))
+            few = () if rate.value is None else few_flags(min(fewest, found.effective_clusters))
             yield {
                 **names,
                 **{"model": model, "gold": gold, "observed": observed.rate},
@@ -214,11 +214,13 @@ def _ppi(
         }
 
 
-def _fewest_labelled(answers: ppi.Answers, labels: ppi.Labels) -> int:
-    """How many clusters have labels, in the split with the fewest; one that was blocked throughout needs none."""
+def _fewest_labelled(answers: ppi.Answers, labels: ppi.Labels) -> float:
+    """Effective number of clusters with labels, in the split with the fewest; one that was blocked throughout needs
+    none.
+    """
     read = set(answers.splits[answers.counting > answers.blocked].tolist())
     rows = [labels.rows[answers.splits[labels.rows] == split] for split in read]
-    return min(len(np.unique(answers.clusters[own])) for own in rows)
+    return min(effective_of(answers.clusters[own]) for own in rows)
 
 
 def _estimates(result: Mapping[str, Any], study: Study) -> Iterator[Estimate]:

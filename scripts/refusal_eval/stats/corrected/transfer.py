@@ -21,7 +21,7 @@ from refusal_eval.stats.calibration.applied import Calibration, calibrated_row
 from refusal_eval.stats.calibration.calibrated_card import OUT_OF_FOLD
 from refusal_eval.stats.calibration.calibration_fit import cross_fits
 from refusal_eval.stats.estimates.estimands import REFUSES, Row
-from refusal_eval.stats.estimates.intervals import Codes, Floats, pooled_rate, seed_of
+from refusal_eval.stats.estimates.intervals import Codes, Floats, effective_of, pooled_rate, seed_of
 from refusal_eval.stats.estimates.resampling import (
     blocks,
     cluster_codes,
@@ -55,6 +55,7 @@ class ErrorRates:
     by_model: tuple[dict[str, Any], ...]
     n: int  # rows
     n_clusters: int  # their clusters
+    effective_clusters: float  # effective number of these
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,7 +146,8 @@ def error_rates(gold: pd.DataFrame, reading: str, seed: int, resamples: int | No
         drawn = np.clip(drawn + deviations.T, 0.0, 1.0)
         spread = (math.sqrt(covariance[0, 0]), math.sqrt(covariance[1, 1]))
     se, sp = (_share(rows, of_class) for of_class in rows.classes)
-    return ErrorRates(se, sp, drawn, spread, tuple(by_model), len(gold), gold["cluster"].nunique())
+    clusters = (gold["cluster"].nunique(), effective_of(gold["cluster"]))
+    return ErrorRates(se, sp, drawn, spread, tuple(by_model), len(gold), *clusters)
 
 
 def method_of(spread: object | None) -> str:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from refusal_eval.core.states import BLOCKED, JUDGED
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.estimates.estimate import Estimate, ends, mean
+from refusal_eval.stats.estimates.flags import NO_BLOCKED
 from refusal_eval.stats.estimates.intervals import Floats, Interval, cluster_wilson, cluster_wilson_between, seed_of
 from refusal_eval.stats.estimates.resampling import mean_bounds
 from refusal_eval.stats.estimates.units import BANDS, Units, bands_of, c_at, independent_within
@@ -47,7 +48,9 @@ def cell_estimates(units: Units, tau_sweep: bool = True) -> list[Estimate]:
     known = {"judge": facts["judge"], "model": facts["model"], "split": facts["split"], "samples": k}
     # A category's and a turn's own flags are those of their own prompts.
     return [
-        dataclasses.replace(e, **known, flags=e.flags if e.category or e.estimand == BY_TURN else units.flags)
+        dataclasses.replace(
+            e, **known, flags=e.flags if e.category or e.estimand == BY_TURN else (*units.flags, *e.flags)
+        )
         for e in found
     ]
 
@@ -86,11 +89,12 @@ def _overall(units: Units, level: float) -> list[Estimate]:
     """Rates of all prompts, what the unjudged answers could make of them, and how many answers they are worth."""
     there, found = units.kept(units["counting"] > 0), []
     for estimate in _rates(units, level):
-        found.append(dataclasses.replace(estimate, method=estimate.method and INTERVAL_METHOD))
+        found.append(dataclasses.replace(estimate, method=estimate.method and INTERVAL_METHOD, flags=()))
         named: dict[str, Any] = {"reading": estimate.reading, "n_prompts": len(units)}
         for name, column in (("refusal_rate_at_least", "low"), ("refusal_rate_at_most", "high")):
             bound = mean(units[f"{column}_{estimate.reading}"].tolist())
             found.append(Estimate(name, bound, **named))
+        found.append(_tipping_point(estimate, found[-2].value, found[-1].value, named))
         size = None
         if len(there):
             rates, draws = there[f"rate_{estimate.reading}"].tolist(), int(there["counting"].sum())
@@ -98,6 +102,21 @@ def _overall(units: Units, level: float) -> list[Estimate]:
         about: dict[str, Any] = {name: getattr(estimate, name) for name in ("n_prompts", "n_clusters", "reading")}
         found.append(Estimate("effective_answers", size, **about))
     return found
+
+
+def _tipping_point(rate: Estimate, at_least: float | None, at_most: float | None, about: dict[str, Any]) -> Estimate:
+    """The smallest share of the answers without a verdict that takes a rate out of its interval, if they all refused,
+    or all complied. The rate moves evenly to its worst case as their share grows.
+    """
+    shares = {}
+    for what, end, bound in (("refusals", rate.high, at_most), ("compliances", rate.low, at_least)):
+        if rate.value is not None and end is not None and bound is not None:
+            way, room = bound - rate.value, end - rate.value
+            if abs(way) > abs(room) and way * room >= 0:
+                shares[what] = room / way
+    what, share = min(shares.items(), key=lambda item: item[1], default=("", None))
+    told = f"as {what}" if what else None if rate.value is None else "none (both bounds lie within the interval)"
+    return Estimate("unjudged_tipping_point", share, method=told, **about)
 
 
 def _sizes(units: Units) -> list[Estimate]:
@@ -148,12 +167,12 @@ def _rates(units: Units, level: float, estimand: str = "refusal_rate", category:
     n_clusters, varying = len(set(there["cluster"])), there["cluster"]
     if category:
         varying = np.array(independent_within(varying.tolist(), there["prompt_id"].tolist()))
-    draws, flags = int(there["counting"].sum()), units.own_flags(n_clusters)
-    found = []
+    draws, found = int(there["counting"].sum()), []
     for reading in READINGS:
         estimate = _share(estimand, there[f"rate_{reading}"], varying, level, draws, reading=reading)
         if len(set(varying)) > n_clusters:
             estimate = dataclasses.replace(estimate, method=f"{estimate.method}, {ONE_CLUSTER}")
+        flags = units.own_flags(reading, (estimate.low, estimate.high))
         found.append(dataclasses.replace(estimate, flags=flags, n_clusters=n_clusters))
     return found
 
@@ -194,14 +213,13 @@ def _c(c: Floats, bands: Array, units: Units, level: float, parameter: float | s
     """Mean c(x) and the shares of its bands; `bands` holds the band of each that is not NaN."""
     there = ~np.isnan(c)
     clusters = units["cluster"][there]
+    about: dict[str, Any] = {"parameter": parameter, "flags": (NO_BLOCKED,) if units["n_blocked"].any() else ()}
 
     def interval(values: list[float], names: list[str]) -> Interval:
         return cluster_wilson_between(values, names, C_LIMITS, level)._replace(method=C_METHOD)
 
-    shares = [
-        _share(f"c_band_{band}", bands[there] == band, clusters, level, parameter=parameter) for band in reversed(BANDS)
-    ]
-    return [_estimate("c_mean", c[there], clusters, level, interval, parameter=parameter), *shares]
+    shares = [_share(f"c_band_{band}", bands[there] == band, clusters, level, **about) for band in reversed(BANDS)]
+    return [_estimate("c_mean", c[there], clusters, level, interval, **about), *shares]
 
 
 def _dispersion(units: Units, k: int, level: float, seed: int) -> list[Estimate]:

@@ -1,33 +1,61 @@
 """The flags of numbers: what a reader must know before believing them."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-# A cell is flagged above these shares of its samples, and below this number of clusters.
+# A cell is flagged above these shares of its answers, and below these numbers of clusters.
 MAX_UNJUDGED = 0.05
-MAX_TRUNCATED = 0.20
-SHORT_ANSWERS = 256  # tokens; a longer answer that is cut has long shown whether it refuses
-MIN_CLUSTERS = 30
+MAX_CUT_EARLY, MAX_CUT = 0.20, 0.50
+EARLY = 256  # tokens of the answer; one that is cut later has mostly shown whether it refuses
+MIN_CLUSTERS = 30  # effective ones (`intervals.effective_clusters`)
+MIN_RARER = 10  # clusters with the rarer outcome, where prompts share clusters
 UNJUDGED, CUT, FEW_CLUSTERS, MIXED_SERVING = "unjudged", "truncated", "few_clusters", "mixed_serving"
 CELL_FLAGS = (UNJUDGED, CUT, FEW_CLUSTERS, MIXED_SERVING)
 DOUBTFUL = frozenset((UNJUDGED, CUT))  # the rate itself may be another, not only its interval
+NO_BLOCKED = "blocked_left_out"  # of c(x), in which answers that a provider blocked have no part
+
+Ends = tuple[float | None, float | None]
+_ROUNDING = 1e-9
 
 
-def cell_flags(n_answers: int, n_unjudged: int, n_truncated: int, max_tokens: int | None, n_clusters: int) -> list[str]:
-    """Flags of a cell, in this order: `unjudged`, `truncated`, `few_clusters`; None for `max_tokens` is no limit."""
-    flags = []
-    if n_unjudged > MAX_UNJUDGED * n_answers:
-        flags.append(UNJUDGED)
-    if n_truncated > MAX_TRUNCATED * n_answers and max_tokens is not None and max_tokens < SHORT_ANSWERS:
-        flags.append(CUT)
-    return [*flags, *few_flags(n_clusters)]
+def unjudged_flags(share: float, bounds: Ends, interval: Ends) -> tuple[str, ...]:
+    """Return `unjudged` for a rate that answers without a verdict could change by more than its interval says.
+
+    That is so where they are more than a twentieth, or where a worst case lies outside of the interval.
+
+    Args:
+        share: of the answers, that have no verdict and were not blocked.
+        bounds: the rate if all of them complied, and if all refused.
+        interval: of the rate.
+    """
+    moved = False
+    if None not in bounds and None not in interval:
+        moved = bounds[0] < interval[0] - _ROUNDING or bounds[1] > interval[1] + _ROUNDING  # type: ignore[operator]
+    return (UNJUDGED,) if share > MAX_UNJUDGED or moved else ()
 
 
-def few_flags(n_clusters: int) -> tuple[str, ...]:
-    """Flags of a number that rests on so many clusters: `few_clusters`, or none."""
-    return (FEW_CLUSTERS,) if n_clusters < MIN_CLUSTERS else ()
+def cut_flags(early: float, cut: float) -> tuple[str, ...]:
+    """Return `truncated` where the labels of many answers could turn on what was cut off.
+
+    Args:
+        early: share of the answers that end by length before 256 tokens.
+        cut: share that ends by length anywhere.
+    """
+    return (CUT,) if early > MAX_CUT_EARLY or cut > MAX_CUT else ()
 
 
-def derived_flags(cells: Iterable[Iterable[str]], own: Iterable[str] = ()) -> tuple[str, ...]:
+def few_flags(effective: float, rarer: int | None = None) -> tuple[str, ...]:
+    """Return `few_clusters` for a number that rests on so few clusters that its interval is approximate, or nothing.
+
+    Args:
+        effective: effective number of clusters.
+        rarer: how many of them show the rarer of the two outcomes of a rate; None where that says nothing more, as
+            where every prompt is a cluster. Where none does, the interval is exact.
+    """
+    few = effective < MIN_CLUSTERS - _ROUNDING or (rarer is not None and 0 < rarer < MIN_RARER)
+    return (FEW_CLUSTERS,) if few else ()
+
+
+def derived_flags(cells: Iterable[Collection[str]], own: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the flags of a number that is made of cells: all that one of them has, and its own.
 
     `few_clusters` of a cell is not handed on: it depends on the clusters that the number itself rests on, and so is

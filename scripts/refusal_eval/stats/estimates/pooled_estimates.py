@@ -8,7 +8,7 @@ import numpy as np
 from refusal_eval.core.states import HEADLINE_READING
 from refusal_eval.stats.estimates.estimands import MIXED, READINGS
 from refusal_eval.stats.estimates.estimate import Estimate, ends
-from refusal_eval.stats.estimates.flags import derived_flags, few_flags
+from refusal_eval.stats.estimates.flags import derived_flags
 from refusal_eval.stats.estimates.intervals import pooled_rate
 from refusal_eval.stats.estimates.near_duplicates import Place
 from refusal_eval.stats.estimates.units import Units, clusters_apart
@@ -51,10 +51,14 @@ def _counted(units: Units, duplicates: Collection[Place]) -> Any:
     return np.array([Place(split, prompt) not in duplicates for prompt in units["prompt_id"]], dtype=bool)
 
 
+def _reading(units: Units, reading: str) -> str:
+    return str(units.facts["headline"]) if reading == MIXED else reading
+
+
 def _pooled(cells: Sequence[Units], expectation: str, reading: str) -> Estimate:
     parts, level = {}, cells[0].facts["level"]
     for units in cells:
-        rates = units[f"rate_{units.facts['headline'] if reading == MIXED else reading}"]
+        rates = units[f"rate_{_reading(units, reading)}"]
         known = np.isfinite(rates)
         parts[units.facts["split"]] = (
             rates[known],
@@ -77,6 +81,6 @@ def _pooled(cells: Sequence[Units], expectation: str, reading: str) -> Estimate:
         n_clusters=len({name for _, clusters, _ in parts.values() for name in clusters}),
         parameter=f"{len(parts)} splits" if len(parts) > 1 else "1 split",
         flags=derived_flags(
-            (units.flags for units in cells), few_flags(min(len(set(names)) for _, names, _ in parts.values()))
+            (units.flags for units in cells), {flag for units in cells for flag in units.few(_reading(units, reading))}
         ),
     )

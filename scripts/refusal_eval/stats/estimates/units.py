@@ -24,7 +24,9 @@ from refusal_eval.core.states import (
     VERDICT_STATES,
 )
 from refusal_eval.stats.estimates.estimands import MISSING, READINGS, VOTES
-from refusal_eval.stats.estimates.flags import MIXED_SERVING, cell_flags
+from refusal_eval.stats.estimates.estimate import mean
+from refusal_eval.stats.estimates.flags import EARLY, MIXED_SERVING, Ends, cut_flags, few_flags, unjudged_flags
+from refusal_eval.stats.estimates.intervals import cluster_wilson, effective_clusters
 from refusal_eval.stats.estimates.samples import read_samples
 
 Cell = tuple[str, str, str]  # judge, model, split
@@ -44,7 +46,8 @@ class Units:
     """The scored prompts of a cell, and what is known of the whole cell.
 
     The frame has the index (prompt_id, turn), `category` and `cluster` (empty for none), counts of the K samples
-    (`n_samples`, `n_judged`, `n_blocked`, `n_unjudged`, `n_truncated`, `n_refusal`, `n_partial`, `n_compliance`),
+    (`n_samples`, `n_judged`, `n_blocked`, `n_unjudged`, `n_truncated`, of these before 256 tokens `n_truncated_early`,
+    `n_refusal`, `n_partial`, `n_compliance`),
     `counting`, the samples that enter rates (judged or blocked), c(x) with its `band` (NaN and empty where there is
     none) and for each reading
 
@@ -55,10 +58,9 @@ class Units:
 
     frame: pd.DataFrame
     flags: tuple[str, ...] = ()  # of the cell, for the numbers that are made of it
-    max_tokens: int | None = None  # the limit of its answers, None without one
-    # what else holds for the whole cell: `judge`, `model`, `split`, `expectation`, `headline`, `samples`, `level`,
-    # `tau`, `band`, `scored` (which turns of dialogues count), `protocol`, `mixed_serving`, and of the judge's verdicts
-    # `judge_flags` and `votes` where it has any
+    # what holds for the whole cell: `judge`, `model`, `split`, `expectation`, `headline`, `samples`, `max_tokens`,
+    # `level`, `tau`, `band`, `scored` (which turns of dialogues count), `protocol`, `mixed_serving`, and of the judge's
+    # verdicts `judge_flags` and `votes` where it has any
     facts: Mapping[str, Any] = field(default_factory=dict)
     labels: Labels | None = None
     logprobs: Floats | None = None  # units x K: mean log-probability of an answer's tokens in nats, NaN without one
@@ -79,11 +81,31 @@ class Units:
         """Return the number of samples that refuse in a reading, `strict` or `broad`."""
         return np.asarray(self["n_refusal"] + self["n_blocked"] + (self["n_partial"] if reading == "broad" else 0))
 
-    def own_flags(self, n_clusters: int) -> tuple[str, ...]:
-        """Return the flags of a rate of these rows alone, as of a category: by their answers, on so many clusters."""
-        answers, unjudged, truncated = (int(self[f"n_{name}"].sum()) for name in ("samples", "unjudged", "truncated"))
-        own = cell_flags(answers, unjudged, truncated, self.max_tokens, n_clusters)
-        return (*own, *({MIXED_SERVING} & set(self.flags)))
+    def few(self, reading: str) -> tuple[str, ...]:
+        """Return `few_clusters` if the rate of these rows rests on few clusters (`flags.few_flags`), or nothing."""
+        there = self["counting"] > 0
+        _, codes, sizes = np.unique(self["cluster"][there].astype(str), return_inverse=True, return_counts=True)
+        if len(sizes) == there.sum():
+            return few_flags(float(len(sizes)))
+        refusals, counting = self.refusals(reading)[there], self["counting"][there]
+        rarer = min(len(np.unique(codes[side])) for side in (refusals > 0, refusals < counting))
+        return few_flags(effective_clusters(sizes), rarer)
+
+    def own_flags(self, reading: str, interval: Ends) -> tuple[str, ...]:
+        """Return the flags of the rate of these rows alone, as of a category.
+
+        Args:
+            interval: its ends, None where it has none.
+        """
+        names = ("samples", "unjudged", "truncated", "truncated_early")
+        answers, unjudged, cut, early = (int(self[f"n_{name}"].sum()) for name in names)
+        bounds = (mean(self[f"low_{reading}"].tolist()), mean(self[f"high_{reading}"].tolist()))
+        return (
+            *unjudged_flags(unjudged / answers, bounds, interval),
+            *cut_flags(early / answers, cut / answers),
+            *self.few(reading),
+            *({MIXED_SERVING} & set(self.flags)),
+        )
 
     def kept(self, keep: Flags) -> Units:
         """Return the part where `keep` is true, without its samples."""
@@ -139,20 +161,37 @@ def units_of_samples(samples: pd.DataFrame, facts: Mapping[str, Any], name: str 
         {
             "category": first["category"].fillna("").to_numpy(object),
             "cluster": first["cluster"].to_numpy(object),
-            **_counts(labels, state == TRUNCATED),
+            **_counts(labels, *_cut(samples, facts["max_tokens"], k)),
             "c": c,
             "band": bands_of(c, facts["band"]),
         },
         index=pd.MultiIndex.from_arrays([first["prompt_id"], first["turn"].astype("int64")], names=PLACE),
     )
-    counting = frame.loc[frame["counting"] > 0, "cluster"].nunique()
-    unjudged, truncated = (int(frame[f"n_{name}"].sum()) for name in ("unjudged", "truncated"))
-    flags = cell_flags(len(samples), unjudged, truncated, facts["max_tokens"], counting)
-    flags += [MIXED_SERVING] if facts["mixed_serving"] else []
-    return Units(frame, tuple(flags), facts["max_tokens"], facts, labels, logprobs, samples)
+    units = Units(frame, (MIXED_SERVING,) if facts["mixed_serving"] else (), facts, labels, logprobs, samples)
+    return replace(units, flags=units.own_flags(facts["headline"], _headline_ends(units)))
 
 
-def _counts(labels: Labels, truncated: Flags) -> dict[str, NDArray[Any]]:
+def _headline_ends(units: Units) -> Ends:
+    reading, level = units.facts["headline"], units.facts["level"]
+    there = units.kept(units["counting"] > 0)
+    if not len(there):
+        return None, None
+    rates, draws = there[f"rate_{reading}"].tolist(), int(there["counting"].sum())
+    found = cluster_wilson(rates, there["cluster"].tolist(), level, draws)
+    return found.low, found.high
+
+
+def _cut(samples: pd.DataFrame, limit: int | None, k: int) -> tuple[Flags, Flags]:
+    """Which samples end by length, and which before 256 tokens; both units x K.
+
+    Where the number of an answer's tokens is not known, it is the limit.
+    """
+    cut = (samples["state"] == TRUNCATED).to_numpy(bool)
+    tokens = samples["answer_tokens"].fillna(EARLY if limit is None else limit).to_numpy(float)
+    return cut.reshape(-1, k), (cut & (tokens < EARLY)).reshape(-1, k)
+
+
+def _counts(labels: Labels, truncated: Flags, early: Flags) -> dict[str, NDArray[Any]]:
     """The columns of `Units.frame` that follow from labels."""
     k = labels.shape[1]
     by_label = {name: (labels == place).sum(axis=1) for place, name in enumerate((*LABELS, "blocked"))}
@@ -164,6 +203,7 @@ def _counts(labels: Labels, truncated: Flags) -> dict[str, NDArray[Any]]:
         "n_blocked": by_label["blocked"],
         "n_unjudged": k - counting,
         "n_truncated": truncated.sum(axis=1),
+        "n_truncated_early": early.sum(axis=1),
         **{f"n_{label}": by_label[label] for label in LABELS},
         "counting": counting,
     }

@@ -39,7 +39,7 @@ from refusal_eval.core.states import LABELS
 from refusal_eval.stats.estimates.estimands import READINGS, REFUSES
 from refusal_eval.stats.estimates.estimate import Estimate, ends
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
-from refusal_eval.stats.estimates.intervals import Floats, seed_of
+from refusal_eval.stats.estimates.intervals import Floats, effective_clusters, seed_of
 from refusal_eval.stats.estimates.resampling import (
     WHOLE,
     Bounds,
@@ -92,9 +92,9 @@ def variance_estimates(
         parts = variance_parts(decisions(stacked, reading), clusters, level, seed)
         if parts is None:
             continue
-        by_name, prompts, groups = parts
+        by_name, prompts, groups, effective = parts
         about |= {"reading": reading, "n_prompts": prompts, "n_clusters": groups}
-        about["flags"] = derived_flags(of_cells, few_flags(groups))
+        about["flags"] = derived_flags(of_cells, few_flags(effective))
         for name, part in by_name.items():
             found.append(Estimate(f"variance_{name}", part.value, **_told(part.bounds, level), **about))
             if part.share is not None:
@@ -130,8 +130,9 @@ def moments(z: Floats) -> Floats:
 
 def variance_parts(
     z: Floats, clusters: Sequence[str], level: float, seed: int
-) -> tuple[dict[str, Part], int, int] | None:
-    """Return the parts of `decisions` by name, and how many prompts and clusters they are from.
+) -> tuple[dict[str, Part], int, int, float] | None:
+    """Return the parts of `decisions` by name, how many prompts and clusters they are from, and how many of these are
+    effective (`intervals.effective_clusters`).
 
     Intervals are by cluster bootstrap; a part that cannot vary has none. For the shares parts below 0 count as 0, in
     the numbers themselves and in every resample: a share is the part, or 0, divided by the sum of those above 0.
@@ -160,7 +161,7 @@ def variance_parts(
         )
         for i, name in enumerate(PARTS if z.shape[2] > 1 else PARTS[:2])
     }
-    return parts, int(usable.sum()), groups
+    return parts, int(usable.sum()), groups, effective_clusters(np.bincount(codes))
 
 
 def _told(bounds: Bounds, level: float) -> dict[str, Any]:

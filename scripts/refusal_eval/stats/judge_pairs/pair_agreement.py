@@ -13,7 +13,7 @@ from refusal_eval.core.states import LABELS
 from refusal_eval.stats.agreement.measures import Counts, Measure, kappa, measure_interval, two_class
 from refusal_eval.stats.estimates.estimands import READINGS
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
-from refusal_eval.stats.estimates.intervals import Codes, cluster_wilson_of_counts, seed_of
+from refusal_eval.stats.estimates.intervals import Codes, cluster_wilson_of_counts, effective_clusters, seed_of
 from refusal_eval.stats.estimates.resampling import cluster_codes, cluster_sums, resampled
 from refusal_eval.stats.judge_pairs.verdict_panel import Panel
 
@@ -71,13 +71,13 @@ def agreement_of(
         shared = not {first, *members.get(first, ())}.isdisjoint({second, *members.get(second, ())})
         names: dict[str, Any] = {"first": first, "second": second, "overlap": shared, "n": int(sums[:, place].sum())}
         names["n_clusters"] = _filled(sums[:, place])
-        names["flags"] = _flags(flags, (first, second), names["n_clusters"])
+        names["flags"] = _flags(flags, (first, second), sums[:, place])
         both = (part.labels[:, [i, j]] >= 0).all(axis=1)
         shown = partial(_kappa_and_share, prompts=len(np.unique(prompts[both])))
         found.append(names | _views(shown, sums[:, place], draws[:, place], level))
     alpha = _views(_alpha, sums[:, -1] / scale, draws[:, -1] / scale, level) if len(raters) > 1 else None
     about |= {"n_alpha": _filled(coincident), "n_alpha_clusters": _filled(sums[:, -1])}
-    about["alpha_flags"] = _flags(flags, raters, about["n_alpha_clusters"])
+    about["alpha_flags"] = _flags(flags, raters, sums[:, -1])
     return about | {"pairs": found, "alpha": alpha}
 
 
@@ -112,8 +112,9 @@ def krippendorff_alpha(tables: Counts) -> NDArray[np.float64]:
         return np.where(expected > 0, 1 - (n - 1) * observed / expected, np.nan)
 
 
-def _flags(flags: Mapping[str, Sequence[str]], judges: Sequence[str], clusters: int) -> list[str]:
-    return list(derived_flags((flags.get(judge, ()) for judge in judges), few_flags(clusters)))
+def _flags(flags: Mapping[str, Sequence[str]], judges: Sequence[str], tables: Counts) -> list[str]:
+    few = few_flags(effective_clusters(tables.sum(axis=(-1, -2))))
+    return list(derived_flags((flags.get(judge, ()) for judge in judges), few))
 
 
 def _tables(codes: Codes, first: NDArray[np.int8], second: NDArray[np.int8]) -> Counts:

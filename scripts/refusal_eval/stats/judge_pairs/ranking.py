@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
-from refusal_eval.stats.estimates.intervals import Floats, seed_of
+from refusal_eval.stats.estimates.intervals import Floats, effective_clusters, seed_of
 from refusal_eval.stats.estimates.resampling import cluster_sums, percentiles, resampled, whole
 
 
@@ -45,7 +45,8 @@ def rankings(
     for i, j in itertools.combinations(range(len(judges)), 2):
         tau = float(kendall_tau_b(rates[i], rates[j]))
         known = np.isfinite(tau)
-        n_clusters = int((sums[..., 1] > 0).any(axis=(1, 2)).sum())
+        rated = sums[..., 1].max(axis=(1, 2))  # prompts of each cluster
+        n_clusters = int((rated > 0).sum())
         of_both = ((flags or {}).get(judge, ()) for judge in (judges[i], judges[j]))
         interval = None
         if known and draws is not None:
@@ -56,7 +57,7 @@ def rankings(
                 **{"first": judges[i], "second": judges[j], "split": split, "reading": reading},
                 "n_models": len(models),
                 "n_clusters": n_clusters,
-                "flags": list(derived_flags(of_both, few_flags(n_clusters))),
+                "flags": list(derived_flags(of_both, few_flags(effective_clusters(rated)))),
                 "tau": tau if known else None,
                 "interval": interval,
                 "swapped": _swapped(rates[i], rates[j], models),

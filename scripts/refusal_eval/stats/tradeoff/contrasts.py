@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refusal_eval.stats.estimates.intervals import Floats, cluster_wilson, seed_of
+from refusal_eval.stats.estimates.intervals import Floats, cluster_wilson, effective_of, seed_of
 from refusal_eval.stats.estimates.resampling import cluster_bootstrap_mean, cluster_sums, numbered, resamples_for
 from refusal_eval.stats.estimates.units import independent_within
 from refusal_eval.stats.tradeoff.pooled_rates import Part, SplitRates, difference_part, rate_part
@@ -78,8 +78,8 @@ def topics(rates: SplitRates, model: int, level: float) -> list[dict[str, Any]]:
     """Return each topic of a split (a category of it) for one model, sorted by name; none for a split without several.
 
     `topic`, `n_prompts`, `n_clusters`, `rate` with its interval, `rest` (the rate on the other topics), `difference`
-    from it with its interval (variances recovered from both intervals), and `fewest_clusters`, of the topic or of the
-    rest.
+    from it with its interval (variances recovered from both intervals), and `effective_clusters`, of the topic or of
+    the rest, whichever has fewer.
 
     Where all prompts of a topic are one cluster, they are taken as independent, as for the rate of a category
     (`units.independent_within`), and counted as the one cluster that they are.
@@ -97,13 +97,12 @@ def topics(rates: SplitRates, model: int, level: float) -> list[dict[str, Any]]:
         units = independent_within(rates.clusters[mine].tolist(), rates.prompts[mine].tolist())
         topic = rate_part(values[mine], units, level, int(draws[mine].sum()))
         others = rate_part(values[rest], rates.clusters[rest].tolist(), level, int(draws[rest].sum()))
-        n_clusters, n_others = (len(set(rates.clusters[side])) for side in sides)
         found.append(
             {
                 "topic": name,
                 "n_prompts": int(mine.sum()),
-                "n_clusters": n_clusters,
-                "fewest_clusters": min(n_clusters, n_others),
+                "n_clusters": len(set(rates.clusters[mine])),
+                "effective_clusters": min(effective_of(rates.clusters[side]) for side in sides),
                 "rate": topic._asdict(),
                 "rest": others.value,
                 "difference": difference_part(topic, others, 0.0)._asdict(),
@@ -208,6 +207,7 @@ def _difference(
         "second": pair[1],
         "n_prompts": [int(side.sum()) for side in sides],
         "n_clusters": [len(own) for own in means],
+        "effective_clusters": [effective_of(group[side]) for side in sides],
         "rates": [part._asdict() for part in parts],
         "n_twins": len(twins),
     }

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refusal_eval.stats.estimates.flags import FEW_CLUSTERS, derived_flags, few_flags
-from refusal_eval.stats.estimates.intervals import Floats
+from refusal_eval.stats.estimates.intervals import Floats, effective_of
 from refusal_eval.stats.estimates.resampling import blocks
 from refusal_eval.stats.tradeoff.pooled_rates import (
     Part,
@@ -71,7 +71,8 @@ def trade_off(comply: Sequence[SplitRates], refuse: Sequence[SplitRates], level:
         entry["n_prompts"] = _prompts(splits, model)
         clusters = [set(rates.clusters[mask]) for rates, mask in zip(splits, known, strict=True)]
         entry["n_clusters"], entry["fewest_clusters"] = len(set().union(*clusters)), min(map(len, clusters))
-        few = () if entry["youden_j"] is None else few_flags(entry["fewest_clusters"])
+        fewest = min(effective_of(rates.clusters[mask]) for rates, mask in zip(splits, known, strict=True))
+        few = () if entry["youden_j"] is None else few_flags(fewest)
         entry["flags"] = list(derived_flags((rates.flags[model] for rates in splits), few))
         entries.append(entry)
     placed = [entry for entry in entries if entry["youden_j"] is not None]

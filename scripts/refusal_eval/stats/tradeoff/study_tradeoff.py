@@ -104,8 +104,9 @@ def _topics(
     found = []
     for split, own in units.items():
         for topic in topics(rates[split], model, level):
-            of_topic = own.kept(own["category"] == topic["topic"]).own_flags(topic["n_clusters"])
-            flags = derived_flags((own.flags, of_topic), few_flags(topic["fewest_clusters"]))
+            part, rate = own.kept(own["category"] == topic["topic"]), topic["rate"]
+            of_topic = part.own_flags(rates[split].reading, (rate["low"], rate["high"]))
+            flags = derived_flags((own.flags, of_topic), few_flags(topic["effective_clusters"]))
             found.append({**names, "split": split, "rate_flags": list(of_topic), "flags": list(flags), **topic})
     return found
 
@@ -133,7 +134,8 @@ def _languages(
             about = {"splits": list(group), "reading": readings.pop() if len(readings) == 1 else MIXED}
             for entry in entries:
                 # Of both rates, and of their difference: which answers of a split a language lacks is not known here.
-                numbers = (*entry["n_clusters"], entry["n_compared_clusters"])
+                compared = entry["n_twins"] if entry["paired"] else min(entry["effective_clusters"])
+                numbers = (*entry["effective_clusters"], compared)
                 flags = [list(derived_flags((r.flags[model] for r in own), few_flags(n))) for n in numbers]
                 found.append({**names, **about, "rate_flags": flags[:2], "flags": flags[2], **entry})
     return found
