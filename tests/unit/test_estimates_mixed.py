@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from comparison_rows import write_scores
 from config_project import STUDY, WHOLE_STUDY, Project
 from mixed_model import Made, verdicts
 
@@ -194,11 +195,14 @@ def test_the_script_writes_the_same_bytes_and_what_is_left_out(tmp_path, reposit
     import fit_mixed_model
 
     labels = labelled(verdicts(SMALL, 5))
-    paths = {cell: str(tmp_path / f"{'-'.join(cell)}.npz") for cell in labels}
-    for cell, own in labels.items():
-        arrays = {"a/labels": own, "b/labels": np.full_like(own, 2)}
-        arrays |= {f"{split}/clusters": np.array([f"{i}" for i in range(60)]) for split in "ab"}
-        np.savez(paths[cell], **arrays, **{f"{split}/flags": np.array(["truncated"]) for split in "ab"})
+    paths = {}
+    for (judge, model), own in labels.items():
+        for split in "ab":
+            words = ["".join("rpc"[label] for label in row) if split == "a" else "c" * len(row) for row in own]
+            rows = {f"p{i:03d}": word for i, word in enumerate(words)}
+            names = {"judge": judge, "model": model, "split": split, "max_tokens": 9}
+            path = write_scores(tmp_path / judge / model / f"{split}.parquet", rows, state="truncated", **names)
+            paths[judge, model, split] = str(path)
     study = {"judges": ["j0", "j1"], "models": ["m0", "m1"], "readings": {"a": "strict", "b": "broad"}, "level": 0.95}
     for name in ("first", "again"):
         fit_mixed_model.main(paths, study, str(tmp_path / f"{name}.json"))

@@ -24,11 +24,11 @@ import numpy as np
 from scipy import special
 
 from refusal_eval.stats.estimates.estimate import Estimate, ends
-from refusal_eval.stats.estimates.intervals import Floats
+from refusal_eval.stats.estimates.flags import derived_flags, few_flags
+from refusal_eval.stats.estimates.intervals import Floats, effective_clusters
 from refusal_eval.stats.estimates.mixed_likelihood import Fit, fitted
 from refusal_eval.stats.estimates.resampling import cluster_codes
-from refusal_eval.stats.estimates.samples import Labels
-from refusal_eval.stats.estimates.scores import derived_flags, few_flags
+from refusal_eval.stats.estimates.units import Labels
 from refusal_eval.stats.estimates.variance import decisions
 
 SAMPLING = math.pi**2 / 3  # variance of the logistic distribution
@@ -65,7 +65,7 @@ def mixed_estimates(
     of which a judge says the same of all answers, are left out: their log-odds would be infinite.
 
     Args:
-        labels: of `samples.Samples`, units x K, of each (judge, model).
+        labels: of `units.Units`, units x K, of each (judge, model).
         flags: of each of these cells.
     """
     judges, models = (sorted({cell[i] for cell in labels}) for i in (0, 1))
@@ -86,8 +86,9 @@ def mixed_estimates(
         why = NO_MAXIMUM
     if fit is None:
         return Mixed([], [*notes, f"split {split} has no mixed model: {why}"])
+    few = derived_flags(flags, few_flags(effective_clusters(np.bincount(codes))))
     about: dict[str, Any] = {"split": split, "reading": reading, "samples": z.shape[2]}
-    about |= {"n_prompts": int(used.sum()), "n_clusters": groups, "flags": derived_flags(flags, few_flags(groups))}
+    about |= {"n_prompts": int(used.sum()), "n_clusters": groups, "flags": few}
     alone = {"judge": judges[0]} if len(judges) == 1 else {"parameter": ", ".join(judges)}
     t = float(special.stdtrit(groups - 1, (1 + level) / 2))
     rows = [(name, number, alone) for name, number in _parts(fit, t).items()]
