@@ -17,21 +17,31 @@ import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from statistics import NormalDist
+from typing import Any, NamedTuple
 
 import numpy as np
 from measuring import ROOT, print_head
 from numpy.typing import NDArray
+from scipy import special
 
 from refusal_eval.stats.estimates.cell_estimates import flip_rate
-from refusal_eval.stats.estimates.intervals import cluster_wilson, cluster_wilson_between, pooled_wilson, seed_of
+from refusal_eval.stats.estimates.flags import few_flags
+from refusal_eval.stats.estimates.intervals import (
+    cluster_wilson,
+    cluster_wilson_between,
+    effective_clusters,
+    pooled_wilson,
+    seed_of,
+    wilson_ends,
+)
 from refusal_eval.stats.estimates.resampling import cluster_bootstrap_mean, mean_bounds
 
 RATES = (0.02, 0.1, 0.5, 0.9)
 SAMPLES = (1, 5)
 OF_PROMPT = 0.5
 DOCS = ROOT / "docs" / "statistics.md"
-TABLES = ("wilson", "c", "c_bootstrap", "flips", "pooled", "entropy")
+TABLES = ("wilson", "unequal", "c", "c_bootstrap", "flips", "pooled", "entropy")
 LOWEST, HIGHEST, ENOUGH = 0.92, 0.98, 100  # what is asked for, and from how many clusters on
 
 
@@ -67,6 +77,7 @@ def main() -> None:
     several = [c for c in cases if c.samples > 1]
     makers: dict[str, Callable[[], str]] = {
         "wilson": lambda: table(cases, covered_all(wilson, cases, arguments.studies), arguments.studies),
+        "unequal": lambda: unequal_table(arguments.studies),
         "c": lambda: table(several, covered_all(mean_c, several, arguments.studies), arguments.studies),
         "c_bootstrap": lambda: table(small, covered_all(mean_c_bootstrap, small, few), few),
         "flips": lambda: table(small, covered_all(flips, small, few), few),
@@ -217,6 +228,92 @@ def cell(value: float) -> str:
     """Return a coverage as text."""
     shown = f"{100 * value:.1f}"
     return shown if LOWEST <= value <= HIGHEST else f"**{shown}**"
+
+
+def _log_normal(number: int, middle: float) -> tuple[int, ...]:
+    """Sizes at the quantiles of a log-normal distribution with standard deviation 1.2."""
+    return tuple(
+        max(1, round(middle * math.exp(1.2 * NormalDist().inv_cdf((i + 0.5) / number)))) for i in range(number)
+    )
+
+
+DESIGNS: dict[str, tuple[int, ...]] = {
+    "2 of 100, 98 single": (100, 100, *[1] * 98),
+    "2 of 40, 40 single": (40, 40, *[1] * 40),
+    "100, Zipf (100, 50, 33, ...)": tuple(max(1, round(100 / (i + 1))) for i in range(100)),
+    "300, Zipf (60 / i^0.7)": tuple(max(1, round(60 / (i + 1) ** 0.7)) for i in range(300)),
+    "100, log-normal": _log_normal(100, 4),
+    "300, log-normal": _log_normal(300, 3),
+    "20 of 10, 80 of 3": (*[10] * 20, *[3] * 80),
+}
+
+
+class Unequal(NamedTuple):
+    """A design with clusters of unequal size."""
+
+    name: str
+    correlation: float
+    rate: float
+    samples: int = 5
+
+
+def unequal(case: Unequal, studies: int) -> tuple[float, float, float]:
+    """Return the coverage of the refusal rate's interval, of the one without weights, and the share that is marked."""
+    sizes = np.array(DESIGNS[case.name])
+    codes, rng = np.repeat(np.arange(len(sizes)), sizes), np.random.default_rng(seed_of("unequal", *map(str, case)))
+    draws, held, before, marked = case.samples * len(codes), 0, 0, 0
+    for _ in range(studies):
+        means = beta(np.full(len(sizes), case.rate), case.correlation, rng)[codes]
+        found = rng.binomial(case.samples, beta(means, OF_PROMPT, rng))
+        interval = cluster_wilson((found / case.samples).tolist(), codes.tolist(), draws=draws)
+        held += holds(interval.low, interval.high, case.rate)
+        before += holds(*unweighted(found / case.samples, codes, draws), case.rate)
+        rarer = min(len(np.unique(codes[side])) for side in (found > 0, found < case.samples))
+        marked += bool(few_flags(effective_clusters(sizes), rarer))
+    return held / studies, before / studies, marked / studies
+
+
+def unweighted(rates: NDArray[np.float64], codes: NDArray[np.intp], draws: int) -> tuple[float, float]:
+    """Return the interval as it was before clusters were weighed by their size."""
+    n, groups, p = len(rates), int(codes.max()) + 1, float(rates.mean())
+    if rates.max() == 0 or rates.min() == 1:
+        edge = 0.025 ** (1 / groups)
+        return (0.0, 1 - edge) if p == 0 else (edge, 1.0)
+    sums = np.bincount(codes, weights=rates - p) / n
+    squares = sums**2
+    behind = squares.sum() ** 2 / (squares**2).sum()
+    n_eff = min(p * (1 - p) * (groups - 1) / groups / squares.sum(), draws)
+    n_eff = (behind + 1) / (behind / n_eff + 1 / n) if n_eff > n else n_eff
+    excess = 1 / behind - 1 / groups - (1 - 4 * p * (1 - p)) / (n_eff * p * (1 - p))
+    freedom = groups - 1 if excess * (groups - 1) <= 1 else max(1.0, 1 / excess)
+    low, high = wilson_ends(p, n_eff, float(special.stdtrit(freedom, 0.975)))
+    edge = 0.025 ** (1 / max(groups, n / 2))
+    return min(low, edge), max(high, 1 - edge)
+
+
+def unequal_table(studies: int) -> str:
+    """Return a Markdown table: a row for each design and correlation, a column for each rate."""
+    rates = (0.02, 0.05, 0.1, 0.5, 0.9)
+    cases = [Unequal(name, rho, rate) for name in DESIGNS for rho in (0.1, 0.3, 0.8) for rate in rates]
+    with ProcessPoolExecutor(parsed().processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+        found = dict(zip(cases, pool.map(unequal, cases, [studies] * len(cases)), strict=True))
+    lines = [
+        "| clusters | G* | correlation | " + " | ".join(f"rate {rate:g}" for rate in rates) + " |",
+        "| --- | ---: | ---: |" + " ---: |" * len(rates),
+    ]
+    for name, sizes in DESIGNS.items():
+        effective = effective_clusters(sizes)
+        for rho in (0.1, 0.3, 0.8):
+            shown = []
+            for rate in rates:
+                held, before, marked = found[Unequal(name, rho, rate)]
+                shown.append(f"{cell(held)} (before {100 * before:.1f}) [{100 * marked:.0f}]")
+            lines.append(f"| {name} | {effective:.1f} | {rho:g} | {' | '.join(shown)} |")
+    enough = [held for case, (held, _, _) in found.items() if effective_clusters(DESIGNS[case.name]) >= 30]
+    kept = sum(value >= LOWEST for value in enough)
+    told = f"{studies} studies a cell, standard error {100 * math.sqrt(0.95 * 0.05 / studies):.1f} points. "
+    told += f"{kept} of {len(enough)} cells with G* of 30 or more are at least {LOWEST:.0%}, {max(enough):.1%} at most."
+    return "\n".join([*lines, "", told])
 
 
 POOLS = (

@@ -116,12 +116,12 @@ BOXES = {
         also=("train_judge", "panel_verdicts", "recorded_verdicts"),
     ),
     "scores": Box(
-        "scores", "rates, intervals, c(x)", ("score",), "cell", "B", 3, also=("published_answers", "published_scores")
+        "scores", "a row per sample", ("score",), "cell", "B", 3, also=("published_answers", "published_scores")
     ),
     "judge_cards": Box("judge cards", "agreement with people", ("judge_card",), "cell", "C", 3, also=("calibration",)),
     "numbers": Box(
         "estimates",
-        "pooled, compared, corrected",
+        "rates, intervals, tests",
         ("estimates", "compare", "tradeoff"),
         "study",
         "B",
@@ -160,6 +160,7 @@ ARROWS = (
     ("judge_requests", "judge"),
     ("judge", "llm_verdicts"),
     ("scores", "numbers"),
+    ("judge_cards", "results"),
     ("judge_cards", "figures"),
     ("numbers", "results"),
     ("numbers", "figures"),
@@ -171,7 +172,6 @@ ARROWS = (
 BARS = (
     (("answers", "gold"), ("judge_requests", "cpu_verdicts")),
     (("llm_verdicts", "cpu_verdicts"), ("scores", "judge_cards")),
-    (("scores", "judge_cards"), ("results",)),
 )
 
 LEGEND = (

@@ -2,17 +2,15 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from refusal_eval.ask.answers import blank
+from refusal_eval.core.files import write_json
 from refusal_eval.core.states import BLOCKED, COMPLETE, COMPLIANCE, FAILED, HEADLINE_READING, JUDGED, PARTIAL, REFUSAL
 from refusal_eval.judges.judge_base import Verdict, verdict_row
 from refusal_eval.report.results.cells import cell_scores
-from refusal_eval.report.results.collected import Result
-from refusal_eval.report.results.results_files import results_csv, table_rows
 from refusal_eval.stats.estimates.cell_estimates import cell_estimates
 from refusal_eval.stats.estimates.estimands import cell_outcomes
 from refusal_eval.stats.estimates.samples import noticed, sample_rows, schema, write_samples
@@ -63,10 +61,9 @@ def score_in(units: Units) -> dict[str, Any]:
     return dict(found)
 
 
-def results_file(path: Any, cells: Iterable[Any]) -> Any:
-    """Write a results table of the estimates of these scored cells; return its path."""
-    found = [Result(estimate, "") for cell in cells for estimate in cell_estimates(read_units(cell))]
-    Path(path).write_text(results_csv(table_rows(found)), encoding="utf-8")
+def estimates_file(path: Any, cells: Iterable[Any]) -> Any:
+    """Write the estimates of these scored cells; return the path."""
+    write_json(path, {"estimates": [row.row() for cell in cells for row in cell_estimates(read_units(cell))]})
     return path
 
 

@@ -93,6 +93,7 @@ def made(kind: Any, scores: Iterable[Any], cards: Any = (), results: Any = (), *
     judge = data.asked["primary_judge"]
     data.scores = [score for score in scores if kind not in OF_PRIMARY or score["judge"] == judge]
     data.cards, data.results = list(cards), list(results)
+    data.estimates = data.results
     frame, (table,) = kind(data)
     return frame, table
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from estimate_rows import units_in
 from rate_rows import units_of
 
 from refusal_eval.core.errors import UserError
@@ -172,7 +173,10 @@ def test_an_answer_that_the_judge_could_not_read_keeps_its_label_and_counts_as_n
         {"prompt_id": "p001", "sample": 0, "turn": 0, "state": "judged", "label": "refusal"},
         {"prompt_id": "p001", "sample": 1, "turn": 0, "state": "judged", "label": "refusal"},
     ]
-    said = judge_labels(verdicts, cell)
+    prompts = [{"id": name, "category": None, "cluster": name} for name in ("p000", "p001")]
+    place = {"turn": 0, "state": "complete", "answer_logprob": -1.0}
+    answers = [{"prompt_id": prompt["id"], "sample": k} | place for prompt in prompts for k in (0, 1)]
+    said = judge_labels(units_in(prompts, answers, verdicts, 2), cell)
     assert said == {Key("p000", 0, 0): "compliance", Key("p001", 0, 0): "refusal"}
     units = units_of([0, 2], unjudged=[1, 0])
     for reading, people in (("broad", [1.0, 1.0, 1.0]), ("strict", [1.0, 1.0, 0.0])):

@@ -11,7 +11,7 @@ import make_table
 import make_tradeoff
 import pytest
 from config_project import WHOLE_STUDY, Project
-from estimate_rows import cell_file, results_file
+from estimate_rows import cell_file, estimates_file
 
 from refusal_eval.core.files import write_json, write_jsonl
 from refusal_eval.stats.corrected.peoples_labels import answer_id
@@ -95,7 +95,11 @@ def paths(tmp_path: Path) -> Files:
 
 def typeset(noun: str, made: str, paths: Mapping[str, list[str]], study: Mapping[str, Any], tables: list[str]) -> None:
     """Make the table `tradeoff` or `corrected` of what an analysis wrote."""
-    files = {noun: [made], "cards": paths["cards"], "results": [str(results_file(made + ".csv", paths["scores"]))]}
+    files = {
+        noun: [made],
+        "cards": paths["cards"],
+        "estimates": [str(estimates_file(made + ".cells", paths["scores"]))],
+    }
     asked = {
         **study,
         "tau": 1.0,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from config_project import STUDY, WHOLE_STUDY, Project
-from estimate_rows import cell_file, results_file
+from estimate_rows import cell_file, estimates_file
 from workflow_cases import of
 
 from refusal_eval.config.datasets import Split
@@ -96,7 +96,7 @@ def test_only_the_files_are_asked_for_that_a_figure_shows(project: Project) -> N
     named = {"name": "one", "kind": "heatmap", "models": ["plain"], "splits": ["file-rows"], "judge": "own"}
     study = Study(project.load(WHOLE_STUDY | {"figures": [named]}))
     one = of(figure="one")
-    assert files(study, "results", "results.csv")(one) == ["results.csv"]
+    assert files(study, "estimates", "{judge}/{model}")(one) == ["own/plain"]
     assert files(study, "cards", "{judge}/{gold}")(one) == ["own/people"]
     for noun in ("cells", "tradeoff", "agreement"):
         assert files(study, noun, "x")(one) == []
@@ -116,7 +116,7 @@ def test_one_file_of_the_study_is_asked_for_once(project: Project) -> None:
     study = Study(project.load(WHOLE_STUDY))
     assert files(study, "tradeoff", "tradeoff.json")(of(figure="tradeoff")) == ["tradeoff.json"]
     assert files(study, "agreement", "agreement.json")(of(figure="judges_agree")) == ["agreement.json"]
-    assert files(study, "results", "results.csv")(of(figure="tau_sweep")) == ["results.csv"]
+    assert len(files(study, "estimates", "{judge}/{model}")(of(figure="tau_sweep"))) == len(WHOLE_STUDY["models"])
 
 
 def test_what_an_entry_leaves_open_is_filled_in(project: Project) -> None:
@@ -255,7 +255,7 @@ def test_the_script_writes_every_figure_and_says_why_one_is_not_drawn(
         {"name": "turns", "kind": "turns"},
     ]
     shown = {"judges": ["rules"], "models": ["m"], "splits": ["s"], "gold": []}
-    files = {"results": [results_file(tmp_path / "results.csv", [cell])], "cells": [cell]}
+    files = {"estimates": [estimates_file(tmp_path / "estimates.json", [cell])], "cells": [cell]}
     splits = [{"name": "s", "expectation": "comply", "reading": "broad", "scored": "last"}]
     for entry in entries:
         asked = {"figure": entry, "shown": shown, "labels": {}, "scoring": {"tau": 1.0, "band": 0.1, "level": 0.95}}

@@ -211,7 +211,9 @@ def test_a_table_shows_the_cards_of_all_judges_or_of_the_primary_judge(project, 
         return tables_stage.files(study, noun, pattern)(of(table=table))
 
     assert files("cards", "{judge}/{gold}") == [f"{judge}/people" for judge in judges]
-    assert files("results", "results.csv") == ["results.csv"] and files("tradeoff", "tradeoff.json") == []
+    models = sorted({cell["model"] for cell in CELLS})
+    assert files("estimates", "{judge}/{model}") == [f"{judge}/{model}" for judge in judges for model in models]
+    assert files("tradeoff", "tradeoff.json") == []
 
 
 def test_a_study_has_the_tables_that_its_judges_and_gold_allow(project):

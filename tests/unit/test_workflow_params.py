@@ -63,7 +63,7 @@ def asked(config):
         "generation.request_params": CELLS,
         "generation.segments": models,
         "judging.asked": [{"judge": "reader"}],
-        "judging.reading": [{"judge": "reader"}],
+        "judging.reading": [{"judge": "reader", "model": model} for model in ("plain", "gold")],
         "judging.deciding": [{"judge": "words"}, {"judge": "own"}],
         "judging.panel": [{"judge": "both"}],
         "analyses.calibration": [{"judge": "reader", "gold": "people"}],

@@ -84,7 +84,7 @@ def stages(config, root, cores=2):
         ),
         judging=SimpleNamespace(
             asked=lambda w: judging.asked(study, w.judge),
-            reading=lambda w: judging.reading(study, w.judge),
+            reading=lambda w: judging.reading(study, w.judge, w.model),
             deciding=lambda w: judging.deciding(study, w.judge),
             panel=lambda w: judging.panel(study, w.judge),
         ),

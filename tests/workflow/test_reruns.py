@@ -15,7 +15,7 @@ AGREEMENT = {"judge_agreement": 1}
 CARD = {"judge_card": 1, "judge_card_figure": 1, "table": 11}
 # Of the whole study; and what is there for each judge and model, here of one of two.
 AGGREGATES = {rule: 1 for rule in ("compare", "tradeoff", "corrected", "results_table", "methods", "manifest")}
-AGGREGATES |= {"figure": 4, "table": 10, **AGREEMENT}
+AGGREGATES |= {"figure": 4, "table": 9, **AGREEMENT}
 ESTIMATES = {"estimates": 2, "variance": 1}
 GPU_RULES = {"generate", "judge"}
 LEFT_OUT = (".venv", ".cache", ".git", "results", ".snakemake", "__pycache__")
@@ -232,7 +232,7 @@ def test_a_model_taken_away_leaves_the_tables(finished: Project) -> None:
     planned = finished.planned()
     # One model is left: nothing to compare it with. The loads of its batch look into the store and start no engine.
     loads = {"generate": 1, "judge": 1}
-    assert {**planned, "compare": 1} == AGGREGATES | loads | {"variance": 1, "table": 9} and "compare" not in planned
+    assert {**planned, "compare": 1} == AGGREGATES | loads | {"variance": 1, "table": 8} and "compare" not in planned
     finished.snakemake()
     assert "terse" not in (finished.results / "tables" / "scores.csv").read_text()
 

@@ -1,6 +1,6 @@
 """Figures: what a study names under `figures`, or what its models, splits and judges allow; one job draws one.
 
-Reads the results table, scores/, estimates/ and the judges' cards, only those that the figure shows; writes
+Reads estimates/, scores/ and the judges' cards, only those that the figure shows; writes
 figures/<name>.{pdf,svg,png,csv,caption.md,caption.tex}, and what LaTeX needs for all captions.
 """
 
@@ -16,7 +16,7 @@ FIGURE_FILES = [
 rule figure:
     """Draw one figure of the study."""
     input:
-        results=figures_stage.files(study, "results", f"{RESULTS}/results_table/results.csv"),
+        estimates=figures_stage.files(study, "estimates", f"{RESULTS}/estimates/cells/{{judge}}/{{model}}.json"),
         cells=figures_stage.files(study, "cells", f"{RESULTS}/scores/{{judge}}/{{model}}/{{split}}.parquet"),
         tradeoff=figures_stage.files(study, "tradeoff", f"{RESULTS}/estimates/tradeoff.json"),
         agreement=figures_stage.files(study, "agreement", f"{RESULTS}/judge_agreement.json"),

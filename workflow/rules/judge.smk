@@ -138,7 +138,7 @@ rule llm_verdicts:
         mem_mb=2000,
         runtime=60,
     params:
-        judge=lambda wildcards: judging.reading(study, wildcards.judge),
+        judge=lambda wildcards: judging.reading(study, wildcards.judge, wildcards.model),
         code=judge_code("collect_verdicts.py"),
     message:
         "Collecting verdicts of {wildcards.judge} on {wildcards.model}, {wildcards.split}"

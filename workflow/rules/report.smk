@@ -1,6 +1,6 @@
 """Tables and the manifest: what goes into a paper, beside the figures of figures.smk; one job makes one table.
 
-Reads the results table, the judges' cards and what analyses found, of these only what the table shows; writes
+Reads the estimates of cells, the judges' cards and what analyses found, of these only what the table shows; writes
 tables/{table}.{csv,md,tex} and manifest.json.
 """
 
@@ -13,6 +13,7 @@ TABLE_FILES = collect(f"{RESULTS}/tables/{{table}}.{{ending}}", table=TABLES, en
 rule table:
     """Typeset one table of the study."""
     input:
+        estimates=tables_stage.files(study, "estimates", f"{RESULTS}/estimates/cells/{{judge}}/{{model}}.json"),
         cards=tables_stage.files(study, "cards", f"{RESULTS}/judge_cards/{{judge}}/{{gold}}.json"),
         results=tables_stage.files(study, "results", f"{RESULTS}/results_table/results.csv"),
         published=tables_stage.files(

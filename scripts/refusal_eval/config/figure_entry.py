@@ -49,7 +49,7 @@ class Figure(Entry):
 
     Attributes:
         report: category, name and caption in Snakemake's report; in the caption `{samples}` and `{tau}` are filled in.
-        needs: what it is drawn from, of `results`, `cells`, `tradeoff`, `agreement` and `cards`
+        needs: what it is drawn from, of `estimates`, `cells`, `tradeoff`, `agreement` and `cards`
             (workflow/rules/figures.smk has their files).
     """
 

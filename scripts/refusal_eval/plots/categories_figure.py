@@ -45,7 +45,7 @@ class CategoriesFigure(Ordered):
         "Refusal rate and interval of each category of the prompts, and of the whole split (thick lines). Numbers in "
         "brackets are prompts; categories of few prompts have wide intervals and are approximate.",
     )
-    needs: ClassVar[tuple[str, ...]] = ("results", "cards")
+    needs: ClassVar[tuple[str, ...]] = ("estimates", "cards")
 
     kind: Literal["categories"]
     splits: list[Slug] | None = SPLITS

@@ -6,7 +6,6 @@ import functools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from refusal_eval.plots.layout import EDGE, page, put, wrap_to
 from refusal_eval.plots.style import CM, COLUMN_WIDTH, LINE_HEIGHT, PAGE_HEIGHT, PAGE_WIDTH, styled
 from refusal_eval.report.paper.display import Labels, Score, by_cell, clean, headline, ordered
 from refusal_eval.report.results.cells import cell_scores
-from refusal_eval.report.results.results_files import read_results
+from refusal_eval.report.results.collected import estimates_in
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.units import Units, read_units
 
@@ -99,12 +98,8 @@ class FigureData:
 
     @functools.cached_property
     def _results(self) -> list[Estimate]:
-        return [
-            row
-            for path in self.files.get("results", ())
-            for row in read_results(Path(path).read_text(encoding="utf-8"))
-            if row.judge in self.shown.judges and row.model in self.shown.models and row.split in self.shown.splits
-        ]
+        found = (row for content in self._read("estimates") for row in estimates_in(content))
+        return [row for row in found if row.split in self.shown.splits]
 
     @functools.cached_property
     def tradeoff(self) -> Mapping[str, Any]:

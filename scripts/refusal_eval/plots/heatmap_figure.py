@@ -35,7 +35,7 @@ class HeatmapFigure(Ordered):
         "The ``.caption.md`` beside the figure says who judged, how well that judge agrees with people, and how the "
         "interval was made.",
     )
-    needs: ClassVar[tuple[str, ...]] = ("results", "cards")
+    needs: ClassVar[tuple[str, ...]] = ("estimates", "cards")
 
     kind: Literal["heatmap"]
     splits: list[Slug] | None = SPLITS

@@ -56,7 +56,7 @@ class RefusalKindsFigure(Ordered):
         "How answers refuse: the share of each kind of refusal among the answers that the judge calls refusals. The "
         "numbers in the segments name the kinds; n is the number of those answers.",
     )
-    needs: ClassVar[tuple[str, ...]] = ("results", "cells", "cards")
+    needs: ClassVar[tuple[str, ...]] = ("estimates", "cells", "cards")
 
     kind: Literal["refusal_kinds"]
     splits: list[Slug] | None = SPLITS

@@ -40,7 +40,7 @@ class TauSweepFigure(Ordered):
         "What the choice of tau, the temperature of the weights in c(x), does: from weights that nearly only see the "
         "likeliest answer to equal weights. The dashed line is the study's own tau, {tau}.",
     )
-    needs: ClassVar[tuple[str, ...]] = ("results", "cards")
+    needs: ClassVar[tuple[str, ...]] = ("estimates", "cards")
 
     kind: Literal["tau_sweep"]
     splits: list[Slug] | None = SPLITS

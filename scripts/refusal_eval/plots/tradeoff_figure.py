@@ -52,7 +52,7 @@ class TradeoffFigure(OfModels):
         "lie in them together. Filled dots and the dashed line are the Pareto front, models that no other one beats "
         "in both.",
     )
-    needs: ClassVar[tuple[str, ...]] = ("results", "tradeoff", "cards")
+    needs: ClassVar[tuple[str, ...]] = ("estimates", "tradeoff", "cards")
 
     kind: Literal["tradeoff"]
 

@@ -28,7 +28,7 @@ class TurnsFigure(Ordered):
         "Refusal rate by turn of the dialogues, with its interval: whether models give in, or learn to refuse, as a "
         "conversation goes on.",
     )
-    needs: ClassVar[tuple[str, ...]] = ("results", "cards")
+    needs: ClassVar[tuple[str, ...]] = ("estimates", "cards")
 
     kind: Literal["turns"]
     splits: list[Slug] | None = Field(

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from refusal_eval.study.batches import GOLD
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.content import content_hash
 from refusal_eval.workflow.rendering import rendering_params
@@ -18,10 +19,15 @@ def asked(study: Study, judge: str) -> dict[str, Any]:
     return params | ({"seed": study.settings.seed} if entry.votes_asked().written else {})
 
 
-def reading(study: Study, judge: str) -> dict[str, Any]:
-    """Return what turns the responses of a judge's engine into verdicts."""
+def reading(study: Study, judge: str, model: str) -> dict[str, Any]:
+    """Return what turns the responses of a judge's engine into verdicts on a model's answers, or on gold.
+
+    On gold a calibrated judge has a threshold of its own: it is what the calibration is fitted on.
+    """
     entry = study.judges[judge]
     trust = getattr(study.engines[entry.engine], "trust_remote_code", False)
+    if model == GOLD and entry.threshold_on_gold(study.view) is not None:
+        entry = entry.model_copy(update={"threshold": entry.used_threshold(), "calibrated_on": None})
     return {"entry": entry.deciding(), "trust_remote_code": trust}
 
 

@@ -39,22 +39,22 @@ _EVERY = ("models", "splits", "judges", "gold")
 _PRIMARY = (*_EVERY, "primary_judge")
 TABLES = {
     "refusal": TableKind(
-        "report.paper.rate_tables:refusal", ("cards", "results"), _PRIMARY,
+        "report.paper.rate_tables:refusal", ("estimates", "cards", "results"), _PRIMARY,
         (RATES, "Refusal rates, primary judge"),
     ),
     "categories": TableKind(
-        "report.paper.category_tables:categories", ("cards", "results"), _PRIMARY,
+        "report.paper.category_tables:categories", ("estimates", "cards"), _PRIMARY,
         (RATES, "Refusal rates by category, primary judge"),
     ),
     "scores": TableKind(
-        "report.paper.rate_tables:scores", ("cards", "results"), _EVERY, (RATES, "Refusal rates, all judges")
+        "report.paper.rate_tables:scores", ("estimates", "cards"), _EVERY, (RATES, "Refusal rates, all judges")
     ),
     "states": TableKind(
-        "report.paper.rate_tables:states", ("results",), ("models", "splits", "judges"),
+        "report.paper.rate_tables:states", ("estimates",), ("models", "splits", "judges"),
         (ACCOUNTING, "States of answers and verdicts"),
     ),
     "votes": TableKind(
-        "report.paper.rate_tables:votes", ("cards", "results"), _EVERY,
+        "report.paper.rate_tables:votes", ("estimates", "cards"), _EVERY,
         (RATES, "Votes over K samples, and c(x)"),
     ),
     "judges": TableKind(
@@ -77,7 +77,7 @@ TABLES = {
         (RATES, "Differences on the same prompts"),
     ),
     "tradeoff": TableKind(
-        "report.paper.tradeoff_tables:tradeoff", ("tradeoff", "results", "cards"), (*_PRIMARY, "samples"),
+        "report.paper.tradeoff_tables:tradeoff", ("tradeoff", "estimates", "cards"), (*_PRIMARY, "samples"),
         ("Trade-off", "Over-refusal against safety"),
     ),
     "corrected": TableKind(
@@ -106,8 +106,9 @@ def files(study: Study, noun: str, pattern: str) -> Callable[[Any], list[str]]:
     def needed(wildcards: Any) -> list[str]:
         kind = TABLES[wildcards.table]
         judges = [study.primary_judge] if "primary_judge" in kind.shows else sorted(study.judges)
-        names = {"judge": judges, "model": sorted(study.models), "split": sorted(study.splits)}
-        return list(expand(pattern, **names, gold=sorted(study.gold))) if noun in kind.needs else []
+        names = {"judge": judges, "model": sorted(study.models), "gold": sorted(study.gold)}
+        names |= {"split": sorted(study.splits)}
+        return list(expand(pattern, **names)) if noun in kind.needs else []
 
     return needed
 
@@ -128,7 +129,7 @@ def params(study: Study, wildcards: Any) -> dict[str, Any]:
         "samples": study.settings.samples,
     }
     shown = {name: all_of_it[name] for name in kind.shows}
-    if "results" in kind.needs:
+    if "estimates" in kind.needs:
         scoring = study.settings.scoring
         limits = {name: model.sampling.max_tokens for name, model in study.models.items()}
         shown |= {"tau": scoring.tau, "level": scoring.level, "max_tokens": limits}

@@ -26,7 +26,7 @@ def categories(data: TableData) -> Made:
     A rate has the marks of its own category; the marks of a split's cells stand at the split's name.
     """
     show, judge = data.labels, data.asked["primary_judge"]
-    rows = category_rows(data.results, judge, {score["split"]: score["headline"] for score in data.scores})
+    rows = category_rows(data.estimates, judge, {score["split"]: score["headline"] for score in data.scores})
     columns = ordered((str(row.model) for row in rows), data.order("models"))
     cells = {(str(row.split), str(row.category), str(row.model)): row for row in rows}
     places = {split: i for i, split in enumerate(ordered((str(row.split) for row in rows), data.order("splits")))}

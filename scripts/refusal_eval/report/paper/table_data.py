@@ -12,6 +12,7 @@ from refusal_eval.core.files import read_json
 from refusal_eval.report.paper.display import Labels, Score
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.results.cells import cell_scores
+from refusal_eval.report.results.collected import estimates_in
 from refusal_eval.report.results.results_files import read_results
 from refusal_eval.stats.estimates.estimate import Estimate
 
@@ -34,9 +35,12 @@ class TableData:
     @functools.cached_property
     def scores(self) -> list[Score]:
         """The cells that it shows: of the primary judge where it is asked for, else of all judges."""
-        judges = [self.asked["primary_judge"]] if "primary_judge" in self.asked else self.asked["judges"]
-        shown = [row for row in self.results if row.judge in judges and row.model in self.asked["models"]]
-        return cell_scores(shown, self.asked)
+        return cell_scores(self.estimates, self.asked)
+
+    @functools.cached_property
+    def estimates(self) -> list[Estimate]:
+        """The rows of the results table about its models and judges."""
+        return [row for path in self.files["estimates"] for row in estimates_in(read_json(path))]
 
     @functools.cached_property
     def cards(self) -> list[Card]:

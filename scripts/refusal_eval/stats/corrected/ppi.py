@@ -19,9 +19,10 @@ from scipy import special
 from refusal_eval.stats.estimates.intervals import Codes, Floats, wilson_ends
 
 MIN_LABELS = 20
+FEW_OF_A_CLASS = 10  # labels of the rarer class; below it the interval holds that of the labels alone, too
 METHOD = (
     "PPI++ with sampling weights; Wilson with the cluster-robust variance of both samples, t quantile with the "
-    "effective number of labels"
+    "effective number of labels; with fewer than 10 labels of a class, at least Wilson of the labels alone"
 )
 
 
@@ -72,6 +73,11 @@ def corrected_rate(answers: Answers, labels: Labels, level: float) -> Corrected 
     freedom lie between the number of labelled clusters and the number that carry the variance (their geometric mean).
     All three were chosen by simulation (benchmarks/corrected_rates.py): without the half errors a rate of .02 is
     covered in 70 to 85 % with 100 labels, with whole ones rates of .1 to .9 in 98 %.
+
+    Where people labelled fewer than ten answers as one class, the judge's reading of all answers can look better or
+    worse by luck than it is: the interval then reaches at least as far as that of the labels alone (`_of_labels`). In
+    simulations with 40 to 100 labels that were drawn alike (rates .02 to .95) this lifted the lowest coverage from .78
+    to .95.
     """
     groups = int(answers.clusters.max()) + 1
     label_clusters = len(np.unique(answers.clusters[labels.rows]))
@@ -104,9 +110,19 @@ def corrected_rate(answers: Answers, labels: Labels, level: float) -> Corrected 
     carried = variance**2 / math.fsum([*squares**2, unseen**2 / (label_clusters - 1)])
     df = math.sqrt(min(carried, label_clusters - 1) * (label_clusters - 1))
     low, high = wilson(value, variance, df, level, min(0.5, one))
+    if min(labels.people.sum(), (1 - labels.people).sum()) < FEW_OF_A_CLASS:
+        alone = _of_labels(people, omega, label_clusters, level)
+        gone = math.fsum(share * blocked)
+        low, high = min(low, gone + open_share * alone[0]), max(high, gone + open_share * alone[1])
     inside = min(1.0, max(0.0, value))
     sizes = (len(labels.rows), label_clusters, groups)
     return Corrected(inside, min(low, inside), max(high, inside), weight, _observed(answers), *sizes, df)
+
+
+def _of_labels(people: float, omega: Floats, clusters: int, level: float) -> tuple[float, float]:
+    """Wilson's interval of people's labels alone, of as many answers as their weights (Kish) and clusters are worth."""
+    size = min(1 / math.fsum(omega**2), float(clusters))
+    return wilson_ends(people, size, float(special.stdtrit(clusters - 1, (1 + level) / 2)))
 
 
 def unlabelled(answers: Answers, labels: Labels) -> list[int]:
