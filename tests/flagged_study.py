@@ -56,6 +56,7 @@ def make_flagged(folder: Path, flagged: bool = True) -> Path:
     asked = yaml.safe_load(study.read_text(encoding="utf-8"))
     asked["comparisons"] = [{"pairs": "all"}, {"judges": "all"}]
     asked["corrected"] = {"labels": "labels.jsonl"}
+    asked["mixed_model"] = True
     kinds = ("heatmap", "histograms", "tradeoff", "categories", "tau_sweep", "judge_agreement")
     asked["figures"] = [{"kind": kind, "name": kind} for kind in kinds]
     study.write_text(yaml.safe_dump(asked), encoding="utf-8")

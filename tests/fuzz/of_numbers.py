@@ -59,8 +59,7 @@ CELL = {
 def _scored(folder: Path, **given: bytes) -> None:
     rows = {"prompts": as_jsonl(PROMPTS), "answers": as_jsonl(ANSWERS), "verdicts": as_jsonl(VERDICTS)} | given
     paths = {name: str(file_of(folder, f"{name}.jsonl", data)) for name, data in rows.items()}
-    outputs = {name: str(folder / f"score.{name}") for name in ("csv", "json", "samples")}
-    score_cell(paths, CELL, outputs)
+    score_cell(paths, CELL, str(folder / "scores.parquet"))
 
 
 @target("scores: answers", [ANSWERS], as_jsonl)

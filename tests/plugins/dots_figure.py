@@ -19,7 +19,7 @@ class DotsFigure(Ordered):
     """A dot for the refusal rate of each model on each split."""
 
     report: ClassVar[tuple[str, str, str]] = ("Refusal rates", "Dots", "The refusal rate of each model on each split.")
-    needs: ClassVar[tuple[str, ...]] = ("scores", "cards")
+    needs: ClassVar[tuple[str, ...]] = ("estimates", "cards")
 
     kind: Literal["dots"]
     splits: list[Slug] | None = SPLITS

@@ -1,5 +1,7 @@
 """Names of clusters among several splits."""
 
+import dataclasses
+
 import pytest
 from rate_rows import units_of
 
@@ -29,15 +31,9 @@ def test_cells_of_one_split_keep_common_names():
 @pytest.mark.parametrize(("sources", "clusters"), [({"a": "x", "b": "x"}, 20), ({"a": "x", "b": "y"}, 40), (None, 20)])
 def test_numbered_clusters_of_two_sources_do_not_make_a_pooled_interval_wider(sources, clusters):
     names = [str(i) for i in range(20)]
-    cells = [
-        (
-            {"judge": "j", "model": "m", "split": s, "expectation": "refuse", "headline": "strict", "samples": 2}
-            | {"flags": []},
-            units_of([0, 2] * 10, clusters=names),
-        )
-        for s in "ab"
-    ]
-    found = next(e for e in pooled_rates(cells, set(), 0.95, sources) if e.reading == "strict")
+    facts = {"judge": "j", "model": "m", "expectation": "refuse", "headline": "strict", "samples": 2, "level": 0.95}
+    cells = [dataclasses.replace(units_of([0, 2] * 10, clusters=names), facts=facts | {"split": s}) for s in "ab"]
+    found = next(e for e in pooled_rates(cells, set(), sources) if e.reading == "strict")
     assert found.n_clusters == clusters
     # Equal rates in clusters that are taken for common ones move together: the width of one split, not of two.
     assert (found.high - found.low > 0.4) == (clusters == 20)

@@ -47,7 +47,7 @@ def test_a_part_that_cannot_vary_is_zero_to_the_last_digit_and_has_no_interval()
     # One judge calls everything a refusal, the other nothing: they agree on no answer, and differ alike on all.
     z = np.stack([np.zeros((40, 3)), np.ones((40, 3))], axis=2)
     z[::7, 2] = np.nan
-    found, _, _ = variance_parts(z, [f"c{i // 3}" for i in range(40)], 0.95, 0)
+    found, *_ = variance_parts(z, [f"c{i // 3}" for i in range(40)], 0.95, 0)
     for name in ("prompt", "sampling"):
         assert (found[name].value, found[name].bounds.low, found[name].share) == (0.0, None, 0.0)
     assert (found["judge"].value, found["judge"].bounds.low, found["judge"].share) == (0.25, None, 1.0)
@@ -113,7 +113,7 @@ def test_a_judge_that_always_refuses_adds_what_it_differs_by_to_the_judge_part()
 def test_a_part_below_nought_is_published_and_counts_as_nought_in_the_shares():
     # Every prompt refuses once in two answers, or (one cluster) in neither: less between prompts than sampling brings.
     z = np.array([[0, 1]] * 10 + [[0, 0]] * 2, dtype=float)[:, :, None]
-    found, _, _ = variance_parts(z, [f"{i // 2}" for i in range(12)], 0.95, 0)
+    found, *_ = variance_parts(z, [f"{i // 2}" for i in range(12)], 0.95, 0)
     assert found["prompt"].value < 0 < found["sampling"].value
     assert (found["prompt"].share, found["sampling"].share) == (0.0, 1.0)
 

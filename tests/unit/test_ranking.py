@@ -12,7 +12,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from refusal_eval.plots.calibration_figure import reliability_text
 from refusal_eval.report.paper.judge_card_tables import cards_frame, cards_table
 from refusal_eval.report.paper.markup import markdown
-from refusal_eval.report.results.from_scores import card_estimates
+from refusal_eval.report.results.from_cards import card_estimates
 from refusal_eval.stats.agreement.compared import compared
 from refusal_eval.stats.agreement.judge_card import judge_card
 from refusal_eval.stats.agreement.ranking import ranking

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pandas as pd
+
 from refusal_eval.tools.verify.file_differences import Difference, differences
 from refusal_eval.tools.verify.independent_rate import headline_rate
 
@@ -33,8 +35,20 @@ def test_lines_and_values_that_differ_are_told(tmp_path: Path) -> None:
         "c is only in the stored file",
         "and 1 more",
     ]
-    assert compared(tmp_path, "parquet", "a", "b") == ["other bytes"]
+    assert compared(tmp_path, "svg", "a", "b") == ["other bytes"]
     assert compared(tmp_path, "json", '{"a":1}', '{"a": 1}') == ["other bytes, the same values"]
+
+
+def test_tables_in_parquet_are_compared_by_what_they_hold(tmp_path: Path) -> None:
+    stored, made = tmp_path / "stored.parquet", tmp_path / "made.parquet"
+    frame = pd.DataFrame({"rate": [0.25, 0.5]})
+    frame.to_parquet(stored, compression="zstd")
+    frame.to_parquet(made, compression=None)
+    assert stored.read_bytes() != made.read_bytes() and not differences(stored, made, "x")
+    frame.assign(rate=[0.25, 0.75]).to_parquet(made)
+    assert [one.problem for one in differences(stored, made, "x")] == ["rows.1.rate: stored 0.5, recomputed 0.75"]
+    stored.write_text("no Parquet", encoding="utf-8")
+    assert [one.problem for one in differences(stored, made, "x")] == ["stored file is not Parquet"]
 
 
 def test_a_missing_file_is_told(tmp_path: Path) -> None:

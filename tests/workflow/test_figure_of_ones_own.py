@@ -24,6 +24,16 @@ def test_a_kind_of_figure_is_one_module_and_its_code_redraws_it_alone(finished: 
     assert finished.planned() == {"figure": 1}
 
 
+def test_a_kind_that_is_drawn_from_nothing_there_is_is_refused_before_anything_runs(finished: Project) -> None:
+    plugin = finished.folder / "dots.py"
+    plugin.write_text(PLUGIN.read_text().replace('("estimates", "cards")', '("scores", "cards")'))
+    finished.study(plugins=["dots.py"], figures=[{"name": "spots", "kind": "dots", "judge": "label"}])
+    run = finished.snakemake("-n", check=False)
+    message = "DotsFigure.needs: a figure is drawn from estimates, cells, tradeoff, agreement, cards, not scores"
+    assert run.returncode != 0 and message in run.stdout + run.stderr
+    plugin.unlink()
+
+
 def test_a_mistake_in_its_entry_is_told_with_its_line(finished: Project) -> None:
     finished.study(plugins=[str(PLUGIN)], figures=[{"name": "spots", "kind": "dots", "sise": 3}])
     run = finished.snakemake("-n", check=False)

@@ -31,10 +31,11 @@ def cells_of(row: Estimate) -> list[tuple[str, str, str]]:
     """Return the cells that a row of the results table is made of, by what its own columns say."""
     parameter = "" if row.estimand == "c_mean" or row.parameter is None else str(row.parameter)
     named = set(re.findall(r"\b[jms]\d\d\b", parameter.split(", on ")[0]))
-    judges = {row.judge} if row.judge else set()
-    judges |= named & set(JUDGES)
+    mixed = row.estimand.startswith("mixed_")  # what a model, or a judge, differs by from the mean of all
+    judges = {row.judge} if row.judge and not mixed else set()
+    judges |= named & set(JUDGES) or (set(JUDGES) if mixed else set())
     # A place on the front is decided by all models.
-    models = {row.model} if row.model and row.estimand != "pareto_front_share" else set(MODELS)
+    models = {row.model} if row.model and not mixed and row.estimand != "pareto_front_share" else set(MODELS)
     models |= named & set(MODELS)
     splits = set((row.split or "").split("+")) & set(EXPECTED) | named & set(EXPECTED)
     pools = set((row.pool or "").split("+"))

@@ -10,6 +10,7 @@ from project import CATALOGUE, make_project
 
 from refusal_eval.ask.render import Renderer
 from refusal_eval.ask.requests import read_requests
+from refusal_eval.stats.estimates.units import read_units
 
 
 def first_requests(project):
@@ -85,7 +86,7 @@ def test_compat_asks_at_temperature_one_and_strips_the_prompt(compat, default):
 
 def test_compat_scores_carry_the_published_c(compat):
     cell = json.loads((compat.results / "published" / "scores" / "words" / "plain" / "one.json").read_text())
-    rows = pd.read_csv(compat.results / "scores" / "words" / "plain" / "one.csv").set_index("prompt_id")
+    rows = read_units(compat.results / "scores" / "words" / "plain" / "one.parquet").frame.droplevel("turn")
     for score in cell["scores"]:
         assert rows.loc[score["prompt_id"], "c"] == pytest.approx(score["answer_censor_score"], abs=1e-6)
     share = effects(compat).loc[("words", "plain", "one", "compat"), "refusing"]
@@ -99,8 +100,8 @@ def test_compat_says_so_in_tables_figures_and_manifest(compat, default):
         assert (frame["protocol"] == "compat").all()
         assert "rotocol" not in (default.results / "tables" / "refusal.md").read_text()
     assert json.loads((compat.results / "manifest.json").read_text())["study"]["protocol"] == "compat"
-    score = json.loads((compat.results / "scores" / "words" / "plain" / "one.json").read_text())
-    assert score["protocol"] == "compat"
+    units = read_units(compat.results / "scores" / "words" / "plain" / "one.parquet")
+    assert units.facts["protocol"] == "compat"
     svg = (compat.results / "figures" / "refusal_heatmap.svg").read_text()
     assert "Protocol compat" in svg
 

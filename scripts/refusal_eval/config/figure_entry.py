@@ -49,10 +49,10 @@ class Figure(Entry):
 
     Attributes:
         report: category, name and caption in Snakemake's report; in the caption `{samples}` and `{tau}` are filled in.
-        needs: what it is drawn from, of `estimates`, `cells`, `tradeoff`, `agreement` and `cards`
-            (workflow/rules/figures.smk has their files).
+        needs: what it is drawn from, some of `nouns` (workflow/rules/figures.smk has their files).
     """
 
+    nouns: ClassVar[tuple[str, ...]] = ("estimates", "cells", "tradeoff", "agreement", "cards")
     report: ClassVar[tuple[str, str, str]]
     needs: ClassVar[tuple[str, ...]]
 
@@ -64,6 +64,11 @@ class Figure(Entry):
         None,
         description="`column` is 8.5 cm, `page` 17.5 cm wide. Default: what its number of columns or panels asks for.",
     )
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        if unknown := set(getattr(cls, "needs", ())) - set(cls.nouns):
+            raise TypeError(f"{cls.__name__}.needs: a figure is drawn from {', '.join(cls.nouns)}, not {unknown.pop()}")
 
     @classmethod
     def unasked(cls, study: StudyView) -> list[Self]:

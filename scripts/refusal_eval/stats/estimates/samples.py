@@ -120,15 +120,24 @@ def write_samples(path: str | Path, rows: Sequence[Row], facts: Mapping[str, Any
         facts: what holds for the whole cell, as JSON (`units.Units.facts`).
 
     Raises:
-        TypeError, ValueError: for a value of another kind than its column holds.
+        BadRows: for a value of another type than its column has; the message names the column.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     columns = schema().with_metadata({_FACTS: json.dumps(facts, sort_keys=True, ensure_ascii=False).encode()})
-    table = pa.Table.from_arrays([pa.array([row[c.name] for row in rows], c.type) for c in columns], schema=columns)
+    table = pa.Table.from_arrays([_column(column, rows) for column in columns], schema=columns)
     with written_whole(path, "wb") as handle:
         pq.write_table(table, handle, row_group_size=max(1, len(rows)), compression="zstd")
+
+
+def _column(column: pa.Field, rows: Sequence[Row]) -> pa.Array:
+    import pyarrow as pa
+
+    try:
+        return pa.array([row[column.name] for row in rows], column.type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+        raise BadRows(f"`{column.name}` of some row is no {column.type} ({error})") from error
 
 
 def read_samples(path: str | Path) -> tuple[pa.Table, dict[str, Any]]:
