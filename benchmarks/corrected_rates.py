@@ -20,13 +20,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.stats import ttest_1samp
 
 from measuring import ROOT  # isort: skip  # makes the library importable
 
 from refusal_eval.core.files import written_whole
 from refusal_eval.core.states import COMPLIANCE, REFUSAL
 from refusal_eval.stats.corrected.peoples_labels import Key, Labelled, PersonLabel, joined, unread_answers
-from refusal_eval.stats.corrected.ppi import Answers, Labels, corrected_rate
+from refusal_eval.stats.corrected.ppi import Answers, Labels, corrected_difference, corrected_rate
 from refusal_eval.stats.corrected.transfer import Observed, error_rates, transferred
 from refusal_eval.stats.estimates.intervals import cluster_wilson, seed_of
 from refusal_eval.stats.estimates.units import PLACE, Units
@@ -34,7 +35,11 @@ from refusal_eval.tools.audit.audit_sample import FACTORS, UNJUDGED
 
 PAGE = ROOT / "docs" / "corrected_rates.md"
 START, END = "<!-- table: begin -->", "<!-- table: end -->"
-PPI, UNREAD, TRANSFER = "**ppi**, ", "**Unread answers**, ", "**rg_transfer**, "  # how their parts begin
+# How their parts begin.
+PPI, UNREAD, TRANSFER, PAIRS = "**ppi**, ", "**Unread answers**, ", "**rg_transfer**, ", "**Differences**, "
+# Sensitivities and specificities of the judge on two models.
+UNEQUAL = (((0.95, 0.98), (0.95, 0.98)), ((0.95, 0.98), (0.75, 0.98)), ((0.95, 0.98), (0.95, 0.85)))
+MOST_FALSE_ALARMS = 0.06
 RATES = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9)
 JUDGES = ((0.95, 0.98), (0.85, 0.95), (0.7, 0.9))
 LABELS = (100, 200, 400)
@@ -88,14 +93,25 @@ def read_by(truth: NDArray[np.bool_], errors: NDArray[np.float64], rng: np.rando
 def study(case: Case, rng: np.random.Generator) -> tuple[Answers, Labels]:
     """Return a study's answers under the judge, and a Poisson sample of labels; disagreements count three times."""
     truth = drawn_answers(case.rate, rng, PROMPTS, SAMPLES)
-    errors = judge_of_a_model(case, rng)[0]
+    return labelled(truth, judge_of_a_model(case, rng)[0], case.labels, rng)
+
+
+def labelled(
+    truth: NDArray[np.bool_], errors: NDArray[np.float64], number: int, rng: np.random.Generator
+) -> tuple[Answers, Labels]:
+    """Return answers as a judge with these errors reads them, and about so many labels, as in `study`."""
     judge, second = (read_by(truth, errors, rng) for _ in range(2))
     size = np.where(judge != second, 3.0, 1.0)
-    probability = np.minimum(1.0, case.labels * size / size.sum())
+    probability = np.minimum(1.0, number * size / size.sum())
     rows, columns = np.nonzero(rng.random(truth.shape) < probability)
     zeros = np.zeros(PROMPTS, dtype=np.intp)
     answers = Answers(
-        judge.mean(axis=1), np.full(PROMPTS, float(SAMPLES)), zeros.astype(float), np.arange(PROMPTS), zeros
+        judge.mean(axis=1),
+        np.full(PROMPTS, float(SAMPLES)),
+        zeros.astype(float),
+        np.arange(PROMPTS),
+        zeros,
+        names=range(PROMPTS),
     )
     people, said = (part[rows, columns].astype(float) for part in (truth, judge))
     return answers, Labels(rows, people, said, probability[rows, columns])
@@ -167,6 +183,26 @@ def simulate_unread(share: float, way: str, runs: int) -> Outcome:
     rng = np.random.default_rng(seed_of("unread", str(share), way))
     found = (corrected_rate(*study_with_unread(case, share, way, rng), LEVEL) for _ in range(runs))
     return _outcome(case, runs, (None if one is None else (one.value, one.low, one.high) for one in found))
+
+
+def simulate_pairs(rate: float, labels: int, judges: Any, runs: int) -> tuple[float, float]:
+    """Draw two models with the same true rate of every prompt; return how often each test calls them different.
+
+    Returns:
+        the share of p < .05 of the paired corrected difference, and that of the uncorrected one (a paired t test).
+    """
+    rng = np.random.default_rng(seed_of("pairs", str(rate), str(labels), str(judges)))
+    size = 1 / ALIKE - 1
+    alarms = np.zeros(2)
+    for _ in range(runs):
+        rates = rng.beta(rate * size, (1 - rate) * size, size=(PROMPTS, 1))
+        truths = [rng.random((PROMPTS, SAMPLES)) < rates for _ in range(2)]
+        one, other = (labelled(t, np.array(errors), labels, rng) for t, errors in zip(truths, judges, strict=True))
+        found = corrected_difference(one, other, LEVEL)
+        assert found is not None
+        gaps = one[0].rates - other[0].rates
+        alarms += [found.p < 1 - LEVEL, ttest_1samp(gaps, 0).pvalue < 1 - LEVEL]
+    return float(alarms[0] / runs), float(alarms[1] / runs)
 
 
 def simulate_transfer(case: Case, runs: int, resamples: int) -> Outcome:
@@ -285,10 +321,26 @@ def missed_unread(outcomes: dict[tuple[float, str], Outcome]) -> list[str]:
 def part_of(page: str, head: str) -> str:
     """Return a part of the page as it is."""
     text = head + page.split(head)[1]
-    for other in (UNREAD, TRANSFER, END):
+    for other in (UNREAD, PAIRS, TRANSFER, END):
         if other != head:
             text = text.split(other)[0]
     return text.rstrip()
+
+
+def pairs_part(found: dict[Any, tuple[float, float]], runs: int) -> str:
+    """Return what the page says of differences."""
+    head = ["rate", "labels of each", *(f"Se {a[0]:g} and {b[0]:g}, Sp {a[1]:g} and {b[1]:g}" for a, b in UNEQUAL)]
+    rows = [
+        [f"{rate:g}", str(n), *("{:.1f} ({:.0f})".format(*(100 * x for x in found[rate, n, j])) for j in UNEQUAL)]
+        for rate in RATES
+        for n in LABELS[:2]
+    ]
+    return (
+        f"{PAIRS}{runs:,} pairs of models per cell with the same true rate on every prompt (one standard error of 5 is "
+        f"{100 * (0.95 * 0.05 / runs) ** 0.5:.1f}): how often p < .05 calls them different, in percent, with the "
+        "corrected difference (and with the uncorrected one), by the judge's errors on the one and the other:"
+        f"\n\n{_markdown(head, rows)}"
+    )
 
 
 def transfer_part(outcomes: list[Outcome], runs: int) -> str:
@@ -324,6 +376,7 @@ def main() -> int:
     parser.add_argument(
         "--unread-runs", type=int, default=2000, help="the same with answers that the judge could not read"
     )
+    parser.add_argument("--pairs-runs", type=int, default=1000, help="pairs of models per case of a difference")
     parser.add_argument("--transfer-runs", type=int, default=800, help="studies per case of rg_transfer")
     parser.add_argument("--resamples", type=int, default=500, help="resamples of each rg_transfer interval")
     parser.add_argument("--workers", type=int, default=1, help="processes")
@@ -338,6 +391,9 @@ def main() -> int:
         numbers = [options.unread_runs] * len(ways)
         of_ways = pool.map(simulate_unread, *zip(*ways, strict=True), numbers) if options.unread_runs else ()
         unread = dict(zip(ways, of_ways, strict=True)) if options.unread_runs else {}
+        pairs = [(rate, n, judges) for judges in UNEQUAL for n in LABELS[:2] for rate in RATES]
+        of_pairs = pool.map(simulate_pairs, *zip(*pairs, strict=True), [options.pairs_runs] * len(pairs))
+        alarms = dict(zip(pairs, of_pairs, strict=True)) if options.pairs_runs else {}
         counts: list[Any] = [[number] * len(plain) for number in (options.transfer_runs, options.resamples)]
         transfer = list(pool.map(simulate_transfer, plain, *counts)) if options.transfer_runs else []
     page = options.page.read_text(encoding="utf-8")
@@ -345,6 +401,7 @@ def main() -> int:
         [
             ppi_part(ppi, options.runs) if ppi else part_of(page, PPI),
             unread_part(unread, options.unread_runs) if unread else part_of(page, UNREAD),
+            pairs_part(alarms, options.pairs_runs) if alarms else part_of(page, PAIRS),
             transfer_part(transfer, options.transfer_runs) if transfer else part_of(page, TRANSFER),
         ]
     )
@@ -353,6 +410,8 @@ def main() -> int:
     with written_whole(options.page) as handle:
         handle.write(before + text + after)
     wrong = [*missed(ppi), *missed_unread(unread)]
+    chance = 2 * (0.05 * 0.95 / max(1, options.pairs_runs)) ** 0.5
+    wrong += [f"{case}: {own:.3f}" for case, (own, _) in alarms.items() if own > MOST_FALSE_ALARMS + chance]
     print(f"\n{time.monotonic() - begin:.0f} s; ppi outside {MUST_COVER}: {', '.join(wrong) or 'nowhere'}")
     return 1 if wrong else 0
 

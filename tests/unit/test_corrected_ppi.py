@@ -1,5 +1,6 @@
 """Rates corrected by labels on a study's own answers."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from refusal_eval.stats.corrected.peoples_labels import (
     readable_answers,
     unread_answers,
 )
-from refusal_eval.stats.corrected.ppi import Answers, Labels, corrected_rate, wilson
+from refusal_eval.stats.corrected.ppi import Answers, Labels, corrected_difference, corrected_rate, wilson
 
 
 def simulated(
@@ -215,3 +216,52 @@ def test_blocked_answers_are_refusals_that_need_no_label() -> None:
     found = corrected_rate(Answers(rates, answers.counting, blocked, answers.clusters, answers.splits), kept, 0.95)
     assert found.value == pytest.approx(0.5 + 0.5 * 0.2, abs=0.04)
     assert PersonLabel("refusal", 1.0).label == "refusal"
+
+
+def two_models(
+    rng: np.random.Generator, rates: tuple[float, float], sensitivities: tuple[float, float], labels: int = 200
+) -> list[tuple[Answers, Labels]]:
+    """Two models on the same 300 prompts; the judge misses more of one's refusals than of the other's."""
+    pair = []
+    for rate, se in zip(rates, sensitivities, strict=True):
+        answers, own, _ = simulated(rng, rate=rate, se=se, sp=0.97, labels=labels)
+        pair.append((dataclasses.replace(answers, names=range(300)), own))
+    return pair
+
+
+def test_equal_models_of_which_the_judge_misses_unequally_are_found_alike() -> None:
+    rng = np.random.default_rng(5)
+    corrected, uncorrected = [], []
+    for _ in range(200):
+        first, second = two_models(rng, (0.5, 0.5), (0.95, 0.7))
+        corrected.append(corrected_difference(first, second, 0.95).p < 0.05)
+        gaps = first[0].rates - second[0].rates
+        uncorrected.append(abs(gaps.mean()) > 1.96 * gaps.std() / 300**0.5)
+    assert np.mean(uncorrected) > 0.9
+    assert np.mean(corrected) <= 0.09  # .05 and two standard errors and a half
+
+
+def test_a_corrected_difference_is_that_of_the_corrected_rates_and_its_interval_holds_the_true_one() -> None:
+    rng = np.random.default_rng(6)
+    held = []
+    for _ in range(200):
+        first, second = two_models(rng, (0.6, 0.4), (0.95, 0.7))
+        found = corrected_difference(first, second, 0.95)
+        rates = [corrected_rate(*side, 0.95).value for side in (first, second)]
+        assert found.value == pytest.approx(rates[0] - rates[1])
+        assert (found.p < 0.05) == (not found.low <= 0 <= found.high)
+        held.append(found.low <= 0.2 <= found.high)
+    assert np.mean(held) >= 0.91
+
+
+def test_clusters_that_both_models_answered_are_paired() -> None:
+    rng = np.random.default_rng(7)
+    first, _ = two_models(rng, (0.5, 0.5), (0.9, 0.9))
+    apart = (dataclasses.replace(first[0], names=range(300, 600)), first[1])
+    same, other = (corrected_difference(first, side, 0.95) for side in (first, apart))
+    assert same.value == other.value == 0 and same.p == other.p == 1
+    assert same.high < 0.3 * other.high  # a model against itself: only the half errors that nobody saw are left
+    assert (same.n_clusters, other.n_clusters) == (300, 600)
+    assert (
+        corrected_difference(first, (first[0], Labels(*(part[:10] for part in vars(first[1]).values()))), 0.95) is None
+    )

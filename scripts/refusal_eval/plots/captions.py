@@ -6,7 +6,7 @@ from refusal_eval.plots.figure_data import Caption, FigureData
 from refusal_eval.report.paper.display import Score, flags_in, headlines, notes_of
 from refusal_eval.report.paper.latex_text import HAN, OTHER, definitions, latex_escaped
 from refusal_eval.report.paper.markup import markdown_escaped
-from refusal_eval.report.paper.table_notes import agreement_note, level_text, prompts_note, protocol_notes
+from refusal_eval.report.paper.table_notes import AS_READ, agreement_note, level_text, prompts_note, protocol_notes
 
 PREAMBLE = "captions_preamble.tex"  # beside the captions
 
@@ -66,6 +66,7 @@ def study_words(
     show, scores = data.labels, data.scores if scores is None else scores
     return [
         f"Judge: {show.judge(data.judge)}.",
+        AS_READ,
         agreement_note(data.judge, data.cards, show.golds),
         prompts_note(scores, data.shown.splits if splits is None else splits, show),
         *notes_of(flags_in(scores) if flags is None else flags),

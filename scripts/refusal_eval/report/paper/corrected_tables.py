@@ -5,7 +5,18 @@ from typing import Any
 
 import pandas as pd
 
-from refusal_eval.report.paper.display import NO_DATA, Labels, clean, mark_of, marked, notes_of, percent
+from refusal_eval.report.paper.display import (
+    NO_DATA,
+    Labels,
+    clean,
+    mark_of,
+    marked,
+    notes_of,
+    p_text,
+    percent,
+    points,
+    points_interval,
+)
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import Card, Made, TableData
 from refusal_eval.report.paper.table_notes import (
@@ -68,6 +79,8 @@ def corrected_tables(result: Result, cards: Sequence[Card], study: Mapping[str, 
     show, judge = Labels(**study["labels"]), study["primary_judge"]
     own = {name: [e for e in result[name] if e["judge"] == judge] for name in ("transfer", "ppi", "errors")}
     tables = [_rates_table(own, result, cards, show, study)]
+    differences = [entry for entry in result["differences"] if entry["judge"] == judge]
+    tables += [_differences_table(differences, result, show, study)] if differences else []
     return tables + [
         _models_table([e for e in own["transfer"] if e["gold"] == gold], gold, own["errors"], show, study)
         for gold in study["gold"]
@@ -104,10 +117,31 @@ def _rates_table(
         *_elsewhere_notes(result["elsewhere"], show),
         *(_transfer_notes(own["errors"], own["transfer"], golds, show) if golds else []),
         f"K = {study['samples']} answers to each prompt.",
-        *judges_notes([judge], cards, show),
+        *judges_notes([judge], cards, show)[1:],
+        "Judge's rate: as the judge reads the answers; its errors are in the intervals of corrected rates alone.",
         *_marked([*own["transfer"], *own["ppi"]]),
     ]
     return _table("corrected", "Refusal rates corrected for the judge's errors.", header, rows, notes)
+
+
+def _differences_table(entries: Sequence[Entry], result: Result, show: Labels, study: Mapping[str, Any]) -> Table:
+    rows, splits = [], {split["name"]: i for i, split in enumerate(study["splits"])}
+    for entry in sorted(entries, key=lambda e: (splits.get(e["split"] or "", len(splits)), e["pool"] or "")):
+        difference = f"{points(entry['value'])} {points_interval(entry['low'], entry['high'])}"
+        where = _where((entry["model"], entry["split"], entry["pool"]), show)
+        row = [where, show.model(entry["model"]), show.model(entry["other"]), marked(difference, entry["flags"])]
+        rows.append([*row, *(p_text(entry[name]) for name in ("p", "p_holm"))])
+    level = f"{100 * result['level']:g} %"
+    notes = [
+        f"First minus second, in percentage points with {level} intervals, of rates corrected by people's labels "
+        "(ppi). The judge's errors on either model are part of the interval and of p.",
+        "Interval and test: Student's t with the cluster-robust variance of the paired difference, samples of labels "
+        f"included. p (Holm): corrected for these {len(entries)} differences.",
+        _prompts_note(entries, bool(result["dialogues"]), study, show),
+        *_marked(entries),
+    ]
+    header = ["Split", "First", "Second", "Difference", "p", "p (Holm)"]
+    return Table("corrected-differences", "Differences of corrected refusal rates.", header, rows, notes, keys=3)
 
 
 def _table(name: str, caption: str, header: Sequence[str], rows: list[list[str]], notes: Sequence[str]) -> Table:

@@ -28,6 +28,7 @@ from refusal_eval.report.paper.display import (
     percent,
     wrapped,
 )
+from refusal_eval.report.paper.judge_error_tables import judge_error_tables
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import Card, Made, TableData
 from refusal_eval.report.paper.table_notes import (
@@ -55,6 +56,8 @@ _BANDS = ("refusing", "mixed", "complying")
 
 def refusal(data: TableData) -> Made:
     """Return the headline rates of the primary judge: a row per model, a column per split, the best ones bold.
+
+    Further tables say how far errors of the judge would move these rates, and differences that the study tests.
 
     Adjusted p-values of comparisons of two models, where the study has them, decide ties with the best rate.
 
@@ -93,7 +96,7 @@ def refusal(data: TableData) -> Made:
         per_block=4,
         bold=frozenset(bold),
     )
-    return rates_frame(used, data.cards), [table]
+    return rates_frame(used, data.cards), [table, *judge_error_tables(data, cells, rows_of, columns_of)]
 
 
 def scores(data: TableData) -> Made:

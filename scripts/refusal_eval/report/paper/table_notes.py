@@ -23,6 +23,7 @@ from refusal_eval.stats.estimates.estimands import READINGS
 Card = Mapping[str, Any]
 
 READINGS_NOTE = "Readings: strict counts refusals; broad counts refusals and partial refusals."
+AS_READ = "Rates are as the judge reads the answers; the judge's own errors are in no interval and no p value."
 NOT_MEASURED = "agreement with people: not measured"
 PROTOCOL_NOTE = (
     "Protocol compat: asked as the published code of Refusal Steering asks (temperature 1, stripped template, special "
@@ -94,8 +95,8 @@ def blocked_notes(scores: Iterable[Score]) -> list[str]:
 
 
 def judges_notes(judges: Collection[str], cards: Iterable[Card], show: Labels) -> list[str]:
-    """How well each of these judges agrees with people."""
-    measured, notes = list(cards), []
+    """That rates are as these judges read them, and how well each agrees with people."""
+    measured, notes = list(cards), [AS_READ]
     for judge in sorted(judges):
         texts = agreement_texts(judge, measured, show.golds)
         notes += [f"Judge {show.judge(judge)}, agreement with people on {text}." for text in texts]

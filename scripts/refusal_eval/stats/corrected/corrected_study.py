@@ -1,6 +1,7 @@
 """Corrected rates of a study: of every model on every split, and pooled over the splits of an expectation."""
 
 import dataclasses
+import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -8,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from refusal_eval.core.states import HEADLINE_READING
+from refusal_eval.stats.comparisons.study_comparisons import holm
 from refusal_eval.stats.corrected import ppi, transfer
 from refusal_eval.stats.corrected.peoples_labels import Labelled, joined, never_drawn
 from refusal_eval.stats.estimates.estimands import MIXED, READINGS
@@ -74,6 +76,8 @@ def study_corrected(
                 have to stand for the others; no value and by split the number of answers that are `undrawn`:
                 that came or changed after the sample was drawn. `checked` is whether that could be told; `flags` has
                 those of the cells, and `few_clusters` where few clusters (of a split of a pool) have labels
+    differences by judge, scope and two models with a corrected rate (ppi): `ppi.CorrectedDifference`, and `p_holm`,
+                corrected for all under the judge; `flags` has those of both rates
     elsewhere   [model, split, number of labels] of what people labelled and the study does not have
     dialogues   splits of which scored turns are counted, and not prompts
 
@@ -85,7 +89,7 @@ def study_corrected(
         left_out: near-duplicates of prompts that count, not to be counted where splits are pooled.
         elsewhere: number of labels of each (model, split) that the study does not have.
     """
-    result: dict[str, Any] = {"level": study["level"], "errors": [], "transfer": [], "ppi": []}
+    result: dict[str, Any] = {"level": study["level"], "errors": [], "transfer": [], "ppi": [], "differences": []}
     result["dialogues"] = dialogue_splits(units)
     result["elsewhere"] = [[model, split, number] for (model, split), number in (elsewhere or {}).items()]
     readings = {split["name"]: split["reading"] for split in study["splits"]}
@@ -107,7 +111,13 @@ def study_corrected(
             names = {"judge": judge, "split": scope.split, "pool": scope.pool, "reading": scope.reading}
             used = {name: of for (name, reading), of in errors.items() if reading == scope.reading}
             result["transfer"] += _transfer(rates, gone, names, study, used)
-            result["ppi"] += _ppi(cells, scope, names, study, labels, left_out)
+            answers: dict[str, tuple[ppi.Answers, ppi.Labels]] = {}
+            found_here = list(_ppi(cells, scope, names, study, labels, left_out, answers))
+            result["ppi"] += found_here
+            result["differences"] += _differences(found_here, answers, names, study["level"])
+        family = [entry for entry in result["differences"] if entry["judge"] == judge]
+        for entry, p in zip(family, holm([entry["p"] for entry in family]), strict=True):
+            entry["p_holm"] = p
     result["estimates"] = [estimate.row() for estimate in _estimates(result, study)]
     return result
 
@@ -177,7 +187,9 @@ def _ppi(
     study: Study,
     labels: Mapping[tuple[str, str, str], Labelled],
     left_out: Collection[Place],
+    kept: dict[str, tuple[ppi.Answers, ppi.Labels]],
 ) -> Iterator[dict[str, Any]]:
+    """Yield the corrected rate of each model with labels; keep in `kept` what those with a value are computed from."""
     readings = {split["name"]: split["reading"] for split in study["splits"]}
     fields = ("value", "low", "high", "weight", "observed", "n_label_clusters", "n_clusters")
     for i, model in enumerate(study["models"]):
@@ -202,6 +214,8 @@ def _ppi(
         rate = None if unlabelled or undrawn else ppi.corrected_rate(*answers, study["level"])
         flags = derived_flags(units.flags for units, _ in parts.values())
         few = () if rate is None else few_flags(_fewest_labelled(*answers))
+        if rate is not None:
+            kept[model] = answers
         yield {
             **names,
             **{"model": model, "n_labels": len(answers[1].rows), "n_prompts": len(answers[0].rates)},
@@ -212,6 +226,21 @@ def _ppi(
             **{name: None if rate is None else getattr(rate, name) for name in fields},
             "too_few": rate is None and not (unlabelled or undrawn),
         }
+
+
+def _differences(
+    rates: Sequence[Mapping[str, Any]],
+    answers: Mapping[str, tuple[ppi.Answers, ppi.Labels]],
+    names: Mapping[str, Any],
+    level: float,
+) -> Iterator[dict[str, Any]]:
+    flags = {rate["model"]: rate["flags"] for rate in rates}
+    for model, other in itertools.combinations(answers, 2):
+        found = ppi.corrected_difference(answers[model], answers[other], level)
+        assert found is not None  # both have a rate
+        about = {"model": model, "other": other, "n_labels": sum(len(answers[m][1].rows) for m in (model, other))}
+        about["n_prompts"] = min(len(answers[m][0].rates) for m in (model, other))
+        yield {**names, **about, **vars(found), "flags": list(derived_flags([flags[model], flags[other]]))}
 
 
 def _fewest_labelled(answers: ppi.Answers, labels: ppi.Labels) -> float:
@@ -241,3 +270,13 @@ def _estimates(result: Mapping[str, Any], study: Study) -> Iterator[Estimate]:
             parameter=entry.get("gold"),
             flags=(*flags, *entry["flags"]),
         )
+    for entry in result["differences"]:
+        about = {
+            name: entry[name] for name in ("judge", "model", "split", "pool", "reading", "n_prompts", "n_clusters")
+        }
+        about |= {"samples": study["samples"], "parameter": f"minus {entry['other']}", "flags": tuple(entry["flags"])}
+        interval = ends(entry["low"], entry["high"], study["level"], ppi.DIFFERENCE_METHOD)
+        yield Estimate("rate_difference_ppi", entry["value"], **interval, **about)
+        yield Estimate("rate_difference_ppi_p", entry["p"], method=ppi.TEST, **about)
+        method = f"{ppi.TEST}; Holm over all corrected differences under the judge"
+        yield Estimate("rate_difference_ppi_p_holm", entry["p_holm"], method=method, **about)

@@ -186,6 +186,7 @@ def joined(cells: Sequence[tuple[Units, Labelled]], reading: Sequence[str]) -> t
             clusters=cluster_codes(answers["cluster"]),
             splits=answers["split"].to_numpy(np.intp),
             read=answers["read"].to_numpy(float),
+            names=sorted(set(answers["cluster"])),
         ),
         Labels(labels[0].astype(np.intp), *labels[1:]),
     )

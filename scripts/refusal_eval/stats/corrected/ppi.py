@@ -12,6 +12,7 @@ Saerndal, Swensson & Wretman 1992, chapter 6). What the judge could not read cou
 
 import dataclasses
 import math
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 from scipy import special
@@ -26,6 +27,13 @@ METHOD = (
 )
 
 
+DIFFERENCE_METHOD = (
+    "difference of two PPI++ rates; t interval with the cluster-robust variance of the paired difference, both "
+    "samples of labels included"
+)
+TEST = "t test of the difference of two PPI++ rates, cluster-robust, both samples of labels included"
+
+
 @dataclasses.dataclass(frozen=True)
 class Answers:
     """What the judge says of all answers; a row is a prompt, of dialogues a scored turn."""
@@ -37,6 +45,7 @@ class Answers:
     splits: Codes  # number of each row's split, from 0; splits have the same weight
     # the judge's rate of what it read, NaN where it read nothing of a row; None where it read all answers
     read: Floats | None = None
+    names: Sequence[Hashable] | None = None  # of the clusters, by number; only a difference needs them
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +73,32 @@ class Corrected:
     df: float  # degrees of freedom of the t quantile
 
 
+@dataclasses.dataclass(frozen=True)
+class CorrectedDifference:
+    """The corrected rate of one model less that of another."""
+
+    value: float  # between -1 and 1
+    low: float  # lower end of its interval
+    high: float  # upper end
+    p: float  # that both models refuse alike
+    n_clusters: int  # clusters of the answers of either
+    df: float  # degrees of freedom of the t quantile
+
+
+@dataclasses.dataclass(frozen=True)
+class _Estimated:
+    """A corrected rate before its interval."""
+
+    value: float
+    weight: float  # lambda
+    parts: Floats  # what each cluster adds to the error of the estimate
+    one: float  # share of one typical label in the rate
+    people: float  # weighted mean of the labels
+    omega: Floats  # weight of each label
+    open_share: float  # of what is not blocked
+    label_clusters: int
+
+
 def corrected_rate(answers: Answers, labels: Labels, level: float) -> Corrected | None:
     """Return the corrected rate; None with less than 20 labels, or labels of less than two clusters.
 
@@ -79,6 +114,49 @@ def corrected_rate(answers: Answers, labels: Labels, level: float) -> Corrected 
     simulations with 40 to 100 labels that were drawn alike (rates .02 to .95) this lifted the lowest coverage from .78
     to .95.
     """
+    found = _estimated(answers, labels)
+    if found is None:
+        return None
+    variance, df = _variance(found.parts, [found])
+    low, high = wilson(found.value, variance, df, level, min(0.5, found.one))
+    if min(labels.people.sum(), (1 - labels.people).sum()) < FEW_OF_A_CLASS:
+        alone = _of_labels(found.people, found.omega, found.label_clusters, level)
+        gone = 1 - found.open_share
+        low = min(low, gone + found.open_share * alone[0])
+        high = max(high, gone + found.open_share * alone[1])
+    inside = min(1.0, max(0.0, found.value))
+    sizes = (len(labels.rows), found.label_clusters, len(found.parts))
+    return Corrected(inside, min(low, inside), max(high, inside), found.weight, _observed(answers), *sizes, df)
+
+
+def corrected_difference(
+    first: tuple[Answers, Labels], second: tuple[Answers, Labels], level: float
+) -> CorrectedDifference | None:
+    """Return the corrected rate of one model less that of another; None where one of them has none.
+
+    Clusters that both answered are paired by name: what a cluster adds to both rates cancels, so the judge's errors
+    matter only as far as the labels leave them open. Variance and degrees of freedom are those of `corrected_rate`, of
+    the paired difference, with the half errors of both. Simulated at equal true rates and unequal errors of the judge
+    in benchmarks/corrected_rates.py.
+    """
+    sides = [(answers, _estimated(answers, labels)) for answers, labels in (first, second)]
+    if sides[0][1] is None or sides[1][1] is None:
+        return None
+    parts: dict[Hashable, float] = {}
+    for sign, (answers, found) in zip((1, -1), sides, strict=True):
+        assert answers.names is not None and found is not None
+        for name, part in zip(answers.names, found.parts, strict=True):
+            parts[name] = parts.get(name, 0.0) + sign * float(part)
+    estimates = [found for _, found in sides if found is not None]
+    variance, df = _variance(np.array(list(parts.values())), estimates)
+    value, error = estimates[0].value - estimates[1].value, math.sqrt(variance)
+    p = 2 * float(special.stdtr(df, -abs(value) / error))
+    reach = error * float(special.stdtrit(df, (1 + level) / 2))
+    value, low, high = (min(1.0, max(-1.0, end)) for end in (value, value - reach, value + reach))
+    return CorrectedDifference(value, low, high, p, len(parts), df)
+
+
+def _estimated(answers: Answers, labels: Labels) -> _Estimated | None:
     groups = int(answers.clusters.max()) + 1
     label_clusters = len(np.unique(answers.clusters[labels.rows]))
     if len(labels.rows) < MIN_LABELS or label_clusters < 2:
@@ -104,19 +182,20 @@ def corrected_rate(answers: Answers, labels: Labels, level: float) -> Corrected 
     value = math.fsum(share * blocked) + weight * judged + open_share * (people - weight * judge)
     parts = fixed + weight * moving
     one = open_share * math.fsum(omega**2)  # the share of one typical label in the weighted mean
-    squares = parts**2
-    unseen = 2 * (one / 2) ** 2
-    variance = groups / (groups - 1) * math.fsum(squares) + unseen
-    carried = variance**2 / math.fsum([*squares**2, unseen**2 / (label_clusters - 1)])
-    df = math.sqrt(min(carried, label_clusters - 1) * (label_clusters - 1))
-    low, high = wilson(value, variance, df, level, min(0.5, one))
-    if min(labels.people.sum(), (1 - labels.people).sum()) < FEW_OF_A_CLASS:
-        alone = _of_labels(people, omega, label_clusters, level)
-        gone = math.fsum(share * blocked)
-        low, high = min(low, gone + open_share * alone[0]), max(high, gone + open_share * alone[1])
-    inside = min(1.0, max(0.0, value))
-    sizes = (len(labels.rows), label_clusters, groups)
-    return Corrected(inside, min(low, inside), max(high, inside), weight, _observed(answers), *sizes, df)
+    return _Estimated(value, weight, parts, one, people, omega, open_share, label_clusters)
+
+
+def _variance(parts: Floats, estimates: Sequence[_Estimated]) -> tuple[float, float]:
+    """Return the variance of what clusters add up to, with half an error more per estimate, and its degrees of
+    freedom.
+    """
+    squares, groups = parts**2, len(parts)
+    unseen = [2 * (found.one / 2) ** 2 for found in estimates]
+    variance = groups / (groups - 1) * math.fsum(squares) + math.fsum(unseen)
+    fewest = min(found.label_clusters for found in estimates) - 1
+    own = [u**2 / (found.label_clusters - 1) for u, found in zip(unseen, estimates, strict=True)]
+    carried = variance**2 / math.fsum([*squares**2, *own])
+    return variance, math.sqrt(min(carried, fewest) * fewest)
 
 
 def _of_labels(people: float, omega: Floats, clusters: int, level: float) -> tuple[float, float]:
