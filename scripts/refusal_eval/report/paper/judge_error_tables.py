@@ -7,6 +7,7 @@ at a time). Answers that a provider blocked are refusals whatever a judge says.
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from refusal_eval.report.paper.best_values import SUBTRACTED
 from refusal_eval.report.paper.display import NO_DATA, Score, headline, marked, marks_of, percent, points
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import TableData
@@ -115,7 +116,7 @@ def _is_tested(row: Estimate, data: TableData, cells: Cells) -> bool:
 
 def _other(row: Estimate) -> str:
     """The model that is subtracted; no model's name where it is a judge."""
-    return str(row.parameter).removeprefix("minus ")
+    return str(row.parameter).removeprefix(SUBTRACTED)
 
 
 def _by_judge(score: Score, place: tuple[str, str], found: Iterable[Estimate]) -> list[Estimate]:
