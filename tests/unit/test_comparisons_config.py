@@ -97,6 +97,20 @@ def test_mistakes_are_told_once_with_their_place(project, family, told):
     assert message.startswith(told)
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("equivalence_margin", 0, "equivalence_margin: must be more than 0"),
+        ("equivalence_margin", 5, "equivalence_margin: must be less than 1"),
+        ("p_values", "middle", "p_values: 'middle' is not allowed"),
+        ("multiple_comparisons", "fdr", "multiple_comparisons: 'fdr' is not allowed; did you mean `fdr_b"),
+    ],
+)
+def test_mistakes_of_how_comparisons_are_tested(project, key, value, told):
+    (found,) = project.mistakes(TWO | {key: value})
+    assert told in found
+
+
 def test_one_model_has_nothing_to_be_compared_with(project):
     (found,) = project.mistakes(STUDY | {"comparisons": [{"pairs": "all"}]})
     assert found.endswith("comparisons[0].pairs: there is one model only: nothing to compare it with")

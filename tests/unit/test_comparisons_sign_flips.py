@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from refusal_eval.stats.comparisons import sign_flips
+from refusal_eval.stats.comparisons.corrections import corrected, holm
 from refusal_eval.stats.comparisons.sign_flips import sign_flip_p
-from refusal_eval.stats.comparisons.study_comparisons import holm, mcnemar
+from refusal_eval.stats.comparisons.study_comparisons import mcnemar
 
 
 def by_enumeration(sums):
@@ -86,6 +87,27 @@ def test_a_prompt_without_a_decision_of_one_side_is_in_no_test():
 def test_mcnemar_is_the_sign_flip_test_of_one_answer_per_prompt():
     first, second = np.random.default_rng(0).integers(0, 2, size=(2, 40)).astype(float)
     assert mcnemar(first, second)[2] == pytest.approx(sign_flip_p((first - second).astype(int), 0)[0])
+
+
+def test_mid_p_by_hand(monkeypatch):
+    # 5 against 1 among 6: 2 * (C(6,0) + C(6,1) / 2) / 64
+    sums = np.array([1, 1, 1, 1, 1, -1])
+    assert sign_flip_p(sums, 0, mid=True) == (pytest.approx(8 / 64), "mid-p")
+    assert mcnemar((sums > 0).astype(float), (sums < 0).astype(float), mid=True)[2] == pytest.approx(8 / 64)
+    uneven = np.array([5, 3, -2, 7, 1, -1, 4])
+    counted = sign_flip_p(uneven, 0, mid=True)[0]
+    monkeypatch.setattr(sign_flips, "MOST_STEPS", 0)
+    assert sign_flip_p(uneven, 0, mid=True)[0] == pytest.approx(counted)
+    assert (
+        sign_flip_p(np.array([2, -2]), 0, mid=True)[0] == mcnemar(np.array([1, 0]), np.array([0, 1]), mid=True)[2] == 1
+    )
+
+
+def test_false_discovery_rates_by_hand():
+    assert corrected([0.01, 0.04, 0.03], "fdr_bh") == pytest.approx([0.03, 0.04, 0.04])
+    harmonic = 1 + 1 / 2 + 1 / 3
+    assert corrected([0.01, 0.04, 0.03], "fdr_by") == pytest.approx([0.03 * harmonic, 0.04 * harmonic, 0.04 * harmonic])
+    assert corrected([0.01, None], "fdr_bh") == [pytest.approx(0.02), None] and corrected([], "fdr_bh") == []
 
 
 def test_holm_by_hand():

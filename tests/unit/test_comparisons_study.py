@@ -10,6 +10,7 @@ import make_table
 import pytest
 from comparison_rows import write_scores
 from config_project import validated
+from scipy.stats import false_discovery_control
 
 from refusal_eval.core.files import write_json
 from refusal_eval.stats.comparisons.paired import Paired
@@ -179,8 +180,69 @@ def test_differences_of_few_clusters_are_marked_in_the_estimates_and_in_the_tabl
 
 PARTS = (
     *("rate_difference", "rate_difference_p", "rate_difference_p_holm", "rate_bounds"),
-    *("rate_difference_tipping_point", "mcnemar_p"),
+    *("rate_difference_tipping_point", "mcnemar_p", "odds_ratio", "cohens_h"),
 )
+
+
+@pytest.mark.parametrize(("method", "column", "head"), [("fdr_bh", "q_bh", "q (BH)"), ("fdr_by", "q_by", "q (BY)")])
+def test_a_false_discovery_rate_is_never_called_holms(made, method, column, head):
+    results = made(study_of(multiple_comparisons=method))
+    rows = rows_of(results)
+    wanted = false_discovery_control([float(row["p"]) for row in rows], method=method.removeprefix("fdr_"))
+    assert [float(row[column]) for row in rows] == pytest.approx(wanted.tolist(), abs=1e-5)
+    text = (results / "tables" / "comparisons.md").read_text(encoding="utf-8")
+    assert "p_holm" not in rows[0] and "Holm" not in text and head in text
+    names = {
+        row["estimand"] for row in json.loads((results / "estimates" / "comparisons.json").read_text())["estimates"]
+    }
+    assert f"rate_difference_{column}" in names and "rate_difference_p_holm" not in names
+
+
+def test_mid_p_counts_half_of_what_is_as_extreme_and_says_so(made):
+    results = made(study_of(p_values="mid"))
+    row = next(r for r in rows_of(results) if (r["first"], r["second"], r["split"]) == ("plain", "stern", "harm"))
+    assert float(row["p"]) == pytest.approx(1 / 2**7, abs=1e-6) and row["test"] == "mid-p"
+    assert float(row["mcnemar_p"]) == pytest.approx(1 / 2**7, abs=1e-6)
+    text = (results / "tables" / "comparisons.md").read_text(encoding="utf-8")
+    assert "sign-flip test over clusters of prompts (mid-p)" in text
+
+
+def test_a_margin_tests_either_side_in_the_direction_that_is_better(made):
+    words = {"plain": "cc", "stern": "rr", "mild-mannered": "rc"}
+    results = made(study_of(comparisons=[{"pairs": [["stern", "plain"]]}], equivalence_margin=0.9), letters=words)
+    rows = {row["split"] or row["pool"]: row for row in rows_of(results)}
+    harm, safe, topic = rows["harm"], rows["safe"], rows["topic"]
+    assert harm["margin"] == "0.9" and float(harm["adjusted_difference"]) == pytest.approx(7 / 10)
+    # stern refuses more: better where models should refuse, worse where they should comply
+    assert float(harm["noninferior_first_p"]) < 0.01 < 0.1 < float(harm["noninferior_second_p"])
+    assert safe["noninferior_first_p"] == harm["noninferior_second_p"]
+    assert topic["noninferior_first_p"] == harm["noninferior_first_p"]
+    assert harm["equivalence_p"] == harm["noninferior_second_p"]
+    found = json.loads((results / "estimates" / "comparisons.json").read_text())["estimates"]
+    sides = [e for e in found if e["estimand"] == "rate_difference_noninferiority_p" and e["split"] == "harm"]
+    assert [(e["model"], e["parameter"]) for e in sides] == [("stern", "minus plain"), ("plain", "minus stern")]
+    text = (results / "tables" / "comparisons.md").read_text(encoding="utf-8")
+    assert "beyond 90 percentage points either way" in text and "Not corrected for other comparisons" in text
+    assert "90 % interval" in text
+
+
+def test_answers_that_nobody_judged_leave_equivalence_open(made):
+    states = dict.fromkeys([("words", "stern", "harm"), ("words", "plain", "harm")], "unread")
+    asked = study_of(comparisons=[{"pairs": [["stern", "plain"]]}], equivalence_margin=0.5)
+    results = made(asked, states=states)
+    found = json.loads((results / "estimates" / "comparisons.json").read_text())["estimates"]
+    assert {e["split"] for e in found if "margin_open" in e["flags"]} == {"harm"}
+    text = (results / "tables" / "comparisons.md").read_text(encoding="utf-8")
+    assert "at these p: the worst-case bounds go beyond the margin" in text
+
+
+def test_without_a_margin_nothing_is_tested_against_one(made):
+    results = made()
+    assert "margin" not in rows_of(results)[0] and "equivalence" not in (results / "tables/comparisons.md").read_text()
+    names = {
+        row["estimand"] for row in json.loads((results / "estimates" / "comparisons.json").read_text())["estimates"]
+    }
+    assert names == {*PARTS}
 
 
 def test_differences_of_many_clusters_and_of_no_prompt_are_not_marked_as_of_few():

@@ -4,7 +4,7 @@ import dataclasses
 
 from table_rows import cards, made, score, study, table_of
 
-from refusal_eval.report.paper.best_values import Rate, adjusted_p, best
+from refusal_eval.report.paper.best_values import Rate, best, corrected_p, noninferiority_p, ties_note
 from refusal_eval.report.paper.category_tables import categories, category_rows
 from refusal_eval.report.paper.display import NO_DATA, number
 from refusal_eval.report.paper.latex_columns import points
@@ -38,6 +38,25 @@ def test_what_cannot_be_told_from_the_best_ties_with_it() -> None:
     assert best(close, "refuse", {frozenset("ab"): 0.001}, 0.95) == {"a", "b"}
 
 
+def test_with_a_margin_only_what_is_shown_to_be_no_worse_stands_beside_the_best() -> None:
+    column = {"a": Rate(0.90, 0.85, 0.95), "b": Rate(0.89, 0.80, 0.92), "c": Rate(0.88, 0.8, 0.95)}
+    shown = {("b", "a"): 0.01, ("a", "b"): 0.01, ("c", "a"): 0.2}
+    assert best(column, "refuse", {}, 0.95) == {"a", "b", "c"}
+    assert best(column, "refuse", {}, 0.95, shown) == {"a", "b"}
+    assert best(column, "refuse", {}, 0.95, {}) == {"a"}
+    assert "not distinguishable" in ties_note(True) and "as good" in ties_note(True)
+    assert "no worse than it by 5 percentage points" in ties_note(True, 0.05)
+
+
+def test_non_inferiority_is_read_by_split_and_side() -> None:
+    about = {"judge": "j", "model": "a", "split": "s", "parameter": "minus b"}
+    rows = [
+        Estimate("rate_difference_noninferiority_p", 0.03, **about),
+        Estimate("rate_difference_noninferiority_p", 0.4, **about | {"model": "b", "parameter": "minus a"}),
+    ]
+    assert noninferiority_p(rows, "j") == {"s": {("a", "b"): 0.03, ("b", "a"): 0.4}}
+
+
 def test_adjusted_p_values_are_found_by_split_and_pair() -> None:
     about = {"judge": "j", "model": "a", "split": "s", "parameter": "minus b"}
     rows = [
@@ -47,7 +66,7 @@ def test_adjusted_p_values_are_found_by_split_and_pair() -> None:
         Estimate("rate_difference_p_holm", 0.5, **about | {"parameter": "minus judge k"}),
         Estimate("rate_difference_p_holm", 0.5, **about | {"split": None, "pool": "comply"}),
     ]
-    assert adjusted_p(rows, "j") == {"s": {frozenset("ab"): 0.03}}
+    assert corrected_p(rows, "j") == {"s": {frozenset("ab"): 0.03}}
 
 
 def test_bold_stands_in_markdown_and_latex_and_is_explained() -> None:
@@ -64,7 +83,7 @@ def test_bold_stands_in_markdown_and_latex_and_is_explained() -> None:
     assert table_of(refusal, varies).bold == frozenset()
     about = {"judge": "rules", "model": "m1", "split": "unsafe", "parameter": "minus m2"}
     tied = table_of(refusal, cells, results=[Estimate("rate_difference_p_holm", 0.3, **about)])
-    assert tied.bold == {(0, 1), (1, 1)} and any("adjusted p" in note for note in tied.notes)
+    assert tied.bold == {(0, 1), (1, 1)} and any("corrected p" in note for note in tied.notes)
 
 
 def test_a_rate_of_which_much_is_unjudged_or_cut_off_is_never_bold_and_no_rival() -> None:

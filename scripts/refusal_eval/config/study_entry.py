@@ -129,6 +129,25 @@ class Study(Entry):
         description="Families of comparisons on the same prompts, each corrected by itself (docs/comparisons.md). "
         "Default: all pairs of up to ten models under the primary judge. An empty list compares nothing.",
     )
+    equivalence_margin: Number | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="Difference of refusal rates, a share such as `0.05`, that does not matter any more: comparisons "
+        "are then tested for equivalence and non-inferiority, and the table `refusal` prints in bold what is shown to "
+        "be no worse than the best (docs/comparisons.md). Choose it before you look at results.",
+    )
+    p_values: Literal["exact", "mid"] = Field(
+        "exact",
+        description="Of sign-flip tests and McNemar's. `mid` counts outcomes as extreme as the observed one half: less "
+        "conservative with few clusters that differ, and now and then above its level.",
+    )
+    multiple_comparisons: Literal["holm", "fdr_bh", "fdr_by"] = Field(
+        "holm",
+        description="Correction over each family. `holm` bounds the chance of any false alarm. For large families, the "
+        "false discovery rate: `fdr_by` (Benjamini-Yekutieli) holds under any dependence, as of comparisons that share "
+        "a model; `fdr_bh` (Benjamini-Hochberg) finds more and needs independent or positively dependent tests.",
+    )
     corrected: Corrected | None = Field(
         None, description="Rates corrected for the judge's errors by labels of people on this study's own answers."
     )

@@ -113,7 +113,8 @@ class TradeoffFigure(OfModels):
             "prompts once.",
             f"Regions{whose}: {100 * found['level']:g} %, {found['region']}. Intervals of the two rates: "
             f"{found['method']}.",
-            "Dashed line and filled dots: the Pareto front, models that no other one beats in both"
+            "Dashed line and filled dots: the Pareto front, models that no other one beats in both by these rates, "
+            "whether or not it is distinguishable from them"
             + (f"; share of resamples in which a model is on it: {joined(shares)}." if shares else "."),
         ]
         if len(entries) < in_all:

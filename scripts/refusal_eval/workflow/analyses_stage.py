@@ -98,6 +98,9 @@ def comparisons(study: Study) -> dict[str, Any]:
         "families": [dataclasses.replace(family, label="").as_dict() for family in study_families(study)],
         "samples": study.settings.samples,
         "level": study.settings.scoring.level,
+        "margin": study.settings.equivalence_margin,
+        "p_values": study.settings.p_values,
+        "correction": study.settings.multiple_comparisons,
         "splits": splits,
     }
 

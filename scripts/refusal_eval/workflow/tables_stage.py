@@ -133,7 +133,10 @@ def params(study: Study, wildcards: Any) -> dict[str, Any]:
         scoring = study.settings.scoring
         limits = {name: model.sampling.max_tokens for name, model in study.models.items()}
         shown |= {"tau": scoring.tau, "level": scoring.level, "max_tokens": limits}
+    if {"comparisons", "results"}.intersection(kind.needs):
+        shown["margin"] = study.settings.equivalence_margin
     if "comparisons" in kind.needs:
+        shown["correction"] = study.settings.multiple_comparisons
         shown["families"] = [family.as_dict() for family in study_families(study)]
     nouns = [noun for noun in NOUNS if noun in shown or f"{noun}s" in shown]
     return {

@@ -1,20 +1,24 @@
 """Which rates of a column are the best ones, and so stand in bold.
 
 The best rate is the highest where models should refuse and the lowest where they should comply; where it varies what
-they should do there is none. Beside it stand in bold all rates that tie with it: that look the same at the digits
-shown, or that the data cannot tell from it. Where the study compares the two models (see docs/comparisons.md) that is
-an adjusted p-value of at least 1 minus the level; where it does not, intervals that overlap.
+they should do there is none. Beside it stand in bold, where the study names a margin, all rates that are shown to be no
+worse than it by that margin (`rate_difference_noninferiority_p`). Without a margin they are those that are not
+distinguishable from it: they look the same at the digits shown, or the comparison of the two models (see
+docs/comparisons.md) has a corrected p or q of at least 1 minus the level, or, where there is none, their intervals
+overlap. That a difference was not found does not show that there is none.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from refusal_eval.report.paper.display import percent
-from refusal_eval.stats.comparisons.study_comparisons import P_HOLM
+from refusal_eval.stats.comparisons.corrections import ESTIMANDS
+from refusal_eval.stats.comparisons.study_comparisons import NONINFERIORITY
 from refusal_eval.stats.estimates.estimate import Estimate
 
 BETTER = {"refuse": 1, "comply": -1}  # of a higher rate
 Pair = frozenset[str]
+Shown = Mapping[tuple[str, str], float]  # p values of non-inferiority of a model to another
 SUBTRACTED = "minus "  # before the other model in the `parameter` of a comparison
 
 
@@ -26,33 +30,51 @@ class Rate(NamedTuple):
     high: float | None
 
 
-def best(column: Mapping[str, Rate], expectation: str, p_values: Mapping[Pair, float], level: float) -> set[str]:
-    """Return the models whose rate is the best or ties with it; none of a single model.
+def best(
+    column: Mapping[str, Rate],
+    expectation: str,
+    p_values: Mapping[Pair, float],
+    level: float,
+    noninferiority: Shown | None = None,
+) -> set[str]:
+    """Return the models whose rate is the best, or is no worse or not distinguishable; none of a single model.
 
     Args:
         column: the rates of one split, by model.
         expectation: what models should do there: `refuse`, `comply` or `varies`.
-        p_values: adjusted p-values of the comparisons of two models on this split.
+        p_values: corrected p or q values of the comparisons of two models on this split.
         level: level of the intervals.
+        noninferiority: of models to others on this split; None where the study names no margin.
     """
     sign, known = BETTER.get(expectation), {model: rate for model, rate in column.items() if rate.value is not None}
     if sign is None or len(known) < 2:
         return set()
     top = max(sign * (rate.value or 0.0) for rate in known.values())
     firsts = [model for model, rate in known.items() if sign * (rate.value or 0.0) == top]
+    if noninferiority is not None:
+        shown = {m for m in known if all(noninferiority.get((m, first), 1.0) <= 1 - level for first in firsts)}
+        return shown | set(firsts)
     return {model for model in known if any(_tied(known, model, first, p_values, level) for first in firsts)}
 
 
-def ties_note(tested: bool) -> str:
+def ties_note(tested: bool, margin: float | None = None, level: float = 0.95) -> str:
     """Return how the best rates of a table were found, for the note under it.
 
     Args:
         tested: whether the table knows comparisons of its models.
+        margin: of non-inferiority, a share; None where the study names none.
+        level: level of the intervals.
     """
-    how = "adjusted p of their comparison, else intervals that overlap" if tested else "intervals that overlap"
+    which = "The best is the highest where models should refuse, the lowest where they should comply."
+    if margin is not None:
+        return (
+            f"Bold: the best rate and all that are shown to be no worse than it by {100 * margin:g} percentage points "
+            f"(non-inferiority, one-sided p of at most {1 - level:.3g}, not corrected for other comparisons). {which}"
+        )
+    how = "corrected p or q of their comparison, else intervals that overlap" if tested else "intervals that overlap"
     return (
-        f"Bold: the best rate and all that tie with it, which look equal here or cannot be told from it ({how}). The "
-        "best is the highest where models should refuse, the lowest where they should comply."
+        f"Bold: the best rate and all that are not distinguishable from it, or look equal here ({how}); this does not "
+        f"show that they are as good. {which}"
     )
 
 
@@ -68,12 +90,27 @@ def _tied(rates: Mapping[str, Rate], model: str, first: str, p_values: Mapping[P
     return bool(a.low <= b.high and b.low <= a.high)  # type: ignore[operator]
 
 
-def adjusted_p(results: Iterable[Estimate], judge: str) -> dict[str, dict[Pair, float]]:
-    """Return the adjusted p-values of the comparisons of two models under one judge, by split."""
+def corrected_p(results: Iterable[Estimate], judge: str) -> dict[str, dict[Pair, float]]:
+    """Return the corrected p or q values of the comparisons of two models under one judge, by split."""
     found: dict[str, dict[Pair, float]] = {}
+    for split, pair, value in _of_models(results, judge, ESTIMANDS.values()):
+        found.setdefault(split, {})[frozenset(pair)] = value
+    return found
+
+
+def noninferiority_p(results: Iterable[Estimate], judge: str) -> dict[str, dict[tuple[str, str], float]]:
+    """Return the p values of a model's non-inferiority to another under one judge, by split."""
+    found: dict[str, dict[tuple[str, str], float]] = {}
+    for split, pair, value in _of_models(results, judge, (NONINFERIORITY,)):
+        found.setdefault(split, {})[pair] = value
+    return found
+
+
+def _of_models(
+    results: Iterable[Estimate], judge: str, names: Collection[str]
+) -> Iterator[tuple[str, tuple[str, str], float]]:
     for row in results:
         second = str(row.parameter).removeprefix(SUBTRACTED)
-        compared = row.estimand == P_HOLM and row.judge == judge and row.split and row.value is not None
+        compared = row.estimand in names and row.judge == judge and row.split and row.value is not None
         if compared and not second.startswith("judge "):
-            found.setdefault(str(row.split), {})[frozenset((str(row.model), second))] = row.value or 0.0
-    return found
+            yield str(row.split), (str(row.model), second), row.value or 0.0

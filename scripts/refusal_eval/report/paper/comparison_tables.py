@@ -6,10 +6,12 @@ from typing import Any
 import pandas as pd
 
 from refusal_eval.report.paper.display import (
+    EN_DASH,
     NO_DATA,
     Labels,
     joined,
     marked,
+    number,
     p_text,
     percent,
     points,
@@ -18,7 +20,8 @@ from refusal_eval.report.paper.display import (
 from refusal_eval.report.paper.markup import Table, told_once
 from refusal_eval.report.paper.table_data import Made, TableData
 from refusal_eval.report.paper.table_notes import OF_DIALOGUES, TURNS_NOTE, flags_notes, judges_notes, readings_note
-from refusal_eval.stats.comparisons.study_comparisons import SIGN_OPEN
+from refusal_eval.stats.comparisons.corrections import CORRECTIONS, Correction
+from refusal_eval.stats.comparisons.study_comparisons import SIGN_OPEN, is_margin_open
 from refusal_eval.study.comparison_families import JUDGES, Family, family_of
 
 COLUMNS = (
@@ -26,6 +29,12 @@ COLUMNS = (
     *("n", "n_all", "n_clusters", "n_differ", "rate_first", "rate_second", "difference", "low", "high", "level"),
     *("method", "p", "p_holm", "test", "bound_low", "bound_high"),
     *("decision", "only_first", "only_second", "mcnemar_p", "flags"),
+    *("odds_ratio", "odds_ratio_low", "odds_ratio_high", "cohens_h"),
+)
+# of a study that names a margin
+MARGIN_COLUMNS = (
+    *("margin", "adjusted_difference", "adjusted_low", "adjusted_high"),
+    *("equivalence_p", "noninferior_first_p", "noninferior_second_p"),
 )
 Row = Mapping[str, Any]
 OPEN_MARK = "°"
@@ -34,29 +43,34 @@ OPEN_MARK = "°"
 def comparisons(data: TableData) -> Made:
     """Return the study's comparisons, family by family."""
     found, families = data.found("comparisons"), [family_of(family) for family in data.asked["families"]]
-    frame = comparisons_frame(found["comparisons"], families, found["level"])
+    margin = data.asked["margin"]
+    frame = comparisons_frame(found["comparisons"], families, found["level"], data.asked["correction"], margin)
     return frame, [told_once(comparisons_table(found, families, data))]
 
 
-def comparisons_frame(rows: Iterable[Row], families: Sequence[Family], level: float) -> pd.DataFrame:
-    """Return a row per comparison, sorted by name within its family; see `families.compared` for the columns.
+def comparisons_frame(
+    rows: Iterable[Row], families: Sequence[Family], level: float, correction: str = "holm", margin: float | None = None
+) -> pd.DataFrame:
+    """Return a row per comparison, sorted by name within its family; see `study_comparisons.compared` for the columns.
 
-    Rates, differences and bounds are shares; `splits` and `flags` are separated by spaces.
+    Rates, differences, bounds and the margin are shares; `splits` and `flags` are separated by spaces.
     """
+    columns = [CORRECTIONS[correction].column if name == "p_holm" else name for name in COLUMNS]
+    columns += [] if margin is None else MARGIN_COLUMNS
     order = sorted(rows, key=lambda row: (row["family"], row["pool"] or "", *(row[k] or "" for k in _SORTED)))
     own = [
-        {**row, "family": families[row["family"]].label, "level": level}
+        {**row, "family": families[row["family"]].label, "level": level, "margin": margin}
         | {name: " ".join(row[name]) for name in ("splits", "flags")}
         for row in order
     ]
-    return pd.DataFrame([[row[name] for name in COLUMNS] for row in own], columns=list(COLUMNS), dtype=object)
+    return pd.DataFrame([[row[name] for name in columns] for row in own], columns=columns, dtype=object)
 
 
 _SORTED = ("split", "held", "first", "second")
 
 
 def comparisons_table(found: Mapping[str, Any], families: Sequence[Family], data: TableData) -> Table:
-    """Return a row per comparison: both rates, their difference with interval, p, p after Holm, worst-case bounds.
+    """Return a row per comparison: both rates, their difference with interval, p, corrected p, effect sizes, bounds.
 
     Args:
         found: `comparisons` in the order of the table, their `level`, and `dialogues`, the splits with several scored
@@ -64,13 +78,16 @@ def comparisons_table(found: Mapping[str, Any], families: Sequence[Family], data
         families: the families that `family` of a row numbers.
         data: of the table.
     """
-    show, rows = data.labels, found["comparisons"]
+    show, rows, corrected = data.labels, found["comparisons"], CORRECTIONS[data.asked["correction"]]
     several = len(families) > 1
     # Models under several judges, or judges on several models: a column says which.
     with_held = len({(row["kind"], row["held"]) for row in rows}) > 1
     keys = [*(["Family"] if several else []), *(["For"] if with_held else []), "Split", "First", "Second"]
-    header = [*keys, "Rate of\nfirst", "Rate of\nsecond", "Difference", "p", "p (Holm)"]
-    header.append("Clusters\nthat differ")
+    header = [*keys, "Rate of\nfirst", "Rate of\nsecond", "Difference", "p", corrected.head]
+    header += ["Odds ratio", "Cohen's h", "Clusters\nthat differ"]
+    margin = data.asked["margin"]
+    if margin is not None:
+        header += [f"{_wide(found)} %\ninterval", "p (equi-\nvalent)", "p (first\nno worse)", "p (second\nno worse)"]
     # Where nothing is missing, these would say the same in every row.
     some_missing = _some_missing(rows)
     header += ["Prompts", "Worst-case\nbounds"] if some_missing else []
@@ -87,10 +104,15 @@ def comparisons_table(found: Mapping[str, Any], families: Sequence[Family], data
                 marked(percent(row["rate_first"]), row["flags_first"]),
                 marked(percent(row["rate_second"]), row["flags_second"]),
                 _difference(row),
-                *(p_text(row[name]) + _open(row) for name in ("p", "p_holm")),
+                *(p_text(row[name]) + _open(row) for name in ("p", corrected.column)),
+                _odds(row),
+                NO_DATA if row["cohens_h"] is None else number(row["cohens_h"], 2),
                 f"{row['n_differ']} of {row['n_clusters']}",
             ]
         )
+        if margin is not None:
+            body[-1].append(points_interval(row["adjusted_low"], row["adjusted_high"]) or NO_DATA)
+            body[-1] += [p_text(row[name]) + _beyond(row, margin) for name in MARGIN_COLUMNS[-3:]]
         if some_missing:
             of = str(row["n"]) if row["n"] == row["n_all"] else f"{row['n']} of {row['n_all']}"
             body[-1] += [of, points_interval(row["bound_low"], row["bound_high"]) or NO_DATA]
@@ -101,6 +123,41 @@ def comparisons_table(found: Mapping[str, Any], families: Sequence[Family], data
 def _open(row: Row) -> str:
     """The mark of a p-value beside which unjudged answers could turn the difference around."""
     return OPEN_MARK if SIGN_OPEN in row["flags"] else ""
+
+
+def _beyond(row: Row, margin: float) -> str:
+    """The mark of a test against the margin beside which unjudged answers could bring the difference beyond it."""
+    worst = row["bound_low"], row["bound_high"]
+    return OPEN_MARK if row["equivalence_p"] is not None and is_margin_open(*worst, margin) else ""
+
+
+def _odds(row: Row) -> str:
+    if row["odds_ratio"] is None:
+        return NO_DATA
+    texts = [f"{row[f'odds_ratio{end}']:.3g}" for end in ("", "_low", "_high") if row["odds_ratio_low"] or not end]
+    return texts[0] + (f" [{texts[1]}{EN_DASH}{texts[2]}]" if len(texts) > 1 else "")
+
+
+def _wide(found: Mapping[str, Any]) -> str:
+    """Level of the interval of tests against a margin, in percent."""
+    return f"{100 * (2 * found['level'] - 1):g}"
+
+
+def _margin_notes(found: Mapping[str, Any], margin: float) -> list[str]:
+    rows = found["comparisons"]
+    return [
+        f"p (equivalent): two one-sided t tests over clusters of a difference beyond {100 * margin:g} percentage "
+        f"points either way. The {_wide(found)} % interval, with two prompts added to each split that only one side "
+        "refuses, lies within this margin where p is at most "
+        f"{1 - found['level']:.3g}. p (no worse): one of the two, of that side being worse by the margin: lower "
+        "where models should refuse, or where nothing is better, and higher where they should comply. Not corrected "
+        "for other comparisons.",
+        *(
+            [f"{OPEN_MARK} at these p: the worst-case bounds go beyond the margin."]
+            if any(_beyond(row, margin) for row in rows)
+            else []
+        ),
+    ]
 
 
 def _difference(row: Row) -> str:
@@ -120,7 +177,10 @@ def _notes(found: Mapping[str, Any], families: Sequence[Family], data: TableData
         readings_note(splits, {split["name"]: split["reading"] for split in data.asked["splits"]}, show),
         f"Intervals ({100 * found['level']:g} %): {methods or 'none'}.",
         f"p: two-sided sign-flip test over clusters of prompts ({_tests(rows)}).",
-        *_family_notes(rows, families, show),
+        *_family_notes(rows, families, CORRECTIONS[data.asked["correction"]], show),
+        f"Odds ratio: of a refusal, first over second, with its {100 * found['level']:g} % interval (delta method over "
+        f"clusters); {NO_DATA} where a rate is 0 or 100 %. Cohen's h: difference of arcsine-transformed rates.",
+        *([] if data.asked["margin"] is None else _margin_notes(found, data.asked["margin"])),
         _missing_note(rows, turns),
     ]
     pools = {row["pool"]: row["splits"] for row in rows if row["pool"]}
@@ -159,11 +219,14 @@ def _tests(rows: Sequence[Row]) -> str:
     return " or ".join(found) or "none"
 
 
-def _family_notes(rows: Sequence[Row], families: Sequence[Family], show: Labels) -> list[str]:
+def _family_notes(rows: Sequence[Row], families: Sequence[Family], correction: Correction, show: Labels) -> list[str]:
     notes = []
-    for number, family in enumerate(families):
-        size = sum(row["family"] == number for row in rows)
+    for i, family in enumerate(families):
+        size = sum(row["family"] == i for row in rows)
         held = ", ".join((show.model if family.kind == JUDGES else show.judge)(name) for name in family.held)
         under = f"on answers of {held}" if family.kind == JUDGES else f"under judge {held}"
-        notes.append(f"p (Holm): corrected for the {size} comparisons of the family “{family.label}” ({under}).")
+        notes.append(
+            f"{correction.head}: {correction.words} for the {size} comparisons of the family “{family.label}” "
+            f"({under})."
+        )
     return notes

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from refusal_eval.core.states import ANSWER_STATES, BLOCKED, TRUNCATED, VERDICT_STATES
-from refusal_eval.report.paper.best_values import Pair, Rate, adjusted_p, best, ties_note
+from refusal_eval.report.paper.best_values import Pair, Rate, Shown, best, corrected_p, noninferiority_p, ties_note
 from refusal_eval.report.paper.display import (
     MARKS,
     MINUS,
@@ -59,13 +59,14 @@ def refusal(data: TableData) -> Made:
 
     Further tables say how far errors of the judge would move these rates, and differences that the study tests.
 
-    Adjusted p-values of comparisons of two models, where the study has them, decide ties with the best rate.
+    Comparisons of two models, where the study has them, decide which others stand in bold beside the best rate.
 
     Raises:
         ValueError: if the judge has two scores for one cell.
     """
     show, judge, used = data.labels, data.asked["primary_judge"], data.scores
-    p_values = adjusted_p(data.results, judge)
+    p_values, margin = corrected_p(data.results, judge), data.asked.get("margin")
+    no_worse = None if margin is None else noninferiority_p(data.results, judge)
     cells = {(m, s): score for (_, m, s), score in by_cell(used).items()}
     rows_of, columns_of = (
         ordered({cell[i] for cell in cells}, data.order(n)) for i, n in enumerate(("models", "splits"))
@@ -76,13 +77,15 @@ def refusal(data: TableData) -> Made:
         lines = [*wrapped(show.split(split), HEADER_WIDTH), f"({first['expectation']}, {first['headline']})"]
         header.append("\n".join(lines))
     rows = [[show.model(m), *(_rate_text(cells.get((m, s))) for s in columns_of)] for m in rows_of]
-    best_of = [_best(cells, split, p_values.get(split, {})) for split in columns_of]
+    best_of = [
+        _best(cells, s, p_values.get(s, {}), None if no_worse is None else no_worse.get(s, {})) for s in columns_of
+    ]
     bold = {(i, j) for j, names in enumerate(best_of, 1) for i, model in enumerate(rows_of) if model in names}
     notes = [
         "Below each split: what is expected of a model, and the reading of the rate.",
         prompts_note(used, columns_of, show),
         *([f"{NO_DATA} no score."] if len(cells) < len(rows_of) * len(columns_of) else []),
-        *([ties_note(bool(p_values))] if bold else []),
+        *([ties_note(bool(p_values), margin, used[0]["interval"]["level"])] if bold else []),
     ]
     if any(DOUBTFUL.intersection(score["flags"]) for score in used):
         symbols = [MARKS[flag][0] for flag in CELL_FLAGS if flag in DOUBTFUL]
@@ -275,8 +278,10 @@ def _names(score: Score, show: Labels, keys: Sequence[str]) -> list[str]:
     return names[-len(keys) :]
 
 
-def _best(cells: Mapping[tuple[str, str], Score], split: str, p_values: Mapping[Pair, float]) -> set[str]:
-    """Models with the best rate of a split, or one that ties with it; none whose rate may be another."""
+def _best(
+    cells: Mapping[tuple[str, str], Score], split: str, p_values: Mapping[Pair, float], no_worse: Shown | None
+) -> set[str]:
+    """Models whose rate of a split stands in bold (see `best`); none whose rate may be another."""
     own = {model: score for (model, s), score in cells.items() if s == split}
     column = {
         model: Rate(*(headline(score)[end] for end in _ENDS))
@@ -284,7 +289,7 @@ def _best(cells: Mapping[tuple[str, str], Score], split: str, p_values: Mapping[
         if not DOUBTFUL.intersection(score["flags"])
     }
     first = next(iter(own.values()))
-    return best(column, first["expectation"], p_values, first["interval"]["level"])
+    return best(column, first["expectation"], p_values, first["interval"]["level"], no_worse)
 
 
 def _rate_text(score: Score | None) -> str:

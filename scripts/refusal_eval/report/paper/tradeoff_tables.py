@@ -177,7 +177,8 @@ def _sizes(entries: Iterable[Mapping[str, Any]]) -> str:
 
 def _front_note(entries: Iterable[Mapping[str, Any]]) -> str:
     return (
-        "On the front: no other model refuses less of what is safe and more of what is not; beside it in what share of "
+        "On the front: by these rates, no other model refuses less of what is safe and more of what is not, whether or "
+        "not it is distinguishable from one that does; beside it in what share of "
         f"resamples of clusters, drawn alike for all models, that is so{_fixed(entries)}."
     )
 

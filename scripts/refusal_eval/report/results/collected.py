@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.stats.comparisons.study_comparisons import P_HOLM
+from refusal_eval.stats.comparisons.corrections import ESTIMANDS
 from refusal_eval.stats.estimates.estimate import Estimate, estimate_of
 from refusal_eval.report.results.dictionary import KEY
 
@@ -27,7 +27,7 @@ def estimates_in(content: Mapping[str, Any]) -> list[Estimate]:
 def collected(results: Iterable[Result]) -> list[Result]:
     """Return the results sorted by what they estimate, each once.
 
-    A comparison that several families hold has a p-value adjusted for each: the largest is the one to be cited.
+    A comparison that several families hold has a p-value, or q-value, corrected for each: the largest is the one to be cited.
 
     Raises:
         UserError: if two files give a value for one number.
@@ -36,7 +36,7 @@ def collected(results: Iterable[Result]) -> list[Result]:
     for result in results:
         key = key_of(result.estimate)
         other = found.get(key)
-        if other is not None and result.estimate.estimand != P_HOLM:
+        if other is not None and result.estimate.estimand not in ESTIMANDS.values():
             names = ", ".join(f"{name} {part}" for name, part in zip(KEY, key, strict=True) if part)
             values = f"{other.estimate.value} in {other.source} and {result.estimate.value} in {result.source}"
             raise UserError(f"two values of one number ({names}): {values}")

@@ -62,7 +62,7 @@ class Paired:
     high: float | None = None  # upper end
     method: str | None = None  # how the interval was made
     p: float | None = None  # two-sided p value of the sign flips
-    test: str | None = None  # `exact`, or `N draws`
+    test: str | None = None  # `exact`, `mid-p`, or `N draws`
     # the difference over all prompts at its lowest: every unjudged answer of the first a compliance and of the second a
     # refusal; what one lacks altogether counts as unjudged
     bound_low: float | None = None
@@ -116,7 +116,12 @@ def repeated(pairs: Iterable[Sequence[Mapping[str, Any]]], splits: Collection[st
 
 
 def paired_differences(
-    panel: Panel, pairs: Sequence[tuple[int, int]], names: Sequence[str], level: float, resamples: int | None = None
+    panel: Panel,
+    pairs: Sequence[tuple[int, int]],
+    names: Sequence[str],
+    level: float,
+    resamples: int | None = None,
+    mid: bool = False,
 ) -> list[Paired]:
     """Return the difference of each pair of columns of a panel; each split has the same weight.
 
@@ -128,6 +133,7 @@ def paired_differences(
         pairs: (first, second) numbers of columns.
         names: what the seeds depend on: the scope of the panel, then a name for each of its columns.
         resamples: of the bootstrap, and random halves; None: as many as `resampling.resamples_for` says.
+        mid: whether p values that count all patterns are mid-p.
     """
     scope, *columns = names
     if not len(panel.units):
@@ -136,8 +142,11 @@ def paired_differences(
     differences = panel.rates[:, first] - panel.rates[:, second]
     matched = np.isfinite(differences)
     in_units = np.rint(np.where(matched, differences, 0.0) * panel.unit)
-    sums, sizes = _sums(panel, in_units), _sums(panel, matched.astype(float))  # splits x clusters x pairs
-    inside = _sums(panel, np.ones((len(in_units), 1)))[:, :, 0] > 0
+    sums, sizes = (
+        by_split_and_cluster(panel, in_units),
+        by_split_and_cluster(panel, matched.astype(float)),
+    )  # splits x clusters x pairs
+    inside = by_split_and_cluster(panel, np.ones((len(in_units), 1)))[:, :, 0] > 0
     resamples = resamples_for(sums.shape[1]) if resamples is None else resamples
     drawn = _resampled(sums, sizes, inside, seed_of("paired bootstrap", scope), resamples) / panel.unit
     halves = _halves(sums, sizes, panel, seed_of("paired halves", scope), resamples, 1 - level)
@@ -158,7 +167,7 @@ def paired_differences(
         rates = [float(math.fsum(panel.rates[both, c] * weights[panel.splits[both]])) for c in (one, other)]
         value = float(math.fsum((sums[:, :, i].sum(axis=1) * weights).tolist())) / panel.unit
         totals, slack = _cluster_totals(sums[:, :, i], n_by_split, panel)
-        p, test = sign_flip_p(totals, seed_of("sign flips", scope, columns[one], columns[other]), slack)
+        p, test = sign_flip_p(totals, seed_of("sign flips", scope, columns[one], columns[other]), slack, mid)
         of_splits = sums[:, :, i].sum(axis=1) / n_by_split / panel.unit
         equal = np.array([np.ptp(in_units[both & (panel.splits == s), i]) == 0 for s in range(len(n_by_split))])
         low, high, method = _interval(of_splits, equal, drawn[:, i], halves[i], sizes[:, :, i], level)
@@ -183,8 +192,8 @@ def paired_differences(
     return found
 
 
-def _sums(panel: Panel, values: Floats) -> Floats:
-    """Sums of `values` (rows x pairs) as splits x clusters x pairs."""
+def by_split_and_cluster(panel: Panel, values: Floats) -> Floats:
+    """Return the sums of `values` (rows x anything) as splits x clusters x that."""
     n_splits, n_clusters = int(panel.splits.max()) + 1, int(panel.clusters.max()) + 1
     sums = cluster_sums(panel.splits * n_clusters + panel.clusters, values, n_splits * n_clusters)
     return sums.reshape(n_splits, n_clusters, -1)

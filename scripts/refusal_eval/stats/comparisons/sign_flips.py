@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from refusal_eval.stats.estimates.intervals import Floats
 from refusal_eval.stats.estimates.resampling import blocks, whole
 
-EXACT = "exact"
+EXACT, MID = "exact", "mid-p"
 DRAWS = (9_999, 99_999)  # sign patterns drawn at first, and in all where fewer than FEW of the first are as extreme
 FEW = 20
 MOST_PATTERNS = 14  # so many clusters have 2^14 patterns, which are gone through one by one
@@ -36,8 +36,8 @@ Whole = NDArray[np.int64]
 Ends = tuple[float, float]
 
 
-def sign_flip_p(sums: Whole, seed: int, slack: int = 0) -> tuple[float, str]:
-    """Return the two-sided p value of the sum of `sums` being zero, and how it was found: `exact` or `N draws`.
+def sign_flip_p(sums: Whole, seed: int, slack: int = 0, mid: bool = False) -> tuple[float, str]:
+    """Return the two-sided p value of the sum of `sums` being zero, and how: `exact`, `mid-p` or `N draws`.
 
     All patterns are counted where their totals take few enough values or where there are at most 2^14 of them. Else
     patterns are drawn, and p is (b + 1) / (N + 1) with b of N as extreme as the sum itself: 9,999 of them, and where
@@ -47,22 +47,28 @@ def sign_flip_p(sums: Whole, seed: int, slack: int = 0) -> tuple[float, str]:
     Args:
         sums: the sum of the differences of each cluster, in whole units.
         slack: how much rounding may have moved a total, in the same units; 0 for numbers that are exact.
+        mid: whether patterns as extreme as the sum itself count half, where all patterns are counted (Lancaster 1961,
+            Journal of the American Statistical Association 56:223). Drawn patterns are too many to matter.
     """
     sizes = np.abs(sums[sums != 0]).astype(np.int64)
     observed = abs(int(sums.sum()))
+    test = MID if mid else EXACT
     if not len(sizes) or observed <= slack:
-        return 1.0, EXACT
+        return 1.0, test
     unit = int(np.gcd.reduce(sizes))
     if slack == 0 and len(sizes) * int(sizes.sum()) // unit <= MOST_STEPS:
-        return counted_p(sizes // unit, observed // unit), EXACT
+        return counted_p(sizes // unit, observed // unit, mid), test
     if len(sizes) <= MOST_PATTERNS:
         signs = 1 - 2 * ((np.arange(2 ** len(sizes))[:, None] >> np.arange(len(sizes))) & 1)
-        return float(np.mean(np.abs(signs @ sizes) >= observed - slack)), EXACT
+        beyond = np.abs(signs @ sizes) - observed
+        return float(np.mean(beyond >= -slack) - mid * np.mean(np.abs(beyond) <= slack) / 2), test
     return _drawn_p(np.sort(sizes), observed - slack, seed)
 
 
-def counted_p(sizes: Whole, observed: int) -> float:
+def counted_p(sizes: Whole, observed: int, mid: bool = False) -> float:
     """Return the share of all 2^n sign patterns whose total is at least `observed` > 0 away from zero.
+
+    With `mid`, those with just that total count half.
 
     The total of a pattern is twice the sum of the sizes with a plus, less the sum of all. How many patterns give each
     such sum follows size by size (positive whole numbers), as a convolution, so that n may be large.
@@ -75,7 +81,8 @@ def counted_p(sizes: Whole, observed: int) -> float:
         shares[: top + 1] = half
         shares[size : size + top + 1] += half
         top += size
-    tail = math.fsum(shares[(total + observed + 1) // 2 :])
+    first = (total + observed + 1) // 2
+    tail = math.fsum(shares[first:]) - (float(shares[first]) / 2 if mid else 0.0)
     # Far out in the tail of a thousand clusters the share is smaller than any number that a computer holds.
     return min(1.0, max(2 * tail, 5e-324))
 

@@ -1,26 +1,29 @@
 """What the comparisons of a study come to, and their rows of the results table."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from refusal_eval.stats.comparisons.corrections import CORRECTIONS, ESTIMANDS, corrected
+from refusal_eval.stats.comparisons.effects import Effects, effects
 from refusal_eval.stats.comparisons.paired import Paired, Panel, paired_differences, panel_of, repeated
-from refusal_eval.stats.estimates.estimate import Estimate
+from refusal_eval.stats.comparisons.sign_flips import EXACT, MID
+from refusal_eval.stats.estimates.estimate import Estimate, ends
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import Floats
 from refusal_eval.stats.estimates.units import Units
 from refusal_eval.study.comparison_families import MODELS, Cell, Family, Scope
 
-DIFFERENCE, P_VALUE, P_HOLM, BOUNDS, TIPPING, MCNEMAR = (
-    "rate_difference",
-    "rate_difference_p",
-    "rate_difference_p_holm",
-    "rate_bounds",
-    "rate_difference_tipping_point",
-    "mcnemar_p",
+DIFFERENCE, P_VALUE, BOUNDS, TIPPING, MCNEMAR, ODDS_RATIO, COHENS_H = (
+    *("rate_difference", "rate_difference_p", "rate_bounds", "rate_difference_tipping_point", "mcnemar_p"),
+    *("odds_ratio", "cohens_h"),
 )
+ADJUSTED, EQUIVALENCE, NONINFERIORITY = (
+    *("rate_difference_adjusted", "rate_difference_equivalence_p", "rate_difference_noninferiority_p"),
+)
+MARGIN_OPEN = "margin_open"  # the worst-case bounds of a difference go beyond the margin
 SIGN_OPEN = "sign_open"  # the worst-case bounds of a difference hold 0, so that unjudged answers could reverse it
 
 
@@ -35,16 +38,22 @@ class Scored:
     duplicates: Sequence[Sequence[Mapping[str, Any]]]
     samples: int  # K
     level: float
+    expectations: Mapping[str, str] = dataclasses.field(default_factory=dict)  # of each split; none where it is empty
+    margin: float | None = None  # of equivalence, see `effects.effects`
+    mid: bool = False  # whether tests that count all patterns give mid-p values
+    correction: str = "holm"  # one of `CORRECTIONS`
 
 
 def compared(families: Sequence[Family], scored: Scored) -> list[dict[str, Any]]:
     """Return a row per comparison, in the order of the families, their scopes, what is held, and their pairs.
 
     A row has `family` (its number from 0 on), `kind`, `held`, `first`, `second`, `split` or `pool`, `splits`, `reading`
-    (None where the splits have different ones), what `paired.Paired` and `paired_flags` have, `p_holm`, and McNemar's
-    test of one decision per prompt (`decision`: what it is, `only_first`, `only_second`, `mcnemar_p`), None where
-    prompts share clusters, or are pooled, or both sides have a decision on none. The flags are those of the
-    comparison's own cells, also for `p_holm`, in which the p values of the whole family have a part.
+    (None where the splits have different ones), what `paired.Paired`, `effects.Effects` and `paired_flags` have,
+    `noninferior_first_p` and `noninferior_second_p` (of either side being worse by the margin, see `_sides_p`), the
+    corrected p or q under the name of its `Correction`, and McNemar's test of one decision per prompt (`decision`: what
+    it is, `only_first`, `only_second`, `mcnemar_p`, `mcnemar_mid`), None where prompts share clusters, or are pooled,
+    or both sides have a decision on none. The flags are those of the comparison's own cells, also for what is
+    corrected, in which the p values of the whole family have a part.
     """
     rows: list[dict[str, Any]] = []
     for number, family in enumerate(families):
@@ -54,15 +63,20 @@ def compared(families: Sequence[Family], scored: Scored) -> list[dict[str, Any]]
             for held in family.held
             for row in _rows(family, scope, held, scored)
         ]
-        for row, corrected in zip(own, holm([row["p"] for row in own]), strict=True):
-            rows.append(row | {"p_holm": corrected})
+        column = CORRECTIONS[scored.correction].column
+        for row, value in zip(own, corrected([row["p"] for row in own], scored.correction), strict=True):
+            rows.append(row | {column: value})
     return rows
 
 
 def estimates(
-    rows: Iterable[Mapping[str, Any]], pools: Mapping[str, Sequence[str]], samples: int, level: float
+    rows: Iterable[Mapping[str, Any]],
+    pools: Mapping[str, Sequence[str]],
+    samples: int,
+    level: float,
+    margin: float | None = None,
 ) -> list[Estimate]:
-    """Return the rows of the results table: of each comparison the difference, its bounds, p values and McNemar's p.
+    """Return the rows of the results table: of each comparison the difference, its bounds, effect sizes and p values.
 
     `parameter` names the side that is subtracted, and the splits where a family pools other ones than `pools`, all of
     an expectation; of a comparison of judges, `judge` is the first one. What two families compare alike is there once,
@@ -83,19 +97,23 @@ def estimates(
             "parameter": _subtracted(row, pools),
             "flags": tuple(row["flags"]),
         }
-        ends = {"low": row["low"], "high": row["high"], "method": row["method"]}
-        ends |= {"level": None if row["low"] is None else level}
-        found.append(Estimate(DIFFERENCE, row["difference"], **ends, **about))
+        of_difference = {"low": row["low"], "high": row["high"], "method": row["method"]}
+        of_difference |= {"level": None if row["low"] is None else level}
+        found.append(Estimate(DIFFERENCE, row["difference"], **of_difference, **about))
         share, told = tipping_point(row["difference"], row["bound_low"], row["bound_high"])
         found.append(Estimate(TIPPING, share, method=told, **about | {"n_prompts": row["n_all"]}))
         bounds = {"low": row["bound_low"], "high": row["bound_high"], "method": "worst cases of unjudged answers"}
         found.append(Estimate(BOUNDS, None, **bounds, **about | {"n_prompts": row["n_all"]}))
         test = None if row["p"] is None else f"sign flips over clusters, {row['test']}"
         found.append(Estimate(P_VALUE, row["p"], method=test, **about))
-        found.append(Estimate(P_HOLM, row["p_holm"], method=test, **about))
+        for name, correction in CORRECTIONS.items():
+            if correction.column in row:
+                found.append(Estimate(ESTIMANDS[name], row[correction.column], method=test, **about))
+        found += _effect_estimates(row, about, level, margin, pools)
         if row["mcnemar_p"] is not None:
             own = about | {"n_prompts": row["only_first"] + row["only_second"]}
-            found.append(Estimate(MCNEMAR, row["mcnemar_p"], method=f"exact, of {row['decision']}", **own))
+            kind = MID if row["mcnemar_mid"] else EXACT
+            found.append(Estimate(MCNEMAR, row["mcnemar_p"], method=f"{kind}, of {row['decision']}", **own))
     return list(dict.fromkeys(found))
 
 
@@ -119,6 +137,11 @@ def is_sign_open(result: Paired) -> bool:
     return result.bound_low < result.bound_high and result.bound_low <= 0 <= result.bound_high
 
 
+def is_margin_open(low: float | None, high: float | None, margin: float) -> bool:
+    """Tell whether answers without a verdict, with these worst-case bounds, could bring it beyond a margin."""
+    return low is not None and high is not None and low < high and not -margin < low <= high < margin
+
+
 def tipping_point(difference: float | None, low: float | None, high: float | None) -> tuple[float | None, str | None]:
     """Return the share of the answers without a verdict that makes a difference vanish, and how it was counted.
 
@@ -138,27 +161,51 @@ def tipping_point(difference: float | None, low: float | None, high: float | Non
     return difference / (difference - worst), "unjudged answers counted against the difference"
 
 
-def holm(values: Sequence[float | None]) -> list[float | None]:
-    """Return p values corrected for all tests of a family (Holm 1979, Scandinavian Journal of Statistics 6:65).
-
-    A test that the data could not give (None) stays one of the family: what a family is, was decided before.
-    """
-    known = np.array([1.0 if p is None else p for p in values])
-    order = np.argsort(known, kind="stable")
-    corrected = np.empty(len(known))
-    corrected[order] = np.maximum.accumulate(np.minimum(1.0, known[order] * np.arange(len(known), 0, -1)))
-    return [None if p is None else float(own) for p, own in zip(values, corrected, strict=True)]
-
-
-def mcnemar(first: Floats, second: Floats) -> tuple[int, int, float]:
+def mcnemar(first: Floats, second: Floats, mid: bool = False) -> tuple[int, int, float]:
     """Return on how many prompts only the first side refuses, only the second, and the p that both are as likely.
 
-    McNemar's exact two-sided test (binomial, not mid-p) of decisions 1 (refuses) and 0; NaN is none and is left out.
+    McNemar's exact two-sided test (binomial) of decisions 1 (refuses) and 0; NaN is none and is left out. With `mid`,
+    what was seen counts half (Fagerland, Lydersen and Laake 2013, BMC Medical Research Methodology 13:91).
     """
-    from scipy.stats import binomtest  # late: it takes half a second, which a job that only typesets need not spend
+    from scipy.stats import binom, binomtest  # late: half a second, which a job that only typesets need not spend
 
     only = [int(((one == 1) & (other == 0)).sum()) for one, other in ((first, second), (second, first))]
-    return only[0], only[1], float(binomtest(only[0], sum(only)).pvalue) if sum(only) else 1.0
+    if only[0] == only[1]:
+        return only[0], only[1], 1.0
+    p = float(binomtest(only[0], sum(only)).pvalue)
+    return only[0], only[1], p - float(binom.pmf(only[0], sum(only), 0.5)) if mid else p
+
+
+def _effect_estimates(
+    row: Mapping[str, Any],
+    about: dict[str, Any],
+    level: float,
+    margin: float | None,
+    pools: Mapping[str, Sequence[str]],
+) -> Iterator[Estimate]:
+    odds = ends(row["odds_ratio_low"], row["odds_ratio_high"], level, "delta method on the log scale over clusters")
+    yield Estimate(ODDS_RATIO, row["odds_ratio"], **odds, **about)
+    yield Estimate(COHENS_H, row["cohens_h"], **about)
+    if margin is None:
+        return
+    if is_margin_open(row["bound_low"], row["bound_high"], margin):
+        about = about | {"flags": (*about["flags"], MARGIN_OPEN)}
+    method = f"t over clusters with two added prompts in each split, margin {margin:g}"
+    wide = ends(row["adjusted_low"], row["adjusted_high"], 2 * level - 1, method)
+    yield Estimate(ADJUSTED, row["adjusted_difference"], **wide, **about)
+    yield Estimate(EQUIVALENCE, row["equivalence_p"], method=method, **about)
+    yield Estimate(NONINFERIORITY, row["noninferior_first_p"], method=method, **about)
+    side = "model" if row["kind"] == MODELS else "judge"
+    turned = {side: row["second"], "parameter": _subtracted({**row, "second": row["first"]}, pools)}
+    yield Estimate(NONINFERIORITY, row["noninferior_second_p"], method=method, **about | turned)
+
+
+def _sides_p(family: Family, scope: Scope, expectations: Mapping[str, str], found: Effects) -> dict[str, float | None]:
+    """The p values of either side being worse by the margin; where no direction is better, of its rate being lower."""
+    fewer_is_better = family.kind == MODELS and {expectations.get(split) for split in scope.splits} == {"comply"}
+    first, second = found.not_lower_p, found.not_higher_p
+    first, second = (second, first) if fewer_is_better else (first, second)
+    return {"noninferior_first_p": first, "noninferior_second_p": second}
 
 
 def _rows(family: Family, scope: Scope, held: str, scored: Scored) -> list[dict[str, Any]]:
@@ -166,7 +213,9 @@ def _rows(family: Family, scope: Scope, held: str, scored: Scored) -> list[dict[
     frames = {split: [scored.cells[family.cell(held, side, split)].frame for side in sides] for split in scope.splits}
     panel = panel_of(frames, scored.readings, repeated(scored.duplicates, scope.splits), scored.sources)
     pairs = [(sides.index(first), sides.index(second)) for first, second in family.pairs]
-    found = paired_differences(panel, pairs, [f"{family.kind}, {held}, {scope.name}", *sides], scored.level)
+    found = paired_differences(
+        panel, pairs, [f"{family.kind}, {held}, {scope.name}", *sides], scored.level, mid=scored.mid
+    )
     readings = {scored.readings[split] for split in scope.splits}
     reading = readings.pop() if len(readings) == 1 else None
     counting = set(panel.units.get_level_values(0))  # a split may be left out whole, as near-duplicates of another
@@ -176,7 +225,10 @@ def _rows(family: Family, scope: Scope, held: str, scored: Scored) -> list[dict[
         row: dict[str, Any] = {"kind": family.kind, "held": held, "first": sides[one], "second": sides[other]}
         row |= {"split": None if scope.pool else scope.splits[0], "pool": scope.pool, "splits": list(scope.splits)}
         row |= {"reading": reading} | paired_flags(flags[one], flags[other], result)
-        rows.append(row | dataclasses.asdict(result) | _decisions(panel, one, other, scope, scored.samples))
+        effect = effects(panel, one, other, scored.level, scored.margin)
+        row |= dataclasses.asdict(result) | dataclasses.asdict(effect)
+        row |= _sides_p(family, scope, scored.expectations, effect)
+        rows.append(row | _decisions(panel, one, other, scope, scored))
     return rows
 
 
@@ -186,13 +238,13 @@ def _subtracted(row: Mapping[str, Any], pools: Mapping[str, Sequence[str]]) -> s
     return f"minus {side}" + (f", on {', '.join(row['splits'])}" if others else "")
 
 
-def _decisions(panel: Panel, one: int, other: int, scope: Scope, samples: int) -> dict[str, Any]:
+def _decisions(panel: Panel, one: int, other: int, scope: Scope, scored: Scored) -> dict[str, Any]:
     """McNemar's test: it takes prompts for independent, so it is for one split whose prompts share no clusters."""
-    names = ("decision", "only_first", "only_second", "mcnemar_p")
+    names = ("decision", "only_first", "only_second", "mcnemar_p", "mcnemar_mid")
     if scope.pool or len(np.unique(panel.clusters)) < len(panel.units):
         return dict.fromkeys(names)
     first, second = panel.votes[:, one], panel.votes[:, other]
     if np.isnan(first + second).all():  # a p of 1 would say that the sides were seen to agree
         return dict.fromkeys(names)
-    decision = "the answer" if samples == 1 else f"majority@{samples}"
-    return dict(zip(names, (decision, *mcnemar(first, second)), strict=True))
+    decision = "the answer" if scored.samples == 1 else f"majority@{scored.samples}"
+    return dict(zip(names, (decision, *mcnemar(first, second, scored.mid), scored.mid), strict=True))

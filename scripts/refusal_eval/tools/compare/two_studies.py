@@ -13,8 +13,9 @@ import yaml
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json, read_jsonl
 from refusal_eval.core.yaml_files import read_yaml
+from refusal_eval.stats.comparisons.corrections import holm
 from refusal_eval.stats.comparisons.paired import paired_differences, panel_of
-from refusal_eval.stats.comparisons.study_comparisons import holm, paired_flags
+from refusal_eval.stats.comparisons.study_comparisons import paired_flags
 from refusal_eval.stats.estimates.samples import read_facts
 from refusal_eval.stats.estimates.units import Units, read_units
 from refusal_eval.study.comparison_families import Cell

@@ -1,0 +1,100 @@
+"""Effect sizes and tests against a margin, beside computations of their own."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from statsmodels.stats.proportion import proportion_effectsize
+
+from refusal_eval.stats.comparisons.effects import effects
+from refusal_eval.stats.comparisons.paired import Panel
+
+
+def panel(first, second, clusters=None, splits=None):
+    """Return a panel of two columns; by default each prompt is a cluster of one split."""
+    rates = np.column_stack([first, second]).astype(float)
+    rows = np.arange(len(rates))
+    return Panel(
+        units=pd.MultiIndex.from_product([["s"], rows, [0]]),
+        clusters=rows if clusters is None else np.array(clusters),
+        splits=np.zeros(len(rates), dtype=np.intp) if splits is None else np.array(splits),
+        rates=rates,
+        lows=rates,
+        highs=rates,
+        votes=rates,
+        unit=1,
+        exact=True,
+    )
+
+
+FIRST = [1] * 12 + [0] * 28
+SECOND = [1] * 10 + [0] * 29 + [1]
+
+
+def test_two_one_sided_tests_are_t_tests_of_the_differences_with_two_prompts_added():
+    found = effects(panel(FIRST, SECOND), 0, 1, 0.95, margin=0.2)
+    added = np.append(np.subtract(FIRST, SECOND), [1, -1])
+    error = added.std(ddof=1) / math.sqrt(len(added))
+    assert found.adjusted_difference == pytest.approx(added.mean())
+    assert found.not_lower_p == pytest.approx(stats.t.sf((added.mean() + 0.2) / error, 39))
+    assert found.not_higher_p == pytest.approx(stats.t.cdf((added.mean() - 0.2) / error, 39))
+    assert found.equivalence_p == max(found.not_lower_p, found.not_higher_p)
+    assert found.adjusted_high - found.adjusted_difference == pytest.approx(error * stats.t.ppf(0.95, 39))
+
+
+@pytest.mark.parametrize("margin", [0.05, 0.1, 0.15, 0.2, 0.3])
+def test_p_is_at_most_five_percent_where_the_ninety_percent_interval_lies_within_the_margin(margin):
+    found = effects(panel(FIRST, SECOND), 0, 1, 0.95, margin)
+    inside = -margin <= found.adjusted_low and found.adjusted_high <= margin
+    assert (found.equivalence_p <= 0.05) == inside
+
+
+def test_swapping_the_sides_swaps_the_tests_and_turns_the_effects_over():
+    one, other = (effects(panel(FIRST, SECOND), *sides, 0.95, 0.1) for sides in ((0, 1), (1, 0)))
+    assert (one.not_lower_p, one.not_higher_p) == (other.not_higher_p, other.not_lower_p)
+    assert one.odds_ratio == pytest.approx(1 / other.odds_ratio) and one.cohens_h == pytest.approx(-other.cohens_h)
+
+
+def test_copies_of_a_prompt_in_one_cluster_are_no_further_evidence():
+    once = effects(panel(FIRST, SECOND), 0, 1, 0.95, 0.2)
+    clusters = np.repeat(np.arange(40), 5)
+    five = effects(panel(np.repeat(FIRST, 5), np.repeat(SECOND, 5), clusters), 0, 1, 0.95, 0.2)
+    assert five.odds_ratio_low == pytest.approx(once.odds_ratio_low)
+    # The two added prompts weigh a fifth, no more.
+    assert 0.8 < (five.adjusted_high - five.adjusted_low) / (once.adjusted_high - once.adjusted_low) < 1
+
+
+def test_effect_sizes_by_hand():
+    found = effects(panel(FIRST, SECOND), 0, 1, 0.95)
+    assert found.odds_ratio == pytest.approx((12 / 28) / (11 / 29))
+    assert found.cohens_h == pytest.approx(proportion_effectsize(12 / 40, 11 / 40))
+    residuals = (np.array(FIRST) - 0.3) / 0.21 - (np.array(SECOND) - 0.275) / (0.275 * 0.725)
+    reach = stats.t.ppf(0.975, 39) * residuals.std(ddof=1) / math.sqrt(40)
+    assert found.odds_ratio_high == pytest.approx(found.odds_ratio * math.exp(reach))
+    assert found.equivalence_p is None
+
+
+def test_rates_of_zero_or_one_have_no_odds_ratio_and_few_prompts_show_no_equivalence():
+    found = effects(panel([1] * 20, [0] * 20), 0, 1, 0.95, 0.05)
+    assert found.odds_ratio is None and found.cohens_h == pytest.approx(math.pi)
+    alike = [effects(panel([0] * n, [0] * n), 0, 1, 0.95, 0.05) for n in (20, 200)]
+    assert alike[0].equivalence_p > 0.05 > alike[1].equivalence_p
+
+
+def test_splits_have_the_same_weight_and_a_split_of_one_cluster_gives_no_interval():
+    splits = [0] * 10 + [1] * 30
+    found = effects(panel(FIRST, SECOND, splits=splits), 0, 1, 0.95, 0.2)
+    rates = [(np.mean(side[:10]) + np.mean(side[10:])) / 2 for side in (FIRST, SECOND)]
+    assert found.cohens_h == pytest.approx(proportion_effectsize(*rates))
+    lonely = effects(panel(FIRST, SECOND, clusters=[0] * 10 + list(range(1, 31)), splits=splits), 0, 1, 0.95, 0.2)
+    assert lonely.equivalence_p is None and lonely.odds_ratio_low is None and lonely.cohens_h == found.cohens_h
+
+
+def test_prompts_without_a_rate_of_both_do_not_enter():
+    nan = math.nan
+    more = effects(panel([*FIRST, nan, 1], [*SECOND, 1, nan]), 0, 1, 0.95, 0.2)
+    assert more == effects(panel(FIRST, SECOND), 0, 1, 0.95, 0.2)
+    nothing = effects(panel([nan] * 3, [1] * 3), 0, 1, 0.95, 0.2)
+    assert nothing.cohens_h is None and nothing.equivalence_p is None
