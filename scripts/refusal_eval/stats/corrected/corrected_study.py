@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from refusal_eval.core.states import HEADLINE_READING
-from refusal_eval.stats.comparisons.study_comparisons import holm
+from refusal_eval.stats.comparisons.corrections import holm
 from refusal_eval.stats.corrected import ppi, transfer
 from refusal_eval.stats.corrected.peoples_labels import Labelled, joined, never_drawn
 from refusal_eval.stats.estimates.estimands import MIXED, READINGS
