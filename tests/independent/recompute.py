@@ -1,0 +1,137 @@
+"""Recompute the numbers of a finished study from its answers, verdicts, gold and labels, and compare its results table.
+
+    python tests/independent/recompute.py RESULTS_FOLDER [--show 20]
+
+Written from docs/ alone: nothing of the project is imported, and scores/ and estimates/ are not read. Values, and
+intervals and p values that nothing is drawn for, must agree to 1e-9 (the table has ten significant digits). What rests on
+random draws is drawn 20,000 times with another seed: an end must lie between the quantiles four standard errors of their
+level around its own, which is some 4 % of the interval's width. Ends with 1 if a number disagrees. Rows that are not
+recomputed are counted and never fail.
+"""
+
+import argparse
+import csv
+import math
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import independent_comparisons as comparisons
+import independent_judges as judges
+import independent_rates as rates
+import independent_tradeoff as tradeoff
+from independent_intervals import Span
+from independent_rates import Asked, Found
+from independent_study import Study
+
+EXACT = 1e-9
+PARTS = ("value", "low", "high")
+
+Recompute = Callable[[Study, Asked], Found | None]
+KNOWN: dict[str, Recompute] = {
+    "refusal_rate": rates.refusal_rate,
+    "refusal_rate_turn": rates.refusal_rate_turn,
+    "refusal_rate_at_least": rates.refusal_rate_at_least,
+    "refusal_rate_at_most": rates.refusal_rate_at_most,
+    "unjudged_tipping_point": rates.unjudged_tipping_point,
+    "effective_answers": rates.effective_answers,
+    **dict.fromkeys(("majority@K", "majority@K_tie", "any@K"), rates.votes),
+    "c_mean": rates.c_mean,
+    **dict.fromkeys(("c_band_refusing", "c_band_mixed", "c_band_complying"), rates.c_band),
+    **dict.fromkeys(("decision_entropy@K", "flip_rate"), rates.undecided),
+    **dict.fromkeys(
+        ("prompts", "answer_state", "verdict_state", "unjudged", "answer_flag", "votes_asked_again"), rates.counts
+    ),
+    **{f"variance_{share}{part}": rates.variance for share in ("", "share_") for part in ("prompt", "sampling", "judge")},
+    "youden_j": rates.youden_j,
+    **tradeoff.KNOWN,
+    **comparisons.KNOWN,
+    **judges.KNOWN,
+}
+
+
+def asked_of(row: dict[str, str]) -> Asked:
+    """Return the names of a row, without the apostrophe before what a spreadsheet would compute."""
+    return Asked(*(re.sub(r"^'(?=[=+\-@\t\r\n])", "", row[name]) for name in Asked._fields))
+
+
+def disagreements(row: dict[str, str], found: Found) -> list[str]:
+    """Return the parts of a row that differ from what was recomputed; ends that were not (nan) are left out."""
+    wrong = []
+    for part, mine in zip(PARTS, found, strict=True):
+        table = float(row[part]) if row[part] else math.nan
+        if part != "value" and _empty(mine):
+            continue
+        if not _agree(table, mine):
+            wrong.append(f"{part} {table:.10g}, recomputed {mine}")
+    return wrong
+
+
+def _empty(mine: float | Span) -> bool:
+    return not isinstance(mine, Span) and math.isnan(mine)
+
+
+def _agree(table: float, mine: float | Span) -> bool:
+    if isinstance(mine, Span):
+        return mine.least - EXACT <= table <= mine.most + EXACT
+    return (math.isnan(table) and math.isnan(mine)) or math.isclose(table, mine, rel_tol=EXACT, abs_tol=EXACT)
+
+
+class Report:
+    """How many rows of each estimand there are, were recomputed, and agree."""
+
+    def __init__(self) -> None:
+        self.rows: Counter[str] = Counter()
+        self.recomputed: Counter[str] = Counter()
+        self.with_ends: Counter[str] = Counter()
+        self.agreeing: Counter[str] = Counter()
+        self.intervals: Counter[str] = Counter()
+        self.wrong: list[str] = []
+
+    def add(self, study: Study, row: dict[str, str]) -> None:
+        """Recompute a row and compare it."""
+        asked, name = asked_of(row), re.sub(r"@\d+", "@K", row["estimand"])
+        self.rows[name] += 1
+        self.intervals[name] += bool(row["low"])
+        found = KNOWN[name](study, asked) if name in KNOWN else None
+        if found is None:
+            return
+        self.recomputed[name] += 1
+        self.with_ends[name] += not _empty(found.low)
+        wrong = disagreements(row, found)
+        self.agreeing[name] += not wrong
+        if wrong:
+            self.wrong.append(f"{' '.join(filter(None, asked))}: {'; '.join(wrong)}")
+
+    def lines(self, show: int) -> list[str]:
+        """Return the report as lines of text."""
+        head = f"{'estimand':32}{'rows':>7}{'recomputed':>12}{'agree':>7}{'intervals':>11}{'recomputed':>12}"
+        lines = [head]
+        for name in sorted(self.rows):
+            counts = (self.rows, self.recomputed, self.agreeing, self.intervals, self.with_ends)
+            rows, done, agree, ends, own = (count[name] for count in counts)
+            lines.append(f"{name:32}{rows:7}{done:12}{agree:7}{ends:11}{own:12}")
+        left = [name for name in sorted(self.rows) if self.recomputed[name] < self.rows[name]]
+        lines.append(f"Not recomputed, or not in full: {', '.join(left) or 'none'}")
+        lines.append(f"{len(self.wrong)} rows disagree")
+        return lines + self.wrong[:show]
+
+
+def main() -> int:
+    """Report on the study whose results folder the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--show", type=int, default=20, help="how many disagreements to print")
+    options = parser.parse_args()
+    study, report = Study(options.results.resolve()), Report()
+    with (options.results / "results_table/results.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            report.add(study, row)
+    print("\n".join(report.lines(options.show)))
+    return 1 if report.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
