@@ -149,7 +149,7 @@ def _smallest(means: Array, weights: Array, empty: float, share: float) -> float
 
 
 def resampled(study: Study, found: list[Part]) -> tuple[Span, Span]:
-    """docs/comparisons.md, Interval: clusters drawn among those that lie in the same splits, the same for both sides."""
+    """docs/comparisons.md, Interval: clusters drawn among those in the same splits, for both sides at once."""
     columns = []
     for part in found:
         columns += [by_name(part.differences, part.clusters), by_name(np.ones(len(part.clusters)), part.clusters)]

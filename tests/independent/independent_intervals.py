@@ -5,9 +5,11 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from independent_study import Array
 from scipy import stats
 
+Numbers = npt.NDArray[np.intp]
 SEED = 20_240_607  # any other than the project's
 DRAWS = 20_000
 SURE = 4  # standard errors
@@ -30,16 +32,16 @@ class Span(NamedTuple):
 
 
 def spread(found: Array, q: float, theirs: int) -> Span:
-    """Return a quantile of draws, and those `SURE` standard errors of its level (of these and `theirs` draws) around it."""
+    """Return a quantile of draws, and those `SURE` standard errors of its level around it, of these and `theirs`."""
     error = SURE * np.sqrt(q * (1 - q) * (1 / len(found) + 1 / theirs))
     least, at, most = np.quantile(found, np.clip([q - error, q, q + error], 0, 1))
     return Span(float(least), float(at), float(most))
 
 
-def codes(names: Sequence[str]) -> tuple[np.ndarray, int]:
+def codes(names: Sequence[str]) -> tuple[Numbers, int]:
     """Return a number for each name, and how many names there are."""
     found, numbers = np.unique(np.asarray(names, dtype=object).astype(str), return_inverse=True)
-    return numbers, len(found)
+    return numbers.astype(np.intp), len(found)
 
 
 def per_cluster(values: Array, names: Sequence[str]) -> Array:
@@ -48,9 +50,12 @@ def per_cluster(values: Array, names: Sequence[str]) -> Array:
     return np.bincount(numbers, weights=values, minlength=count)
 
 
-def wilson(values: Array, names: Sequence[str], answers: float, alpha: float) -> Ends:
-    """Return Wilson's interval with clusters (docs/statistics.md). `answers` is N, infinite for mean c(x)."""
-    n, p = len(values), float(values.mean())
+def wilson(values: Array, names: Sequence[str], answers: float, alpha: float, prompts: int = 0) -> Ends:
+    """Return Wilson's interval with clusters (docs/statistics.md). `answers` is N, infinite for mean c(x).
+
+    `prompts`: how many there are, where the values are of answers (docs/agreement.md, Same label).
+    """
+    n, p = prompts or len(values), float(values.mean())
     numbers, clusters = codes(names)
     if clusters < 2:
         return Ends(0.0, 1.0)
@@ -61,7 +66,7 @@ def wilson(values: Array, names: Sequence[str], answers: float, alpha: float) ->
         return Ends(0.0, 1 - exact, effective)
     if (values == 1).all():
         return Ends(exact, 1.0, effective)
-    sums = np.bincount(numbers, weights=values - p) / n
+    sums = np.bincount(numbers, weights=values - p) / len(values)
     variance, behind = _variance(values, numbers, sizes, sums)
     worth = min(p * (1 - p) / variance, answers) if variance > 0 else effective
     if worth > n:
@@ -71,7 +76,7 @@ def wilson(values: Array, names: Sequence[str], answers: float, alpha: float) ->
     return Ends(min(low, least), max(high, 1 - least), worth)
 
 
-def _variance(values: Array, numbers: np.ndarray, sizes: Array, sums: Array) -> tuple[float, float]:
+def _variance(values: Array, numbers: Numbers, sizes: Array, sums: Array) -> tuple[float, float]:
     """Return V and m: the variance of the mean, and the effective number of clusters behind it."""
     n, clusters = len(values), len(sizes)
     shares = sizes / n
@@ -164,7 +169,7 @@ def bootstrap(
 ) -> tuple[Span, Span]:
     """Return the interval of a statistic of sums over clusters (a row each); resamples without it are left out.
 
-    `theirs` is how often the docs draw, `behind` how many clusters move the percentiles outwards, both by default of all.
+    `theirs` is how often the docs draw, `behind` how many clusters move the percentiles, both by default of all.
     """
     found = statistic(draws(len(sums), DRAWS) @ sums)
     found = found[np.isfinite(found)]

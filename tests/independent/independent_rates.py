@@ -8,6 +8,7 @@ from independent_intervals import Ends, Span, bootstrap, correlation, difference
 from independent_study import Array, Cell, Study, row_means
 
 NAN = float("nan")
+ROUNDED = 2e-9  # parts of the variance have nine decimals, and shares are of these
 
 
 class Found(NamedTuple):
@@ -190,7 +191,9 @@ def counts(study: Study, asked: Asked) -> Found | None:
     if asked.estimand == "prompts":
         scored = {place[0] for place, row in zip(cell.places, cell.labels, strict=True) if any(x for x in row)}
         with_c = {
-            place[0] for i, place in enumerate(cell.places) if len(scores(cell.only(np.arange(len(cell.places)) == i), 1)[0])
+            place[0]
+            for i, place in enumerate(cell.places)
+            if len(scores(cell.only(np.arange(len(cell.places)) == i), 1)[0])
         }
         return Found(len({"": {p for p, _ in cell.places}, "scored": scored, "c": with_c}[asked.parameter]))
     if asked.estimand == "answer_state":
@@ -209,25 +212,42 @@ def counts(study: Study, asked: Asked) -> Found | None:
 
 
 def variance(study: Study, asked: Asked) -> Found:
-    """docs/statistics.md: Where the variation comes from. The value alone; the docs do not say how pairs are drawn."""
+    """docs/statistics.md: Where the variation comes from."""
     judges = [asked.judge] if asked.judge else asked.parameter.split(", ")
     cells = [study.cell(judge, asked.model, asked.split) for judge in judges]
-    stacked = np.stack([cell.values(asked.reading) for cell in cells])
-    y = stacked.mean(axis=0)  # nan where one judge did not label
+    y = np.stack([cell.values(asked.reading) for cell in cells]).mean(axis=0)  # nan where one judge did not label
     kept = (~np.isnan(y)).sum(axis=1) >= 2
-    y, clusters = y[kept], np.array(cells[0].clusters)[kept]
-    m = (~np.isnan(y)).sum(axis=1)
-    means = row_means(y)
+    y, clusters = y[kept], [cluster for cluster, keep in zip(cells[0].clusters, kept, strict=True) if keep]
+    m, means = (~np.isnan(y)).sum(axis=1), row_means(y)
     c = np.nansum((y - means[:, None]) ** 2, axis=1) / (m - 1)
-    parts = {"judge": float(row_means(y * (1 - y)).mean()), "sampling": float(c.mean())}
-    apart = clusters[:, None] != clusters[None, :]
-    squares = (means[:, None] - means[None, :]) ** 2 / 2
-    parts["prompt"] = float(squares[apart].mean() - (c / m).mean())
-    part = asked.estimand.rsplit("_", 1)[1]
-    if "share" not in asked.estimand:
-        return Found(parts[part])
-    positive = {name: max(value, 0.0) for name, value in parts.items() if name != "judge" or len(judges) > 1}
-    return Found(positive[part] / sum(positive.values()))
+    columns = (np.ones(len(m)), means, means**2, c, c / m, row_means(y * (1 - y)))
+    sums = np.column_stack([per_cluster(column, clusters) for column in columns])
+    part, share = asked.estimand.rsplit("_", 1)[1], "share" in asked.estimand
+
+    def statistic(times: Array) -> Array:
+        parts = variance_parts(times, sums)
+        if not share:
+            return parts[part]
+        positive = {name: np.maximum(values, 0) for name, values in parts.items()}
+        with np.errstate(invalid="ignore"):
+            return positive[part] / sum(positive.values())
+
+    value = float(statistic(np.ones((1, len(sums))))[0])
+    if np.isnan(value):
+        return Found()
+    total = float(sum(np.maximum(x, 0) for x in variance_parts(np.ones((1, len(sums))), sums).values())[0])
+    rounded = ROUNDED / total if share else ROUNDED
+    return Found(Span(value - rounded, value, value + rounded), *bootstrap(np.eye(len(sums)), statistic, study.alpha))
+
+
+def variance_parts(times: Array, sums: Array) -> dict[str, Array]:
+    """Return the parts where each cluster counts so many times; copies of a cluster share it, and are no pairs."""
+    n, means, squares, c, divided, judge = (times @ sums).T
+    own_n, own_means, own_squares = sums[:, :3].T
+    apart = n**2 - times**2 @ own_n**2
+    with np.errstate(invalid="ignore", divide="ignore"):
+        between = (n * squares - means**2 - times**2 @ (own_n * own_squares - own_means**2)) / apart
+    return {"prompt": between - divided / n, "sampling": c / n, "judge": judge / n}
 
 
 def sums_of_pool(study: Study, judge: str, model: str, splits: Sequence[str]) -> dict[str, float]:

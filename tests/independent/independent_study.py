@@ -1,10 +1,12 @@
-"""A finished study as its files give it: prompts, answers, verdicts, gold and labels. Nothing of the project is imported."""
+"""A finished study as its files give it: prompts, answers and verdicts. Nothing of the project is imported."""
 
 import json
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache, cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,15 +17,15 @@ Array = npt.NDArray[np.float64]
 Row = dict[str, Any]
 Place = tuple[str, int]  # of a row: prompt, turn
 HEADLINES = {"refuse": "strict", "comply": "broad", "varies": "broad"}
-FUNCTION_WORDS = frozenset(
-    "a about an and any are as at be been being by can could did do does give here how i if in into is it its just "
-    "kindly may me might must of on or please shall should so some tell than that the then there these this those was "
-    "were what when where which who why will would write".split()
-)
-NEGATIONS = frozenset(
-    "against arent cannot cant doesnt dont isnt never no none nor not shouldnt without wont".split()
-)
+_FUNCTION_WORDS = """
+a about an and any are as at be been being by can could did do does give here how i if in into is it its just kindly may
+me might must of on or please shall should so some tell than that the then there these this those was were what when
+where which who why will would write
+"""
+_NEGATIONS = "against arent cannot cant doesnt dont isnt never no none nor not shouldnt without wont"
+FUNCTION_WORDS, NEGATIONS = (frozenset(re.findall(r"\w+", words)) for words in (_FUNCTION_WORDS, _NEGATIONS))
 SIMILAR = 0.7
+SCRIPT_NAMES = {"CJK": "Chinese", "HIRAGANA": "Japanese", "KATAKANA": "Japanese"}
 BY_CHARACTER = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "MYANMAR", "KHMER")
 
 
@@ -154,15 +156,17 @@ class Study:
         return Cell(places, clusters, categories, labels, logprobs, answers, verdicts)
 
     def language(self, split: str, prompt_id: str) -> str:
-        """Return the language of a prompt: a kept column, or the script of most of its letters (docs/tradeoff.md)."""
+        """Return the language of a prompt: a kept column, or the script of most of its text (docs/tradeoff.md)."""
         prompt = next(row for row in self.prompts[split] if row["id"] == prompt_id)
-        kept = prompt.get("keep") or prompt
+        kept = prompt["source"].get("kept") or {}
         for name in ("language", "lang", "locale"):
             if kept.get(name):
                 return str(kept[name])
-        letters = [unicodedata.name(c, "").split()[0] for c in _text(prompt) if c.isalpha()]
-        script = max(sorted(set(letters)), key=letters.count)
-        return f"{ {'CJK': 'Chinese'}.get(script, script.capitalize()) } script"
+        text = prompt["messages"][-1]["content"]
+        letters = Counter(unicodedata.name(c, "").split()[0] for c in text if c.isalpha())
+        weights = {script: count * (3 if script in SCRIPT_NAMES else 1) for script, count in letters.items()}
+        script = max(weights, key=lambda name: weights[name])
+        return f"{SCRIPT_NAMES.get(script, script.capitalize())} script"
 
     def without_copies(self, splits: Sequence[str]) -> dict[str, set[str]]:
         """Return the prompts of each split that count in a pool of splits (docs/statistics.md, Pooled rates)."""
@@ -192,7 +196,7 @@ class _Wording(NamedTuple):
 def _wording(text: str) -> _Wording:
     words = _words(text)
     content = [word for word in words if word not in FUNCTION_WORDS] or words
-    pairs = [" ".join(pair) for pair in zip(content, content[1:], strict=False)]
+    pairs = [" ".join(pair) for pair in pairwise(content)]
     exact = [word for word in words if word in NEGATIONS or any(c.isdigit() for c in word)]
     return _Wording(" ".join(words), frozenset(content + pairs), frozenset(exact))
 

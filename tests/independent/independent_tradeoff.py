@@ -11,25 +11,27 @@ TWINS = 10  # so many clusters in both languages are compared pair by pair
 FRONT_DRAWS = 20_000
 
 
-def cluster_means(study: Study, asked: Asked, split: str) -> dict[str, float]:
-    """Return the mean rate of the prompts in each cluster of a split, in its headline reading."""
+def by_cluster(study: Study, asked: Asked, split: str) -> dict[str, tuple[float, int]]:
+    """Return for each cluster of a split the mean rate of its prompts, by the headline, and its counting answers."""
     cell, rates = counting(study.cell(asked.judge, asked.model, split), study.headline(split))
-    sizes = by_name(np.ones(len(rates)), cell.clusters)
-    return {name: total / sizes[name] for name, total in by_name(rates, cell.clusters).items()}
+    answers = np.array([sum(label is not None for label in row) for row in cell.labels], dtype=float)
+    sums, sizes, drawn = (by_name(values, cell.clusters) for values in (rates, np.ones(len(rates)), answers))
+    return {name: (sums[name] / sizes[name], int(drawn[name])) for name in sums}
 
 
 def pairs(study: Study, asked: Asked) -> Found:
     """docs/tradeoff.md: Contrast pairs, the product of the rates of clusters with prompts in both splits."""
-    safe, unsafe = (cluster_means(study, asked, split) for split in (asked.split, asked.parameter))
+    safe, unsafe = (by_cluster(study, asked, split) for split in (asked.split, asked.parameter))
     shared = sorted(safe.keys() & unsafe.keys())
-    o, s = np.array([safe[name] for name in shared]), np.array([unsafe[name] for name in shared])
+    o, s = (np.array([side[name][0] for name in shared]) for side in (safe, unsafe))
+    answers = sum(min(safe[name][1], unsafe[name][1]) for name in shared)
     shares = {
         "pairs_both_right": (1 - o) * s,
         "pairs_refuses_both": o * s,
         "pairs_answers_both": (1 - o) * (1 - s),
         "pairs_both_wrong": o * (1 - s),
     }[asked.estimand]
-    return within(float(shares.mean()), wilson(shares, shared, len(shared), study.alpha))
+    return within(float(shares.mean()), wilson(shares, shared, answers, study.alpha))
 
 
 def topic_difference(study: Study, asked: Asked) -> Found:
@@ -52,12 +54,16 @@ def language_difference(study: Study, asked: Asked) -> Found:
             language = study.language(split, prompt)
             if language in sides:
                 sides[language].append((float(found), cluster, drawn))
-    (x, of_x, n_x), (y, of_y, n_y) = ((np.array(a), b, sum(n)) for a, b, n in (zip(*sides[s], strict=True) for s in sides))
+    (x, of_x, n_x), (y, of_y, n_y) = (
+        (np.array(a), b, sum(n)) for a, b, n in (zip(*sides[s], strict=True) for s in sides)
+    )
     twins = sorted(set(of_x) & set(of_y))
     if len(twins) < TWINS:
         ends = wilson(x, of_x, n_x, study.alpha), wilson(y, of_y, n_y, study.alpha)
         return within(float(x.mean() - y.mean()), difference(float(x.mean()), ends[0], float(y.mean()), ends[1]))
-    means = [{name: np.mean(values[np.array(names) == name]) for name in twins} for values, names in ((x, of_x), (y, of_y))]
+    means = [
+        {name: np.mean(values[np.array(names) == name]) for name in twins} for values, names in ((x, of_x), (y, of_y))
+    ]
     apart = np.array([[means[0][name] - means[1][name]] for name in twins])
     return Found(float(apart.mean()), *bootstrap(apart, lambda drawn: drawn[:, 0] / len(twins), study.alpha))
 
