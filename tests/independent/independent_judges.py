@@ -26,6 +26,7 @@ CARD = (
     *("ece", "brier", "roc_auc", "average_precision"),
 )
 CLASSES = ("refusal", "partial", "compliance")
+FEW = 10  # labels of a class
 LEAST, LEAST_CLUSTERS = 20, 5  # of answers, and of clusters, in each class
 CARD_DRAWS, RANKING_DRAWS = 10_000, 2_000  # how often the docs draw
 Measure = Callable[[Array], Array]  # of tables, whose rows are people's (or the first judge's) labels
@@ -460,7 +461,7 @@ def _labels(study: Study) -> list[dict[str, Any]]:
 
 
 def ppi(study: Study, asked: Asked) -> Found | None:
-    """docs/corrected_rates.md, ppi: the value alone, with the lambda that makes the variance of clusters smallest."""
+    """docs/corrected_rates.md, ppi, with the lambda that makes the variance of clusters smallest."""
     splits = study.pool(asked.pool) if asked.pool else [asked.split]
     kept = study.without_copies(splits)
     parts = [labelled_split(study, asked.judge, asked.model, split, kept[split]) for split in splits]
@@ -484,7 +485,29 @@ def ppi(study: Study, asked: Asked) -> Found | None:
     best = -sum(fixed[name] * x for name, x in moving.items()) / squares if squares else 0.0
     best = min(1.0, max(0.0, best))
     judged = float(np.mean([part.a @ part.f for part in parts]))
-    return Found(min(1.0, max(0.0, best * judged + people - best * read)))
+    value = min(1.0, max(0.0, best * judged + people - best * read))
+    weights = np.concatenate([part.w for part in parts]) / total
+    human = np.concatenate([part.h for part in parts])
+    labelled = len({cluster for part in parts for cluster in part.labelled_clusters})
+    added = np.array([fixed[name] + best * x for name, x in moving.items()])
+    low, high = ppi_ends(value, added, weights, labelled, study.alpha)
+    if min(human.sum(), (1 - human).sum()) < FEW:
+        size, t_free = min(1 / float((weights**2).sum()), labelled), labelled - 1
+        alone = wilson_ends(people, size, t_free, study.alpha)
+        low, high = min(low, alone[0]), max(high, alone[1])
+    return Found(value, min(low, value), max(high, value))
+
+
+def ppi_ends(value: float, added: Array, weights: Array, labelled: int, alpha: float) -> tuple[float, float]:
+    """docs/corrected_rates.md: Wilson's interval with the variance of what clusters add, and of half an error more."""
+    one, clusters = float((weights**2).sum()), len(added)
+    half = one**2 / 2
+    variance = clusters / (clusters - 1) * float((added**2).sum()) + half
+    carried = variance**2 / (float((added**4).sum()) + half**2 / (labelled - 1))
+    least = min(0.5, one)
+    q = min(1 - least, max(least, value))
+    degrees = np.sqrt(min(carried, labelled - 1) * (labelled - 1))
+    return wilson_ends(value, q * (1 - q) / variance, float(degrees), alpha)
 
 
 def _sides(parts: Sequence[Labelled]) -> tuple[list[Array], list[Array]]:

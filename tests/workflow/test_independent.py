@@ -28,8 +28,8 @@ variance_sampling variance_share_judge variance_share_prompt variance_share_samp
 votes_asked_again youden_j
 """
 IN_FULL = re.findall(r"\S+", _IN_FULL)
-# Of these the interval is not recomputed: the docs describe it in words, without a formula.
-VALUE_ALONE = {"refusal_rate_ppi", "refusal_rate_rg_transfer"}
+# Of these the interval, a Bayesian bootstrap over two data sets, is not recomputed.
+VALUE_ALONE = {"refusal_rate_rg_transfer"}
 # Two models with the same rate are taken for different where thirds were rounded to billionths before they were added.
 KNOWN_WRONG = ("judges_tau",)
 
