@@ -47,7 +47,7 @@ def codes(names: Sequence[str]) -> tuple[Numbers, int]:
 def per_cluster(values: Array, names: Sequence[str]) -> Array:
     """Return the sums of values in each cluster."""
     numbers, count = codes(names)
-    return np.bincount(numbers, weights=values, minlength=count)
+    return np.bincount(numbers, weights=values, minlength=count).astype(float)
 
 
 def wilson(values: Array, names: Sequence[str], answers: float, alpha: float, prompts: int = 0) -> Ends:

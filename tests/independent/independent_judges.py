@@ -111,13 +111,13 @@ def kappa(tables: Array) -> Array:
     n = tables.sum(axis=(-2, -1))
     with np.errstate(invalid="ignore", divide="ignore"):
         chance = (tables.sum(axis=-1) * tables.sum(axis=-2)).sum(axis=-1) / n**2
-        return (np.trace(tables, axis1=-2, axis2=-1) / n - chance) / (1 - chance)
+        return np.asarray((np.trace(tables, axis1=-2, axis2=-1) / n - chance) / (1 - chance), dtype=float)
 
 
 def balanced(tables: Array) -> Array:
     """Balanced accuracy."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        return (np.diagonal(tables, axis1=-2, axis2=-1) / tables.sum(axis=-1)).mean(axis=-1)
+        return np.asarray((np.diagonal(tables, axis1=-2, axis2=-1) / tables.sum(axis=-1)).mean(axis=-1), dtype=float)
 
 
 def f1(tables: Array) -> Array:
@@ -256,14 +256,16 @@ def _roc_area(p: Array, y: Array, weights: Array) -> Array:
     ones, zeros = _by_value(p, y, weights)
     below = np.cumsum(zeros, axis=1) - zeros
     with np.errstate(invalid="ignore"):
-        return (ones * (below + zeros / 2)).sum(axis=1) / (ones.sum(axis=1) * zeros.sum(axis=1))
+        return np.asarray(
+            (ones * (below + zeros / 2)).sum(axis=1) / (ones.sum(axis=1) * zeros.sum(axis=1)), dtype=float
+        )
 
 
 def _average_precision(p: Array, y: Array, weights: Array) -> Array:
     ones, zeros = (side[:, ::-1] for side in _by_value(p, y, weights))
     found, every = np.cumsum(ones, axis=1), np.cumsum(ones + zeros, axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.nansum(ones * found / every, axis=1) / found[:, -1]
+        return np.asarray(np.nansum(ones * found / every, axis=1) / found[:, -1], dtype=float)
 
 
 def label_of(label: str | None, reading: str) -> int | None:
@@ -336,7 +338,7 @@ def alpha_of(o: Array, kept: Array | None = None) -> Array:
     n = n_c.sum(axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):
         apart = n - np.trace(o, axis1=-2, axis2=-1)
-        return 1 - (n - 1) * apart / (n**2 - (n_c**2).sum(axis=-1))
+        return np.asarray(1 - (n - 1) * apart / (n**2 - (n_c**2).sum(axis=-1)), dtype=float)
 
 
 def judges_alpha(study: Study, asked: Asked) -> Found:
@@ -381,7 +383,7 @@ def judges_tau(study: Study, asked: Asked) -> Found:
         pairs = list(combinations(range(len(study.models)), 2))
         a, b = (np.column_stack([np.sign(side[:, i] - side[:, j]) for i, j in pairs]) for side in (first, second))
         with np.errstate(invalid="ignore", divide="ignore"):
-            return (a * b).sum(axis=1) / np.sqrt((a**2).sum(axis=1) * (b**2).sum(axis=1))
+            return np.asarray((a * b).sum(axis=1) / np.sqrt((a**2).sum(axis=1) * (b**2).sum(axis=1)), dtype=float)
 
     value = float(statistic(flat.sum(axis=0)[None, :])[0])
     return Found() if np.isnan(value) else Found(value, *bootstrap(flat, statistic, study.alpha, CARD_DRAWS))

@@ -230,12 +230,12 @@ def variance(study: Study, asked: Asked) -> Found:
             return parts[part]
         positive = {name: np.maximum(values, 0) for name, values in parts.items()}
         with np.errstate(invalid="ignore"):
-            return positive[part] / sum(positive.values())
+            return np.asarray(positive[part] / np.sum(list(positive.values()), axis=0), dtype=float)
 
     value = float(statistic(np.ones((1, len(sums))))[0])
     if np.isnan(value):
         return Found()
-    total = float(sum(np.maximum(x, 0) for x in variance_parts(np.ones((1, len(sums))), sums).values())[0])
+    total = float(np.sum([np.maximum(x, 0) for x in variance_parts(np.ones((1, len(sums))), sums).values()]))
     rounded = ROUNDED / total if share else ROUNDED
     return Found(Span(value - rounded, value, value + rounded), *bootstrap(np.eye(len(sums)), statistic, study.alpha))
 

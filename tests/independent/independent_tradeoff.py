@@ -82,7 +82,7 @@ def pareto_front_share(study: Study, asked: Asked) -> Found:
 
 
 def _resampled(study: Study, judge: str, model: str) -> tuple[Array, Array]:
-    means: list[Array] = []
+    means = []
     for expectation in ("comply", "refuse"):
         splits = study.pool(expectation)
         rates = []
@@ -92,7 +92,7 @@ def _resampled(study: Study, judge: str, model: str) -> tuple[Array, Array]:
             at = {name: i for i, name in enumerate(names)}
             columns = weights[:, [at[name] for name in counted.clusters]]
             rates.append((columns @ values) / columns.sum(axis=1))
-        means.append(np.round(np.mean(rates, axis=0), 12))
+        means.append(np.round(np.stack(rates).mean(axis=0), 12))
     return means[0], means[1]
 
 
@@ -112,7 +112,8 @@ def _weights(study: Study, split: str) -> tuple[list[str], Array]:
     if key not in _DRAWN:
         rng, count = np.random.default_rng([SEED, len(_DRAWN)]), len(ordered)
         chances = np.full(count, 1 / count)
-        _DRAWN[key] = rng.multinomial(count - 1, chances, size=FRONT_DRAWS) * (count / (count - 1))
+        drawn = rng.multinomial(count - 1, chances, size=FRONT_DRAWS).astype(float)
+        _DRAWN[key] = drawn * count / (count - 1)
     return ordered, _DRAWN[key]
 
 
