@@ -78,13 +78,13 @@ def measured(design: Design, runs: int) -> Shares:
     equivalence = []
     for margin in MARGINS:
         apart = simulated_refusals(design, margin, runs, seed + 1)
-        plain = np.mean([unadjusted_p(design, *pair, margin) <= ALPHA for pair in zip(*apart, strict=True)])
+        plain = np.mean([unadjusted_p(design, pair[0], pair[1], margin) <= ALPHA for pair in zip(*apart, strict=True)])
         equivalence += [claimed(design, apart, margin), float(plain), claimed(design, alike, margin)]
     sums = (alike[1] - alike[0]).sum(axis=2).astype(np.int64)
     alarms = [float(np.mean([sign_flip_p(own, seed, mid=mid)[0] <= ALPHA for own in sums])) for mid in (False, True)]
     apart = simulated_refusals(design, 0.05, runs, seed + 2)
     odds = (design.rate + 0.05) / (0.95 - design.rate) / (design.rate / (1 - design.rate))
-    ratios = [effects_of(design, *pair) for pair in zip(*apart, strict=True)]
+    ratios = [effects_of(design, pair[0], pair[1]) for pair in zip(*apart, strict=True)]
     given = [(e.odds_ratio_low, e.odds_ratio_high) for e in ratios if e.odds_ratio_low and e.odds_ratio_high]
     covered = float(np.mean([low <= odds <= high for low, high in given])) if given else float("nan")
     return {"equivalence": equivalence, "mid-p": [*alarms, len(given) / runs, covered]}
@@ -92,7 +92,7 @@ def measured(design: Design, runs: int) -> Shares:
 
 def claimed(design: Design, refusals: Floats, margin: float) -> float:
     """Return the share of runs that are called equivalent."""
-    found = [effects_of(design, *pair, margin).equivalence_p for pair in zip(*refusals, strict=True)]
+    found = [effects_of(design, pair[0], pair[1], margin).equivalence_p for pair in zip(*refusals, strict=True)]
     return float(np.mean([p is not None and p <= ALPHA for p in found]))
 
 
