@@ -16,7 +16,7 @@ import argparse
 import itertools
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
@@ -78,13 +78,13 @@ def measured(design: Design, runs: int) -> Shares:
     equivalence = []
     for margin in MARGINS:
         apart = simulated_refusals(design, margin, runs, seed + 1)
-        plain = np.mean([unadjusted_p(design, pair[0], pair[1], margin) <= ALPHA for pair in zip(*apart, strict=True)])
+        plain = np.mean([unadjusted_p(design, one, two, margin) <= ALPHA for one, two in pairs_of(apart)])
         equivalence += [claimed(design, apart, margin), float(plain), claimed(design, alike, margin)]
     sums = (alike[1] - alike[0]).sum(axis=2).astype(np.int64)
     alarms = [float(np.mean([sign_flip_p(own, seed, mid=mid)[0] <= ALPHA for own in sums])) for mid in (False, True)]
     apart = simulated_refusals(design, 0.05, runs, seed + 2)
     odds = (design.rate + 0.05) / (0.95 - design.rate) / (design.rate / (1 - design.rate))
-    ratios = [effects_of(design, pair[0], pair[1]) for pair in zip(*apart, strict=True)]
+    ratios = [effects_of(design, one, two) for one, two in pairs_of(apart)]
     given = [(e.odds_ratio_low, e.odds_ratio_high) for e in ratios if e.odds_ratio_low and e.odds_ratio_high]
     covered = float(np.mean([low <= odds <= high for low, high in given])) if given else float("nan")
     return {"equivalence": equivalence, "mid-p": [*alarms, len(given) / runs, covered]}
@@ -92,8 +92,14 @@ def measured(design: Design, runs: int) -> Shares:
 
 def claimed(design: Design, refusals: Floats, margin: float) -> float:
     """Return the share of runs that are called equivalent."""
-    found = [effects_of(design, pair[0], pair[1], margin).equivalence_p for pair in zip(*refusals, strict=True)]
+    found = [effects_of(design, one, two, margin).equivalence_p for one, two in pairs_of(refusals)]
     return float(np.mean([p is not None and p <= ALPHA for p in found]))
+
+
+def pairs_of(refusals: Floats) -> Iterator[tuple[Floats, Floats]]:
+    """Yield the refusals of both models in each run."""
+    first, second = refusals
+    yield from zip(first, second, strict=True)
 
 
 def effects_of(design: Design, first: Floats, second: Floats, margin: float | None = None) -> Effects:
