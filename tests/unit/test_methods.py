@@ -144,6 +144,18 @@ def test_tests_are_told_where_there_are_some(demo: dict[str, Any]) -> None:
     assert "sign-flip permutation tests" in text_of(demo, [Estimate("rate_difference", 0.1)])
 
 
+def test_how_comparisons_are_tested_is_said(demo: dict[str, Any]) -> None:
+    found = [Estimate(name, 0.1) for name in ("rate_difference", "rate_difference_p_holm")]
+    assert "over clusters; p-values are adjusted for the comparisons of a family by Holm's" in text_of(demo, found)
+    found = [
+        Estimate(name, 0.1) for name in ("rate_difference", "rate_difference_q_by", "rate_difference_equivalence_p")
+    ]
+    asked = demo["study"] | {"equivalence_margin": 0.05, "p_values": "mid", "multiple_comparisons": "fdr_by"}
+    text = text_of(demo | {"study": asked}, found)
+    assert "clusters (mid-p); q-values are false discovery rates over the comparisons of a family under any" in text
+    assert "margin of 5 percentage points" in text and "Holm" not in text and "[@schuirmann1987comparison]" in text
+
+
 def test_everything_that_is_cited_has_a_reference(demo: dict[str, Any]) -> None:
     known = study_entries(demo["study"])
     for path in BIBTEX:

@@ -134,7 +134,8 @@ def _beyond(row: Row, margin: float) -> str:
 def _odds(row: Row) -> str:
     if row["odds_ratio"] is None:
         return NO_DATA
-    texts = [f"{row[f'odds_ratio{end}']:.3g}" for end in ("", "_low", "_high") if row["odds_ratio_low"] or not end]
+    values = [row[f"odds_ratio{end}"] for end in ("", "_low", "_high") if row["odds_ratio_low"] or not end]
+    texts = [f"{value:.3g}" if value < 1000 else f"{value:.0f}" for value in values]
     return texts[0] + (f" [{texts[1]}{EN_DASH}{texts[2]}]" if len(texts) > 1 else "")
 
 

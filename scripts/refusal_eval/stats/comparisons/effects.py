@@ -77,7 +77,8 @@ def _against(sums: Floats, sizes: Floats, free: int, level: float, margin: float
     value, error = _rate(sums, sizes), _error(_residuals(sums, sizes), len(sizes))
     lower, higher = (float(special.stdtr(free, -(margin + side * value) / error)) for side in (1, -1))
     reach = error * _quantile(free, 2 * level - 1)
-    found = {"adjusted_difference": value, "adjusted_low": value - reach, "adjusted_high": value + reach}
+    found = {"adjusted_difference": value, "adjusted_low": max(-1.0, value - reach)}
+    found |= {"adjusted_high": min(1.0, value + reach)}
     return found | {"not_lower_p": lower, "not_higher_p": higher, "equivalence_p": max(lower, higher)}
 
 
