@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-from independent_intervals import DRAWS, SEED, Span, by_name, expanded, resamples, spread
+from independent_intervals import DRAWS, SEED, Span, by_name, draws, expanded, resamples, spread
 from independent_rates import NAN, Asked, Found, bounds
 from independent_study import Array, Study
 from scipy import stats
@@ -158,10 +158,9 @@ def resampled(study: Study, found: list[Part]) -> tuple[Span, Span]:
     strata: dict[tuple[bool, ...], list[int]] = {}
     for i, row in enumerate(table[:, 1::2] > 0):
         strata.setdefault(tuple(row.tolist()), []).append(i)
-    rng, sums = np.random.default_rng([SEED, len(names), len(found)]), np.zeros((DRAWS, table.shape[1]))
-    for members in strata.values():
-        count = len(members)
-        sums += rng.multinomial(count, np.full(count, 1 / count), size=DRAWS) @ table[members]
+    sums = np.zeros((DRAWS, table.shape[1]))
+    for number, members in enumerate(strata.values()):
+        sums += draws(len(members), DRAWS, number) @ table[members]
     drawn = (sums[:, 0::2] / sums[:, 1::2]).mean(axis=1)
     count = resamples(len(names))
     degrees = len(names) - len(found)

@@ -158,9 +158,9 @@ def resamples(clusters: int) -> int:
 
 
 @cache
-def draws(clusters: int, count: int) -> Array:
+def draws(clusters: int, count: int, stratum: int = 0) -> Array:
     """Return how often each of the clusters is drawn in each resample."""
-    rng = np.random.default_rng([SEED, clusters, count])
+    rng = np.random.default_rng([SEED, clusters, count, stratum])
     return rng.multinomial(clusters, np.full(clusters, 1 / clusters), size=count).astype(float)
 
 

@@ -95,6 +95,7 @@ class Study:
         self.samples: int = self.said["samples"]
         self.prompts = {split: read_lines(folder / f"prompts/{split}.jsonl") for split in self.said["splits"]}
         self.cell = cache(self._cell)
+        self.origin = cache(self._origin)
 
     @property
     def models(self) -> list[str]:
@@ -121,7 +122,7 @@ class Study:
         paths = [self.folder.parents[1] / named, Path(named)] if named else []
         return next((path for path in paths if path.is_file()), None)
 
-    def origin(self, split: str) -> str:
+    def _origin(self, split: str) -> str:
         """Return what a split comes from: cluster names have meaning within it only (docs/statistics.md)."""
         source = dict(self.said["split_entries"][split]["source"])
         for name in ("skip_lines", "encoding"):

@@ -1,6 +1,7 @@
 """Over-refusal against safety: contrast pairs, topics, languages and the front (docs/tradeoff.md)."""
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 from independent_intervals import SEED, SURE, Span, bootstrap, by_name, difference, wilson
@@ -81,6 +82,7 @@ def pareto_front_share(study: Study, asked: Asked) -> Found:
     return Found(Span(share - error, share, share + error))
 
 
+@cache
 def _resampled(study: Study, judge: str, model: str) -> tuple[Array, Array]:
     means = []
     for expectation in ("comply", "refuse"):
