@@ -88,14 +88,14 @@ OF_PRIMARY = (rate_tables.refusal, category_tables.categories)
 
 
 def made(kind: Any, scores: Iterable[Any], cards: Any = (), results: Any = (), **asked: Any) -> tuple[Any, Table]:
-    """Return the frame of a kind of table, and the table; the primary judge is `rules` unless it is said."""
+    """Return the frame of a kind of table, and its first table; the primary judge is `rules` unless it is said."""
     data = TableData({"labels": {}, "primary_judge": "rules", "tau": 1.0} | asked, {"scores": ["s"], "cards": ["c"]})
     judge = data.asked["primary_judge"]
     data.scores = [score for score in scores if kind not in OF_PRIMARY or score["judge"] == judge]
     data.cards, data.results = list(cards), list(results)
     data.estimates = data.results
-    frame, (table,) = kind(data)
-    return frame, table
+    frame, tables = kind(data)
+    return frame, tables[0]
 
 
 def table_of(kind: Any, scores: Iterable[Any], cards: Any = (), results: Any = (), **asked: Any) -> Table:

@@ -265,8 +265,8 @@ def test_mistakes_of_the_command_line_are_told_as_such(project):
         "--config: models[0]: there is no model `plane` in the catalogue; did you mean `plain`? "
         "(allowed: plain, thinker, tuned, tuned-here)",
         "--config: sampels: unknown key `sampels`; did you mean `samples`? (allowed: allow, batch, cache_dir, "
-        "catalogue, comparisons, corrected, description, determinism, failure_limit, figures, gold, judges, "
-        "... (30 in all))",
+        "catalogue, comparisons, corrected, description, determinism, equivalence_margin, failure_limit, figures, "
+        "gold, ... (33 in all))",
         "--config: samples: must be at least 1, not 0",
     ]
 

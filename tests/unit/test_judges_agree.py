@@ -226,6 +226,17 @@ def test_a_ranking_that_depends_on_the_judge_is_told() -> None:
         rankings({key: rows[key] for key in list(rows)[:5]}, "s", "broad", 0.95)
 
 
+def test_models_with_the_same_rate_are_tied_whatever_thirds_it_is_a_mean_of() -> None:
+    thirds, halves = scored([1 / 3] * 3 + [1.0] * 3), scored([2 / 3] * 6)
+    assert thirds["rate_broad"].mean() == pytest.approx(halves["rate_broad"].mean())
+    rows = {(judge, "thirds"): thirds for judge in "xy"} | {(judge, "halves"): halves for judge in "xy"}
+    rows |= {("x", "low"): scored([0.1] * 6), ("y", "low"): scored([0.2] * 6)}
+    rows["y", "thirds"] = scored([0.9] * 6)
+    (found,) = rankings(rows, "s", "broad", 0.95)
+    assert found["tau"] == pytest.approx(kendalltau([2, 2, 1], [3, 2, 1]).statistic)
+    assert found["swapped"] == []
+
+
 def test_answers_in_dispute_come_first_and_name_no_text() -> None:
     _, found = disagreements(panel_of([[R, R, R], [R, P, P], [R, C, C], [C, NONE, R], [P, NONE, NONE]]))
     assert [(row["prompt_id"], row["disagreement"]) for row in found] == [

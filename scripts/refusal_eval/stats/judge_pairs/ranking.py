@@ -9,7 +9,10 @@ import pandas as pd
 
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
 from refusal_eval.stats.estimates.intervals import Floats, effective_clusters, seed_of
-from refusal_eval.stats.estimates.resampling import cluster_sums, percentiles, resampled, whole
+from refusal_eval.stats.estimates.resampling import WHOLE, cluster_sums, percentiles, resampled, whole
+
+# Rates are summed in billionths, so that three thirds are not quite one: rates that differ by less are equal.
+TIED = 2 / WHOLE
 
 
 def rankings(
@@ -67,15 +70,20 @@ def rankings(
 
 
 def kendall_tau_b(first: Floats, second: Floats) -> Floats:
-    """Return Kendall's tau-b between values in the last axis; ties count for neither order.
+    """Return Kendall's tau-b between values in the last axis; ties, up to `TIED`, count for neither order.
 
     NaN where one side has only ties (Kendall 1945, Biometrika 33:239).
     """
     a, b = np.triu_indices(first.shape[-1], 1)
-    one, two = np.sign(first[..., a] - first[..., b]), np.sign(second[..., a] - second[..., b])
+    one, two = _order(first[..., a] - first[..., b]), _order(second[..., a] - second[..., b])
     below = (one * one).sum(axis=-1) * (two * two).sum(axis=-1)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(below > 0, (one * two).sum(axis=-1) / np.sqrt(below), np.nan)
+
+
+def _order(differences: Floats) -> Floats:
+    """Return 1, 0 or -1 for each difference of rates; NaN for NaN."""
+    return np.sign(np.where(np.abs(differences) <= TIED, 0.0, differences))
 
 
 def _sums(
@@ -96,13 +104,13 @@ def _sums(
 
 def _rates(sums: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(sums[..., 1] > 0, sums[..., 0] / sums[..., 1], np.nan)
+        return np.where(sums[..., 1] > 0, sums[..., 0] / sums[..., 1] / WHOLE, np.nan)
 
 
 def _swapped(first: Floats, second: Floats, models: Sequence[str]) -> list[list[str]]:
     found = []
     for a, b in itertools.combinations(range(len(models)), 2):
-        if (first[a] - first[b]) * (second[a] - second[b]) < 0:
+        if _order(first[a] - first[b]) * _order(second[a] - second[b]) < 0:
             higher, lower = (a, b) if first[a] > first[b] else (b, a)
             found.append([models[higher], models[lower]])
     return found
