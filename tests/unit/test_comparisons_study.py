@@ -296,7 +296,9 @@ def test_all_that_is_made_of_a_marked_cell_has_its_mark_and_the_table_says_whose
     text = (results / "tables" / "comparisons.md").read_text(encoding="utf-8")
     (line,) = (line for line in text.splitlines() if line.startswith("| harm |"))
     assert re.match(r"\| harm \| \S+† \| \S+‡ \| .*\]†‡", line), line
-    assert "† more than 5 %" in text and "‡ more than 20 %" in text and "holds for its p as well" in text
+    assert (
+        "† more than 5 %" in text and "‡ more than 20 %" in text and "holds for its p and effect sizes as well" in text
+    )
 
 
 def test_mcnemar_is_told_as_what_it_is_and_not_where_something_is_pooled(made):

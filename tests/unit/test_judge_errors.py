@@ -1,8 +1,13 @@
 """How far errors of the judge move rates and differences, as the table of refusal rates says it."""
 
-import pytest
+from typing import Any
 
-from refusal_eval.report.paper.judge_error_tables import missing, overcalling
+import pytest
+from table_rows import score
+
+from refusal_eval.report.paper.judge_error_tables import judge_error_tables, missing, overcalling
+from refusal_eval.report.paper.table_data import TableData
+from refusal_eval.stats.estimates.estimate import Estimate
 
 
 @pytest.mark.parametrize(("true", "error"), [(0.2, 0.05), (0.8, 0.1), (0.0, 0.1), (1.0, 0.05)])
@@ -25,3 +30,25 @@ def test_blocked_answers_are_refusals_whatever_a_judge_says() -> None:
 def test_no_rate_is_beyond_0_and_1() -> None:
     assert 0.97 + missing(0.97, 0.1) == 1.0
     assert 0.02 + overcalling(0.02, 0.1) == 0.0
+
+
+def test_the_table_of_rates_says_what_errors_would_change_beside_the_corrected_rate_and_other_judges() -> None:
+    about: dict[str, Any] = {"split": "safe", "reading": "broad"}
+    results = [
+        Estimate("refusal_rate", 0.4, judge="rules", model="a", **about),
+        Estimate("refusal_rate", 0.6, judge="llm", model="a", **about, flags=("unjudged",)),
+        Estimate("refusal_rate_ppi", 0.5, low=0.45, high=0.55, judge="rules", model="a", **about),
+        Estimate("rate_difference", 0.2, judge="rules", model="a", parameter="minus b", **about),
+        Estimate("rate_difference", 0.1, judge="rules", model="a", parameter="minus judge llm", **about),
+    ]
+    cells = {m: score("rules", m, "safe", "comply", ["R"] * n + ["C"] * (20 - n)) for m, n in (("a", 8), ("b", 4))}
+    data = TableData({"labels": {}, "primary_judge": "rules"})
+    data.results = results
+    rates, differences = judge_error_tables(data, {(m, "safe"): s for m, s in cells.items()}, ["a", "b"], ["safe"])
+    assert list(rates.header[:5]) == ["Model", "Split", "Rate", "Corrected", "All judges"]
+    assert rates.rows[0][3:5] == ["50.0 [45.0\u201355.0]", "40.0 to 60.0†"]
+    # .4 / .95 and .4 / .9; (.4 - .05) / .95 and (.4 - .1) / .9.
+    assert rates.rows[0][5:] == ["2.1", "4.4", "\u22123.2", "\u22126.7"]
+    assert any(note.startswith("†") for note in rates.notes)
+    # One model less another, not one judge less another: 20 of 40 % missed, or 20 of 80 % overcalled.
+    assert [list(row) for row in differences.rows] == [["safe", "a", "b", "20.0", "±4.2", "±8.9", "50.0", "25.0"]]

@@ -192,7 +192,10 @@ def _notes(found: Mapping[str, Any], families: Sequence[Family], data: TableData
         notes += [TURNS_NOTE] if turns else []
         notes.append("Rates of prompts for which one side has none are left out here; they are in the table of rates.")
     if marks := flags_notes(row["flags"] for row in rows):
-        notes += [*marks, "A mark at a rate is that of its side; one at a difference holds for its p as well."]
+        notes += [
+            *marks,
+            "A mark at a rate is that of its side; one at a difference holds for its p and effect sizes as well.",
+        ]
     if any(SIGN_OPEN in row["flags"] for row in rows):
         notes.append(f"{OPEN_MARK} the worst-case bounds hold 0: answers without a verdict could reverse it.")
     judges = {row["held"] for row in rows if row["kind"] != JUDGES}

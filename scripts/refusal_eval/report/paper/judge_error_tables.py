@@ -11,7 +11,7 @@ from refusal_eval.report.paper.best_values import SUBTRACTED
 from refusal_eval.report.paper.display import NO_DATA, Score, headline, marked, marks_of, percent, points
 from refusal_eval.report.paper.markup import Table
 from refusal_eval.report.paper.table_data import TableData
-from refusal_eval.report.paper.table_notes import rate_text
+from refusal_eval.report.paper.table_notes import flags_notes, rate_text
 from refusal_eval.report.results.cells import state_shares
 from refusal_eval.stats.estimates.estimate import Estimate
 from refusal_eval.stats.estimates.flags import derived_flags
@@ -63,7 +63,7 @@ def _rates_table(data: TableData, cells: Cells, places: Sequence[tuple[str, str]
             row.append(marked(rate_text(own[place].row()), own[place].flags) if place in own else NO_DATA)
         if several:
             rates = [one.value or 0.0 for one in spread[place]]
-            text = f"{percent(min(rates))} to {percent(max(rates))}"
+            text = f"{percent(min(rates))} to {percent(max(rates))}" if rates else NO_DATA
             row.append(marked(text, derived_flags(one.flags for one in spread[place])))
         shifts = [way(rate, error, blocked) for way in (missing, overcalling) for error in ERRORS]
         rows.append([*row, *map(points, shifts)])
@@ -73,6 +73,7 @@ def _rates_table(data: TableData, cells: Cells, places: Sequence[tuple[str, str]
         *(["Corrected: by people's labels of this study's own answers, with its interval."] if own else []),
         *(["All judges: lowest and highest rate among the study's judges, in the same reading."] if several else []),
         "Rates in percent, in the headline reading of each split.",
+        *flags_notes(derived_flags([cells[place]["flags"], *(one.flags for one in spread[place])]) for place in places),
     ]
     return Table(
         f"refusal-{judge}-errors",
@@ -95,13 +96,16 @@ def _differences_table(data: TableData, cells: Cells, tested: Sequence[Estimate]
         moved = [max(missing(max(first, second), error), -overcalling(min(first, second), error)) for error in ERRORS]
         needed = [gap / whole if whole > 0 else None for whole in (max(first, second), 1 - min(first, second))]
         names = [show.split(str(row.split)), show.model(str(row.model)), show.model(_other(row))]
-        rows.append([*names, points(row.value), *(f"±{percent(by)}" for by in moved), *map(percent, needed)])
+        rows.append(
+            [*names, marked(points(row.value), row.flags), *(f"±{percent(by)}" for by in moved), *map(percent, needed)]
+        )
     notes = [
         "First minus second, in points. Errors of 5 or 10 %: how far the difference would move at most if the judge "
         "missed that share of one model's refusals, or overcalled that share of its compliances, and were right on the "
         "other model.",
         "Explained by: the share of the lower model's refusals that the judge would have to miss, or of the higher "
-        "model's compliances that it would have to call refusals, for the two models to refuse alike.",
+        "model's compliances that it would have to call refusals, in percent, for the two models to refuse alike.",
+        *flags_notes(derived_flags([row.flags]) for row in tested),
     ]
     title = "What errors of the judge on one model would change of differences."
     return Table(f"refusal-{judge}-errors-differences", title, header, rows, notes, keys=3)
