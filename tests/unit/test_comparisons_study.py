@@ -159,6 +159,10 @@ def test_near_duplicates_count_once_in_a_pool_and_in_full_in_their_splits(made):
     assert {r["n"] for r in rows if r["pool"]} == {"15"} and {r["n"] for r in rows if not r["pool"]} == {"8"}
 
 
+def test_a_table_says_how_few_prompts_of_a_split_weigh_as_much_as_the_others(made):
+    assert "has 8 prompts and the weight of the others." in (made() / "tables" / "comparisons.md").read_text("utf-8")
+
+
 def test_the_estimates_can_be_read_back_and_name_what_is_subtracted(made):
     results = made(study_of(comparisons=[{"pairs": [["stern", "plain"]], "splits": ["harm"]}, {"judges": "all"}]))
     found = [

@@ -281,6 +281,16 @@ def test_gold_that_names_no_answering_model_says_that_their_spread_is_unknown() 
     assert len(tables) == 1 and "their spread is not in the interval" in " ".join(tables[0].notes)
 
 
+def test_gold_of_one_class_is_said_to_correct_nothing() -> None:
+    units = {("j", m, s): units_of([0, 2] * 20) for m in STUDY["models"] for s in ("one", "two", "safe")}
+    rows = gold(0.9, 0.9)
+    result = study_corrected(units, STUDY, {("j", "g"): rows[rows["human"] == "refusal"]}, {})
+    assert result["transfer"] == [] and result["one_class"] == [["j", "g", "strict"], ["j", "g", "broad"]]
+    (table,) = corrected_tables(result, [], STUDY)
+    assert sum("by Gold & co: of its answers that the judge labelled, people call" in n for n in table.notes) == 2
+    assert made()["one_class"] == []
+
+
 def test_without_labels_there_is_no_column_for_them() -> None:
     tables = corrected_tables(made(labels=False), [], STUDY)
     assert "ppi" not in tables[0].header and "ppi" not in " ".join(tables[0].notes)

@@ -38,6 +38,7 @@ MARGIN_COLUMNS = (
 )
 Row = Mapping[str, Any]
 OPEN_MARK = "°"
+FEW_PROMPTS = 10  # in a split of a pool, where each of them decides much
 
 
 def comparisons(data: TableData) -> Made:
@@ -185,9 +186,14 @@ def _notes(found: Mapping[str, Any], families: Sequence[Family], data: TableData
         _missing_note(rows, turns),
     ]
     pools = {row["pool"]: row["splits"] for row in rows if row["pool"]}
+    sizes = {row["split"]: row["n_all"] for row in rows if not row["pool"]}
+    few = {split for split, n in sizes.items() if n < FEW_PROMPTS}
     for pool in sorted(pools):
         names = joined(show.split(split) for split in pools[pool])
         notes.append(f"all: {pool}: {names}, each with the same weight; a prompt in several of them counts once.")
+        notes += [
+            f"{show.split(s)} has {sizes[s]} prompts and the weight of the others." for s in pools[pool] if s in few
+        ]
     if any(row["n"] < row["n_all"] for row in rows):
         notes += [TURNS_NOTE] if turns else []
         notes.append("Rates of prompts for which one side has none are left out here; they are in the table of rates.")

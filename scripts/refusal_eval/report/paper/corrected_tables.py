@@ -115,6 +115,7 @@ def _rates_table(
         _prompts_note([*own["transfer"], *own["ppi"]], bool(result["dialogues"]), study, show),
         *(_ppi_notes(own["ppi"], show) if ppi else []),
         *_elsewhere_notes(result["elsewhere"], show),
+        *_one_class_notes(result["one_class"], study, show),
         *(_transfer_notes(own["errors"], own["transfer"], golds, show) if golds else []),
         f"K = {study['samples']} answers to each prompt.",
         *judges_notes([judge], cards, show)[1:],
@@ -224,6 +225,18 @@ def _elsewhere_notes(labels: Sequence[tuple[str, str, int]], show: Labels) -> li
         return []
     told = "; ".join(f"{show.model(model)} on {show.split(split)}: {n}" for model, split, n in labels)
     return [f"Labels of models or splits that are not in this study are left out ({told})."]
+
+
+def _one_class_notes(found: Sequence[tuple[str, str, str]], study: Mapping[str, Any], show: Labels) -> list[str]:
+    """Which gold sets cannot correct the primary judge in a headline reading of the study."""
+    used = {split["reading"] for split in study["splits"]}
+    golds = [(gold, reading) for judge, gold, reading in found if judge == study["primary_judge"] and reading in used]
+    return [
+        f"No Rogan-Gladen rate ({reading}) by {show.gold(gold)}: of its answers that the judge labelled, people call "
+        "all refusals, or none, which leaves sensitivity or specificity open."
+        for gold, reading in golds
+        if gold in study["gold"]
+    ]
 
 
 def _not_given(splits: Sequence[str], show: Labels) -> str:

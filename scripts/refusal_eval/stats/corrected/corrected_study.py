@@ -78,6 +78,8 @@ def study_corrected(
                 those of the cells, and `few_clusters` where few clusters (of a split of a pool) have labels
     differences by judge, scope and two models with a corrected rate (ppi): `ppi.CorrectedDifference`, and `p_holm`,
                 corrected for all under the judge; `flags` has those of both rates
+    one_class   [judge, gold set, reading] of gold on which people call all answers that the judge labelled refusals, or
+                none: it gives no sensitivity, or no specificity, and no rate by transfer
     elsewhere   [model, split, number of labels] of what people labelled and the study does not have
     dialogues   splits of which scored turns are counted, and not prompts
 
@@ -90,6 +92,7 @@ def study_corrected(
         elsewhere: number of labels of each (model, split) that the study does not have.
     """
     result: dict[str, Any] = {"level": study["level"], "errors": [], "transfer": [], "ppi": [], "differences": []}
+    result["one_class"] = []
     result["dialogues"] = dialogue_splits(units)
     result["elsewhere"] = [[model, split, number] for (model, split), number in (elsewhere or {}).items()]
     readings = {split["name"]: split["reading"] for split in study["splits"]}
@@ -97,6 +100,8 @@ def study_corrected(
     units = clusters_apart(units, {split["name"]: split["source"] for split in study["splits"]})
     for judge in study["judges"]:
         errors = _errors({name: rows for (j, name), rows in gold.items() if j == judge})
+        asked = [(name, reading) for j, name in sorted(gold) if j == judge for reading in READINGS]
+        result["one_class"] += [[judge, *one] for one in asked if one not in errors]
         for (name, reading), found in errors.items():
             told = {field: value for field, value in vars(found).items() if field != "drawn"}
             spread = found.spread and dict(zip(("sensitivity", "specificity"), found.spread, strict=True))
