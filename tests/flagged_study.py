@@ -57,6 +57,7 @@ def make_flagged(folder: Path, flagged: bool = True) -> Path:
     asked["comparisons"] = [{"pairs": "all"}, {"judges": "all"}]
     asked["corrected"] = {"labels": "labels.jsonl"}
     asked["mixed_model"] = True
+    asked["equivalence_margin"] = 0.1
     kinds = ("heatmap", "histograms", "tradeoff", "categories", "tau_sweep", "judge_agreement")
     asked["figures"] = [{"kind": kind, "name": kind} for kind in kinds]
     study.write_text(yaml.safe_dump(asked), encoding="utf-8")

@@ -20,6 +20,7 @@ OF_NO_CELL = re.compile("judge_.*|human_kappa")
 # What this study has not: dialogues, judges that say more than a label, an audit by two people.
 NOT_HERE = {"refusal_rate_turn", "answer_flag", "votes_asked_again", "judge_ece", "judge_brier", "human_kappa"}
 NOT_HERE |= {"judge_roc_auc", "judge_average_precision"}
+NOT_HERE |= {"rate_difference_q_bh", "rate_difference_q_by"}  # in place of Holm's p
 
 
 @pytest.fixture(scope="module")

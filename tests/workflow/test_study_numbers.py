@@ -1,4 +1,4 @@
-"""A script of its own, written from docs/ alone, recomputes the numbers of a finished study from its answers."""
+"""Every number of a finished study: as an earlier version wrote it, and as a script written from docs/ alone has it."""
 
 import csv
 import re
@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from frozen_results import NUMBERS
+from frozen_results import FROZEN, NUMBERS, differences, thawed
 from frozen_study import STUDY, made_frozen
+
+from refusal_eval.report.results.dictionary import DEFINITIONS, FLAGS, pattern_of
 
 SCRIPT = Path(__file__).parents[1] / "independent" / "recompute.py"
 # Every row of these must be recomputed.
@@ -52,6 +54,19 @@ def recompute(results: Path, *options: str) -> tuple[int, dict[str, Line], str]:
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_frozen(tmp_path_factory.mktemp("study")) / "results" / STUDY
+
+
+def test_results_of_recorded_answers_are_those_of_an_earlier_version(results: Path, tmp_path: Path) -> None:
+    assert list(differences(thawed(FROZEN / "study.tar.xz", tmp_path) / "results", results)) == []
+
+
+def test_every_estimand_is_among_them(results: Path) -> None:
+    with (results / NUMBERS).open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    in_place_of_holm = {"rate_difference_q_bh", "rate_difference_q_by"}
+    assert {pattern_of(row["estimand"]) for row in rows} == set(DEFINITIONS) - in_place_of_holm
+    flags = {flag for row in rows for flag in row["flags"].split()}
+    assert flags and flags <= set(FLAGS), "the data dictionary explains every mark"
 
 
 def test_numbers_recomputed_from_answers_agree(results: Path) -> None:
