@@ -218,9 +218,9 @@ def _family(study: Study, judges: bool) -> Iterator[Asked]:
     scopes = [(split, "") for split in study.said["splits"]] + [("", pool) for pool in pools]
     primary = study.said["primary_judge"]
     pairs = (
-        [(a, model, f"minus judge {b}") for a, b in combinations(study.judges, 2) for model in study.models]
+        [(a, model, f"minus judge {b}") for a, b in combinations(sorted(study.judges), 2) for model in study.models]
         if judges
-        else [(primary, a, f"minus {b}") for a, b in combinations(study.models, 2)]
+        else [(primary, a, f"minus {b}") for a, b in combinations(sorted(study.models), 2)]
     )
     for judge, model, other in pairs:
         for split, pool in scopes:
