@@ -119,6 +119,14 @@ PLANNING = {"config/load_study", "config/catalogue", "config/draft", "config/stu
 PLANNING |= {"config/study_entry"}
 
 
+def test_it_is_kept_too_where_python_writes_no_bytecode(tmp_path, monkeypatch, before):
+    monkeypatch.setattr(versions, "KEPT", tmp_path / "__pycache__" / "kept.json")
+    versions._kept.cache_clear()
+    versions._facts.cache_clear()
+    assert version(tmp_path) == before
+    assert versions.KEPT.is_file()
+
+
 def test_no_script_whose_code_reruns_it_reaches_what_plans_it(repository):
     # An edited rule would otherwise rerun every study.
     rules = [path.read_text(encoding="utf-8") for path in (repository / "workflow" / "rules").glob("*.smk")]

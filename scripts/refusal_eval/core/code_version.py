@@ -127,6 +127,7 @@ class _Kept:
         """Write down what is new."""
         if self.new:
             with contextlib.suppress(OSError):
+                KEPT.parent.mkdir(exist_ok=True)  # which Python makes only where it writes bytecode
                 own = KEPT.with_suffix(f".{os.getpid()}")
                 own.write_text(json.dumps(self.facts), encoding="utf-8")
                 os.replace(own, KEPT)
