@@ -1,1 +1,5 @@
-"""The numbers: estimates, intervals, comparisons, agreement. Frames and rows in, estimates out."""
+"""Estimands, intervals, comparisons, corrected rates and agreement: data frames in, estimates out.
+
+Modules write `import scipy` alone: it loads its parts when they are first used, and whoever plans a study or typesets a
+table imports these modules for names only.
+"""

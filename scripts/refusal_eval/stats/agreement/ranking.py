@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
+import scipy
 
 from refusal_eval.stats.agreement.measures import MIN_CLASS_CLUSTERS, MIN_ROWS
 from refusal_eval.stats.agreement.weighting import effective, effective_rows, units
@@ -95,11 +96,10 @@ def _variance(values: list[float]) -> float:
 
 
 def _interval(value: float, variance: float, most: float, some: float, free: int, level: float) -> list[float]:
-    from scipy import special  # late: a job that only typesets a card imports this module, too
 
     tail = (1 - level) / 2
     if value in (0, 1):
         edge = tail ** (1 / some)
         return [edge, 1.0] if value else [0.0, 1 - edge]
     n_eff = min(value * (1 - value) / variance if variance > NO_VARIANCE else some, most)
-    return [*wilson_ends(value, n_eff, float(special.stdtrit(free, 1 - tail)))]
+    return [*wilson_ends(value, n_eff, float(scipy.special.stdtrit(free, 1 - tail)))]

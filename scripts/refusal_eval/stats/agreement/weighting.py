@@ -9,6 +9,7 @@ import math
 from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
+import scipy
 
 from refusal_eval.stats.estimates.intervals import NO_VARIANCE, Floats, cluster_wilson, wilson_ends
 
@@ -73,7 +74,6 @@ def weighted_share(
     and without such a cap, as a sample with unequal probabilities may tell more than as many rows drawn alike. Where
     every value is 0 or 1: Clopper-Pearson on the effective number of clusters.
     """
-    from scipy import special  # late: a job that only typesets a card imports this module, too
 
     if not are_weighted(weights):
         interval = cluster_wilson(values, clusters, level, draws=len(values))
@@ -93,4 +93,4 @@ def weighted_share(
         parts.setdefault(cluster, []).append(weight * (value - p))
     variance = groups / (groups - 1) * math.fsum(math.fsum(part) ** 2 for part in parts.values()) / total**2
     n = p * (1 - p) / variance if variance > NO_VARIANCE else some
-    return p, [*wilson_ends(p, n, float(special.stdtrit(groups - 1, 1 - tail)))]
+    return p, [*wilson_ends(p, n, float(scipy.special.stdtrit(groups - 1, 1 - tail)))]

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 
 
 class Correction(NamedTuple):
@@ -37,9 +38,10 @@ def corrected(values: Sequence[float | None], method: str) -> list[float | None]
     """
     if method == "holm" or not values:
         return holm(values)
-    from scipy.stats import false_discovery_control  # late: it takes half a second
 
-    found = false_discovery_control([1.0 if p is None else p for p in values], method=method.removeprefix("fdr_"))
+    found = scipy.stats.false_discovery_control(
+        [1.0 if p is None else p for p in values], method=method.removeprefix("fdr_")
+    )
     return [None if p is None else float(q) for p, q in zip(values, found, strict=True)]
 
 

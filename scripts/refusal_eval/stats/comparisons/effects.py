@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
+import scipy
 
 from refusal_eval.stats.comparisons.paired import Panel, by_split_and_cluster
 from refusal_eval.stats.estimates.intervals import Floats
@@ -75,7 +75,7 @@ def _against(sums: Floats, sizes: Floats, free: int, level: float, margin: float
     added = np.eye(len(sizes))
     sums, sizes = np.hstack([sums, added, -added]), np.hstack([sizes, added, added])
     value, error = _rate(sums, sizes), _error(_residuals(sums, sizes), len(sizes))
-    lower, higher = (float(special.stdtr(free, -(margin + side * value) / error)) for side in (1, -1))
+    lower, higher = (float(scipy.special.stdtr(free, -(margin + side * value) / error)) for side in (1, -1))
     reach = error * _quantile(free, 2 * level - 1)
     found = {"adjusted_difference": value, "adjusted_low": max(-1.0, value - reach)}
     found |= {"adjusted_high": min(1.0, value + reach)}
@@ -98,4 +98,4 @@ def _error(residuals: Floats, splits: int) -> float:
 
 
 def _quantile(free: int, level: float) -> float:
-    return float(special.stdtrit(free, (1 + level) / 2))
+    return float(scipy.special.stdtrit(free, (1 + level) / 2))

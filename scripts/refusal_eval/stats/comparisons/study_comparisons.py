@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import scipy
 
 from refusal_eval.stats.comparisons.corrections import CORRECTIONS, ESTIMANDS, corrected
 from refusal_eval.stats.comparisons.effects import Effects, effects
@@ -167,13 +168,12 @@ def mcnemar(first: Floats, second: Floats, mid: bool = False) -> tuple[int, int,
     McNemar's exact two-sided test (binomial) of decisions 1 (refuses) and 0; NaN is none and is left out. With `mid`,
     what was seen counts half (Fagerland, Lydersen and Laake 2013, BMC Medical Research Methodology 13:91).
     """
-    from scipy.stats import binom, binomtest  # late: half a second, which a job that only typesets need not spend
 
     only = [int(((one == 1) & (other == 0)).sum()) for one, other in ((first, second), (second, first))]
     if only[0] == only[1]:
         return only[0], only[1], 1.0
-    p = float(binomtest(only[0], sum(only)).pvalue)
-    return only[0], only[1], p - float(binom.pmf(only[0], sum(only), 0.5)) if mid else p
+    p = float(scipy.stats.binomtest(only[0], sum(only)).pvalue)
+    return only[0], only[1], p - float(scipy.stats.binom.pmf(only[0], sum(only), 0.5)) if mid else p
 
 
 def _effect_estimates(

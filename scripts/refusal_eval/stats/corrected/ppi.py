@@ -15,7 +15,7 @@ import math
 from collections.abc import Hashable, Sequence
 
 import numpy as np
-from scipy import special
+import scipy
 
 from refusal_eval.stats.estimates.intervals import Codes, Floats, wilson_ends
 
@@ -150,8 +150,8 @@ def corrected_difference(
     estimates = [found for _, found in sides if found is not None]
     variance, df = _variance(np.array(list(parts.values())), estimates)
     value, error = estimates[0].value - estimates[1].value, math.sqrt(variance)
-    p = 2 * float(special.stdtr(df, -abs(value) / error))
-    reach = error * float(special.stdtrit(df, (1 + level) / 2))
+    p = 2 * float(scipy.special.stdtr(df, -abs(value) / error))
+    reach = error * float(scipy.special.stdtrit(df, (1 + level) / 2))
     value, low, high = (min(1.0, max(-1.0, end)) for end in (value, value - reach, value + reach))
     return CorrectedDifference(value, low, high, p, len(parts), df)
 
@@ -201,7 +201,7 @@ def _variance(parts: Floats, estimates: Sequence[_Estimated]) -> tuple[float, fl
 def _of_labels(people: float, omega: Floats, clusters: int, level: float) -> tuple[float, float]:
     """Wilson's interval of people's labels alone, of as many answers as their weights (Kish) and clusters are worth."""
     size = min(1 / math.fsum(omega**2), float(clusters))
-    return wilson_ends(people, size, float(special.stdtrit(clusters - 1, (1 + level) / 2)))
+    return wilson_ends(people, size, float(scipy.special.stdtrit(clusters - 1, (1 + level) / 2)))
 
 
 def unlabelled(answers: Answers, labels: Labels) -> list[int]:
@@ -219,7 +219,7 @@ def wilson(value: float, variance: float, df: float, level: float, least: float 
     The number of answers is computed at a rate of at least `least` and at most 1 - `least`, as at 0 and 1 no number of
     answers has a variance.
     """
-    t = float(special.stdtrit(df, (1 + level) / 2))
+    t = float(scipy.special.stdtrit(df, (1 + level) / 2))
     p = min(1 - least, max(least, value))
     return wilson_ends(min(1.0, max(0.0, value)), p * (1 - p) / variance, t)
 

@@ -10,6 +10,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
@@ -228,7 +229,6 @@ def _all_alike(p: float, sizes: Floats, alpha: float) -> Interval:
 
 def _from_clusters(p: float, clusters: _Clusters, n: int, draws: int | None, alpha: float) -> Interval:
     """Interval of `cluster_wilson` for the mean p of n values."""
-    from scipy import special  # late: planning a study imports this module with the kinds of figures
 
     effective = effective_clusters(clusters.sizes)
     variance, sums = _variance(clusters)
@@ -237,7 +237,7 @@ def _from_clusters(p: float, clusters: _Clusters, n: int, draws: int | None, alp
         n_eff = min(n_eff, float(draws))
     n_eff = _held_back(n_eff, sums, float(n))
     freedom = _degrees_of_freedom(sums, p, n_eff, max(1.0, effective - 1))
-    low, high = wilson_ends(p, n_eff, float(special.stdtrit(freedom, 1 - alpha / 2)))
+    low, high = wilson_ends(p, n_eff, float(scipy.special.stdtrit(freedom, 1 - alpha / 2)))
     edge = (alpha / 2) ** (1 / max(effective, n / 2))
     method = "Wilson, cluster-robust effective size"
     return Interval(min(low, edge), max(high, 1 - edge), n_eff, len(sums), method)

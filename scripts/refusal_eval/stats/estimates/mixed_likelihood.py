@@ -11,7 +11,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize
+import scipy
 
 from refusal_eval.stats.estimates.intervals import Codes, Floats
 
@@ -74,7 +74,7 @@ def fitted(z: Floats, effects: Sequence[str], clusters: Codes) -> Fit | None:
             value, scores = likelihood(theta, parts, names, models, judges)
             return -value / len(z), -scores.sum(axis=0) / len(z)
 
-        found = optimize.minimize(objective, start, jac=True, bounds=limits, method="L-BFGS-B")
+        found = scipy.optimize.minimize(objective, start, jac=True, bounds=limits, method="L-BFGS-B")
         sds = dict(zip(names, np.exp(found.x[len(rates) :]), strict=True))
         nought = [name for name, sd in sds.items() if sd < 2 * SMALLEST]
         if not nought:

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import special
+import scipy
 
 from refusal_eval.stats.estimates.estimate import Estimate, ends
 from refusal_eval.stats.estimates.flags import derived_flags, few_flags
@@ -90,7 +90,7 @@ def mixed_estimates(
     about: dict[str, Any] = {"split": split, "reading": reading, "samples": z.shape[2]}
     about |= {"n_prompts": int(used.sum()), "n_clusters": groups, "flags": few}
     alone = {"judge": judges[0]} if len(judges) == 1 else {"parameter": ", ".join(judges)}
-    t = float(special.stdtrit(groups - 1, (1 + level) / 2))
+    t = float(scipy.special.stdtrit(groups - 1, (1 + level) / 2))
     rows = [(name, number, alone) for name, number in _parts(fit, t).items()]
     if len(models) > 1:
         effects = _deviations(fit, 1, t)
@@ -204,5 +204,7 @@ def _share(value: float, half: float) -> _Number:
     """A share that is known to +- half: on the scale of its log-odds, unless it may be 0."""
     if half >= value or value >= 1:
         return _Number(value, 0.0, min(1.0, value + half))
-    low, high = (special.expit(special.logit(value) + sign * half / (value * (1 - value))) for sign in (-1, 1))
+    low, high = (
+        scipy.special.expit(scipy.special.logit(value) + sign * half / (value * (1 - value))) for sign in (-1, 1)
+    )
     return _Number(value, float(low), float(high))

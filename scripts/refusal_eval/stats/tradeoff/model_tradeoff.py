@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from refusal_eval.stats.estimates.flags import FEW_CLUSTERS, derived_flags, few_flags
@@ -137,9 +138,8 @@ def _point(entry: dict[str, Any]) -> list[float]:
 
 def wider(level: float) -> float:
     """Return how much further a joint region reaches than the intervals of both rates."""
-    from scipy import stats  # late: it takes half a second, which a job that only typesets need not spend
 
-    return float(math.sqrt(stats.chi2.ppf(level, 2)) / stats.norm.ppf((1 + level) / 2))
+    return float(math.sqrt(scipy.stats.chi2.ppf(level, 2)) / scipy.stats.norm.ppf((1 + level) / 2))
 
 
 def _scaled(part: Part, direction: Floats, wider: float) -> Floats:
