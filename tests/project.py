@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import yaml
+from forked_snakemake import run_snakemake
 from safetensors.numpy import save_file
 from tokenizer_folders import byte_tokenizer
 
@@ -107,13 +107,11 @@ class Project:
 
     def snakemake(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run snakemake on the study, as a user would."""
-        command = [sys.executable, "-m", "snakemake", "-s", str(ROOT / "Snakefile"), "--directory", str(self.folder)]
+        command = ["-s", str(ROOT / "Snakefile"), "--directory", str(self.folder)]
         command += ["--configfile", str(self.folder / "study.yaml"), "--cores", "2", *arguments]
-        run = subprocess.run(
-            command, cwd=self.folder, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"}
-        )
+        run = run_snakemake(command, self.folder, {**os.environ, "NO_COLOR": "1"})
         if check and run.returncode != 0:
-            raise AssertionError(f"{' '.join(command)}\n{run.stdout[-6000:]}\n{run.stderr[-6000:]}")
+            raise AssertionError(f"{' '.join(run.args)}\n{run.stdout[-6000:]}\n{run.stderr[-6000:]}")
         return run
 
     def planned(self, *arguments: str) -> dict[str, int]:
