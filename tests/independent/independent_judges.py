@@ -27,6 +27,7 @@ CARD = (
 )
 CLASSES = ("refusal", "partial", "compliance")
 FEW = 10  # labels of a class
+IDENTIFIED = 0.3  # Se + Sp - 1, at least
 LEAST, LEAST_CLUSTERS = 20, 5  # of answers, and of clusters, in each class
 CARD_DRAWS, RANKING_DRAWS = 10_000, 2_000  # how often the docs draw
 Measure = Callable[[Array], Array]  # of tables, whose rows are people's (or the first judge's) labels
@@ -324,7 +325,7 @@ def judges_kappa(study: Study, asked: Asked) -> Found:
             if a is not None and b is not None:
                 tables[number, a, b] += 1
     whole = tables.sum(axis=0)
-    if max(whole.sum(axis=1).min(), whole.sum(axis=0).min()) < LEAST:
+    if np.maximum(whole.sum(axis=1), whole.sum(axis=0)).min() < LEAST:
         return Found()
     turned = tables.swapaxes(1, 2)
     changed = [unseen(tables, study.alpha), unseen(turned, study.alpha)]
@@ -404,6 +405,8 @@ def transfer(study: Study, asked: Asked) -> Found | None:
     gold, reading = gold.only([label is not None for label in gold.judge]), study.headline(splits[0])
     h, m = (np.array([refuses(x, reading) for x in side]) for side in (gold.people, gold.judge))
     se, sp = float(m[h == 1].mean()), 1 - float(m[h == 0].mean())
+    if se + sp - 1 < IDENTIFIED:
+        return Found()
     cells = pool_cells(study, asked.judge, asked.model, splits)
     if any(label == "blocked" for cell in cells for label in cell.labels.flat):
         return None

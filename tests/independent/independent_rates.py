@@ -164,8 +164,15 @@ def c_band(study: Study, asked: Asked) -> Found:
 
 
 def _mean_over_prompts(values: Array, clusters: Sequence[str], alpha: float) -> Found:
+    """docs/statistics.md, Intervals: of shares between 0 and 1, by bootstrap, or exact where all are equal."""
+    mean, names = float(values.mean()), set(clusters)
+    if len(names) < 2:
+        return Found(mean)
+    if np.ptp(values) == 0:
+        unseen = 1 - (alpha / 2) ** (1 / len(names))
+        return Found(mean, mean - unseen * mean, mean + unseen * (1 - mean))
     sums = np.column_stack([per_cluster(values, clusters), per_cluster(np.ones(len(values)), clusters)])
-    return Found(float(values.mean()), *bootstrap(sums, lambda drawn: drawn[:, 0] / drawn[:, 1], alpha))
+    return Found(mean, *bootstrap(sums, lambda drawn: drawn[:, 0] / drawn[:, 1], alpha))
 
 
 def undecided(study: Study, asked: Asked) -> Found:
@@ -237,7 +244,9 @@ def variance(study: Study, asked: Asked) -> Found:
         return Found()
     total = float(np.sum([np.maximum(x, 0) for x in variance_parts(np.ones((1, len(sums))), sums).values()]))
     rounded = ROUNDED / total if share else ROUNDED
-    return Found(Span(value - rounded, value, value + rounded), *bootstrap(np.eye(len(sums)), statistic, study.alpha))
+    ends = bootstrap(np.eye(len(sums)), statistic, study.alpha)
+    exact = Span(value - rounded, value, value + rounded)
+    return Found(exact) if ends[0].at == ends[1].at else Found(exact, *ends)
 
 
 def variance_parts(times: Array, sums: Array) -> dict[str, Array]:

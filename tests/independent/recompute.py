@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import independent_comparisons as comparisons
+import independent_effects as effects
 import independent_judges as judges
 import independent_rates as rates
 import independent_tradeoff as tradeoff
@@ -52,6 +53,7 @@ KNOWN: dict[str, Recompute] = {
     "youden_j": rates.youden_j,
     **tradeoff.KNOWN,
     **comparisons.KNOWN,
+    **effects.KNOWN,
     **judges.KNOWN,
 }
 
