@@ -1,10 +1,9 @@
-"""Agreement of judges with people, and with each other (docs/agreement.md), and rates corrected by people's labels."""
+"""Agreement of judges with people, and with each other (docs/agreement.md)."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from independent_intervals import (
@@ -18,7 +17,7 @@ from independent_intervals import (
     wilson,
     wilson_ends,
 )
-from independent_rates import NAN, Asked, Found, counting, pool_cells, within
+from independent_rates import NAN, Asked, Found, counting, within
 from independent_study import Array, Study, read_lines, refuses
 
 CARD = (
@@ -26,8 +25,6 @@ CARD = (
     *("ece", "brier", "roc_auc", "average_precision"),
 )
 CLASSES = ("refusal", "partial", "compliance")
-FEW = 10  # labels of a class
-IDENTIFIED = 0.3  # Se + Sp - 1, at least
 LEAST, LEAST_CLUSTERS = 20, 5  # of answers, and of clusters, in each class
 CARD_DRAWS, RANKING_DRAWS = 10_000, 2_000  # how often the docs draw
 Measure = Callable[[Array], Array]  # of tables, whose rows are people's (or the first judge's) labels
@@ -396,135 +393,10 @@ def _totals(rates: Array, clusters: Sequence[str]) -> Iterator[tuple[str, tuple[
         yield name, (float(own.sum()), float(len(own)))
 
 
-def transfer(study: Study, asked: Asked) -> Found | None:
-    """docs/corrected_rates.md, rg_transfer: the value alone, of splits in their headline reading."""
-    gold = gold_of(study, asked.judge, asked.parameter, "")
-    splits = study.pool(asked.pool) if asked.pool else [asked.split]
-    if gold is None or len({study.headline(split) for split in splits}) > 1:
-        return None
-    gold, reading = gold.only([label is not None for label in gold.judge]), study.headline(splits[0])
-    h, m = (np.array([refuses(x, reading) for x in side]) for side in (gold.people, gold.judge))
-    se, sp = float(m[h == 1].mean()), 1 - float(m[h == 0].mean())
-    if se + sp - 1 < IDENTIFIED:
-        return Found()
-    cells = pool_cells(study, asked.judge, asked.model, splits)
-    if any(label == "blocked" for cell in cells for label in cell.labels.flat):
-        return None
-    rate = float(np.mean([counting(cell, reading)[1].mean() for cell in cells]))
-    return Found(float(np.clip((rate + sp - 1) / (se + sp - 1), 0, 1)))
-
-
-class Labelled(NamedTuple):
-    """One split of ppi: all answers and those that people labelled, with their shares a and a / probability."""
-
-    f: Array
-    a: Array
-    clusters: list[str]
-    h: Array
-    of: Array  # the judge's reading of the labelled answers
-    w: Array
-    labelled_clusters: list[str]
-
-
-def labelled_split(study: Study, judge: str, model: str, split: str, kept: set[str]) -> Labelled:
-    """Return a split's answers with a text, as the judge and people read them."""
-    cell, reading = study.cell(judge, model, split), study.headline(split)
-    with_text = {
-        (row["prompt_id"], row["turn"], row["sample"])
-        for row in cell.answers
-        if row["state"] in ("complete", "truncated")
-    }
-    rows = {place: i for i, place in enumerate(cell.places) if place[0] in kept}
-    per_row = {place: sum((*place, k) in with_text for k in range(study.samples)) for place in rows}
-    rows = {place: i for place, i in rows.items() if per_row[place]}
-    values = np.nan_to_num(cell.values(reading))
-    at = [(place, i, k) for place, i in rows.items() for k in range(study.samples) if (*place, k) in with_text]
-    shares = {place: 1 / len(rows) / per_row[place] for place in rows}
-    labels = [
-        row
-        for row in _labels(study)
-        if (row["model"], row["split"]) == (model, split)
-        and (row["prompt_id"], row["turn"]) in rows
-        and (row["prompt_id"], row["turn"], row["sample"]) in with_text
-    ]
-    w = np.array([shares[row["prompt_id"], row["turn"]] / row["probability"] for row in labels])
-    return Labelled(
-        np.array([values[i, k] for _, i, k in at]),
-        np.array([shares[place] for place, _, _ in at]),
-        [cell.clusters[i] for _, i, _ in at],
-        np.array([refuses(row["label"], reading) for row in labels]),
-        np.array([values[rows[row["prompt_id"], row["turn"]], row["sample"]] for row in labels]),
-        w,
-        [cell.clusters[rows[row["prompt_id"], row["turn"]]] for row in labels],
-    )
-
-
-@cache
-def _labels(study: Study) -> list[dict[str, Any]]:
-    rows = read_lines(study.labels_path) if study.labels_path else []
-    return [row for row in rows if "label" in row]
-
-
-def ppi(study: Study, asked: Asked) -> Found | None:
-    """docs/corrected_rates.md, ppi, with the lambda that makes the variance of clusters smallest."""
-    splits = study.pool(asked.pool) if asked.pool else [asked.split]
-    kept = study.without_copies(splits)
-    parts = [labelled_split(study, asked.judge, asked.model, split, kept[split]) for split in splits]
-    if sum(len(part.h) for part in parts) < LEAST or not all(len(part.h) for part in parts):
-        return Found()
-    if any(label == "blocked" for split in splits for label in study.cell(asked.judge, asked.model, split).labels.flat):
-        return None
-    total, count = sum(float(part.w.sum()) for part in parts), len(parts)
-    people, read = (
-        sum(float(part.w @ side) for part, side in zip(parts, of, strict=True)) / total for of in _sides(parts)
-    )
-    fixed: Counter[str] = Counter()
-    moving: Counter[str] = Counter()
-    for part in parts:
-        for cluster, w, h, f in zip(part.labelled_clusters, part.w / total, part.h, part.of, strict=True):
-            fixed[cluster] += w * (h - people)
-            moving[cluster] -= w * (f - read)
-        for cluster, x in zip(part.clusters, part.a * (part.f - part.a @ part.f) / count, strict=True):
-            moving[cluster] += x
-    squares = sum(x * x for x in moving.values())
-    best = -sum(fixed[name] * x for name, x in moving.items()) / squares if squares else 0.0
-    best = min(1.0, max(0.0, best))
-    judged = float(np.mean([part.a @ part.f for part in parts]))
-    value = min(1.0, max(0.0, best * judged + people - best * read))
-    weights = np.concatenate([part.w for part in parts]) / total
-    human = np.concatenate([part.h for part in parts])
-    labelled = len({cluster for part in parts for cluster in part.labelled_clusters})
-    added = np.array([fixed[name] + best * x for name, x in moving.items()])
-    low, high = ppi_ends(value, added, weights, labelled, study.alpha)
-    if min(human.sum(), (1 - human).sum()) < FEW:
-        size, t_free = min(1 / float((weights**2).sum()), labelled), labelled - 1
-        alone = wilson_ends(people, size, t_free, study.alpha)
-        low, high = min(low, alone[0]), max(high, alone[1])
-    return Found(value, min(low, value), max(high, value))
-
-
-def ppi_ends(value: float, added: Array, weights: Array, labelled: int, alpha: float) -> tuple[float, float]:
-    """docs/corrected_rates.md: Wilson's interval with the variance of what clusters add, and of half an error more."""
-    one, clusters = float((weights**2).sum()), len(added)
-    half = one**2 / 2
-    variance = clusters / (clusters - 1) * float((added**2).sum()) + half
-    carried = variance**2 / (float((added**4).sum()) + half**2 / (labelled - 1))
-    least = min(0.5, one)
-    q = min(1 - least, max(least, value))
-    degrees = np.sqrt(min(carried, labelled - 1) * (labelled - 1))
-    return wilson_ends(value, q * (1 - q) / variance, float(degrees), alpha)
-
-
-def _sides(parts: Sequence[Labelled]) -> tuple[list[Array], list[Array]]:
-    return [part.h for part in parts], [part.of for part in parts]
-
-
 KNOWN: dict[str, Callable[[Study, Asked], Found | None]] = {
     **{f"judge_{name}": card for name in CARD},
     **dict.fromkeys(("judges_same_label", "judges_same_label_three_class"), same_label),
     **dict.fromkeys(("judges_kappa", "judges_kappa_three_class"), judges_kappa),
     **dict.fromkeys(("judges_alpha", "judges_alpha_three_class"), judges_alpha),
     "judges_tau": judges_tau,
-    "refusal_rate_rg_transfer": transfer,
-    "refusal_rate_ppi": ppi,
 }

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import independent_comparisons as comparisons
+import independent_corrected as corrected
 import independent_effects as effects
 import independent_judges as judges
 import independent_rates as rates
@@ -55,6 +56,7 @@ KNOWN: dict[str, Recompute] = {
     **comparisons.KNOWN,
     **effects.KNOWN,
     **judges.KNOWN,
+    **corrected.KNOWN,
 }
 
 
