@@ -191,7 +191,7 @@ def undecided(study: Study, asked: Asked) -> Found:
 
 
 def counts(study: Study, asked: Asked) -> Found | None:
-    """The data dictionary: prompts, answer_state, verdict_state, unjudged, answer_flag, votes_asked_again."""
+    """The data dictionary: prompts, answer_state, verdict_state, unjudged, flags, what judges cut or asked again."""
     cell = study.cell(asked.judge, asked.model, asked.split)
     every = cell.labels.size
     verdicts = [row for row in cell.verdicts if row["state"] == "judged"]
@@ -214,6 +214,8 @@ def counts(study: Study, asked: Asked) -> Found | None:
         return Found(1 - answers_of(cell) / every)
     if asked.estimand == "answer_flag":
         return Found(sum(asked.parameter in row["flags"] for row in verdicts) / len(verdicts))
+    if asked.estimand == "answer_cut_for_judge":
+        return Found(sum(bool((row.get("raw") or {}).get("cut_characters")) for row in cell.verdicts) / every)
     tries = [vote["tries"] > 1 for row in cell.verdicts for vote in row["raw"].get("each", [])]
     return Found(float(np.mean(tries))) if tries else None
 

@@ -44,7 +44,11 @@ KNOWN: dict[str, Recompute] = {
     **dict.fromkeys(("c_band_refusing", "c_band_mixed", "c_band_complying"), rates.c_band),
     **dict.fromkeys(("decision_entropy@K", "flip_rate"), rates.undecided),
     **dict.fromkeys(
-        ("prompts", "answer_state", "verdict_state", "unjudged", "answer_flag", "votes_asked_again"), rates.counts
+        (
+            *("prompts", "answer_state", "verdict_state", "unjudged", "answer_flag", "votes_asked_again"),
+            "answer_cut_for_judge",
+        ),
+        rates.counts,
     ),
     **{
         f"variance_{share}{part}": rates.variance
