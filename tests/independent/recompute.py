@@ -22,6 +22,7 @@ import independent_comparisons as comparisons
 import independent_corrected as corrected
 import independent_effects as effects
 import independent_judges as judges
+import independent_mixed as mixed
 import independent_rates as rates
 import independent_tradeoff as tradeoff
 from independent_intervals import Span
@@ -61,6 +62,7 @@ KNOWN: dict[str, Recompute] = {
     **effects.KNOWN,
     **judges.KNOWN,
     **corrected.KNOWN,
+    **mixed.KNOWN,
 }
 
 
