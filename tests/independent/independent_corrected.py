@@ -8,32 +8,114 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
-from independent_intervals import wilson_ends
+from independent_intervals import DRAWS, SEED, Span, expanded, resamples, spread, wilson_ends
 from independent_judges import LEAST, gold_of
-from independent_rates import Asked, Found, counting, pool_cells
+from independent_rates import Asked, Found, counting, pool_cells, pooled_rate, rate
 from independent_study import Array, Study, read_lines, refuses
 from scipy import stats
 
-FEW = 10  # labels of a class
+FEW = 10  # labels of a class, in a sample or of an answering model
 IDENTIFIED = 0.3  # Se + Sp - 1, at least
 
 
-def transfer(study: Study, asked: Asked) -> Found | None:
-    """docs/corrected_rates.md, rg_transfer: the value alone, of splits in their headline reading."""
-    gold = gold_of(study, asked.judge, asked.parameter, "")
-    splits = study.pool(asked.pool) if asked.pool else [asked.split]
-    if gold is None or len({study.headline(split) for split in splits}) > 1:
+class Errors(NamedTuple):
+    """A judge's sensitivity and specificity on gold, and both for a new answering model in resamples."""
+
+    se: float
+    sp: float
+    drawn_se: Array
+    drawn_sp: Array
+    resamples: int  # that the docs promise
+
+
+@cache
+def errors_of(study: Study, judge: str, name: str, reading: str) -> Errors | None:
+    """docs/corrected_rates.md, rg_transfer; None for gold with weights or fits."""
+    gold = gold_of(study, judge, name, "")
+    if gold is None:
         return None
-    gold, reading = gold.only([label is not None for label in gold.judge]), study.headline(splits[0])
+    rows = read_lines(study.folder / f"gold/{name}.jsonl")
+    models = [
+        str(row["answering_model"] or "") for row, label in zip(rows, gold.judge, strict=True) if label is not None
+    ]
+    gold = gold.only([label is not None for label in gold.judge])
     h, m = (np.array([refuses(x, reading) for x in side]) for side in (gold.people, gold.judge))
-    se, sp = float(m[h == 1].mean()), 1 - float(m[h == 0].mean())
-    if se + sp - 1 < IDENTIFIED:
-        return Found()
-    cells = pool_cells(study, asked.judge, asked.model, splits)
-    if any(label == "blocked" for cell in cells for label in cell.labels.flat):
+    rng = np.random.default_rng(SEED)
+    clusters, numbers = np.unique(gold.clusters, return_inverse=True)
+    named, of_model = np.unique(models, return_inverse=True)
+    weights = rng.standard_exponential((DRAWS, len(clusters)))[:, numbers]
+    if len(named) > 1:
+        weights = weights * rng.standard_exponential((DRAWS, len(named)))[:, of_model]
+    drawn = []
+    for label in (1, 0):
+        own, hits = h == label, (h == label) & (h == m)
+        half = rng.gamma(0.5, size=(2, DRAWS)) * own.sum() / len(set(numbers[own]))
+        drawn.append((weights @ hits + half[0]) / (weights @ own + half.sum(axis=0)))
+    both = np.clip(np.array(drawn) + new_model(h, m, of_model, rng), 0, 1)
+    resamples_of_gold = min(20_000, max(2_000, 10_000_000 // len(h)))
+    return Errors(float(m[h == 1].mean()), 1 - float(m[h == 0].mean()), both[0], both[1], resamples_of_gold)
+
+
+def new_model(h: Array, m: Array, of_model: Array, rng: np.random.Generator) -> Array:
+    """Return how far a new answering model's Se and Sp are from the mean of models: 2 x draws."""
+    shares, counts = [], []
+    for model in np.unique(of_model):
+        classes = [(of_model == model) & (h == label) for label in (1, 0)]
+        if min(own.sum() for own in classes) >= FEW:
+            shares.append([(h == m)[own].mean() for own in classes])
+            counts.append([own.sum() for own in classes])
+    if len(shares) < 2:
+        return np.zeros((2, 1))
+    p = np.mean(shares, axis=0)
+    chance = (p * (1 - p) / np.array(counts)).mean(axis=0)
+    values, vectors = np.linalg.eigh(np.cov(np.transpose(shares)) - np.diag(chance))
+    d = len(shares) - 1
+    normal = (vectors * np.sqrt(np.maximum(values, 0))) @ rng.standard_normal((2, DRAWS))
+    return np.asarray(normal * np.sqrt(d / rng.chisquare(d, size=DRAWS)), dtype=float)
+
+
+def resampled_rate(parts: Sequence[tuple[Array, list[str]]]) -> Array:
+    """Return the mean over splits of the judge's rate in resamples of clusters, half a cluster of each label added."""
+    rng = np.random.default_rng([SEED, 1])
+    names, numbers = np.unique([name for _, clusters in parts for name in clusters], return_inverse=True)
+    weights = rng.standard_exponential((DRAWS, len(names)))
+    found, start = [], 0
+    for rates, clusters in parts:
+        own = numbers[start : start + len(rates)]
+        start += len(rates)
+        half = rng.gamma(0.5, size=(2, DRAWS)) * len(rates) / len(set(clusters))
+        found.append((weights[:, own] @ rates + half[0]) / (weights[:, own].sum(axis=1) + half.sum(axis=0)))
+    return np.asarray(np.mean(found, axis=0), dtype=float)
+
+
+def transfer(study: Study, asked: Asked) -> Found | None:
+    """docs/corrected_rates.md, rg_transfer, of splits in one reading and without blocked answers."""
+    splits = study.pool(asked.pool) if asked.pool else [asked.split]
+    reading = study.headline(splits[0])
+    errors = errors_of(study, asked.judge, asked.parameter, reading)
+    if errors is None or len({study.headline(split) for split in splits}) > 1:
         return None
-    rate = float(np.mean([counting(cell, reading)[1].mean() for cell in cells]))
-    return Found(float(np.clip((rate + sp - 1) / (se + sp - 1), 0, 1)))
+    if _blocked(study, asked.judge, asked.model, splits):
+        return None
+    j, alpha = errors.se + errors.sp - 1, study.alpha
+    if np.quantile(errors.drawn_se + errors.drawn_sp - 1, alpha / 2) < IDENTIFIED:
+        return Found()
+    cells = [counting(cell, reading) for cell in pool_cells(study, asked.judge, asked.model, splits)]
+    if asked.pool:
+        r, ends = pooled_rate(study, asked.judge, asked.model, asked.pool, reading)
+    else:
+        r, ends = rate(study.cell(asked.judge, asked.model, asked.split), reading, alpha)
+    g = len({name for cell, _ in cells for name in cell.clusters})
+    drawn = resampled_rate([(rates, cell.clusters) for cell, rates in cells])
+    drawn = (drawn + errors.drawn_sp - 1) / np.maximum(errors.drawn_se + errors.drawn_sp - 1, IDENTIFIED / 3)
+    tails, theirs = expanded(g, alpha), min(resamples(g), errors.resamples)
+    if np.quantile(drawn, tails[1]) <= 0 or np.quantile(drawn, tails[0]) >= 1:
+        return Found()
+    value = float(np.clip((r + errors.sp - 1) / j, 0, 1))
+    least = max(0.0, value - (r - ends.low) / j, 1 - (1 - ends.low) / errors.sp)
+    most = min(1.0, value + (ends.high - r) / j, ends.high / errors.se)
+    low, high = (spread(np.clip(drawn, 0, 1), tail, theirs) for tail in tails)
+    return Found(value, Span(*(min(x, value, least) for x in low)), Span(*(max(x, value, most) for x in high)))
 
 
 class Labelled(NamedTuple):
