@@ -145,12 +145,15 @@ def tables_of(rows: Sequence[int], columns: Sequence[int], clusters: Sequence[st
     return tables
 
 
-def unseen(tables: Array, alpha: float) -> tuple[Array, Array]:
-    """docs/agreement.md, Unseen errors: the table with errors that no row shows, and with hits that none shows."""
+def unseen(tables: Array, alpha: float, clusters: Sequence[float] = ()) -> tuple[Array, Array]:
+    """docs/agreement.md, Unseen errors: the table with errors that no row shows, and with hits that none shows.
+
+    `clusters`: of each class, where answers have weights.
+    """
     whole = tables.sum(axis=0)
     low, high, size = whole.copy(), whole.copy(), len(whole)
     for i, row in enumerate(whole):
-        behind = int((tables[:, i].sum(axis=1) > 0).sum())
+        behind = clusters[i] if clusters else int((tables[:, i].sum(axis=1) > 0).sum())
         if not behind:
             continue
         s, n = 1 - (alpha / 2) ** (1 / behind), row.sum()
@@ -171,10 +174,10 @@ def table_measure(
     per_class = tables.sum(axis=2)
     if size == 3 and (per_class.sum(axis=0).min() < LEAST or ((per_class > 0).sum(axis=0)).min() < LEAST_CLUSTERS):
         return Found()
-    return _with_unseen(study.alpha, tables, measure, [unseen(tables, study.alpha)], CARD_DRAWS)
+    return with_unseen(study.alpha, tables, measure, [unseen(tables, study.alpha)], CARD_DRAWS)
 
 
-def _with_unseen(
+def with_unseen(
     alpha: float, tables: Array, measure: Measure, changed: Sequence[tuple[Array, Array]], theirs: int, behind: int = 0
 ) -> Found:
     size = tables.shape[-1]
@@ -327,7 +330,7 @@ def judges_kappa(study: Study, asked: Asked) -> Found:
     turned = tables.swapaxes(1, 2)
     changed = [unseen(tables, study.alpha), unseen(turned, study.alpha)]
     behind = int((tables.sum(axis=(1, 2)) > 0).sum())
-    return _with_unseen(study.alpha, tables, kappa, changed, CARD_DRAWS, behind)
+    return with_unseen(study.alpha, tables, kappa, changed, CARD_DRAWS, behind)
 
 
 def alpha_of(o: Array, kept: Array | None = None) -> Array:
@@ -357,7 +360,7 @@ def judges_alpha(study: Study, asked: Asked) -> Found:
     low, high = unseen(o, study.alpha)
     behind = int((o.sum(axis=(1, 2)) > 0).sum())
     changed = [(low, high)]
-    found = _with_unseen(study.alpha, o, alpha_of, [(o.sum(axis=0),) * 2], CARD_DRAWS, behind)
+    found = with_unseen(study.alpha, o, alpha_of, [(o.sum(axis=0),) * 2], CARD_DRAWS, behind)
     ends = [float(alpha_of(table, kept)) for table in changed[0]]
     lows, highs = (end if isinstance(end, Span) else Span(end, end, end) for end in (found.low, found.high))
     return Found(found.value, Span(*(min(x, ends[0]) for x in lows)), Span(*(max(x, ends[1]) for x in highs)))
