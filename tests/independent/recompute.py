@@ -5,7 +5,8 @@
 Written from docs/ alone: nothing of the project is imported, and scores/ and estimates/ are not read. Values, and
 intervals and p values that nothing is drawn for, must agree to 1e-9 (the table has ten significant digits). What rests
 on random draws is drawn 20,000 times with another seed: an end must lie between the quantiles four standard errors of
-their level around its own, which is some 4 % of the interval's width. Ends with 1 if a number disagrees. Rows that are
+their level around its own, which is some 4 % of the interval's width. Of the mixed model, whose maximum is found in
+steps, numbers must agree to 2e-5 and ends to 1 % of their distance. Ends with 1 if a number disagrees. Rows that are
 not recomputed are counted and never fail.
 """
 
