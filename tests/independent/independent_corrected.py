@@ -8,6 +8,7 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from independent_intervals import DRAWS, SEED, Span, expanded, resamples, spread, wilson_ends
 from independent_judges import LEAST, gold_of
 from independent_rates import Asked, Found, counting, pool_cells, pooled_rate, rate
@@ -56,7 +57,7 @@ def errors_of(study: Study, judge: str, name: str, reading: str) -> Errors | Non
     return Errors(float(m[h == 1].mean()), 1 - float(m[h == 0].mean()), both[0], both[1], resamples_of_gold)
 
 
-def new_model(h: Array, m: Array, of_model: Array, rng: np.random.Generator) -> Array:
+def new_model(h: Array, m: Array, of_model: npt.NDArray[np.intp], rng: np.random.Generator) -> Array:
     """Return how far a new answering model's Se and Sp are from the mean of models: 2 x draws."""
     shares, counts = [], []
     for model in np.unique(of_model):
@@ -74,17 +75,23 @@ def new_model(h: Array, m: Array, of_model: Array, rng: np.random.Generator) -> 
     return np.asarray(normal * np.sqrt(d / rng.chisquare(d, size=DRAWS)), dtype=float)
 
 
+@cache
+def exponential(clusters: int) -> Array:
+    """Return weights of clusters in draws."""
+    return np.random.default_rng([SEED, clusters]).standard_exponential((DRAWS, clusters))
+
+
 def resampled_rate(parts: Sequence[tuple[Array, list[str]]]) -> Array:
     """Return the mean over splits of the judge's rate in resamples of clusters, half a cluster of each label added."""
-    rng = np.random.default_rng([SEED, 1])
     names, numbers = np.unique([name for _, clusters in parts for name in clusters], return_inverse=True)
-    weights = rng.standard_exponential((DRAWS, len(names)))
+    weights, rng = exponential(len(names)), np.random.default_rng([SEED, 1])
     found, start = [], 0
     for rates, clusters in parts:
         own = numbers[start : start + len(rates)]
         start += len(rates)
         half = rng.gamma(0.5, size=(2, DRAWS)) * len(rates) / len(set(clusters))
-        found.append((weights[:, own] @ rates + half[0]) / (weights[:, own].sum(axis=1) + half.sum(axis=0)))
+        sums, sizes = (np.bincount(own, weights=x, minlength=len(names)) for x in (rates, np.ones(len(rates))))
+        found.append((weights @ sums + half[0]) / (weights @ sizes + half.sum(axis=0)))
     return np.asarray(np.mean(found, axis=0), dtype=float)
 
 
@@ -304,7 +311,7 @@ def rate_difference_ppi_p_holm(study: Study, asked: Asked) -> Found | None:
     found = _asked(study, asked)
     if found is None:
         return None
-    scopes = [(split,) for split in study.said["splits"]]
+    scopes: list[tuple[str, ...]] = [(split,) for split in study.said["splits"]]
     scopes += [pool for pool in (tuple(study.pool(name)) for name in ("comply", "refuse", "varies")) if len(pool) > 1]
     pairs = list(combinations(sorted(study.models), 2))
     every = [difference(study, asked.judge, *pair, scope) for pair in pairs for scope in scopes]

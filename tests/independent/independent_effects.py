@@ -1,7 +1,7 @@
 """Effect sizes, and tests of equality within a margin (docs/comparisons.md)."""
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ def odds_ratio(study: Study, asked: Asked) -> Found:
     first, second = rates(found)
     if min(first, second) <= 0 or max(first, second) >= 1:
         return Found()
-    added: Counter[str] = Counter()
+    added: defaultdict[str, float] = defaultdict(float)
     for part in found:
         a, b = np.array(part.decisions).T
         each = (a - a.mean()) / (first * (1 - first)) - (b - b.mean()) / (second * (1 - second))
@@ -69,7 +69,7 @@ class Adjusted(NamedTuple):
 
 def adjusted(found: list[Part]) -> Adjusted:
     """docs/comparisons.md: one prompt that only the first side refuses and one that only the second does."""
-    added: Counter[str] = Counter()
+    added: defaultdict[str, float] = defaultdict(float)
     means = []
     for number, part in enumerate(found):
         differences = np.append(part.differences, [1.0, -1.0])

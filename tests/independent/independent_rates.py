@@ -1,10 +1,23 @@
 """What one cell or a pool of cells says: rates, c(x), votes, entropy, states and parts of the variance."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from independent_intervals import Ends, Span, bootstrap, correlation, difference, per_cluster, pooled, wilson
+from independent_intervals import (
+    DRAWS,
+    Ends,
+    Span,
+    bootstrap,
+    correlation,
+    difference,
+    draws,
+    per_cluster,
+    percentiles,
+    pooled,
+    wilson,
+)
 from independent_study import Array, Cell, Study, row_means
 
 NAN = float("nan")
@@ -222,33 +235,42 @@ def counts(study: Study, asked: Asked) -> Found | None:
 
 def variance(study: Study, asked: Asked) -> Found:
     """docs/statistics.md: Where the variation comes from."""
-    judges = [asked.judge] if asked.judge else asked.parameter.split(", ")
-    cells = [study.cell(judge, asked.model, asked.split) for judge in judges]
-    y = np.stack([cell.values(asked.reading) for cell in cells]).mean(axis=0)  # nan where one judge did not label
-    kept = (~np.isnan(y)).sum(axis=1) >= 2
-    y, clusters = y[kept], [cluster for cluster, keep in zip(cells[0].clusters, kept, strict=True) if keep]
-    m, means = (~np.isnan(y)).sum(axis=1), row_means(y)
-    c = np.nansum((y - means[:, None]) ** 2, axis=1) / (m - 1)
-    columns = (np.ones(len(m)), means, means**2, c, c / m, row_means(y * (1 - y)))
-    sums = np.column_stack([per_cluster(column, clusters) for column in columns])
+    judges = (asked.judge,) if asked.judge else tuple(asked.parameter.split(", "))
+    clusters, of_all, drawn = parts_drawn(study, judges, asked.model, asked.split, asked.reading)
     part, share = asked.estimand.rsplit("_", 1)[1], "share" in asked.estimand
 
-    def statistic(times: Array) -> Array:
-        parts = variance_parts(times, sums)
+    def statistic(parts: dict[str, Array]) -> Array:
         if not share:
             return parts[part]
         positive = {name: np.maximum(values, 0) for name, values in parts.items()}
         with np.errstate(invalid="ignore"):
             return np.asarray(positive[part] / np.sum(list(positive.values()), axis=0), dtype=float)
 
-    value = float(statistic(np.ones((1, len(sums))))[0])
+    value = float(statistic(of_all)[0])
     if np.isnan(value):
         return Found()
-    total = float(np.sum([np.maximum(x, 0) for x in variance_parts(np.ones((1, len(sums))), sums).values()]))
+    total = float(np.sum([np.maximum(x, 0) for x in of_all.values()]))
     rounded = ROUNDED / total if share else ROUNDED
-    ends = bootstrap(np.eye(len(sums)), statistic, study.alpha)
+    ends = percentiles(statistic(drawn), clusters, study.alpha)
     exact = Span(value - rounded, value, value + rounded)
     return Found(exact) if ends[0].at == ends[1].at else Found(exact, *ends)
+
+
+@cache
+def parts_drawn(
+    study: Study, judges: tuple[str, ...], model: str, split: str, reading: str
+) -> tuple[int, dict[str, Array], dict[str, Array]]:
+    """Return how many clusters there are, and the parts of the variance, of all and in resamples."""
+    cells = [study.cell(judge, model, split) for judge in judges]
+    y = np.stack([cell.values(reading) for cell in cells]).mean(axis=0)  # nan where one judge did not label
+    kept = (~np.isnan(y)).sum(axis=1) >= 2
+    y, clusters = y[kept], [cluster for cluster, keep in zip(cells[0].clusters, kept, strict=True) if keep]
+    m, means = (~np.isnan(y)).sum(axis=1), row_means(y)
+    c = np.nansum((y - means[:, None]) ** 2, axis=1) / (m - 1)
+    columns = (np.ones(len(m)), means, means**2, c, c / m, row_means(y * (1 - y)))
+    sums = np.column_stack([per_cluster(column, clusters) for column in columns])
+    count = len(sums)
+    return count, variance_parts(np.ones((1, count)), sums), variance_parts(draws(count, DRAWS), sums)
 
 
 def variance_parts(times: Array, sums: Array) -> dict[str, Array]:
