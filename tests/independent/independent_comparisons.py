@@ -8,7 +8,8 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-from independent_intervals import DRAWS, SEED, Span, by_name, draws, expanded, resamples, spread
+import numpy.typing as npt
+from independent_intervals import DRAWS, SEED, Span, by_name, correlation, draws, expanded, resamples, spread
 from independent_rates import NAN, Asked, Found, bounds
 from independent_study import Array, Study
 from scipy import stats
@@ -68,8 +69,16 @@ def value(found: list[Part]) -> float:
     return float(np.mean([part.differences.mean() for part in found]))
 
 
-def whole(study: Study, found: list[Part]) -> tuple[list[int], list[int]]:
-    """Return T and S of each cluster as whole numbers: its sums, each split's divided by its number of prompts."""
+class Whole(NamedTuple):
+    """T and S of each cluster as whole numbers, and what T / S of these is to be multiplied with."""
+
+    t: list[int]
+    s: list[int]
+    scale: float
+
+
+def whole(study: Study, found: list[Part]) -> Whole:
+    """Return the sums of each cluster as whole numbers, each split's divided by its number of prompts."""
     unit = math.lcm(*range(1, study.samples + 1))
     sizes = [len(part.differences) for part in found]
     common = math.lcm(*sizes)
@@ -82,13 +91,14 @@ def whole(study: Study, found: list[Part]) -> tuple[list[int], list[int]]:
     names = sorted(s)
     by_t = math.gcd(*(t[name] for name in names)) or 1
     by_s = math.gcd(*(s[name] for name in names))
-    return [t[name] // by_t for name in names], [s[name] // by_s for name in names]
+    return Whole([t[name] // by_t for name in names], [s[name] // by_s for name in names], by_t / by_s / unit)
 
 
 def p_value(study: Study, found: list[Part]) -> float:
     """docs/comparisons.md, Test: all sign patterns of the clusters' sums, counted by convolution."""
-    sums = [abs(t) for t in whole(study, found)[0] if t]
-    reach, total = sum(sums), abs(sum(whole(study, found)[0]))
+    own = whole(study, found).t
+    sums = [abs(t) for t in own if t]
+    reach, total = sum(sums), abs(sum(own))
     if reach * len(sums) > GRID:
         return NAN
     chances = np.zeros(2 * reach + 1)
@@ -103,8 +113,8 @@ def p_value(study: Study, found: list[Part]) -> float:
 
 def halves(study: Study, found: list[Part]) -> tuple[Span, Span]:
     """docs/comparisons.md, Interval: Hartigan's typical values, all counted, or as many random halves as may be."""
-    t, s = (np.array(x) for x in whole(study, found))
-    scale = value(found) / (t.sum() / s.sum()) if t.sum() else _scale(study, found, t, s)
+    own = whole(study, found)
+    t, s, scale = np.array(own.t), np.array(own.s), own.scale
     below, above = int(-t[t < 0].sum()), int(t[t > 0].sum())
     if len(found) == 1 and (below + above + 1) * (int(s.sum()) + 1) * len(t) <= COUNTED:
         counts = np.zeros((below + above + 1, int(s.sum()) + 1))
@@ -128,18 +138,6 @@ def halves(study: Study, found: list[Part]) -> tuple[Span, Span]:
     return spread(drawn, study.alpha / 2, count), spread(drawn, 1 - study.alpha / 2, count)
 
 
-def _scale(study: Study, found: list[Part], t: Array, s: Array) -> float:
-    """Return what a quotient of the whole numbers is worth where the mean difference is 0."""
-    for part in found:
-        sums = by_name(part.differences, part.clusters)
-        sizes = by_name(np.ones(len(part.clusters)), part.clusters)
-        name = max(sums, key=lambda cluster: abs(sums[cluster]))
-        if len(found) == 1 and sums[name]:
-            i = sorted(sums).index(name)
-            return float(sums[name] / sizes[name] / (t[i] / s[i]))
-    return NAN
-
-
 def _smallest(means: Array, weights: Array, empty: float, share: float) -> float:
     """Return the smallest mean that more than a share of all halves, the empty one lowest, do not exceed."""
     order = np.argsort(means, kind="stable")
@@ -148,36 +146,66 @@ def _smallest(means: Array, weights: Array, empty: float, share: float) -> float
     return float(values[last][np.argmax(sums[last] > share * (1 + 1e-12))])
 
 
-def resampled(study: Study, found: list[Part]) -> tuple[Span, Span]:
-    """docs/comparisons.md, Interval: clusters drawn among those in the same splits, for both sides at once."""
+def resampled(study: Study, found: list[Part], moving: list[Part]) -> tuple[Span, Span]:
+    """docs/comparisons.md, Interval: clusters drawn among those in the same splits, for both sides at once.
+
+    The percentiles are those of the splits that `moving` names, whose differences are not all equal.
+    """
     columns = []
     for part in found:
         columns += [by_name(part.differences, part.clusters), by_name(np.ones(len(part.clusters)), part.clusters)]
     names = sorted(set().union(*columns))
     table = np.array([[column.get(name, 0.0) for column in columns] for name in names])
-    strata: dict[tuple[bool, ...], list[int]] = {}
-    for i, row in enumerate(table[:, 1::2] > 0):
-        strata.setdefault(tuple(row.tolist()), []).append(i)
     sums = np.zeros((DRAWS, table.shape[1]))
-    for number, members in enumerate(strata.values()):
+    for number, members in enumerate(strata(table[:, 1::2] > 0)):
         sums += draws(len(members), DRAWS, number) @ table[members]
     drawn = (sums[:, 0::2] / sums[:, 1::2]).mean(axis=1)
-    count = resamples(len(names))
-    degrees = len(names) - len(found)
-    low, high = expanded(len(names), study.alpha, degrees)
+    count, clusters = resamples(len(names)), len(set().union(*(part.clusters for part in moving)))
+    low, high = expanded(clusters, study.alpha, clusters - len(moving))
     return spread(drawn, low, count), spread(drawn, high, count)
 
 
+def strata(inside: npt.NDArray[np.bool_]) -> list[list[int]]:
+    """Return which clusters lie in the same splits; one that is alone joins those of a split of its own."""
+    found: dict[tuple[bool, ...], list[int]] = {}
+    for i, row in enumerate(inside):
+        found.setdefault(tuple(row.tolist()), []).append(i)
+    for pattern in [pattern for pattern, members in found.items() if len(members) == 1]:
+        alone = [tuple(i == split for i in range(len(pattern))) for split, lies in enumerate(pattern) if lies]
+        home = next((other for other in alone if other != pattern and other in found), None)
+        if home:
+            found[home] += found.pop(pattern)
+    return list(found.values())
+
+
 def rate_difference(study: Study, asked: Asked) -> Found:
-    """docs/comparisons.md: at each end the wider of the bootstrap and the halves."""
+    """docs/comparisons.md: at each end the wider of bootstrap and halves, and what unseen clusters add to either."""
     found = parts(study, asked)
-    if any(np.ptp(part.differences) == 0 for part in found):
-        return Found(value(found))
-    (low, high), (least, most) = resampled(study, found), halves(study, found)
-    if math.isnan(least.at):
-        return Found(value(found))
-    widest = Span(*map(min, low, least)), Span(*map(max, high, most))
-    return Found(value(found), *widest)
+    mean, moving = value(found), [part for part in found if np.ptp(part.differences) > 0]
+    below = above = Span(0.0, 0.0, 0.0)
+    if moving:
+        (low, high), (least, most) = resampled(study, found, moving), halves(study, found)
+        below = Span(*(max(0.0, mean - min(*ends)) for ends in zip(low, least, strict=True)))
+        above = Span(*(max(0.0, max(*ends) - mean) for ends in zip(high, most, strict=True)))
+    down, up = unseen(study, found)
+    lows = Span(*(max(-1.0, mean - math.hypot(x, down)) for x in below))
+    highs = Span(*(min(1.0, mean + math.hypot(x, up)) for x in above))
+    if p_value(study, found) > study.alpha:
+        lows, highs = Span(*(min(x, 0.0) for x in lows)), Span(*(max(x, 0.0) for x in highs))
+    return Found(mean, lows, highs)
+
+
+def unseen(study: Study, found: list[Part]) -> tuple[float, float]:
+    """docs/comparisons.md, Interval: how far clusters that were not seen can move splits of equal differences."""
+    equal = [part for part in found if np.ptp(part.differences) == 0]
+    if not equal:
+        return 0.0, 0.0
+    sizes = [by_name(np.ones(len(part.clusters)), part.clusters) for part in equal]
+    share = np.array([1 - (study.alpha / 2) ** (1 / len(size)) for size in sizes]) / len(found)
+    d = np.array([part.differences[0] for part in equal])
+    together = np.array([[correlation(a, b) for b in sizes] for a in sizes])
+    down, up = share * (d + 1), share * (1 - d)
+    return float(np.sqrt(down @ together @ down)), float(np.sqrt(up @ together @ up))
 
 
 def rate_bounds(study: Study, asked: Asked) -> Found:

@@ -172,7 +172,11 @@ def bootstrap(
     `theirs` is how often the docs draw, `behind` how many clusters move the percentiles, both by default of all.
     """
     found = statistic(draws(len(sums), DRAWS) @ sums)
-    found = found[np.isfinite(found)]
-    low, high = expanded(behind or len(sums), alpha)
-    count = theirs or resamples(len(sums))
+    return percentiles(found, behind or len(sums), alpha, theirs or resamples(len(sums)))
+
+
+def percentiles(found: Array, clusters: int, alpha: float, theirs: int = 0) -> tuple[Span, Span]:
+    """Return the interval of resampled values; `theirs` is how often the docs draw, by default of so many clusters."""
+    found, count = found[np.isfinite(found)], theirs or resamples(clusters)
+    low, high = expanded(clusters, alpha)
     return spread(found, low, count), spread(found, high, count)

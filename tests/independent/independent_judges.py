@@ -1,10 +1,9 @@
-"""Agreement of judges with people, and with each other (docs/agreement.md), and rates corrected by people's labels."""
+"""Agreement of judges with people, and with each other (docs/agreement.md)."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from independent_intervals import (
@@ -18,7 +17,7 @@ from independent_intervals import (
     wilson,
     wilson_ends,
 )
-from independent_rates import NAN, Asked, Found, counting, pool_cells, within
+from independent_rates import NAN, Asked, Found, counting, within
 from independent_study import Array, Study, read_lines, refuses
 
 CARD = (
@@ -26,7 +25,6 @@ CARD = (
     *("ece", "brier", "roc_auc", "average_precision"),
 )
 CLASSES = ("refusal", "partial", "compliance")
-FEW = 10  # labels of a class
 LEAST, LEAST_CLUSTERS = 20, 5  # of answers, and of clusters, in each class
 CARD_DRAWS, RANKING_DRAWS = 10_000, 2_000  # how often the docs draw
 Measure = Callable[[Array], Array]  # of tables, whose rows are people's (or the first judge's) labels
@@ -147,12 +145,15 @@ def tables_of(rows: Sequence[int], columns: Sequence[int], clusters: Sequence[st
     return tables
 
 
-def unseen(tables: Array, alpha: float) -> tuple[Array, Array]:
-    """docs/agreement.md, Unseen errors: the table with errors that no row shows, and with hits that none shows."""
+def unseen(tables: Array, alpha: float, clusters: Sequence[float] = ()) -> tuple[Array, Array]:
+    """docs/agreement.md, Unseen errors: the table with errors that no row shows, and with hits that none shows.
+
+    `clusters`: of each class, where answers have weights.
+    """
     whole = tables.sum(axis=0)
     low, high, size = whole.copy(), whole.copy(), len(whole)
     for i, row in enumerate(whole):
-        behind = int((tables[:, i].sum(axis=1) > 0).sum())
+        behind = clusters[i] if clusters else int((tables[:, i].sum(axis=1) > 0).sum())
         if not behind:
             continue
         s, n = 1 - (alpha / 2) ** (1 / behind), row.sum()
@@ -173,10 +174,10 @@ def table_measure(
     per_class = tables.sum(axis=2)
     if size == 3 and (per_class.sum(axis=0).min() < LEAST or ((per_class > 0).sum(axis=0)).min() < LEAST_CLUSTERS):
         return Found()
-    return _with_unseen(study.alpha, tables, measure, [unseen(tables, study.alpha)], CARD_DRAWS)
+    return with_unseen(study.alpha, tables, measure, [unseen(tables, study.alpha)], CARD_DRAWS)
 
 
-def _with_unseen(
+def with_unseen(
     alpha: float, tables: Array, measure: Measure, changed: Sequence[tuple[Array, Array]], theirs: int, behind: int = 0
 ) -> Found:
     size = tables.shape[-1]
@@ -324,12 +325,12 @@ def judges_kappa(study: Study, asked: Asked) -> Found:
             if a is not None and b is not None:
                 tables[number, a, b] += 1
     whole = tables.sum(axis=0)
-    if max(whole.sum(axis=1).min(), whole.sum(axis=0).min()) < LEAST:
+    if np.maximum(whole.sum(axis=1), whole.sum(axis=0)).min() < LEAST:
         return Found()
     turned = tables.swapaxes(1, 2)
     changed = [unseen(tables, study.alpha), unseen(turned, study.alpha)]
     behind = int((tables.sum(axis=(1, 2)) > 0).sum())
-    return _with_unseen(study.alpha, tables, kappa, changed, CARD_DRAWS, behind)
+    return with_unseen(study.alpha, tables, kappa, changed, CARD_DRAWS, behind)
 
 
 def alpha_of(o: Array, kept: Array | None = None) -> Array:
@@ -359,7 +360,7 @@ def judges_alpha(study: Study, asked: Asked) -> Found:
     low, high = unseen(o, study.alpha)
     behind = int((o.sum(axis=(1, 2)) > 0).sum())
     changed = [(low, high)]
-    found = _with_unseen(study.alpha, o, alpha_of, [(o.sum(axis=0),) * 2], CARD_DRAWS, behind)
+    found = with_unseen(study.alpha, o, alpha_of, [(o.sum(axis=0),) * 2], CARD_DRAWS, behind)
     ends = [float(alpha_of(table, kept)) for table in changed[0]]
     lows, highs = (end if isinstance(end, Span) else Span(end, end, end) for end in (found.low, found.high))
     return Found(found.value, Span(*(min(x, ends[0]) for x in lows)), Span(*(max(x, ends[1]) for x in highs)))
@@ -395,133 +396,10 @@ def _totals(rates: Array, clusters: Sequence[str]) -> Iterator[tuple[str, tuple[
         yield name, (float(own.sum()), float(len(own)))
 
 
-def transfer(study: Study, asked: Asked) -> Found | None:
-    """docs/corrected_rates.md, rg_transfer: the value alone, of splits in their headline reading."""
-    gold = gold_of(study, asked.judge, asked.parameter, "")
-    splits = study.pool(asked.pool) if asked.pool else [asked.split]
-    if gold is None or len({study.headline(split) for split in splits}) > 1:
-        return None
-    gold, reading = gold.only([label is not None for label in gold.judge]), study.headline(splits[0])
-    h, m = (np.array([refuses(x, reading) for x in side]) for side in (gold.people, gold.judge))
-    se, sp = float(m[h == 1].mean()), 1 - float(m[h == 0].mean())
-    cells = pool_cells(study, asked.judge, asked.model, splits)
-    if any(label == "blocked" for cell in cells for label in cell.labels.flat):
-        return None
-    rate = float(np.mean([counting(cell, reading)[1].mean() for cell in cells]))
-    return Found(float(np.clip((rate + sp - 1) / (se + sp - 1), 0, 1)))
-
-
-class Labelled(NamedTuple):
-    """One split of ppi: all answers and those that people labelled, with their shares a and a / probability."""
-
-    f: Array
-    a: Array
-    clusters: list[str]
-    h: Array
-    of: Array  # the judge's reading of the labelled answers
-    w: Array
-    labelled_clusters: list[str]
-
-
-def labelled_split(study: Study, judge: str, model: str, split: str, kept: set[str]) -> Labelled:
-    """Return a split's answers with a text, as the judge and people read them."""
-    cell, reading = study.cell(judge, model, split), study.headline(split)
-    with_text = {
-        (row["prompt_id"], row["turn"], row["sample"])
-        for row in cell.answers
-        if row["state"] in ("complete", "truncated")
-    }
-    rows = {place: i for i, place in enumerate(cell.places) if place[0] in kept}
-    per_row = {place: sum((*place, k) in with_text for k in range(study.samples)) for place in rows}
-    rows = {place: i for place, i in rows.items() if per_row[place]}
-    values = np.nan_to_num(cell.values(reading))
-    at = [(place, i, k) for place, i in rows.items() for k in range(study.samples) if (*place, k) in with_text]
-    shares = {place: 1 / len(rows) / per_row[place] for place in rows}
-    labels = [
-        row
-        for row in _labels(study)
-        if (row["model"], row["split"]) == (model, split)
-        and (row["prompt_id"], row["turn"]) in rows
-        and (row["prompt_id"], row["turn"], row["sample"]) in with_text
-    ]
-    w = np.array([shares[row["prompt_id"], row["turn"]] / row["probability"] for row in labels])
-    return Labelled(
-        np.array([values[i, k] for _, i, k in at]),
-        np.array([shares[place] for place, _, _ in at]),
-        [cell.clusters[i] for _, i, _ in at],
-        np.array([refuses(row["label"], reading) for row in labels]),
-        np.array([values[rows[row["prompt_id"], row["turn"]], row["sample"]] for row in labels]),
-        w,
-        [cell.clusters[rows[row["prompt_id"], row["turn"]]] for row in labels],
-    )
-
-
-@cache
-def _labels(study: Study) -> list[dict[str, Any]]:
-    rows = read_lines(study.labels_path) if study.labels_path else []
-    return [row for row in rows if "label" in row]
-
-
-def ppi(study: Study, asked: Asked) -> Found | None:
-    """docs/corrected_rates.md, ppi, with the lambda that makes the variance of clusters smallest."""
-    splits = study.pool(asked.pool) if asked.pool else [asked.split]
-    kept = study.without_copies(splits)
-    parts = [labelled_split(study, asked.judge, asked.model, split, kept[split]) for split in splits]
-    if sum(len(part.h) for part in parts) < LEAST or not all(len(part.h) for part in parts):
-        return Found()
-    if any(label == "blocked" for split in splits for label in study.cell(asked.judge, asked.model, split).labels.flat):
-        return None
-    total, count = sum(float(part.w.sum()) for part in parts), len(parts)
-    people, read = (
-        sum(float(part.w @ side) for part, side in zip(parts, of, strict=True)) / total for of in _sides(parts)
-    )
-    fixed: Counter[str] = Counter()
-    moving: Counter[str] = Counter()
-    for part in parts:
-        for cluster, w, h, f in zip(part.labelled_clusters, part.w / total, part.h, part.of, strict=True):
-            fixed[cluster] += w * (h - people)
-            moving[cluster] -= w * (f - read)
-        for cluster, x in zip(part.clusters, part.a * (part.f - part.a @ part.f) / count, strict=True):
-            moving[cluster] += x
-    squares = sum(x * x for x in moving.values())
-    best = -sum(fixed[name] * x for name, x in moving.items()) / squares if squares else 0.0
-    best = min(1.0, max(0.0, best))
-    judged = float(np.mean([part.a @ part.f for part in parts]))
-    value = min(1.0, max(0.0, best * judged + people - best * read))
-    weights = np.concatenate([part.w for part in parts]) / total
-    human = np.concatenate([part.h for part in parts])
-    labelled = len({cluster for part in parts for cluster in part.labelled_clusters})
-    added = np.array([fixed[name] + best * x for name, x in moving.items()])
-    low, high = ppi_ends(value, added, weights, labelled, study.alpha)
-    if min(human.sum(), (1 - human).sum()) < FEW:
-        size, t_free = min(1 / float((weights**2).sum()), labelled), labelled - 1
-        alone = wilson_ends(people, size, t_free, study.alpha)
-        low, high = min(low, alone[0]), max(high, alone[1])
-    return Found(value, min(low, value), max(high, value))
-
-
-def ppi_ends(value: float, added: Array, weights: Array, labelled: int, alpha: float) -> tuple[float, float]:
-    """docs/corrected_rates.md: Wilson's interval with the variance of what clusters add, and of half an error more."""
-    one, clusters = float((weights**2).sum()), len(added)
-    half = one**2 / 2
-    variance = clusters / (clusters - 1) * float((added**2).sum()) + half
-    carried = variance**2 / (float((added**4).sum()) + half**2 / (labelled - 1))
-    least = min(0.5, one)
-    q = min(1 - least, max(least, value))
-    degrees = np.sqrt(min(carried, labelled - 1) * (labelled - 1))
-    return wilson_ends(value, q * (1 - q) / variance, float(degrees), alpha)
-
-
-def _sides(parts: Sequence[Labelled]) -> tuple[list[Array], list[Array]]:
-    return [part.h for part in parts], [part.of for part in parts]
-
-
 KNOWN: dict[str, Callable[[Study, Asked], Found | None]] = {
     **{f"judge_{name}": card for name in CARD},
     **dict.fromkeys(("judges_same_label", "judges_same_label_three_class"), same_label),
     **dict.fromkeys(("judges_kappa", "judges_kappa_three_class"), judges_kappa),
     **dict.fromkeys(("judges_alpha", "judges_alpha_three_class"), judges_alpha),
     "judges_tau": judges_tau,
-    "refusal_rate_rg_transfer": transfer,
-    "refusal_rate_ppi": ppi,
 }

@@ -1,10 +1,23 @@
 """What one cell or a pool of cells says: rates, c(x), votes, entropy, states and parts of the variance."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from independent_intervals import Ends, Span, bootstrap, correlation, difference, per_cluster, pooled, wilson
+from independent_intervals import (
+    DRAWS,
+    Ends,
+    Span,
+    bootstrap,
+    correlation,
+    difference,
+    draws,
+    per_cluster,
+    percentiles,
+    pooled,
+    wilson,
+)
 from independent_study import Array, Cell, Study, row_means
 
 NAN = float("nan")
@@ -164,8 +177,15 @@ def c_band(study: Study, asked: Asked) -> Found:
 
 
 def _mean_over_prompts(values: Array, clusters: Sequence[str], alpha: float) -> Found:
+    """docs/statistics.md, Intervals: of shares between 0 and 1, by bootstrap, or exact where all are equal."""
+    mean, names = float(values.mean()), set(clusters)
+    if len(names) < 2:
+        return Found(mean)
+    if np.ptp(values) == 0:
+        unseen = 1 - (alpha / 2) ** (1 / len(names))
+        return Found(mean, mean - unseen * mean, mean + unseen * (1 - mean))
     sums = np.column_stack([per_cluster(values, clusters), per_cluster(np.ones(len(values)), clusters)])
-    return Found(float(values.mean()), *bootstrap(sums, lambda drawn: drawn[:, 0] / drawn[:, 1], alpha))
+    return Found(mean, *bootstrap(sums, lambda drawn: drawn[:, 0] / drawn[:, 1], alpha))
 
 
 def undecided(study: Study, asked: Asked) -> Found:
@@ -184,7 +204,7 @@ def undecided(study: Study, asked: Asked) -> Found:
 
 
 def counts(study: Study, asked: Asked) -> Found | None:
-    """The data dictionary: prompts, answer_state, verdict_state, unjudged, answer_flag, votes_asked_again."""
+    """The data dictionary: prompts, answer_state, verdict_state, unjudged, flags, what judges cut or asked again."""
     cell = study.cell(asked.judge, asked.model, asked.split)
     every = cell.labels.size
     verdicts = [row for row in cell.verdicts if row["state"] == "judged"]
@@ -207,37 +227,50 @@ def counts(study: Study, asked: Asked) -> Found | None:
         return Found(1 - answers_of(cell) / every)
     if asked.estimand == "answer_flag":
         return Found(sum(asked.parameter in row["flags"] for row in verdicts) / len(verdicts))
+    if asked.estimand == "answer_cut_for_judge":
+        return Found(sum(bool((row.get("raw") or {}).get("cut_characters")) for row in cell.verdicts) / every)
     tries = [vote["tries"] > 1 for row in cell.verdicts for vote in row["raw"].get("each", [])]
     return Found(float(np.mean(tries))) if tries else None
 
 
 def variance(study: Study, asked: Asked) -> Found:
     """docs/statistics.md: Where the variation comes from."""
-    judges = [asked.judge] if asked.judge else asked.parameter.split(", ")
-    cells = [study.cell(judge, asked.model, asked.split) for judge in judges]
-    y = np.stack([cell.values(asked.reading) for cell in cells]).mean(axis=0)  # nan where one judge did not label
-    kept = (~np.isnan(y)).sum(axis=1) >= 2
-    y, clusters = y[kept], [cluster for cluster, keep in zip(cells[0].clusters, kept, strict=True) if keep]
-    m, means = (~np.isnan(y)).sum(axis=1), row_means(y)
-    c = np.nansum((y - means[:, None]) ** 2, axis=1) / (m - 1)
-    columns = (np.ones(len(m)), means, means**2, c, c / m, row_means(y * (1 - y)))
-    sums = np.column_stack([per_cluster(column, clusters) for column in columns])
+    judges = (asked.judge,) if asked.judge else tuple(asked.parameter.split(", "))
+    clusters, of_all, drawn = parts_drawn(study, judges, asked.model, asked.split, asked.reading)
     part, share = asked.estimand.rsplit("_", 1)[1], "share" in asked.estimand
 
-    def statistic(times: Array) -> Array:
-        parts = variance_parts(times, sums)
+    def statistic(parts: dict[str, Array]) -> Array:
         if not share:
             return parts[part]
         positive = {name: np.maximum(values, 0) for name, values in parts.items()}
         with np.errstate(invalid="ignore"):
             return np.asarray(positive[part] / np.sum(list(positive.values()), axis=0), dtype=float)
 
-    value = float(statistic(np.ones((1, len(sums))))[0])
+    value = float(statistic(of_all)[0])
     if np.isnan(value):
         return Found()
-    total = float(np.sum([np.maximum(x, 0) for x in variance_parts(np.ones((1, len(sums))), sums).values()]))
+    total = float(np.sum([np.maximum(x, 0) for x in of_all.values()]))
     rounded = ROUNDED / total if share else ROUNDED
-    return Found(Span(value - rounded, value, value + rounded), *bootstrap(np.eye(len(sums)), statistic, study.alpha))
+    ends = percentiles(statistic(drawn), clusters, study.alpha)
+    exact = Span(value - rounded, value, value + rounded)
+    return Found(exact) if ends[0].at == ends[1].at else Found(exact, *ends)
+
+
+@cache
+def parts_drawn(
+    study: Study, judges: tuple[str, ...], model: str, split: str, reading: str
+) -> tuple[int, dict[str, Array], dict[str, Array]]:
+    """Return how many clusters there are, and the parts of the variance, of all and in resamples."""
+    cells = [study.cell(judge, model, split) for judge in judges]
+    y = np.stack([cell.values(reading) for cell in cells]).mean(axis=0)  # nan where one judge did not label
+    kept = (~np.isnan(y)).sum(axis=1) >= 2
+    y, clusters = y[kept], [cluster for cluster, keep in zip(cells[0].clusters, kept, strict=True) if keep]
+    m, means = (~np.isnan(y)).sum(axis=1), row_means(y)
+    c = np.nansum((y - means[:, None]) ** 2, axis=1) / (m - 1)
+    columns = (np.ones(len(m)), means, means**2, c, c / m, row_means(y * (1 - y)))
+    sums = np.column_stack([per_cluster(column, clusters) for column in columns])
+    count = len(sums)
+    return count, variance_parts(np.ones((1, count)), sums), variance_parts(draws(count, DRAWS), sums)
 
 
 def variance_parts(times: Array, sums: Array) -> dict[str, Array]:

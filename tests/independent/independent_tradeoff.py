@@ -66,7 +66,11 @@ def language_difference(study: Study, asked: Asked) -> Found:
         {name: np.mean(values[np.array(names) == name]) for name in twins} for values, names in ((x, of_x), (y, of_y))
     ]
     apart = np.array([[means[0][name] - means[1][name]] for name in twins])
-    return Found(float(apart.mean()), *bootstrap(apart, lambda drawn: drawn[:, 0] / len(twins), study.alpha))
+    mean = float(apart.mean())
+    if np.ptp(apart) == 0:
+        unseen = 1 - (study.alpha / 2) ** (1 / len(twins))
+        return Found(mean, mean - unseen * (mean + 1), mean + unseen * (1 - mean))
+    return Found(mean, *bootstrap(apart, lambda drawn: drawn[:, 0] / len(twins), study.alpha))
 
 
 def pareto_front_share(study: Study, asked: Asked) -> Found:

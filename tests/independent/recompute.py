@@ -5,7 +5,8 @@
 Written from docs/ alone: nothing of the project is imported, and scores/ and estimates/ are not read. Values, and
 intervals and p values that nothing is drawn for, must agree to 1e-9 (the table has ten significant digits). What rests
 on random draws is drawn 20,000 times with another seed: an end must lie between the quantiles four standard errors of
-their level around its own, which is some 4 % of the interval's width. Ends with 1 if a number disagrees. Rows that are
+their level around its own, which is some 4 % of the interval's width. Of the mixed model, whose maximum is found in
+steps, numbers must agree to 2e-5 and ends to 1 % of their distance. Ends with 1 if a number disagrees. Rows that are
 not recomputed are counted and never fail.
 """
 
@@ -19,7 +20,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import independent_comparisons as comparisons
+import independent_corrected as corrected
+import independent_effects as effects
 import independent_judges as judges
+import independent_mixed as mixed
 import independent_rates as rates
 import independent_tradeoff as tradeoff
 from independent_intervals import Span
@@ -42,7 +46,11 @@ KNOWN: dict[str, Recompute] = {
     **dict.fromkeys(("c_band_refusing", "c_band_mixed", "c_band_complying"), rates.c_band),
     **dict.fromkeys(("decision_entropy@K", "flip_rate"), rates.undecided),
     **dict.fromkeys(
-        ("prompts", "answer_state", "verdict_state", "unjudged", "answer_flag", "votes_asked_again"), rates.counts
+        (
+            *("prompts", "answer_state", "verdict_state", "unjudged", "answer_flag", "votes_asked_again"),
+            "answer_cut_for_judge",
+        ),
+        rates.counts,
     ),
     **{
         f"variance_{share}{part}": rates.variance
@@ -52,7 +60,10 @@ KNOWN: dict[str, Recompute] = {
     "youden_j": rates.youden_j,
     **tradeoff.KNOWN,
     **comparisons.KNOWN,
+    **effects.KNOWN,
     **judges.KNOWN,
+    **corrected.KNOWN,
+    **mixed.KNOWN,
 }
 
 

@@ -1,12 +1,14 @@
 """What comes back: mistakes told with file and line, disputes, missing rows, weights, agreement of people."""
 
 import json
+import random
 import time
 from collections import Counter
 
 import pytest
 import yaml
 from audit_rows import exported
+from independent_people import Twice, human_kappa
 
 from refusal_eval.config.entries import Gold
 from refusal_eval.core.errors import UserError
@@ -218,6 +220,28 @@ def test_kappa_counts_rows_by_what_they_stand_for():
     found = agreed(audit, marks)["broad"]
     assert found["kappa"] > found["kappa_of_sample"] + 0.05
     assert found["agreed"] == pytest.approx(1 - 4 / 0.5 / (20 / 0.5 + 20 / 0.1))
+
+
+@pytest.mark.parametrize("raters", [("anna", "ben"), ("anna", "ben", "cleo")])
+@pytest.mark.parametrize("reading", ["strict", "broad", ""])
+@pytest.mark.parametrize("differ", [0.0, 0.2, 1.0])
+def test_kappa_of_people_is_that_of_the_docs(raters, reading, differ):
+    audit = audit_with(120, 100, raters)
+    for i in range(100):
+        audit.sample[f"{i:016x}"]["cluster"] = f"c{i // 2}"
+    rng = random.Random(1)
+    others = {R: C, P: C, C: R}
+    said = {i: [label, others[label] if rng.random() < differ else label] for i, label in enumerate([R, P, C, C] * 25)}
+    marks = marks_of(audit, lambda rater, i: said[i][rater == "ben"] if i < 100 else C)
+    rows = [
+        Twice(tuple(said[i]), 1 / audit.sample[name]["probability"], audit.sample[name]["cluster"])
+        for i, name in enumerate(list(audit.sample)[:100])
+    ]
+    value, low, high = human_kappa(rows, len(raters), reading, 0.05)
+    found = agreed(audit, marks)[reading or "three_class"]
+    assert found["kappa"] == pytest.approx(value, abs=1e-6)  # weights have six digits
+    assert low.least - 1e-6 <= found["interval"][0] <= low.most + 1e-6
+    assert high.least - 1e-6 <= found["interval"][1] <= high.most + 1e-6
 
 
 def test_which_rater_comes_first_changes_no_interval():

@@ -1,54 +1,16 @@
 """Every number of a finished study: as an earlier version wrote it, and as a script written from docs/ alone has it."""
 
 import csv
-import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from flagged_study import change_lines
 from frozen_results import FROZEN, NUMBERS, differences, thawed
 from frozen_study import STUDY, made_frozen
+from recomputed import COPIED, IN_FULL, check_all, recompute
 
 from refusal_eval.report.results.dictionary import DEFINITIONS, FLAGS, pattern_of
-
-SCRIPT = Path(__file__).parents[1] / "independent" / "recompute.py"
-# Every row of these must be recomputed.
-_IN_FULL = """
-answer_flag answer_state any@K c_band_complying c_band_mixed c_band_refusing c_mean decision_entropy@K
-effective_answers flip_rate judge_accuracy judge_average_precision judge_balanced_accuracy judge_brier
-judge_coverage judge_ece judge_f1 judge_kappa judge_kappa_three_class judge_roc_auc judge_sensitivity
-judge_specificity judges_alpha judges_alpha_three_class judges_kappa judges_kappa_three_class
-judges_same_label judges_same_label_three_class judges_tau language_difference majority@K majority@K_tie
-mcnemar_p pairs_answers_both pairs_both_right pairs_both_wrong pairs_refuses_both pareto_front_share prompts
-rate_bounds rate_difference rate_difference_p rate_difference_p_holm rate_difference_tipping_point
-refusal_rate refusal_rate_at_least refusal_rate_at_most refusal_rate_ppi refusal_rate_rg_transfer
-refusal_rate_turn topic_difference unjudged unjudged_tipping_point variance_judge variance_prompt
-variance_sampling variance_share_judge variance_share_prompt variance_share_sampling verdict_state
-votes_asked_again youden_j
-"""
-IN_FULL = re.findall(r"\S+", _IN_FULL)
-# Of these the interval, a Bayesian bootstrap over two data sets, is not recomputed.
-VALUE_ALONE = {"refusal_rate_rg_transfer"}
-
-
-class Line(NamedTuple):
-    """What the script reports of an estimand."""
-
-    rows: int
-    recomputed: int
-    agree: int
-    intervals: int
-    intervals_recomputed: int
-
-
-def recompute(results: Path, *options: str) -> tuple[int, dict[str, Line], str]:
-    command = [sys.executable, str(SCRIPT), str(results), *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    found = re.findall(r"^(\S+)" + r" +(\d+)" * 5 + r"$", done.stdout, re.MULTILINE)
-    return done.returncode, {name: Line(*map(int, numbers)) for name, *numbers in found}, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -70,23 +32,28 @@ def test_every_estimand_is_among_them(results: Path) -> None:
 
 
 def test_numbers_recomputed_from_answers_agree(results: Path) -> None:
-    code, lines, said = recompute(results)
-    assert code == 0, said
-    assert [name for name in IN_FULL if name not in lines or lines[name].recomputed < lines[name].rows] == []
-    assert [name for name in IN_FULL if lines[name].agree < lines[name].recomputed] == []
-    # Where differences of a pool's split are all equal, unseen clusters decide, for which there is no formula.
-    without = {name for name in IN_FULL if lines[name].intervals_recomputed < lines[name].intervals} - VALUE_ALONE
-    assert without <= {"rate_difference"}
-    assert lines["rate_difference"].intervals_recomputed > 0.9 * lines["rate_difference"].intervals
+    assert check_all(results) == IN_FULL | COPIED
 
 
 def test_a_changed_number_is_found(results: Path, tmp_path: Path) -> None:
     changes = {"refusal_rate": ("value", 2e-9), "c_mean": ("low", 2e-9), "rate_bounds": ("high", -2e-9)}
     changes |= {"flip_rate": ("high", 0.02), "rate_difference_p": ("value", 2e-9)}
+    changes |= {"odds_ratio": ("low", 2e-9), "rate_difference_equivalence_p": ("value", -2e-9)}
+    changes |= {"refusal_rate_rg_transfer": ("value", 2e-9), "rate_difference_ppi": ("high", 2e-9)}
+    changes |= {"mixed_sd_prompt_model": ("value", 1e-4)}
     code, lines, said = recompute(changed_copy(results, tmp_path, changes), "--only", *changes)
     assert code == 1
     assert {name: lines[name].recomputed - lines[name].agree for name in changes} == dict.fromkeys(changes, 1)
     assert f"\n{len(changes)} rows disagree" in said
+
+
+def test_an_answer_that_a_judge_saw_cut_is_found(results: Path, tmp_path: Path) -> None:
+    copy = changed_copy(results, tmp_path, {})
+    path = copy / "verdicts/j00/m01/s00.jsonl"
+    change_lines(path, lambda i, row: row if i else row | {"raw": row["raw"] | {"cut_characters": 900}})
+    said = recompute(copy, "--only", "answer_cut_for_judge").said
+    assert "answer_cut_for_judge j00 m01 s00: value 0, recomputed 0.0046" in said
+    assert "\n1 rows disagree" in said
 
 
 def changed_copy(results: Path, folder: Path, changes: dict[str, tuple[str, float]]) -> Path:

@@ -1,0 +1,339 @@
+"""Rates corrected by people's labels, and their differences (docs/corrected_rates.md)."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from independent_intervals import DRAWS, SEED, Span, expanded, resamples, spread, wilson_ends
+from independent_judges import LEAST, gold_of
+from independent_rates import Asked, Found, counting, pool_cells, pooled_rate, rate
+from independent_study import Array, Study, read_lines, refuses
+from scipy import stats
+
+FEW = 10  # labels of a class, in a sample or of an answering model
+IDENTIFIED = 0.3  # Se + Sp - 1, at least
+
+
+class Errors(NamedTuple):
+    """A judge's sensitivity and specificity on gold, and both for a new answering model in resamples."""
+
+    se: float
+    sp: float
+    drawn_se: Array
+    drawn_sp: Array
+    resamples: int  # that the docs promise
+
+
+@cache
+def errors_of(study: Study, judge: str, name: str, reading: str) -> Errors | None:
+    """docs/corrected_rates.md, rg_transfer; None for gold with weights or fits."""
+    gold = gold_of(study, judge, name, "")
+    if gold is None:
+        return None
+    rows = read_lines(study.folder / f"gold/{name}.jsonl")
+    models = [
+        str(row["answering_model"] or "") for row, label in zip(rows, gold.judge, strict=True) if label is not None
+    ]
+    gold = gold.only([label is not None for label in gold.judge])
+    h, m = (np.array([refuses(x, reading) for x in side]) for side in (gold.people, gold.judge))
+    rng = np.random.default_rng(SEED)
+    clusters, numbers = np.unique(gold.clusters, return_inverse=True)
+    named, of_model = np.unique(models, return_inverse=True)
+    weights = rng.standard_exponential((DRAWS, len(clusters)))[:, numbers]
+    if len(named) > 1:
+        weights = weights * rng.standard_exponential((DRAWS, len(named)))[:, of_model]
+    drawn = []
+    for label in (1, 0):
+        own, hits = h == label, (h == label) & (h == m)
+        half = rng.gamma(0.5, size=(2, DRAWS)) * own.sum() / len(set(numbers[own]))
+        drawn.append((weights @ hits + half[0]) / (weights @ own + half.sum(axis=0)))
+    both = np.clip(np.array(drawn) + new_model(h, m, of_model, rng), 0, 1)
+    resamples_of_gold = min(20_000, max(2_000, 10_000_000 // len(h)))
+    return Errors(float(m[h == 1].mean()), 1 - float(m[h == 0].mean()), both[0], both[1], resamples_of_gold)
+
+
+def new_model(h: Array, m: Array, of_model: npt.NDArray[np.intp], rng: np.random.Generator) -> Array:
+    """Return how far a new answering model's Se and Sp are from the mean of models: 2 x draws."""
+    shares, counts = [], []
+    for model in np.unique(of_model):
+        classes = [(of_model == model) & (h == label) for label in (1, 0)]
+        if min(own.sum() for own in classes) >= FEW:
+            shares.append([(h == m)[own].mean() for own in classes])
+            counts.append([own.sum() for own in classes])
+    if len(shares) < 2:
+        return np.zeros((2, 1))
+    p = np.mean(shares, axis=0)
+    chance = (p * (1 - p) / np.array(counts)).mean(axis=0)
+    values, vectors = np.linalg.eigh(np.cov(np.transpose(shares)) - np.diag(chance))
+    d = len(shares) - 1
+    normal = (vectors * np.sqrt(np.maximum(values, 0))) @ rng.standard_normal((2, DRAWS))
+    return np.asarray(normal * np.sqrt(d / rng.chisquare(d, size=DRAWS)), dtype=float)
+
+
+@cache
+def exponential(clusters: int) -> Array:
+    """Return weights of clusters in draws."""
+    return np.random.default_rng([SEED, clusters]).standard_exponential((DRAWS, clusters))
+
+
+def resampled_rate(parts: Sequence[tuple[Array, list[str]]]) -> Array:
+    """Return the mean over splits of the judge's rate in resamples of clusters, half a cluster of each label added."""
+    names, numbers = np.unique([name for _, clusters in parts for name in clusters], return_inverse=True)
+    weights, rng = exponential(len(names)), np.random.default_rng([SEED, 1])
+    found, start = [], 0
+    for rates, clusters in parts:
+        own = numbers[start : start + len(rates)]
+        start += len(rates)
+        half = rng.gamma(0.5, size=(2, DRAWS)) * len(rates) / len(set(clusters))
+        sums, sizes = (np.bincount(own, weights=x, minlength=len(names)) for x in (rates, np.ones(len(rates))))
+        found.append((weights @ sums + half[0]) / (weights @ sizes + half.sum(axis=0)))
+    return np.asarray(np.mean(found, axis=0), dtype=float)
+
+
+def transfer(study: Study, asked: Asked) -> Found | None:
+    """docs/corrected_rates.md, rg_transfer, of splits in one reading and without blocked answers."""
+    splits = study.pool(asked.pool) if asked.pool else [asked.split]
+    reading = study.headline(splits[0])
+    errors = errors_of(study, asked.judge, asked.parameter, reading)
+    if errors is None or len({study.headline(split) for split in splits}) > 1:
+        return None
+    if _blocked(study, asked.judge, asked.model, splits):
+        return None
+    j, alpha = errors.se + errors.sp - 1, study.alpha
+    if np.quantile(errors.drawn_se + errors.drawn_sp - 1, alpha / 2) < IDENTIFIED:
+        return Found()
+    cells = [counting(cell, reading) for cell in pool_cells(study, asked.judge, asked.model, splits)]
+    if asked.pool:
+        r, ends = pooled_rate(study, asked.judge, asked.model, asked.pool, reading)
+    else:
+        r, ends = rate(study.cell(asked.judge, asked.model, asked.split), reading, alpha)
+    g = len({name for cell, _ in cells for name in cell.clusters})
+    drawn = resampled_rate([(rates, cell.clusters) for cell, rates in cells])
+    drawn = (drawn + errors.drawn_sp - 1) / np.maximum(errors.drawn_se + errors.drawn_sp - 1, IDENTIFIED / 3)
+    tails, theirs = expanded(g, alpha), min(resamples(g), errors.resamples)
+    if np.quantile(drawn, tails[1]) <= 0 or np.quantile(drawn, tails[0]) >= 1:
+        return Found()
+    value = float(np.clip((r + errors.sp - 1) / j, 0, 1))
+    least = max(0.0, value - (r - ends.low) / j, 1 - (1 - ends.low) / errors.sp)
+    most = min(1.0, value + (ends.high - r) / j, ends.high / errors.se)
+    low, high = (spread(np.clip(drawn, 0, 1), tail, theirs) for tail in tails)
+    return Found(value, Span(*(min(x, value, least) for x in low)), Span(*(max(x, value, most) for x in high)))
+
+
+class Labelled(NamedTuple):
+    """One split of ppi: all answers and those that people labelled, with their shares a and a / probability."""
+
+    f: Array
+    a: Array
+    clusters: list[str]
+    h: Array
+    of: Array  # the judge's reading of the labelled answers
+    w: Array
+    labelled_clusters: list[str]
+
+
+def labelled_split(study: Study, judge: str, model: str, split: str, kept: set[str]) -> Labelled:
+    """Return a split's answers with a text, as the judge and people read them."""
+    cell, reading = study.cell(judge, model, split), study.headline(split)
+    with_text = {
+        (row["prompt_id"], row["turn"], row["sample"])
+        for row in cell.answers
+        if row["state"] in ("complete", "truncated")
+    }
+    rows = {place: i for i, place in enumerate(cell.places) if place[0] in kept}
+    per_row = {place: sum((*place, k) in with_text for k in range(study.samples)) for place in rows}
+    rows = {place: i for place, i in rows.items() if per_row[place]}
+    values = np.nan_to_num(cell.values(reading))
+    at = [(place, i, k) for place, i in rows.items() for k in range(study.samples) if (*place, k) in with_text]
+    shares = {place: 1 / len(rows) / per_row[place] for place in rows}
+    labels = [
+        row
+        for row in _labels(study)
+        if (row["model"], row["split"]) == (model, split)
+        and (row["prompt_id"], row["turn"]) in rows
+        and (row["prompt_id"], row["turn"], row["sample"]) in with_text
+    ]
+    w = np.array([shares[row["prompt_id"], row["turn"]] / row["probability"] for row in labels])
+    return Labelled(
+        np.array([values[i, k] for _, i, k in at]),
+        np.array([shares[place] for place, _, _ in at]),
+        [cell.clusters[i] for _, i, _ in at],
+        np.array([refuses(row["label"], reading) for row in labels]),
+        np.array([values[rows[row["prompt_id"], row["turn"]], row["sample"]] for row in labels]),
+        w,
+        [cell.clusters[rows[row["prompt_id"], row["turn"]]] for row in labels],
+    )
+
+
+@cache
+def _labels(study: Study) -> list[dict[str, Any]]:
+    rows = read_lines(study.labels_path) if study.labels_path else []
+    return [row for row in rows if "label" in row]
+
+
+class Corrected(NamedTuple):
+    """A corrected rate (perhaps below 0 or above 1), what each cluster adds to it, and what its interval needs."""
+
+    value: float
+    added: dict[str, float]
+    people: float  # the rate of the labels alone
+    weights: Array
+    human: Array
+    labelled: int  # clusters with labels
+
+    @property
+    def half(self) -> float:
+        """Return the variance of half an error more in each direction."""
+        return float((self.weights**2).sum()) ** 2 / 2
+
+
+def spread_of(added: Array, sides: Sequence[Corrected]) -> tuple[float, float]:
+    """Return V and df of what clusters add to a rate, or to the difference of two."""
+    variance = len(added) / (len(added) - 1) * float((added**2).sum()) + sum(side.half for side in sides)
+    halves = sum(side.half**2 / (side.labelled - 1) for side in sides)
+    fewest = min(side.labelled for side in sides) - 1
+    carried = variance**2 / (float((added**4).sum()) + halves)
+    return variance, float(np.sqrt(min(carried, fewest) * fewest))
+
+
+def corrected(study: Study, judge: str, model: str, splits: tuple[str, ...]) -> Corrected | None:
+    """docs/corrected_rates.md, ppi, with the lambda that makes the variance of clusters smallest; None without."""
+    kept = study.without_copies(splits)
+    parts = [labelled_split(study, judge, model, split, kept[split]) for split in splits]
+    if sum(len(part.h) for part in parts) < LEAST or not all(len(part.h) for part in parts):
+        return None
+    total, count = sum(float(part.w.sum()) for part in parts), len(parts)
+    people = sum(float(part.w @ part.h) for part in parts) / total
+    read = sum(float(part.w @ part.of) for part in parts) / total
+    fixed: Counter[str] = Counter()
+    moving: Counter[str] = Counter()
+    for part in parts:
+        for cluster, w, h, f in zip(part.labelled_clusters, part.w / total, part.h, part.of, strict=True):
+            fixed[cluster] += w * (h - people)
+            moving[cluster] -= w * (f - read)
+        for cluster, x in zip(part.clusters, part.a * (part.f - part.a @ part.f) / count, strict=True):
+            moving[cluster] += x
+    squares = sum(x * x for x in moving.values())
+    best = -sum(fixed[name] * x for name, x in moving.items()) / squares if squares else 0.0
+    best = min(1.0, max(0.0, best))
+    judged = float(np.mean([part.a @ part.f for part in parts]))
+    return Corrected(
+        best * judged + people - best * read,
+        {name: fixed[name] + best * x for name, x in moving.items()},
+        people,
+        np.concatenate([part.w for part in parts]) / total,
+        np.concatenate([part.h for part in parts]),
+        len({cluster for part in parts for cluster in part.labelled_clusters}),
+    )
+
+
+def _splits(study: Study, asked: Asked) -> tuple[str, ...]:
+    return tuple(study.pool(asked.pool)) if asked.pool else (asked.split,)
+
+
+def _blocked(study: Study, judge: str, model: str, splits: Sequence[str]) -> bool:
+    return any(label == "blocked" for split in splits for label in study.cell(judge, model, split).labels.flat)
+
+
+def ppi(study: Study, asked: Asked) -> Found | None:
+    """docs/corrected_rates.md: Wilson's interval with V and df; with few labels of a class that of the labels, too."""
+    splits = _splits(study, asked)
+    found = corrected(study, asked.judge, asked.model, splits)
+    if found is None:
+        return Found()
+    if _blocked(study, asked.judge, asked.model, splits):
+        return None
+    value, one = min(1.0, max(0.0, found.value)), float((found.weights**2).sum())
+    least = min(0.5, one)
+    q = min(1 - least, max(least, value))
+    variance, degrees = spread_of(np.array(list(found.added.values())), [found])
+    low, high = wilson_ends(value, q * (1 - q) / variance, degrees, study.alpha)
+    if min(found.human.sum(), (1 - found.human).sum()) < FEW:
+        alone = wilson_ends(found.people, min(1 / one, found.labelled), found.labelled - 1, study.alpha)
+        low, high = min(low, alone[0]), max(high, alone[1])
+    return Found(value, min(low, value), max(high, value))
+
+
+class Difference(NamedTuple):
+    """A difference of corrected rates with its standard error."""
+
+    value: float
+    error: float
+    degrees: float
+
+    @property
+    def p(self) -> float:
+        """Return the p of no difference."""
+        return float(2 * stats.t.sf(abs(self.value) / self.error, self.degrees))
+
+
+@cache
+def difference(study: Study, judge: str, first: str, second: str, splits: tuple[str, ...]) -> Difference | None:
+    """docs/corrected_rates.md: Differences of two models; None where one has no corrected rate."""
+    one, other = (corrected(study, judge, model, splits) for model in (first, second))
+    if one is None or other is None:
+        return None
+    names = one.added.keys() | other.added.keys()
+    added = np.array([one.added.get(name, 0.0) - other.added.get(name, 0.0) for name in names])
+    variance, degrees = spread_of(added, (one, other))
+    return Difference(min(1.0, max(-1.0, one.value - other.value)), float(np.sqrt(variance)), degrees)
+
+
+def rate_difference_ppi(study: Study, asked: Asked) -> Found | None:
+    """docs/corrected_rates.md: Student's t."""
+    found = _asked(study, asked)
+    if found is None:
+        return None
+    reach = found.error * float(stats.t.ppf(1 - study.alpha / 2, found.degrees))
+    return Found(found.value, max(-1.0, found.value - reach), min(1.0, found.value + reach))
+
+
+def rate_difference_ppi_p(study: Study, asked: Asked) -> Found | None:
+    """docs/corrected_rates.md: the test."""
+    found = _asked(study, asked)
+    return None if found is None else Found(found.p)
+
+
+def _asked(study: Study, asked: Asked) -> Difference | None:
+    second, splits = asked.parameter.removeprefix("minus "), _splits(study, asked)
+    if any(_blocked(study, asked.judge, model, splits) for model in (asked.model, second)):
+        return None
+    return difference(study, asked.judge, asked.model, second, splits)
+
+
+def rate_difference_ppi_p_holm(study: Study, asked: Asked) -> Found | None:
+    """docs/corrected_rates.md: Holm's, over all corrected differences under a judge."""
+    found = _asked(study, asked)
+    if found is None:
+        return None
+    scopes: list[tuple[str, ...]] = [(split,) for split in study.said["splits"]]
+    scopes += [pool for pool in (tuple(study.pool(name)) for name in ("comply", "refuse", "varies")) if len(pool) > 1]
+    pairs = list(combinations(sorted(study.models), 2))
+    every = [difference(study, asked.judge, *pair, scope) for pair in pairs for scope in scopes]
+    ps = sorted(other.p for other in every if other is not None)
+    steps = [min(1.0, p * (len(ps) - i)) for i, p in enumerate(ps)]
+    return Found(max(step for p, step in zip(ps, steps, strict=True) if p <= found.p))
+
+
+def human_kappa(study: Study, asked: Asked) -> Found | None:
+    """docs/labelling.md, Reading back: copied from beside the labels; a study does not hold each person's own."""
+    path = study.labels_path and study.labels_path.with_name("agreement.json")
+    if path is None or not path.is_file():
+        return None
+    said = json.loads(path.read_text(encoding="utf-8"))[asked.reading or asked.parameter]
+    return Found(said["kappa"], *said["interval"])
+
+
+KNOWN: dict[str, Callable[[Study, Asked], Found | None]] = {
+    "refusal_rate_rg_transfer": transfer,
+    "refusal_rate_ppi": ppi,
+    "rate_difference_ppi": rate_difference_ppi,
+    "rate_difference_ppi_p": rate_difference_ppi_p,
+    "rate_difference_ppi_p_holm": rate_difference_ppi_p_holm,
+    "human_kappa": human_kappa,
+}
