@@ -81,7 +81,8 @@ def put_lines(ax: Axes, lines: Sequence[str], bold: int = 0) -> None:
 
     ax.set_axis_off()
     ax.set(xticks=[], yticks=[], ylim=(len(lines), 0))
-    from_left = blended_transform_factory(ax.get_figure().dpi_scale_trans, ax.transData)
+    fig: Any = ax.get_figure()
+    from_left = blended_transform_factory(fig.dpi_scale_trans, ax.transData)
     for number, line in enumerate(lines):
         look: dict[str, Any] = {"weight": "bold" if number < bold else "normal", "transform": from_left}
         ax.text(EDGE / 72, number + _BASELINE / LINE_HEIGHT, line, in_layout=False, **look)
@@ -90,12 +91,12 @@ def put_lines(ax: Axes, lines: Sequence[str], bold: int = 0) -> None:
 # ---------------------------------------------------------------- page and panels
 
 
-def new_figure(width: float, heights: Sequence[float]) -> Figure:
-    """Return a figure of that width, with room for rows of panels of these heights, in points."""
+def new_figure(width: float, heights: Sequence[float], between: float = EDGE) -> Figure:
+    """Return a figure of that width with room for rows of panels of these heights, `between` points around each."""
     from matplotlib.figure import Figure
 
-    fig = Figure(figsize=(width / 72, sum(heights) / 72 + 6), layout="constrained")
-    fig.get_layout_engine().set(w_pad=EDGE / 72, h_pad=EDGE / 72, wspace=0, hspace=0)
+    fig = Figure(figsize=(width / 72, sum(heights) / 72 + 6))
+    fig.set_layout_engine("constrained", w_pad=EDGE / 72, h_pad=between / 72, wspace=0, hspace=0)
     return fig
 
 
@@ -141,12 +142,17 @@ def settle(fig: Figure, ax: Axes, heights: Sequence[float], least: float = 1.0) 
         heights: of the rows in points.
         least: the share of these heights to which panels may shrink where a page has no room for more.
     """
-    engine, wanted = fig.get_layout_engine(), sum(heights)
+    engine: Any = fig.get_layout_engine()
+    wanted = sum(heights)
     engine.execute(fig)
     around = points_high(fig) - ax.get_position().height * points_high(fig) * wanted / heights[0]
-    fig.set_figheight((around + max(least * wanted, min(wanted, PAGE_HEIGHT - around))) / 72)
+    fig.set_figheight(round((around + max(least * wanted, min(wanted, PAGE_HEIGHT - around))) / 72, 4))
     engine.execute(fig)
     fig.set_layout_engine("none")
+    # The solver of the layout adds numbers in no fixed order; the same data are to give the same bytes.
+    for panel in fig.axes:
+        left, bottom, width, height = (round(float(end), 6) for end in panel.get_position().bounds)
+        panel.set_position((left, bottom, width, height))
     return fig
 
 
@@ -157,9 +163,9 @@ def points_high(fig: Figure) -> float:
 
 def width_of(ax: Axes) -> float:
     """Return the width of a panel in points, as far as its labels are known."""
-    fig = ax.get_figure()
+    fig: Any = ax.get_figure()
     fig.get_layout_engine().execute(fig)
-    return float(ax.get_position().width * fig.get_figwidth() * 72)
+    return round(float(ax.get_position().width * fig.get_figwidth() * 72), 3)
 
 
 def legend(fig: Figure, marks: Sequence[Any], texts: Sequence[str], below: bool = False) -> None:
@@ -177,28 +183,20 @@ def legend(fig: Figure, marks: Sequence[Any], texts: Sequence[str], below: bool 
     starts = ["" if marks else f"{i:{space}>{digits}}{space}" for i in range(1, len(texts) + 1)]
     width = 72 * fig.get_figwidth() - 2 * EDGE
 
-    def rows_in(columns: int) -> list[list[int]]:
-        parts = [part.tolist() for part in np.array_split(range(len(texts)), columns)]
-        return [[part[row] for part in parts if row < len(part)] for row in range(len(parts[0]))]
-
-    def broken(columns: int) -> list[list[str]]:
+    def rows_in(columns: int) -> list[list[list[str]]]:
+        """Lines of each text; matplotlib fills columns one after the other. Rows side by side are equally high."""
         room = (width + _SPACE) / columns - _SPACE - (_MARK if marks else text_width(starts[0]))
-        lines = [wrap_to(text, room) for text in texts]
-        for row in rows_in(columns):  # columns side by side have rows of the same height
-            most = max(len(lines[i]) for i in row)
-            lines = [[*found, *[""] * (most - len(found))] if i in row else found for i, found in enumerate(lines)]
-        return lines
+        parts = [part.tolist() for part in np.array_split([*texts], columns)]
+        found = [[wrap_to(part[row], room) for part in parts if row < len(part)] for row in range(len(parts[0]))]
+        return [[[*lines, *[""] * (max(map(len, row)) - len(lines))] for lines in row] for row in found]
 
-    def height(columns: int) -> int:
-        lines = broken(columns)
-        return sum(len(lines[row[0]]) for row in rows_in(columns))
-
-    columns = min(range(1, min(len(texts), int(width // _NARROW)) + 1), key=height)
-    names = [
-        start + f"\n{space * len(start)}".join(lines) for start, lines in zip(starts, broken(columns), strict=True)
-    ]
-    place = "outside lower left" if below else "outside upper left"
-    look = {} if marks else {"handlelength": 0, "handletextpad": 0}
+    many = range(1, min(len(texts), int(width // _NARROW)) + 1)
+    columns = min(many, key=lambda columns: sum(len(row[0]) for row in rows_in(columns)))
+    rows = rows_in(columns)
+    broken = [row[column] for column in range(columns) for row in rows if column < len(row)]
+    names = [start + f"\n{space * len(start)}".join(lines) for start, lines in zip(starts, broken, strict=True)]
+    place: Any = "outside lower left" if below else "outside upper left"
+    look: dict[str, Any] = {} if marks else {"handlelength": 0, "handletextpad": 0}
     handles = [*marks] or [Line2D([], [], linestyle="none")] * len(texts)
     fig.legend(handles, names, loc=place, ncols=columns, **look)
 
@@ -214,7 +212,7 @@ def name_rows(ax: Axes, heights: Sequence[float], labels: Sequence[str], bold: S
     ax.set_yticks(middles, labels)
     ax.tick_params(axis="y", length=0, pad=4)
     for number in bold:
-        ax.yaxis.get_major_ticks()[number].label1.set_weight("bold")
+        ax.yaxis.get_major_ticks()[number].label1.set_fontweight("bold")
     ax.spines[["top", "right", "left"]].set_visible(False)
     return middles
 

@@ -206,24 +206,19 @@ def _lines(rows: Sequence[Row], scores: Sequence[Score], most: int, data: Figure
     """Each split that has categories, and these, with their marks."""
     lines = []
     for split in data.shown.splits:
-        sizes: dict[str, int] = {}
-        values: dict[str, list[float]] = {}
-        flags: dict[str, set[str]] = {}
+        found: dict[str, list[Row]] = {}
         for row in rows:
             if row["split"] == split:
-                name = row["category"]
-                sizes[name] = max(sizes.get(name, 0), row["n_prompts"] or 0)
-                values.setdefault(name, []).append(row["value"])
-                flags.setdefault(name, set()).update(row["flags"])
-        if not sizes:
+                found.setdefault(row["category"], []).append(row)
+        if not found:
             continue
+        sizes = {name: max(row["n_prompts"] or 0 for row in own) for name, own in found.items()}
+        means = {name: sum(row["value"] for row in own) / len(own) for name, own in found.items()}
         kept = sorted(sizes, key=lambda name: (-sizes[name], name))[:most]
-        means = {name: sum(values[name]) / len(values[name]) for name in kept}
-        own = [score for score in scores if score["split"] == split]
-        head, at_head = data.labels.split(split) + marks_of(own), set(derived_flags(score["flags"] for score in own))
-        lines.append(Line(head, split, None))
-        lines += [
-            Line(f"{data.category(name)} ({sizes[name]}{mark_of(flags[name] - at_head)})", split, name)
-            for name in sorted(kept, key=lambda name: (-means[name], name))
-        ]
+        whole = [score for score in scores if score["split"] == split]
+        lines.append(Line(data.labels.split(split) + marks_of(whole), split, None))
+        marked = set(derived_flags(score["flags"] for score in whole))
+        for name in sorted(kept, key=lambda name: (-means[name], name)):
+            flags = {flag for row in found[name] for flag in row["flags"]} - marked
+            lines.append(Line(f"{data.category(name)} ({sizes[name]}{mark_of(flags)})", split, name))
     return lines

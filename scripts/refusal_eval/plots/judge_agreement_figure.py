@@ -14,7 +14,7 @@ from refusal_eval.config.figure_entry import Shown
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
-from refusal_eval.plots.base import Tile, settle, text_width, tile_table, widest
+from refusal_eval.plots.base import Tile, settle, text_width, tile_table
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
 from refusal_eval.plots.style import styled
 from refusal_eval.report.paper.display import NO_DATA, marked, notes_of, number
@@ -90,22 +90,17 @@ class JudgeAgreementFigure(FigureEntry):
 def _draw(pairs: Sequence[Mapping[str, Any]], judges: Sequence[str], data: FigureData) -> Figure:
     labels = [data.labels.judge(name) for name in judges]
     by_judges = {frozenset((pair["first"], pair["second"])): pair for pair in pairs}
-    found: dict[tuple[int, int], tuple[Mapping[str, Any], Sequence[str]]] = {}
-    for i, j in itertools.permutations(range(len(judges)), 2):
-        pair = by_judges.get(frozenset((judges[i], judges[j])))
-        if pair and (kappa := pair["broad" if i > j else "strict"]["kappa"])["value"] is not None:
-            found[i, j] = kappa, pair["flags"]
 
     def tiles_at(step: float) -> dict[tuple[int, int], Tile]:
-        empty: dict[tuple[int, int], Tile] = {
-            place: ([NO_DATA], None) for place in itertools.permutations(range(len(judges)), 2)
-        }
-        return empty | {
-            place: (_lines(kappa, flags, step), max(0.0, kappa["value"])) for place, (kappa, flags) in found.items()
-        }
+        found: dict[tuple[int, int], Tile] = {}
+        for i, j in itertools.permutations(range(len(judges)), 2):
+            pair = by_judges.get(frozenset((judges[i], judges[j])))
+            found[i, j] = [NO_DATA], None
+            if pair and (kappa := pair["broad" if i > j else "strict"]["kappa"])["value"] is not None:
+                found[i, j] = _lines(kappa, pair["flags"], step), max(0.0, kappa["value"])
+        return found
 
-    narrowest = _SIDE + widest([line for kappa, flags in found.values() for line in _lines(kappa, flags, 0)])
-    width = data.points(len(judges) > _COLUMNS)
+    width, narrowest = data.points(len(judges) > _COLUMNS), text_width(f"{number(-0.5)},") + _SIDE
     fig, (ax,), heights = tile_table(width, labels, labels, tiles_at, narrowest=narrowest, most_lines=_MOST_LINES)
     return settle(fig, ax, heights)
 

@@ -86,9 +86,8 @@ def card_figure(card: Card, labels: Labels | None = None, threshold: float | Non
                 **({"bins": _DIAGRAM, "words": len(words) * LINE_HEIGHT} if words else {}),
                 "notes": len(notes) * LINE_HEIGHT,
             }
-            fig = new_figure(COLUMN_WIDTH, [*high.values()])
-            fig.get_layout_engine().set(h_pad=_BETWEEN / 72)
-            places = [[name, "kappas" if name == "shares" else name] for name in high]
+            fig = new_figure(COLUMN_WIDTH, [*high.values()], _BETWEEN)
+            places: Any = [[name, "kappas" if name == "shares" else name] for name in high]
             axes = fig.subplot_mosaic(places, height_ratios=[*high.values()])
             put_lines(axes["head"], head, bold=len(title))
             put_lines(axes["notes"], notes)
@@ -172,7 +171,8 @@ def _draw_key(ax: Axes) -> None:
     from matplotlib.transforms import blended_transform_factory
 
     put_lines(ax, ["Shares:", "Kappa:"])
-    from_left = blended_transform_factory(ax.get_figure().dpi_scale_trans, ax.transAxes)
+    fig: Any = ax.get_figure()
+    from_left = blended_transform_factory(fig.dpi_scale_trans, ax.transAxes)
     for line, looks in enumerate((_SHARES, _KAPPAS)):
         names = [name.replace("_", " ") for name in looks]
         place: dict[str, Any] = {"bbox_to_anchor": (0.42, 1 - line / 2), "bbox_transform": from_left}

@@ -16,9 +16,9 @@ from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.states import PARTIAL, REFUSAL
 from refusal_eval.plots.base import ink_on, legend, name_rows, new_figure, settle, text_width, width_of, wrap_to
 from refusal_eval.plots.captions import k_text, study_words, tagged
-from refusal_eval.plots.figure_data import Caption, Cell, Drawn, FigureData, fits
+from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
 from refusal_eval.plots.style import INK, LINE_HEIGHT, styled
-from refusal_eval.report.paper.display import Score, mark_of
+from refusal_eval.report.paper.display import mark_of
 from refusal_eval.stats.estimates.flags import derived_flags
 
 if TYPE_CHECKING:
@@ -93,16 +93,15 @@ class RefusalKindsFigure(Ordered):
         Raises:
             UserError: where no page is high enough.
         """
-        counts = {cell: _counts(found, _LABELS[self.reading]) for cell, found in data.verdicts.items()}
-        models, splits = data.models_in_order(), data.shown.splits
-        kinds = _order({kind for found in counts.values() for kind, n in found.items() if n})
         for by, wide in [(by, wide) for by in ([self.by] if self.by else ["split", "all"]) for wide in (False, True)]:
-            bars = _bars(counts, data.scores, models, splits, by)
+            bars = _bars(_LABELS[self.reading], by, data)
+            found = {kind for bar in bars for kind in bar.kinds}
+            kinds = [*(kind for kind in KINDS if kind in found), *sorted(found - {*KINDS, NOT_TOLD})]
+            kinds += [NOT_TOLD] if NOT_TOLD in found else []
             with styled():
                 fig = _draw(bars, kinds, data, data.points(wide))
             if fits(fig):
-                caption = self._caption(kinds, by, data)
-                return Drawn(fig, _frame(bars, kinds, data.judge, self.reading), caption)
+                return Drawn(fig, _frame(bars, kinds, data.judge, self.reading), self._caption(kinds, by, data))
         raise data.too_high(fig, "name fewer under `models`" + (" or `splits`" if by == "split" else ""))
 
     def _caption(self, kinds: Sequence[str], by: str, data: FigureData) -> Caption:
@@ -127,15 +126,6 @@ def _of_free_text(judge: Any) -> bool:
     return getattr(judge, "form", None) == "published"
 
 
-def _counts(found: Mapping[tuple[str | None, str | None], int], labels: Collection[str]) -> Counter[str]:
-    """Number of answers of each kind that have one of these labels; without a kind they are `NOT_TOLD`."""
-    counts = Counter[str]()
-    for (label, kind), n in found.items():
-        if label in labels:
-            counts[kind or NOT_TOLD] += n
-    return counts
-
-
 class Bar(NamedTuple):
     """One bar: its group (a split, or None for all), model, number of answers of each kind, and flags of its cells."""
 
@@ -145,20 +135,17 @@ class Bar(NamedTuple):
     flags: Sequence[str]
 
 
-def _order(found: set[str]) -> list[str]:
-    known = [kind for kind in KINDS if kind in found]
-    return [*known, *sorted(found - {*KINDS, NOT_TOLD}), *([NOT_TOLD] if NOT_TOLD in found else [])]
-
-
-def _bars(
-    counts: Mapping[Cell, Counter[str]], scores: Sequence[Score], models: Sequence[str], splits: Sequence[str], by: str
-) -> list[Bar]:
-    groups = [(split, [split]) for split in splits] if by == "split" else [(None, list(splits))]
-    bars = []
-    for name, group in groups:
-        for model in models:
-            kinds = sum((counts.get((model, split), Counter()) for split in group), Counter[str]())
-            own = (score["flags"] for score in scores if score["model"] == model and score["split"] in group)
+def _bars(labels: Collection[str], by: str, data: FigureData) -> list[Bar]:
+    """Count the answers of each kind that have one of these labels; without a kind they are `NOT_TOLD`."""
+    bars, splits = [], data.shown.splits
+    for name, group in [(split, [split]) for split in splits] if by == "split" else [(None, splits)]:
+        for model in data.models_in_order():
+            kinds = Counter[str]()
+            for split in group:
+                for (label, kind), n in data.verdicts.get((model, split), {}).items():
+                    if label in labels and n:
+                        kinds[kind or NOT_TOLD] += n
+            own = (score["flags"] for score in data.scores if score["model"] == model and score["split"] in group)
             bars.append(Bar(name, model, kinds, derived_flags(own)))
     return bars
 
@@ -190,13 +177,13 @@ def _draw(bars: Sequence[Bar], kinds: Sequence[str], data: FigureData, width: fl
         boxes = [Patch(facecolor=_colour(kind, kinds), edgecolor=INK, linewidth=0.4) for kind in kinds]
         legend(fig, boxes, names, below=True)
     points = width_of(ax) / 100
-    for (_, bar), y in zip(rows, middles, strict=True):
-        total, start = sum(bar.kinds.values()) if bar else 0, 0.0
-        if bar and not total:
+    for y, bar in ((y, bar) for y, (_, bar) in zip(middles, rows, strict=True) if bar is not None):
+        total, start = sum(bar.kinds.values()), 0.0
+        if not total:
             ax.text(0, y, " no refusal", va="center_baseline", in_layout=False)
-        for number, kind in enumerate(kinds if bar and total else (), 1):
-            share, colour = 100 * bar.kinds.get(kind, 0) / total if bar else 0.0, _colour(kind, kinds)
-            if share:
+        for number, kind in enumerate(kinds, 1):
+            if share := 100 * bar.kinds.get(kind, 0) / max(1, total):
+                colour = _colour(kind, kinds)
                 ax.barh(y, share, _BAR, start, color=colour, edgecolor=INK, linewidth=0.4, clip_on=False)
                 if share * points >= text_width(str(number)) + 2.5:
                     look: dict[str, Any] = {"ha": "center", "va": "center_baseline", "color": ink_on(colour)}

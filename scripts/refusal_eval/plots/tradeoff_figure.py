@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _PANEL = 170.0  # points, height of the panel
+_LEAST_RANGE = 5.0  # percent on a scale
 _MOST_REGIONS = 8  # models that all have their region drawn
 
 Point = tuple[float, float]
@@ -183,14 +184,14 @@ def _place(entry: Mapping[str, Any]) -> Point:
 
 def _ticks(entries: Sequence[Mapping[str, Any]], axis: int) -> list[float]:
     """Round numbers whose ends hold all points and regions, within 0 and 100."""
+    from matplotlib.ticker import MaxNLocator
+
     values = [_place(entry)[axis] for entry in entries]
     drawn = [entry for entry in entries if _has_region(entry, entries)]
     values += [100 * corner[axis] for entry in drawn for corner in entry["region"] or ()]
-    low, high = min(values), max(values)
-    step = next(step for step in (5, 10, 20, 25) if math.ceil(high / step) - math.floor(low / step) <= 5 or step == 25)
-    start, end = step * math.floor(low / step), step * math.ceil(high / step)
-    end = max(end, start + step)
-    return [float(start + i * step) for i in range(round((end - start) / step) + 1)]
+    low = min(*values, 100 - _LEAST_RANGE)
+    ticks = MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(low, max(*values, low + _LEAST_RANGE))
+    return [float(tick) for tick in ticks]
 
 
 def _front(entries: Sequence[Mapping[str, Any]], ticks: tuple[list[float], list[float]]) -> list[Point]:
@@ -204,14 +205,15 @@ def _front(entries: Sequence[Mapping[str, Any]], ticks: tuple[list[float], list[
 
 def _draw_numbers(ax: Axes, points: Sequence[Point], steps: Sequence[Point]) -> None:
     """Number the points, off the line of `steps`; a number without room beside its point has a line to it."""
-    to_points = 72 / ax.get_figure().dpi
+    fig: Any = ax.get_figure()
+    to_points = 72 / fig.dpi
     on_page, corners = (
         [(x * to_points, y * to_points) for x, y in ax.transData.transform(places)] if places else []
         for places in (points, steps)
     )
-    panel = tuple(to_points * end for end in ax.get_window_extent().extents)
+    left, low, right, high = (to_points * end for end in ax.get_window_extent().extents)
     texts = [str(number) for number in range(1, len(points) + 1)]
-    placed = numbered(on_page, text_width(texts[-1]) / 2, corners, panel)
+    placed = numbered(on_page, text_width(texts[-1]) / 2, corners, (left, low, right, high))
     for text, point, (x, y), number in zip(texts, points, on_page, placed, strict=True):
         line = {"arrowstyle": "-", "linewidth": 0.4, "color": INK, "shrinkA": 0, "shrinkB": 1.6}
         ax.annotate(
