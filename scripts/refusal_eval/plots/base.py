@@ -184,14 +184,16 @@ def legend(fig: Figure, marks: Sequence[Any], texts: Sequence[str], below: bool 
     width = 72 * fig.get_figwidth() - 2 * EDGE
 
     def rows_in(columns: int) -> list[list[list[str]]]:
-        """Lines of each text; matplotlib fills columns one after the other. Rows side by side are equally high."""
+        """Lines of each text; matplotlib fills columns one after the other. Numbers side by side are level."""
         room = (width + _SPACE) / columns - _SPACE - (_MARK if marks else text_width(starts[0]))
         parts = [part.tolist() for part in np.array_split([*texts], columns)]
         found = [[wrap_to(part[row], room) for part in parts if row < len(part)] for row in range(len(parts[0]))]
+        if marks:  # they stand beside the middle of their text, where no blank lines may be
+            return found
         return [[[*lines, *[""] * (max(map(len, row)) - len(lines))] for lines in row] for row in found]
 
     many = range(1, min(len(texts), int(width // _NARROW)) + 1)
-    columns = min(many, key=lambda columns: sum(len(row[0]) for row in rows_in(columns)))
+    columns = min(many, key=lambda columns: sum(max(map(len, row)) for row in rows_in(columns)))
     rows = rows_in(columns)
     broken = [row[column] for column in range(columns) for row in rows if column < len(row)]
     names = [start + f"\n{space * len(start)}".join(lines) for start, lines in zip(starts, broken, strict=True)]
