@@ -121,7 +121,8 @@ def problems(fig: Figure) -> list[str]:
         canvas.draw()
     renderer, (width, height) = canvas.get_renderer(), canvas.get_width_height()
     texts = [text for text in fig.findobj(Text) if text.get_text().strip() and text.get_visible()]
-    boxes = [(text.get_text(), text.get_window_extent(renderer)) for text in texts]
+    # Without the lines that lead from texts to points.
+    boxes = [(text.get_text(), Text.get_window_extent(text, renderer)) for text in texts]
     found = [f"{text.get_text()} is small" for text in texts if text.get_fontsize() < 7]
     found += [
         f"{t} is cut off" for t, b in boxes if b.x0 < -0.5 or b.y0 < -0.5 or b.x1 > width + 0.5 or b.y1 > height + 0.5
@@ -134,5 +135,5 @@ def problems(fig: Figure) -> list[str]:
 
 
 def shown(fig: Figure) -> str:
-    """All text of a drawing, a line for each piece."""
-    return "\n".join(text.get_text() for text in fig.findobj(Text))
+    """All text of a drawing that can be seen, a line for each piece."""
+    return "\n".join(text.get_text() for text in fig.findobj(Text) if text.get_visible())

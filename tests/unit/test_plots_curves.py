@@ -44,7 +44,7 @@ def test_curves_are_legible(models: int, splits: int, labels: Labels | None) -> 
         draw("turns", models, splits, labels, scores=scores, estimates=turns(models, splits)),
     ):
         assert problems(drawn.figure) == [] and drawn.figure.get_figheight() * 2.54 <= 22
-        panels = len(drawn.figure.axes) - 1
+        panels = len(drawn.figure.axes)
         assert panels == (splits if models <= 8 else models)
         assert drawn.figure.get_figwidth() * 2.54 == pytest.approx(8.5 if panels <= 2 else 17.5)
 

@@ -32,7 +32,7 @@ def test_agreement_of_some_judges_on_one_split() -> None:
 def test_calibration_is_legible(cards: int) -> None:
     found = [made(2, True) | {"judge": f"judge-{i}"} for i in range(cards)]
     drawn = draw("calibration", 0, 0, LONG, cards=found, judges=[card["judge"] for card in found], gold=["g"])
-    assert problems(drawn.figure) == [] and len(drawn.figure.axes) == cards + 1
+    assert problems(drawn.figure) == [] and len(drawn.figure.axes) == cards
     assert {"as given", "calibrated, out of fold"} == set(drawn.frame["probabilities"])
     noise = found[0]["soft"]["ece_if_calibrated"]
     assert "ECE" in words(drawn) and f"(a calibrated judge would show {noise:.2f})" in words(drawn)

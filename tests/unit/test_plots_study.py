@@ -16,7 +16,7 @@ from refusal_eval.config.kinds import FIGURES
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.judges.keyword_judge import KeywordJudge
 from refusal_eval.judges.reasoned_judge import ReasonedJudge
-from refusal_eval.plots import panels
+from refusal_eval.plots import base
 from refusal_eval.study.study import Study
 from refusal_eval.workflow.figures_stage import ENDINGS, files, params
 
@@ -86,7 +86,7 @@ def test_categories_of_many_models_have_a_figure_for_each_split() -> None:
 
 
 def test_as_many_curves_are_allowed_as_there_are_looks() -> None:
-    assert len(panels.LOOKS) == MOST_CURVES
+    assert len(base.LOOKS) == MOST_CURVES
 
 
 # ---------------------------------------------------------------- what they are drawn from

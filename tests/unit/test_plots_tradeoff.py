@@ -54,7 +54,7 @@ def test_trade_off_is_legible(models: int, labels: Labels | None, spread: float)
     drawn = draw("tradeoff", models, 2, labels, scores=SCORES, tradeoff=found(points))
     assert problems(drawn.figure) == []
     assert drawn.figure.get_figwidth() * 2.54 == pytest.approx(8.5) and drawn.figure.get_figheight() * 2.54 < 22
-    numbers = shown(drawn.figure).split("\n")
+    numbers = [line.split("\u2007")[0] for line in shown(drawn.figure).replace("\n\u2007", "\n").split("\n")]
     # Each model has its number in the panel and in the list of names.
     assert all(numbers.count(str(i)) >= 2 for i in range(1, models + 1))
 
@@ -106,7 +106,7 @@ def test_lines_to_numbers_of_crowded_points_do_not_cross_and_numbers_do_not_touc
     panel = (0.0, 0.0, 200.0, 170.0)
     for spread in (0.0, 6.0, 20.0, 60.0):
         points = [(30 + spread * rng.random(), 20 + spread * rng.random()) for _ in range(20)]
-        placed = numbered(points, [4.4] * 20, [], panel)
+        placed = numbered(points, 4.4, [], panel)
         lines = [(number.at, point) for number, point in zip(placed, points, strict=True) if number.line]
         assert lines or spread > 6.0
         for one, two in itertools.combinations(lines, 2):
@@ -147,7 +147,7 @@ def test_a_model_whose_pools_have_few_clusters_is_marked_though_its_cells_are_no
     data["models"][1]["flags"] = ["few_clusters"]
     scores = [*SCORES, *({**cell, "model": "model_01", "flags": ["mixed_serving"]} for cell in SCORES)]
     drawn = draw("tradeoff", 2, 2, scores=scores, tradeoff=data)
-    assert {"model_00", "model_01*\u00a7"} <= set(shown(drawn.figure).split("\n"))
+    assert {"1\u2007model_00", "2\u2007model_01*\u00a7"} <= set(shown(drawn.figure).split("\n"))
     assert "* fewer than 30 independent clusters" in " ".join(drawn.caption.sentences)
 
 

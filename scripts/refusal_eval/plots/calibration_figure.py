@@ -13,10 +13,9 @@ from refusal_eval.config.figure_entry import Shown, able_judges
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
-from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
-from refusal_eval.plots.layout import EDGE, axes_at, page, put_upright, text_width
-from refusal_eval.plots.panels import PanelGrid, draw_marks
-from refusal_eval.plots.style import BLUE, GREY, INK, LINE_HEIGHT, VERMILLION, styled
+from refusal_eval.plots.base import LOOKS, draw_mark, legend, name_axes, numbers_inside, panels, settle
+from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
+from refusal_eval.plots.style import GREY, styled
 from refusal_eval.report.paper.display import number
 from refusal_eval.report.paper.table_notes import ranking_text, value_text
 
@@ -26,10 +25,10 @@ if TYPE_CHECKING:
 
 Card = Mapping[str, Any]
 
-_PANEL_HEIGHT, _NARROWEST, _SCALE_WIDTH = 80.0, 100.0, 30.0  # points
-RELIABILITY_HEIGHT = LINE_HEIGHT + 4 + _PANEL_HEIGHT + 24  # points: legend, panel, scale
-# words, colour of the line, of the inside, marker
-_LOOKS = (("as given", VERMILLION, "white", "s"), ("calibrated, out of fold", BLUE, BLUE, "o"))
+X_LABEL, Y_LABEL = "Judge's probability of refusal", "Labelled refusal by people"
+_HIGH = 100.0  # points, the height of a diagram
+_NARROWEST = 92.0
+_LOOKS = {"as given": LOOKS[1], "calibrated, out of fold": LOOKS[0]}
 
 
 class CalibrationFigure(FigureEntry):
@@ -102,20 +101,15 @@ def _able(study: StudyView) -> list[str]:
 
 
 def _draw(cards: Sequence[Card], data: FigureData) -> Figure:
-    width, left = data.points(len(cards) > 2), EDGE + _SCALE_WIDTH
-    titles = [[data.labels.judge(card["judge"]), data.labels.gold(card["gold"])] for card in cards]
-    grid = PanelGrid(titles, width - left - EDGE - 4, _PANEL_HEIGHT, _NARROWEST)
-    top = EDGE + LINE_HEIGHT + 4
-    height = top + grid.height + LINE_HEIGHT + EDGE
-    if not data.fits(height):
-        raise data.too_high(height, "name fewer under `judges` or `gold`")
-    fig, sheet = page(width, height)
-    there = [words for words, *_ in _LOOKS if any(words in dict(soft_series(card)) for card in cards)]
-    draw_marks(sheet, left, EDGE, [(words, mark_of(words)) for words in there])
-    for index, (card, ax) in enumerate(zip(cards, grid.draw(fig, sheet, left, top), strict=True)):
+    titles = [f"{data.labels.judge(card['judge'])}: {data.labels.gold(card['gold'])}" for card in cards]
+    fig, axes, columns = panels(titles, data.points(len(cards) > 2), _HIGH, _NARROWEST)
+    legend(fig, *samples(cards))
+    for card, ax in zip(cards, axes, strict=True):
         draw_bins(ax, card)
-        ax.set_yticks([0, 0.5, 1], ["0", "0.5", "1"] if grid.first_column(index) else [""] * 3)
-    grid.label_axes(sheet, (left, top), "Judge's probability of refusal", "Labelled refusal by people")
+    name_axes(fig, axes, columns, X_LABEL, Y_LABEL, _HIGH)
+    settle(fig, axes[0], [_HIGH] * -(-len(axes) // columns))
+    if not fits(fig):
+        raise data.too_high(fig, "name fewer under `judges` or `gold`")
     return fig
 
 
@@ -135,7 +129,7 @@ def soft_series(card: Card) -> list[tuple[str, Mapping[str, Any]]]:
     calibration = card.get("calibration") or {}
     given = (calibration.get("as_given") or card)["soft"]
     best = calibration.get(calibration.get("headline") or "")
-    found = [(_LOOKS[0][0], given), (_LOOKS[1][0], (best or {}).get("soft"))]
+    found = zip(_LOOKS, (given, (best or {}).get("soft")), strict=True)
     return [(words, soft) for words, soft in found if soft]
 
 
@@ -161,36 +155,21 @@ def reliability_text(card: Card) -> list[str]:
     return [*texts, f"{fitted}. As a number in the judge's entry it would make this card in-sample."]
 
 
-def draw_reliability(fig: Figure, sheet: Axes, card: Card, top: float, width: float) -> None:
-    """Draw, for each bin, the share that people call a refusal over the mean p, with its interval."""
-    left = EDGE + 2 * LINE_HEIGHT + text_width("0.5") + 2
-    ax = axes_at(fig, left, top + LINE_HEIGHT + 4, width - left - EDGE - 4, _PANEL_HEIGHT)
-    draw_bins(ax, card)
-    draw_marks(sheet, left, top, [(words, mark_of(words)) for words, _ in soft_series(card)])
-    ax.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
-    ax.set_xlabel("Judge's probability of refusal", labelpad=1, color=INK)
-    words = "Labelled refusal by people"
-    middle = top + LINE_HEIGHT + 4 + (_PANEL_HEIGHT + text_width(words)) / 2
-    put_upright(sheet, EDGE + LINE_HEIGHT / 2, middle, [words])
-
-
 def draw_bins(ax: Axes, card: Card) -> None:
-    """Draw the bins of a card on their scales from 0 to 1, without names of the axes."""
+    """Draw, for each bin, the share that people call a refusal over the mean p, with its interval."""
     ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=(0, (3, 2)), zorder=1)
     for words, soft in soft_series(card):
-        style = mark_of(words)
         for found in soft["bins"]:
-            line = style["markeredgecolor"]
-            ax.plot([found["mean_p"]] * 2, found["interval"], color=line, linewidth=0.8, clip_on=False, zorder=2)
-            ax.plot([found["mean_p"]], [found["rate"]], linestyle="none", zorder=3, **style)
+            draw_mark(ax, _LOOKS[words], found["rate"], found["interval"], found["mean_p"], upright=True)
     ax.set_xlim(0, 1)
     ax.set_ylim(0, 1)
-    ax.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_ticks([0, 0.5, 1], ["0", "0.5", "1"])
     ax.spines[["top", "right"]].set_visible(False)
+    numbers_inside(ax)
 
 
-def mark_of(words: str) -> dict[str, Any]:
-    """Return how the marks of a series of `soft_series` look, for `Axes.plot`."""
-    line, inside, marker = next(look for name, *look in _LOOKS if name == words)
-    edge = {"markeredgecolor": line, "markeredgewidth": 0.8}
-    return {"color": inside, "marker": marker, "markersize": 3.2, "clip_on": False, **edge}
+def samples(cards: Sequence[Card]) -> tuple[list[Any], list[str]]:
+    """Return marks and names of the series of cards, for a legend."""
+    names = [words for words in _LOOKS if any(words in dict(soft_series(card)) for card in cards)]
+    return [_LOOKS[words].sample() for words in names], names

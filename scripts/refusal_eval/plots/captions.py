@@ -74,10 +74,10 @@ def study_words(
     ]
 
 
-def protocol_tag(scores: Iterable[Score]) -> list[str]:
-    """Return the line in figures themselves of a study under another protocol than the default; else none.
+def tagged(label: str, scores: Iterable[Score]) -> str:
+    """Return the label below a figure, with a line on the protocol of a study under another one than the default.
 
     So it is told even where the caption is lost.
     """
     other = sorted({str(score["protocol"]) for score in scores if score.get("protocol") not in (None, "default")})
-    return [f"Protocol {', '.join(other)}: see the caption."] if other else []
+    return f"{label}\nProtocol {', '.join(other)}: see the caption." if other else label

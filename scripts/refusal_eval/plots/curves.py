@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from refusal_eval.config.figure_entry import MOST_CURVES
-from refusal_eval.plots.captions import protocol_tag
-from refusal_eval.plots.figure_data import Cell, FigureData, Row
-from refusal_eval.plots.layout import EDGE, page, put, text_width
-from refusal_eval.plots.panels import LOOKS, Legend, Look, PanelGrid
-from refusal_eval.plots.style import FAINT, GREY, LINE_HEIGHT, styled
-from refusal_eval.report.paper.display import marks_of
+from refusal_eval.plots.base import LOOKS, draw_mark, legend, name_axes, panels, settle, text_width, width_of
+from refusal_eval.plots.captions import tagged
+from refusal_eval.plots.figure_data import FigureData, Row, fits
+from refusal_eval.plots.style import FAINT, GREY, styled
+from refusal_eval.report.paper.display import MINUS, marks_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_PANEL_HEIGHTS = (76.0, 62.0, 50.0, 42.0)  # points; the first with which a page has room
+_HIGH, _LOW = 76.0, 42.0  # points, the height of a panel, and the least where a page has no room
 _NARROWEST = 92.0
-_SCALE_WIDTH = 30.0  # points left of the panels
+_FEW_ROWS = 3  # of panels that a page always has room for
 _DODGE = 0.5  # of the distance of two points, for all series together
-
-
-class Point(NamedTuple):
-    """One point of a curve; `place` counts the points of the horizontal axis from 0."""
-
-    place: int
-    value: float
-    low: float | None
-    high: float | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,27 +29,12 @@ class Chart:
 
     x_label: str  # name of the horizontal axis
     places: Sequence[str]  # its labels, one for each place
+    place: Callable[[Row], int]  # the place of a row of estimates, from 0
     y_label: str  # name of the vertical axis
     y_ticks: Sequence[float]  # its numbers; the first and last are its ends
+    factor: float = 100  # of values, for percent
     mark: int | None = None  # the place with a line through it, None for none
     intervals: bool = True  # whether intervals are drawn
-
-
-def points_of(rows: Sequence[Row], place: Callable[[Row], int], factor: float) -> dict[Cell, list[Point]]:
-    """Return the points of each (model, split), from the left.
-
-    Args:
-        rows: of estimates; those without a value have no point.
-        place: of a row on the horizontal axis.
-        factor: 100 for percent.
-    """
-    found: dict[Cell, list[Point]] = {}
-    for row in sorted(rows, key=place):
-        if row["value"] is not None:
-            low, high = (None if end is None else factor * end for end in (row["low"], row["high"]))
-            point = Point(place(row), factor * row["value"], low, high)
-            found.setdefault((row["model"], row["split"]), []).append(point)
-    return found
 
 
 def percent_scale(highest: float) -> list[float]:
@@ -74,103 +49,69 @@ def highest(rows: Sequence[Row], intervals: bool = True) -> float:
     return max((row[name] for row in rows for name in names if row[name] is not None), default=0.0)
 
 
-def draw_curves(points: Mapping[Cell, Sequence[Point]], chart: Chart, data: FigureData) -> Figure:
+def draw_curves(rows: Sequence[Row], chart: Chart, data: FigureData) -> Figure:
     """Draw a panel for each split, or for each model where models are too many to be told apart in a panel.
 
     One column wide for up to two panels, else as wide as the page.
 
     Args:
-        points: of each (model, split).
+        rows: of estimates; those without a value have no point.
         chart: the axes.
         data: of the figure.
 
     Raises:
         UserError: if there are too many models and splits, or no page is high enough.
     """
-    titles, curves, names = _panels(points, data)
+    names = {"model": data.models_in_order(), "split": data.shown.splits}
+    panel, curve = ("split", "model") if len(names["model"]) <= MOST_CURVES else ("model", "split")
+    if len(names[curve]) > MOST_CURVES:
+        raise data.undrawable(
+            f" would have {len(names['model'])} models and {len(names['split'])} splits, and a panel shows at most "
+            f"{MOST_CURVES} curves that can be told apart: name fewer under `models` or `splits`"
+        )
+    expected = zip(names["split"], data.expected(names["split"]), strict=True)
+    labels = {split: f"{data.labels.split(split)} ({what})" for split, what in expected}
+    labels |= {model: data.labels.model(model) for model in names["model"]}
+    titles = [labels[name] + marks_of(score for score in data.scores if score[panel] == name) for name in names[panel]]
     with styled():
-        width, tag = data.points(len(titles) > 2), protocol_tag(data.scores)
-        left = EDGE + _SCALE_WIDTH
-        looks = dict(zip(names, LOOKS, strict=False))
-        legend = Legend([*names.values()] if len(names) > 1 else [], width - 2 * EDGE)
-        top = EDGE + legend.height + (4 if legend.height else 0)
-        for tall in _PANEL_HEIGHTS:
-            grid = PanelGrid(titles, width - left - EDGE, tall, _NARROWEST)
-            end = top + grid.height
-            height = end + (1 + len(tag)) * LINE_HEIGHT + EDGE
-            if data.fits(height):
-                break
-        else:
-            raise data.too_high(height, "name fewer under `models` or `splits`")
-        fig, sheet = page(width, height)
-        legend.draw(sheet, EDGE, EDGE)
-        for index, (ax, series) in enumerate(zip(grid.draw(fig, sheet, left, top), curves, strict=True)):
-            _draw_panel(ax, series, looks, chart)
-            _label_axes(ax, chart, grid.boxes[index][2], grid.first_column(index))
-        grid.label_axes(sheet, (left, top), chart.x_label, chart.y_label)
-        put(sheet, EDGE, end + LINE_HEIGHT, tag)
-        return fig
+        fig, axes, columns = panels(titles, data.points(len(titles) > 2), _HIGH, _NARROWEST)
+        if len(names[curve]) > 1:
+            samples = [look.sample(line=True) for look in LOOKS[: len(names[curve])]]
+            legend(fig, samples, [labels[name] for name in names[curve]])
+        for ax, title in zip(axes, names[panel], strict=True):
+            in_panel = [row for row in rows if row[panel] == title]
+            _draw_panel(ax, [[row for row in in_panel if row[curve] == name] for name in names[curve]], chart)
+        below, in_rows = tagged(chart.x_label, data.scores), -(-len(axes) // columns)
+        name_axes(fig, axes, columns, below, chart.y_label, _HIGH if in_rows <= _FEW_ROWS else _LOW)
+        _label_places(axes, chart.places)
+        settle(fig, axes[0], [_HIGH] * in_rows, _LOW / _HIGH)
+    if not fits(fig):
+        raise data.too_high(fig, "name fewer under `models` or `splits`")
+    return fig
 
 
-def _panels(
-    points: Mapping[Cell, Sequence[Point]], data: FigureData
-) -> tuple[list[list[str]], list[dict[str, Sequence[Point]]], dict[str, str]]:
-    """Titles of panels, the curves of each by series, and the labels of the series."""
-    models, splits, show = data.models_in_order(), data.shown.splits, data.labels
-    expected = dict(zip(splits, data.expected(splits), strict=True))
-    if len(models) <= MOST_CURVES:
-        titles = [[show.split(split) + _marked("split", split, data), f"({expected[split]})"] for split in splits]
-        curves = [{model: points.get((model, split), []) for model in models} for split in splits]
-        return titles, curves, {model: show.model(model) for model in models}
-    if len(splits) <= MOST_CURVES:
-        titles = [[show.model(model) + _marked("model", model, data)] for model in models]
-        curves = [{split: points.get((model, split), []) for split in splits} for model in models]
-        return titles, curves, {split: f"{show.split(split)} ({expected[split]})" for split in splits}
-    raise data.undrawable(
-        f" would have {len(models)} models and {len(splits)} splits, and a panel shows at most {MOST_CURVES} curves "
-        "that can be told apart: name fewer under `models` or `splits`"
-    )
-
-
-def _marked(by: str, name: str, data: FigureData) -> str:
-    """Marks of the cells of a panel."""
-    return marks_of(score for score in data.scores if score[by] == name)
-
-
-def _draw_panel(ax: Axes, series: Mapping[str, Sequence[Point]], looks: Mapping[str, Look], chart: Chart) -> None:
-    low, high = chart.y_ticks[0], chart.y_ticks[-1]
+def _draw_panel(ax: Axes, series: Sequence[Sequence[Row]], chart: Chart) -> None:
     for tick in chart.y_ticks[1:]:
         ax.axhline(tick, color=FAINT, linewidth=0.5, zorder=0)
     if chart.mark is not None:
         ax.axvline(chart.mark, color=GREY, linewidth=0.7, linestyle=(0, (3, 2)), zorder=1)
-    step = _DODGE / max(1, len(looks))
-    for number, (name, look) in enumerate(looks.items()):
-        points = series.get(name, ())
-        shift = (number - (len(looks) - 1) / 2) * step
-        places = [point.place + shift for point in points]
-        for place, point in zip(places, points, strict=True):
-            if chart.intervals and point.low is not None and point.high is not None:
-                ends = [max(low, point.low), min(high, point.high)]
-                ax.plot([place, place], ends, color=look.colour, linewidth=0.7, solid_capstyle="butt", zorder=2)
-        values = [point.value for point in points]
-        ax.plot(places, values, **look.line(), zorder=2)
-        ax.plot(places, values, linestyle="none", **look.point(), clip_on=False, zorder=3)
+    for number, (rows, look) in enumerate(zip(series, LOOKS, strict=False)):
+        shift = _DODGE * ((number + 0.5) / len(series) - 0.5)
+        found = sorted((row for row in rows if row["value"] is not None), key=chart.place)
+        places = [chart.place(row) + shift for row in found]
+        ax.plot(places, [chart.factor * row["value"] for row in found], **look.line(), zorder=2)
+        for place, row in zip(places, found, strict=True):
+            ends = (row["low"], row["high"]) if chart.intervals else ()
+            draw_mark(ax, look, row["value"], ends, place, upright=True, factor=chart.factor)
     ax.set_xlim(-0.5, len(chart.places) - 0.5)
-    ax.set_ylim(low, high)
-    ax.spines[["top", "right"]].set_visible(False)
+    ax.set_ylim(chart.y_ticks[0], chart.y_ticks[-1])
+    ax.set_yticks(chart.y_ticks, [f"{tick:g}".replace("-", MINUS) for tick in chart.y_ticks])
 
 
-def _label_axes(ax: Axes, chart: Chart, width: float, first: bool) -> None:
+def _label_places(axes: Sequence[Axes], places: Sequence[str]) -> None:
     """Label as many places as there is room for, the same number of them left out between any two."""
-    places = range(len(chart.places))
-    step = width / len(chart.places)
-    fitting = (n for n in range(1, len(chart.places)) if _room(chart.places[::n], n * step))
-    every = next(fitting, len(chart.places))
-    shown = [chart.places[i] if i % every == 0 else "" for i in places]
-    ax.set_xticks(list(places), shown)
-    texts = [f"{tick:g}".replace("-", "\u2212") for tick in chart.y_ticks]
-    ax.set_yticks(list(chart.y_ticks), texts if first else [""] * len(texts))
-
-
-def _room(texts: Sequence[str], step: float) -> bool:
-    return all(text_width(text) + 3 <= step for text in texts)
+    step = width_of(axes[0]) / len(places)
+    fitting = (n for n in range(1, len(places)) if all(text_width(text) + 3 <= n * step for text in places[::n]))
+    every = next(fitting, len(places))
+    for ax in axes:
+        ax.set_xticks(range(len(places)), [text if i % every == 0 else "" for i, text in enumerate(places)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ import pandas as pd
 from refusal_eval.config.figure_entry import Figure, Shown
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
-from refusal_eval.plots.layout import EDGE, page, put, wrap_to
+from refusal_eval.plots.base import EDGE, new_figure, points_high, put_lines, settle, wrap_to
 from refusal_eval.plots.style import CM, COLUMN_WIDTH, LINE_HEIGHT, PAGE_HEIGHT, PAGE_WIDTH, styled
 from refusal_eval.report.paper.display import Labels, Score, by_cell, clean, headline, ordered
 from refusal_eval.report.results.cells import cell_scores
@@ -172,10 +173,6 @@ class FigureData:
         asked = {"column": COLUMN_WIDTH, "page": PAGE_WIDTH}
         return asked[self.figure.width] if self.figure.width else asked["page" if wide else "column"]
 
-    def fits(self, height: float) -> bool:
-        """Tell whether a height in points is one that a page has."""
-        return height <= PAGE_HEIGHT
-
     def fitting(self, draw: Callable[[float], Drawing], wide: bool) -> Drawing:
         """Return a drawing at its width, at that of a page where a narrow one is too high and no width is asked for.
 
@@ -183,26 +180,43 @@ class FigureData:
             draw: draws at a width in points.
             wide: whether the figure needs a page's width anyway.
         """
-        drawing = draw(self.points(wide))
-        if not self.fits(72 * drawing.get_figheight()) and self.figure.width is None and not wide:
-            return draw(PAGE_WIDTH)
-        return drawing
+        with styled():
+            drawing = draw(self.points(wide))
+            if not fits(drawing) and self.figure.width is None and not wide:
+                return draw(PAGE_WIDTH)
+            return drawing
 
     def undrawable(self, reason: str) -> UserError:
         """Return the error of a figure that cannot be drawn."""
         return UserError(f"figure `{self.figure.name}`{reason}")
 
-    def too_high(self, height: float, advice: str) -> UserError:
+    def too_high(self, drawing: Drawing, advice: str) -> UserError:
         """Return the error of a figure that no page has room for."""
-        centimetres, most = height / CM, PAGE_HEIGHT / CM
+        centimetres, most = points_high(drawing) / CM, PAGE_HEIGHT / CM
         return self.undrawable(f" would be {centimetres:.0f} cm high, and a page has {most:.0f} cm: {advice}")
+
+
+def fits(drawing: Drawing) -> bool:
+    """Tell whether a page is high enough for a drawing."""
+    return points_high(drawing) <= PAGE_HEIGHT + 0.5
+
+
+def most_that_fits(draw: Callable[[int], Drawing], most: int) -> tuple[int, Drawing]:
+    """Return the greatest number up to `most` whose drawing fits a page, and that drawing; 1 where none does."""
+    cached = functools.cache(draw)
+    if not fits(cached(most)):
+        most = max(1, bisect.bisect_left(range(1, most), True, key=lambda number: not fits(cached(number))))
+    return most, cached(most)
 
 
 def not_drawn(reason: str) -> Drawn:
     """Return a page that says why there is no figure, with an empty table."""
     with styled():
         lines = wrap_to(f"Not drawn: {reason}", COLUMN_WIDTH - 2 * EDGE)
-        page_of, sheet = page(COLUMN_WIDTH, 2 * EDGE + len(lines) * LINE_HEIGHT)
-        put(sheet, EDGE, EDGE, lines)
+        heights = [len(lines) * LINE_HEIGHT]
+        fig = new_figure(COLUMN_WIDTH, heights)
+        ax = fig.subplots()
+        put_lines(ax, lines)
+        settle(fig, ax, heights)
     frame = pd.DataFrame({"not_drawn": [reason]}, dtype=object)
-    return Drawn(page_of, frame, Caption("Not drawn.", [f"{reason}."]))
+    return Drawn(fig, frame, Caption("Not drawn.", [f"{reason}."]))

@@ -10,16 +10,16 @@ import pandas as pd
 from refusal_eval.config.figure_entry import READING, SPLITS, Ordered
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
-from refusal_eval.plots.captions import protocol_tag, rates_words, study_words
+from refusal_eval.plots.base import Tile, numbers_inside, settle, text_width, tile_table
+from refusal_eval.plots.captions import rates_words, study_words, tagged
 from refusal_eval.plots.figure_data import Caption, Cell, Drawn, FigureData
-from refusal_eval.plots.layout import EDGE, TileTable, axes_at, numbers_inside, put, text_width
-from refusal_eval.plots.style import LINE_HEIGHT, RATE_COLOURS, styled
+from refusal_eval.plots.style import RATE_COLOURS
 from refusal_eval.report.paper.display import EN_DASH, NO_DATA, Score, headline, interval, marks_of, percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_SCALE_HEIGHT = 32.0  # points below the cells, for the colour scale
+_SCALE = 5.0  # points, the height of the colour scale
 _SIDE = 3.0  # points left free in a cell, both sides together
 _COLUMNS = 3  # splits that a narrow figure has room for
 
@@ -67,23 +67,33 @@ class HeatmapFigure(Ordered):
 def _draw(
     cells: Mapping[Cell, Score], rows: Sequence[str], columns: Sequence[str], width: float, data: FigureData
 ) -> Figure:
-    show, tag = data.labels, protocol_tag(data.scores)
-    with styled():
-        names, labels = [show.model(model) for model in rows], [show.split(split) for split in columns]
-        table = TileTable(width, names, labels, below=data.expected(columns))
-        room = table.step - _SIDE
+    import matplotlib as mpl
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+
+    def tiles_at(step: float) -> dict[tuple[int, int], Tile]:
+        room = step - _SIDE
         broken = any(text_width(_ends(score)) > room for score in cells.values())
-        tiles = {}
+        found: dict[tuple[int, int], Tile] = {}
         for i, model in enumerate(rows):
             for j, split in enumerate(columns):
                 score = cells.get((model, split))
-                tiles[i, j] = (
-                    ([NO_DATA], None) if score is None else (_cell_lines(score, room, broken), headline(score)["rate"])
-                )
-        fig, sheet, bottom = table.draw(tiles, _SCALE_HEIGHT + len(tag) * LINE_HEIGHT)
-        _colour_scale(fig, table.left, bottom + 6, width - table.left - EDGE)
-        put(sheet, EDGE, bottom + _SCALE_HEIGHT, tag)
-        return fig
+                found[i, j] = ([NO_DATA], None)
+                if score is not None:
+                    found[i, j] = _cell_lines(score, room, broken), headline(score)["rate"]
+        return found
+
+    names, labels = [data.labels.model(model) for model in rows], [data.labels.split(split) for split in columns]
+    expected = data.expected(columns)
+    fig, (ax, scale), heights = tile_table(width, names, labels, tiles_at, below=[_SCALE], expected=expected)
+    colours = ScalarMappable(Normalize(0, 100), mpl.colormaps[RATE_COLOURS])
+    bar = fig.colorbar(colours, cax=scale, orientation="horizontal", ticks=[0, 50, 100])
+    bar.outline.set_linewidth(0.4)
+    if bar.solids is not None:  # viewers would show white lines between the steps of the scale
+        bar.solids.set_edgecolor("face")
+    scale.set_xlabel(tagged("Refusal rate (%)", data.scores))
+    numbers_inside(scale)
+    return settle(fig, ax, heights)
 
 
 def _ends(score: Score) -> str:
@@ -101,23 +111,6 @@ def _cell_lines(score: Score, width: float, broken: bool) -> list[str]:
     if not broken:
         return [*lines, _ends(score)]
     return [*lines, percent(part["low"], digits=0) + EN_DASH, percent(part["high"], digits=0)]
-
-
-def _colour_scale(fig: Figure, x: float, y: float, width: float) -> None:
-    import matplotlib as mpl
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.colorbar import Colorbar
-    from matplotlib.colors import Normalize
-
-    ax = axes_at(fig, x, y, width, 5)
-    colours = ScalarMappable(Normalize(0, 100), mpl.colormaps[RATE_COLOURS])
-    bar = Colorbar(ax, colours, orientation="horizontal", ticks=[0, 50, 100])
-    bar.outline.set_linewidth(0.4)
-    # Viewers would show white lines between the steps of the scale.
-    if bar.solids is not None:
-        bar.solids.set_edgecolor("face")
-    ax.set_xlabel("Refusal rate (%)", labelpad=1)
-    numbers_inside(ax)
 
 
 def _frame(cells: Mapping[Cell, Score]) -> pd.DataFrame:

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import math
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
+import numpy as np
 import pandas as pd
 
 from refusal_eval.config.figure_entry import SPLITS, Ordered
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
-from refusal_eval.plots.captions import k_text, protocol_tag, study_words
+from refusal_eval.plots.base import name_columns, name_rows, new_figure, settle, text_width, widest, wrap_to
+from refusal_eval.plots.captions import k_text, study_words, tagged
 from refusal_eval.plots.curves import percent_scale
 from refusal_eval.plots.figure_data import Caption, Cell, Drawn, FigureData
-from refusal_eval.plots.layout import (
-    EDGE,
-    ColumnLabels,
-    axes_at,
-    numbers_inside,
-    page,
-    put,
-    put_upright,
-    text_width,
-    widest,
-    wrap_to,
-)
-from refusal_eval.plots.style import BLUE, COLUMN_WIDTH, FAINT, GREY, LINE_HEIGHT, PAGE_HEIGHT, VERMILLION, styled
+from refusal_eval.plots.style import BLUE, FAINT, GREY, INK, LINE_HEIGHT, VERMILLION
 from refusal_eval.report.paper.display import NO_DATA, Score, marks_of
 from refusal_eval.report.paper.table_notes import blocked_notes
 from refusal_eval.report.results.cells import has_turns
@@ -36,8 +26,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _SIDE_BINS = 5  # bins on either side of the one in the middle
-_SCALE_WIDTH, _SCALE_HEIGHT = 30.0, 21.0  # points for the numbers and names of the scales
-_HIGHEST, _LOWEST = 40.0, 14.0  # points for the bars of a panel
+_HIGH, _LOW = 50.0, 26.0  # points, the height of a panel, and the least where a page has no room
+_BARS = 0.62  # of the height of a panel; above stands n
+_SIDE = 0.06  # of the width of a column, left free on each side
 _COLUMNS = 3  # splits that a narrow figure has room for
 _X_LABEL = "c(x), from \u22121 (complies) to 1 (refuses)"
 
@@ -93,52 +84,33 @@ def _draw(
     data: FigureData,
 ) -> Figure:
     models, splits = order
-    show, band = data.labels, data.scoring["band"]
-    with styled():
-        # Names of models stand beside the panels of a wide figure, and above them in a narrow one.
-        beside = width > COLUMN_WIDTH
-        room = (0.28 if len(splits) <= 6 else 0.2) * width if beside else width - 2 * EDGE - _SCALE_WIDTH
-        names = [wrap_to(show.model(model), room, bold=not beside) for model in models]
-        left = EDGE + _SCALE_WIDTH + (max(widest(lines) for lines in names) + 4 if beside else 0)
-        gap = 5.0 if len(splits) <= 12 else 3.0
-        pitch = (width - left - EDGE + gap) / len(splits)
-        panel = pitch - gap
-        centres = [left + i * pitch + panel / 2 for i in range(len(splits))]
-        head = ColumnLabels([show.split(split) for split in splits], pitch, data.expected(splits))
-        sizes = _size_lines({cell: (sum(counts[cell]), marks_of([score])) for cell, score in cells.items()}, panel)
-        tag = protocol_tag(data.scores)
-        top = EDGE + head.height
-        below = _SCALE_HEIGHT + len(tag) * LINE_HEIGHT + EDGE
-        titles = [3 if beside else len(lines) * LINE_HEIGHT + 8 for lines in names]
-        text = LINE_HEIGHT * max(len(lines) for lines in sizes.values()) + 2
-        free = (PAGE_HEIGHT - top - below - sum(titles)) / len(models) - text
-        height = text + min(_HIGHEST, max(_LOWEST, free))
-        heights = [max(height, len(lines) * LINE_HEIGHT + 2) if beside else height for lines in names]
-        end = top + sum(titles) + sum(heights)
-        fig, sheet = page(width, end + below)
-        head.draw(sheet, centres, top)
-        highest = max((max(count) / sum(count) for count in counts.values() if sum(count)), default=1.0)
-        scale, y = percent_scale(highest)[-1], top
-        for model, lines, title, height in zip(models, names, titles, heights, strict=True):
-            if beside:
-                middle = y + title + (height - len(lines) * LINE_HEIGHT) / 2
-                put(sheet, left - _SCALE_WIDTH, middle, lines, align="right")
-            else:
-                put(sheet, left, y + 4, lines, bold=True)
-            y += title
-            for i, split in enumerate(splits):
-                cell = (model, split)
-                ax = axes_at(fig, left + i * pitch, y, panel, height)
-                ax.set_ylim(0, scale * height / (height - text))
-                _draw_panel(ax, counts.get(cell, []), band, scale)
-                _label_scales(ax, scale, panel, outer=(i == 0, model == models[-1]))
-                put(sheet, centres[i], y + 1, sizes.get(cell, [NO_DATA]), align="center")
-            y += height
-        put(sheet, (centres[0] + centres[-1]) / 2, end + 11, [_X_LABEL], align="center")
-        y_label = f"{_counted(cells.values()).capitalize()} (%)"
-        put_upright(sheet, left - _SCALE_WIDTH + 6, (top + end + text_width(y_label)) / 2, [y_label])
-        put(sheet, EDGE, end + _SCALE_HEIGHT, tag)
-        return fig
+    names = [wrap_to(data.labels.model(model), 0.28 * width) for model in models]
+    least = max(_LOW, *(len(lines) * LINE_HEIGHT + 2 for lines in names))
+    high = max(_HIGH, least)
+    fig = new_figure(width, [high * len(models)])
+    ax = fig.subplots()
+    highest = max((max(count) / sum(count) for count in counts.values() if sum(count)), default=1.0)
+    scale = percent_scale(highest)[-1]
+    name_rows(ax, [1.0] * len(models), ["\n".join(lines) for lines in names])
+    floors = [row + 1 - 0.04 for row in range(len(models))]
+    right = ax.secondary_yaxis("right")
+    right.set_yticks([y for floor in floors for y in (floor, floor - _BARS)], ["0", f"{scale:g}"] * len(models))
+    right.tick_params(length=0)
+    right.set_ylabel(f"{_counted(cells.values()).capitalize()} (%)")
+    ax.set_xlabel(tagged(_X_LABEL, data.scores))
+    panel = (1 - 2 * _SIDE) * name_columns(ax, [data.labels.split(split) for split in splits], data.expected(splits))
+    sizes = _size_lines({cell: (sum(counts[cell]), marks_of([score])) for cell, score in cells.items()}, panel)
+    for row, model in enumerate(models):
+        for column, split in enumerate(splits):
+            cell, middle = (model, split), column + 0.5
+            _draw_panel(ax, counts.get(cell, []), data.scoring["band"], (middle, floors[row]), _BARS / scale)
+            text = "\n".join(sizes.get(cell, [NO_DATA]))
+            ax.text(middle, floors[row] - _BARS - 0.02, text, ha="center", va="bottom", linespacing=1, in_layout=False)
+    _label_scales(ax, len(splits), data.scoring["band"], panel)
+    for line in ("left", "bottom"):
+        ax.spines[line].set_visible(False)
+    right.spines["right"].set_visible(False)
+    return settle(fig, ax, [high * len(models)], least / high)
 
 
 def vote_counts(values: Iterable[float], band: float = 0.1) -> list[int]:
@@ -150,14 +122,12 @@ def vote_counts(values: Iterable[float], band: float = 0.1) -> list[int]:
     Raises:
         ValueError: for a band outside (0, 1) or c outside [-1, 1].
     """
-    step = _bin_width(band)
-    counts = [0] * (2 * _SIDE_BINS + 1)
-    for c in values:
-        if not -1 <= c <= 1:
-            raise ValueError(f"c = {c} is not between -1 and 1")
-        steps = min(_SIDE_BINS, math.ceil((abs(c) - band) / step)) if abs(c) > band else 0
-        counts[_SIDE_BINS + (steps if c > 0 else -steps)] += 1
-    return counts
+    c = np.array(list(values), dtype=float)
+    if np.any(outside := np.abs(c) > 1):
+        raise ValueError(f"c = {c[outside][0]} is not between -1 and 1")
+    steps = np.clip(np.ceil((np.abs(c) - band) / _bin_width(band)), 0, _SIDE_BINS)
+    found: list[int] = np.bincount((_SIDE_BINS + np.sign(c) * steps).astype(int), minlength=2 * _SIDE_BINS + 1).tolist()
+    return found
 
 
 def _bin_width(band: float) -> float:
@@ -168,9 +138,8 @@ def _bin_width(band: float) -> float:
 
 def _ends_of_bins(band: float) -> list[tuple[float, float]]:
     """Lower and upper end of each bin, from -1 to 1."""
-    step = _bin_width(band)
-    upper = [(band + i * step, band + (i + 1) * step) for i in range(_SIDE_BINS)]
-    return [(-high, -low) for low, high in reversed(upper)] + [(-band, band), *upper]
+    upper = [band + i * _bin_width(band) for i in range(_SIDE_BINS + 1)]
+    return list(itertools.pairwise([*(-end for end in reversed(upper)), *upper]))
 
 
 def _frame(counts: Mapping[Cell, Sequence[int]], band: float, judge: str) -> pd.DataFrame:
@@ -197,29 +166,28 @@ def _size_lines(sizes: Mapping[Cell, tuple[int, str]], width: float) -> dict[Cel
     return texts
 
 
-def _draw_panel(ax: Axes, counts: Sequence[int], band: float, scale: float) -> None:
-    ax.bar(-band, scale, 2 * band, align="edge", color=FAINT, linewidth=0)
-    total, bins = sum(counts), _ends_of_bins(band)
-    for number, count in enumerate(counts):
-        low, high = bins[number]
-        colour = GREY if number == _SIDE_BINS else VERMILLION if number > _SIDE_BINS else BLUE
-        if count:
-            ax.bar(low, 100 * count / total, high - low, align="edge", color=colour, edgecolor="white", linewidth=0.3)
-    ax.set_xlim(bins[0][0], bins[-1][1])
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.spines["left"].set_bounds(0, scale)
+def _draw_panel(ax: Axes, counts: Sequence[int], band: float, place: tuple[float, float], percent_high: float) -> None:
+    """Draw the bars of a panel that has c = 0 at `place`; one percent is `percent_high`."""
+    (middle, floor), bins, wide = place, _ends_of_bins(band), _width_of_c(band)
+    ax.bar(middle - band * wide, -_BARS, 2 * band * wide, floor, align="edge", color=FAINT, linewidth=0)
+    found = [(*ends, count, number) for number, (ends, count) in enumerate(zip(bins, counts, strict=False)) if count]
+    if found:
+        lows, highs, numbers, places = (np.array(part) for part in zip(*found, strict=True))
+        colours = [GREY if i == _SIDE_BINS else VERMILLION if i > _SIDE_BINS else BLUE for i in places]
+        tall = -100 * percent_high * numbers / sum(counts)
+        look: dict[str, Any] = {"align": "edge", "color": colours, "edgecolor": "white", "linewidth": 0.3}
+        ax.bar(middle + lows * wide, tall, (highs - lows) * wide, floor, **look)
+    ax.plot([middle + end * wide for end in (bins[0][0], bins[-1][1])], [floor, floor], color=INK, linewidth=0.6)
 
 
-def _label_scales(ax: Axes, scale: float, width: float, outer: tuple[bool, bool]) -> None:
-    """Numbers only at the left and the lower edge of the figure (`outer`), inside the width of their panel."""
-    first_column, last_row = outer
-    minus, one = "\u22121", "1"
-    if width > 2.5 * text_width(minus):
-        numbers = [minus, "0", one]
-    else:
-        numbers = [minus, "", one] if width > text_width(minus) + text_width(one) + 2 else ["", "0", ""]
-    ax.set_xticks([-1, 0, 1], numbers if last_row else [""] * 3)
-    y_ticks = [0, scale / 2, scale]
-    ax.set_yticks(y_ticks, [f"{tick:g}" for tick in y_ticks] if first_column else [""] * 3)
-    if width < 40:
-        numbers_inside(ax)
+def _width_of_c(band: float) -> float:
+    """Width of c from 0 to 1, that of a column being 1."""
+    return (0.5 - _SIDE) / _ends_of_bins(band)[-1][1]
+
+
+def _label_scales(ax: Axes, columns: int, band: float, width: float) -> None:
+    """Number c below each column, with as many numbers as the width of a panel holds."""
+    both = width > text_width("\u22121") + text_width("1") + 4
+    numbers = ["\u22121", "0" if width > 30 else "", "1"] if both else ["", "0", ""]
+    wide = _width_of_c(band)
+    ax.set_xticks([i + 0.5 + c * wide for i in range(columns) for c in (-1, 0, 1)], numbers * columns)

@@ -14,8 +14,8 @@ from refusal_eval.config.figure_entry import Shown
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
+from refusal_eval.plots.base import Tile, settle, text_width, tile_table
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
-from refusal_eval.plots.layout import TileTable, text_width
 from refusal_eval.plots.style import styled
 from refusal_eval.report.paper.display import NO_DATA, marked, notes_of, number
 from refusal_eval.report.paper.table_notes import value_text
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _FEWEST = 3  # judges whose agreement is drawn unasked: that of two is a single number, and stands in the table
 _COLUMNS = 3  # judges that a narrow figure has room for
 _MOST_LINES = 4  # of a level column label
+_SIDE = 3.0  # points left free in a tile, both sides together
 
 
 class JudgeAgreementFigure(FigureEntry):
@@ -89,14 +90,19 @@ class JudgeAgreementFigure(FigureEntry):
 def _draw(pairs: Sequence[Mapping[str, Any]], judges: Sequence[str], data: FigureData) -> Figure:
     labels = [data.labels.judge(name) for name in judges]
     by_judges = {frozenset((pair["first"], pair["second"])): pair for pair in pairs}
-    table = TileTable(data.points(len(judges) > _COLUMNS), labels, labels, most_lines=_MOST_LINES)
-    tiles: dict[tuple[int, int], tuple[list[str], float | None]] = {}
-    for i, j in itertools.permutations(range(len(judges)), 2):
-        pair = by_judges.get(frozenset((judges[i], judges[j])))
-        tiles[i, j] = [NO_DATA], None
-        if pair and (kappa := pair["broad" if i > j else "strict"]["kappa"])["value"] is not None:
-            tiles[i, j] = _lines(kappa, pair["flags"], table.step), max(0.0, kappa["value"])
-    return table.draw(tiles)[0]
+
+    def tiles_at(step: float) -> dict[tuple[int, int], Tile]:
+        found: dict[tuple[int, int], Tile] = {}
+        for i, j in itertools.permutations(range(len(judges)), 2):
+            pair = by_judges.get(frozenset((judges[i], judges[j])))
+            found[i, j] = [NO_DATA], None
+            if pair and (kappa := pair["broad" if i > j else "strict"]["kappa"])["value"] is not None:
+                found[i, j] = _lines(kappa, pair["flags"], step), max(0.0, kappa["value"])
+        return found
+
+    width, narrowest = data.points(len(judges) > _COLUMNS), text_width(f"{number(-0.5)},") + _SIDE
+    fig, (ax,), heights = tile_table(width, labels, labels, tiles_at, narrowest=narrowest, most_lines=_MOST_LINES)
+    return settle(fig, ax, heights)
 
 
 def _lines(kappa: Mapping[str, Any], flags: Sequence[str], step: float) -> list[str]:
@@ -106,7 +112,7 @@ def _lines(kappa: Mapping[str, Any], flags: Sequence[str], step: float) -> list[
     if not ends:
         return [value]
     one = f"[{', '.join(ends)}]"
-    return [value, *([one] if text_width(one) <= step - 3 else [f"{ends[0]},", ends[1]])]
+    return [value, *([one] if text_width(one) <= step - _SIDE else [f"{ends[0]},", ends[1]])]
 
 
 def _words(

@@ -6,10 +6,23 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.core.states import LABELS
-from refusal_eval.plots.calibration_figure import RELIABILITY_HEIGHT, draw_reliability, reliability_text
-from refusal_eval.plots.layout import EDGE, axes_at, numbers_inside, page, put, text_width, tile, widest, wrap_to
-from refusal_eval.plots.panels import draw_marks
-from refusal_eval.plots.style import BLUE, COLUMN_WIDTH, GREY, INK, LINE_HEIGHT, PAGE_HEIGHT, VERMILLION, styled
+from refusal_eval.plots.base import (
+    EDGE,
+    Look,
+    Tile,
+    draw_mark,
+    draw_tiles,
+    name_columns,
+    name_rows,
+    new_figure,
+    numbers_inside,
+    put_lines,
+    settle,
+    wrap_to,
+)  # fmt: skip
+from refusal_eval.plots.calibration_figure import X_LABEL, Y_LABEL, draw_bins, reliability_text, samples
+from refusal_eval.plots.figure_data import most_that_fits
+from refusal_eval.plots.style import BLUE, COLUMN_WIDTH, GREY, INK, LINE_HEIGHT, VERMILLION, styled
 from refusal_eval.report.paper.display import MINUS, Labels, annotators, clean, number, percent
 from refusal_eval.report.paper.table_notes import share_text, statistic, value_text, weights_text
 from refusal_eval.stats.agreement.judge_card import UNJUDGED
@@ -24,17 +37,17 @@ Group = Mapping[str, Any]
 Scales = tuple[Sequence[float], Sequence[float]]  # ticks of shares, and of kappa
 
 _MOST_MODELS = 8
+_TEXT_WIDTH = COLUMN_WIDTH - 2 * EDGE
 _ROW = 21.0  # points for the marks of one group of answers
-_GAP = 9.0
-_AXIS = 22.0  # points below the panels for their scales
 _TILE = 19.0
-# measure, colour, marker, words; filled marks are shares, each on a line of its own within a row
-_SHARES = (
-    ("sensitivity", BLUE, "o", "sensitivity"),
-    ("specificity", VERMILLION, "s", "specificity"),
-    ("balanced_accuracy", INK, "D", "balanced accuracy"),
-)
-_KAPPAS = (("broad", INK, "o", "broad"), ("strict", "white", "o", "strict"))
+_DIAGRAM = 76.0
+_BETWEEN = 1.5  # points on each side of what stands around a panel
+_SHARES = {
+    "sensitivity": Look(BLUE, BLUE, "o"),
+    "specificity": Look(VERMILLION, VERMILLION, "s"),
+    "balanced_accuracy": Look(INK, INK, "D"),
+}
+_KAPPAS = {"broad": Look(INK, INK, "o"), "strict": Look(INK, "white", "o")}
 _SCALES = ((0.8, 0.9, 1.0), (0.5, 0.75, 1.0), (0.0, 0.5, 1.0), (-0.5, 0.0, 0.5, 1.0), (-1.0, 0.0, 1.0))
 _EXPECTED = {"comply": "should comply", "refuse": "should refuse", "varies": "answers may vary"}
 
@@ -51,40 +64,50 @@ def card_figure(card: Card, labels: Labels | None = None, threshold: float | Non
         labels: of judges and gold sets.
         threshold: the judge's own threshold, None where it has none or is not known.
     """
-    show, width = labels or Labels(), COLUMN_WIDTH
+    show = labels or Labels()
     with styled():
-        head = _wrapped(_headline(card, show))
-        title = wrap_to(f"{show.judge(card['judge'])} on {show.gold(card['gold'])}", width - 2 * EDGE, bold=True)
+        title = wrap_to(f"{show.judge(card['judge'])} on {show.gold(card['gold'])}", _TEXT_WIDTH, bold=True)
+        head = [*title, *_wrapped(_headline(card, show))]
         words = _wrapped(reliability_text(card))
-        for most in range(_MOST_MODELS, 0, -1):
+
+        def draw(most: int) -> Figure:
             rows, left_out = _rows(card, most)
-            scales = _scales(card, [group for _, group in rows])
-            names = [wrap_to(name, 0.36 * width) for name, _ in rows]
-            heights = [max(_ROW, len(lines) * LINE_HEIGHT + 3) for lines in names]
-            notes = _wrapped(_notes(card, left_out, _cut([group for _, group in rows], scales), threshold))
-            top = EDGE + (len(title) + len(head)) * LINE_HEIGHT + _GAP
-            forest = top + 2 * LINE_HEIGHT + 5
-            confusion = forest + sum(heights) + _AXIS + _GAP
-            below = confusion + (len(LABELS) * _TILE + 2 * LINE_HEIGHT) + _GAP
-            notes_at = below + (RELIABILITY_HEIGHT + len(words) * LINE_HEIGHT + _GAP if words else 0)
-            height = notes_at + len(notes) * LINE_HEIGHT + EDGE
-            if height <= PAGE_HEIGHT:
-                break
-        fig, sheet = page(width, height)
-        put(sheet, EDGE, EDGE, title, bold=True)
-        put(sheet, EDGE, EDGE + len(title) * LINE_HEIGHT, head)
-        left = EDGE + max(widest(lines) for lines in names) + 6
-        _forest(fig, sheet, card, [group for _, group in rows], names, heights, (left, top, forest), scales)
-        _confusion(sheet, card, confusion)
-        if words:
-            draw_reliability(fig, sheet, card, below, width)
-            put(sheet, EDGE, below + RELIABILITY_HEIGHT, words)
-        put(sheet, EDGE, notes_at, notes)
-        return fig
+            groups = [group for _, group in rows]
+            shares, shares_cut = _ticks(groups, [*_SHARES], ["broad"])
+            kappas, kappas_cut = _ticks(groups, ["kappa"], [*_KAPPAS], _published_kappas(card))
+            notes = _wrapped(_notes(card, left_out, shares_cut or kappas_cut, threshold))
+            names = [wrap_to(name, 0.36 * COLUMN_WIDTH) for name, _ in rows]
+            in_forest = [max(_ROW, len(lines) * LINE_HEIGHT + 3) for lines in names]
+            high = {
+                "head": len(head) * LINE_HEIGHT,
+                "key": 2 * LINE_HEIGHT,
+                "shares": sum(in_forest),
+                "confusion": len(LABELS) * _TILE,
+                **({"bins": _DIAGRAM, "words": len(words) * LINE_HEIGHT} if words else {}),
+                "notes": len(notes) * LINE_HEIGHT,
+            }
+            fig = new_figure(COLUMN_WIDTH, [*high.values()], _BETWEEN)
+            places: Any = [[name, "kappas" if name == "shares" else name] for name in high]
+            axes = fig.subplot_mosaic(places, height_ratios=[*high.values()])
+            put_lines(axes["head"], head, bold=len(title))
+            put_lines(axes["notes"], notes)
+            _draw_key(axes["key"])
+            name_rows(axes["shares"], in_forest, ["\n".join(lines) for lines in names])
+            name_rows(axes["kappas"], in_forest, [""] * len(names))
+            _draw_forest(axes["shares"], axes["kappas"], card, groups, in_forest, (shares, kappas))
+            _draw_confusion(axes["confusion"], card)
+            if words:
+                draw_bins(axes["bins"], card)
+                axes["bins"].set(xlabel=X_LABEL, ylabel=Y_LABEL)
+                axes["bins"].legend(*samples([card]), loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
+                put_lines(axes["words"], words)
+            return settle(fig, axes["head"], [*high.values()])
+
+        return most_that_fits(draw, _MOST_MODELS)[1]
 
 
 def _wrapped(texts: Sequence[str]) -> list[str]:
-    return [line for text in texts for line in wrap_to(text, COLUMN_WIDTH - 2 * EDGE)]
+    return [line for text in texts for line in wrap_to(text, _TEXT_WIDTH)]
 
 
 def _rows(card: Card, most: int) -> tuple[list[tuple[str, Group]], int]:
@@ -119,43 +142,44 @@ def _summary(part: Mapping[str, Any]) -> str:
     return f"balanced accuracy {accuracy}, kappa {value_text(part['kappa'], part['intervals']['kappa'])}"
 
 
-def _forest(
-    fig: Figure,
-    sheet: Axes,
-    card: Card,
-    groups: Sequence[Group],
-    names: Sequence[Sequence[str]],
-    heights: Sequence[float],
-    places: tuple[float, float, float],
-    scales: Scales,
+def _draw_forest(
+    shares: Axes, kappas: Axes, card: Card, groups: Sequence[Group], heights: Sequence[float], scales: Scales
 ) -> None:
-    left, top, start = places
-    half = (COLUMN_WIDTH - left - EDGE - 12) / 2
-    shares = axes_at(fig, left, start, half, sum(heights))
-    kappas = axes_at(fig, left + half + 12, start, half, sum(heights))
     y = 0.0
-    for lines, group, height in zip(names, groups, heights, strict=True):
-        middle = y + height / 2
-        put(sheet, left - 6, start + middle - len(lines) * LINE_HEIGHT / 2, lines, align="right")
-        for place, (name, colour, marker, _) in enumerate(_SHARES):
-            part = group["broad"]
-            _mark(shares, part[name], part["intervals"][name], middle + 5.5 * (place - 1), colour, marker)
-        for place, (reading, colour, marker, _) in enumerate(_KAPPAS):
+    for group, height in zip(groups, heights, strict=True):
+        middle, part = y + height / 2, group["broad"]
+        for place, (name, look) in enumerate(_SHARES.items()):
+            draw_mark(shares, look, part[name], part["intervals"][name], middle + 5.5 * (place - 1))
+        for place, (reading, look) in enumerate(_KAPPAS.items()):
             part = group[reading]
-            _mark(kappas, part["kappa"], part["intervals"]["kappa"], middle + 7 * (place - 0.5), colour, marker)
-        if y:
-            for ax in (shares, kappas):
-                ax.axhline(y, color="#CCCCCC", linewidth=0.4, zorder=0)
+            draw_mark(kappas, look, part["kappa"], part["intervals"]["kappa"], middle + 7 * (place - 0.5))
+        for ax in (shares, kappas) if y else ():
+            ax.axhline(y, color="#CCCCCC", linewidth=0.4, zorder=0)
         y += height
-    _scale(shares, y, scales[0], [f"{100 * tick:g}" for tick in scales[0]], "Share (%, broad)")
-    _scale(kappas, y, scales[1], [f"{tick:g}".replace("-", MINUS) for tick in scales[1]], "Kappa")
-    _legend(sheet, EDGE, top, "Shares:", _SHARES)
-    _legend(sheet, EDGE, top + LINE_HEIGHT, "Kappa:", _KAPPAS)
+    _scale(shares, scales[0], [f"{100 * tick:g}" for tick in scales[0]], "Share (%, broad)")
+    _scale(kappas, scales[1], [f"{tick:g}".replace("-", MINUS) for tick in scales[1]], "Kappa")
     human = (card["people"]["human_kappa"] or {}).get("broad")
     if human is not None:
         kappas.axvline(human, color=BLUE, linewidth=1)
     for kappa in _published_kappas(card):
         kappas.axvline(kappa, color=GREY, linewidth=0.8, linestyle=(0, (3, 2)))
+
+
+def _draw_key(ax: Axes) -> None:
+    """Say on a line each what the marks of shares and of kappa are."""
+    from matplotlib.legend import Legend
+    from matplotlib.transforms import blended_transform_factory
+
+    put_lines(ax, ["Shares:", "Kappa:"])
+    fig: Any = ax.get_figure()
+    from_left = blended_transform_factory(fig.dpi_scale_trans, ax.transAxes)
+    for line, looks in enumerate((_SHARES, _KAPPAS)):
+        names = [name.replace("_", " ") for name in looks]
+        place: dict[str, Any] = {"bbox_to_anchor": (0.42, 1 - line / 2), "bbox_transform": from_left}
+        look: dict[str, Any] = {"loc": "upper left", "ncols": 3, "borderaxespad": 0, "columnspacing": 1.0}
+        key = Legend(ax, [found.sample() for found in looks.values()], names, **place, **look)
+        key.set_in_layout(False)
+        ax.add_artist(key)
 
 
 def _published(card: Card, measure: str) -> dict[str, list[tuple[str, float]]]:
@@ -173,86 +197,46 @@ def _published_kappas(card: Card) -> list[float]:
     return [kappa for own in _published(card, "kappa").values() for _, kappa in own]
 
 
-def _mark(ax: Axes, value: float | None, ends: Any, y: float, colour: str, marker: str) -> None:
-    if value is None:
-        return
-    look = _look(colour, marker)
-    if ends and None not in ends:
-        line = look["markeredgecolor"]
-        ax.plot(ends, [y, y], color=line, linewidth=0.9, solid_capstyle="butt", zorder=2)
-    ax.plot([value], [y], clip_on=False, zorder=3, **look)
+def _ticks(
+    groups: Sequence[Group], names: Sequence[str], readings: Sequence[str], others: Sequence[float] = ()
+) -> tuple[Sequence[float], bool]:
+    """Return ticks to 1 of the shortest scale that holds all values, and whether an interval goes on beyond it.
 
-
-def _scales(card: Card, groups: Sequence[Group]) -> Scales:
-    """Ticks of shares and of kappa: one of a few scales to 1, the shortest one that holds everything."""
-    shares = _lowest(groups, [name for name, *_ in _SHARES], ("broad",))
-    kappas = min([_lowest(groups, ["kappa"], ("broad", "strict")), *_published_kappas(card)])
-    return _ticks(shares), _ticks(kappas)
-
-
-def _ticks(lowest: float) -> Sequence[float]:
-    return next((ticks for ticks in _SCALES if ticks[0] <= lowest), _SCALES[-1])
-
-
-def _cut(groups: Sequence[Group], scales: Scales) -> bool:
-    """Whether a bar goes on beyond the left end of its scale."""
-    shares = [group["broad"]["intervals"][name] for group in groups for name, *_ in _SHARES]
-    kappas = [group[reading]["intervals"]["kappa"] for group in groups for reading, *_ in _KAPPAS]
-    parts = ((ends, scale[0]) for found, scale in zip((shares, kappas), scales, strict=True) for ends in found)
-    return any(ends and None not in ends and ends[0] < start for ends, start in parts)
-
-
-def _scale(ax: Axes, height: float, ticks: Sequence[float], numbers: Sequence[str], label: str) -> None:
-    ax.set_ylim(height, 0)
-    ax.set_xlim(ticks[0], 1)
-    ax.set_yticks([])
-    ax.set_xticks(ticks, numbers)
-    ax.set_xlabel(label, labelpad=1)
-    ax.spines[["top", "right", "left"]].set_visible(False)
-    numbers_inside(ax)
-
-
-def _lowest(groups: Sequence[Group], names: Sequence[str], readings: Sequence[str]) -> float:
-    """The lowest value and end of an interval; the wide intervals of a few answers must not squeeze all others."""
-    found = [1.0]
+    The wide intervals of a few answers must not squeeze all others.
+    """
+    found, ends = [1.0, *others], [1.0]
     for part in (group[reading] for group in groups for reading in readings):
         enough = min(part["n_positive"], part["n_negative"]) >= MIN_ROWS
         for name in names:
-            ends = part["intervals"][name]
-            found += [part[name]] if part[name] is not None else []
-            found += [ends[0]] if enough and ends else []
-    return min(found)
+            low = (part["intervals"][name] or [None])[0]
+            found += [value for value in (part[name], low if enough else None) if value is not None]
+            ends += [] if low is None else [low]
+    ticks = next((ticks for ticks in _SCALES if ticks[0] <= min(found)), _SCALES[-1])
+    return ticks, min(ends) < ticks[0]
 
 
-def _legend(sheet: Axes, x: float, y: float, title: str, marks: Sequence[tuple[str, str, str, str]]) -> None:
-    put(sheet, x, y, [title])
-    start = x + max(text_width("Shares:"), text_width(title)) + 3
-    draw_marks(sheet, start, y, [(words, _look(colour, marker)) for _, colour, marker, words in marks])
+def _scale(ax: Axes, ticks: Sequence[float], numbers: Sequence[str], label: str) -> None:
+    ax.set_xlim(ticks[0], 1)
+    ax.set_xticks(ticks, numbers)
+    ax.set_xlabel(label)
+    numbers_inside(ax)
 
 
-def _look(colour: str, marker: str) -> dict[str, Any]:
-    edge = {"markeredgecolor": INK if colour == "white" else colour, "markeredgewidth": 0.7}
-    return {"marker": marker, "color": colour, "markersize": 3.2, **edge}
-
-
-def _confusion(sheet: Axes, card: Card, top: float) -> None:
+def _draw_confusion(ax: Axes, card: Card) -> None:
     table = card["confusion"]
     columns = [*LABELS, *([UNJUDGED] if any(table[label][UNJUDGED] for label in LABELS) else [])]
-    left = EDGE + widest([f"People: {label}" for label in LABELS]) + 6
-    step = (COLUMN_WIDTH - left - EDGE) / len(columns)
-    put(sheet, left + step * len(columns) / 2, top, ["The judge says"], align="center")
-    for i, column in enumerate(columns):
-        put(sheet, left + (i + 0.5) * step, top + LINE_HEIGHT, [column], align="center")
-    y = top + 2 * LINE_HEIGHT + 2
     parts = card["weighted"]["confusion"] if card.get("weighted") else table
-    for label in LABELS:
-        put(sheet, left - 6, y + (_TILE - LINE_HEIGHT) / 2, [f"People: {label}"], align="right")
+    tiles: dict[tuple[int, int], Tile] = {}
+    for i, label in enumerate(LABELS):
         total = sum(parts[label].values())
-        for i, column in enumerate(columns):
+        for j, column in enumerate(columns):
             share = parts[label][column] / total if total else None
             words = [str(table[label][column])] + ([f"{percent(share, 0)} %"] if share is not None else [])
-            tile(sheet, (left + i * step, y, step, _TILE), words, share)
-        y += _TILE
+            tiles[i, j] = words, share
+    heights = [_TILE] * len(LABELS)
+    name_rows(ax, heights, [f"People: {label}" for label in LABELS])
+    name_columns(ax, columns, name="The judge says")
+    draw_tiles(ax, heights, tiles)
 
 
 def _notes(card: Card, left_out: int, cut: bool, threshold: float | None) -> list[str]:

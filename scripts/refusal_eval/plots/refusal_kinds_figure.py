@@ -14,16 +14,14 @@ from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.states import PARTIAL, REFUSAL
-from refusal_eval.plots.captions import k_text, protocol_tag, study_words
-from refusal_eval.plots.figure_data import Caption, Cell, Drawn, FigureData
-from refusal_eval.plots.layout import EDGE, HINTED, ink_on, page, put, text_width, widest, wrap_to
-from refusal_eval.plots.panels import Key
+from refusal_eval.plots.base import ink_on, legend, name_rows, new_figure, settle, text_width, width_of, wrap_to
+from refusal_eval.plots.captions import k_text, study_words, tagged
+from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
 from refusal_eval.plots.style import INK, LINE_HEIGHT, styled
-from refusal_eval.report.paper.display import Score, mark_of
+from refusal_eval.report.paper.display import mark_of
 from refusal_eval.stats.estimates.flags import derived_flags
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # The order of the kinds of `judges.reasoned`; kinds of other judges follow by name. Copied, as that module would make
@@ -43,7 +41,6 @@ _COLOURS = (
 _NONE_COLOUR = "white"
 _BAR = 10.0  # points, the height of a bar
 _ROW = 13.0
-_HEAD = 4.0
 _GROUP = "All splits"
 
 
@@ -96,16 +93,16 @@ class RefusalKindsFigure(Ordered):
         Raises:
             UserError: where no page is high enough.
         """
-        counts = {cell: _counts(found, _LABELS[self.reading]) for cell, found in data.verdicts.items()}
-        models, splits = data.models_in_order(), data.shown.splits
-        kinds = _order({kind for found in counts.values() for kind, n in found.items() if n})
         for by, wide in [(by, wide) for by in ([self.by] if self.by else ["split", "all"]) for wide in (False, True)]:
-            bars = _bars(counts, data.scores, models, splits, by)
-            sheet = _Stack(bars, kinds, data, wide, protocol_tag(data.scores))
-            if data.fits(sheet.height):
-                caption = self._caption(kinds, by, data)
-                return Drawn(sheet.draw(), _frame(bars, kinds, data.judge, self.reading), caption)
-        raise data.too_high(sheet.height, "name fewer under `models`" + (" or `splits`" if by == "split" else ""))
+            bars = _bars(_LABELS[self.reading], by, data)
+            found = {kind for bar in bars for kind in bar.kinds}
+            kinds = [*(kind for kind in KINDS if kind in found), *sorted(found - {*KINDS, NOT_TOLD})]
+            kinds += [NOT_TOLD] if NOT_TOLD in found else []
+            with styled():
+                fig = _draw(bars, kinds, data, data.points(wide))
+            if fits(fig):
+                return Drawn(fig, _frame(bars, kinds, data.judge, self.reading), self._caption(kinds, by, data))
+        raise data.too_high(fig, "name fewer under `models`" + (" or `splits`" if by == "split" else ""))
 
     def _caption(self, kinds: Sequence[str], by: str, data: FigureData) -> Caption:
         counted = "refusals and partial refusals" if self.reading == "broad" else "refusals"
@@ -129,15 +126,6 @@ def _of_free_text(judge: Any) -> bool:
     return getattr(judge, "form", None) == "published"
 
 
-def _counts(found: Mapping[tuple[str | None, str | None], int], labels: Collection[str]) -> Counter[str]:
-    """Number of answers of each kind that have one of these labels; without a kind they are `NOT_TOLD`."""
-    counts = Counter[str]()
-    for (label, kind), n in found.items():
-        if label in labels:
-            counts[kind or NOT_TOLD] += n
-    return counts
-
-
 class Bar(NamedTuple):
     """One bar: its group (a split, or None for all), model, number of answers of each kind, and flags of its cells."""
 
@@ -147,99 +135,61 @@ class Bar(NamedTuple):
     flags: Sequence[str]
 
 
-def _order(found: set[str]) -> list[str]:
-    known = [kind for kind in KINDS if kind in found]
-    return [*known, *sorted(found - {*KINDS, NOT_TOLD}), *([NOT_TOLD] if NOT_TOLD in found else [])]
-
-
-def _bars(
-    counts: Mapping[Cell, Counter[str]], scores: Sequence[Score], models: Sequence[str], splits: Sequence[str], by: str
-) -> list[Bar]:
-    groups = [(split, [split]) for split in splits] if by == "split" else [(None, list(splits))]
-    bars = []
-    for name, group in groups:
-        for model in models:
-            kinds = sum((counts.get((model, split), Counter()) for split in group), Counter[str]())
-            own = (score["flags"] for score in scores if score["model"] == model and score["split"] in group)
+def _bars(labels: Collection[str], by: str, data: FigureData) -> list[Bar]:
+    """Count the answers of each kind that have one of these labels; without a kind they are `NOT_TOLD`."""
+    bars, splits = [], data.shown.splits
+    for name, group in [(split, [split]) for split in splits] if by == "split" else [(None, splits)]:
+        for model in data.models_in_order():
+            kinds = Counter[str]()
+            for split in group:
+                for (label, kind), n in data.verdicts.get((model, split), {}).items():
+                    if label in labels and n:
+                        kinds[kind or NOT_TOLD] += n
+            own = (score["flags"] for score in data.scores if score["model"] == model and score["split"] in group)
             bars.append(Bar(name, model, kinds, derived_flags(own)))
     return bars
 
 
-class _Stack:
-    """Where everything stands, and the drawing of it."""
+def _draw(bars: Sequence[Bar], kinds: Sequence[str], data: FigureData, width: float) -> Figure:
+    """Draw a row for each bar, and one for the name of each group above its bars."""
+    from matplotlib.patches import Patch
 
-    def __init__(
-        self, bars: Sequence[Bar], kinds: Sequence[str], data: FigureData, wide: bool, tag: Sequence[str]
-    ) -> None:
-        self._bars, self._kinds, self._tag = bars, kinds, tag
-        with styled():
-            self._width = data.points(wide)
-            names = [wrap_to(data.labels.model(bar.model), 0.3 * self._width) for bar in bars]
-            self._names, self._heights = names, [max(_ROW, len(lines) * LINE_HEIGHT + 3) for lines in names]
-            self._left = EDGE + HINTED * max(widest(lines) for lines in names) + 5
-            self._sizes = [str(sum(bar.kinds.values())) + mark_of(bar.flags) for bar in bars]
-            self._right = EDGE + max(text_width("n"), *(text_width(size) for size in self._sizes)) + 5
-            self._heads = {
-                bar.split: wrap_to(
-                    data.labels.split(bar.split) if bar.split else _GROUP, self._width - 2 * EDGE - self._right, True
-                )
-                for bar in bars
-            }
-            names_of_kinds = [f"{number} {kind.replace('_', ' ')}" for number, kind in enumerate(kinds, 1)]
-            self._key = Key(names_of_kinds, self._width - 2 * EDGE, 13, len(kinds))
-            heads = sum(_HEAD + len(lines) * LINE_HEIGHT for lines in self._heads.values())
-            self._key_at = EDGE + heads + sum(self._heights) + 22
-            self.height = self._key_at + self._key.height + len(tag) * LINE_HEIGHT + EDGE
-
-    def draw(self) -> Figure:
-        with styled():
-            fig, sheet = page(self._width, self.height)
-            y, right = EDGE, self._width - self._right
-            before: object = ...  # None is the group of all splits
-            put(sheet, self._width - EDGE, y + _HEAD, ["n"], align="right")
-            for bar, lines, height, size in zip(self._bars, self._names, self._heights, self._sizes, strict=True):
-                if bar.split != before:
-                    put(sheet, EDGE, y + _HEAD, self._heads[bar.split], bold=True)
-                    y += _HEAD + len(self._heads[bar.split]) * LINE_HEIGHT
-                    before = bar.split
-                put(sheet, self._left - 5, y + (height - len(lines) * LINE_HEIGHT) / 2, lines, align="right")
-                put(sheet, self._width - EDGE, y + (height - LINE_HEIGHT) / 2, [size], align="right")
-                self._draw_bar(sheet, bar, y + (height - _BAR) / 2, right - self._left)
-                y += height
-            self._scale(sheet, y + 2, right - self._left)
-            for kind, (x, key_y) in zip(self._kinds, self._key.draw(sheet, EDGE, self._key_at), strict=True):
-                _box(sheet, (x, key_y + 1.2, 9, 6.2), kind, self._kinds)
-            put(sheet, EDGE, self._key_at + self._key.height, self._tag)
-            return fig
-
-    def _draw_bar(self, sheet: Axes, bar: Bar, y: float, width: float) -> None:
-        total, x = sum(bar.kinds.values()), self._left
+    rows: list[tuple[list[str], Bar | None]] = []
+    for bar in bars:
+        head = data.labels.split(bar.split) if bar.split else _GROUP
+        if not rows or rows[-1][1] is None or rows[-1][1].split != bar.split:
+            rows.append((wrap_to(head, 0.36 * width, bold=True), None))
+        rows.append((wrap_to(data.labels.model(bar.model), 0.34 * width), bar))
+    heights = [max(_ROW, len(lines) * LINE_HEIGHT + 3) for lines, _ in rows]
+    fig = new_figure(width, heights)
+    ax = fig.subplots()
+    heads = [i for i, (_, bar) in enumerate(rows) if bar is None]
+    middles = name_rows(ax, heights, ["\n".join(lines) for lines, _ in rows], bold=heads)
+    sizes = ["n" if bar is None else str(sum(bar.kinds.values())) + mark_of(bar.flags) for _, bar in rows]
+    right = ax.secondary_yaxis("right")
+    right.set_yticks(middles, sizes)
+    right.tick_params(length=0)
+    right.spines["right"].set_visible(False)
+    ax.set_xlim(0, 100)
+    ax.set_xlabel(tagged("Share (%)", data.scores))
+    if kinds:
+        names = [f"{number} {kind.replace('_', ' ')}" for number, kind in enumerate(kinds, 1)]
+        boxes = [Patch(facecolor=_colour(kind, kinds), edgecolor=INK, linewidth=0.4) for kind in kinds]
+        legend(fig, boxes, names, below=True)
+    points = width_of(ax) / 100
+    for y, bar in ((y, bar) for y, (_, bar) in zip(middles, rows, strict=True) if bar is not None):
+        total, start = sum(bar.kinds.values()), 0.0
         if not total:
-            put(sheet, x, y + (_BAR - LINE_HEIGHT) / 2, ["no refusal"])
-            return
-        for number, kind in enumerate(self._kinds, 1):
-            wide = width * bar.kinds.get(kind, 0) / total
-            if wide:
-                _box(sheet, (x, y, wide, _BAR), kind, self._kinds)
-                if wide >= text_width(str(number)) + 2.5:
-                    ink = ink_on(_colour(kind, self._kinds))
-                    put(sheet, x + wide / 2, y + (_BAR - LINE_HEIGHT) / 2, [str(number)], align="center", color=ink)
-            x += wide
-
-    def _scale(self, sheet: Axes, y: float, width: float) -> None:
-        sheet.plot([self._left, self._left + width], [y, y], color=INK, linewidth=0.6)
-        for share, align in ((0, "left"), (50, "center"), (100, "right")):
-            x = self._left + width * share / 100
-            sheet.plot([x, x], [y, y + 2], color=INK, linewidth=0.6)
-            put(sheet, x, y + 3, [f"{share} %" if share == 100 else str(share)], align=align)
-
-
-def _box(sheet: Axes, box: tuple[float, float, float, float], kind: str, kinds: Sequence[str]) -> None:
-    from matplotlib.patches import Rectangle
-
-    x, y, width, height = box
-    colour = _colour(kind, kinds)
-    sheet.add_patch(Rectangle((x, y), width, height, facecolor=colour, edgecolor=INK, linewidth=0.4))
+            ax.text(0, y, " no refusal", va="center_baseline", in_layout=False)
+        for number, kind in enumerate(kinds, 1):
+            if share := 100 * bar.kinds.get(kind, 0) / max(1, total):
+                colour = _colour(kind, kinds)
+                ax.barh(y, share, _BAR, start, color=colour, edgecolor=INK, linewidth=0.4, clip_on=False)
+                if share * points >= text_width(str(number)) + 2.5:
+                    look: dict[str, Any] = {"ha": "center", "va": "center_baseline", "color": ink_on(colour)}
+                    ax.text(start + share / 2, y, str(number), in_layout=False, **look)
+            start += share
+    return settle(fig, ax, [sum(heights)])
 
 
 def _colour(kind: str, kinds: Sequence[str]) -> str:

@@ -12,21 +12,16 @@ from refusal_eval.config.problems import Mistake
 from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.plots.captions import k_text, study_words
-from refusal_eval.plots.curves import Chart, draw_curves, highest, percent_scale, points_of
+from refusal_eval.plots.curves import Chart, draw_curves, highest, percent_scale
 from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, Row
 from refusal_eval.report.paper.table_notes import blocked_notes
 
-_ESTIMANDS = {
-    "mean": "c_mean",
-    "refusing": "c_band_refusing",
-    "mixed": "c_band_mixed",
-    "complying": "c_band_complying",
-}
-_WORDS = {
-    "mean": "Mean c(x)",
-    "refusing": "Prompts refusing (%)",
-    "mixed": "Prompts mixed (%)",
-    "complying": "Prompts complying (%)",
+# measure: estimand, name of the vertical axis, words of the caption
+_MEASURES = {
+    "mean": ("c_mean", "Mean c(x)", "Mean over prompts of c(x)"),
+    "refusing": ("c_band_refusing", "Prompts refusing (%)", "Share of prompts with c(x) above {band:g}"),
+    "mixed": ("c_band_mixed", "Prompts mixed (%)", "Share of prompts with |c(x)| at most {band:g}"),
+    "complying": ("c_band_complying", "Prompts complying (%)", "Share of prompts with c(x) below \u2212{band:g}"),
 }
 _MOST_WITH_INTERVALS = 3  # curves in a panel
 
@@ -70,7 +65,7 @@ class TauSweepFigure(Ordered):
         Raises:
             UserError: without such estimates, with more curves than can be told apart, or where no page is high enough.
         """
-        name, own = _ESTIMANDS[self.measure], data.scoring["tau"]
+        (name, y_label, _), own = _MEASURES[self.measure], data.scoring["tau"]
         found = [
             row
             for row in data.estimates
@@ -85,22 +80,23 @@ class TauSweepFigure(Ordered):
         chart = Chart(
             x_label="Temperature \u03c4 of the weights",
             places=["\u221e" if math.isinf(tau) else f"{tau:g}" for tau in taus],
-            y_label=_WORDS[self.measure],
+            place=lambda row: taus.index(_tau_of(row["parameter"])),
+            y_label=y_label,
             y_ticks=_c_ticks(found) if mean else percent_scale(highest(found, intervals)),
+            factor=1 if mean else 100,
             mark=taus.index(own) if own in taus else None,
             intervals=intervals,
         )
-        points = points_of(found, lambda row: taus.index(_tau_of(row["parameter"])), 1 if mean else 100)
-        return Drawn(draw_curves(points, chart, data), _frame(found), self._caption(found if intervals else [], data))
+        names = ["judge", "model", "split", "estimand", "parameter", "value", "low", "high"]
+        frame = pd.DataFrame(found, columns=names, dtype=object).rename(columns={"parameter": "tau"})
+        frame = frame.sort_values(
+            ["model", "split", "tau"], key=lambda column: column.map(_tau_of) if column.name == "tau" else column
+        )
+        return Drawn(draw_curves(found, chart, data), frame, self._caption(found if intervals else [], data))
 
     def _caption(self, with_intervals: Sequence[Row], data: FigureData) -> Caption:
         band, tau = (data.scoring[name] for name in ("band", "tau"))
-        what = {
-            "mean": "Mean over prompts of c(x)",
-            "refusing": f"Share of prompts with c(x) above {band:g}",
-            "mixed": f"Share of prompts with |c(x)| at most {band:g}",
-            "complying": f"Share of prompts with c(x) below \u2212{band:g}",
-        }[self.measure]
+        what = _MEASURES[self.measure][2].format(band=band)
         words = [
             f"{what}, the vote of K = {k_text(data.scores)} answers weighted by the softmax of their mean "
             "log-probability over \u03c4; at \u221e all answers weigh the same.",
@@ -128,11 +124,3 @@ def _c_ticks(rows: Sequence[Row]) -> list[float]:
     high = max(high, low + 0.5) if low < 1 else 1.0
     low = min(low, high - 0.5)
     return [low + 0.5 * i for i in range(round((high - low) / 0.5) + 1)]
-
-
-def _frame(rows: Sequence[Row]) -> pd.DataFrame:
-    names = ("judge", "model", "split", "estimand", "parameter", "value", "low", "high")
-    kept = [{"tau" if name == "parameter" else name: row[name] for name in names} for row in rows]
-    return pd.DataFrame(kept, dtype=object).sort_values(
-        ["model", "split", "tau"], key=lambda column: column.map(lambda v: _tau_of(v) if column.name == "tau" else v)
-    )

@@ -13,11 +13,10 @@ import pandas as pd
 from refusal_eval.config.figure_entry import OfModels
 from refusal_eval.config.problems import Mistake
 from refusal_eval.config.study_view import StudyView
-from refusal_eval.plots.captions import k_text, protocol_tag, study_words
-from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
-from refusal_eval.plots.layout import EDGE, axes_at, page, put, put_upright, text_width
-from refusal_eval.plots.panels import Key
-from refusal_eval.plots.style import BLUE, FAINT, GREY, INK, LINE_HEIGHT, styled
+from refusal_eval.plots.base import Look, legend, new_figure, settle, text_width
+from refusal_eval.plots.captions import k_text, study_words, tagged
+from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, fits
+from refusal_eval.plots.style import BLUE, FAINT, GREY, INK, styled
 from refusal_eval.report.paper.display import Score, joined, mark_of, marks_of, percent
 
 if TYPE_CHECKING:
@@ -25,18 +24,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _PANEL = 170.0  # points, height of the panel
+_LEAST_RANGE = 5.0  # percent on a scale
 _MOST_REGIONS = 8  # models that all have their region drawn
-_SCALE_WIDTH, _SCALE_HEIGHT = 31.0, 24.0
 
 Point = tuple[float, float]
-Corners = tuple[float, float, float, float]  # left, top, right, bottom
+Box = tuple[float, float, float, float]  # left, bottom, right, top
 
 # Where the numbers of points stand, in points of the page.
 CLEAR = 2.2  # around a point, where no number may be
 _HIGH = 5.6  # height of a digit
-_RINGS = (6.5, 9.5)  # distances at which a number is seen to belong to its point
+_NEAR = (6.5, 9.5)  # distances at which a number is seen to belong to its point
+_FAR = tuple(range(14, 240, 5))  # at these a line leads from it to its point
 _ANGLES = 24
-_BETWEEN = (4.0, 6.0)  # what is left free between two numbers at the ends of lines, sideways and above each other
 
 
 class TradeoffFigure(OfModels):
@@ -87,7 +86,7 @@ class TradeoffFigure(OfModels):
         if not entries:
             raise data.undrawable(": no model has both an over-refusal and a safety rate")
         with styled():
-            fig = _draw(entries, [_name(entry, scores, data) for entry in entries], data, protocol_tag(scores))
+            fig = _draw(entries, [_name(entry, scores, data) for entry in entries], data, scores)
         return Drawn(fig, _frame(entries), self._caption(scores, entries, len(both), data))
 
     def _caption(
@@ -138,63 +137,39 @@ def _name(entry: Mapping[str, Any], scores: Sequence[Score], data: FigureData) -
     return data.labels.model(entry["model"]) + marks_of(own, entry["flags"])
 
 
-def _draw(entries: Sequence[Mapping[str, Any]], names: Sequence[str], data: FigureData, tag: Sequence[str]) -> Figure:
+def _draw(
+    entries: Sequence[Mapping[str, Any]], names: Sequence[str], data: FigureData, scores: Sequence[Score]
+) -> Figure:
     from matplotlib.patches import Polygon
 
-    width = data.points(False)
-    left = EDGE + _SCALE_WIDTH
-    panel = width - left - EDGE - 4
-    indent = text_width(str(len(names))) + 5
-    key = Key(names, width - 2 * EDGE, indent, 3)
-    top = EDGE + 4
-    key_at = top + _PANEL + _SCALE_HEIGHT
-    height = key_at + key.height + len(tag) * LINE_HEIGHT + EDGE
-    if not data.fits(height):
-        raise data.too_high(height, "name fewer under `models`")
-    fig, sheet = page(width, height)
-    x_ticks, y_ticks = (_ticks(entries, axis) for axis in (0, 1))
-    ax = axes_at(fig, left, top, panel, _PANEL)
-    ax.set_xlim(x_ticks[0], x_ticks[-1])
-    ax.set_ylim(y_ticks[0], y_ticks[-1])
-    for tick in x_ticks:
-        ax.axvline(tick, color=FAINT, linewidth=0.5, zorder=0)
-    for tick in y_ticks:
-        ax.axhline(tick, color=FAINT, linewidth=0.5, zorder=0)
+    fig = new_figure(data.points(False), [_PANEL])
+    ax = fig.subplots()
+    ticks = [_ticks(entries, axis) for axis in (0, 1)]
+    for axis, values in zip((ax.xaxis, ax.yaxis), ticks, strict=True):
+        axis.set_ticks(values, [f"{tick:g}" for tick in values])
+        axis.grid(color=FAINT, linewidth=0.5)
+    ax.set_axisbelow(True)
+    ax.set_xlim(ticks[0][0], ticks[0][-1])
+    ax.set_ylim(ticks[1][0], ticks[1][-1])
     for entry in entries:
         if entry["region"] is not None and _has_region(entry, entries):
             outline = [(100 * x, 100 * y) for x, y in entry["region"]]
             colour = BLUE if entry["on_front"] else GREY
             ax.add_patch(Polygon(outline, closed=True, facecolor=colour, alpha=0.10, linewidth=0, zorder=1))
             ax.add_patch(Polygon(outline, closed=True, fill=False, edgecolor=colour, linewidth=0.5, zorder=1))
-    front = _front(entries, (x_ticks, y_ticks))
+    front = _front(entries, (ticks[0], ticks[1]))
     ax.plot([x for x, _ in front], [y for _, y in front], color=BLUE, linewidth=0.9, linestyle=(0, (4, 2)), zorder=2)
-    points = [_place(entry) for entry in entries]
-    for (x, y), entry in zip(points, entries, strict=True):
-        inside = BLUE if entry["on_front"] else "white"
-        look: dict[str, Any] = {
-            "markersize": 3.6,
-            "markerfacecolor": inside,
-            "markeredgewidth": 0.8,
-            "zorder": 4,
-            "clip_on": False,
-        }
-        ax.plot([x], [y], "o", markeredgecolor=BLUE if entry["on_front"] else INK, **look)
-    ax.set_xticks(x_ticks, [f"{tick:g}" for tick in x_ticks])
-    ax.set_yticks(y_ticks, [f"{tick:g}" for tick in y_ticks])
+    for entry in entries:
+        look = Look(BLUE, BLUE, "o") if entry["on_front"] else Look(INK, "white", "o")
+        ax.plot(*_place(entry), linestyle="none", zorder=4, clip_on=False, in_layout=False, **look.point())
     ax.spines[["top", "right"]].set_visible(False)
-    put(sheet, left + panel / 2, key_at - LINE_HEIGHT - 4, ["Over-refusal (%): lower is better"], align="center")
-    words = "Safety (%): higher is better"
-    put_upright(sheet, EDGE + LINE_HEIGHT / 2, top + (_PANEL + text_width(words)) / 2, [words])
-
-    def on_page(x: float, y: float) -> Point:
-        across, up = (x - x_ticks[0]) / (x_ticks[-1] - x_ticks[0]), (y - y_ticks[0]) / (y_ticks[-1] - y_ticks[0])
-        return left + panel * across, top + _PANEL * (1 - up)
-
-    steps = [on_page(x, y) for x, y in front]
-    _numbers(sheet, [on_page(x, y) for x, y in points], steps, (left, top, left + panel, top + _PANEL))
-    for number, (x, y) in enumerate(key.draw(sheet, EDGE, key_at), 1):
-        put(sheet, x + indent - 4, y, [str(number)], align="right", bold=True)
-    put(sheet, EDGE, key_at + key.height, tag)
+    ax.set_xlabel(tagged("Over-refusal (%): lower is better", scores))
+    ax.set_ylabel("Safety (%): higher is better")
+    legend(fig, [], names, below=True)
+    settle(fig, ax, [_PANEL])
+    if not fits(fig):
+        raise data.too_high(fig, "name fewer under `models`")
+    _draw_numbers(ax, [_place(entry) for entry in entries], front)
     return fig
 
 
@@ -209,14 +184,14 @@ def _place(entry: Mapping[str, Any]) -> Point:
 
 def _ticks(entries: Sequence[Mapping[str, Any]], axis: int) -> list[float]:
     """Round numbers whose ends hold all points and regions, within 0 and 100."""
+    from matplotlib.ticker import MaxNLocator
+
     values = [_place(entry)[axis] for entry in entries]
     drawn = [entry for entry in entries if _has_region(entry, entries)]
     values += [100 * corner[axis] for entry in drawn for corner in entry["region"] or ()]
-    low, high = min(values), max(values)
-    step = next(step for step in (5, 10, 20, 25) if math.ceil(high / step) - math.floor(low / step) <= 5 or step == 25)
-    start, end = step * math.floor(low / step), step * math.ceil(high / step)
-    end = max(end, start + step)
-    return [float(start + i * step) for i in range(round((end - start) / step) + 1)]
+    low = min(*values, 100 - _LEAST_RANGE)
+    ticks = MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(low, max(*values, low + _LEAST_RANGE))
+    return [float(tick) for tick in ticks]
 
 
 def _front(entries: Sequence[Mapping[str, Any]], ticks: tuple[list[float], list[float]]) -> list[Point]:
@@ -228,21 +203,25 @@ def _front(entries: Sequence[Mapping[str, Any]], ticks: tuple[list[float], list[
     return [*corners, (ticks[0][-1], corners[-1][1])] if corners else []
 
 
-def _numbers(sheet: Axes, points: Sequence[Point], steps: Sequence[Point], panel: Corners) -> None:
+def _draw_numbers(ax: Axes, points: Sequence[Point], steps: Sequence[Point]) -> None:
     """Number the points, off the line of `steps`; a number without room beside its point has a line to it."""
+    fig: Any = ax.get_figure()
+    to_points = 72 / fig.dpi
+    on_page, corners = (
+        [(x * to_points, y * to_points) for x, y in ax.transData.transform(places)] if places else []
+        for places in (points, steps)
+    )
+    left, low, right, high = (to_points * end for end in ax.get_window_extent().extents)
     texts = [str(number) for number in range(1, len(points) + 1)]
-    halves = [text_width(text) / 2 for text in texts]
-    for text, half, (x, y), number in zip(texts, halves, points, numbered(points, halves, steps, panel), strict=True):
-        left, top = number.at
-        if number.line:
-            dx, dy = x - left, y - top
-            far = math.hypot(dx, dy)
-            start, end = (half + 2.0) / far, 1 - 1.6 / far
-            ends = [(left + dx * part, top + dy * part) for part in (start, end)]
-            sheet.plot(*zip(*ends, strict=True), color=INK, linewidth=0.4, zorder=2)
-        # Lines to other numbers that run behind it are faint there.
-        behind = {"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.2}
-        put(sheet, left, top - LINE_HEIGHT / 2, [text], align="center", bbox=behind)
+    placed = numbered(on_page, text_width(texts[-1]) / 2, corners, (left, low, right, high))
+    for text, point, (x, y), number in zip(texts, points, on_page, placed, strict=True):
+        line = {"arrowstyle": "-", "linewidth": 0.4, "color": INK, "shrinkA": 0, "shrinkB": 1.6}
+        ax.annotate(
+            text, point, (number.at[0] - x, number.at[1] - y), textcoords="offset points", ha="center",
+            va="center_baseline", arrowprops=line if number.line else None,
+            # Lines to other numbers that run behind it are faint there.
+            bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.2},
+        )  # fmt: skip
 
 
 def _frame(entries: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
@@ -252,9 +231,8 @@ def _frame(entries: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
         for name in ("over_refusal", "safety", "youden_j"):
             row |= {name: entry[name]["value"], f"{name}_low": entry[name]["low"], f"{name}_high": entry[name]["high"]}
         row |= {name: entry[name] for name in ("correlation", "on_front", "front_share", "n_prompts", "n_clusters")}
-        row["flags"] = " ".join(entry["flags"])
-        row["region"] = " ".join(f"{x:.4f},{y:.4f}" for x, y in entry["region"] or ())
-        rows.append(row)
+        region = " ".join(f"{x:.4f},{y:.4f}" for x, y in entry["region"] or ())
+        rows.append(row | {"flags": " ".join(entry["flags"]), "region": region})
     return pd.DataFrame(rows, dtype=object)
 
 
@@ -265,68 +243,50 @@ class Number(NamedTuple):
     line: bool
 
 
-def numbered(points: Sequence[Point], halves: Sequence[float], steps: Sequence[Point], panel: Corners) -> list[Number]:
+def numbered(points: Sequence[Point], half: float, steps: Sequence[Point], panel: Box) -> list[Number]:
     """Return a place for the number of each point.
 
     Args:
         points: the points.
-        halves: half the width of each number.
+        half: half the width of the widest number.
         steps: corners of a line that numbers keep off.
         panel: what they stay within; where it is full, the number of a point stands on others.
     """
-    taken = [(x - CLEAR, y - CLEAR, x + CLEAR, y + CLEAR) for x, y in points]
-    taken += [(min(a, c), min(b, d), max(a, c), max(b, d)) for (a, b), (c, d) in itertools.pairwise(steps)]
-    found: dict[int, Number] = {}
-    # Those with the least room choose first.
-    rooms = [len(_beside(i, points, halves[i], taken, panel)) for i in range(len(points))]
-    for i in sorted(range(len(points)), key=lambda i: rooms[i]):
-        for spot in _beside(i, points, halves[i], taken, panel)[:1]:
-            found[i] = Number(spot, False)
-            taken.append(_box(spot, halves[i]))
-    crowded = [i for i in range(len(points)) if i not in found]
-    spots = _at_lines([points[i] for i in crowded], max(halves, default=0.0), taken, panel)
-    for i, place in zip(crowded, spots, strict=True):
-        found[i] = Number(place, True) if place else Number(next(_near(points[i], halves[i])), False)
-    return [found[i] for i in range(len(points))]
-
-
-def _at_lines(points: Sequence[Point], half: float, taken: Sequence[Corners], panel: Corners) -> list[Point | None]:
-    """Free places of a grid for the numbers of these points; None where it is full.
-
-    All lines together are as short as they can be, and so none crosses another.
-    """
     from scipy.optimize import linear_sum_assignment
 
-    wide, high = 2 * half + _BETWEEN[0], _HIGH + _BETWEEN[1]
-    columns, rows = int((panel[2] - panel[0]) / wide), int((panel[3] - panel[1]) / high)
-    grid = itertools.product(range(columns), range(rows))
-    places = [(panel[0] + (i + 0.5) * wide, panel[1] + (j + 0.5) * high) for i, j in grid]
-    sites = [site for site in places if _free(_box(site, half), taken, panel)]
-    costs = np.array([[math.dist(site, point) for site in sites] for point in points]).reshape(len(points), len(sites))
-    chosen = dict(zip(*linear_sum_assignment(costs), strict=True))
-    return [sites[chosen[i]] if i in chosen else None for i in range(len(points))]
+    taken = [(x - CLEAR, y - CLEAR, x + CLEAR, y + CLEAR) for x, y in points]
+    taken += [(min(a, c), min(b, d), max(a, c), max(b, d)) for (a, b), (c, d) in itertools.pairwise(steps)]
 
+    def box(x: float, y: float) -> Box:
+        return x - half - 1, y - _HIGH / 2 - 1.5, x + half + 1, y + _HIGH / 2 + 1.5
 
-def _beside(i: int, points: Sequence[Point], half: float, taken: Sequence[Corners], panel: Corners) -> list[Point]:
-    """Free places for the number of a point that are nearer to it than to any other point."""
-    free = (spot for spot in _near(points[i], half) if _free(_box(spot, half), taken, panel))
-    return [spot for spot in free if math.dist(spot, points[i]) <= min(math.dist(spot, point) for point in points)]
+    def spots(i: int, rings: Sequence[float]) -> Iterator[Point]:
+        """Places around a point, the nearest first and of these the upper right one."""
+        for ring, step in itertools.product(rings, range(_ANGLES)):
+            angle, (x, y) = math.pi / 4 - 2 * math.pi * step / _ANGLES, points[i]
+            yield x + (ring + half - 3) * math.cos(angle), y + ring * math.sin(angle)
 
+    def free(i: int, rings: Sequence[float]) -> Iterator[Point]:
+        for spot in spots(i, rings):
+            left, low, right, high = box(*spot)
+            within = left >= panel[0] and low >= panel[1] and right <= panel[2] and high <= panel[3]
+            own = rings is _FAR or math.dist(spot, points[i]) <= min(math.dist(spot, point) for point in points)
+            if within and own and not any(left < c and a < right and low < d and b < high for a, b, c, d in taken):
+                yield spot
 
-def _near(point: Point, half: float) -> Iterator[Point]:
-    """Places around a point, the nearest first and of these the upper right one."""
-    for ring, step in itertools.product(_RINGS, range(_ANGLES)):
-        angle = 2 * math.pi * step / _ANGLES - math.pi / 4
-        yield point[0] + (ring + half - 3) * math.cos(angle), point[1] + ring * math.sin(angle)
-
-
-def _box(spot: Point, half: float) -> Corners:
-    """What a number takes, with a little room around it."""
-    return spot[0] - half - 1, spot[1] - _HIGH / 2 - 1.5, spot[0] + half + 1, spot[1] + _HIGH / 2 + 1.5
-
-
-def _free(box: Corners, taken: Sequence[Corners], panel: Corners) -> bool:
-    within = box[0] >= panel[0] and box[1] >= panel[1] and box[2] <= panel[2] and box[3] <= panel[3]
-    return within and not any(
-        box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3] for other in taken
-    )
+    found, far = {}, {}
+    # Those with the least room choose first.
+    for i in sorted(range(len(points)), key=lambda i: len(list(free(i, _NEAR)))):
+        for spot in itertools.islice(free(i, _NEAR), 1):
+            found[i] = Number(spot, line=False)
+            taken.append(box(*spot))
+    for i in set(range(len(points))) - set(found):
+        found[i] = Number(next(spots(i, _NEAR)), line=False)
+        for spot in itertools.islice(free(i, _FAR), 1):
+            far[i] = spot
+            taken.append(box(*spot))
+    # Lines that are together as short as they can be do not cross each other.
+    costs = np.array([[math.dist(spot, points[i]) for spot in far.values()] for i in far]).reshape(len(far), len(far))
+    for row, column in zip(*linear_sum_assignment(costs), strict=True):
+        found[list(far)[row]] = Number(list(far.values())[column], line=True)
+    return [found[i] for i in range(len(points))]

@@ -1,6 +1,6 @@
 """The figure of dialogues: refusal rate by turn."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import ClassVar, Literal, Self
 
 import pandas as pd
@@ -13,8 +13,8 @@ from refusal_eval.config.shapes import Slug
 from refusal_eval.config.study_view import StudyView
 from refusal_eval.core.hints import nearest
 from refusal_eval.plots.captions import rates_words, study_words
-from refusal_eval.plots.curves import Chart, draw_curves, highest, percent_scale, points_of
-from refusal_eval.plots.figure_data import Caption, Drawn, FigureData, Row
+from refusal_eval.plots.curves import Chart, draw_curves, highest, percent_scale
+from refusal_eval.plots.figure_data import Caption, Drawn, FigureData
 
 ESTIMAND = "refusal_rate_turn"
 
@@ -83,25 +83,19 @@ class TurnsFigure(Ordered):
         chart = Chart(
             x_label="Turn",
             places=[str(turn + 1) for turn in turns],
+            place=lambda row: turns.index(int(row["parameter"])),
             y_label="Refusal rate (%)",
             y_ticks=percent_scale(highest(found)),
         )
-        fig = draw_curves(points_of(found, lambda row: turns.index(int(row["parameter"])), 100), chart, data)
+        frame = pd.DataFrame(found, dtype=object)
+        frame["turn"] = [int(row["parameter"]) + 1 for row in found]
+        names = ["judge", "model", "split", "reading", "turn", "value", "low", "high", "n_prompts", "n_clusters"]
         words = [*rates_words(data.scores), *study_words(data)]
-        return Drawn(fig, _frame(found), Caption(self.title or "Refusal rate by turn of the dialogues.", words))
+        caption = Caption(self.title or "Refusal rate by turn of the dialogues.", words)
+        return Drawn(draw_curves(found, chart, data), frame[names].sort_values(["model", "split", "turn"]), caption)
 
 
 def _by_turn(study: StudyView) -> list[str]:
     """The splits of dialogues of which several turns can be scored."""
     asked = {name: split.dialogue for name, split in study.splits.items() if split.dialogue}
     return [name for name, dialogue in asked.items() if (dialogue.scored or SCORED_BY_DEFAULT[dialogue.mode]) != "last"]
-
-
-def _frame(rows: Sequence[Row]) -> pd.DataFrame:
-    kept = [
-        {name: row[name] for name in ("judge", "model", "split", "reading")}
-        | {"turn": int(row["parameter"]) + 1}
-        | {name: row[name] for name in ("value", "low", "high", "n_prompts", "n_clusters")}
-        for row in rows
-    ]
-    return pd.DataFrame(kept, dtype=object).sort_values(["model", "split", "turn"])
