@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -76,8 +77,8 @@ class Renderer:
         """Return the renderer that a rule's params describe (see `rendering_params` in workflow/rendering.py)."""
         names = ("template", "template_options", "system_prompt", "date", "trust_remote_code")
         how = {name: params[name] for name in names}
-        further = {"prefill": params.get("prefill"), "frame": params.get("frame", False)}
-        return cls(tokenizer_folder, **how, untrusted=untrusted, **further)
+        how |= {name: params[name] for name in ("prefill", "frame") if name in params}
+        return cls(tokenizer_folder, **how, untrusted=untrusted)
 
     def token_ids(self, messages: Messages) -> list[int]:
         """Return the prompt's token ids: exactly those of the chat template, and of the prefill if there is one.
@@ -150,23 +151,16 @@ class Renderer:
 
     def _plain_text(self, messages: Messages) -> str:
         rows = with_system_prompt(messages, self.system_prompt)
-        if (
-            any(row["role"] not in ("system", "user") for row in rows)
-            or sum(row["role"] == "user" for row in rows) != 1
-        ):
+        if [row["role"] for row in rows if row["role"] != "system"] != ["user"]:
             raise UserError("`template: none` takes one user message per prompt (and a system prompt before it)")
         return "".join(row["content"] for row in rows)
 
 
+@dataclasses.dataclass(frozen=True)
 class MessagePrompts:
-    """Prompts of an engine that takes messages: it has a template and a tokenizer of its own.
+    """Prompts of an engine that takes messages: it has a template and a tokenizer of its own."""
 
-    Args:
-        system_prompt: put before every prompt.
-    """
-
-    def __init__(self, system_prompt: str | None) -> None:
-        self.system_prompt = system_prompt
+    system_prompt: str | None  # put before every prompt
 
     def prompt(self, messages: Messages) -> list[dict[str, str]]:
         """Return the prompt as its engine takes it: roles and texts."""
