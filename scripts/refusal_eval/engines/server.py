@@ -306,7 +306,7 @@ class Server(RunningEngine):
     @property
     def devices(self) -> tuple[Device, ...]:
         """The devices that are leased for the server."""
-        return self._lease.devices
+        return tuple(self._lease.devices)
 
     async def metrics(self) -> dict[str, float]:
         """Return the server's own counters."""
