@@ -95,7 +95,14 @@ def server_environment(determinism: str, device: str | None, nodes: int = 1, pyt
         environment["PATH"] = os.pathsep.join([os.path.dirname(os.path.abspath(python)), path])
     environment |= OFFLINE | QUIET | KEEP_ALIVE | (LOOPBACK if nodes == 1 else {})
     environment.setdefault("VLLM_LOGGING_LEVEL", "INFO")
-    environment.setdefault("TORCHINDUCTOR_CACHE_DIR", compiled_code_folder(environment))
+    # Torch would keep compiled code in the temporary folder, which is new at every start: compiling again took 12 s. Each
+    # kind of processor has a folder of its own, as torch looks for a file by the code alone: another machine of the same
+    # home folder would end at an instruction that it does not have.
+    caches = environment.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")
+    compiled = os.path.join(
+        environment.get("VLLM_CACHE_ROOT") or os.path.join(caches, "vllm"), "inductor", processor_id()
+    )
+    environment.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.expanduser(compiled))
     # Precompiled headers stay in the temporary folder whatever that says, and would be made at every start.
     environment.setdefault("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "0")
     if device == "cpu":
@@ -113,18 +120,6 @@ def server_environment(determinism: str, device: str | None, nodes: int = 1, pyt
         # The engine core computes itself (see `IN_THE_CORE` in vllm_engine.py) and would take one thread.
         environment["OMP_NUM_THREADS"] = str(usable_cores())
     return environment
-
-
-def compiled_code_folder(environment: Mapping[str, str]) -> str:
-    """Return where torch keeps the code that it compiles: in vLLM's own cache of compiled code.
-
-    Torch would take the temporary folder, which is new at every start: compiling again took 12 s on two cores. Each
-    kind of processor has its own: torch compiles for the one at hand, and looks for the file by the code alone, so that
-    another machine of the same home folder would end at an instruction that it does not have.
-    """
-    caches = environment.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")
-    vllm = environment.get("VLLM_CACHE_ROOT") or os.path.join(caches, "vllm")
-    return os.path.expanduser(os.path.join(vllm, "inductor", processor_id()))
 
 
 def processor_id() -> str:
@@ -223,26 +218,25 @@ class Server(RunningEngine):
         LOG.info("the engine is healthy after %.1f s", time.monotonic() - started)
 
     async def _stop(self) -> None:
-        try:
-            if self._client:
-                await within(CLOSE_SECONDS, self._client.close())
-        except TimeoutError:
-            LOG.error("the engine's connections did not close within %.0f s; it is stopped all the same", CLOSE_SECONDS)
-        finally:
+        with contextlib.ExitStack() as stops:  # each, whatever becomes of the others, from the last on
+            # The record last: interrupted before, the next run clears away what is left.
+            if self._record:
+                stops.callback(self._record.remove)
+            stops.callback(shutil.rmtree, self._private, ignore_errors=True)
+            stops.callback(self._lease.release)
+            for process in (self._server, *self._workers):
+                if process:
+                    stops.callback(process.stop)
+            if self._asked and self._asked.poll() is None:
+                stops.callback(self._asked.wait)
+                stops.callback(self._asked.kill)
             try:
-                if self._asked and self._asked.poll() is None:
-                    self._asked.kill()
-                    self._asked.wait()
-                with contextlib.ExitStack() as stops:  # each, whatever becomes of the others
-                    for process in (self._server, *self._workers):
-                        if process:
-                            stops.callback(process.stop)
-            finally:
-                self._lease.release()
-                # The record last: interrupted before, the next run clears away what is left.
-                shutil.rmtree(self._private, ignore_errors=True)
-                if self._record:
-                    self._record.remove()
+                if self._client:
+                    await within(CLOSE_SECONDS, self._client.close())
+            except TimeoutError:
+                LOG.error(
+                    "the engine's connections did not close within %.0f s; it is stopped all the same", CLOSE_SECONDS
+                )
 
     async def complete(self, prompt: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
         """Return the response to one request (see the `complete` of its client)."""
