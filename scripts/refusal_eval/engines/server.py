@@ -95,9 +95,9 @@ def server_environment(determinism: str, device: str | None, nodes: int = 1, pyt
         environment["PATH"] = os.pathsep.join([os.path.dirname(os.path.abspath(python)), path])
     environment |= OFFLINE | QUIET | KEEP_ALIVE | (LOOPBACK if nodes == 1 else {})
     environment.setdefault("VLLM_LOGGING_LEVEL", "INFO")
-    # Torch would keep compiled code in the temporary folder, which is new at every start: compiling again took 12 s. Each
-    # kind of processor has a folder of its own, as torch looks for a file by the code alone: another machine of the same
-    # home folder would end at an instruction that it does not have.
+    # Torch would keep compiled code in the temporary folder, which is new at every start (compiling took 12 s). It looks
+    # for a file by the code alone, so each kind of processor has a folder of its own: another machine of the same home
+    # folder would end at an instruction that it does not have.
     caches = environment.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")
     compiled = os.path.join(
         environment.get("VLLM_CACHE_ROOT") or os.path.join(caches, "vllm"), "inductor", processor_id()
