@@ -173,12 +173,7 @@ class MessagePrompts:
 
 
 def renderer_of(tokenizer_folder: str | Path | None, params: Mapping[str, Any]) -> Renderer | MessagePrompts:
-    """Return what makes prompts for an engine: token ids with its tokenizer, or messages for one that has none.
-
-    Args:
-        tokenizer_folder: folder of the engine's tokenizer; None for an engine that takes messages.
-        params: what decides how prompts are rendered (see `rendering_params` in workflow/rendering.py).
-    """
+    """Return what makes prompts for an engine: token ids with its tokenizer, or messages for one that has none."""
     if tokenizer_folder is None:
         return MessagePrompts(params["system_prompt"])
     return Renderer.from_params(tokenizer_folder, params)

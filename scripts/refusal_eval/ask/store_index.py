@@ -64,15 +64,7 @@ class IndexBuilder:
         return len(self._rows) // INDEX_ENTRY.itemsize
 
     def add(self, key_start: bytes, offset: int) -> None:
-        """Add a record.
-
-        Args:
-            key_start: first 32 hex digits of its key.
-            offset: the byte where its line begins.
-
-        Raises:
-            ValueError: if these are not 32 hex digits.
-        """
+        """Add a record by the first 32 hex digits of its key (else `ValueError`) and the byte where its line begins."""
         numbers = binascii.unhexlify(key_start)
         if len(numbers) != 16:
             raise ValueError(f"not a key: {key_start!r}")
@@ -125,9 +117,7 @@ def key_numbers(keys: Sequence[str]) -> KeyNumbers:
 def matches(keys: KeyNumbers, entries: Index) -> tuple[Positions, Positions]:
     """Return the position in `keys` and the position in `entries` of every entry that belongs to one of the keys.
 
-    Args:
-        keys: numbers of the keys, each key once, in ascending order.
-        entries: an index.
+    Each key stands there once, in ascending order.
     """
     if len(keys) <= len(entries):
         key, entry = _equal(keys[:, 0], entries["high"])

@@ -119,12 +119,7 @@ class BrokenOff(ValueError):
 
 
 class EngineClient(abc.ABC):
-    """Client of one server: what all kinds share.
-
-    Args:
-        socket: path of the server's Unix socket.
-        exit_code: tells whether the server has died.
-    """
+    """Client of one server, by its Unix socket: what all kinds share. `exit_code` tells whether it has died."""
 
     smallest: ClassVar[Mapping[str, Any]]  # the body of the smallest request there is
 

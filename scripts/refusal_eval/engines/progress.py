@@ -13,11 +13,7 @@ CELLS_IN_A_LINE = 8
 
 
 class Progress:
-    """Counts what has been answered, and says so.
-
-    Args:
-        cells: the cell of every request that is to be executed, each as often as it has requests.
-    """
+    """Counts what has been answered, and says so. Each cell is given as often as it has requests to be executed."""
 
     def __init__(self, cells: Iterable[str]) -> None:
         self._todo = Counter(cells)

@@ -77,11 +77,7 @@ print(json.dumps({"python": platform.python_version(), **{k: names[k] for k in k
 def server_environment(determinism: str, device: str | None, nodes: int = 1, python: str = "") -> dict[str, str]:
     """Return the server's environment: ours without secrets, offline, silent, on loopback, and as strict as asked.
 
-    Args:
-        determinism: strict, seeded or free.
-        device: cpu or cuda.
-        nodes: machines that share the engine.
-        python: Python of the engine environment, whose programs are found first.
+    The programs beside `python`, that of the engine environment, are found first.
     """
     ours = {*PYTHON_VARIABLES, *THREAD_VARIABLES}
     environment = {
@@ -95,9 +91,9 @@ def server_environment(determinism: str, device: str | None, nodes: int = 1, pyt
         environment["PATH"] = os.pathsep.join([os.path.dirname(os.path.abspath(python)), path])
     environment |= OFFLINE | QUIET | KEEP_ALIVE | (LOOPBACK if nodes == 1 else {})
     environment.setdefault("VLLM_LOGGING_LEVEL", "INFO")
-    # Torch would keep compiled code in the temporary folder, which is new at every start (compiling took 12 s). It looks
-    # for a file by the code alone, so each kind of processor has a folder of its own: another machine of the same home
-    # folder would end at an instruction that it does not have.
+    # Torch would keep compiled code in the temporary folder, which is new at every start (compiling took 12 s). It
+    # looks for a file by the code alone, so each kind of processor has a folder of its own: another machine of the
+    # same home folder would end at an instruction that it does not have.
     caches = environment.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")
     compiled = os.path.join(
         environment.get("VLLM_CACHE_ROOT") or os.path.join(caches, "vllm"), "inductor", processor_id()
@@ -130,19 +126,13 @@ def processor_id() -> str:
 
 
 class Server(RunningEngine):
-    """An engine's server for the duration of an `async with` block. What is started and how it is asked is its kind's.
-
-    Args:
-        engine: the engine's entry.
-        load: what is to be served, and how.
-    """
+    """An engine's server during an `async with` block. What is started and how it is asked is its kind's."""
 
     def __init__(self, engine: LocalEngine, load: EngineLoad) -> None:
         self._engine, self._load = engine, load
         self._nodes, self._workers = engine.nodes_used(), list[ServerProcess]()
         self._lease = Lease()
-        limit = load.start_seconds
-        self._start_deadline = None if limit is None else time.monotonic() + limit
+        self._start_deadline = None if load.start_seconds is None else time.monotonic() + load.start_seconds
         self._server: ServerProcess | None = None
         self._client: EngineClient | None = None
         self._asked: subprocess.Popen[str] | None = None
@@ -202,12 +192,10 @@ class Server(RunningEngine):
         name, limit = min(limits.items(), key=lambda item: item[1])
         while await self._client.health() is not Health.WELL:
             waited = time.monotonic() - started
-            trouble = None
             if (code := self.exit_code()) is not None:
-                trouble = f"the engine died while starting (exit code {code})"
-            elif waited > limit:
+                raise UserError(f"the engine died while starting (exit code {code}). {self._last_words()}")
+            if waited > limit:
                 trouble = f"the engine was not healthy after {limit:.0f} s, which is what {name} allows"
-            if trouble:
                 raise UserError(f"{trouble}. {self._last_words()}")
             if waited - said > 30:
                 said = waited
@@ -348,10 +336,7 @@ class ServerWatch:
     def look(self, health: Health, in_flight: int, now: float) -> str | None:
         """Return what is wrong with a server that will not get well again; None for any other.
 
-        Args:
-            health: what it says of itself.
-            in_flight: how many requests it has.
-            now: seconds of a clock that never goes back.
+        `now` are the seconds of a clock that never goes back.
         """
         if self._last_look is not None:
             self._time += min(now - self._last_look, MOST_BETWEEN_LOOKS)
@@ -372,10 +357,8 @@ class ServerWatch:
 
 def ask_versions(python: str) -> subprocess.Popen[str]:
     """Return a process that prints the versions in the engine environment of what computes an answer."""
-    command = [python, "-c", ASK_VERSIONS]
-    return subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
+    quiet: Mapping[str, Any] = {"stdin": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen([python, "-c", ASK_VERSIONS], stdout=subprocess.PIPE, text=True, **quiet)
 
 
 def read_versions(asked: subprocess.Popen[str]) -> dict[str, str]:

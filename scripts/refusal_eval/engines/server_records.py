@@ -68,11 +68,7 @@ class Record(BaseModel):
         """Return those of `processes` that are this server's: the known ones and the others of their session.
 
         A session's number is taken as long as one of its processes lives. So others are believed to be of the session
-        only beside a known one; later the number may be a stranger's.
-
-        Args:
-            processes: the live processes.
-            known: processes that were found before, beside those that the record names.
+        only beside a known one (found before, or named in the record); later the number may be a stranger's.
         """
         named = {(mark.pid, mark.start) for mark in (self.server, *self.members)}
         named |= {(process.pid, process.start) for process in known}
@@ -83,11 +79,7 @@ class Record(BaseModel):
 
 
 class ServerRecord:
-    """The record of a server that this process has just started.
-
-    Args:
-        server: the server.
-        private_folder: is removed with what is left of it.
+    """The record of a server that this process has just started. Its private folder is removed with what is left of it.
 
     Raises:
         UserError: if the folder of the records is not safe to use.

