@@ -157,13 +157,8 @@ def marks_in_text(entry: Mapping[str, Any]) -> Marks:
     return Marks(str(entry["end"]), entry.get("start"), letters_text)
 
 
-def letters(text: str) -> list[int]:
-    """Return the letters of a text as numbers."""
-    return [ord(letter) for letter in text]
-
-
 def letters_text(numbers: Sequence[int]) -> str:
-    """Return the text of letters."""
+    """Return the text of letters, given as numbers."""
     return "".join(map(chr, numbers))
 
 

@@ -19,56 +19,40 @@ from refusal_eval.core.files import read_json_as
 Messages = Sequence[Mapping[str, str]]
 
 
+@dataclasses.dataclass(eq=False)
 class Renderer:
-    """Renders the prompts of one model (or of one judge) with its pinned tokenizer and template.
+    """Renders the prompts of one model (or of one judge) with its pinned tokenizer and template."""
 
-    Args:
-        tokenizer_folder: folder with tokenizer files in the hub's format.
-        template: `default` (the tokenizer's own), `none` (plain text for base models) or the path of a Jinja file.
-        template_options: variables for the template.
-        system_prompt: put before every prompt.
-        date: the day that templates with today's date are told; the clock must not change a key.
-        trust_remote_code: run tokenizer code that the model repository ships.
-        untrusted: read control tokens in the messages (`<|im_end|>` in an answer that is judged) as plain text; under
-            `template: none` also those of a judge's rubric, which stand in the same message.
-        prefill: text with which the reply is to begin, put behind the rendered prompt; its control tokens count.
-        frame: put the tokenizer's own marks around what a template file renders (`[CLS]`, `<s>`), as classifiers
-            were trained to see them.
-    """
+    folder: str | Path  # of the tokenizer, in the hub's format
+    template: str = "default"  # the tokenizer's own; `none` (plain text for base models), or the path of a Jinja file
+    template_options: Mapping[str, Any] | None = None  # variables for the template
+    system_prompt: str | None = None  # put before every prompt
+    date: str | datetime.date = "2026-01-01"  # that templates are told as today's; the clock must not change a key
+    trust_remote_code: bool = False  # run tokenizer code that the model repository ships
+    # Read control tokens in the messages (`<|im_end|>` in an answer that is judged) as plain text; under
+    # `template: none` also those of a judge's rubric, which stand in the same message.
+    untrusted: bool = False
+    prefill: str | None = None  # text with which the reply is to begin, behind the prompt; its control tokens count
+    frame: bool = False  # put the tokenizer's own marks around it (`[CLS]`, `<s>`), as classifiers were trained to see
 
-    def __init__(
-        self,
-        tokenizer_folder: str | Path,
-        template: str = "default",
-        template_options: Mapping[str, Any] | None = None,
-        system_prompt: str | None = None,
-        date: str | datetime.date = "2026-01-01",
-        trust_remote_code: bool = False,
-        untrusted: bool = False,
-        prefill: str | None = None,
-        frame: bool = False,
-    ) -> None:
+    def __post_init__(self) -> None:
         # Without this, transformers warns at every start that it found no PyTorch; we want none here.
         os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
         from transformers import AutoTokenizer
 
         try:
             self.tokenizer: Any = AutoTokenizer.from_pretrained(
-                str(tokenizer_folder), local_files_only=True, trust_remote_code=trust_remote_code
+                str(self.folder), local_files_only=True, trust_remote_code=self.trust_remote_code
             )
         except (OSError, ValueError) as error:
-            raise UserError(f"{tokenizer_folder}: the tokenizer cannot be loaded: {error}") from error
-        self._folder, self.template = tokenizer_folder, template
-        self.own_template = Path(template).read_text(encoding="utf-8") if template not in ("default", "none") else None
-        self.options = dict(template_options or {})
-        self.system_prompt = system_prompt
-        self.untrusted = untrusted
-        self.prefill = prefill or ""
-        self._head, self._tail = self._frame() if frame else ([], [])
-        self.day = datetime.date.fromisoformat(str(date))
-        if template == "default" and not self.tokenizer.chat_template:
+            raise UserError(f"{self.folder}: the tokenizer cannot be loaded: {error}") from error
+        own = self.template not in ("default", "none")
+        self._own_template = Path(self.template).read_text(encoding="utf-8") if own else None
+        self._head, self._tail = self._frame() if self.frame else ([], [])
+        self._day = datetime.date.fromisoformat(str(self.date))
+        if self.template == "default" and not self.tokenizer.chat_template:
             raise UserError(
-                f"{tokenizer_folder} has no chat template. Give the model its own (`template: file.jinja`), "
+                f"{self.folder} has no chat template. Give the model its own (`template: file.jinja`), "
                 "or `template: none` if it is a base model that continues text."
             )
 
@@ -100,13 +84,13 @@ class Renderer:
 
     def stop_token_ids(self) -> list[int]:
         """Return the ids that end an answer (see the function of this name)."""
-        return stop_token_ids(self._folder, self.tokenizer.eos_token_id)
+        return stop_token_ids(self.folder, self.tokenizer.eos_token_id)
 
     def text(self, messages: Messages) -> str:
         """Return the rendered prompt as text, before it is turned into token ids."""
         plain = self.template == "none"
         rendered = self._plain_text(messages) if plain else str(self._apply_template(messages, tokenize=False))
-        return rendered + self.prefill
+        return rendered + (self.prefill or "")
 
     def next_token_ids(self, messages: Messages, continuation: str) -> list[int] | None:
         """Return the ids that `continuation` adds to the rendered prompt; None if it changes the prompt's own ids."""
@@ -138,13 +122,13 @@ class Renderer:
         from jinja2.exceptions import TemplateError
 
         try:
-            with _clock_at(self.day):
+            with _clock_at(self._day):
                 return self.tokenizer.apply_chat_template(
                     with_system_prompt(messages, self.system_prompt),
-                    chat_template=self.own_template,
+                    chat_template=self._own_template,
                     add_generation_prompt=True,
                     **how,
-                    **self.options,
+                    **(self.template_options or {}),
                 )
         except TemplateError as error:
             raise UserError(f"the chat template refuses these messages: {error}") from error
