@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -96,9 +96,7 @@ def fetched_names(place: hub.Repository, files: Mapping[str, hub.RemoteFile] | N
         UserError: if one of them is not there.
     """
     names = [path.name for path in hub.snapshot(place, FILES, None).iterdir()] if files is None else list(files)
-    _need_files(names, str(place))
-    if files is not None:
-        _tell_template(names, str(place), place.log)
+    _check_names(names, str(place), place.log)
     return list(FILES)
 
 
@@ -114,8 +112,7 @@ def describe_adapter(
     if manifest is None:
         folder = shown_path(source["path"])
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-        _need_files(names, str(folder))
-        _tell_template(names, str(folder), log)
+        _check_names(names, str(folder), log)
         identity = kind.identity(files_sha256(folder, FILES, cache))
     else:
         folder = manifest_folder(manifest)
@@ -214,19 +211,14 @@ def _refuse_unsupported(config: Mapping[str, Any], path: Path) -> None:
         raise UserError(f"{path}: the adapter uses {what}; vLLM cannot serve it. Merge it into the weights instead")
 
 
-def _need_files(names: Iterable[str], what: str) -> None:
-    names = set(names)
+def _check_names(names: Sequence[str], what: str, log: logging.Logger) -> None:
     if WEIGHTS not in names:
         pickles = [name for name in PICKLES if name in names]
         hint = f"; {pickles[0]} is not loaded, because pickles run code" if pickles else ""
         raise UserError(f"{what}: there is no {WEIGHTS}{hint}. Save the adapter as safetensors")
     if CONFIG not in names:
         raise UserError(f"{what}: there is no {CONFIG}; it is not an adapter in PEFT's format")
-
-
-def _tell_template(names: Iterable[str], what: str, log: logging.Logger) -> None:
-    own = [name for name in names if name in TEMPLATES]
-    if own:
+    if own := [name for name in names if name in TEMPLATES]:
         log.warning("%s brings %s along, which is not used; name it as the model's `template` if need be", what, own[0])
 
 

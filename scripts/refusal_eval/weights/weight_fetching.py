@@ -83,8 +83,10 @@ def fetch_from_hub(part: str, source: Mapping[str, Any], fetching: Fetching) -> 
     files = hub.list_files(place)
     names = adapter.fetched_names(place, files) if part == "adapter" else _model_names(part, place, files)
     folder = hub.snapshot(place, names, files)
-    if part == "weights":
-        _need_shards(folder, names, place)
+    for index in (name for name in names if part == "weights" and name.endswith(".safetensors.index.json")):
+        missing = sorted(set(read_json_as(folder / index, ShardIndex).weight_map.values()) - set(names))
+        if missing and not index.startswith("consolidated"):
+            raise UserError(f"{place}: {index} names {missing[0]}, which is not there ({len(missing)} such files)")
     known = {name: file.sha256 for name, file in (files or {}).items()}
     write_manifest(fetching.manifest, folder, names, source, known)
     log.info("%s: %d files in %s", place, len(names), folder)
@@ -99,13 +101,6 @@ def _model_names(part: str, place: hub.Repository, files: Mapping[str, hub.Remot
     if "config.json" not in names:
         raise UserError(f"{place}: has no config.json; only repositories in transformers' format can be served")
     return names
-
-
-def _need_shards(folder: Path, names: list[str], place: hub.Repository) -> None:
-    for index in (name for name in names if name.endswith(".safetensors.index.json")):
-        missing = sorted(set(read_json_as(folder / index, ShardIndex).weight_map.values()) - set(names))
-        if missing and not index.startswith("consolidated"):
-            raise UserError(f"{place}: {index} names {missing[0]}, which is not there ({len(missing)} such files)")
 
 
 def _in_place(name: str) -> bool:
