@@ -91,7 +91,7 @@ class StoreReader:
 
     def __init__(self, store_dir: str | Path, engine_id: str) -> None:
         self.folder = Path(store_dir, engine_id)
-        self._files: dict[Path, indexes.FileIndex] = {}
+        self.files: dict[Path, indexes.FileIndex] = {}  # as they were when they were last looked at
         self._damaged: set[tuple[Path, int]] = set()  # where the log has said so
         self._noted = ""  # no note of a time up to this one is needed
         self._news = False
@@ -107,9 +107,9 @@ class StoreReader:
         files: dict[Path, indexes.FileIndex] = {}
         for path in sorted(self.folder.glob("*.jsonl")):
             with contextlib.suppress(FileNotFoundError):  # a writer without responses removes its file
-                known = self._files.get(path)
+                known = self.files.get(path)
                 files[path] = indexes.load_index(path) if known is None else known.brought_up_to_date()
-        before, self._files = self._files, files
+        before, self.files = self.files, files
         changed = any(before.get(path) is not index for path, index in files.items())
         self._news |= changed
         return changed
@@ -141,16 +141,16 @@ class StoreReader:
         """Yield the whole records of these keys, in the order of files and offsets; one may come twice."""
         wanted = sorted(set(keys))
         numbers = indexes.key_numbers(wanted)
-        for path in list(self._files):
+        for path in list(self.files):
             for load in (None, indexes.load_index, indexes.indexed_anew):
                 with contextlib.suppress(FileNotFoundError, _StaleIndex):
                     if load is not None:
-                        self._files[path] = load(path)
+                        self.files[path] = load(path)
                     yield from self._records_in(path, wanted, numbers)
                     break
 
     def _records_in(self, path: Path, wanted: Sequence[str], numbers: indexes.KeyNumbers) -> Iterator[Record]:
-        entries = self._files[path].entries
+        entries = self.files[path].entries
         which, where = indexes.matches(numbers, entries)
         if not len(which):
             return
@@ -194,7 +194,7 @@ class StoreReader:
     def serving(self) -> dict[str, Any]:
         """Return the serving records by id: versions, hardware and flags behind the responses."""
         records: dict[str, Any] = {}
-        for path in self._files:
+        for path in self.files:
             with contextlib.suppress(FileNotFoundError), open(path, "rb") as handle:
                 while line := handle.readline():
                     if not line.startswith(b'{"serving_id"') or not line.endswith(b"\n"):

@@ -14,7 +14,7 @@ from typing import Any
 from refusal_eval.ask.pending import Pending
 from refusal_eval.ask.requests import Request
 from refusal_eval.ask.store import StoreReader, StoreWriter
-from refusal_eval.ask.store_index import FileIndex, key_numbers, load_index, matches
+from refusal_eval.ask.store_index import key_numbers, matches
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.time_limit import TimeLimit, within
 from refusal_eval.engines.engine_base import EngineDied, Rejected, RunningEngine
@@ -241,7 +241,7 @@ class Execution:
         found = self._waiting - set(self.store.missing(self._waiting))
         self._arrived |= found
         self._waiting -= found
-        backwards = self._others.earlier() % 2 == 1
+        backwards = self._others.earlier(self.store) % 2 == 1
         if backwards and not self._backwards:
             LOG.info("another run executes some of the same requests: this one takes them from the other end")
         self._backwards = backwards
@@ -252,30 +252,20 @@ class OtherRuns:
 
     All take requests in the same order, so that without more they would ask the same ones side by side to the end. The
     store tells: a file that is still written, and holds a key that nobody had when this run began, belongs to such a
-    run. Nothing is locked, and nobody waits.
-
-    Args:
-        own: the store file that this run writes; it was just made.
-        keys: the keys that this run is to execute; the store had none of them.
+    run. Nothing is locked, and nobody waits. `own` is the store file that this run has just made, and `keys` are those
+    that it is to execute.
     """
 
     def __init__(self, own: Path, keys: Iterable[str]) -> None:
         self._own = own
         self._began = own.stat().st_mtime  # by the file system's clock, as the times that it is compared with
         self._numbers = key_numbers(sorted(set(keys)))
-        self._files: dict[Path, FileIndex] = {}
 
-    def earlier(self) -> int:
+    def earlier(self, store: StoreReader) -> int:
         """Return the number of these runs. Names of store files begin with a time: every run sees the same order."""
-        return sum(self._shares(path) for path in self._own.parent.glob("*.jsonl") if path.name < self._own.name)
-
-    def _shares(self, path: Path) -> bool:
-        try:
-            if path.stat().st_mtime < self._began:
-                return False  # not written since: of an earlier time
-            known = self._files.get(path)
-            index = load_index(path, save=False) if known is None else known.brought_up_to_date()
-        except OSError:  # removed, as by a writer without responses, or not readable now: no reason to stop working
-            return False
-        self._files[path] = index
-        return bool(len(matches(self._numbers, index.entries)[0]))
+        count = 0
+        for path, index in store.files.items():
+            with contextlib.suppress(OSError):  # removed, as by a writer without responses
+                if path.name < self._own.name and path.stat().st_mtime >= self._began:
+                    count += bool(len(matches(self._numbers, index.entries)[0]))
+        return count

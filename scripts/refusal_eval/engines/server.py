@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -309,21 +309,19 @@ class Server(RunningEngine):
         }
 
 
+@dataclass
 class ServerWatch:
-    """Whether a server whose processes live still works, look by look: what it says, and whether its counters move.
+    """Whether a server whose processes live still works, look by look: what it says, and whether its counters move."""
 
-    Args:
-        stall_seconds: how long nothing may come of the requests of a server that says it is well. A device that hangs
-            leaves vLLM's front end as it was: it goes on to answer everything but completions.
-    """
-
-    def __init__(self, stall_seconds: float) -> None:
-        self._stall_seconds = stall_seconds
-        self._last_look: float | None = None
-        self._time = 0.0  # seconds between looks, added up
-        self._health, self._health_since = Health.WELL, 0.0
-        self._counters: Mapping[str, float] = {}
-        self._moved = 0.0
+    # How long nothing may come of the requests of a server that says it is well. A device that hangs leaves vLLM's
+    # front end as it was: it goes on to answer everything but completions.
+    stall_seconds: float
+    _last_look: float | None = None
+    _time: float = 0.0  # seconds between looks, added up
+    _health: Health = Health.WELL
+    _health_since: float = 0.0
+    _counters: Mapping[str, float] = field(default_factory=dict)
+    _moved: float = 0.0
 
     def counted(self, counters: Mapping[str, float]) -> None:
         """Take in the server's counters, of requests and of tokens."""
@@ -344,10 +342,10 @@ class ServerWatch:
             return f"its processes live, but it has not been well for {ill:.0f} s"
         if in_flight == 0 or not any(self._counters.values()):  # idle, or not known to count at all
             self._moved = self._time
-        if (still := self._time - self._moved) > self._stall_seconds:
+        if (still := self._time - self._moved) > self.stall_seconds:
             return (
                 f"its processes live, but nothing has come of its {in_flight} requests for {still:.0f} s, and its "
-                f"`stall_timeout` is {self._stall_seconds:.0f} s"
+                f"`stall_timeout` is {self.stall_seconds:.0f} s"
             )
         return None
 
