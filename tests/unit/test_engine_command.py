@@ -209,8 +209,6 @@ def test_many_adapters_wait_in_main_memory_and_the_user_says_how_many_at_once() 
 
 def test_the_largest_rank_is_rounded_up_to_what_vllm_allows(repository: Path) -> None:
     assert [max_lora_rank(rank) for rank in (1, 2, 8, 9, 64, 65, 512)] == [1, 8, 8, 16, 64, 128, 512]
-    with pytest.raises(ValueError, match="rank 513"):
-        max_lora_rank(513)
     for source in repository.glob(".venv/engine/lib/python3*/site-packages/vllm/config/lora.py"):
         line = next(line for line in source.read_text().splitlines() if line.startswith("MaxLoRARanks"))
         assert tuple(ast.literal_eval(line.split("Literal", 1)[1])) == tuple(MAX_LORA_RANKS)

@@ -189,14 +189,13 @@ def _clock_at(day: datetime.date) -> Iterator[None]:
         yield
 
 
-def _as_list(ids: Any) -> Any:
-    return [ids] if ids is not None and not isinstance(ids, list) else ids
-
-
 class StopTokens(BaseModel):
     """What a model's generation_config.json or config.json says about the end of an answer."""
 
-    eos_token_id: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]] | None, BeforeValidator(_as_list)] = None
+    eos_token_id: Annotated[
+        list[Annotated[int, Field(ge=0, lt=2**31)]] | None,
+        BeforeValidator(lambda ids: ids if ids is None or isinstance(ids, list) else [ids]),
+    ] = None
 
 
 def stop_token_ids(tokenizer_folder: str | Path, eos_token_id: int | None) -> list[int]:
