@@ -87,30 +87,29 @@ def test_the_tokenizer_comes_without_weights_then_the_weights_then_all_of_it_off
     assert len(hub.requests) == asked
 
 
-def test_what_cannot_be_fetched_is_told(hub, tmp_path):
-    pickles = source_of(hub, "org/pickles", {**SMALL, "pytorch_model.bin": b"x"})
-    gated = source_of(hub, "org/gated", REPO, gated=True)
-    bare = source_of(hub, "org/bare", {"tokenizer.json": b"{}"})
-    torn = source_of(
-        hub,
-        "org/torn",
-        {**SMALL, "model.safetensors.index.json": INDEX.encode(), "model-00001-of-00002.safetensors": b"x"},
-    )
-    environment = {"HF_ENDPOINT": hub.address}
-    told = {
-        name: fetch(["weights"], source, tmp_path / name, **environment)[0]
-        for name, source in {"pickles": pickles, "gated": gated, "bare": bare, "torn": torn}.items()
-        if (tmp_path / name).mkdir() is None
-    }
-    assert "there are no *.safetensors files; it has .bin only, which are not loaded" in told["pickles"]
-    assert (
-        "model org/gated at" in told["gated"]
-        and "is gated: ask for access at " + hub.address + "/org/gated" in told["gated"]
-    )
-    assert "there are no *.safetensors files; it holds no weights" in told["bare"]
-    assert "names model-00002-of-00002.safetensors, which is not there" in told["torn"]
-    assert not any((tmp_path / name / "weights.json").exists() for name in told)
-    assert "org/bare" in fetch(["tokenizer"], bare, tmp_path, **environment)[0]
+TORN = {"model.safetensors.index.json": INDEX.encode(), "model-00001-of-00002.safetensors": b"x"}
+
+
+@pytest.mark.parametrize(
+    ("what", "name", "files", "says"),
+    [
+        (
+            "weights",
+            "pickles",
+            SMALL | {"pytorch_model.bin": b"x"},
+            "safetensors files; it has .bin only, which are not",
+        ),
+        ("weights", "gated", REPO, "is gated: ask for access at {hub}/org/gated"),
+        ("weights", "bare", {"tokenizer.json": b"{}"}, "there are no *.safetensors files; it holds no weights"),
+        ("tokenizer", "bare", {"tokenizer.json": b"{}"}, "has no config.json"),
+        ("weights", "torn", SMALL | TORN, "names model-00002-of-00002.safetensors, which is not there"),
+    ],
+)
+def test_what_cannot_be_fetched_is_told(hub, tmp_path, what, name, files, says):
+    source = source_of(hub, f"org/{name}", files, gated=name == "gated")
+    (told,) = fetch([what], source, tmp_path, HF_ENDPOINT=hub.address)
+    assert f"model org/{name} at" in told and says.format(hub=hub.address) in told
+    assert not (tmp_path / f"{what}.json").exists()
 
 
 def test_damaged_weights_are_told_and_fetched_anew(hub, tmp_path):
