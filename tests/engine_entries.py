@@ -1,8 +1,11 @@
 """Engines out of entries that need not be whole, and what is started and asked of them."""
 
+import ast
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.engines.engine_base import EngineLoad
@@ -45,3 +48,20 @@ def settings_of(engine: Mapping[str, Any], sampling: Mapping[str, Any], lora: An
     return RequestSettings(
         engine["engine_id"], engine["identity"], sampling, changes={} if lora is None else {"lora": lora}
     )
+
+
+def vllm_folder() -> Path:
+    """Return the folder of the installed vLLM; skip the test where there is none."""
+    found = list(Path(__file__).parents[1].glob(".venv/engine/lib/python3*/site-packages/vllm"))
+    return found[0] if found else pytest.skip("no engine environment here")
+
+
+def vllm_options() -> set[str]:
+    """Return the names of the installed vLLM's options, by its source."""
+    names = set()
+    for source in ("engine/arg_utils.py", "entrypoints/launchers/cli_args.py"):
+        for node in ast.walk(ast.parse((vllm_folder() / source).read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and node.name.endswith(("EngineArgs", "FrontendArgs")):
+                fields = [item.target for item in node.body if isinstance(item, ast.AnnAssign)]
+                names |= {field.id.replace("_", "-") for field in fields if isinstance(field, ast.Name)}
+    return names

@@ -3,15 +3,17 @@
 import pytest
 
 from refusal_eval.ask.answers import answer_of, answer_of_text
-from refusal_eval.ask.reasoning import NoReasoning, TokenMarks, marks_in_text
+from refusal_eval.ask.reasoning import Marks, NoReasoning, marks_in_text
 from refusal_eval.core.packing import pack_floats, unpack_floats
 
-THINK = TokenMarks(start=(100,), end=(101, 102))
 OPEN, CLOSED = [1, 100], [1]  # prompts that do and do not open the reasoning
 
 
 def decode(ids):
     return " ".join(f"t{i}" for i in ids)
+
+
+THINK = Marks((101, 102), (100,), decode)
 
 
 def response(ids, finish="stop", stop=2, logprobs=None, text="text"):

@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 
 from refusal_eval.ask.requests import RequestSettings
+from refusal_eval.core.packing import unpack_floats
 from refusal_eval.engines import engine_client as module
 from refusal_eval.engines.engine_base import EngineDied, Rejected
 from refusal_eval.engines.engine_client import CompletionClient, Health, classification_of, counters_of, response_of
@@ -367,7 +368,32 @@ def test_a_reply_without_end_is_not_read_to_its_end(tmp_path: Path, monkeypatch:
         against(handle, tmp_path, one)
 
 
+def test_a_response_keeps_token_ids_exact_log_probabilities_and_named_ones_in_the_order_asked_for() -> None:
+    response = response_of(scored(-0.5, -1.0, rows=[ROW, ROW]), {**NAMED, "logprob_token_ids": [9, 7]})
+    assert response["token_ids"] == [5, 5]
+    assert unpack_floats(response["logprobs"]).tolist() == [-0.5, -1.0]
+    assert unpack_floats(response["named_logprobs"]).tolist() == [-3.0, -2.0, -3.0, -2.0]
+
+
 COUNTED = "vllm:request_success_total 3"
+
+
+def test_counters_are_summed_over_reasons_and_engines_and_the_size_of_the_caches_blocks_is_not() -> None:
+    text = (
+        "# HELP x\n"
+        'vllm:request_success_total{engine="0",finished_reason="stop"} 3.0\n'
+        'vllm:request_success_total{engine="0",finished_reason="length"} 4.0\n'
+        'vllm:prompt_tokens_total{engine="0"} 100.0\n'
+        'vllm:prompt_tokens_created{engine="0"} 1.7e9\n'
+    )
+    assert (counters_of(text)["requests"], counters_of(text)["prompt_tokens"]) == (7, 100)
+    assert "block_size" not in counters_of(text)
+    for engine in range(2):
+        text += (
+            f'vllm:cache_config_info{{cache_dtype="a",hash_block_size="16",block_size="272",engine="{engine}"}} 1.0\n'
+        )
+    assert counters_of(text)["block_size"] == 272
+    assert "block_size" not in counters_of(text.replace('"272"', '"None"'))
 
 
 @pytest.mark.parametrize("odd", ["many", "nan", "-1", "inf", ""])

@@ -187,16 +187,12 @@ def test_a_pool_that_cannot_be_is_refused(environment, says):
         device_pool(environment, MACHINE)
 
 
-def test_without_nvidia_smi_names_count_within_a_slurm_job():
+def test_without_nvidia_smi_a_gpu_has_one_spelling_which_counts_within_a_slurm_job():
     nothing = Seen(installed=False)
     here, elsewhere = ({"CUDA_VISIBLE_DEVICES": "0", "SLURM_JOB_ID": job} for job in ("7", "8"))
     assert device_pool(here, nothing).devices[0].key != device_pool(elsewhere, nothing).devices[0].key
-    assert device_pool({"CUDA_VISIBLE_DEVICES": "0"}, nothing).devices[0].key == "0"
-
-
-def test_without_nvidia_smi_a_gpu_has_one_spelling():
-    nothing = Seen(installed=False)
-    assert device_pool({"CUDA_VISIBLE_DEVICES": "00"}, nothing).devices[0].key == "0"
+    for spelling in ("0", "00"):
+        assert device_pool({"CUDA_VISIBLE_DEVICES": spelling}, nothing).devices[0].key == "0"
     with pytest.raises(UserError, match="names GPU-22222222-eeee, and there is no nvidia-smi that knows it"):
         device_pool({"CUDA_VISIBLE_DEVICES": "GPU-22222222-eeee"}, nothing)
     with pytest.raises(UserError, match=r"MIG.*not supported"):
@@ -379,10 +375,8 @@ def test_two_leases_share_no_device_and_a_third_waits(machine):
     machine.gpus(4)
     first, second = machine.lease(1), machine.lease(3)
     assert names(first) == ["0"] and names(second) == ["1", "2", "3"]
-    assert second.environment() == {
-        "CUDA_VISIBLE_DEVICES": "GPU-1000,GPU-2000,GPU-3000",
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-    }
+    visible = {"CUDA_VISIBLE_DEVICES": "GPU-1000,GPU-2000,GPU-3000", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    assert second.environment() == visible
     machine.refuses(2, r"time limit.*2 of 4 devices.*0 is leased", 0.2)
     second.release()
     third = machine.lease(2, 0)
@@ -409,13 +403,11 @@ def test_nothing_is_leased_for_an_engine_without_gpus(machine):
     assert names(lease) == [] and lease.environment() == {} and not (machine.folder.parent / "locks").exists()
 
 
-def test_more_devices_than_there_are_is_an_error_at_once(machine):
-    machine.gpus(2)["CUDA_VISIBLE_DEVICES"] = "1"
+def test_more_devices_than_the_job_has_is_an_error_at_once_and_a_slurm_job_is_told_how_to_ask_for_them(machine):
+    machine.gpus(8)["CUDA_VISIBLE_DEVICES"] = "1"
     machine.refuses(2, r"needs 2 GPUs, and the job has 1 \(CUDA_VISIBLE_DEVICES=1\)")
-
-
-def test_a_slurm_job_without_gpus_takes_none_of_the_nodes_and_says_how_to_ask_for_them(machine):
-    machine.gpus(8)["SLURM_JOB_ID"] = "7"
+    del machine["CUDA_VISIBLE_DEVICES"]
+    machine["SLURM_JOB_ID"] = "7"
     machine.refuses(1, r"needs 1 GPUs, and the job has none: Slurm gave it no GPU.*--gpus=N")
     machine["SLURM_JOB_GPUS"] = "5"
     assert names(machine.lease(1)) == ["5"]

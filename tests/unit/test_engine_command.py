@@ -1,8 +1,10 @@
-"""What an engine's entry becomes on vLLM's command line."""
+"""What an engine's entry becomes on vLLM's command line, and what else its server is started with."""
 
 import argparse
 import ast
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,13 @@ from engine_entries import engine_identity, engine_of, server_command
 
 from refusal_eval.ask.requests import RequestSettings
 from refusal_eval.core.canonical import adapter_name
+from refusal_eval.core.errors import UserError
+from refusal_eval.engines import server as server_module
+from refusal_eval.engines.engine_base import EngineLoad
 from refusal_eval.engines.engine_client import request_body
-from refusal_eval.engines.vllm_engine import MAX_LORA_RANKS, VllmEngine, load_format_of, max_lora_rank
+from refusal_eval.engines.server import check_memory, processor_id, server_environment
+from refusal_eval.engines.vllm_engine import IN_THE_CORE, MAX_LORA_RANKS, VllmEngine, load_format_of, max_lora_rank
+from refusal_eval.study.engine_environment import engine_device, gpus_needed
 from refusal_eval.weights.adapter import Adapter
 from refusal_eval.weights.engine_file import engine_id, weight_source
 
@@ -62,8 +69,9 @@ def test_a_strict_cpu_engine_computes_each_request_by_itself(determinism: str, d
     assert ("--no-enable-prefix-caching" in found, "--enable-prefix-caching" in found) == (alone, not alone)
 
 
-def test_what_is_not_asked_for_is_not_switched_on() -> None:
+def test_what_is_not_asked_for_is_not_switched_on_nor_the_servers_own_defaults() -> None:
     plain = command()
+    assert {"--generation-config=vllm", "--logprobs-mode=raw_logprobs"} <= set(plain)
     for name in ("--quantization", "--trust-remote-code", "--enable-lora", "--lora-modules", "--nnodes", "--headless"):
         assert name not in plain
     assert "--trust-remote-code" in command(trust_remote_code=True)
@@ -85,13 +93,17 @@ def test_free_arguments_reach_it_in_one_spelling_and_win_over_ours() -> None:
     assert option(found, "kv-cache-dtype") == "fp8" and option(found, "hf-overrides") == '{"a": 1}'
     assert {"--enforce-eager", "--no-enable-prefix-caching", "--async-scheduling"} <= set(found)
     assert found.count("--no-enable-chunked-prefill") == 1
+    spelled = server_command("python", "folder", ENTRY | {"args": {"max_num_seqs": 64}}, "cuda", "seeded", "sock")
+    assert option(spelled, "max-num-seqs") == "64"
     on_cpu = command(device="cpu", args={"block-size": 64, "no-enable-chunked-prefill": False})
     assert option(on_cpu, "block-size") == "64"
     assert "--enable-chunked-prefill" in on_cpu and "--no-enable-chunked-prefill" not in on_cpu
 
 
-def test_a_cpu_engine_compiles_nothing_unless_its_entry_says_so() -> None:
-    assert "--enforce-eager" in command(device="cpu")
+def test_a_cpu_engine_gets_what_seeds_need_and_compiles_nothing_unless_its_entry_says_so() -> None:
+    assert {"--no-enable-chunked-prefill", "--enforce-eager"} <= set(command(device="cpu"))
+    for longest, batched in ((2048, "4096"), (5000, "5000")):
+        assert option(command(device="cpu", max_model_len=longest), "max-num-batched-tokens") == batched
     for args in ({"enforce-eager": False}, {"no-enforce-eager": True}):
         found = command(device="cpu", args=args)
         assert "--no-enforce-eager" in found and "--enforce-eager" not in found
@@ -197,8 +209,6 @@ def test_many_adapters_wait_in_main_memory_and_the_user_says_how_many_at_once() 
 
 def test_the_largest_rank_is_rounded_up_to_what_vllm_allows(repository: Path) -> None:
     assert [max_lora_rank(rank) for rank in (1, 2, 8, 9, 64, 65, 512)] == [1, 8, 8, 16, 64, 128, 512]
-    with pytest.raises(ValueError, match="rank 513"):
-        max_lora_rank(513)
     for source in repository.glob(".venv/engine/lib/python3*/site-packages/vllm/config/lora.py"):
         line = next(line for line in source.read_text().splitlines() if line.startswith("MaxLoRARanks"))
         assert tuple(ast.literal_eval(line.split("Literal", 1)[1])) == tuple(MAX_LORA_RANKS)
@@ -208,3 +218,114 @@ def test_a_request_names_its_adapter_and_one_without_names_the_model() -> None:
     lora = {"repo": "org/adapter", "commit": "a" * 40}
     assert request_body([1], RequestSettings(changes={"lora": lora}), 5)["model"] == adapter_name(lora)
     assert request_body([1], RequestSettings(), 5)["model"] == "model"
+
+
+def test_every_sampling_parameter_is_sent_and_stop_tokens_are_ours() -> None:
+    sampling = {"max_tokens": 4, "temperature": 1.0, "top_k": 0, "stop": [], "stop_token_ids": [2]}
+    body = request_body([1, 2], RequestSettings(sampling=sampling), seed=5)
+    expected = sampling | {"prompt": [1, 2], "seed": 5, "ignore_eos": True, "add_special_tokens": False, "n": 1}
+    assert body | expected == body
+    assert "seed" not in request_body([1], RequestSettings(sampling=sampling), None)
+
+
+# ---------------------------------------------------------------- the server's process and environment
+
+
+def test_the_server_is_started_through_the_program_that_makes_the_first_calls() -> None:
+    python, flag, program = command(device="cpu")[:3]
+    assert (python, flag) == ("python", "-P")
+    text = Path(program).read_text(encoding="utf-8")
+    # Outside of the condition, because vLLM spawns the process that computes.
+    assert text.index("first_calls.py") < text.index("\nif __name__") < text.index("api_server")
+    assert Path(program).with_name("first_calls.py").is_file()
+
+
+INDUCTOR, SAMPLER, PATH = "TORCHINDUCTOR_CACHE_DIR", "VLLM_USE_FLASHINFER_SAMPLER", f"/usr/bin{os.pathsep}/bin"
+FOLDER = f"vllm/inductor/{processor_id()}"
+
+
+@pytest.mark.parametrize(
+    ("ours", "asked", "name", "expected"),
+    [
+        ({}, ("strict", "cuda"), "VLLM_BATCH_INVARIANT", "1"),
+        ({}, ("seeded", "cuda"), "VLLM_BATCH_INVARIANT", None),
+        ({}, ("seeded", "cuda"), SAMPLER, "0"),  # its kernels need a CUDA toolkit
+        ({}, ("seeded", "cpu"), SAMPLER, None),
+        ({SAMPLER: "1"}, ("free", "cuda"), SAMPLER, "1"),  # whoever has a toolkit
+        ({}, ("seeded", "cpu"), "HF_HUB_OFFLINE", "1"),
+        ({}, ("seeded", "cpu"), "VLLM_NO_USAGE_STATS", "1"),
+        # Snakemake sets it for every job; the server's threads are its own affair.
+        ({"OMP_NUM_THREADS": "1"}, ("seeded", "cpu"), "OMP_NUM_THREADS", None),
+        ({"OMP_NUM_THREADS": "1"}, ("seeded", "cuda"), "OMP_NUM_THREADS", None),
+        # The programs of its own environment come first.
+        ({"PATH": PATH}, ("seeded", "cpu", 1, "/mine/bin/python"), "PATH", f"/mine/bin{os.pathsep}{PATH}"),
+        ({"PATH": PATH}, ("seeded", "cuda", 1, "/mine/bin/python"), "PATH", f"/mine/bin{os.pathsep}{PATH}"),
+        ({"PATH": ""}, ("seeded", "cuda", 1, "/mine/bin/python"), "PATH", f"/mine/bin{os.pathsep}{os.defpath}"),
+        # Code that torch compiles is kept between starts.
+        ({"XDG_CACHE_HOME": "/caches", "TMPDIR": "/somewhere"}, ("seeded", "cpu"), INDUCTOR, f"/caches/{FOLDER}"),
+        ({"VLLM_CACHE_ROOT": "/node/vllm"}, ("seeded", "cpu"), INDUCTOR, f"/node/{FOLDER}"),
+        ({"VLLM_CACHE_ROOT": "/node/vllm", INDUCTOR: "/mine"}, ("seeded", "cpu"), INDUCTOR, "/mine"),
+    ],
+)
+def test_the_servers_environment(
+    ours: dict[str, str], asked: Any, name: str, expected: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for other in (INDUCTOR, SAMPLER, "VLLM_CACHE_ROOT"):
+        monkeypatch.delenv(other, raising=False)
+    for variable, value in ours.items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(16)))
+    assert server_environment(*asked).get(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("cores", "change", "in_the_core"),
+    [
+        (2, {}, True),  # on few cores the engine core computes with all of them
+        (16, {}, False),
+        (2, {"tensor_parallel": 2}, False),  # an engine of several workers has a process for each
+        (2, {"data_parallel": 2}, False),
+        (2, {"pipeline_parallel": 2}, False),
+        (2, {"args": {"distributed_executor_backend": "mp"}}, False),
+    ],
+)
+def test_on_few_cores_the_engine_core_computes_itself(
+    cores: int, change: dict[str, Any], in_the_core: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(3, 3 + cores)))  # of however many there are
+    found = server_command("python", "folder", ENTRY | change, "cpu", "seeded", "sock")
+    assert (f"--distributed-executor-backend={IN_THE_CORE}" in found) is in_the_core
+    assert server_environment("seeded", "cpu").get("OMP_NUM_THREADS") == ("2" if cores == 2 else None)
+
+
+@pytest.mark.parametrize(("cores", "priority"), [(2, 19), (16, 0)])
+def test_the_api_server_stands_back_for_the_engine_on_few_cores_only(
+    cores: int, priority: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = EngineLoad(Path("log"), "seeded", "folder", "python", "cpu")
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(cores)))
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    with subprocess.Popen(["sleep", "60"]) as server:
+        try:
+            engine_of(ENTRY).server_is_ready(load, server.pid)
+            assert os.getpriority(os.PRIO_PROCESS, server.pid) == (max(before, priority) if priority else before)
+        finally:
+            server.kill()
+
+
+def test_gpus_are_asked_for_by_all_parallel_sizes_and_never_for_a_cpu_engine(tmp_path: Path) -> None:
+    shared = entry(tensor_parallel=2, data_parallel=2)
+    assert gpus_needed(shared, "cuda") == 4 and gpus_needed(shared, "cpu") == 0
+    assert engine_device(entry(device="cpu"), tmp_path) == "cpu"
+    assert engine_device(ENTRY, tmp_path) == "cuda"
+    (tmp_path / ".venv" / "engine").mkdir(parents=True)
+    (tmp_path / ".venv" / "engine" / "engine-kind").write_text("cpu\n")
+    assert engine_device(ENTRY, tmp_path) == "cpu"
+
+
+def test_too_little_memory_is_said_before_the_engine_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "main_memory", lambda: (8 * 2**30, 1 * 2**30))
+    with pytest.raises(UserError, match=r"too little memory.*memory_share"):
+        check_memory(engine_of(entry(memory_share=0.25)), str(tmp_path), "cpu")
+    check_memory(engine_of(entry(memory_share=0.25)), str(tmp_path), "cuda")
+    check_memory(engine_of(entry(memory_share=0.05)), str(tmp_path), "cpu")

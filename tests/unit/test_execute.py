@@ -151,17 +151,22 @@ def test_nothing_drains_between_cells(tmp_path: Path) -> None:
     assert run(tmp_path, items, Waiting(), in_flight=6).executed == 6
 
 
-def test_a_rejected_request_is_told_and_the_others_go_on(tmp_path: Path) -> None:
-    outcome = run(tmp_path, 10, ScriptedEngine({4: Rejected(400, "no such thing")}))
-    assert outcome.executed == 9
-    assert outcome.rejected == [{"key": sha256_of(4), "status": 400, "message": "no such thing"}]
-    assert stored(tmp_path, 10) == set(range(10)) - {4}
+REFUSED = {"key": sha256_of(4), "status": 400, "message": "no such thing"}
 
 
-@pytest.mark.parametrize("fault", [ConnectionError("no answer"), ValueError("no log-probability")])
-def test_a_failed_request_is_never_stored(tmp_path: Path, fault: Exception) -> None:
+@pytest.mark.parametrize(
+    ("fault", "rejected", "failed"),
+    [
+        (Rejected(400, "no such thing"), [REFUSED], []),
+        (ConnectionError("no answer"), [], [sha256_of(4)]),
+        (ValueError("no log-probability"), [], [sha256_of(4)]),
+    ],
+)
+def test_a_rejected_or_failed_request_is_told_and_never_stored_and_the_others_go_on(
+    fault: Exception, rejected: list[Any], failed: list[str], tmp_path: Path
+) -> None:
     outcome = run(tmp_path, 10, ScriptedEngine({4: fault}))
-    assert (outcome.executed, outcome.failed) == (9, [sha256_of(4)])
+    assert (outcome.executed, outcome.rejected, outcome.failed) == (9, rejected, failed)
     assert stored(tmp_path, 10) == set(range(10)) - {4}
 
 
@@ -184,20 +189,14 @@ def test_the_engines_death_ends_the_work_at_once_and_keeps_what_came_before(tmp_
     assert stored(tmp_path, 100) >= set(range(3))
 
 
-def test_a_dead_engine_is_noticed_although_no_request_comes_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("what", "told"), [("dead", "exit code 9"), ("unwell", "not well")])
+def test_an_engine_that_died_or_answers_no_more_is_noticed_although_no_request_comes_back(
+    what: str, told: str, tmp_path: Path
+) -> None:
     engine = ScriptedEngine(seconds=60)
-    engine.dead = True
-    started = time.monotonic()
-    with pytest.raises(EngineDied, match="exit code 9"):
-        run(tmp_path, 10, engine)
-    assert time.monotonic() - started < 10
-
-
-def test_an_engine_that_lives_and_answers_no_more_is_noticed(tmp_path: Path) -> None:
-    engine = ScriptedEngine(seconds=60)
-    engine.unwell = True
-    with pytest.raises(EngineDied, match="not well"):
-        run(tmp_path, 10, engine)
+    setattr(engine, what, True)
+    with pytest.raises(EngineDied, match=told):
+        run(tmp_path, 10, engine, seconds=10)
 
 
 def test_a_full_disk_ends_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,28 +224,9 @@ def test_before_the_time_limit_no_more_is_taken_and_what_is_in_flight_is_kept(tm
 
 
 def test_at_the_time_limit_what_is_in_flight_is_given_up(tmp_path: Path) -> None:
-    engine = ScriptedEngine(seconds=60)
     limit = TimeLimit(take=time.monotonic() + 60, stop=time.monotonic() + 0.1)
-    started = time.monotonic()
-    outcome = run(tmp_path, 10, engine, in_flight=2, limit=limit)
-    assert time.monotonic() - started < 10
+    outcome = run(tmp_path, 10, ScriptedEngine(seconds=60), in_flight=2, limit=limit, seconds=10)
     assert (outcome.executed, outcome.left) == (0, 10)
-
-
-def test_the_time_limit_is_kept_although_the_engine_does_not_tell_its_counters(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Silent(ScriptedEngine):
-        async def metrics(self) -> dict[str, float]:
-            await asyncio.sleep(60)
-            raise ConnectionError
-
-    monkeypatch.setattr(module, "CHECKS_BETWEEN_COUNTERS", 1)
-    monkeypatch.setattr(module, "COUNTERS_SECONDS", 0.05)
-    limit = TimeLimit(take=time.monotonic() + 60, stop=time.monotonic() + 1)
-    started = time.monotonic()
-    assert run(tmp_path, 10, Silent(seconds=60), in_flight=2, limit=limit).left == 10
-    assert time.monotonic() - started < 20
 
 
 def test_what_another_run_answers_meanwhile_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,11 +260,14 @@ class CountingTurns:
         return Request(first.prompt_id, 0, turn, sha256_of(number), number, [number])
 
 
+def dialogues(count: int, turns: Any) -> list[Pending]:
+    return [Pending(request(number), SETTINGS, "m/s", turns, [], turns.turns) for number in range(count)]
+
+
 def test_the_turns_of_a_dialogue_are_asked_one_after_the_other(tmp_path: Path) -> None:
     turns: Any = CountingTurns(3)
     engine = ScriptedEngine()
-    items = [Pending(request(n), SETTINGS, "m/s", turns, [], 3) for n in range(4)]
-    assert run(tmp_path, items, engine).executed == 12
+    assert run(tmp_path, dialogues(4, turns), engine).executed == 12
     asked = [number for number, _ in engine.asked]
     for dialogue in range(4):
         order = [asked.index(number) for number in (dialogue, 100 * (1 + dialogue) + 1, 100 * (1 + dialogue) + 2)]
@@ -295,23 +278,21 @@ def test_a_dialogue_goes_on_where_the_store_knows_a_later_turn(tmp_path: Path) -
     with StoreWriter(tmp_path, "engine", "before") as writer:
         writer.append(sha256_of(101), stored_response("stored"), "s0")
     engine, turns = ScriptedEngine(), CountingTurns(3)
-    outcome = run(tmp_path, [Pending(request(0), SETTINGS, "m/s", turns, [], 3)], engine)
+    outcome = run(tmp_path, dialogues(1, turns), engine)
     assert [number for number, _ in engine.asked] == [0, 102]
     assert (outcome.executed, outcome.elsewhere) == (2, 1)
 
 
 def test_a_turn_that_two_dialogues_come_to_ask_is_executed_once(tmp_path: Path) -> None:
     engine, turns = ScriptedEngine(seconds=0.01), CountingTurns(2, shared=True)
-    items = [Pending(request(n), SETTINGS, "m/s", turns, [], 2) for n in range(3)]
-    outcome = run(tmp_path, items, engine)
+    outcome = run(tmp_path, dialogues(3, turns), engine)
     assert sorted(number for number, _ in engine.asked) == [0, 1, 2, 1001]
     assert outcome.executed + outcome.elsewhere == 6
 
 
 def test_a_rejected_turn_ends_its_dialogue_only(tmp_path: Path) -> None:
     engine, turns = ScriptedEngine({101: Rejected(400, "no")}), CountingTurns(3)
-    items = [Pending(request(n), SETTINGS, "m/s", turns, [], 3) for n in range(2)]
-    outcome = run(tmp_path, items, engine)
+    outcome = run(tmp_path, dialogues(2, turns), engine)
     assert sorted(number for number, _ in engine.asked) == [0, 1, 101, 201, 202]
     assert (outcome.executed, len(outcome.rejected), outcome.left) == (4, 1, 0)
 
@@ -406,13 +387,15 @@ def test_answered_requests_end_a_load_whatever_becomes_of_counters_and_health(
     assert stored(tmp_path, 5) == set(range(5))
 
 
-def test_a_health_request_that_hangs_does_not_keep_the_time_limit_from_being_seen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("question", ["metrics", "check_health"])
+def test_counters_and_health_that_hang_do_not_keep_the_time_limit_from_being_seen(
+    question: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask_often("check_health", monkeypatch)
+    ask_often(question, monkeypatch)
     monkeypatch.setattr(module, "HEALTH_SECONDS", 0.05)
+    monkeypatch.setattr(module, "COUNTERS_SECONDS", 0.05)
     engine = Hanging(seconds=60)
-    monkeypatch.setattr(engine, "check_health", engine.odd)
+    monkeypatch.setattr(engine, question, engine.odd)
     limit = TimeLimit(take=time.monotonic() + 60, stop=time.monotonic() + 0.5)
     assert run(tmp_path, 10, engine, in_flight=2, limit=limit, seconds=5).left == 10
 

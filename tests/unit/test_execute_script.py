@@ -1,73 +1,124 @@
-"""The script behind `generate` and `judge`: what it checks before it starts an engine."""
+"""The script behind `generate` and `judge`: what it checks before it starts an engine, and while a batch is executed.
 
+Marks of reasoning are looked at where answers are made, too.
+"""
+
+import asyncio
+
+import collect_answers
 import execute
 import pytest
 from engine_entries import settings_of
-from store_files import response
+from store_files import response as stored_response
+from tokenizer_folders import byte_tokenizer
+from transformers import AutoTokenizer
 
+from refusal_eval.ask.reasoning_check import ENOUGH
 from refusal_eval.ask.requests import Ask, read_requests, write_requests
-from refusal_eval.ask.store import StoreWriter
+from refusal_eval.ask.store import StoreReader, StoreWriter
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import read_json
+from refusal_eval.core.files import read_json, read_jsonl
+from refusal_eval.core.packing import pack_floats
+from refusal_eval.engines import running_jobs
+from refusal_eval.engines.engine_base import RunningEngine
 from refusal_eval.engines.execution import Outcome
 from refusal_eval.engines.load_plan import LoadPlan
+from refusal_eval.engines.local_engine import LocalEngine
 from refusal_eval.weights.weights_manifest import write_manifest
 
-ENGINE = {"engine": "e", "engine_id": "id", "identity": {"dtype": "bfloat16"}}
+RIGHT, WRONG = {"start": "<think>", "end": "</think>"}, {"end": "</thinking>"}
+SAMPLES = 5 * ENOUGH
+DESCRIBED = {"engine": "e", "engine_id": "id", "identity": {}, "folder": "model", "tokenizer_folder": "model"}
 HUB = {"kind": "hub", "repo": "a/b", "revision": "0" * 40}
-ENGINE |= {"folder": "nowhere", "tokenizer_folder": "nowhere"}
-SAMPLING = {"max_tokens": 4, "temperature": 1.0}
 
 
-def config_of(kind, **entry):
-    """Return what of a study the script reads; no engine can be started with it."""
-    weights = HUB if kind == "hub" else {"kind": kind, "path": "nowhere"}
-    engine = {"weights": weights, "max_model_len": 99, "device": "cpu", "python": "no/python", **entry}
-    study = {"determinism": "seeded", "requests_in_flight": 1, "failure_limit": 0.05, "store_dir": "store", "shards": 1}
-    return {"engine_entries": {"e": engine}, **study}
+def run_batch(tmp_path, reasoning=None, weights=None, gpus=0, **entry):
+    """Execute the cell's batch as the rule `generate` does."""
+    engine = {"weights": weights or {"kind": "folder", "path": "model"}, "device": "cpu", "python": "no/python"}
+    config = {"engine_entries": {"e": engine | {"max_model_len": 99} | entry}, "determinism": "strict"}
+    config |= {"requests_in_flight": 1, "failure_limit": 0.0, "store_dir": "store", "shards": 1}
+    config["model_entries"] = {"thinker": {"reasoning": reasoning}, "other": {"reasoning": None}}
+    models = execute.reasoning_models(config)
+    plan = LoadPlan.of_study(config, DESCRIBED, ["weights.json"], tmp_path, reasoning=models)
+    execute.main(["requests/thinker/split.jsonl"], "receipts/0.json", tmp_path / "log", gpus, plan)
+
+
+class Engine(RunningEngine):
+    """An engine whose every response is a reasoning and an answer, as a template that opens the reasoning has it."""
+
+    asked = 0
+
+    def __init__(self, tokenizer):
+        self.tokenizer = tokenizer
+
+    def serving_record(self):
+        return {"vllm": "none"}
+
+    async def complete(self, prompt, settings, seed):
+        type(self).asked += 1
+        await asyncio.sleep(0)
+        return response(self.tokenizer)
+
+
+def response(tokenizer, text="why\n</think>\n\nYes."):
+    ids = [*tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
+    shown = {"text": tokenizer.decode(ids, skip_special_tokens=True), "logprobs": pack_floats([-1.0] * len(ids))}
+    return shown | {"token_ids": ids, "finish_reason": "stop", "stop_reason": tokenizer.eos_token_id}
 
 
 @pytest.fixture
-def batch(tmp_path, monkeypatch):
-    """Write a request file, and fetched weights with their manifest; return how to run the script on them."""
+def cell(tmp_path, monkeypatch):
+    """Write the request file of a cell of the model `thinker`; return its tokenizer."""
     monkeypatch.chdir(tmp_path)
-    write_requests("requests.jsonl", [Ask("p", [1, 2], [(0, 7)])], settings_of(ENGINE, SAMPLING), 100)
+    monkeypatch.setattr(running_jobs, "SETTLE_SECONDS", 0.0)
+    tokenizer = AutoTokenizer.from_pretrained(byte_tokenizer(tmp_path / "model", tokens=["<think>", "</think>"]))
+    opened = tokenizer("<think>\n", add_special_tokens=False)["input_ids"]
+    asks = [Ask("p", opened, [(sample, sample) for sample in range(SAMPLES)])]
+    write_requests("requests/thinker/split.jsonl", asks, settings_of(DESCRIBED, {"max_tokens": 99}), 1000)
+    Engine.asked = 0
+    monkeypatch.setattr(LocalEngine, "running", lambda self, load: Engine(tokenizer))
+    return tokenizer
+
+
+@pytest.fixture
+def no_engine(tmp_path, monkeypatch):
+    """Write a request file, and fetched weights with their manifest; no engine can be started."""
+    monkeypatch.chdir(tmp_path)
+    settings = settings_of(DESCRIBED, {"max_tokens": 4, "temperature": 1.0})
+    write_requests("requests/thinker/split.jsonl", [Ask("p", [1, 2], [(0, 7)])], settings, 100)
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "model.safetensors").write_text("weights")
     write_manifest("weights.json", "model", ["model.safetensors"], {"kind": "hub"})
 
-    def run(config, gpus=0):
-        plan = LoadPlan.of_study(config, ENGINE, ["weights.json"], tmp_path)
-        execute.main(["requests.jsonl"], "receipts/0.json", tmp_path / "log", gpus, plan)
 
-    return run
+# ---------------------------------------------------------------- before an engine starts
 
 
 @pytest.mark.parametrize(("content", "what"), [("weig", "has another size"), (None, "is missing")])
-def test_weights_that_are_not_whole_are_named_before_an_engine_starts(batch, tmp_path, content, what):
+def test_weights_that_are_not_whole_are_named_before_an_engine_starts(no_engine, tmp_path, content, what):
     file = tmp_path / "model" / "model.safetensors"
     file.unlink() if content is None else file.write_text(content)
     with pytest.raises(UserError, match=rf"model/model\.safetensors {what}.*; delete weights\.json to fetch it anew"):
-        batch(config_of("hub"))
+        run_batch(tmp_path, weights=HUB)
     assert not (tmp_path / "receipts").exists()
 
 
-def test_a_local_folder_has_no_manifest(batch):
+def test_a_local_folder_has_no_manifest(no_engine, tmp_path):
     with pytest.raises(UserError, match=r"no engine environment at .*no/python"):
-        batch(config_of("folder", memory_share=0.001))
+        run_batch(tmp_path, memory_share=0.001)
 
 
-def test_too_few_gpus_are_told_with_what_to_do(batch):
+def test_too_few_gpus_are_told_with_what_to_do(no_engine, tmp_path):
     with pytest.raises(UserError, match=r"this job got 1 GPUs and needs 4.*--resources gpu=4"):
-        batch(config_of("hub", device="cuda", tensor_parallel=4), gpus=1)
+        run_batch(tmp_path, weights=HUB, gpus=1, device="cuda", tensor_parallel=4)
 
 
-def test_without_anything_to_do_neither_gpus_nor_weights_are_needed(batch, tmp_path):
+def test_without_anything_to_do_neither_gpus_nor_weights_are_needed(no_engine, tmp_path):
     (tmp_path / "model" / "model.safetensors").unlink()
     with StoreWriter("store", "id", "job") as writer:
-        (key,) = read_requests("requests.jsonl").keys()
-        writer.append(key, response("hi"), "serving")
-    batch(config_of("hub", device="cuda", tensor_parallel=4))
+        (key,) = read_requests("requests/thinker/split.jsonl").keys()
+        writer.append(key, stored_response("hi"), "serving")
+    run_batch(tmp_path, weights=HUB, device="cuda", tensor_parallel=4)
     receipt = read_json("receipts/0.json")
     assert (receipt["requests"], receipt["executed"]) == (1, 0)
 
@@ -82,3 +133,73 @@ def test_what_the_engine_refuses_is_a_result_and_what_failed_for_now_is_not():
 @pytest.mark.parametrize(("share", "requests", "most"), [(0.05, 1, 1), (0.05, 20, 1), (0.05, 21, 2), (0.0, 100, 0)])
 def test_the_failure_limit_is_rounded_up(share, requests, most):
     assert execute.most_failures(share, requests) == most
+
+
+# ---------------------------------------------------------------- while a batch is executed
+
+
+def test_a_wrong_mark_ends_the_load_after_a_few_responses(cell, tmp_path):
+    with pytest.raises(UserError, match=rf"none of {ENOUGH} responses of `thinker` has an answer"):
+        run_batch(tmp_path, WRONG)
+    assert ENOUGH <= Engine.asked < 2 * ENOUGH
+    assert not (tmp_path / "receipts" / "0.json").exists()
+
+
+def test_with_the_right_marks_the_whole_batch_is_executed(cell, tmp_path):
+    run_batch(tmp_path, RIGHT)
+    assert Engine.asked == SAMPLES and (tmp_path / "receipts" / "0.json").exists()
+
+
+def test_a_job_that_came_first_and_is_seen_while_the_engine_starts_ends_the_load(cell, tmp_path, monkeypatch):
+    looked = iter([None, UserError("another job executes the same requests")])
+
+    def wait_for_others(*_):
+        if (trouble := next(looked)) is not None:
+            raise trouble
+
+    monkeypatch.setattr(running_jobs, "_wait_for_others", wait_for_others)
+    with pytest.raises(UserError, match="another job"):
+        run_batch(tmp_path, RIGHT)
+    assert Engine.asked == 0
+
+
+async def hang():
+    await asyncio.sleep(3600)
+
+
+async def fail():
+    raise ConnectionError("the engine's counters cannot be read: HTTP 500")
+
+
+@pytest.mark.parametrize(("counters", "why"), [(hang, "no answer after 0.2 s"), (fail, "HTTP 500")])
+def test_a_load_whose_engine_does_not_tell_its_counters_at_the_end_says_why_and_has_its_receipt(
+    cell, tmp_path, monkeypatch, caplog, counters, why
+):
+    monkeypatch.setattr(execute, "METRICS_SECONDS", 0.2)
+    monkeypatch.setattr(Engine, "metrics", lambda _: counters())
+    run_batch(tmp_path, RIGHT)
+    assert (tmp_path / "receipts" / "0.json").exists()
+    assert "the engine's counters are not known" in caplog.text and why in caplog.text
+
+
+def collect(reasoning, tokenizer, text="why\n</think>\n\nYes."):
+    with StoreWriter("store", "id", "job") as writer:
+        stored = StoreReader("store", "id").lookup(keys := list(read_requests("requests/thinker/split.jsonl").keys()))
+        for key in keys:
+            if key not in stored:
+                writer.append(key, response(tokenizer, text), "s")
+    collect_answers.main("requests/thinker/split.jsonl", [], "store", "model", reasoning, False, "answers.jsonl")
+    return list(read_jsonl("answers.jsonl"))
+
+
+@pytest.mark.parametrize("wrong", [WRONG, {"start": "[THINK]", "end": "[/THINK]"}])
+def test_a_cell_without_an_answer_becomes_an_error_and_no_file(cell, tmp_path, wrong):
+    with pytest.raises(UserError, match=rf"of {SAMPLES} responses of `thinker`"):
+        collect(wrong, cell)
+    assert not (tmp_path / "answers.jsonl").exists()
+
+
+def test_with_the_right_marks_only_the_answer_is_there_to_be_judged(cell):
+    rows = collect(RIGHT, cell)
+    assert len(rows) == SAMPLES
+    assert {(row["state"], row["answer"]) for row in rows} == {("complete", "\n\nYes.")}

@@ -52,10 +52,8 @@ def test_what_the_store_has_is_not_pending(tmp_path: Path) -> None:
 def test_shards_part_the_requests_without_overlap(tmp_path: Path) -> None:
     one = file(tmp_path, "a", list(range(60)))
     store = StoreReader(tmp_path / "store", "e")
-    parts = [
-        {item.request.key for item in pending_requests([one], store, "", shard, 3, follow=following)}
-        for shard in range(3)
-    ]
+    asked = [pending_requests([one], store, "", shard, 3, follow=following) for shard in range(3)]
+    parts = [{item.request.key for item in items} for items in asked]
     assert set.union(*parts) == set(one.keys()) and sum(map(len, parts)) == 120
     assert all(len(part) > 20 for part in parts)
     assert all(sum(in_shard(sha256_of(n), shard, 3) for shard in range(3)) == 1 for n in range(50))

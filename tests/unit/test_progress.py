@@ -2,23 +2,27 @@
 
 import logging
 
-from refusal_eval.engines.progress import Progress, cells_line, duration_text
+from refusal_eval.engines.progress import Progress, cells_line
 
 
 def counters(generated: float) -> dict[str, float]:
     return {"generated_tokens": generated, "prefix_cache_queries": 200.0, "prefix_cache_hits": 50.0}
 
 
-def test_totals_speed_cache_and_time_left_are_said(caplog):
+def test_totals_speed_cache_and_time_left_are_said(caplog, monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr("refusal_eval.engines.progress.time.monotonic", lambda: now)
     progress = Progress(["m/a"] * 4 + ["m/b"] * 4)
     with caplog.at_level(logging.INFO):
         for _ in range(3):
             progress.done("m/a", tokens=10)
         progress.engine_counters(counters(generated=30))
+        now += 18.0
         progress.log_now()
     line, cells = caplog.messages
     assert line.startswith("3 of 8 requests, ")
-    assert "tokens/s" in line and "25 % of prompt tokens from the cache" in line and line.endswith("left")
+    assert "tokens/s" in line and "25 % of prompt tokens from the cache" in line
+    assert line.endswith(", about 0:00:30 left")
     assert cells == "by cell: m/a 3/4, 0 of 2 complete"
 
 
@@ -38,27 +42,18 @@ def test_tokens_of_long_answers_count_and_are_said_before_any_answer_is_whole(ca
     assert line.startswith("0 of 8 requests, 100 tokens/s, ") and line.endswith("time left unknown")
 
 
-def test_a_cell_that_is_complete_is_said_at_once(caplog):
-    progress = Progress(["m/a", "m/b"])
+def test_a_complete_cell_is_said_at_once_and_turns_of_a_dialogue_that_ended_early_are_no_longer_expected(caplog):
+    progress = Progress(["m/a", *["m/b"] * 5])
     with caplog.at_level(logging.INFO):
         progress.done("m/a")
-    assert caplog.messages == ["m/a: all 1 requests done"]
-
-
-def test_turns_of_a_dialogue_that_ended_early_are_no_longer_expected(caplog):
-    progress = Progress(["m/a"] * 5)
-    progress.done("m/a")
-    progress.drop("m/a", 3)
-    with caplog.at_level(logging.INFO):
+        assert caplog.messages == ["m/a: all 1 requests done"]
+        progress.done("m/b")
+        progress.drop("m/b", 3)
         progress.close()
-    assert caplog.messages[-1].startswith("1 of 2 requests")
+    assert caplog.messages[-2].startswith("2 of 3 requests")
 
 
 def test_many_cells_at_work_are_not_all_listed():
     todo = {f"m/{n}": 2 for n in range(20)}
     line = cells_line(dict.fromkeys(list(todo)[:12], 1) | {"m/19": 2}, todo)
     assert line.count("1/2") == 8 and "4 more at work" in line and line.endswith("1 of 20 complete")
-
-
-def test_durations_are_told_as_people_read_them():
-    assert [duration_text(s) for s in (40, 720, 11_100)] == ["40 s", "12 min", "3 h 05 min"]

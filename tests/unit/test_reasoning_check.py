@@ -3,7 +3,7 @@
 import pytest
 
 from refusal_eval.ask.answers import answer_of
-from refusal_eval.ask.reasoning import TextMarks, TokenMarks
+from refusal_eval.ask.reasoning import Marks
 from refusal_eval.ask.reasoning_check import ENOUGH, ReasoningCheck, refuse_no_answers
 from refusal_eval.ask.requests import Request
 from refusal_eval.core.errors import UserError
@@ -16,7 +16,7 @@ class Reader:
     """Reads answers with the marks 100 and 101, as `AnswerReader` does with a tokenizer's."""
 
     def __init__(self, marks=None):
-        self.marks = marks or TokenMarks((101,), (100,))
+        self.marks = marks or Marks((101,), (100,), str)
 
     def fields(self, request, response):
         decode = "".join
@@ -63,7 +63,7 @@ def test_a_model_that_never_reasons_is_told_and_goes_on(check, caplog):
     assert caplog.text.count("count as answers") == 1
 
 
-@pytest.mark.parametrize("marks", [TokenMarks((999,)), TextMarks("</thinking>", None, lambda ids: "so")])
+@pytest.mark.parametrize("marks", [Marks((999,), None, str), Marks("</thinking>", None, lambda ids: "so")])
 def test_a_wrong_end_mark_without_a_start_mark_is_an_error_too(marks):
     """`reasoning: {end: "</thinking>"}` on a model that writes `</think>`: no answer, and no table."""
     check, reader = ReasoningCheck({"thinker": Reader(marks)}), Reader(marks)

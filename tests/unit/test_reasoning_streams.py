@@ -65,20 +65,3 @@ def test_only_what_follows_the_reasoning_is_the_answer_and_weighs(families, name
     assert (row["state"], row["answer"]) == (stream["state"], answer)
     assert (row["answer_tokens"], row["answer_logprob"]) == (weighs, -0.5 if weighs else None)
     assert row["reasoning_tokens"] == len(ids) - weighs
-
-
-@pytest.mark.parametrize("name", READ)
-def test_a_file_of_streams_says_that_it_was_written_by_hand(name):
-    file = next(file for file in FILES if file.stem == name)
-    assert file.read_text(encoding="utf-8").startswith("# Written by hand after the published format of")
-
-
-def test_the_families_are_those_that_cannot_run_here():
-    assert {read["family"] for read in READ.values()} == {"Qwen3", "DeepSeek-R1", "Mistral"}
-
-
-def test_a_cut_off_reasoning_of_special_tokens_looks_like_an_answer_in_the_engines_text(families):
-    """Why the marks are looked for in token ids: the text alone would be judged."""
-    _, tokenizer = families["mistral_think"]
-    ids = tokenizer("[THINK]I can't help with", add_special_tokens=False)["input_ids"]
-    assert tokenizer.decode(ids, skip_special_tokens=True) == "I can't help with"

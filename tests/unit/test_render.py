@@ -105,15 +105,12 @@ def test_template_none_sends_the_text_as_it_is(tmp_path):
         renderer.token_ids([*HELLO, {"role": "assistant", "content": "x"}, *HELLO])
 
 
-def test_a_tokenizer_without_template_says_what_to_do(tmp_path):
-    with pytest.raises(UserError, match="template: none"):
-        Renderer(byte_tokenizer(tmp_path, template=None))
-
-
-def test_a_template_that_refuses_messages_says_so(tmp_path):
-    folder = byte_tokenizer(tmp_path, template="{{ raise_exception('no system role') }}")
-    with pytest.raises(UserError, match="no system role"):
-        Renderer(folder).token_ids(HELLO)
+@pytest.mark.parametrize(
+    ("template", "says"), [(None, "template: none"), ("{{ raise_exception('no system role') }}", "no system role")]
+)
+def test_a_tokenizer_without_template_and_one_that_refuses_messages_say_so(tmp_path, template, says):
+    with pytest.raises(UserError, match=says):
+        Renderer(byte_tokenizer(tmp_path, template=template)).token_ids(HELLO)
 
 
 def test_stop_tokens_are_the_tokenizers_and_the_generation_configs(tmp_path):
@@ -128,15 +125,11 @@ def test_stop_tokens_are_the_tokenizers_and_the_generation_configs(tmp_path):
 @pytest.mark.parametrize(
     "value",
     [
-        "[]",
-        '{"eos_token_id": -1}',
-        '{"eos_token_id": [7, 9223372036854775808]}',
-        '{"eos_token_id": "x"}',
-        "{",
-        "3",
-        '{"eos_token_id": {"a": 1}}',
-        '{"eos_token_id": [null]}',
-        '{"eos_token_id": 1e400}',
+        *("[]", "{", "3"),
+        *(
+            f'{{"eos_token_id": {ids}}}'
+            for ids in ("-1", "[7, 9223372036854775808]", '"x"', '{"a": 1}', "[null]", "1e400")
+        ),
     ],
 )
 def test_stop_tokens_that_are_none_are_told_with_their_file(tmp_path, name, value):
@@ -148,5 +141,4 @@ def test_stop_tokens_that_are_none_are_told_with_their_file(tmp_path, name, valu
 
 def test_labels_are_read_at_the_position_where_they_follow_the_prompt(tmp_path):
     renderer = Renderer(byte_tokenizer(tmp_path))
-    assert len(renderer.next_token_ids(HELLO, "A")) == 1
-    assert len(renderer.next_token_ids(HELLO, "AB")) == 2
+    assert [len(renderer.next_token_ids(HELLO, label)) for label in ("A", "AB")] == [1, 2]

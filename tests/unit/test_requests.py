@@ -6,7 +6,7 @@ import pytest
 from engine_entries import settings_of
 
 from refusal_eval.ask.keys import request_key
-from refusal_eval.ask.requests import Ask, common_prefix, read_requests, write_requests
+from refusal_eval.ask.requests import Ask, read_requests, write_requests
 from refusal_eval.core.files import BadFile, write_jsonl
 
 SAMPLING = {"max_tokens": 4, "temperature": 1.0}
@@ -48,8 +48,9 @@ def test_a_prompt_that_does_not_fit_is_decided_when_rendering(tmp_path):
 
 def test_an_empty_cell_and_a_single_prompt_are_fine(tmp_path):
     assert written(tmp_path / "r.jsonl", [])[1] == []
-    assert common_prefix([[1, 2]]) == []
-    assert common_prefix([[1, 2, 3], [1, 2, 4], [1, 2]]) == [1, 2]
+    for prompts, prefix in (([[1, 2]], []), ([[1, 2, 3], [1, 2, 4], [1, 2]], [1, 2])):
+        written(tmp_path / "r.jsonl", [Ask("p", prompt, [(0, 1)]) for prompt in prompts])
+        assert read_requests(tmp_path / "r.jsonl").header["prefix"] == prefix
 
 
 def test_a_foreign_file_is_refused(tmp_path):

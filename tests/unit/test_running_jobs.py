@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -89,16 +90,12 @@ def test_a_living_process_of_this_machine_refuses_a_second_job(study: Path, slee
         pass  # other cells
 
 
-def test_a_number_that_is_another_process_by_now_is_no_job(study: Path, sleeper: subprocess.Popen[bytes]) -> None:
-    path = left(study, ["a/one"], pid=sleeper.pid, start=1)
+@pytest.mark.parametrize("other", [{}, {"pid": os.getppid(), "start": 1}, {"boot_id": "before"}])
+def test_a_job_that_is_gone_is_cleared_away(study: Path, other: dict[str, object]) -> None:
+    """Its number is free, or another process by now, or its machine was started anew."""
+    path = left(study, ["a/one"], **other)
     with job(study, "a/one"):
-        assert not path.exists()
-
-
-def test_a_dead_job_is_cleared_away(study: Path) -> None:
-    path = left(study, ["a/one"])
-    with job(study, "a/one"):
-        assert not path.exists()
+        assert not path.exists() and len(records(study)) == 1
 
 
 @pytest.mark.parametrize("state", ["PENDING", "RUNNING", "COMPLETING"])
@@ -135,12 +132,6 @@ def test_where_nobody_can_tell_the_record_does(study: Path, monkeypatch: pytest.
             assert not path.exists()
 
 
-def test_a_job_of_this_machine_before_it_was_started_anew_is_gone(study: Path) -> None:
-    left(study, ["a/one"], boot_id="before")
-    with job(study, "a/one"):
-        assert len(records(study)) == 1
-
-
 def test_records_are_touched_while_a_job_works(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BEAT_SECONDS", 0.01)
     with job(study, "a/one"):
@@ -159,13 +150,9 @@ def test_other_batches_and_shards_of_the_same_cells_are_recognised(
     alive = {"pid": sleeper.pid, "start": process_start(sleeper.pid)}
     left(study, ["a/one", "b/one"], name="generate/engine/e/0", shards=2, shard=0, **alive)
     for shard, shards, refused in ((0, 2, True), (1, 2, False), (0, 1, True), (2, 3, True)):
-        context = job(study, "a/one", name="generate/model/e/a/0", shard=shard, shards=shards)
-        if refused:
-            with pytest.raises(UserError, match="same requests"), context:
-                pass
-        else:
-            with context:
-                pass
+        refusal = pytest.raises(UserError, match="same requests") if refused else contextlib.nullcontext()
+        with refusal, job(study, "a/one", name="generate/model/e/a/0", shard=shard, shards=shards):
+            pass
 
 
 def test_of_two_jobs_that_start_at_the_same_moment_the_first_goes_on(study: Path) -> None:

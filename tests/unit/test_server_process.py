@@ -104,22 +104,16 @@ def test_a_signal_goes_to_the_very_process_or_to_nobody(child):
 
 
 @pytest.mark.parametrize("other", [SLEEP, OTHER_GROUP])
-def test_stopping_takes_the_servers_children_along(other, start):
+@pytest.mark.parametrize("dead", [False, True])
+def test_stopping_takes_the_servers_children_along_also_those_of_a_dead_one(dead, other, start):
     server = start(SERVER, other)
-    assert len(session_members(server.pid)) == 2
+    if dead:
+        os.kill(server.pid, signal.SIGKILL)
+        wait_until(lambda: server.exit_code() is not None)
+    assert len(session_members(server.pid)) == (1 if dead else 2)
     server.stop()
     assert session_members(server.pid) == []
-    assert server.exit_code() == -signal.SIGTERM
-
-
-def test_stopping_ends_the_children_of_a_dead_server(start):
-    server = start(SERVER, SLEEP)
-    os.kill(server.pid, signal.SIGKILL)
-    wait_until(lambda: server.exit_code() is not None)
-    assert len(session_members(server.pid)) == 1
-    server.stop()
-    assert session_members(server.pid) == []
-    assert server.exit_code() == -signal.SIGKILL
+    assert server.exit_code() == -(signal.SIGKILL if dead else signal.SIGTERM)
 
 
 @pytest.mark.parametrize("who", ["job", "guard"])

@@ -118,24 +118,22 @@ def test_what_a_killed_run_left_is_ended_and_told(killed, stranger):
     assert remove_orphans() == []
 
 
-def test_who_ignores_sigterm_is_killed_after_the_grace(started):
+def test_who_ignores_sigterm_is_killed_after_the_grace_also_where_jobs_start_together(started):
     run = started((DEAF, SLEEP))
     run.kill()
     begun = time.monotonic()
-    assert len(remove_orphans(grace=0.5)) == 1
+    with ThreadPoolExecutor(4) as pool:
+        messages = list(pool.map(lambda _: remove_orphans(grace=0.5), range(4)))
     assert 0.5 <= time.monotonic() - begun < 5
-    assert alive(*run.children) == []
+    assert any(messages) and not any("do not end" in line for lines in messages for line in lines)
+    assert alive(*run.children) == [] and not run.record.exists()
 
 
-def test_a_living_job_keeps_its_server(started):
+def test_a_living_job_keeps_its_server_and_is_known_by_its_start_too(started):
     run = started()
     assert remove_orphans() == []
     assert alive(run.server, *run.children) == [run.server, *run.children]
     assert run.record.exists() and run.private.exists()
-
-
-def test_a_living_job_is_known_by_its_start_too(started):
-    run = started()
     run.edit(job=run.marks(run.job.pid, later=1)[0])  # the number is another's by now
     remove_orphans()
     assert alive(run.server, *run.children) == []
@@ -187,8 +185,9 @@ def test_numbers_of_another_boot_machine_or_container_mean_nothing_here(killed, 
 
 def test_damaged_records_are_left_alone_and_told(killed):
     whole, folder = killed.record.read_text(), killed.record.parent
-    damaged = [killed.record, folder / "1.json", folder / "2.json", folder / "3.json", folder / "4.json"]
-    for path, text in zip(damaged, ["", "{", "[]", '{"server": 3}'], strict=False):
+    session_0 = json.dumps(json.loads(whole) | {"server": {"pid": killed.server, "start": 1, "session": 0}})
+    damaged = [killed.record, *(folder / f"{number}.json" for number in range(5))]
+    for path, text in zip(damaged, ["", "{", "[]", '{"server": 3}', session_0], strict=False):
         path.write_text(text)
     elsewhere = killed.private / "record"
     elsewhere.write_text(whole)
@@ -198,21 +197,6 @@ def test_damaged_records_are_left_alone_and_told(killed):
     assert all("left alone" in message for message in messages)
     assert all(os.path.lexists(path) for path in damaged)
     assert alive(*killed.children) == killed.children
-
-
-def test_session_0_is_never_a_servers(killed):
-    killed.edit(server={"pid": killed.server, "start": 1, "session": 0})
-    (message,) = remove_orphans()
-    assert "left alone" in message
-
-
-def test_jobs_that_start_together_may_all_do_it(started):
-    run = started((DEAF, SLEEP))
-    run.kill()
-    with ThreadPoolExecutor(4) as pool:
-        messages = list(pool.map(lambda _: remove_orphans(grace=0.5), range(4)))
-    assert any(messages) and not any("do not end" in line for lines in messages for line in lines)
-    assert alive(*run.children) == [] and not run.record.exists()
 
 
 def test_what_cannot_be_ended_stays_recorded_and_is_told(killed, monkeypatch):
@@ -258,22 +242,23 @@ def test_records_are_private(temporary):
     assert folder.parent == temporary and folder.stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.parametrize("what", ["link", "file", "open", "foreign"])
-def test_a_folder_that_is_not_ours_alone_is_refused(what, temporary, tmp_path, monkeypatch):
-    folder = record_folders()[0]
-    if what == "link":
-        (tmp_path / "elsewhere").mkdir(mode=0o700)
-        folder.symlink_to(tmp_path / "elsewhere")
-    elif what == "file":
-        folder.touch()
-    elif what == "open":
-        folder.mkdir()
-        folder.chmod(0o750)
-    else:
-        another = os.getuid() + 1
-        monkeypatch.setattr(os, "getuid", lambda: another)
-        record_folders()[0].mkdir(mode=0o700)
-    said = {"link": "is a link", "file": "a file", "open": "chmod 700", "foreign": "another user"}[what]
+def foreign(folder, monkeypatch):
+    another = os.getuid() + 1
+    monkeypatch.setattr(os, "getuid", lambda: another)
+    record_folders()[0].mkdir(mode=0o700)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda folder, _: folder.symlink_to(tempfile.mkdtemp()), "is a link"),
+        (lambda folder, _: folder.touch(), "a file"),
+        (lambda folder, _: (folder.mkdir(), folder.chmod(0o750)), "chmod 700"),
+        (foreign, "another user"),
+    ],
+)
+def test_a_folder_that_is_not_ours_alone_is_refused(make, said, monkeypatch):
+    make(record_folders()[0], monkeypatch)
     with pytest.raises(UserError, match=said):
         remove_orphans()
 

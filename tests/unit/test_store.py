@@ -1,9 +1,10 @@
 """The store as it is read: what was kept is found, torn lines are ignored, the earliest record of a key counts."""
 
+import re
+
 import pytest
 from store_files import KEYS, fill, response, text_of, write_file
 
-from refusal_eval.ask import store
 from refusal_eval.ask.store import StoreReader, StoreWriter
 from refusal_eval.ask.store_index import index_path
 
@@ -17,20 +18,17 @@ def test_what_was_appended_is_found_and_what_was_not_is_missing(tmp_path):
     found = reader.lookup(KEYS)
     assert sorted(found) == sorted(KEYS[:30])
     assert all(record["response"]["text"] == f"answer {key}" for key, record in found.items())
+    assert all(re.fullmatch(r"[\d-]{10}T[\d:]{8}\.\d{6}\+00:00", record["time"]) for record in found.values())
     assert reader.serving() == {"s1": {"vllm": "x"}}
 
 
-def test_without_keys_or_without_a_store_nothing_is_found(tmp_path):
-    assert StoreReader(tmp_path / "none", "engine").missing(KEYS) == KEYS
-    assert StoreReader(tmp_path / "none", "engine").lookup(KEYS) == {}
-    fill(tmp_path, KEYS)
-    assert StoreReader(tmp_path, "engine").missing([]) == []
-    assert StoreReader(tmp_path, "engine").lookup([]) == {}
-
-
-def test_other_engines_see_nothing(tmp_path):
-    fill(tmp_path, KEYS)
-    assert StoreReader(tmp_path, "other").missing(KEYS) == KEYS
+@pytest.mark.parametrize(
+    ("folder", "engine", "keys"), [("none", "engine", KEYS), ("store", "engine", []), ("store", "other", KEYS)]
+)
+def test_without_a_store_without_keys_and_for_another_engine_nothing_is_found(tmp_path, folder, engine, keys):
+    fill(tmp_path / "store", KEYS)
+    reader = StoreReader(tmp_path / folder, engine)
+    assert reader.missing(keys) == keys and reader.lookup(keys) == {}
 
 
 def test_the_store_is_readable_while_it_is_written_and_without_an_index(tmp_path):
@@ -67,14 +65,6 @@ def test_keys_with_equal_beginnings_are_told_apart(tmp_path):
     assert found[twin]["response"]["text"].startswith("twin")
 
 
-def test_a_file_that_goes_away_takes_its_responses_with_it(tmp_path):
-    path = fill(tmp_path, KEYS[:30])
-    reader = StoreReader(tmp_path, "engine")
-    path.unlink()
-    assert reader.missing(KEYS) == KEYS
-    assert reader.lookup(KEYS) == {}
-
-
 # --- Which record of a key counts ----------------------------------------------------------------------------------
 
 
@@ -101,19 +91,3 @@ def test_of_equal_times_the_first_file_and_in_it_the_first_record_counts(tmp_pat
     write_file(tmp_path, "b", (KEYS[0], time, "third"))
     write_file(tmp_path, "a", (KEYS[1], time, "other"), (KEYS[0], time, "first"), (KEYS[0], time, "second"))
     assert text_of(tmp_path, KEYS[0]) == "first"
-
-
-def test_times_are_utc_with_microseconds(tmp_path):
-    fill(tmp_path, KEYS[:1])
-    time = StoreReader(tmp_path, "engine").lookup(KEYS[:1])[KEYS[0]]["time"]
-    assert len(time) == len("2026-01-01T00:00:00.000000+00:00") and time.endswith("+00:00")
-
-
-def test_only_keys_that_stand_more_than_once_cost_extra_reads(tmp_path, monkeypatch):
-    for _ in range(3):
-        fill(tmp_path, [KEYS[0]])
-    fill(tmp_path, KEYS[1:20])
-    read, whole = [], store._whole
-    monkeypatch.setattr(store, "_whole", lambda line: read.append(line) or whole(line))
-    assert len(StoreReader(tmp_path, "engine").lookup(KEYS[:10])) == 10
-    assert len(read) == 9 + 3

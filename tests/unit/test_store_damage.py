@@ -3,6 +3,7 @@
 import datetime
 import logging
 import os
+import shutil
 import zipfile
 
 import numpy as np
@@ -46,11 +47,48 @@ def test_a_record_whose_key_lost_a_digit_is_missing_and_all_others_are_found(tmp
     assert text_of(tmp_path, key).startswith("again")
 
 
-def test_lines_that_were_swapped_under_an_old_index_are_found(tmp_path):
-    path = fill(tmp_path, KEYS[:5])
+def rewrite(path, *numbers):
+    """Write a file of these of its lines; line 0 is the serving record."""
     lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join([lines[0], lines[2], lines[1], *lines[3:]]))
-    assert sorted(stored(tmp_path, KEYS[:6])) == sorted(KEYS[:5])
+    path.write_bytes(b"".join(lines[number] for number in numbers))
+
+
+def append(path, key):
+    last = path.read_bytes().splitlines(keepends=True)[-1]
+    path.write_bytes(path.read_bytes() + last.replace(KEYS[4].encode(), key.encode()))
+
+
+def change_index(path, damage):
+    index_path(path).write_bytes(damage(index_path(path).read_bytes()))
+
+
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        (lambda path, other: rewrite(path, 0, 2, 1, 3, 4, 5), range(5)),  # two lines are swapped
+        (lambda path, other: rewrite(path, 0, 2, 3, 4, 5, 5), [1, 2, 3, 4]),  # a record was taken by hand
+        (lambda path, other: append(path, KEYS[5]), range(6)),
+        # A store that was copied back from a backup in part: with the old index its responses would be executed again.
+        (lambda path, other: path.write_bytes(other.read_bytes()), range(5, 10)),
+        (lambda path, other: shutil.copy(index_path(other), index_path(path)), range(5)),
+        (lambda path, other: shutil.copy(index_path(fill(other.parents[1], KEYS[7:9])), index_path(path)), range(5)),
+        (lambda path, other: change_index(path, lambda index: b""), range(5)),
+        (lambda path, other: change_index(path, lambda index: b"\0" * 500), range(5)),
+        (lambda path, other: change_index(path, lambda index: index[: len(index) // 2]), range(5)),
+        *(
+            (
+                lambda path, other, at=at: change_index(path, lambda i: i[:at] + bytes([i[at] ^ 1]) + i[at + 1 :]),
+                range(5),
+            )
+            for at in (200, 400, 600)
+        ),
+    ],
+)
+def test_all_that_a_file_holds_is_found_whatever_its_index_says(tmp_path, change, left):
+    path, other = fill(tmp_path, KEYS[:5]), fill(tmp_path / "other", KEYS[5:10])
+    assert path.stat().st_size == other.stat().st_size and index_path(path).exists()
+    change(path, other)
+    assert sorted(stored(tmp_path, KEYS[:10])) == sorted(KEYS[number] for number in left)
 
 
 def test_a_file_that_was_replaced_under_an_old_index_loses_nothing_that_it_holds(tmp_path):

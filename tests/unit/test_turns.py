@@ -96,11 +96,7 @@ def cell(tmp_path: Path) -> Cell:
 def test_turns_with_a_given_reply_are_not_asked():
     assert asked_turns(PROMPT) == [0, 2, 3]
     assert asked_turns(PLAIN) == [0]
-    assert conversation(PROMPT, 2, {0: "Ok."}) == [
-        SCRIPT[0],
-        {"role": "assistant", "content": "Ok."},
-        *SCRIPT[1:4],
-    ]
+    assert conversation(PROMPT, 2, {0: "Ok."}) == [SCRIPT[0], {"role": "assistant", "content": "Ok."}, *SCRIPT[1:4]]
 
 
 def test_a_dialogue_is_over_after_its_last_turn_or_a_turn_without_text():
@@ -119,9 +115,8 @@ def test_a_later_turn_is_asked_with_the_models_own_answers_and_a_seed_of_its_own
         keys |= {item.request.key for item in items}
         if turn == 3:
             text = cell.text(items[1])
-            order = [
-                text.index(part) for part in ("Scene.", "d1.1.0", "First?", "Given.", "Second?", "d1.1.2", "Third?")
-            ]
+            parts = ("Scene.", "d1.1.0", "First?", "Given.", "Second?", "d1.1.2", "Third?")
+            order = [text.index(part) for part in parts]
             assert order == sorted(order) and "d1.0." not in text
         cell.answer(items)
     assert len(seeds) == len(keys) == 6

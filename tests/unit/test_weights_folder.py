@@ -170,9 +170,8 @@ def test_a_manifest_stands_for_whole_copies_only(folder, tmp_path, monkeypatch):
     assert written["files"]["config.json"] == {"size": 31, "sha256": "known"}
     assert str(manifest_folder(manifest)) == "model"
     (folder / "model.safetensors").write_text("short")
-    with pytest.raises(
-        UserError, match=r"model/model\.safetensors has another size .*; delete cache/weights/x/weights\.json"
-    ):
+    size = r"model/model\.safetensors has another size .*; delete cache/weights/x/weights\.json"
+    with pytest.raises(UserError, match=size):
         manifest_folder(manifest)
     (folder / "model.safetensors").unlink()
     with pytest.raises(UserError, match=r"model/model\.safetensors is missing"):

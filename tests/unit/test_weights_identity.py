@@ -1,10 +1,7 @@
 """The identity of an engine: frozen, and moved by what matters only."""
 
-import ast
-from pathlib import Path
-
 import pytest
-from engine_entries import engine_identity
+from engine_entries import engine_identity, vllm_options
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.engines.vllm_arguments import SERVING_ARGS, identity_args, only_serving
@@ -13,18 +10,7 @@ from refusal_eval.weights.engine_file import engine_id, weight_source
 HUB = {"kind": "hub", "repo": "org/name", "revision": "a" * 40}
 WHEEL = {"kind": "wheel", "package": "p", "version": "1", "file": "x.gguf", "sha256": "b" * 64}
 FOLDER = {"kind": "folder", "path": "models/x"}
-ENTRY = {
-    "kind": "vllm",
-    "weights": HUB,
-    "dtype": "bfloat16",
-    "quantization": None,
-    "trust_remote_code": False,
-    "args": {},
-    "max_model_len": 4096,
-    "tensor_parallel": 1,
-    "memory_share": 0.9,
-    "python": None,
-}
+ENTRY = {"kind": "vllm", "weights": HUB, "max_model_len": 4096}
 
 
 def identity(weights=HUB, **changes):
@@ -39,12 +25,8 @@ def test_frozen_identities():
     assert engine_id(identity(WHEEL)) == "468628d4071d6b42"
     assert identity(FOLDER) == {"weights": {"folder_sha256": "c" * 64}, "dtype": "bfloat16"}
     assert engine_id(identity(FOLDER)) == "06023f8dfb25a44e"
-    everything = identity(
-        dtype="float16",
-        quantization="fp8",
-        trust_remote_code=True,
-        args={"kv_cache_dtype": "fp8", "rope-x": 2.0, "max-num-seqs": 4},
-    )
+    args = {"kv_cache_dtype": "fp8", "rope-x": 2.0, "max-num-seqs": 4}
+    everything = identity(dtype="float16", quantization="fp8", trust_remote_code=True, args=args)
     assert everything == {
         "weights": {"repo": "org/name", "commit": "a" * 40},
         "dtype": "float16",
@@ -58,14 +40,8 @@ def test_frozen_identities():
 def test_what_concerns_serving_only_does_not_count():
     serving = {"args": {"gpu-memory-utilization": 0.5, "enforce_eager": True, "no-enable-prefix-caching": True}}
     serving["args"] |= {"--max-num-seqs": 8, "compilation-config.mode": 3, "load-format": "safetensors"}
-    for change in (
-        {"tensor_parallel": 8},
-        {"memory_share": 0.1},
-        {"max_model_len": 64},
-        {"python": "/x"},
-        {"added_later": None},
-        serving,
-    ):
+    changes = [{"tensor_parallel": 8}, {"memory_share": 0.1}, {"max_model_len": 64}, {"python": "/x"}]
+    for change in [*changes, {"added_later": None}, serving]:
         assert identity(**change) == identity()
 
 
@@ -81,12 +57,8 @@ def test_what_can_change_a_response_counts():
 
 def test_one_argument_has_one_spelling():
     assert identity_args({"KV": 1}) == {"KV": 1}
-    assert (
-        identity_args({"no-x-y": True})
-        == identity_args({"x_y": False})
-        == identity_args({"--no_x_y": True})
-        == {"x-y": False}
-    )
+    for one in ({"no-x-y": True}, {"x_y": False}, {"--no_x_y": True}):
+        assert identity_args(one) == {"x-y": False}
     assert identity_args({"hf-overrides.rope_scaling": 1}) == {"hf-overrides.rope_scaling": 1}
     with pytest.raises(UserError, match="give `x-y` twice"):
         identity_args({"x-y": 1, "x_y": 1})
@@ -94,27 +66,16 @@ def test_one_argument_has_one_spelling():
         identity_args({"max-num-seqs": 1, "--max_num_seqs": 1})
 
 
-def copy_id(weights):
-    return weight_source(weights).copy_id
-
-
 def test_weights_ids_do_not_depend_on_order():
-    assert copy_id(HUB) == copy_id(dict(reversed(HUB.items()))) == "c46f94ccc2a494cb"
-    assert len({copy_id(HUB), copy_id(WHEEL), copy_id({**HUB, "revision": "d" * 40})}) == 3
+    ids = [
+        weight_source(one).copy_id for one in (HUB, dict(reversed(HUB.items())), WHEEL, {**HUB, "revision": "d" * 40})
+    ]
+    assert ids[0] == ids[1] == "c46f94ccc2a494cb" and len(set(ids)) == 3
 
 
 def test_the_names_are_those_of_vllm():
     """Against vLLM's own source where the engine environment is there; names of other versions are few and known."""
-    found = list(Path(__file__).parents[2].glob(".venv/engine/lib/python3*/site-packages/vllm"))
-    if not found:
-        pytest.skip("no engine environment here")
-    sources = [found[0] / "engine" / "arg_utils.py", found[0] / "entrypoints" / "launchers" / "cli_args.py"]
-    names = set()
-    for source in sources:
-        for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef) and node.name.endswith(("EngineArgs", "FrontendArgs")):
-                fields = [item.target.id for item in node.body if isinstance(item, ast.AnnAssign)]
-                names |= {field.replace("_", "-") for field in fields}
+    names = vllm_options()
     elsewhere = {"device-memory-utilization", "api-server-count"}  # an alias, and an option of `vllm serve`
     older = {"kv-cache-memory", "swap-space", "cuda-graph-sizes", "disable-log-requests", "num-scheduler-steps"}
     older |= {"max-num-partial-prefills", "max-long-partial-prefills"}

@@ -5,15 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from refusal_eval.ask.reasoning import (
-    Decode,
-    Reasoning,
-    Segments,
-    letters,
-    letters_text,
-    marks_in_text,
-    reasoning_of,
-)
+from refusal_eval.ask.reasoning import Decode, Reasoning, Segments, letters_text, marks_in_text, reasoning_of
 from refusal_eval.ask.render import Renderer
 from refusal_eval.ask.requests import Request
 from refusal_eval.core.packing import pack_floats, unpack_floats
@@ -25,10 +17,7 @@ STOP, LENGTH, CONTENT_FILTER = "stop", "length", "content_filter"
 class AnswerReader:
     """Turns the responses of one model into the fields of answers.
 
-    Args:
-        tokenizer_folder: folder with the model's tokenizer; None for an engine that tells texts only.
-        reasoning: how the model's reasoning is told (see `reasoning_of`), None for a model that does not reason.
-        trust_remote_code: run tokenizer code that the model repository ships.
+    Without a tokenizer's folder the engine tells texts only; `reasoning` is None for a model that does not reason.
     """
 
     def __init__(
@@ -38,11 +27,11 @@ class AnswerReader:
         # Only reasoning models need their tokens decoded again; the others are spared loading the tokenizer.
         if reasoning and tokenizer_folder is not None:
             self._renderer = Renderer(tokenizer_folder, template="none", trust_remote_code=trust_remote_code)
-        tokenizer = self._renderer.tokenizer if self._renderer else None
-        if reasoning and tokenizer is None:
-            self._reasoning: Reasoning = marks_in_text(reasoning)
+        self._reasoning: Reasoning
+        if reasoning and self._renderer is None:
+            self._reasoning = marks_in_text(reasoning)
         else:
-            self._reasoning = reasoning_of(reasoning, tokenizer, self._decode)
+            self._reasoning = reasoning_of(reasoning, self._renderer and self._renderer.tokenizer, self._decode)
 
     def fields(self, request: Request, response: Mapping[str, Any]) -> dict[str, Any]:
         """Return an answer's fields without its place (see `answer_of`)."""
@@ -98,7 +87,12 @@ def answer_of_text(response: Mapping[str, Any], reasoning: Reasoning) -> dict[st
     if response["finish_reason"] == CONTENT_FILTER:
         return blank(BLOCKED, CONTENT_FILTER)
     unknown = dict.fromkeys(("answer_tokens", "reasoning_tokens", "answer_logprob", "reasoning_logprob"))
-    as_tokens = {**response, "token_ids": letters(response["text"]), "logprobs": pack_floats([]), "stop_reason": ""}
+    as_tokens = {
+        **response,
+        "token_ids": list(map(ord, response["text"])),
+        "logprobs": pack_floats([]),
+        "stop_reason": "",
+    }
     return answer_of(as_tokens, [], reasoning, letters_text) | unknown
 
 

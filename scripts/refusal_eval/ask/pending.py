@@ -13,7 +13,8 @@ from refusal_eval.ask.store import StoreReader
 from refusal_eval.ask.turns import Following, walk
 from refusal_eval.core.errors import UserError
 
-Follow = Callable[[RequestFile, str | None], Following]  # what follows the first requests of a file, by its tokenizer
+# What follows the first requests of a file, by the folder of its tokenizer (`judges.follow_ups.following`).
+Follow = Callable[[RequestFile, str | None], Following]
 
 
 @dataclass(frozen=True)
@@ -80,14 +81,7 @@ def pending_requests(
     The order is fixed, so that equal studies submit equal sequences: dialogues first, the longest first, because their
     turns can only be asked one after the other; then the files in their order. Two samples with the same answer give
     one and the same judge request: it is executed once. All turns of a dialogue belong to the shard of its first.
-
-    Args:
-        files: the request files of the batch.
-        store: the responses of their engine.
-        tokenizer_folder: folder of the engine's tokenizer; None for an engine that takes messages.
-        shard: which shard, from 0.
-        shards: of how many.
-        follow: makes what follows the first requests of a file (`judges.follow_ups.following`).
+    `tokenizer_folder` is None for an engine that takes messages.
     """
     found = list(_pending(files, store, tokenizer_folder, shard, shards, follow))
     return sorted(found, key=lambda item: -item.turns_left)

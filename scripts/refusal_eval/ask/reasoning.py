@@ -48,75 +48,44 @@ class NoReasoning:
 
 
 @dataclass(frozen=True)
-class TokenMarks:
-    """Marks as runs of token ids.
+class Marks:
+    """Marks around the reasoning: runs of token ids, or text.
 
-    Reasoning ends with the first end mark; what follows is the answer. A response without an end mark is all answer,
+    Reasoning ends with the first end mark; what follows it is the answer. A response without an end mark is all answer,
     unless its reasoning was opened, by the prompt or by a start mark of its own. Without a start mark nobody can tell,
     and every response is taken to begin inside the reasoning: reasoning that was cut off must not be judged.
 
-    A start mark that is plain text is looked for as such, with `decode`: `start_text`.
+    What ids a text becomes depends on what stands beside it (`>` and a line break may be one token), so it is looked
+    for in the decoded ids, and the answer's tokens are those that begin behind the end mark.
     """
 
-    end: tuple[int, ...]
-    start: tuple[int, ...] = ()
-    start_text: str | None = None
-    decode: Decode | None = None
-
-    def segments(self, prompt_ids: Sequence[int], token_ids: Sequence[int]) -> Segments:
-        """Return the segment behind the first end mark."""
-        at = find(token_ids, self.end)
-        if at is not None:
-            return Segments(at + len(self.end), len(token_ids))
-        told = bool(self.start) or self.start_text is not None
-        opened = not told or self._starts(token_ids) or self._starts(self._behind_last_end(prompt_ids))
-        return Segments(None if opened else 0, len(token_ids))
-
-    def _starts(self, ids: Sequence[int]) -> bool:
-        if self.start_text is not None and self.decode is not None:
-            return self.start_text in self.decode(ids)
-        return find(ids, self.start) is not None
-
-    def _behind_last_end(self, prompt_ids: Sequence[int]) -> Sequence[int]:
-        """Return what of a prompt may leave the reasoning open: what no end mark follows."""
-        at = find_last(prompt_ids, self.end)
-        return prompt_ids if at is None else prompt_ids[at + len(self.end) :]
-
-
-@dataclass(frozen=True)
-class TextMarks:
-    """Marks that are no single tokens.
-
-    What ids they become depends on what stands beside them (`>` and a line break may be one token), so they are looked
-    for in the text, and the answer's tokens are those that begin behind the end mark. Else as `TokenMarks`.
-
-    A start mark of special tokens, which no text shows, is looked for in the ids: `start_ids`.
-    """
-
-    end: str
-    start: str | None
+    end: tuple[int, ...] | str
+    start: tuple[int, ...] | str | None
     decode: Decode
-    start_ids: tuple[int, ...] = ()
 
     def segments(self, prompt_ids: Sequence[int], token_ids: Sequence[int]) -> Segments:
         """Return the segment behind the first end mark, with its text: a token may hold an end and a beginning."""
-        text = self.decode(token_ids)
-        at = text.find(self.end)
-        if at >= 0:
-            lengths = range(1, len(token_ids) + 1)
-            begin = lengths[bisect.bisect_left(lengths, True, key=lambda n: self.end in self.decode(token_ids[:n]))]
-            return Segments(begin, len(token_ids), text[at + len(self.end) :])
-        if self.start_ids:
-            last = find_last(prompt_ids, self.start_ids)
-            left_open = last is not None and self.end not in self.decode(prompt_ids[last:])
-            opened = left_open or find(token_ids, self.start_ids) is not None
-        else:
-            opened = self.start is None or self.start in text or self._leaves_open(prompt_ids, self.start)
-        return Segments(None if opened else 0, len(token_ids))
+        length = len(token_ids)
+        if not isinstance(self.end, str):
+            if (at := find(token_ids, self.end)) is not None:
+                return Segments(at + len(self.end), length)
+        elif self.end in (text := self.decode(token_ids)):
+            begin = _least(length, lambda n: self._holds(token_ids[:n], self.end))
+            return Segments(begin, length, text.split(self.end, 1)[1])
+        opened = self.start is None or any(
+            self._holds(ids, self.start) for ids in (token_ids, self._behind_last_end(prompt_ids))
+        )
+        return Segments(None if opened else 0, length)
 
-    def _leaves_open(self, prompt_ids: Sequence[int], start: str) -> bool:
-        text = self.decode(prompt_ids)
-        return text.rfind(start) > text.rfind(self.end)
+    def _holds(self, ids: Sequence[int], mark: tuple[int, ...] | str) -> bool:
+        return mark in self.decode(ids) if isinstance(mark, str) else find(ids, mark) is not None
+
+    def _behind_last_end(self, prompt_ids: Sequence[int]) -> Sequence[int]:
+        """Return what of a prompt may leave the reasoning open: what no end mark follows."""
+        if isinstance(self.end, str):
+            return prompt_ids[_least(len(prompt_ids), lambda n: not self._holds(prompt_ids[n:], self.end)) :]
+        at = find(prompt_ids[::-1], self.end[::-1])
+        return prompt_ids if at is None else prompt_ids[len(prompt_ids) - at :]
 
 
 @dataclass(frozen=True)
@@ -171,32 +140,25 @@ def reasoning_of(entry: Mapping[str, Any] | None, tokenizer: Any, decode: Decode
         return NoReasoning()
     if entry.get("format") == "harmony":
         return _harmony(tokenizer)
-    start, end = entry.get("start"), str(entry["end"])
+    start, end = entry.get("start") or None, str(entry["end"])
     start_ids = mark_ids(start, tokenizer, decode) if start else ()
     end_ids = mark_ids(end, tokenizer, decode)
-    if not end_ids:
-        # A token that text shows has other ids behind a space or in a word: in the text it is surely found.
-        hidden = bool(start) and decode(start_ids).strip() != str(start).strip()
-        return TextMarks(end, start, decode, start_ids if hidden else ())
+    # A token that text shows has other ids behind a space or in a word (` ###` is another one than `###`): beside a
+    # mark that is found in the text it is surely found there, too.
+    if not end_ids and start and decode(start_ids).strip() == start.strip():
+        start_ids = ()
     if start and len(start_ids) != 1 and decode(end_ids).strip() == end.strip():
-        return TextMarks(end, start, decode, start_ids)  # likewise: ` ###` is another token than `###`
-    if start and not start_ids:
-        return TokenMarks(end_ids, start_text=start, decode=decode)
-    return TokenMarks(end_ids, start_ids)
+        end_ids = ()
+    return Marks(end_ids or end, start_ids or start, decode)
 
 
-def marks_in_text(entry: Mapping[str, Any]) -> TextMarks:
+def marks_in_text(entry: Mapping[str, Any]) -> Marks:
     """Return how reasoning is told in a text of which no tokens are known: its letters stand for tokens."""
-    return TextMarks(str(entry["end"]), entry.get("start"), letters_text)
-
-
-def letters(text: str) -> list[int]:
-    """Return the letters of a text as numbers."""
-    return [ord(letter) for letter in text]
+    return Marks(str(entry["end"]), entry.get("start"), letters_text)
 
 
 def letters_text(numbers: Sequence[int]) -> str:
-    """Return the text of letters."""
+    """Return the text of letters, given as numbers."""
     return "".join(map(chr, numbers))
 
 
@@ -239,7 +201,6 @@ def find(token_ids: Sequence[int], run: Sequence[int]) -> int | None:
     return next((i for i in range(len(token_ids) - width + 1) if tuple(token_ids[i : i + width]) == tuple(run)), None)
 
 
-def find_last(token_ids: Sequence[int], run: Sequence[int]) -> int | None:
-    """Return where a run of ids last stands in `token_ids`, or None."""
-    at = find(token_ids[::-1], run[::-1])
-    return None if at is None else len(token_ids) - at - len(run)
+def _least(most: int, holds: Callable[[int], bool]) -> int:
+    """Return the least of 0 .. `most` for which something holds that holds for all larger ones, too."""
+    return bisect.bisect_left(range(most + 1), True, key=holds)

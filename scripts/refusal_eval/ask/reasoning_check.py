@@ -1,7 +1,6 @@
 """Does a reasoning model's entry name the marks that the model writes? Asked before GPU hours are spent on it."""
 
 import logging
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -26,8 +25,7 @@ class ReasoningCheck:
 
     def __init__(self, readers: Mapping[str, AnswerReader]) -> None:
         self._readers = dict(readers)
-        self._ended: Counter[str] = Counter()
-        self._whole: dict[str, list[str]] = {}  # answers that are whole responses, by model
+        self._ended: dict[str, list[dict[str, Any]]] = {}  # the first answers that ended by themselves, by model
 
     def look(self, cell: str, request: Request, response: Mapping[str, Any]) -> None:
         """Look at a response to a request of a cell (`model/split`); do nothing once its model is known to be right.
@@ -41,20 +39,16 @@ class ReasoningCheck:
         if reader is None or response["finish_reason"] != "stop":
             return
         answer = reader.fields(request, response)
-        if _has("answer", answer) and _has("reasoning", answer):
-            del self._readers[model]
+        ended = self._ended.setdefault(model, [])
+        ended.append(answer)
+        right = _has("answer", answer) and _has("reasoning", answer)
+        if len(ended) < ENOUGH and not right:
             return
-        if _has("answer", answer):
-            self._whole.setdefault(model, []).append(answer["answer"])
-        self._ended[model] += 1
-        if self._ended[model] < ENOUGH:
+        del self._readers[model], self._ended[model]
+        if right:
             return
-        del self._readers[model]
-        whole = self._whole.get(model, [])
-        if not whole:
-            raise UserError(no_answers(model, ENOUGH))
-        if len(whole) == ENOUGH and (mark := other_mark(whole)):
-            raise UserError(another_mark(model, mark, ENOUGH))
+        if len({_has("answer", one) for one in ended}) == 1:
+            refuse_no_answers(model, ended)
         LOG.warning(
             "the first %d responses of `%s` hold no end of a reasoning and count as answers: is `reasoning` in the "
             "model's entry right?",
@@ -86,7 +80,7 @@ def other_mark(answers: Sequence[str]) -> str | None:
 
 
 def refuse_no_answers(model: str, answers: Iterable[Mapping[str, Any]]) -> None:
-    """Check the answers of one cell of a reasoning model.
+    """Check answers of a reasoning model.
 
     Raises:
         UserError: if there are responses, and not one of them has an answer; or if none of them has reasoning, and

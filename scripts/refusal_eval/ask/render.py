@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,56 +19,40 @@ from refusal_eval.core.files import read_json_as
 Messages = Sequence[Mapping[str, str]]
 
 
+@dataclasses.dataclass(eq=False)
 class Renderer:
-    """Renders the prompts of one model (or of one judge) with its pinned tokenizer and template.
+    """Renders the prompts of one model (or of one judge) with its pinned tokenizer and template."""
 
-    Args:
-        tokenizer_folder: folder with tokenizer files in the hub's format.
-        template: `default` (the tokenizer's own), `none` (plain text for base models) or the path of a Jinja file.
-        template_options: variables for the template.
-        system_prompt: put before every prompt.
-        date: the day that templates with today's date are told; the clock must not change a key.
-        trust_remote_code: run tokenizer code that the model repository ships.
-        untrusted: read control tokens in the messages (`<|im_end|>` in an answer that is judged) as plain text; under
-            `template: none` also those of a judge's rubric, which stand in the same message.
-        prefill: text with which the reply is to begin, put behind the rendered prompt; its control tokens count.
-        frame: put the tokenizer's own marks around what a template file renders (`[CLS]`, `<s>`), as classifiers
-            were trained to see them.
-    """
+    folder: str | Path  # of the tokenizer, in the hub's format
+    template: str = "default"  # the tokenizer's own; `none` (plain text for base models), or the path of a Jinja file
+    template_options: Mapping[str, Any] | None = None  # variables for the template
+    system_prompt: str | None = None  # put before every prompt
+    date: str | datetime.date = "2026-01-01"  # that templates are told as today's; the clock must not change a key
+    trust_remote_code: bool = False  # run tokenizer code that the model repository ships
+    # Read control tokens in the messages (`<|im_end|>` in an answer that is judged) as plain text; under
+    # `template: none` also those of a judge's rubric, which stand in the same message.
+    untrusted: bool = False
+    prefill: str | None = None  # text with which the reply is to begin, behind the prompt; its control tokens count
+    frame: bool = False  # put the tokenizer's own marks around it (`[CLS]`, `<s>`), as classifiers were trained to see
 
-    def __init__(
-        self,
-        tokenizer_folder: str | Path,
-        template: str = "default",
-        template_options: Mapping[str, Any] | None = None,
-        system_prompt: str | None = None,
-        date: str | datetime.date = "2026-01-01",
-        trust_remote_code: bool = False,
-        untrusted: bool = False,
-        prefill: str | None = None,
-        frame: bool = False,
-    ) -> None:
+    def __post_init__(self) -> None:
         # Without this, transformers warns at every start that it found no PyTorch; we want none here.
         os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
         from transformers import AutoTokenizer
 
         try:
             self.tokenizer: Any = AutoTokenizer.from_pretrained(
-                str(tokenizer_folder), local_files_only=True, trust_remote_code=trust_remote_code
+                str(self.folder), local_files_only=True, trust_remote_code=self.trust_remote_code
             )
         except (OSError, ValueError) as error:
-            raise UserError(f"{tokenizer_folder}: the tokenizer cannot be loaded: {error}") from error
-        self._folder, self.template = tokenizer_folder, template
-        self.own_template = Path(template).read_text(encoding="utf-8") if template not in ("default", "none") else None
-        self.options = dict(template_options or {})
-        self.system_prompt = system_prompt
-        self.untrusted = untrusted
-        self.prefill = prefill or ""
-        self._head, self._tail = self._frame() if frame else ([], [])
-        self.day = datetime.date.fromisoformat(str(date))
-        if template == "default" and not self.tokenizer.chat_template:
+            raise UserError(f"{self.folder}: the tokenizer cannot be loaded: {error}") from error
+        own = self.template not in ("default", "none")
+        self._own_template = Path(self.template).read_text(encoding="utf-8") if own else None
+        self._head, self._tail = self._frame() if self.frame else ([], [])
+        self._day = datetime.date.fromisoformat(str(self.date))
+        if self.template == "default" and not self.tokenizer.chat_template:
             raise UserError(
-                f"{tokenizer_folder} has no chat template. Give the model its own (`template: file.jinja`), "
+                f"{self.folder} has no chat template. Give the model its own (`template: file.jinja`), "
                 "or `template: none` if it is a base model that continues text."
             )
 
@@ -76,8 +61,8 @@ class Renderer:
         """Return the renderer that a rule's params describe (see `rendering_params` in workflow/rendering.py)."""
         names = ("template", "template_options", "system_prompt", "date", "trust_remote_code")
         how = {name: params[name] for name in names}
-        further = {"prefill": params.get("prefill"), "frame": params.get("frame", False)}
-        return cls(tokenizer_folder, **how, untrusted=untrusted, **further)
+        how |= {name: params[name] for name in ("prefill", "frame") if name in params}
+        return cls(tokenizer_folder, **how, untrusted=untrusted)
 
     def token_ids(self, messages: Messages) -> list[int]:
         """Return the prompt's token ids: exactly those of the chat template, and of the prefill if there is one.
@@ -99,13 +84,13 @@ class Renderer:
 
     def stop_token_ids(self) -> list[int]:
         """Return the ids that end an answer (see the function of this name)."""
-        return stop_token_ids(self._folder, self.tokenizer.eos_token_id)
+        return stop_token_ids(self.folder, self.tokenizer.eos_token_id)
 
     def text(self, messages: Messages) -> str:
         """Return the rendered prompt as text, before it is turned into token ids."""
         plain = self.template == "none"
         rendered = self._plain_text(messages) if plain else str(self._apply_template(messages, tokenize=False))
-        return rendered + self.prefill
+        return rendered + (self.prefill or "")
 
     def next_token_ids(self, messages: Messages, continuation: str) -> list[int] | None:
         """Return the ids that `continuation` adds to the rendered prompt; None if it changes the prompt's own ids."""
@@ -137,36 +122,29 @@ class Renderer:
         from jinja2.exceptions import TemplateError
 
         try:
-            with _clock_at(self.day):
+            with _clock_at(self._day):
                 return self.tokenizer.apply_chat_template(
                     with_system_prompt(messages, self.system_prompt),
-                    chat_template=self.own_template,
+                    chat_template=self._own_template,
                     add_generation_prompt=True,
                     **how,
-                    **self.options,
+                    **(self.template_options or {}),
                 )
         except TemplateError as error:
             raise UserError(f"the chat template refuses these messages: {error}") from error
 
     def _plain_text(self, messages: Messages) -> str:
         rows = with_system_prompt(messages, self.system_prompt)
-        if (
-            any(row["role"] not in ("system", "user") for row in rows)
-            or sum(row["role"] == "user" for row in rows) != 1
-        ):
+        if [row["role"] for row in rows if row["role"] != "system"] != ["user"]:
             raise UserError("`template: none` takes one user message per prompt (and a system prompt before it)")
         return "".join(row["content"] for row in rows)
 
 
+@dataclasses.dataclass(frozen=True)
 class MessagePrompts:
-    """Prompts of an engine that takes messages: it has a template and a tokenizer of its own.
+    """Prompts of an engine that takes messages: it has a template and a tokenizer of its own."""
 
-    Args:
-        system_prompt: put before every prompt.
-    """
-
-    def __init__(self, system_prompt: str | None) -> None:
-        self.system_prompt = system_prompt
+    system_prompt: str | None  # put before every prompt
 
     def prompt(self, messages: Messages) -> list[dict[str, str]]:
         """Return the prompt as its engine takes it: roles and texts."""
@@ -179,12 +157,7 @@ class MessagePrompts:
 
 
 def renderer_of(tokenizer_folder: str | Path | None, params: Mapping[str, Any]) -> Renderer | MessagePrompts:
-    """Return what makes prompts for an engine: token ids with its tokenizer, or messages for one that has none.
-
-    Args:
-        tokenizer_folder: folder of the engine's tokenizer; None for an engine that takes messages.
-        params: what decides how prompts are rendered (see `rendering_params` in workflow/rendering.py).
-    """
+    """Return what makes prompts for an engine: token ids with its tokenizer, or messages for one that has none."""
     if tokenizer_folder is None:
         return MessagePrompts(params["system_prompt"])
     return Renderer.from_params(tokenizer_folder, params)
@@ -216,14 +189,13 @@ def _clock_at(day: datetime.date) -> Iterator[None]:
         yield
 
 
-def _as_list(ids: Any) -> Any:
-    return [ids] if ids is not None and not isinstance(ids, list) else ids
-
-
 class StopTokens(BaseModel):
     """What a model's generation_config.json or config.json says about the end of an answer."""
 
-    eos_token_id: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]] | None, BeforeValidator(_as_list)] = None
+    eos_token_id: Annotated[
+        list[Annotated[int, Field(ge=0, lt=2**31)]] | None,
+        BeforeValidator(lambda ids: ids if ids is None or isinstance(ids, list) else [ids]),
+    ] = None
 
 
 def stop_token_ids(tokenizer_folder: str | Path, eos_token_id: int | None) -> list[int]:

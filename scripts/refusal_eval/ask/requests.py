@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,10 +38,8 @@ class RequestSettings:
     @classmethod
     def of_header(cls, header: Mapping[str, Any]) -> RequestSettings:
         """Return the settings that a request file's header holds."""
-        names = ("engine_id", "identity", "sampling", "determinism")
-        return cls(
-            **{name: header[name] for name in names}, changes={name: header[name] for name in CHANGES if name in header}
-        )
+        changes = {name: header[name] for name in CHANGES if name in header}
+        return cls(header["engine_id"], header["identity"], header["sampling"], header["determinism"], changes)
 
     def header(self) -> dict[str, Any]:
         """Return what a request file's header says of them; what is neutral is left out, as in keys."""
@@ -143,26 +142,23 @@ class RequestFile:
 
     def requests(self) -> Iterator[Request]:
         """Yield the requests in the file's order; of a dialogue only the first."""
-        rows = read_jsonl(self.path)
-        shared = array("q", next(rows)["prefix"])
-        for row in rows:
-            own, messages = array("q", row.get("token_ids", ())), row.get("messages")
-            place, cut = (row["prompt_id"], row["turn"]), row.get("cut", 0)
+        shared = array("q", self.header["prefix"])
+        for row in self._rows():
+            prompt = array("q", row.get("token_ids", ())), row.get("cut", 0), shared, row.get("messages")
             for one in row["samples"]:
-                yield Request(place[0], one["sample"], place[1], one["key"], one["seed"], own, cut, shared, messages)
+                yield Request(row["prompt_id"], one["sample"], row["turn"], one["key"], one["seed"], *prompt)
 
     def scripts(self) -> dict[str, Mapping[str, Any]]:
         """Return the prompts of the dialogues by id."""
-        rows = read_jsonl(self.path)
-        next(rows)
-        return {row["prompt_id"]: row["script"] for row in rows if "script" in row}
+        return {row["prompt_id"]: row["script"] for row in self._rows() if "script" in row}
 
     def keys(self) -> Iterator[str]:
         """Yield the keys of the requests that can be executed; of a dialogue only the first."""
-        rows = read_jsonl(self.path)
-        next(rows)
-        for row in rows:
+        for row in self._rows():
             yield from (sample["key"] for sample in row["samples"] if sample["key"] is not None)
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        return itertools.islice(read_jsonl(self.path), 1, None)
 
 
 def write_requests(
@@ -186,8 +182,10 @@ def write_requests(
         dialogue: how later turns are rendered (see `refusal_eval.ask.turns.Turns`); None without dialogues.
         retries: how votes that cannot be read are asked again (see `refusal_eval.judges.vote_retries`); None without.
     """
-    asks = list(asks)
-    prefix = [] if any(is_messages(ask.prompt) for ask in asks) else common_prefix([list(ask.prompt) for ask in asks])
+    asks, prefix = list(asks), list[Any]()
+    if len(asks) > 1 and not any(is_messages(ask.prompt) for ask in asks):
+        prompts: list[list[Any]] = [list(ask.prompt) for ask in asks]
+        prefix = list(os.path.commonprefix(prompts))  # noqa: RUF071 - of ids
     header = {"key_version": KEY_VERSION, "prefix": prefix, **settings.header()}
     if dialogue is not None:
         header["dialogue"] = {**dialogue, "max_model_len": max_model_len}
@@ -225,12 +223,3 @@ def read_requests(path: str | Path) -> RequestFile:
     if not isinstance(header, dict) or header.get("key_version") != KEY_VERSION:
         raise BadFile(f"{path} is not a request file of key version {KEY_VERSION}; delete it and run again")
     return RequestFile(Path(path), header)
-
-
-def common_prefix(sequences: Sequence[list[Any]]) -> list[int]:
-    """Return the longest run of ids with which all sequences begin (empty for fewer than two sequences)."""
-    if len(sequences) < 2:
-        return []
-    # What the first and the last in sorted order share, all between them share too.
-    pairs = zip(min(sequences), max(sequences), strict=False)
-    return [one for one, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)]

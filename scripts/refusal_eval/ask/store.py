@@ -24,25 +24,13 @@ import os
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Annotated, Any, NotRequired
 
 import numpy as np
 from pydantic import ConfigDict, StringConstraints, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from refusal_eval.ask.store_index import (
-    KEY_START,
-    LINE_START,
-    FileIndex,
-    IndexBuilder,
-    KeyNumbers,
-    indexed_anew,
-    key_numbers,
-    load_index,
-    matches,
-    save_index,
-)
+from refusal_eval.ask import store_index as indexes
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import canonical_json, utf8, written_whole
 from refusal_eval.core.packing import unpack_floats
@@ -103,7 +91,7 @@ class StoreReader:
 
     def __init__(self, store_dir: str | Path, engine_id: str) -> None:
         self.folder = Path(store_dir, engine_id)
-        self._files: dict[Path, FileIndex] = {}
+        self.files: dict[Path, indexes.FileIndex] = {}  # as they were when they were last looked at
         self._damaged: set[tuple[Path, int]] = set()  # where the log has said so
         self._noted = ""  # no note of a time up to this one is needed
         self._news = False
@@ -116,12 +104,12 @@ class StoreReader:
         return news
 
     def _look(self) -> bool:
-        files: dict[Path, FileIndex] = {}
+        files: dict[Path, indexes.FileIndex] = {}
         for path in sorted(self.folder.glob("*.jsonl")):
             with contextlib.suppress(FileNotFoundError):  # a writer without responses removes its file
-                known = self._files.get(path)
-                files[path] = load_index(path) if known is None else known.brought_up_to_date()
-        before, self._files = self._files, files
+                known = self.files.get(path)
+                files[path] = indexes.load_index(path) if known is None else known.brought_up_to_date()
+        before, self.files = self.files, files
         changed = any(before.get(path) is not index for path, index in files.items())
         self._news |= changed
         return changed
@@ -152,25 +140,25 @@ class StoreReader:
     def _records(self, keys: Iterable[str]) -> Iterator[Record]:
         """Yield the whole records of these keys, in the order of files and offsets; one may come twice."""
         wanted = sorted(set(keys))
-        numbers = key_numbers(wanted)
-        for path in list(self._files):
-            for load in (None, load_index, indexed_anew):
+        numbers = indexes.key_numbers(wanted)
+        for path in list(self.files):
+            for load in (None, indexes.load_index, indexes.indexed_anew):
                 with contextlib.suppress(FileNotFoundError, _StaleIndex):
                     if load is not None:
-                        self._files[path] = load(path)
+                        self.files[path] = load(path)
                     yield from self._records_in(path, wanted, numbers)
                     break
 
-    def _records_in(self, path: Path, wanted: Sequence[str], numbers: KeyNumbers) -> Iterator[Record]:
-        entries = self._files[path].entries
-        which, where = matches(numbers, entries)
+    def _records_in(self, path: Path, wanted: Sequence[str], numbers: indexes.KeyNumbers) -> Iterator[Record]:
+        entries = self.files[path].entries
+        which, where = indexes.matches(numbers, entries)
         if not len(which):
             return
         with contextlib.suppress(FileNotFoundError), open(path, "rb") as handle:
             for offset, number in sorted(zip(entries["offset"][where].tolist(), which.tolist(), strict=True)):
                 handle.seek(offset)
                 line, key = handle.readline(), wanted[number].encode()
-                if line[: KEY_START.stop] != (LINE_START + key)[: KEY_START.stop]:
+                if line[: indexes.KEY_START.stop] != (indexes.LINE_START + key)[: indexes.KEY_START.stop]:
                     self._say(path, offset, "not what the index of the file says; the file is read anew")
                     raise _StaleIndex
                 try:
@@ -206,7 +194,7 @@ class StoreReader:
     def serving(self) -> dict[str, Any]:
         """Return the serving records by id: versions, hardware and flags behind the responses."""
         records: dict[str, Any] = {}
-        for path in self._files:
+        for path in self.files:
             with contextlib.suppress(FileNotFoundError), open(path, "rb") as handle:
                 while line := handle.readline():
                     if not line.startswith(b'{"serving_id"') or not line.endswith(b"\n"):
@@ -230,7 +218,7 @@ class StoreWriter:
         folder = Path(store_dir, engine_id)
         started = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S.%f")
         self.path = folder / f"{started}-{job}{writer_mark(os.getpid())}.jsonl"
-        self._index = IndexBuilder()
+        self._index = indexes.IndexBuilder()
         self._offset = 0  # the end of the last whole record
         self._failure: OSError | None = None
         try:
@@ -293,7 +281,9 @@ class StoreWriter:
         if lost is None and not in_place:
             lost = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         if lost is None:
-            save_index(FileIndex(self.path, self._index.entries(), self._offset, self._offset, closed=True))
+            indexes.save_index(
+                indexes.FileIndex(self.path, self._index.entries(), self._offset, self._offset, closed=True)
+            )
         elif self._failure is None:
             raise self._explained(lost, "what it kept counts") from lost
 
@@ -316,9 +306,7 @@ class StoreWriter:
     def __enter__(self) -> StoreWriter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -7,7 +7,6 @@ is no index.
 
 from __future__ import annotations
 
-import array
 import binascii
 import contextlib
 import math
@@ -59,35 +58,21 @@ class IndexBuilder:
     """Collects index entries in little memory: 24 bytes a record."""
 
     def __init__(self) -> None:
-        self._keys = bytearray()
-        self._offsets = array.array("Q")
+        self._rows = bytearray()
 
     def __len__(self) -> int:
-        return len(self._offsets)
+        return len(self._rows) // INDEX_ENTRY.itemsize
 
     def add(self, key_start: bytes, offset: int) -> None:
-        """Add a record.
-
-        Args:
-            key_start: first 32 hex digits of its key.
-            offset: the byte where its line begins.
-
-        Raises:
-            ValueError: if these are not 32 hex digits.
-        """
+        """Add a record by the first 32 hex digits of its key (else `ValueError`) and the byte where its line begins."""
         numbers = binascii.unhexlify(key_start)
         if len(numbers) != 16:
             raise ValueError(f"not a key: {key_start!r}")
-        self._keys += numbers
-        self._offsets.append(offset)
+        self._rows += numbers + offset.to_bytes(8)
 
     def entries(self) -> Index:
         """Return the index of the records added so far."""
-        entries = np.empty(len(self), dtype=INDEX_ENTRY)
-        numbers = np.frombuffer(bytes(self._keys), dtype=">u8").reshape(-1, 2)
-        entries["high"], entries["low"] = numbers[:, 0], numbers[:, 1]
-        entries["offset"] = np.frombuffer(self._offsets.tobytes(), dtype=np.uint64)
-        return _ascending(entries)
+        return _ascending(np.frombuffer(bytes(self._rows), dtype=INDEX_ENTRY.newbyteorder(">")).astype(INDEX_ENTRY))
 
 
 def load_index(path: Path, save: bool = True) -> FileIndex:
@@ -132,9 +117,7 @@ def key_numbers(keys: Sequence[str]) -> KeyNumbers:
 def matches(keys: KeyNumbers, entries: Index) -> tuple[Positions, Positions]:
     """Return the position in `keys` and the position in `entries` of every entry that belongs to one of the keys.
 
-    Args:
-        keys: numbers of the keys, each key once, in ascending order.
-        entries: an index.
+    Each key stands there once, in ascending order.
     """
     if len(keys) <= len(entries):
         key, entry = _equal(keys[:, 0], entries["high"])
@@ -146,8 +129,8 @@ def matches(keys: KeyNumbers, entries: Index) -> tuple[Positions, Positions]:
 
 def _equal(some: npt.NDArray[np.uint64], more: npt.NDArray[np.uint64]) -> tuple[Positions, Positions]:
     """Return the positions of all pairs of equal numbers; both ascend."""
-    first, end = np.searchsorted(more, some, "left"), np.searchsorted(more, some, "right")
-    counts = end - first
+    first = np.searchsorted(more, some, "left")
+    counts = np.searchsorted(more, some, "right") - first
     in_some = np.repeat(np.arange(len(some)), counts)
     nth = np.arange(len(in_some)) - np.repeat(np.cumsum(counts) - counts, counts)
     return in_some, first[in_some] + nth

@@ -100,16 +100,12 @@ class Chain:
 def walk(turns: Following, store: StoreReader) -> Iterator[Chain]:
     """Yield the chain of each (prompt, sample) of a request file, in the file's order."""
     chains = [Chain([], request) for request in turns.file.requests()]
-    open_chains = chains
-    while open_chains:  # once per turn, so that each turn takes one look-up for all
-        keys = [chain.next.key for chain in open_chains if chain.next is not None and chain.next.key is not None]
-        records = store.lookup(keys)
-        going_on = []
-        for chain in open_chains:
-            request = chain.next
-            if request is not None and request.key in records:
-                chain.answered.append((request, records[request.key]))
-                chain.next = turns.next_request(chain.responses)
-                going_on.append(chain)
-        open_chains = going_on
+    going_on = chains
+    while going_on:  # once per turn, so that each turn takes one look-up for all
+        records = store.lookup(chain.next.key for chain in going_on if chain.next is not None and chain.next.key)
+        going_on = [chain for chain in going_on if chain.next is not None and chain.next.key in records]
+        for chain in going_on:
+            assert chain.next is not None and chain.next.key is not None
+            chain.answered.append((chain.next, records[chain.next.key]))
+            chain.next = turns.next_request(chain.responses)
     yield from chains

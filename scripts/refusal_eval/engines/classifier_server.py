@@ -20,14 +20,7 @@ MOST_PADDED_TOKENS = 16384  # of one step, so that a few long texts do not take 
 
 
 class Classifier:
-    """The model.
-
-    Args:
-        folder: a model folder in the hub's format, safetensors only.
-        device: cpu or cuda.
-        dtype: bfloat16, float16 or float32.
-        trust_remote_code: run code of the model's folder.
-    """
+    """The model of a folder in the hub's format, safetensors only."""
 
     def __init__(self, folder: str, device: str, dtype: str, trust_remote_code: bool) -> None:
         import torch
@@ -44,9 +37,7 @@ class Classifier:
             trust_remote_code=trust_remote_code,
         )
         self._model = model.to(device).eval()
-        config = self._model.config
-        self._pad = config.pad_token_id or 0
-        self._vocabulary = int(config.vocab_size)
+        self._pad, self._vocabulary = model.config.pad_token_id or 0, int(model.config.vocab_size)
 
     def problem(self, token_ids: Any, longest: int) -> str | None:
         """Return why this is no request for this model, None if it is one."""

@@ -2,13 +2,14 @@
 
 import abc
 import asyncio
+import contextlib
 import enum
 import json
 import math
 import re
 import time
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import aiohttp
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -118,12 +119,9 @@ class BrokenOff(ValueError):
 
 
 class EngineClient(abc.ABC):
-    """Client of one server: what all kinds share.
+    """Client of one server, by its Unix socket: what all kinds share. `exit_code` tells whether it has died."""
 
-    Args:
-        socket: path of the server's Unix socket.
-        exit_code: tells whether the server has died.
-    """
+    smallest: ClassVar[Mapping[str, Any]]  # the body of the smallest request there is
 
     def __init__(self, socket: str, exit_code: Callable[[], int | None]) -> None:
         self._exit_code = exit_code
@@ -151,14 +149,7 @@ class EngineClient(abc.ABC):
 
     @abc.abstractmethod
     async def complete(self, prompt: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
-        """Return the response to one request, as it goes into the store.
-
-        Raises:
-            Rejected: if the server refuses this request for its own sake (HTTP 4xx).
-            EngineDied: if the server has exited.
-            ConnectionError: if it does not answer.
-            ValueError: if what it answers is not what was asked for.
-        """
+        """Return the response to one request, as it goes into the store; raise what `RunningEngine.complete` does."""
 
     async def _reply(self, path: str, body: Mapping[str, Any]) -> Any:
         """Return the JSON reply to a request; transport errors and busy servers are tried again with back-off.
@@ -184,19 +175,12 @@ class EngineClient(abc.ABC):
             await asyncio.sleep(min(0.2 * 2**attempt, 5.0))
             if self._exit_code() is not None:
                 raise EngineDied(problem)
-        if status == 500 and await self._answers_anything(path):
-            raise Rejected(status, f"{TRIES} tries: {_shown(content, 450)}")
+        if status == 500:
+            with contextlib.suppress(*TRANSPORT_ERRORS, ValueError):
+                smallest, _ = await within(SMALLEST_SECONDS, self._request("POST", path, self.smallest))
+                if smallest == 200:
+                    raise Rejected(status, f"{TRIES} tries: {_shown(content, 450)}")
         raise ConnectionError(f"no answer after {TRIES} tries: {problem}")
-
-    async def _answers_anything(self, path: str) -> bool:
-        try:
-            return (await within(SMALLEST_SECONDS, self._request("POST", path, self._smallest())))[0] == 200
-        except (*TRANSPORT_ERRORS, ValueError):
-            return False
-
-    @abc.abstractmethod
-    def _smallest(self) -> dict[str, Any]:
-        """Return the body of the smallest request there is."""
 
     async def _await_death(self, problem: str) -> None:
         """Raise `EngineDied` if the server is gone within some seconds."""
@@ -285,34 +269,6 @@ def _shown(content: bytes, length: int) -> str:
     return content.decode(errors="replace")[:length]
 
 
-class CompletionClient(EngineClient):
-    """Client of a vLLM server."""
-
-    async def complete(self, prompt: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
-        """Return the response to one request (see `response_of`, and `EngineClient.complete` for what is raised)."""
-        body = request_body(prompt, settings, seed)
-        reply = await self._reply("/v1/completions", body)
-        try:
-            return response_of(reply, settings.sampling)
-        except BrokenOff as error:
-            await self._await_death(str(error))
-            raise
-
-    def _smallest(self) -> dict[str, Any]:
-        return request_body([0], RequestSettings(sampling={"max_tokens": 1}), None)
-
-
-class ClassificationClient(EngineClient):
-    """Client of a classifier's server."""
-
-    async def complete(self, prompt: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
-        """Return the response to one request (see `classification_of`, and `EngineClient.complete`)."""
-        return classification_of(await self._reply("/classify", {"token_ids": list(prompt)}))
-
-    def _smallest(self) -> dict[str, Any]:
-        return {"token_ids": [0]}
-
-
 def classification_of(reply: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is kept of a classifier's reply: like a completion without any token, and `logits`, packed float32.
 
@@ -396,3 +352,28 @@ def counters_of(text: str) -> dict[str, float]:
                 raise ValueError(f"{name} is {count}")
             totals[COUNTERS[name]] += count
     return totals
+
+
+class CompletionClient(EngineClient):
+    """Client of a vLLM server."""
+
+    smallest = request_body([0], RequestSettings(sampling={"max_tokens": 1}), None)
+
+    async def complete(self, prompt: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
+        """Return the response to one request (see `response_of`, and `EngineClient.complete` for what is raised)."""
+        reply = await self._reply("/v1/completions", request_body(prompt, settings, seed))
+        try:
+            return response_of(reply, settings.sampling)
+        except BrokenOff as error:
+            await self._await_death(str(error))
+            raise
+
+
+class ClassificationClient(EngineClient):
+    """Client of a classifier's server."""
+
+    smallest: ClassVar = {"token_ids": [0]}
+
+    async def complete(self, prompt: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
+        """Return the response to one request (see `classification_of`, and `EngineClient.complete`)."""
+        return classification_of(await self._reply("/classify", {"token_ids": list(prompt)}))

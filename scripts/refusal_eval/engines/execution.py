@@ -14,7 +14,7 @@ from typing import Any
 from refusal_eval.ask.pending import Pending
 from refusal_eval.ask.requests import Request
 from refusal_eval.ask.store import StoreReader, StoreWriter
-from refusal_eval.ask.store_index import FileIndex, key_numbers, load_index, matches
+from refusal_eval.ask.store_index import key_numbers, matches
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.time_limit import TimeLimit, within
 from refusal_eval.engines.engine_base import EngineDied, Rejected, RunningEngine
@@ -51,41 +51,25 @@ class OutOfTime(Exception):
     """The time limit is reached with requests in flight."""
 
 
+@dataclass
 class Execution:
-    """The work of one engine load.
+    """The work of one engine load."""
 
-    Args:
-        engine: a running engine.
-        writer: takes each response as it comes.
-        store: tells what other runs have answered meanwhile, and knows later turns of dialogues.
-        serving_id: what the responses are served by.
-        in_flight: the most requests at one time.
-        seeded: whether seeds are sent.
-        most_failures: failed and rejected requests beyond this number end the work.
-        limit: when to stop.
-        look: looks at each new response; what it raises ends the work.
-    """
+    engine: RunningEngine  # it is running
+    writer: StoreWriter  # takes each response as it comes
+    store: StoreReader  # tells what other runs have answered meanwhile, and knows later turns of dialogues
+    serving_id: str  # what the responses are served by
+    in_flight: int  # the most requests at one time
+    seeded: bool = True  # whether seeds are sent
+    most_failures: int | None = None  # failed and rejected requests beyond this number end the work
+    limit: TimeLimit | None = None  # when to stop
+    look: Callable[[str, Request, Response], None] | None = None  # at each new response; what it raises ends the work
 
-    def __init__(
-        self,
-        engine: RunningEngine,
-        writer: StoreWriter,
-        store: StoreReader,
-        serving_id: str,
-        in_flight: int,
-        seeded: bool = True,
-        most_failures: int | None = None,
-        limit: TimeLimit | None = None,
-        look: Callable[[str, Request, Response], None] | None = None,
-    ) -> None:
-        self._look = look
-        self._engine, self._writer, self._store, self._serving_id = engine, writer, store, serving_id
-        self._in_flight, self._seeded, self._most_failures, self._limit = in_flight, seeded, most_failures, limit
+    def __post_init__(self) -> None:
         self._outcome = Outcome()
         self._dropped = 0
         self._queue: deque[Pending] = deque()
-        self._backwards = False
-        self._over = False
+        self._backwards = self._over = False
         self._waiting: set[str] = set()
         self._arrived: set[str] = set()
         self._shared: dict[str, asyncio.Future[Response | None]] = {}
@@ -100,14 +84,14 @@ class Execution:
         """
         self._queue = deque(pending)
         self._waiting = {item.request.key for item in pending if item.request.key is not None}
-        self._others = OtherRuns(self._writer.path, self._waiting)
+        self._others = OtherRuns(self.writer.path, self._waiting)
         self._progress = Progress(item.cell for item in pending for _ in range(item.turns_left))
         total = sum(item.turns_left for item in pending)
         try:
             self._take_in()  # starting the engine took a while
             async with asyncio.TaskGroup() as group:
                 watch = group.create_task(self._part(self._watch))
-                number = min(self._in_flight, len(pending))
+                number = min(self.in_flight, len(pending))
                 workers = [group.create_task(self._part(self._work)) for _ in range(number)]
                 try:
                     if workers:
@@ -124,7 +108,7 @@ class Execution:
             self._progress.close()
         outcome = self._outcome
         done = outcome.executed + outcome.elsewhere + len(outcome.rejected) + len(outcome.failed)
-        outcome.left = total - self._dropped - done if self._limit is not None else 0
+        outcome.left = total - self._dropped - done if self.limit is not None else 0
         outcome.rejected.sort(key=lambda row: str(row["key"]))
         outcome.failed.sort()
         return outcome
@@ -144,9 +128,7 @@ class Execution:
         while self._queue:
             item: Pending | None = self._queue.pop() if self._backwards else self._queue.popleft()
             while item is not None:
-                if self._over:
-                    return
-                if self._limit is not None and self._limit.take_is_over():
+                if self._over or (self.limit is not None and self.limit.take_is_over()):
                     return
                 item = await self._step(item)
 
@@ -157,7 +139,7 @@ class Execution:
             if item.turns_left == 1:
                 self._drop(item.cell, -1)  # it was thought to be the last
             item = following
-            record = self._store.lookup([str(item.request.key)]).get(str(item.request.key))
+            record = self.store.lookup([str(item.request.key)]).get(str(item.request.key))
             if record is None:
                 return item
             response = record["response"]  # another prompt came to ask the same, or another run did
@@ -180,7 +162,7 @@ class Execution:
         self._waiting.discard(key)
         if key in self._arrived:
             self._count_elsewhere(item)
-            return self._store.lookup([key])[key]["response"] if item.turns is not None else None
+            return self.store.lookup([key])[key]["response"] if item.turns is not None else None
         if item.turns is None:
             return await self._ask(item, key)
         if (shared := self._shared.get(key)) is not None:
@@ -201,8 +183,8 @@ class Execution:
         request, outcome = item.request, self._outcome
         response = None
         try:
-            seed = request.seed if self._seeded else None
-            response = await self._engine.complete(request.prompt, item.settings, seed)
+            seed = request.seed if self.seeded else None
+            response = await self.engine.complete(request.prompt, item.settings, seed)
         except Rejected as error:
             outcome.rejected.append({"key": key, "status": error.status, "message": error.message})
             LOG.warning("a request of %s was rejected (HTTP %d): %s", item.cell, error.status, error.message[:200])
@@ -212,16 +194,16 @@ class Execution:
             LOG.warning("a request of %s failed: %s", item.cell, error)
             self._check_failures(str(error))
         else:
-            self._writer.append(key, response, self._serving_id)
+            self.writer.append(key, response, self.serving_id)
             outcome.executed += 1
-            if self._look is not None:
-                self._look(item.cell, request, response)
+            if self.look is not None:
+                self.look(item.cell, request, response)
         self._progress.done(item.cell, len(response["token_ids"]) if response else 0)
         return response
 
     def _check_failures(self, last: str) -> None:
         failures = len(self._outcome.rejected) + len(self._outcome.failed)
-        if self._most_failures is not None and failures > self._most_failures:
+        if self.most_failures is not None and failures > self.most_failures:
             raise TooManyFailures(
                 f"{failures} requests failed, more than the study's `failure_limit` allows; the last: {last[:300]}. "
                 f"{self._outcome.executed} responses are in the store, and a rerun executes only the rest."
@@ -235,16 +217,16 @@ class Execution:
             if self._over:
                 return
             checks += 1
-            self._engine.check()
-            if self._limit is not None and self._limit.stop_is_over():
+            self.engine.check()
+            if self.limit is not None and self.limit.stop_is_over():
                 raise OutOfTime
             # A server that does not tell must not keep the time limit from being seen.
             if checks % CHECKS_BETWEEN_HEALTH == 0:
                 with contextlib.suppress(TimeoutError):
-                    await within(HEALTH_SECONDS, self._engine.check_health())
+                    await within(HEALTH_SECONDS, self.engine.check_health())
             if checks % CHECKS_BETWEEN_COUNTERS == 0:
                 with contextlib.suppress(ConnectionError, TimeoutError):
-                    self._progress.engine_counters(await within(COUNTERS_SECONDS, self._engine.metrics()))
+                    self._progress.engine_counters(await within(COUNTERS_SECONDS, self.engine.metrics()))
             self._progress.log_if_due()
             if checks % CHECKS_BETWEEN_REFRESHES == 0:
                 self._take_in()
@@ -254,12 +236,12 @@ class Execution:
 
         In the same order both would ask the same ones to the end; from the two ends they share the work.
         """
-        if not self._store.refresh():
+        if not self.store.refresh():
             return
-        found = self._waiting - set(self._store.missing(self._waiting))
+        found = self._waiting - set(self.store.missing(self._waiting))
         self._arrived |= found
         self._waiting -= found
-        backwards = self._others.earlier() % 2 == 1
+        backwards = self._others.earlier(self.store) % 2 == 1
         if backwards and not self._backwards:
             LOG.info("another run executes some of the same requests: this one takes them from the other end")
         self._backwards = backwards
@@ -270,30 +252,20 @@ class OtherRuns:
 
     All take requests in the same order, so that without more they would ask the same ones side by side to the end. The
     store tells: a file that is still written, and holds a key that nobody had when this run began, belongs to such a
-    run. Nothing is locked, and nobody waits.
-
-    Args:
-        own: the store file that this run writes; it was just made.
-        keys: the keys that this run is to execute; the store had none of them.
+    run. Nothing is locked, and nobody waits. `own` is the store file that this run has just made, and `keys` are those
+    that it is to execute.
     """
 
     def __init__(self, own: Path, keys: Iterable[str]) -> None:
         self._own = own
         self._began = own.stat().st_mtime  # by the file system's clock, as the times that it is compared with
         self._numbers = key_numbers(sorted(set(keys)))
-        self._files: dict[Path, FileIndex] = {}
 
-    def earlier(self) -> int:
+    def earlier(self, store: StoreReader) -> int:
         """Return the number of these runs. Names of store files begin with a time: every run sees the same order."""
-        return sum(self._shares(path) for path in self._own.parent.glob("*.jsonl") if path.name < self._own.name)
-
-    def _shares(self, path: Path) -> bool:
-        try:
-            if path.stat().st_mtime < self._began:
-                return False  # not written since: of an earlier time
-            known = self._files.get(path)
-            index = load_index(path, save=False) if known is None else known.brought_up_to_date()
-        except OSError:  # removed, as by a writer without responses, or not readable now: no reason to stop working
-            return False
-        self._files[path] = index
-        return bool(len(matches(self._numbers, index.entries)[0]))
+        count = 0
+        for path, index in store.files.items():
+            with contextlib.suppress(OSError):  # removed, as by a writer without responses
+                if path.name < self._own.name and path.stat().st_mtime >= self._began:
+                    count += bool(len(matches(self._numbers, index.entries)[0]))
+        return count

@@ -40,14 +40,10 @@ class LoadPlan:
     def of_study(
         cls, config: Mapping[str, Any], described: Mapping[str, Any], weights: Sequence[str], root: Path, **more: Any
     ) -> LoadPlan:
-        """Return the plan of a study's load.
+        """Return the plan of a study's load, with further attributes.
 
-        Args:
-            config: the validated study.
-            described: identity file of the engine.
-            weights: files of the weights; of fetched ones the manifest.
-            root: the repository's folder.
-            more: further attributes.
+        `described` is the identity file of its engine, `weights` the files of the weights (of fetched ones the
+        manifest), `root` the repository's folder.
         """
         engine = engine_of_entry(config["engine_entries"][described["engine"]])
         device, source = engine.device_here(root), getattr(engine, "weights", None)
@@ -77,11 +73,7 @@ class LoadPlan:
         """Return what the engine is entered with.
 
         Fetched weights have a manifest: a missing or shortened file is named before an engine is started that it would
-        stop, minutes later, with a message of its own.
-
-        Args:
-            log: file for the server's output.
-            pending: the requests; only adapters that they ask for are served.
+        stop, minutes later, with a message of its own. Only adapters that the requests ask for are served.
 
         Raises:
             UserError: for files that are not as they were fetched, or identified.

@@ -57,9 +57,6 @@ class LocalEngine(Engine):
 
         Changing what this returns for an existing entry makes every stored response of that engine unreachable. Fields
         at their neutral value are left out, so that a field added later leaves today's identities as they are.
-
-        Args:
-            weights: what identifies its weights (see `WeightSource.identity`).
         """
         found: dict[str, Any] = {"weights": dict(weights or {}), "dtype": self.dtype}
         if self.kind != ENGINES.default:
@@ -95,10 +92,7 @@ class LocalEngine(Engine):
     def command(self, load: EngineLoad, folder: str, socket: str) -> list[str]:
         """Return the command line of the server: Python, what it runs, and from the fourth word on its options.
 
-        Args:
-            load: what is to be served, and how.
-            folder: the model folder, as the command names it.
-            socket: the path of the server's Unix socket, as the command names it.
+        Model folder and Unix socket are named as they are given here.
         """
 
     @abc.abstractmethod
@@ -109,9 +103,7 @@ class LocalEngine(Engine):
     def memory_needed(self, weights: int, total: int) -> tuple[float, str]:
         """Return the memory that a CPU engine takes, in bytes, and what besides its weights makes it so much.
 
-        Args:
-            weights: size of the weights in bytes.
-            total: memory of the machine in bytes.
+        Given are the bytes of the weights, and those of the machine's memory.
         """
 
     def server_is_ready(self, load: EngineLoad, pid: int) -> None:

@@ -5,6 +5,7 @@ started by `srun` as a step of the same job. Written from the source of vLLM 0.3
 tried on such hardware.
 """
 
+import contextlib
 import socket
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -37,13 +38,7 @@ def find_nodes(
     environment: Mapping[str, str],
     run: Callable[..., str] = subprocess.check_output,
 ) -> Nodes:
-    """Return the nodes of this Slurm job for an engine that needs `count` of them.
-
-    Args:
-        count: `nodes` of the engine.
-        gpus: its GPUs in all.
-        environment: this job's.
-        run: returns a command's output, as `subprocess.check_output`.
+    """Return the nodes of this Slurm job for an engine that needs `count` of them, and `gpus` in all.
 
     Raises:
         UserError: outside of Slurm, and in a job with another number of nodes.
@@ -72,10 +67,7 @@ def head_command(command: Sequence[str], nodes: Nodes) -> list[str]:
 def worker_command(command: Sequence[str], nodes: Nodes, rank: int) -> list[str]:
     """Return the command line of vLLM's process on node `rank` (1 ...), as this node starts it.
 
-    Args:
-        command: the server's, of which the engine's options are kept: all ranks must agree on them.
-        nodes: the nodes.
-        rank: which of them.
+    The engine's options of the server's command are kept: all ranks must agree on them.
     """
     python, rest = command[0], command[1 + len(SERVER) :]
     engine = [word for word in rest if not word.startswith("--uds=")]
@@ -91,12 +83,12 @@ def worker_command(command: Sequence[str], nodes: Nodes, rank: int) -> list[str]
 
 def worker_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of `srun`: the server's, without what holds for this node or this step only."""
-    kept = {
+    of_slurm, here = ("SLURM_", "SRUN_", "SBATCH_"), (*DEVICE_VARIABLES, "TMPDIR")
+    return {
         name: value
         for name, value in environment.items()
-        if name in JOB_VARIABLES or not name.startswith(("SLURM_", "SRUN_", "SBATCH_"))
+        if name in JOB_VARIABLES or not (name.startswith(of_slurm) or name in here)
     }
-    return {name: value for name, value in kept.items() if name not in (*DEVICE_VARIABLES, "TMPDIR")}
 
 
 def _meeting(nodes: Nodes, rank: int) -> dict[str, object]:
@@ -112,11 +104,8 @@ def _meeting(nodes: Nodes, rank: int) -> dict[str, object]:
 
 def _free_ports(count: int) -> list[int]:
     """Return ports that nobody uses on this machine right now."""
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for one in held:
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
             one.bind(("", 0))
-        return [int(one.getsockname()[1]) for one in held]
-    finally:
-        for one in held:
-            one.close()
+        return [int(one.getsockname()[1]) for one in sockets]

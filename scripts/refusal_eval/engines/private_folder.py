@@ -29,9 +29,6 @@ def socket_folders() -> list[str]:
 def make_private_folder(folders: Sequence[str] | None = None) -> str:
     """Return a new folder of mode 0700 in which sockets work, in the first of `folders` that will do.
 
-    Args:
-        folders: where it may be made; by default `socket_folders`.
-
     Raises:
         UserError: if none will do, with the reason for each.
     """
@@ -72,10 +69,7 @@ def why_no_socket(folder: str) -> str | None:
 def checked_folder(folder: Path, purpose: str = "running engines are recorded", variable: str = "TMPDIR") -> Path:
     """Return the folder, made if need be, after a check that nobody else can have put anything there.
 
-    Args:
-        folder: the folder; the one above it must be there.
-        purpose: what is done in it, in words, for messages.
-        variable: the environment variable that says where it lies, for messages.
+    Messages tell its purpose, and the environment variable that says where it lies.
 
     Raises:
         UserError: for a link, a folder of another user, and one that is open to others.

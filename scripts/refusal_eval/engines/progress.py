@@ -1,5 +1,6 @@
 """Progress of one engine load: on the console as a bar, in the log as a line now and then, in total and per cell."""
 
+import datetime
 import logging
 import time
 from collections import Counter
@@ -13,11 +14,7 @@ CELLS_IN_A_LINE = 8
 
 
 class Progress:
-    """Counts what has been answered, and says so.
-
-    Args:
-        cells: the cell of every request that is to be executed, each as often as it has requests.
-    """
+    """Counts what has been answered, and says so. Each cell is given as often as it has requests to be executed."""
 
     def __init__(self, cells: Iterable[str]) -> None:
         self._todo = Counter(cells)
@@ -60,7 +57,9 @@ class Progress:
         self._said = time.monotonic()
         done, total = self._done.total(), self._todo.total()
         seconds = self._said - self._started
-        left = f"about {duration_text((total - done) * seconds / done)} left" if done else "time left unknown"
+        left = "time left unknown"
+        if done:
+            left = f"about {datetime.timedelta(seconds=round((total - done) * seconds / done))} left"
         LOG.info("%s", ", ".join([f"{done} of {total} requests", *self._rates(), left]))
         if len(self._todo) > 1:
             LOG.info("by cell: %s", cells_line(self._done, self._todo))
@@ -88,11 +87,3 @@ def cells_line(done: Mapping[str, int], todo: Mapping[str, int]) -> str:
         parts.append(f"{len(begun) - CELLS_IN_A_LINE} more at work")
     parts.append(f"{complete} of {len(todo)} complete")
     return ", ".join(parts)
-
-
-def duration_text(seconds: float) -> str:
-    """Return a duration as people read it: `40 s`, `12 min`, `3 h 05 min`."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"

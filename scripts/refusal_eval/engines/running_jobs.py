@@ -81,14 +81,8 @@ def only_job(
     """Be the only job that executes these requests, for the duration of the block.
 
     Yields a function that has to be called before the first request is executed, and that raises what this raises:
-    another job may have come at the same moment, and its record be seen only now.
-
-    Args:
-        receipt: the receipt that this job will write, below `<study>/receipts/`.
-        requests: its request files.
-        shard: which part of them.
-        shards: how many parts there are.
-        environment: the job's; Slurm's number stands there.
+    another job may have come at the same moment, and its record be seen only now. The receipt, which this job will
+    write, tells the study's folder.
 
     Raises:
         UserError: if another job that lives executes some of them.
@@ -130,12 +124,7 @@ def only_job(
 def others_alive(folder: Path, me: RunningJob, earlier: Collection[str]) -> list[tuple[RunningJob, str]]:
     """Return the living jobs that execute some of the same requests and came first, and how each is known to live.
 
-    Records of jobs that are gone are removed.
-
-    Args:
-        folder: of the records.
-        me: this job, whose record is there.
-        earlier: the records that were there before this job's own.
+    Records of jobs that are gone are removed. `earlier` are those that were there before this job's own.
     """
     found = []
     for path in sorted(folder.glob("*.json")):
@@ -153,13 +142,7 @@ def others_alive(folder: Path, me: RunningJob, earlier: Collection[str]) -> list
 
 
 def alive(job: RunningJob, me: RunningJob, silence: float) -> str | None:
-    """Return how a job is known to live, in words, or None if it is gone.
-
-    Args:
-        job: the job in question.
-        me: this job.
-        silence: seconds since it touched its record.
-    """
+    """Return how a job is known to live, in words, or None if it is gone; `silence` is since it touched its record."""
     if job.place == me.place:
         return "running" if process_start(job.pid) == job.start else None
     if job.slurm_job is not None:

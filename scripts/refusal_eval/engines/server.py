@@ -14,9 +14,8 @@ import shutil
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from refusal_eval.ask.keys import Prompt
@@ -77,11 +76,7 @@ print(json.dumps({"python": platform.python_version(), **{k: names[k] for k in k
 def server_environment(determinism: str, device: str | None, nodes: int = 1, python: str = "") -> dict[str, str]:
     """Return the server's environment: ours without secrets, offline, silent, on loopback, and as strict as asked.
 
-    Args:
-        determinism: strict, seeded or free.
-        device: cpu or cuda.
-        nodes: machines that share the engine.
-        python: Python of the engine environment, whose programs are found first.
+    The programs beside `python`, that of the engine environment, are found first.
     """
     ours = {*PYTHON_VARIABLES, *THREAD_VARIABLES}
     environment = {
@@ -95,7 +90,14 @@ def server_environment(determinism: str, device: str | None, nodes: int = 1, pyt
         environment["PATH"] = os.pathsep.join([os.path.dirname(os.path.abspath(python)), path])
     environment |= OFFLINE | QUIET | KEEP_ALIVE | (LOOPBACK if nodes == 1 else {})
     environment.setdefault("VLLM_LOGGING_LEVEL", "INFO")
-    environment.setdefault("TORCHINDUCTOR_CACHE_DIR", compiled_code_folder(environment))
+    # Torch would keep compiled code in the temporary folder, which is new at every start (compiling took 12 s). It
+    # looks for a file by the code alone, so each kind of processor has a folder of its own: another machine of the
+    # same home folder would end at an instruction that it does not have.
+    caches = environment.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")
+    compiled = os.path.join(
+        environment.get("VLLM_CACHE_ROOT") or os.path.join(caches, "vllm"), "inductor", processor_id()
+    )
+    environment.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.expanduser(compiled))
     # Precompiled headers stay in the temporary folder whatever that says, and would be made at every start.
     environment.setdefault("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "0")
     if device == "cpu":
@@ -115,18 +117,6 @@ def server_environment(determinism: str, device: str | None, nodes: int = 1, pyt
     return environment
 
 
-def compiled_code_folder(environment: Mapping[str, str]) -> str:
-    """Return where torch keeps the code that it compiles: in vLLM's own cache of compiled code.
-
-    Torch would take the temporary folder, which is new at every start: compiling again took 12 s on two cores. Each
-    kind of processor has its own: torch compiles for the one at hand, and looks for the file by the code alone, so that
-    another machine of the same home folder would end at an instruction that it does not have.
-    """
-    caches = environment.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")
-    vllm = environment.get("VLLM_CACHE_ROOT") or os.path.join(caches, "vllm")
-    return os.path.expanduser(os.path.join(vllm, "inductor", processor_id()))
-
-
 def processor_id() -> str:
     """Return a short id of what instructions this processor has."""
     with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as handle:
@@ -135,19 +125,13 @@ def processor_id() -> str:
 
 
 class Server(RunningEngine):
-    """An engine's server for the duration of an `async with` block. What is started and how it is asked is its kind's.
-
-    Args:
-        engine: the engine's entry.
-        load: what is to be served, and how.
-    """
+    """An engine's server during an `async with` block. What is started and how it is asked is its kind's."""
 
     def __init__(self, engine: LocalEngine, load: EngineLoad) -> None:
         self._engine, self._load = engine, load
         self._nodes, self._workers = engine.nodes_used(), list[ServerProcess]()
         self._lease = Lease()
-        limit = load.start_seconds
-        self._start_deadline = None if limit is None else time.monotonic() + limit
+        self._start_deadline = None if load.start_seconds is None else time.monotonic() + load.start_seconds
         self._server: ServerProcess | None = None
         self._client: EngineClient | None = None
         self._asked: subprocess.Popen[str] | None = None
@@ -193,9 +177,7 @@ class Server(RunningEngine):
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._stop()
 
     async def _wait_until_healthy(self) -> None:
@@ -207,12 +189,10 @@ class Server(RunningEngine):
         name, limit = min(limits.items(), key=lambda item: item[1])
         while await self._client.health() is not Health.WELL:
             waited = time.monotonic() - started
-            trouble = None
             if (code := self.exit_code()) is not None:
-                trouble = f"the engine died while starting (exit code {code})"
-            elif waited > limit:
+                raise UserError(f"the engine died while starting (exit code {code}). {self._last_words()}")
+            if waited > limit:
                 trouble = f"the engine was not healthy after {limit:.0f} s, which is what {name} allows"
-            if trouble:
                 raise UserError(f"{trouble}. {self._last_words()}")
             if waited - said > 30:
                 said = waited
@@ -223,26 +203,25 @@ class Server(RunningEngine):
         LOG.info("the engine is healthy after %.1f s", time.monotonic() - started)
 
     async def _stop(self) -> None:
-        try:
-            if self._client:
-                await within(CLOSE_SECONDS, self._client.close())
-        except TimeoutError:
-            LOG.error("the engine's connections did not close within %.0f s; it is stopped all the same", CLOSE_SECONDS)
-        finally:
+        with contextlib.ExitStack() as stops:  # each, whatever becomes of the others, from the last on
+            # The record last: interrupted before, the next run clears away what is left.
+            if self._record:
+                stops.callback(self._record.remove)
+            stops.callback(shutil.rmtree, self._private, ignore_errors=True)
+            stops.callback(self._lease.release)
+            for process in (self._server, *self._workers):
+                if process:
+                    stops.callback(process.stop)
+            if self._asked and self._asked.poll() is None:
+                stops.callback(self._asked.wait)
+                stops.callback(self._asked.kill)
             try:
-                if self._asked and self._asked.poll() is None:
-                    self._asked.kill()
-                    self._asked.wait()
-                with contextlib.ExitStack() as stops:  # each, whatever becomes of the others
-                    for process in (self._server, *self._workers):
-                        if process:
-                            stops.callback(process.stop)
-            finally:
-                self._lease.release()
-                # The record last: interrupted before, the next run clears away what is left.
-                shutil.rmtree(self._private, ignore_errors=True)
-                if self._record:
-                    self._record.remove()
+                if self._client:
+                    await within(CLOSE_SECONDS, self._client.close())
+            except TimeoutError:
+                LOG.error(
+                    "the engine's connections did not close within %.0f s; it is stopped all the same", CLOSE_SECONDS
+                )
 
     async def complete(self, prompt: Prompt, settings: RequestSettings, seed: int | None) -> dict[str, Any]:
         """Return the response to one request (see the `complete` of its client)."""
@@ -306,7 +285,7 @@ class Server(RunningEngine):
     @property
     def devices(self) -> tuple[Device, ...]:
         """The devices that are leased for the server."""
-        return self._lease.devices
+        return tuple(self._lease.devices)
 
     async def metrics(self) -> dict[str, float]:
         """Return the server's own counters."""
@@ -330,21 +309,19 @@ class Server(RunningEngine):
         }
 
 
+@dataclass
 class ServerWatch:
-    """Whether a server whose processes live still works, look by look: what it says, and whether its counters move.
+    """Whether a server whose processes live still works, look by look: what it says, and whether its counters move."""
 
-    Args:
-        stall_seconds: how long nothing may come of the requests of a server that says it is well. A device that hangs
-            leaves vLLM's front end as it was: it goes on to answer everything but completions.
-    """
-
-    def __init__(self, stall_seconds: float) -> None:
-        self._stall_seconds = stall_seconds
-        self._last_look: float | None = None
-        self._time = 0.0  # seconds between looks, added up
-        self._health, self._health_since = Health.WELL, 0.0
-        self._counters: Mapping[str, float] = {}
-        self._moved = 0.0
+    # How long nothing may come of the requests of a server that says it is well. A device that hangs leaves vLLM's
+    # front end as it was: it goes on to answer everything but completions.
+    stall_seconds: float
+    _last_look: float | None = None
+    _time: float = 0.0  # seconds between looks, added up
+    _health: Health = Health.WELL
+    _health_since: float = 0.0
+    _counters: Mapping[str, float] = field(default_factory=dict)
+    _moved: float = 0.0
 
     def counted(self, counters: Mapping[str, float]) -> None:
         """Take in the server's counters, of requests and of tokens."""
@@ -354,10 +331,7 @@ class ServerWatch:
     def look(self, health: Health, in_flight: int, now: float) -> str | None:
         """Return what is wrong with a server that will not get well again; None for any other.
 
-        Args:
-            health: what it says of itself.
-            in_flight: how many requests it has.
-            now: seconds of a clock that never goes back.
+        `now` are the seconds of a clock that never goes back.
         """
         if self._last_look is not None:
             self._time += min(now - self._last_look, MOST_BETWEEN_LOOKS)
@@ -368,20 +342,18 @@ class ServerWatch:
             return f"its processes live, but it has not been well for {ill:.0f} s"
         if in_flight == 0 or not any(self._counters.values()):  # idle, or not known to count at all
             self._moved = self._time
-        if (still := self._time - self._moved) > self._stall_seconds:
+        if (still := self._time - self._moved) > self.stall_seconds:
             return (
                 f"its processes live, but nothing has come of its {in_flight} requests for {still:.0f} s, and its "
-                f"`stall_timeout` is {self._stall_seconds:.0f} s"
+                f"`stall_timeout` is {self.stall_seconds:.0f} s"
             )
         return None
 
 
 def ask_versions(python: str) -> subprocess.Popen[str]:
     """Return a process that prints the versions in the engine environment of what computes an answer."""
-    command = [python, "-c", ASK_VERSIONS]
-    return subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
+    quiet: Mapping[str, Any] = {"stdin": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen([python, "-c", ASK_VERSIONS], stdout=subprocess.PIPE, text=True, **quiet)
 
 
 def read_versions(asked: subprocess.Popen[str]) -> dict[str, str]:

@@ -24,13 +24,7 @@ PACKAGES = Path(__file__).resolve().parents[2]
 
 
 class ServerProcess:
-    """A command in a session of its own, which ends with this process.
-
-    Args:
-        command: program and arguments.
-        environment: all of its environment.
-        log: file for what it prints.
-        files: open files that it inherits, and its guard.
+    """A command in a session of its own, which ends with this process. It inherits the open `files`, and its guard.
 
     Raises:
         UserError: if the program cannot be run.

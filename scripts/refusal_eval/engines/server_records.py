@@ -68,11 +68,7 @@ class Record(BaseModel):
         """Return those of `processes` that are this server's: the known ones and the others of their session.
 
         A session's number is taken as long as one of its processes lives. So others are believed to be of the session
-        only beside a known one; later the number may be a stranger's.
-
-        Args:
-            processes: the live processes.
-            known: processes that were found before, beside those that the record names.
+        only beside a known one (found before, or named in the record); later the number may be a stranger's.
         """
         named = {(mark.pid, mark.start) for mark in (self.server, *self.members)}
         named |= {(process.pid, process.start) for process in known}
@@ -83,11 +79,7 @@ class Record(BaseModel):
 
 
 class ServerRecord:
-    """The record of a server that this process has just started.
-
-    Args:
-        server: the server.
-        private_folder: is removed with what is left of it.
+    """The record of a server that this process has just started. Its private folder is removed with what is left of it.
 
     Raises:
         UserError: if the folder of the records is not safe to use.
@@ -170,8 +162,18 @@ def remove_orphans(grace: float = 10.0) -> list[str]:
 
 
 def _orphans(place: Place, messages: list[str]) -> Iterator[tuple[Path, Record]]:
-    """Yield the records of servers whose jobs are gone; drop those of an earlier boot; tell of damaged ones."""
-    for path in _record_files(messages):
+    """Yield the records of servers whose jobs are gone; drop those of an earlier boot; tell of damaged ones.
+
+    Only the folder that is written to must be safe; another one is left out.
+    """
+    first, *others = record_folders()
+    files = sorted(checked_folder(first).glob("*.json"))
+    for folder in filter(os.path.lexists, others):
+        try:
+            files += sorted(checked_folder(folder).glob("*.json"))
+        except UserError as error:
+            messages.append(str(error))
+    for path in files:
         try:
             if path.is_symlink():
                 raise ValueError("it is a link")
@@ -188,18 +190,6 @@ def _orphans(place: Place, messages: list[str]) -> Iterator[tuple[Path, Record]]
             _delete(path)
         elif record.pid_namespace == place.pid_namespace and process_start(record.job.pid) != record.job.start:
             yield path, record
-
-
-def _record_files(messages: list[str]) -> Iterator[Path]:
-    """Yield the records' files. Only the folder that is written to must be safe; another one is left out."""
-    first, *others = record_folders()
-    yield from sorted(checked_folder(first).glob("*.json"))
-    for folder in others:
-        if os.path.lexists(folder):
-            try:
-                yield from sorted(checked_folder(folder).glob("*.json"))
-            except UserError as error:
-                messages.append(str(error))
 
 
 def _clear(path: Path, record: Record, met: Collection[Process]) -> str | None:

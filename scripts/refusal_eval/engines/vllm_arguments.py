@@ -70,7 +70,8 @@ def no_argument(value: Any) -> Any:
 FreeArgument = Annotated[ArgumentName, AfterValidator(_free_argument)]
 ArgumentValue = Annotated[str | int | float | bool, AfterValidator(no_argument)]
 
-PARALLEL: Final = """
+# In groups: devices and machines; memory; batches; speed; loading; the server's front; logs.
+_SERVING = """
     tensor-parallel-size pipeline-parallel-size data-parallel-size data-parallel-size-local data-parallel-rank
     data-parallel-start-rank data-parallel-address data-parallel-rpc-port data-parallel-backend data-parallel-hybrid-lb
     data-parallel-external-lb data-parallel-multi-port-external-lb prefill-context-parallel-size
@@ -81,43 +82,31 @@ PARALLEL: Final = """
     distributed-executor-backend distributed-timeout-seconds cpu-distributed-timeout-seconds master-addr master-port
     nnodes node-rank numa-bind numa-bind-nodes numa-bind-cpus device-ids max-parallel-loading-workers
     ray-workers-use-nsight enable-fault-tolerance fault-tolerance-config enable-shm-tensor-arena
-"""
 
-MEMORY: Final = """
     gpu-memory-utilization device-memory-utilization kv-cache-memory-bytes kv-cache-memory num-gpu-blocks-override
     block-size max-model-len swap-space cpu-offload-gb cpu-offload-params offload-backend offload-group-size
     offload-num-in-group offload-prefetch-step offload-params kv-offloading-size kv-offloading-backend
     enable-sleep-mode enable-cumem-allocator watermark language-model-only limit-mm-per-prompt skip-mm-profiling
     mm-processor-cache-gb max-loras max-cpu-loras fully-sharded-loras specialize-active-lora
-"""
 
-BATCHING: Final = """
     max-num-seqs max-num-active-seqs max-num-batched-tokens max-num-scheduled-tokens max-num-queued-reqs
     max-num-queued-tokens long-prefill-token-threshold long-prefill-token-threshold-adaptive enable-chunked-prefill
     max-num-partial-prefills max-long-partial-prefills enable-prefix-caching prefix-caching-hash-algo
     prefix-cache-retention-interval scheduling-policy scheduler-reserve-full-isl prefill-schedule-interval
     disable-hybrid-kv-cache-manager async-scheduling stream-interval num-scheduler-steps
-"""
 
-SPEED: Final = """
     enforce-eager compilation-config cudagraph-capture-sizes max-cudagraph-capture-size cuda-graph-sizes
     optimization-level performance-mode enable-flashinfer-autotune renderer-num-workers disable-cascade-attn
-"""
 
-LOADING: Final = """
     load-format download-dir safetensors-load-strategy safetensors-prefetch-num-threads safetensors-prefetch-block-size
     use-tqdm-on-load hf-token
-"""
 
-FRONT: Final = """
     host port grpc-port uds api-key served-model-name root-path allow-credentials allowed-origins allowed-methods
     allowed-headers ssl-keyfile ssl-certfile ssl-ca-certs ssl-cert-reqs ssl-ciphers enable-ssl-refresh uvicorn-log-level
     disable-uvicorn-access-log disable-access-log-for-endpoints disable-fastapi-docs enable-offline-docs
     enable-request-id-headers h11-max-incomplete-event-size h11-max-header-count api-server-count
     sse-keep-alive-interval shutdown-timeout seed max-logprobs
-"""
 
-LOGGING: Final = """
     disable-log-stats disable-log-requests enable-log-requests enable-log-outputs enable-log-deltas max-log-len
     aggregate-engine-logging logging-config log-level log-config-file log-error-stack otlp-traces-endpoint
     collect-detailed-traces show-hidden-metrics-for-version kv-cache-metrics kv-cache-metrics-sample
@@ -125,15 +114,12 @@ LOGGING: Final = """
     enable-logging-iteration-details enable-server-load-tracking enable-per-request-metrics
     per-request-spec-decode-metrics profiler-config jit-monitor-mode jit-monitor-verbose fail-on-environ-validation
 """
-
-SERVING_ARGS: Final = frozenset(f"{PARALLEL} {MEMORY} {BATCHING} {SPEED} {LOADING} {FRONT} {LOGGING}".split())
-
+SERVING_ARGS: Final = frozenset(_SERVING.split())
 # Ways to read the same weights. Any other `load-format` is in the key: `dummy` makes weights up, others quantize.
-_FORMATS = """
-    auto hf mistral safetensors fastsafetensors instanttensor runai_streamer runai_streamer_sharded sharded_state
-    tensorizer
-"""
-FAITHFUL_LOAD_FORMATS: Final = frozenset(_FORMATS.split())
+FAITHFUL_LOAD_FORMATS: Final = (
+    *("auto", "hf", "mistral", "safetensors", "fastsafetensors", "instanttensor", "runai_streamer"),
+    *("runai_streamer_sharded", "sharded_state", "tensorizer"),
+)
 
 
 def only_serving(name: str, value: object) -> bool:
@@ -151,17 +137,14 @@ def identity_args(args: Mapping[str, Any]) -> dict[str, Any]:
         UserError: if one argument is given twice.
     """
     found: dict[str, Any] = {}
-    seen: set[str] = set()
     for given, value in args.items():
         name, value = one_spelling(given, value)
-        if name in seen:
+        if name in found:
             raise UserError(
                 f"the engine's args give `{name}` twice (`-` and `_`, and a leading `no-`, make no difference)"
             )
-        seen.add(name)
-        if not only_serving(name, value):
-            found[name] = plain(value)
-    return found
+        found[name] = plain(value)
+    return {name: value for name, value in found.items() if not only_serving(name, value)}
 
 
 def one_spelling(given: str, value: Any) -> tuple[str, Any]:

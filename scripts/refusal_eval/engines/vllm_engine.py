@@ -92,8 +92,7 @@ class VllmEngine(LocalEngine):
 
     @model_validator(mode="after")
     def _nodes_share_the_gpus(self) -> VllmEngine:
-        gpus = self.tensor_parallel * self.pipeline_parallel * self.data_parallel
-        if gpus % self.nodes:
+        if (gpus := self.gpus("cuda")) % self.nodes:
             raise ValueError(
                 f"{gpus} GPUs (tensor x pipeline x data parallel) cannot be shared equally by {self.nodes} `nodes`"
             )
@@ -218,13 +217,7 @@ def adapter_options(adapters: Sequence[Adapter]) -> dict[str, Any]:
 
 
 def max_lora_rank(rank: int) -> int:
-    """Return the least value that vLLM allows for `--max-lora-rank` and that holds this rank.
-
-    Raises:
-        ValueError: for a rank above all of them.
-    """
-    if rank > MAX_LORA_RANKS[-1]:
-        raise ValueError(f"no LoRA adapter of rank {rank} can be served; the most is {MAX_LORA_RANKS[-1]}")
+    """Return the least value that vLLM allows for `--max-lora-rank` and that holds this rank, which is at most 512."""
     return min(allowed for allowed in MAX_LORA_RANKS if rank <= allowed)
 
 

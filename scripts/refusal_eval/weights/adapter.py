@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from refusal_eval.config.kinds import ADAPTER_SOURCES
 from refusal_eval.config.source_entries import AdapterSource
@@ -58,8 +58,7 @@ WHOLE_NUMBERS = ("F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2")  # one store
 Shape = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Tensor:
+class Tensor(NamedTuple):
     """Type (as safetensors calls it, e.g. BF16) and shape of a tensor."""
 
     kind: str
@@ -91,33 +90,20 @@ class Adapter:
 
 
 def fetched_names(place: hub.Repository, files: Mapping[str, hub.RemoteFile] | None) -> list[str]:
-    """Return the files of an adapter's repository that are wanted: two.
-
-    Args:
-        place: the repository.
-        files: what the hub lists of it; None offline, where the copy in the cache tells.
+    """Return the files of an adapter's repository that are wanted: two. Offline (None) the copy in the cache tells.
 
     Raises:
         UserError: if one of them is not there.
     """
     names = [path.name for path in hub.snapshot(place, FILES, None).iterdir()] if files is None else list(files)
-    _need_files(names, str(place))
-    if files is not None:
-        _tell_template(names, str(place), place.log)
+    _check_names(names, str(place), place.log)
     return list(FILES)
 
 
 def describe_adapter(
     model: str, source: Mapping[str, Any], manifest: str | None, cache: str, log: logging.Logger
 ) -> Adapter:
-    """Return a model's adapter, after checking its files.
-
-    Args:
-        model: the model's name.
-        source: its `lora`.
-        manifest: manifest of the fetched adapter; None for a folder.
-        cache: the cache folder, which remembers fingerprints.
-        log: takes warnings.
+    """Return a model's adapter, after checking its files. `manifest` is that of a fetched one, None for a folder.
 
     Raises:
         UserError: for an adapter that vLLM cannot serve.
@@ -126,8 +112,7 @@ def describe_adapter(
     if manifest is None:
         folder = shown_path(source["path"])
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-        _need_files(names, str(folder))
-        _tell_template(names, str(folder), log)
+        _check_names(names, str(folder), log)
         identity = kind.identity(files_sha256(folder, FILES, cache))
     else:
         folder = manifest_folder(manifest)
@@ -164,7 +149,7 @@ def checked_rank(folder: str | Path) -> int:
     ranks = [config["r"], *pattern.values()]
     if not all(isinstance(rank, int) and not isinstance(rank, bool) and 1 <= rank <= MOST_RANK for rank in ranks):
         raise UserError(f"{path}: ranks must be whole numbers from 1 to {MOST_RANK}, not {ranks}")
-    _check_tensors(read_tensors(Path(folder) / WEIGHTS), max(ranks), Path(folder) / WEIGHTS)
+    _check_tensors(Path(folder) / WEIGHTS, max(ranks))
     return int(max(ranks))
 
 
@@ -184,27 +169,24 @@ def read_tensors(path: str | Path) -> dict[str, Tensor]:
         raise UserError(f"{path} cannot be read as safetensors: {error}") from error
 
 
-def module_shapes(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Shape]]:
+def module_shapes(path: Path) -> dict[str, dict[str, Shape]]:
     """Return {module: {"a": shape, "b": shape}} of an adapter's tensors, under the base model's names.
 
     Raises:
-        UserError: for a tensor that belongs to no LoRA module.
+        UserError: if it is not a safetensors file, and for a tensor that belongs to no LoRA module.
     """
     modules: dict[str, dict[str, Shape]] = {}
-    for name, tensor in tensors.items():
+    for name, tensor in read_tensors(path).items():
         ending = next((ending for ending in PARTS if name.endswith(ending)), None)
         if ending is None:
-            raise UserError(f"the tensor {name} is no part of a LoRA module; vLLM cannot serve it")
+            raise UserError(f"{path}: the tensor {name} is no part of a LoRA module; vLLM cannot serve it")
         module = name.removesuffix(ending).removeprefix("base_model.model.")
         modules.setdefault(module, {})[PARTS[ending]] = tensor.shape
     return modules
 
 
-def _check_tensors(tensors: Mapping[str, Tensor], rank: int, path: Path) -> None:
-    try:
-        modules = module_shapes(tensors)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from error
+def _check_tensors(path: Path, rank: int) -> None:
+    modules = module_shapes(path)
     if not modules:
         raise UserError(f"{path} holds no tensors")
     for module, shapes in modules.items():
@@ -229,19 +211,14 @@ def _refuse_unsupported(config: Mapping[str, Any], path: Path) -> None:
         raise UserError(f"{path}: the adapter uses {what}; vLLM cannot serve it. Merge it into the weights instead")
 
 
-def _need_files(names: Iterable[str], what: str) -> None:
-    names = set(names)
+def _check_names(names: Sequence[str], what: str, log: logging.Logger) -> None:
     if WEIGHTS not in names:
         pickles = [name for name in PICKLES if name in names]
         hint = f"; {pickles[0]} is not loaded, because pickles run code" if pickles else ""
         raise UserError(f"{what}: there is no {WEIGHTS}{hint}. Save the adapter as safetensors")
     if CONFIG not in names:
         raise UserError(f"{what}: there is no {CONFIG}; it is not an adapter in PEFT's format")
-
-
-def _tell_template(names: Iterable[str], what: str, log: logging.Logger) -> None:
-    own = [name for name in names if name in TEMPLATES]
-    if own:
+    if own := [name for name in names if name in TEMPLATES]:
         log.warning("%s brings %s along, which is not used; name it as the model's `template` if need be", what, own[0])
 
 
@@ -251,61 +228,31 @@ def check_fits(adapter_folder: str | Path, weights_folder: str | Path, log: logg
     Raises:
         UserError: if it was made for a model of another depth or width.
     """
-    modules = module_shapes(read_tensors(Path(adapter_folder) / WEIGHTS))
-    base = base_modules(
-        (name, tensor)
-        for path in sorted(Path(weights_folder).glob("*.safetensors"))
-        for name, tensor in read_tensors(path).items()
-    )
-    compared = count_fitting(modules, base, f"the adapter {adapter_folder}", str(weights_folder))
+    modules, base = module_shapes(Path(adapter_folder) / WEIGHTS), dict[str, list[Shape]]()
+    for path in sorted(Path(weights_folder).glob("*.safetensors")):
+        for name, tensor in read_tensors(path).items():
+            module, _, last = name.rpartition(".")
+            known = base.setdefault(_from_the_layer(module), [])  # none where the weights are packed
+            if last == "weight" and tensor.kind in WHOLE_NUMBERS and len(tensor.shape) == 2:
+                known.append(tensor.shape)
+    compared, patterns = 0, {_pattern(name) for name in base}
+    wrong = f"the adapter {adapter_folder} does not fit {weights_folder}"
+    for module, shapes in modules.items():
+        name, needed = _from_the_layer(module), (shapes["b"][0], shapes["a"][1])
+        if name in base:
+            compared += 1
+            # Some old models store their matrices the other way round.
+            if base[name] and not {needed, needed[::-1]} & set(base[name]):
+                has, needs = (" x ".join(map(str, shape)) for shape in (base[name][0], needed))
+                raise UserError(
+                    f"{wrong}: {name} has {has} weights, but the adapter is for {needs}; it was made for another model"
+                )
+        elif _pattern(name) in patterns:
+            raise UserError(f"{wrong}, which has no {name}: it was made for another model")
     if compared:
         log.info("%s: %d of %d modules were compared with the weights", adapter_folder, compared, len(modules))
     else:
         log.warning("%s: its modules have other names than the weights; whether it fits is not known", adapter_folder)
-
-
-def base_modules(tensors: Iterable[tuple[str, Tensor]]) -> dict[str, list[Shape | None]]:
-    """Return the shapes of a model's modules by the name from the layer on; None where the weights are packed."""
-    found: dict[str, list[Shape | None]] = {}
-    for name, tensor in tensors:
-        module, _, last = name.rpartition(".")
-        plain = last == "weight" and tensor.kind in WHOLE_NUMBERS and len(tensor.shape) == 2
-        found.setdefault(_from_the_layer(module), []).append(tensor.shape if plain else None)
-    return found
-
-
-def count_fitting(
-    modules: Mapping[str, Mapping[str, Shape]], base: Mapping[str, list[Shape | None]], adapter: str, weights: str
-) -> int:
-    """Return how many modules of an adapter were found among those of the weights.
-
-    Args:
-        modules: shapes of the adapter's matrices by module (see `module_shapes`).
-        base: shapes of the model's modules (see `base_modules`).
-        adapter: what messages call the adapter.
-        weights: what messages call the weights.
-
-    Raises:
-        UserError: if a layer is missing, or a shape is another one.
-    """
-    patterns, compared = {_pattern(name) for name in base}, 0
-    for module, shapes in modules.items():
-        name = _from_the_layer(module)
-        if name not in base:
-            if _pattern(name) in patterns:
-                raise UserError(f"{adapter} does not fit {weights}, which has no {name}: it was made for another model")
-            continue
-        compared += 1
-        known = [shape for shape in base[name] if shape is not None]
-        wanted = (shapes["b"][0], shapes["a"][1])
-        # Some old models store their matrices the other way round.
-        if known and not any(shape in (wanted, wanted[::-1]) for shape in known):
-            has, needs = " x ".join(map(str, known[0])), " x ".join(map(str, wanted))
-            raise UserError(
-                f"{adapter} does not fit {weights}: {name} has {has} weights, but the adapter is for {needs}; "
-                "it was made for another model"
-            )
-    return compared
 
 
 def _from_the_layer(module: str) -> str:

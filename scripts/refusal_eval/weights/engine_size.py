@@ -19,11 +19,7 @@ def engine_billions(
 ) -> tuple[tuple[float, float], str]:
     """Return all and the active parameters (billions) of an engine, and what told them.
 
-    Args:
-        entry: the engine's catalogue entry.
-        files: the files of its weights, or the manifest of fetched weights.
-        kind: cpu or cuda.
-        devices: devices of one load.
+    `files` are those of its weights, or the manifest of fetched weights; `devices` are those of one load.
     """
     weights = entry.get("weights") or {}  # none: an engine that computes elsewhere
     if entry.get("parameters"):

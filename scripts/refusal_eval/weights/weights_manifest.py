@@ -38,12 +38,7 @@ def write_manifest(
 ) -> None:
     """Write {"source", "folder" (relative to the manifest), "files": {name: {"size", "sha256"}}} to `path`.
 
-    Args:
-        path: the manifest.
-        folder: the folder of the files.
-        names: the files, relative to `folder`.
-        source: the weights source they came from.
-        known: SHA-256 of files whose content was just checked; the others are read.
+    `known` has the SHA-256 of files whose content was just checked; the others are read.
     """
     folder, known, files = Path(folder), known or {}, {}
     for name in sorted(names):

@@ -46,12 +46,7 @@ def device_pool(environment: Mapping[str, str], seen: Seen, capability: float = 
     """Return the devices that a job may lease from.
 
     A preset CUDA_VISIBLE_DEVICES is the pool (as Slurm sets it, too), else in a Slurm job its allocation, which may be
-    none, else all GPUs.
-
-    Args:
-        environment: of the job.
-        seen: what nvidia-smi sees.
-        capability: the least that the engine's build takes.
+    none, else all GPUs. Those of less than `capability`, which the engine's build does not take, are left out.
 
     Raises:
         UserError: for names of which one comes twice, is not there or is a part of a GPU (MIG), for another order of

@@ -8,7 +8,6 @@ of an engine that did not inherit it are found by their session, which the file 
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import hashlib
 import json
@@ -18,6 +17,7 @@ import re
 import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ LOCKS_VARIABLE = "REFUSAL_EVAL_LOCKS"
 SHARED_VARIABLE = "REFUSAL_EVAL_SHARED"
 WAIT_VARIABLE = "REFUSAL_EVAL_WAIT_HOURS"
 WAIT_HOURS = 12.0  # for strangers, over whose work a night may pass
-WAIT_HOURS_OF_SLURM = 0.25  # a job's GPUs are its own and are paid for: what is on them will not go
+WAIT_HOURS_OF_SLURM = 0.25
 POLL_SECONDS = 0.5
 SMI_SECONDS = 5.0  # between two questions to nvidia-smi while waiting
 FAILING_SECONDS = 120.0  # for which nvidia-smi is asked again after it failed
@@ -44,16 +44,12 @@ SAY_SECONDS = 60.0
 STRANGER_SECONDS = 30.0
 
 
+@dataclass
 class Lease:
-    """Devices that this job holds.
+    """Devices that this job holds."""
 
-    Attributes:
-        devices: the devices, in the order of the pool.
-        files: the open lock files, for the processes that are to hold them too.
-    """
-
-    def __init__(self, devices: Sequence[Device] = (), files: Sequence[int] = ()) -> None:
-        self.devices, self.files = tuple(devices), list(files)
+    devices: list[Device] = field(default_factory=list)  # in the order of the pool
+    files: list[int] = field(default_factory=list)  # the open lock files, for the processes that are to hold them too
 
     def environment(self) -> dict[str, str]:
         """Return what CUDA has to be told."""
@@ -127,11 +123,10 @@ def _lease_in_turn(folder: Path, pool: Sequence[Device], count: int, waiting: _W
     """Return a lease at this job's turn; None where strangers leave too few devices, after others could have a turn."""
     with _turn(folder, pool, count, waiting):
         while True:
-            taken, refused, strangers = _take(folder, pool, count, waiting)
-            if len(taken) == count:
-                return Lease(list(taken), list(taken.values()))
-            for file in taken.values():
-                os.close(file)
+            lease, refused, strangers = _take(folder, pool, count, waiting)
+            if len(lease.devices) == count:
+                return lease
+            lease.release()
             what = f"{count} of {len(pool)} devices: " + "; ".join(refused)
             if waiting.kept_by_strangers(strangers, len(pool) - count, what):
                 break
@@ -167,13 +162,11 @@ def _first(turn: Path) -> str:
         return "another job waits for them"
 
 
-def _take(
-    folder: Path, pool: Sequence[Device], count: int, waiting: _Waiting
-) -> tuple[dict[Device, int], list[str], list[Device]]:
-    """Lock up to `count` free devices; return their files, why others are not free, and those that strangers use."""
-    taken, refused, strangers = dict[Device, int](), list[str](), list[Device]()
+def _take(folder: Path, pool: Sequence[Device], count: int, waiting: _Waiting) -> tuple[Lease, list[str], list[Device]]:
+    """Lease up to `count` free devices; return also why others are not free, and those that strangers use."""
+    taken, refused, strangers = Lease(), list[str](), list[Device]()
     for device in pool:
-        if len(taken) == count:
+        if len(taken.devices) == count:
             break
         file = _try_lock(folder / f"device-{re.sub('[^0-9A-Za-z-]', '_', device.key)}.lock")
         if file is None:
@@ -185,7 +178,8 @@ def _take(
             strangers.append(device)
         else:
             _write(file, _mark(None))
-            taken[device] = file
+            taken.devices.append(device)
+            taken.files.append(file)
     return taken, refused, strangers
 
 
@@ -194,7 +188,13 @@ class _Waiting:
 
     def __init__(self, deadline: float | None, environment: Mapping[str, str]) -> None:
         self._deadline, self._said, self._asked = deadline, time.monotonic(), 0.0
-        self._shared, self._hours = may_share(environment), _wait_hours(environment)
+        self._shared = may_share(environment)
+        # A job's GPUs are its own and are paid for: what is on them will not go.
+        self._hours = WAIT_HOURS_OF_SLURM if JOB in environment else WAIT_HOURS
+        if given := environment.get(WAIT_VARIABLE):
+            if not re.fullmatch(r"\d+(\.\d+)?", given):
+                raise UserError(f"{WAIT_VARIABLE}={given} is not a number of hours")
+            self._hours = float(given)
         self._seen = Seen()
         self._failing: float | None = None
         self._kept: float | None = None
@@ -268,15 +268,6 @@ class _Waiting:
             LOG.warning("%s", what)
 
 
-def _wait_hours(environment: Mapping[str, str]) -> float:
-    """Return for how many hours a job waits for what others use."""
-    if not (given := environment.get(WAIT_VARIABLE)):
-        return WAIT_HOURS_OF_SLURM if JOB in environment else WAIT_HOURS
-    if not re.fullmatch(r"\d+(\.\d+)?", given):
-        raise UserError(f"{WAIT_VARIABLE}={given} is not a number of hours")
-    return float(given)
-
-
 # ---------------------------------------------------------------- locks
 
 
@@ -287,31 +278,20 @@ def _try_lock(path: Path) -> int | None:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise UserError(f"the lock of a device cannot be opened: {error}") from error
-        kept = False
-        try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(os.close, file)
             found = os.fstat(file)
             if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
                 raise UserError(f"{path} should be a lock of this user and is something else: remove it")
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return None
             # If somebody deleted it meanwhile, the next job would lock another file of the same name.
-            if _inode(path) == (found.st_dev, found.st_ino):
-                kept = True
-                return file
-        except BlockingIOError:
-            return None
-        finally:
-            if not kept:
-                os.close(file)
-
-
-def _inode(path: Path) -> tuple[int, int] | None:
-    try:
-        found = os.lstat(path)
-    except OSError as error:
-        if error.errno != errno.ENOENT:
-            raise
-        return None
-    return found.st_dev, found.st_ino
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.lstat(path), found):
+                    undo.pop_all()
+                    return file
 
 
 def _mark(session: int | None) -> dict[str, Any]:
@@ -321,9 +301,8 @@ def _mark(session: int | None) -> dict[str, Any]:
 
 
 def _write(file: int, mark: Mapping[str, Any]) -> None:
-    content = json.dumps(mark).encode()
     os.ftruncate(file, 0)
-    os.pwrite(file, content, 0)
+    os.pwrite(file, json.dumps(mark).encode(), 0)
 
 
 def _left_behind(file: int) -> str | None:

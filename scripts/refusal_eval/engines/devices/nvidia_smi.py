@@ -133,16 +133,14 @@ def _with_strangers(program: str, seen: Seen, usual: int) -> Seen:
     if code not in (0, usual) and not text.startswith(APPS[0]):
         return replace(seen, error=text.strip().partition("\n")[0][:MOST_WORDS] or f"exit code {code}")
     users, served = parse_apps(text)
-    gpus = tuple(replace(gpu, foreign=users.get(gpu.uuid) or _foreign_memory(gpu)) for gpu in seen.gpus)
+    # In a container the processes of others are not to be seen, and their memory is.
+    memory = {gpu.uuid: gpu.used for gpu in seen.gpus if (gpu.used or 0) > MOST_FOREIGN_MEMORY}
+    users = {uuid: f"{used} MiB of its memory are in use" for uuid, used in memory.items()} | users
+    gpus = tuple(replace(gpu, foreign=users.get(gpu.uuid, "")) for gpu in seen.gpus)
     if not (under := [str(gpu.index) for gpu in gpus if gpu.uuid in served]):
         return replace(seen, gpus=gpus)
     warning = f"an MPS server runs on GPU {', '.join(under)}; engines were never tried under MPS"
     return replace(seen, gpus=gpus, warnings=(*seen.warnings, warning))
-
-
-def _foreign_memory(gpu: Gpu) -> str:
-    # In a container the processes of others are not to be seen, and their memory is.
-    return f"{gpu.used} MiB of its memory are in use" if (gpu.used or 0) > MOST_FOREIGN_MEMORY else ""
 
 
 def _gpu(row: dict[str, str]) -> Gpu:
