@@ -206,7 +206,7 @@ def study(repository, folder, catalogue, **keys):
     (folder / "c.yaml").write_text(yaml.safe_dump(catalogue))
     (folder / "x.yaml").write_text(yaml.safe_dump(content))
     config = load_study(content, str(folder / "x.yaml"), str(repository), open_pins=True)
-    return config, study_needs(config, repository)
+    return config, study_needs(config)
 
 
 def here(path):
