@@ -30,17 +30,16 @@ SLURM_SECONDS = 20
 
 def network_lines(needs: Needs | None, variables: Mapping[str, str]) -> Iterator[Line]:
     """Yield what there is to tell of what a study takes from elsewhere."""
-    yield "pins", pins(needs)
     yield "hub", hub(needs, variables)
-    for outcome in addresses(needs, is_offline(variables)):
-        yield "addresses", outcome
+    if needs is not None:
+        yield "pins", pins(needs)
+        for outcome in addresses(needs, is_offline(variables)):
+            yield "addresses", outcome
     yield "HF_TOKEN", token(needs, has_token(variables))
 
 
-def pins(needs: Needs | None) -> Outcome:
+def pins(needs: Needs) -> Outcome:
     """Return whether everything that the study takes from elsewhere is pinned."""
-    if needs is None:
-        return not_applicable("no study was named")
     if needs.open_pins:
         seen = f"not known yet: {', '.join(needs.open_pins)}"
         return fail(seen, "run `refusal-eval pin ...`, which writes the study's lock file")
@@ -86,11 +85,11 @@ def ask_hub(variables: Mapping[str, str]) -> tuple[str, str]:
     return shown, f"HTTP {status}" if status >= 500 else ""
 
 
-def addresses(needs: Needs | None, offline: bool) -> Iterator[Outcome]:
+def addresses(needs: Needs, offline: bool) -> Iterator[Outcome]:
     """Yield whether what is missing of the files at addresses can be fetched; one outcome for each that cannot."""
-    missing = needs.missing("url") if needs else []
-    if needs is None or not needs.takes("url"):
-        yield not_applicable("the study takes no file from an address" if needs else "no study was named")
+    missing = needs.missing("url")
+    if not needs.takes("url"):
+        yield not_applicable("the study takes no file from an address")
     elif not missing:
         yield ok("every file that the study takes from an address is here")
     elif offline:
