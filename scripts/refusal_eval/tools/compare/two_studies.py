@@ -116,7 +116,7 @@ def most_changed(
     changed["size"] = -(changed["second"] - changed["first"]).abs()
     changed = changed.sort_values(["size", *place, "prompt_id", "turn"]).head(number)
     texts = {split: second.prompts(split) for split in changed["split"].unique()}
-    rows: list[dict[str, Any]] = changed.to_dict("records")
+    rows: list[Any] = changed.to_dict("records")
     return [row | {"text": texts[row["split"]].get(row["prompt_id"], "")} for row in rows]
 
 
