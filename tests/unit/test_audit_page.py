@@ -11,7 +11,7 @@ from audit_rows import JUDGES, MODELS, NASTY, write_study
 
 from refusal_eval.__main__ import main
 from refusal_eval.tools.audit import audit_command
-from refusal_eval.tools.audit.rater_files import embedded, page, words
+from refusal_eval.tools.audit.rater_files import WORDS, embedded, page
 
 
 class Elements(HTMLParser):
@@ -56,7 +56,9 @@ def test_embedded_json_holds_no_character_that_ends_an_element(text):
 
 
 def test_the_page_loads_nothing_and_its_policy_allows_only_its_own_script_and_style():
-    made = Elements(page("aud", "rater_1", rows_of("Hi")))
+    text = page("aud", "rater_1", rows_of("Hi"))
+    assert all(embedded(paragraph)[1:-1] in text for paragraph in WORDS["notice"])
+    made = Elements(text)
     assert not [(tag, a) for tag, a in made.tags if {"src", "href", "style", "onclick", "action"} & set(a)]
     assert not [tag for tag, _ in made.tags if tag in ("link", "iframe", "img", "object", "base", "form")]
     (policy,) = [a["content"] for tag, a in made.tags if a.get("http-equiv") == "Content-Security-Policy"]
@@ -79,8 +81,3 @@ def test_raters_files_name_no_model_no_judge_no_split_and_no_study(tmp_path, mon
     for file in files:
         text = file.read_text(encoding="utf-8")
         assert not [name for name in (*MODELS, *JUDGES, "tiny-study", "disagree", "probability") if name in text]
-
-
-def test_the_notice_comes_with_every_form():
-    text = page("aud", "rater_1", rows_of("Hi"))
-    assert all(embedded(paragraph)[1:-1] in text for paragraph in words()["notice"])

@@ -29,7 +29,7 @@ from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.study.paths import Paths
 from refusal_eval.tools.check import check_command, checked_model, model_checks
 from refusal_eval.tools.check.check_lines import any_failed
-from refusal_eval.tools.check.check_report import arguments_text, block, device_text, failed_block, without_paths
+from refusal_eval.tools.check.check_report import block, failed_block
 from refusal_eval.tools.check.checked_model import (
     SPLITS,
     CheckedModel,
@@ -91,20 +91,15 @@ class Engine:
         if form := body.get("structured_outputs"):
             regex, written = self.wrong.get("written", ("abc12", '{"label":"yes"}'))
             return {"choices": [{"text": regex if "regex" in form else written}]}
-        row = {
-            f"token_id:{100 + place}": -1.0 - place for place in range(self.wrong.get("likeliest", body["logprobs"]))
-        }
+        row = {f"token_id:{100 + n}": -1.0 - n for n in range(self.wrong.get("likeliest", body["logprobs"]))}
         drawn = [self.wrong.get("drawn", -1.0)]
         return {"choices": [{"logprobs": {"token_logprobs": drawn, "top_logprobs": [row]}}]}
 
     async def complete(self, token_ids, settings, seed):
         self.asked.append({**settings.sampling, "seed": seed, "prompt": token_ids})
         if ids := settings.sampling.get("logprob_token_ids"):
-            return {
-                "named_logprobs": pack_floats(
-                    [self.wrong.get("named", lambda place: -1.0 - place)(i - 100) for i in ids]
-                )
-            }
+            named = self.wrong.get("named", lambda place: -1.0 - place)
+            return {"named_logprobs": pack_floats([named(i - 100) for i in ids])}
         own = next(one for one in self.samples if list(one.request.token_ids) == list(token_ids))
         if MADE_UP in settings.sampling["stop_token_ids"]:
             ids, finish, reason = self.wrong.get("stopped", ([11, MADE_UP], "stop", MADE_UP))
@@ -132,42 +127,32 @@ def trial(
     ]
     header = {"sampling": SAMPLING | {"stop_token_ids": list(stops)}, "identity": {"weights": {"repo": "org/m"}}}
     files = [SimpleNamespace(header=header, settings=RequestSettings(sampling=header["sampling"]))]
-    plan = LoadPlan(
-        engine_of(ENTRY | dict(engine)),
-        "m",
-        "m",
-        None,
-        "python",
-        "cuda",
-        determinism,
-        64,
-        0.0,
-        "store",
-        adapters=adapters,
-    )
+    how = (None, "python", "cuda", determinism, 64, 0.0, "store")
+    plan = LoadPlan(engine_of(ENTRY | dict(engine)), "m", "m", *how, adapters=adapters)
     made = Trial(CheckedModel(entry, files, [Path("prompts")], plan, Path("log")))
     made.engine, made.samples, made.serving = Engine(samples, **wrong), samples, serving | {"determinism": determinism}
     made.start_seconds, made.work_seconds, made.devices = 40.2, 2.0, (device(0), device(1))
     return made
 
 
+LOOPBACK = Listener(5, "127.0.0.1", 4000)
+
+
 @pytest.fixture(autouse=True)
 def machine(monkeypatch):
     """Return what the checks see of processes, GPUs and prompts; it may be changed."""
-    seen = SimpleNamespace(computing={"GPU-0", "GPU-1"}, listeners=[Listener(5, "127.0.0.1", 4000)], offline=True)
-    seen.rendered = [1, 2, 3]
+    seen = SimpleNamespace(computing={"GPU-0", "GPU-1"}, listeners=[LOOPBACK], offline=True)
     monkeypatch.setattr(model_checks, "computing", lambda pids: seen.computing)
     monkeypatch.setattr(model_checks, "listeners_of", lambda pids: seen.listeners)
     monkeypatch.setattr(model_checks, "_told_offline", lambda pid: seen.offline)
-    monkeypatch.setattr(
-        model_checks, "Renderer", lambda *_, **__: SimpleNamespace(token_ids=lambda messages: seen.rendered)
-    )
+    renderer = SimpleNamespace(token_ids=lambda messages: [1, 2, 3])
+    monkeypatch.setattr(model_checks, "Renderer", lambda *_, **__: renderer)
     monkeypatch.setattr(model_checks, "read_jsonl", lambda file: [{"messages": []}])
     return seen
 
 
 def lines_of(made):
-    return asyncio.run(made._lines(WHILE_IT_RUNS))
+    return asyncio.run(made.lines(WHILE_IT_RUNS))
 
 
 def states(made):
@@ -176,11 +161,6 @@ def states(made):
 
 def test_a_good_engine_passes_every_check():
     assert states(trial()) == {}
-
-
-def changed(*ids):
-    """Return answers to what is asked again, of which the first ones have these tokens."""
-    return {"repeats": list(ids)}
 
 
 MISSED = {"prefix_cache_queries": 100.0, "prefix_cache_hits": 0.0}
@@ -201,13 +181,13 @@ OTHER = [9, 9]
         ("scored again", "fail", {"again": [-1.0] * 9}),  # temperature 0.5 got in
         ("scored again", "fail", {"again": [math.nan] * 9}),
         ("scored again", "fail", {"again": []}),
-        ("same seed twice", "fail", changed([1], OTHER, [1], OTHER)),
-        ("same seed twice", "warn", changed([1], OTHER)),
+        ("same seed twice", "fail", {"repeats": [[1], OTHER, [1], OTHER]}),
+        ("same seed twice", "warn", {"repeats": [[1], OTHER]}),
         ("unseeded sampling", "fail", {"drawn": -9.0}),
         ("unseeded sampling", "fail", {"drawn": math.nan}),
-        ("named log-probabilities", "fail", {"named": lambda place: -9999.0}),
-        ("named log-probabilities", "fail", {"named": lambda place: -20.0 + place}),
-        ("named log-probabilities", "fail", {"named": lambda place: math.nan}),
+        ("named log probabilities", "fail", {"named": lambda place: -9999.0}),
+        ("named log probabilities", "fail", {"named": lambda place: -20.0 + place}),
+        ("named log probabilities", "fail", {"named": lambda place: math.nan}),
         ("forms", "fail", {"written": ("abc12", '{"label": "yes"}')}),
         ("forms", "fail", {"written": ("I am free", '{"label":"yes"}')}),
         ("adapter", "fail", {"adapters": [SimpleNamespace(name="mine")]}),
@@ -226,30 +206,21 @@ OTHER = [9, 9]
         ("reasoning marks", "ok", {"entry": REASONS, "samples": [sample(reasoning_tokens=2), *SAMPLES[1:]]}),
         ("adapter", "ok", {"adapters": [SimpleNamespace(name="mine")], "plain": [-0.6] * 99}),
         ("compiled path", "not applicable", {"serving": SERVING | {"device": "cpu", "gpus": []}}),
-        ("leased GPUs", "not applicable", {"serving": SERVING | {"device": "cpu", "gpus": []}}),
+        ("leased gpus", "not applicable", {"serving": SERVING | {"device": "cpu", "gpus": []}}),
+        ("leased gpus", "fail", {"machine": {"computing": {"GPU-0", "GPU-2"}}}),
+        ("leased gpus", "fail", {"machine": {"computing": {"GPU-0"}}}),
+        ("leased gpus", "warn", {"machine": {"computing": set()}}),
+        ("offline start", "fail", {"machine": {"offline": False}}),
+        ("network", "fail", {"machine": {"listeners": [LOOPBACK, Listener(6, "0.0.0.0", 4001)]}}),
+        ("network", "fail", {"machine": {"listeners": [Listener(6, "192.0.2.2", 4001)]}}),
     ],
 )
-def test_each_fault_is_told_in_its_line(name, state, wrong):
+def test_each_fault_is_told_in_its_line(name, state, wrong, machine):
+    vars(machine).update(wrong.pop("machine", {}))
     lines = dict(lines_of(trial(**wrong)))
     assert lines[name].state == state
     bad = {other for other, outcome in lines.items() if outcome.state in ("fail", "warn")}
     assert bad == ({name} if state in ("fail", "warn") else set())
-
-
-@pytest.mark.parametrize(
-    ("name", "state", "change"),
-    [
-        ("leased GPUs", "fail", {"computing": {"GPU-0", "GPU-2"}}),
-        ("leased GPUs", "fail", {"computing": {"GPU-0"}}),
-        ("leased GPUs", "warn", {"computing": set()}),
-        ("offline start", "fail", {"offline": False}),
-        ("network", "fail", {"listeners": [Listener(5, "127.0.0.1", 4000), Listener(6, "0.0.0.0", 4001)]}),
-        ("network", "fail", {"listeners": [Listener(6, "192.0.2.2", 4001)]}),
-    ],
-)
-def test_each_fault_of_its_processes_is_told_in_its_line(name, state, change, machine):
-    vars(machine).update(change)
-    assert states(trial()) == {name: state}
 
 
 @pytest.mark.parametrize(
@@ -265,7 +236,7 @@ def test_failed_requests_and_no_answers_fail():
     made.failed = 1
     assert states(made) == {"answers": "fail"}
     failed = {name for name, state in states(trial([])).items() if state == "fail"}
-    assert failed >= {"answers", "log-probabilities", "scored again", "same seed twice", "seeds under load"}
+    assert failed >= {"answers", "log probabilities", "scored again", "same seed twice", "seeds under load"}
 
 
 @pytest.mark.parametrize(
@@ -315,8 +286,7 @@ def test_the_ways_in_which_judges_and_free_studies_ask_are_tried_on_the_engine()
     assert "seed" not in unseeded and unseeded["top_k"] > 1 and 0 < unseeded["top_p"] < 1 < unseeded["max_tokens"]
     assert unseeded["temperature"] == 1.0
     assert len(made.engine.asked[2]["logprob_token_ids"]) == 20
-    made = trial(likeliest=0)
-    assert asyncio.run(model_checks.named_log_probabilities(made)).state == "fail"
+    assert asyncio.run(model_checks.named_log_probabilities(trial(likeliest=0))).state == "fail"
 
 
 def test_tokens_per_second_are_measured_with_many_requests_at_once():
@@ -414,9 +384,9 @@ def test_another_number_of_gpus_gives_the_same_log_probabilities(size, there, ag
 
     monkeypatch.setattr(model_checks, "_leasable", lambda plan: [None] * there)
     monkeypatch.setattr(model_checks, "_engine", lambda plan, log: Started(again=[again or 0.0] * 99))
-    outcome = asyncio.run(model_checks.other_parallelism(made))
+    outcome = asyncio.run(model_checks.tensor_parallel(made))
     assert outcome.state == state and words in outcome.seen
-    assert set(AFTER_IT_STOPPED) == {"released", "tensor parallel"}
+    assert [check.__name__ for check in AFTER_IT_STOPPED] == ["released", "tensor_parallel"]
 
 
 # ---------------------------------------------------------------- the block
@@ -424,7 +394,7 @@ def test_another_number_of_gpus_gives_the_same_log_probabilities(size, there, ag
 
 def test_the_block_names_what_ran_and_no_text_of_a_prompt_or_answer():
     made = trial()
-    text = block("my-model", made, lines_of(made), "2026-01-02")
+    text = block("my-model", made, lines_of(made))
     for part in ("my-model", "repo org/m", "vllm 0.32.0", "2 x NVIDIA H100 80GB HBM3, 580.65.06", "--dtype=bfloat16"):
         assert part in text
     assert "24 tokens in 2.0 s: 12 tokens/s" in text and "start         40 s" in text
@@ -432,16 +402,17 @@ def test_the_block_names_what_ran_and_no_text_of_a_prompt_or_answer():
     assert "passed: 17 ok" in text
     assert "SECRET" not in text and "FOLDER" not in text and "SOCKET" not in text
     made.failed = 1
-    text = block("m", made, lines_of(made), "2026-01-02")
+    text = block("m", made, lines_of(made))
     assert "FAILED: 16 ok, 1 failed" in text and "-> look at the engine's log" in text
 
 
 def test_paths_are_hidden_wherever_they_stand_and_a_cpu_is_named_with_its_cores():
     arguments = ["--logits-processors=/home/me/x.py", "--lora", "../secret/a", '--hf-overrides={"a": "/data/b"}']
-    shown = arguments_text(["--model=/home/me/m", *arguments])
-    assert shown == '--logits-processors=PATH --lora PATH --hf-overrides={"a": "PATH"}'
-    assert without_paths("there is no file ~/models/x (really)") == "there is no file PATH (really)"
-    assert device_text({"device": "cpu", "cpu": "EPYC", "cores": 2, "gpus": []}) == "cpu: EPYC, 2 cores"
+    serving = {"device": "cpu", "cpu": "EPYC", "cores": 2, "gpus": [], "arguments": ["--model=/home/me/m", *arguments]}
+    text = failed_block("m", trial(serving=serving), "there is no file ~/models/x (really)", "")
+    assert 'arguments     --logits-processors=PATH --lora PATH --hf-overrides={"a": "PATH"}\n' in text
+    assert "engine  there is no file PATH (really)" in text
+    assert "device        cpu: EPYC, 2 cores" in text
 
 
 LOG = """\
@@ -454,7 +425,7 @@ LOG = """\
 
 def test_the_block_of_an_engine_that_failed_has_its_versions_gpus_arguments_and_the_cause_in_its_log():
     message = "the engine died (exit code 1). From /home/me/log:\n    secret line"
-    text = failed_block("m", trial(), message, LOG, "2026-01-02")
+    text = failed_block("m", trial(), message, LOG)
     for part in ("vllm 0.32.0", "2 x NVIDIA H100 80GB HBM3, 580.65.06", "--dtype=bfloat16", "start         40 s"):
         assert part in text
     assert "the engine died (exit code 1). From PATH:" in text
@@ -537,17 +508,13 @@ def test_a_process_without_a_network_reaches_itself_and_no_server_of_before(repo
 # ---------------------------------------------------------------- the study behind it
 
 
-def validated(repository, study, folder):
-    (folder / "study.yaml").write_text(yaml.safe_dump(study))
-    return load_study(study, str(folder / "study.yaml"), str(repository))
-
-
 def checked(repository, model, folder):
     """Return the config of the check of a model."""
-    entry = checked_entry(model, [], folder / "study.yaml", repository, None)
+    entry = checked_entry(model, [], folder / "study.yaml", None)
     (folder / "catalogue.yaml").write_text(yaml.safe_dump(checking_catalogue(model, entry)))
     study = checking_study(entry, [str(folder / "catalogue.yaml")], str(folder / "cache"))
-    return validated(repository, study, folder)
+    (folder / "study.yaml").write_text(yaml.safe_dump(study))
+    return load_study(study, str(folder / "study.yaml"), str(repository))
 
 
 def test_the_study_asks_eight_prompts_three_times_with_the_models_own_settings(repository, tmp_path):
@@ -574,17 +541,17 @@ def test_weights_that_are_in_the_cache_are_not_asked_for(fetched, repository, tm
     config = checked(repository, "smollm2-plain", tmp_path)
     manifest = Path(Paths(config).weights_manifest(weight_source(config["engine_entries"]["smollm2-135m"]["weights"])))
 
-    def make(files, study, folder, root):
+    def make(files, study):
         asked.extend(files)
-        paths = Paths(load_study(yaml.safe_load(study.read_text()), str(study), str(root)))
+        paths = Paths(load_study(yaml.safe_load(study.read_text()), str(study), str(repository)))
         described = {"engine": "smollm2-135m", "folder": "model", "tokenizer_folder": "model"}
-        write_json(folder / paths.engine("smollm2-135m"), described)
+        write_json(study.parent / paths.engine("smollm2-135m"), described)
         write_json(manifest, {"folder": ".", "files": {}})
 
     if fetched:
         write_json(manifest, {"folder": ".", "files": {}})
     monkeypatch.setattr(checked_model, "_make", make)
     monkeypatch.setattr(checked_model, "read_requests", lambda path: path)
-    ready = prepare("smollm2-plain", [], str(tmp_path / "cache"), folder, repository, str)
+    ready = prepare("smollm2-plain", [], str(tmp_path / "cache"), folder, None)
     assert (str(manifest) in asked) is not fetched and len(asked) == len(SPLITS) + (not fetched)
     assert Path(ready.plan.load(ready.log).folder) == manifest.parent

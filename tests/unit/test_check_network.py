@@ -53,7 +53,7 @@ def test_the_hub_is_asked_where_the_variable_says_and_no_password_of_its_address
     assert checks.ask_hub(NOWHERE) == (NOWHERE["HF_ENDPOINT"], "ConnectError")
 
 
-def test_the_token_is_never_told(tmp_path):
+def test_the_token_is_never_told_and_without_one_what_is_gated_cannot_be_fetched(tmp_path):
     assert checks.has_token({"HF_TOKEN": "hf_SECRET", "HF_HOME": str(tmp_path)})
     assert not checks.has_token({"HF_HOME": str(tmp_path)})
     (tmp_path / "token").write_text("hf_SECRET")
@@ -61,20 +61,16 @@ def test_the_token_is_never_told(tmp_path):
     told(checks.token(NEEDS, True), "ok", "set")
     told(checks.token(NEEDS, False), "warn", "gated")
     told(checks.token(FETCHED, False), "not applicable")
-
-
-def test_without_a_token_what_is_gated_cannot_be_fetched():
     gated = dataclasses.replace(WEIGHTS, gated=True, terms="https://hub/org/m")
     unknown = dataclasses.replace(WEIGHTS, what="weights org/open", gated=None)
-    needs = Needs(sources=(gated, unknown))
-    told(checks.token(needs, False), "fail", "gated: weights org/m", "https://hub/org/m", "HF_TOKEN")
-    told(checks.token(needs, True), "ok")
+    both = Needs(sources=(gated, unknown))
+    told(checks.token(both, False), "fail", "gated: weights org/m", "https://hub/org/m", "HF_TOKEN")
+    told(checks.token(both, True), "ok")
     told(checks.token(Needs(sources=(unknown,)), False), "warn")
 
 
 def test_an_open_pin_is_told_with_the_command():
-    for needs in (None, NO_HUB):
-        told(checks.pins(needs), "not applicable")
+    told(checks.pins(NO_HUB), "not applicable")
     told(checks.pins(NEEDS), "ok")
     told(checks.pins(Needs(open_pins=("model org/m",))), "fail", "not known yet: model org/m", "refusal-eval pin")
 
@@ -151,13 +147,8 @@ def at(server, *paths):
 def test_each_address_is_asked_for_its_first_byte(server):
     (outcome,) = checks.addresses(at(server, "/200/a.csv", "/302/200/b.csv", "/206/{d,e}.csv"), False)
     told(outcome, "ok", "127.0.0.1 answers; to be fetched: split 0, split 1, split 2")
-    assert {path for path, _ in server.asked} == {
-        "/200/a.csv",
-        "/302/200/b.csv",
-        "/200/b.csv",
-        "/206/d.csv",
-        "/206/e.csv",
-    }
+    paths = {path for path, _ in server.asked}
+    assert paths == {"/200/a.csv", "/302/200/b.csv", "/200/b.csv", "/206/d.csv", "/206/e.csv"}
     assert {part for _, part in server.asked} == {"bytes=0-0"}
 
 
@@ -191,7 +182,7 @@ def test_offline_nothing_can_be_fetched_and_what_is_here_is_enough(server):
     (outcome,) = checks.addresses(needs, True)
     told(outcome, "fail", "HF_HUB_OFFLINE", needs.sources[0].what, "split 0")
     here = Needs(sources=(dataclasses.replace(needs.sources[0], here=True),))
-    for needs, state in ((here, "ok"), (Needs(), "not applicable"), (None, "not applicable")):
+    for needs, state in ((here, "ok"), (Needs(), "not applicable")):
         for offline in (True, False):
             told(next(checks.addresses(needs, offline)), state)
 
@@ -206,7 +197,7 @@ def study(repository, folder, catalogue, **keys):
     (folder / "c.yaml").write_text(yaml.safe_dump(catalogue))
     (folder / "x.yaml").write_text(yaml.safe_dump(content))
     config = load_study(content, str(folder / "x.yaml"), str(repository), open_pins=True)
-    return config, study_needs(config, repository)
+    return config, study_needs(config)
 
 
 def here(path):
@@ -273,12 +264,8 @@ def test_engines_of_every_kind_are_looked_at(repository, tmp_path):
     weights = {"kind": "hub", "repo": "org/classes-1B", "revision": "b" * 40}
     entry = {"kind": "transformers", "weights": weights, "max_model_len": 512, "device": "cuda"}
     (tmp_path / "form.jinja").write_text("{{ messages[1].content }}")
-    judge = {
-        "kind": "classifier",
-        "engine": "c",
-        "template": "form.jinja",
-        "labels": {"0": "compliance", "1": "refusal"},
-    }
+    judge = {"kind": "classifier", "engine": "c", "template": "form.jinja"}
+    judge |= {"labels": {"0": "compliance", "1": "refusal"}}
     catalogue = {"engines": {"c": entry}, "judges": {"j": judge}}
     _, needs = study(repository, tmp_path, catalogue, judges=["j"])
     assert {one.name: (one.gpus, one.sharing) for one in needs.engines}["c"] == (1, 1)

@@ -37,14 +37,14 @@ def lock(folder, name="org/model", commit=OTHER, by="lock"):
     (folder / "mine.lock.yaml").write_text(yaml.safe_dump(content))
 
 
-def entry(repository, folder, study=None):
-    return checked_entry("tuned", [str(folder / "own.yaml")], folder / "check" / "study.yaml", repository, study)
+def entry(folder, study=None):
+    return checked_entry("tuned", [str(folder / "own.yaml")], folder / "check" / "study.yaml", study)
 
 
-def test_an_open_pin_is_told_with_its_place_and_the_commands(repository, tmp_path):
+def test_an_open_pin_is_told_with_its_place_and_the_commands(tmp_path):
     catalogue(tmp_path, adapter=None)
     with pytest.raises(UserError) as told:
-        entry(repository, tmp_path)
+        entry(tmp_path)
     text = str(told.value)
     assert re.search(r"engines\.big\.weights\.revision\n.*models\.tuned\.lora\.revision\n", text), "each one"
     assert "`tuned` cannot be checked yet: the commit is not known of" in text
@@ -55,40 +55,40 @@ def test_an_open_pin_is_told_with_its_place_and_the_commands(repository, tmp_pat
 
 
 @pytest.mark.parametrize("locked", [False, True])
-def test_with_a_study_its_name_and_its_lock_file_are_told(repository, tmp_path, locked):
+def test_with_a_study_its_name_and_its_lock_file_are_told(tmp_path, locked):
     study = catalogue(tmp_path)
     if locked:
         lock(tmp_path, "org/another")
     with pytest.raises(UserError) as told:
-        entry(repository, tmp_path, study)
+        entry(tmp_path, study)
     lacks = "does not have it" if locked else "is not there"
     assert f"and {tmp_path}/mine.lock.yaml {lacks}. Name the model in {study}, run" in str(told.value)
     assert f"refusal-eval pin {study}" in str(told.value)
 
 
-def test_the_lock_file_of_the_users_study_fills_open_pins(repository, tmp_path):
+def test_the_lock_file_of_the_users_study_fills_open_pins(tmp_path):
     study = catalogue(tmp_path)
     lock(tmp_path)
-    assert entry(repository, tmp_path, study)["lora"]["revision"] == COMMIT
+    assert entry(tmp_path, study)["lora"]["revision"] == COMMIT
     # Beside the check's study, for the rules that run on it.
     assert yaml.safe_load((tmp_path / "check" / "study.lock.yaml").read_text())["models"][0]["commit"] == OTHER
 
 
-def test_what_is_pinned_needs_no_lock(repository, tmp_path):
+def test_what_is_pinned_needs_no_lock(tmp_path):
     study = catalogue(tmp_path, engine=COMMIT)
     lock(tmp_path, commit=OTHER)  # of an earlier time, and the study does not use the model
-    assert entry(repository, tmp_path, study)["lora"]["revision"] == COMMIT
+    assert entry(tmp_path, study)["lora"]["revision"] == COMMIT
     assert not (tmp_path / "check" / "study.lock.yaml").exists()
 
 
-def test_an_entry_that_differs_from_the_lock_is_told_as_such(repository, tmp_path):
+def test_an_entry_that_differs_from_the_lock_is_told_as_such(tmp_path):
     study = catalogue(tmp_path)
     lock(tmp_path)
     content = yaml.safe_load((tmp_path / "mine.lock.yaml").read_text())
     content["models"].append(content["models"][0] | {"repo": "org/adapter"})
     (tmp_path / "mine.lock.yaml").write_text(yaml.safe_dump(content))
     with pytest.raises(UserError, match=r"models\.tuned\.lora\.revision: is a{40}, but ") as told:
-        entry(repository, tmp_path, study)
+        entry(tmp_path, study)
     assert f"but {tmp_path}/mine.lock.yaml:" in str(told.value) and f"refusal-eval pin {study}" in str(told.value)
     assert str(tmp_path / "check") not in str(told.value)
 

@@ -127,7 +127,7 @@ def test_servings_are_compared_by_what_they_are_not_by_their_hashes():
 def test_files_are_counted_by_kind():
     first = {"files": {"answers/m/s.jsonl": "1", "prompts/s.jsonl": "2", "prompts/t.jsonl": "3"}}
     second = {"files": {"answers/m/s.jsonl": "9", "prompts/s.jsonl": "2", "answers/n/s.jsonl": "4"}}
-    assert files_that_differ(first, second) == [("answers", 0, 1, 0, 1), ("prompts", 1, 0, 1, 0)]
+    assert files_that_differ(first, second) == [("answers", [0, 1, 0, 1]), ("prompts", [1, 0, 1, 0])]
 
 
 def test_nothing_in_a_study_is_written(two):

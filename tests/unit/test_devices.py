@@ -18,7 +18,7 @@ from refusal_eval.engines.devices.device_pool import LOCKED_CUDA, device_pool, g
 from refusal_eval.engines.devices.lease import lease_devices, lock_folder
 from refusal_eval.engines.devices.nvidia_smi import Gpu, Seen, parse_apps, parse_gpus, read_gpus
 from refusal_eval.engines.process import session_members
-from refusal_eval.tools.check.gpu_checks import cuda_version
+from refusal_eval.tools.check.gpu_checks import OLDEST_DRIVERS
 
 HEADING = "index, name, uuid, memory.total [MiB], memory.used [MiB], driver_version, mig.mode.current, compute_cap\n"
 LIST = f"""\
@@ -259,7 +259,8 @@ def test_a_driver_that_does_not_know_a_field_is_asked_without(machine):
 
 
 def test_what_an_engine_needs_at_least_is_what_the_locked_build_needs(repository):
-    assert cuda_version((repository / "envs" / "engine-cuda.txt").read_text()) == LOCKED_CUDA
+    locked = re.search(r"^cuda-toolkit==(\d+)\.", (repository / "envs" / "engine-cuda.txt").read_text(), re.MULTILINE)
+    assert int(locked[1]) == LOCKED_CUDA and LOCKED_CUDA in OLDEST_DRIVERS
 
 
 # ---------------------------------------------------------------- nvidia-smi fails

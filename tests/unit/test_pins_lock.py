@@ -6,11 +6,12 @@ import pytest
 import yaml
 from config_project import CATALOGUE, COMMIT, SHA256, STUDY, Project, changed, locked_repo
 
+from refusal_eval.config.load_study import load_study
 from refusal_eval.config.lock_file import LockFile, lock_path, read_lock
 from refusal_eval.core.errors import UserError
 from refusal_eval.data.hub import RemoteFile, locked_files
 from refusal_eval.tools.pin.hub_questions import licence_tag
-from refusal_eval.tools.pin.locking import differences, licence_of, lock_file, lock_text, not_taken, rewritten, unused
+from refusal_eval.tools.pin.locking import differences, licence_of, lock_file, lock_text, not_taken, rewritten
 from refusal_eval.tools.pin.pin_needs import needs_of, wanted_files
 
 OTHER = "f" * 40
@@ -85,9 +86,7 @@ def test_an_engine_that_is_off_is_pinned_too_where_its_model_is_allowed(open_pro
     assert "engines.hub-engine.weights.revision: the commit hash is not known yet" in told
 
 
-def test_what_only_looks_may_leave_them_open(open_project, monkeypatch):
-    from refusal_eval.config.load_study import load_study
-
+def test_what_only_looks_may_leave_them_open(open_project):
     open_project.write("study.yaml", OPEN_STUDY)
     config = load_study(OPEN_STUDY, "study.yaml", ".", open_pins=True)
     assert config["engine_entries"]["hub-engine"]["weights"]["revision"] is None
@@ -113,10 +112,14 @@ def test_a_lock_file_fills_them(open_project):
 
 
 def test_what_a_lock_lacks_stays_open_and_what_nobody_uses_is_ignored(open_project):
-    open_project.write("study.lock.yaml", WHOLE | {"urls": [], "models": [*WHOLE["models"], repo("owner/unused")]})
-    (told,) = open_project.mistakes(OPEN_STUDY)
-    assert "url-rows.source.sha256: the SHA-256 is not known yet" in told
-    assert f"(study.lock.yaml has no `{URL['url']}` under `urls`)" in told
+    other = [repo("owner/elsewhere"), repo("owner/adapter", "a" * 40)]
+    open_project.write("study.lock.yaml", WHOLE | {"urls": [], "models": other})
+    weights, url = sorted(open_project.mistakes(OPEN_STUDY), key=lambda told: "url-rows" in told)
+    assert "url-rows.source.sha256: the SHA-256 is not known yet" in url
+    assert f"(study.lock.yaml has no `{URL['url']}` under `urls`)" in url
+    assert weights.startswith("config/catalogue/base.yaml:") and "engines.hub-engine.weights.revision" in weights
+    assert "(study.lock.yaml has no `owner/model` under `models`)" in weights
+    assert "refusal-eval pin study.yaml" in weights
 
 
 def test_of_several_commits_an_open_pin_takes_the_one_that_the_lock_chose(open_project):
@@ -143,14 +146,6 @@ def test_an_entry_with_another_pin_than_the_lock_names_both_places(project):
     assert project.mistakes() == []
 
 
-def test_a_lock_of_another_study_fills_nothing_and_says_so(open_project):
-    other = [repo("owner/elsewhere"), repo("owner/adapter", "a" * 40)]
-    open_project.write("study.lock.yaml", WHOLE | {"models": other})
-    (told,) = open_project.mistakes(OPEN_STUDY)
-    assert told.startswith("config/catalogue/base.yaml:") and "engines.hub-engine.weights.revision" in told
-    assert "(study.lock.yaml has no `owner/model` under `models`)" in told and "refusal-eval pin study.yaml" in told
-
-
 def test_a_file_that_was_not_locked_is_told_before_anything_is_fetched(open_project):
     datasets = [repo("owner/data", "b" * 40), repo("owner/gold", "c" * 40)]
     path = open_project.write("study.lock.yaml", WHOLE | {"datasets": datasets})
@@ -166,11 +161,13 @@ def test_a_study_does_not_name_its_lock_file(project):
     assert told.startswith("study.yaml:9: lock: unknown key `lock`: the lock file of my_study.yaml is my_study.lock")
 
 
-def test_what_of_a_lock_the_study_does_not_take_is_listed(open_project):
-    from refusal_eval.config.load_study import load_study
+def open_needs(project):
+    project.write("study.yaml", OPEN_STUDY)
+    return needs_of(load_study(OPEN_STUDY, "study.yaml", ".", open_pins=True, use_lock=False))
 
-    open_project.write("study.yaml", OPEN_STUDY)
-    needs = needs_of(load_study(OPEN_STUDY, "study.yaml", ".", open_pins=True, use_lock=False))
+
+def test_what_of_a_lock_the_study_does_not_take_is_listed(open_project):
+    needs = open_needs(open_project)
     assert not_taken(parsed(WHOLE), needs) == []
     url = {"url": "https://example.org/other.csv", "sha256": SHA256, "size": 9, "pinned_by": "lock"}
     more = parsed(WHOLE | {"models": [*WHOLE["models"], repo("owner/data")], "urls": [*WHOLE["urls"], url]})
@@ -218,10 +215,7 @@ def test_a_lock_that_changes_while_a_study_runs_is_told(tmp_path):
 
 
 def test_needs_are_told_once_for_each_pin(open_project):
-    from refusal_eval.config.load_study import load_study
-
-    open_project.write("study.yaml", OPEN_STUDY)
-    needs = needs_of(load_study(OPEN_STUDY, "study.yaml", ".", open_pins=True, use_lock=False))
+    needs = open_needs(open_project)
     assert [(need.kind, need.name, need.pin, need.wants) for need in needs] == [
         ("dataset", "owner/data", None, ("all files",)),
         ("dataset", "owner/gold", None, ("gold.csv",)),
@@ -293,14 +287,14 @@ def test_one_repository_for_two_uses_is_one_entry():
 
 def test_differences_are_told_and_what_is_unused_is_none():
     old = parsed(WHOLE)
-    assert differences(old, old) == [] and rewritten(old, old) == [] and unused(old, old) == []
+    assert differences(old, old) == [] and rewritten(old, old) == []
     moved = parsed(WHOLE | {"models": [repo(commit="d" * 40)]})
     assert differences(old, moved) == ["model owner/model was ffffffffffff, is dddddddddddd (2026-01-02)"]
-    assert unused(old, moved) == ["owner/adapter"]
-    other = changed(WHOLE, ("models", 0, "files", "config.json"), "3 git:" + "2" * 40)
-    (line,) = differences(old, parsed(other))
-    assert line.startswith("model owner/model: config.json was `2 git:1111")
-    assert "rewritten under the same commit hash" in rewritten(old, parsed(other))[0]
+    other = parsed(changed(WHOLE, ("models", 0, "files", "config.json"), "3 git:" + "2" * 40))
+    (line,) = rewritten(old, other)
+    assert "config.json was `2 git:1111" in line and "rewritten under the same commit hash" in line
+    more = parsed(changed(WHOLE, ("models", 0, "files", "new.json"), "3 git:" + "2" * 40))
+    assert differences(old, more) == ["model owner/model: new.json is not in the lock file"]
     gated = changed(WHOLE, ("datasets", 0, "gated"), True)
     assert differences(old, parsed(gated)) == ["data set owner/data: is gated now"]
     assert differences(None, old) == ["there is no lock file yet"]

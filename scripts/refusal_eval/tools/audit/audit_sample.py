@@ -89,8 +89,8 @@ def study_texts(config: Config, models: Iterable[str], splits: Iterable[str]) ->
     """
     texts: dict[str, Text] = {}
     for model, split in product(models, list(splits)):
-        paths = [results_of(config) / "verdicts" / judge / model / f"{split}.jsonl" for judge in config["judges"]]
-        labels = [{_place(row): row["label"] for row in rows_of(path) if row["state"] == JUDGED} for path in paths]
+        verdicts = [rows_of(config, "verdicts", judge, model, split) for judge in config["judges"]]
+        labels = [{_place(row): row["label"] for row in rows if row["state"] == JUDGED} for rows in verdicts]
         for row in cell_answers(config, model, split):
             stratum = stratum_of([found.get(_place(row)) for found in labels])
             text = texts.setdefault(row["id"], Text(row["id"], row["cluster"], stratum))
@@ -111,25 +111,21 @@ def cell_answers(config: Config, model: str, split: str) -> Iterator[dict[str, A
     """
     dialogue = config["split_entries"][split].get("dialogue")
     scored = (dialogue["scored"] or SCORED_BY_DEFAULT[dialogue["mode"]]) if dialogue else "all"
-    prompts = {row["id"]: row for row in rows_of(results_of(config) / "prompts" / f"{split}.jsonl")}
+    prompts = {row["id"]: row for row in rows_of(config, "prompts", split)}
     turns = {name: frozenset(scored_turns(prompt, scored)) for name, prompt in prompts.items()}
-    for row, messages in read_conversations(prompts.values(), rows_of(answers_path(config, model, split))):
+    for row, messages in read_conversations(prompts.values(), rows_of(config, "answers", model, split)):
         if row["turn"] in turns[row["prompt_id"]]:
             name = content_id({"messages": messages, "answer": row["answer"]})
             yield {**row, "id": name, "cluster": prompts[row["prompt_id"]]["cluster"], "messages": messages}
 
 
-def answers_path(config: Config, model: str, split: str) -> Path:
-    """Return the file of a cell's answers."""
-    return results_of(config) / "answers" / model / f"{split}.jsonl"
-
-
-def rows_of(path: Path) -> list[Any]:
-    """Return the rows of a file of the study's results.
+def rows_of(config: Config, *place: str) -> list[Any]:
+    """Return the rows of a file of the study's results, such as those of its prompts: `"prompts", split`.
 
     Raises:
         UserError: if it is not there.
     """
+    path = results_of(config) / f"{'/'.join(place)}.jsonl"
     if not path.is_file():
         raise UserError(f"there is no {path}: run the study first (`refusal-eval status` shows what is missing)")
     return list(read_jsonl(path))
@@ -159,19 +155,14 @@ def gone_and_changed(config: Config, sample: Iterable[Row]) -> tuple[list[Member
 
     Gone are those whose model, split, prompt or sample was taken out since.
     """
-    cells: dict[tuple[str, str], dict[Member, str]] = {}
-    for row in sample:
-        for member in (Member(*names) for names in row["members"]):
-            cells.setdefault((member.model, member.split), {})[member] = row["id"]
-    gone, changed = [], []
-    for (model, split), own in sorted(cells.items()):
-        asked, now = set[Member](), dict[Member, str]()
+    drawn = {Member(*names): row["id"] for row in sample for names in row["members"]}
+    asked, now = set[Member](), dict[Member, str]()
+    for model, split in {(one.model, one.split) for one in drawn}:
         if model in config["models"] and split in config["splits"]:
-            asked = {Member(model, split, *_place(row)) for row in rows_of(answers_path(config, model, split))}
-            now = {Member(model, split, *_place(row)): row["id"] for row in cell_answers(config, model, split)}
-        gone += sorted(set(own) - asked)
-        changed += [member for member in sorted(own) if member in asked and now.get(member) != own[member]]
-    return gone, changed
+            asked |= {Member(model, split, *_place(row)) for row in rows_of(config, "answers", model, split)}
+            now |= {Member(model, split, *_place(row)): row["id"] for row in cell_answers(config, model, split)}
+    gone = [member for member in sorted(drawn) if member not in asked]
+    return gone, [member for member in sorted(drawn) if member in asked and now.get(member) != drawn[member]]
 
 
 def draw(
@@ -195,7 +186,7 @@ def draw(
     numbers = allocation({name: len(found) for name, found in strata.items()}, weights, size, least)
     drawn = []
     for name, found in strata.items():
-        found.sort(key=lambda text: (_cell(text), sha256_of([seed, "order", text.id])))
+        found.sort(key=lambda text: (*_cell(text), sha256_of([seed, "order", text.id])))
         sizes = np.array([len(text.members) for text in found], dtype=float)
         probabilities = inclusion_probabilities(sizes, numbers[name])
         start = int(sha256_of([seed, "start", name])[:13], 16) / 16**13

@@ -36,13 +36,13 @@ def agreement(rows: Sequence[Labelled], raters: int, level: float = 0.95) -> dic
     rows = [one for one in rows if len(one.given) == 2]
     pairs = [[LABELS.index(one.given[rater]) for rater in one.row["raters"] if rater in one.given] for one in rows]
     codes = np.array(pairs, dtype=int).reshape(-1, 2)
-    weights, clusters = [one.weight for one in rows], [str(one.row["cluster"]) for one in rows]
+    weights, clusters = np.array([one.weight for one in rows]), np.array([str(one.row["cluster"]) for one in rows])
     cohen = raters <= 2
     counts = np.zeros((3, 3), dtype=int)
     np.add.at(counts, tuple(codes.T), 1)
     result: dict[str, Any] = {
         "n": len(rows),
-        "n_clusters": len(set(clusters)),
+        "n_clusters": len(set(clusters.tolist())),
         "level": level,
         "kind": "cohen" if cohen else "two raters at random",
         "confusion": {a: dict(zip(LABELS, own, strict=True)) for a, own in zip(LABELS, counts.tolist(), strict=True)},
@@ -51,13 +51,14 @@ def agreement(rows: Sequence[Labelled], raters: int, level: float = 0.95) -> dic
     result |= {name: dict(parts) for name in (*READINGS, THREE)}
     if len(rows) < FEW_ROWS or result["n_clusters"] < FEW_CLUSTERS:
         return result
-    sums, plain = (_cluster_tables(codes, own, clusters, cohen) for own in (weights, [1.0] * len(rows)))
+    sums, plain = (_cluster_tables(codes, own, clusters, cohen) for own in (weights, np.ones(len(rows))))
     tables = sums.sum(axis=0), resampled(sums, seed_of("agreement of people")), plain.sum(axis=0)
     for name, edge in _EDGES.items():
         classes = (codes >= edge).astype(int) if edge else codes
         sides = [classes[:, [0]], classes[:, [1]]] if cohen else [classes, classes]
         table, draws, alike = (two_class(one, name) if edge else one for one in tables)
-        found = [[_effective(weights, clusters, (side == k).any(axis=1)) for k in range(len(table))] for side in sides]
+        members = [[(side == k).any(axis=1) for k in range(len(table))] for side in sides]
+        found = [[effective(weights[own].tolist(), clusters[own].tolist()) for own in side] for side in members]
         arguments = (draws, [(table, found[0]), (table.T, found[1])], result["n_clusters"], level)
         agreed = measure_interval(accuracy, *arguments)
         result[name] |= {"agreed": float(accuracy(table)), "agreed_interval": agreed}
@@ -68,17 +69,13 @@ def agreement(rows: Sequence[Labelled], raters: int, level: float = 0.95) -> dic
     return result
 
 
-def _cluster_tables(codes: NDArray[np.int_], weights: Sequence[float], clusters: Sequence[str], cohen: bool) -> Counts:
+def _cluster_tables(
+    codes: NDArray[np.int_], weights: NDArray[np.float64], clusters: NDArray[np.str_], cohen: bool
+) -> Counts:
     """The table of both raters' labels in each cluster; without `cohen` both raters are on both sides."""
     cells = np.zeros((len(codes), 3, 3))
-    cells[np.arange(len(codes)), codes[:, 0], codes[:, 1]] = whole_weights(weights)
-    return cluster_sums(cluster_codes(clusters), cells if cohen else cells + cells.transpose(0, 2, 1))
-
-
-def _effective(weights: Sequence[float], clusters: Sequence[str], own: NDArray[np.bool_]) -> float:
-    """The effective number of clusters of these rows."""
-    places = np.flatnonzero(own).tolist()
-    return effective([weights[i] for i in places], [clusters[i] for i in places])
+    cells[np.arange(len(codes)), codes[:, 0], codes[:, 1]] = whole_weights(weights.tolist())
+    return cluster_sums(cluster_codes(clusters.tolist()), cells if cohen else cells + cells.transpose(0, 2, 1))
 
 
 def estimates(found: dict[str, Any]) -> list[dict[str, Any]]:

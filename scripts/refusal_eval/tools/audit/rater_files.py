@@ -10,7 +10,6 @@ import io
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +28,7 @@ _DELIMITERS = (",", ";", "\t")  # some spreadsheets write what their country wri
 PAGE = Path(__file__).parent / "page"
 
 
-@cache
-def words() -> dict[str, Any]:
-    """Return what raters are told: notice, task, meanings of the labels, rules."""
-    found: dict[str, Any] = read_yaml(PAGE / "words.yaml")
-    return found
+WORDS: Mapping[str, Any] = read_yaml(PAGE / "words.yaml")  # notice, task, meanings of the labels, rules
 
 
 def page(audit: str, rater: str, rows: Sequence[Mapping[str, Any]]) -> str:
@@ -43,15 +38,8 @@ def page(audit: str, rater: str, rows: Sequence[Mapping[str, Any]]) -> str:
     content security policy names the hashes of its one script and one style: nothing else runs, nothing is loaded,
     and no connection is opened.
     """
-    shown = [
-        {
-            "id": row["id"],
-            "messages": [[ROLES.get(one["role"], one["role"]), visible(one["content"])] for one in row["messages"]],
-            "answer": visible(row["answer"]),
-        }
-        for row in rows
-    ]
-    data = embedded({"audit": audit, "rater": rater, "words": words(), "rows": shown})
+    shown = [{"id": row["id"], "messages": _spoken(row["messages"]), "answer": visible(row["answer"])} for row in rows]
+    data = embedded({"audit": audit, "rater": rater, "words": WORDS, "rows": shown})
     parts = {"style": PAGE.joinpath("page.css").read_text("utf-8"), "data": data}
     parts["script"] = PAGE.joinpath("page.js").read_text("utf-8")
     hashes = {f"{name}_hash": _hash(parts[name]) for name in ("style", "script")}
@@ -61,7 +49,7 @@ def page(audit: str, rater: str, rows: Sequence[Mapping[str, Any]]) -> str:
 
 def read_first(audit: str, rater: str, rows: int) -> str:
     """Return the text file that goes with a rater's sheet."""
-    return rendered(PAGE / "read_first.txt", {"audit": audit, "rater": rater, "rows": rows, "words": words()})
+    return rendered(PAGE / "read_first.txt", {"audit": audit, "rater": rater, "rows": rows, "words": WORDS})
 
 
 def embedded(value: Any) -> str:
@@ -86,8 +74,11 @@ def conversation_text(messages: Sequence[Mapping[str, str]]) -> str:
     """Return messages as one visible text: the words alone where the user asked one thing, else with who speaks."""
     if len(messages) == 1 and messages[0]["role"] == "user":
         return visible(messages[0]["content"])
-    parts = (f"[{ROLES.get(message['role'], message['role'])}]\n{visible(message['content'])}" for message in messages)
-    return "\n\n".join(parts)
+    return "\n\n".join(f"[{who}]\n{text}" for who, text in _spoken(messages))
+
+
+def _spoken(messages: Sequence[Mapping[str, str]]) -> list[tuple[str, str]]:
+    return [(ROLES.get(one["role"], one["role"]), visible(one["content"])) for one in messages]
 
 
 def same_text(shown: str, given: str) -> bool:
@@ -100,18 +91,13 @@ def same_text(shown: str, given: str) -> bool:
 
 def sheet(audit: str, rater: str, rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the CSV of one rater, with empty labels."""
-    cells = (
-        {"audit": audit, "rater": rater, "row": number, "id": row["id"], **shown_texts(row)}
-        for number, row in enumerate(rows, 1)
-    )
-    return _csv(COLUMNS, cells)
+    common = {"audit": audit, "rater": rater}
+    return _csv(COLUMNS, (common | {"row": n, "id": row["id"]} | shown_texts(row) for n, row in enumerate(rows, 1)))
 
 
 def disputed_sheet(audit: str, rows: Iterable[Mapping[str, Any]]) -> str:
     """Return the CSV of rows that somebody has to decide, as `label_merging.disputed` returns them."""
-    names = ("id", "labels", "comments", "adjudicated")
-    cells = ({"audit": audit, **{name: row[name] for name in names}, **shown_texts(row)} for row in rows)
-    return _csv(DISPUTED_COLUMNS, cells)
+    return _csv(DISPUTED_COLUMNS, ({"audit": audit, **row, **shown_texts(row)} for row in rows))
 
 
 def read_sheet(path: Path) -> Iterator[tuple[int, dict[str, str]]]:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -53,11 +53,11 @@ def read_marks(paths: Sequence[Path], audit: Audit) -> list[Mark]:
 
 
 def _marks_in(path: Path, audit: Audit, problems: list[str]) -> list[Mark]:
-    ending = path.suffix.lower()
-    if ending not in (".json", ".csv"):
+    reader = {".json": _exported, ".csv": read_sheet}.get(path.suffix.lower())
+    if reader is None:
         raise UserError(f"{path}: is neither .json nor .csv")
     marks = []
-    for line, row in _exported(path) if ending == ".json" else list(read_sheet(path)):
+    for line, row in reader(path):
         place = f"{path}, line {line}"
         try:
             marks += _marks(row, place, audit)
@@ -66,7 +66,7 @@ def _marks_in(path: Path, audit: Audit, problems: list[str]) -> list[Mark]:
     return marks
 
 
-def _exported(path: Path) -> list[tuple[int, dict[str, str]]]:
+def _exported(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     """Lines and rows of a file that the page exported."""
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -75,21 +75,16 @@ def _exported(path: Path) -> list[tuple[int, dict[str, str]]]:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:  # also of bytes that are no UTF-8
         raise UserError(f"{path}: is not valid JSON: {error}") from error
-    rows = found.get("labels") if isinstance(found, dict) else None
-    if rows is None or found.get("format") != FORMAT or not isinstance(rows, list):
+    if not isinstance(found, dict) or found.get("format") != FORMAT or not isinstance(found.get("labels"), list):
         raise UserError(f"{path}: is no file of labels: `format` must be `{FORMAT}`")
     common = {name: str(found.get(name, "")) for name in ("audit", "rater")}
     places = _first_lines(text)
-    lines = []
-    for row in rows:
-        if not isinstance(row, dict):
-            raise UserError(f"{path}: `labels` must hold objects")
-        own = {name: row.get(name) or "" for name in ("id", "label", "comment")}
-        if not all(isinstance(value, str) for value in own.values()):
-            raise UserError(f"{path}: id, label and comment in `labels` must be texts")
+    for row in found["labels"]:
+        own = {name: row.get(name) or "" for name in ("id", "label", "comment")} if isinstance(row, dict) else {}
+        if not own or not all(isinstance(value, str) for value in own.values()):
+            raise UserError(f"{path}: `labels` must hold objects whose id, label and comment are texts")
         # The page writes a row a line; of another order of bytes the line is a guess that is near.
-        lines.append((places.get(own["id"], 1), common | own))
-    return lines
+        yield places.get(own["id"], 1), common | own
 
 
 def _first_lines(text: str) -> dict[str, int]:

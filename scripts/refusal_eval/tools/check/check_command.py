@@ -1,37 +1,35 @@
 """This machine, a study's needs, and one model's answers through the real path: what is not as it should be."""
 
 import asyncio
-import datetime
 import logging
 import os
 import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from execute import allow_many_connections
 
 from refusal_eval.config.load_study import load_study, study_values
-from refusal_eval.config.problems import ConfigError
 from refusal_eval.core.errors import UserError
 from refusal_eval.engines.devices.lease import may_share
 from refusal_eval.engines.devices.nvidia_smi import read_gpus
 from refusal_eval.engines.process import end_with_parent
 from refusal_eval.study.engine_environment import ENGINE_FOLDER
-from refusal_eval.tools.check.check_lines import Line, any_failed, counted, text_of
+from refusal_eval.tools.check.check_lines import any_failed, counted, text_of
 from refusal_eval.tools.check.check_report import block, failed_block
 from refusal_eval.tools.check.checked_model import prepare
 from refusal_eval.tools.check.environment_checks import environment_lines
-from refusal_eval.tools.check.gpu_checks import cuda_version, gpu_lines
+from refusal_eval.tools.check.gpu_checks import gpu_lines
 from refusal_eval.tools.check.machine_checks import machine_lines
 from refusal_eval.tools.check.model_checks import Trial
 from refusal_eval.tools.check.network_checks import network_lines, read_slurm
 from refusal_eval.tools.check.no_network import take_network_away
-from refusal_eval.tools.check.study_needs import Needs, study_needs
+from refusal_eval.tools.check.study_needs import study_needs
 from refusal_eval.tools.status.log_text import tail
 from refusal_eval.tools.study_file import ROOT, Directory, working_in
 
@@ -67,84 +65,63 @@ def command(
     file = working_in(study, directory) if study else None
     if directory and not study:
         os.chdir(directory)
-    failed = check_model(model, file, keep) if model else check_this_machine(file)
-    if failed:
+    # Of a model's study only the model has to be pinned.
+    config = load_study(study_values(str(file)), str(file), str(ROOT), open_pins=True) if file else None
+    if check_model(model, file, config, keep) if model else check_this_machine(config):
         raise typer.Exit(1)
 
 
-def check_this_machine(study_file: Path | None) -> bool:
-    """Print the checks of this machine; tell whether one failed.
-
-    Raises:
-        ConfigError: if the study is not valid.
-    """
-    needs = None
-    if study_file is not None:
-        config = load_study(study_values(str(study_file)), str(study_file), str(ROOT), open_pins=True)
-        needs = study_needs(config, ROOT)
-    lines = list(check_lines_of(needs, ROOT, os.environ))
+def check_this_machine(config: Mapping[str, Any] | None) -> bool:
+    """Print the checks of this machine, for a study if there is one; tell whether one failed."""
+    needs = study_needs(config) if config else None
+    engines, variables, slurm = needs.engines if needs else (), os.environ, read_slurm(os.environ)
+    file = ROOT / ENGINE_FOLDER / "engine-kind"
+    kind = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
+    lines = [
+        *environment_lines(needs, kind, variables),
+        *gpu_lines(read_gpus(strangers=not may_share(variables)), engines, kind, variables, slurm.on_login_node),
+        *machine_lines(needs, kind, variables),
+        *network_lines(needs, variables),
+        ("Slurm", slurm.outcome()),
+    ]
     print(text_of(lines) + "\n\n" + counted(lines))
     return any_failed(lines)
 
 
-def check_lines_of(needs: Needs | None, root: Path, variables: Mapping[str, str]) -> Iterator[Line]:
-    """Yield the checks of this machine."""
-    file = root / ENGINE_FOLDER / "engine-kind"
-    kind = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
-    slurm = read_slurm(variables)
-    yield from environment_lines(needs, kind, root, variables)
-    seen = read_gpus(strangers=not may_share(variables))
-    cuda = cuda_version((root / "envs" / "engine-cuda.txt").read_text(encoding="utf-8"))
-    yield from gpu_lines(seen, cuda, needs.engines if needs else (), kind, variables, slurm.on_login_node)
-    yield from machine_lines(needs, kind, variables)
-    yield from network_lines(needs, variables)
-    yield "Slurm", slurm.outcome()
+def check_model(model: str, study_file: Path | None, config: Mapping[str, Any] | None, keep: bool) -> bool:
+    """Print the block of one model; tell whether something failed. Its temporary folder is kept if so, or if `keep`.
 
-
-def check_model(model: str, study_file: Path | None, keep: bool) -> bool:
-    """Print the block of one model; tell whether something failed. Its temporary folder is kept if so, or if `keep`."""
+    Raises:
+        ConfigError: if there is no such model, or its entries are not valid.
+        UserError: if the model cannot be prepared.
+    """
     end_with_parent()
     signal.signal(signal.SIGTERM, _stop_on_sigterm)
     logging.basicConfig(level=logging.WARNING, format="check: %(message)s", stream=sys.stderr)
     logging.getLogger("refusal_eval.engines.devices").setLevel(logging.INFO)  # users are to know who waits for a GPU
     allow_many_connections()
     folder = Path(tempfile.mkdtemp(prefix="refusal-eval-check-"))
+    catalogues = [os.path.abspath(file) for file in config["catalogue"]] if config else []
+    cache = os.path.abspath(config["cache_dir"]) if config else str(ROOT / ".cache")
     failed = True  # also by whatever nobody expected
     try:
-        failed = run_model(model, study_file, folder)
-    except (ConfigError, UserError) as error:
-        say(str(error))
+        say("rendering prompts, and fetching what is missing ...")
+        trial = Trial(prepare(model, catalogues, cache, folder, study_file))
+        if trial.local_engine.nodes_used() == 1:
+            trial.network = take_network_away()
+        try:
+            lines = asyncio.run(trial.run(say))
+            print(block(model, trial, lines), flush=True)
+            failed = any_failed(lines)
+        except UserError as error:
+            say(str(error))
+            print(failed_block(model, trial, str(error), tail(trial.model.log)), flush=True)
     finally:
         if keep or (failed and any(folder.rglob("*.log"))):
             say(f"everything is kept in {folder}")
         else:
             shutil.rmtree(folder, ignore_errors=True)
     return failed
-
-
-def run_model(model: str, study_file: Path | None, folder: Path) -> bool:
-    """Check a model, with `folder` for everything but weights; print the block; tell whether something failed.
-
-    Raises:
-        ConfigError: if there is no such model, or its entries are not valid.
-        UserError: if the model cannot be prepared.
-    """
-    catalogues, cache = list[str](), str(ROOT / ".cache")
-    if study_file is not None:  # of its pins only the model's have to be known
-        config = load_study(study_values(str(study_file)), str(study_file), str(ROOT), open_pins=True)
-        catalogues, cache = [*map(os.path.abspath, config["catalogue"])], os.path.abspath(config["cache_dir"])
-    trial = Trial(prepare(model, catalogues, cache, folder, ROOT, say, study_file))
-    day = datetime.date.today().isoformat()
-    if trial.local_engine.nodes_used() == 1:
-        trial.network = take_network_away()
-    try:
-        lines = asyncio.run(trial.run(say))
-    except UserError as error:
-        say(str(error))
-        print(failed_block(model, trial, str(error), tail(trial.model.log), day), flush=True)
-        return True
-    print(block(model, trial, lines, day), flush=True)
-    return any_failed(lines)
 
 
 def say(text: str) -> None:

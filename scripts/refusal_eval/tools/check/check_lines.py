@@ -1,41 +1,23 @@
 """What comes of one check, and the lines of a report: what was seen, whether it will do, and what to do if not."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal, NamedTuple
 
-State = Literal["ok", "warn", "fail", "not applicable"]
-SHOWN: dict[State, str] = {"ok": "ok", "warn": "WARN", "fail": "FAIL", "not applicable": "-"}
+SHOWN = {"ok": "ok", "warn": "WARN", "fail": "FAIL", "not applicable": "-"}
 
 
 class Outcome(NamedTuple):
-    """What comes of a check: whether it will do, what was seen, and what to do about it (empty if nothing)."""
+    """What comes of a check."""
 
-    state: State
+    state: Literal["ok", "warn", "fail", "not applicable"]
     seen: str
-    todo: str = ""
+    todo: str = ""  # what to do about it; of a warning and of a failure never empty
 
 
 Line = tuple[str, Outcome]  # what was looked at, and what came of it
-
-
-def ok(seen: str) -> Outcome:
-    """Nothing wrong."""
-    return Outcome("ok", seen)
-
-
-def warn(seen: str, todo: str) -> Outcome:
-    """Something may be in the way."""
-    return Outcome("warn", seen, todo)
-
-
-def fail(seen: str, todo: str) -> Outcome:
-    """Something will be in the way."""
-    return Outcome("fail", seen, todo)
-
-
-def not_applicable(seen: str) -> Outcome:
-    """There is nothing to look at here."""
-    return Outcome("not applicable", seen)
+ok, warn, fail = partial(Outcome, "ok"), partial(Outcome, "warn"), partial(Outcome, "fail")
+not_applicable = partial(Outcome, "not applicable")
 
 
 def any_failed(lines: Sequence[Line]) -> bool:
@@ -45,13 +27,9 @@ def any_failed(lines: Sequence[Line]) -> bool:
 
 def text_of(lines: Sequence[Line]) -> str:
     """Return a line per check, below it one with what to do."""
-    told = []
-    width = max((len(name) for name, _ in lines), default=0)
-    for name, outcome in lines:
-        told.append(f"{SHOWN[outcome.state]:4}  {name:{width}}  {outcome.seen}")
-        if outcome.todo:
-            told.append(f"{'':4}  {'':{width}}  -> {outcome.todo}")
-    return "\n".join(told)
+    width = max(len(name) for name, _ in lines)
+    told = [(f"{SHOWN[one.state]:4}  {name:{width}}  {one.seen}", one.todo) for name, one in lines]
+    return "\n".join(seen + (f"\n{'':{width + 8}}-> {todo}" if todo else "") for seen, todo in told)
 
 
 def counted(lines: Sequence[Line]) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from refusal_eval.core.version import VERSION
 from refusal_eval.data.network import without_secrets
@@ -22,42 +23,32 @@ LAST_ERRORS = 5
 LOOK = "look at the engine's log, which is kept (the line after this block says where); paste this block into an issue"
 
 
-def block(model: str, trial: Trial, lines: Sequence[Line], day: str) -> str:
-    """Return the report of a check that came to its end."""
+def block(model: str, trial: Trial, lines: Sequence[Line]) -> str:
+    """Return the report of a check that came to its end; `model` is the model's name in the catalogue."""
     weights = trial.model.files[0].header["identity"]["weights"]
     tokens = sum(len(sample.ids) for sample in trial.samples)
     prompts = len({sample.request.prompt_id for sample in trial.samples})
     rate = tokens / trial.work_seconds if trial.work_seconds else 0.0
     answers = f"{len(trial.samples)} answers of {prompts} prompts, {tokens} tokens in {trial.work_seconds:.1f} s"
-    rows = _rows(model, trial, day)
-    rows.insert(2, ("weights", ", ".join(f"{key} {value}" for key, value in weights.items())))
-    return _framed([*rows, ("speed", f"{answers}: {rate:.0f} tokens/s")], lines)
+    rows = [("weights", ", ".join(f"{key} {value}" for key, value in weights.items()))]
+    return _framed(model, trial, [*rows, ("speed", f"{answers}: {rate:.0f} tokens/s")], lines)
 
 
-def failed_block(model: str, trial: Trial, message: str, log: str, day: str) -> str:
+def failed_block(model: str, trial: Trial, message: str, log: str) -> str:
     """Return the report of a check whose engine did not come up, or died.
 
     Args:
         model: the model's name in the catalogue.
         trial: what was seen of it until then.
         message: the error; only its first line is told, since the engine's last lines may follow.
-        log: the end of the engine's log; its cause and last errors are told.
-        day: today.
+        log: the end of the engine's log. The cause in it, where one is recognised, and its last errors are told,
+            without code of tracebacks.
     """
-    rows = _rows(model, trial, day) + [("its log", without_paths(line)) for line in last_words(log)]
-    return _framed(rows, [("engine", fail(first_line(message), LOOK))])
-
-
-def last_words(log: str) -> list[str]:
-    """Return the cause in a server's log first, where one is recognised, then its last errors; no secrets.
-
-    Lines of a level below an error are left out, and so are those of code in tracebacks.
-    """
-    errors = [
-        clean(line) for line in serious_lines(log) if line.strip() and not line.startswith((" ", "\t", "Traceback"))
-    ]
-    cause = server_cause(log)
-    return [without_secrets(line) for line in dict.fromkeys([*([cause] if cause else []), *errors[-LAST_ERRORS:]])]
+    code = (" ", "\t", "Traceback")
+    errors = [clean(line) for line in serious_lines(log) if line.strip() and not line.startswith(code)]
+    words = dict.fromkeys(filter(None, [server_cause(log), *errors[-LAST_ERRORS:]]))
+    rows = [("its log", without_paths(without_secrets(line))) for line in words]
+    return _framed(model, trial, rows, [("engine", fail(first_line(message), LOOK))])
 
 
 def first_line(message: str) -> str:
@@ -70,32 +61,21 @@ def without_paths(text: str) -> str:
     return PATH.sub("PATH", text)
 
 
-def device_text(serving: Mapping[str, Any]) -> str:
-    """Return what it ran on, equal GPUs counted: `2 x NVIDIA H100 80GB HBM3, 580.65.06`."""
-    if gpus := list(serving.get("gpus", ())):
-        return "cuda: " + "; ".join(f"{gpus.count(gpu)} x {gpu}" for gpu in dict.fromkeys(gpus))
-    return f"{serving.get('device', 'unknown')}: {serving.get('cpu', 'unknown')}, {serving.get('cores', '?')} cores"
-
-
-def arguments_text(arguments: Sequence[str]) -> str:
-    """Return the server's arguments without those that say nothing and without paths."""
-    return " ".join(without_paths(word) for word in arguments if word.partition("=")[0] not in OURS)
-
-
-def _rows(model: str, trial: Trial, day: str) -> list[tuple[str, str]]:
+def _framed(model: str, trial: Trial, more: Iterable[tuple[str, str]], lines: Sequence[Line]) -> str:
     serving = trial.serving
-    return [
-        ("refusal-eval", f"{VERSION}, check of {day}"),
+    device = f"{serving.get('device', 'unknown')}: {serving.get('cpu', 'unknown')}, {serving.get('cores', '?')} cores"
+    if gpus := list(serving.get("gpus", ())):
+        device = "cuda: " + "; ".join(f"{gpus.count(gpu)} x {gpu}" for gpu in dict.fromkeys(gpus))
+    arguments = [word for word in serving.get("arguments", ()) if word.partition("=")[0] not in OURS]
+    rows = [
+        ("refusal-eval", f"{VERSION}, check of {datetime.date.today().isoformat()}"),
         ("model", model),
         ("engine", ", ".join(f"{name} {serving[name]}" for name in VERSIONS if name in serving) or "unknown"),
-        ("device", device_text(serving)),
-        ("arguments", arguments_text(serving.get("arguments", ()))),
+        ("device", device),
+        ("arguments", " ".join(map(without_paths, arguments))),
         ("start", f"{trial.start_seconds:.0f} s" if trial.start_seconds else "not healthy"),
+        *more,
     ]
-
-
-def _framed(rows: Sequence[tuple[str, str]], lines: Sequence[Line]) -> str:
-    width = max(len(name) for name, _ in rows)
-    head = [f"{name:{width}}  {value}" for name, value in rows]
+    head = [f"{name:12}  {value}" for name, value in rows]
     verdict = "FAILED" if any_failed(lines) else "passed"
     return "\n".join(["```text", *head, "", text_of(lines), "", f"{verdict}: {counted(lines)}", "```"])

@@ -5,7 +5,7 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from refusal_eval.core.files import read_json
 from refusal_eval.engines.load_plan import LoadPlan
 from refusal_eval.study.paths import Paths
 from refusal_eval.tools.snakemake_summary import snakemake_command
+from refusal_eval.tools.study_file import ROOT
 from refusal_eval.weights.adapter import Adapter
 from refusal_eval.weights.engine_file import weight_source
 
@@ -53,12 +54,22 @@ def asking_study(model: str, catalogues: Sequence[str]) -> dict[str, Any]:
 
     Whoever names a model for a check has allowed it.
     """
-    return _study(model, 1, catalogues, ".cache") | {"splits": ["alarming_but_safe"]}
+    return {
+        "study": "gpu-check",
+        "models": [model],
+        "allow": [model],
+        "splits": ["alarming_but_safe"],
+        "samples": 1,
+        "judges": ["keyword"],
+        "catalogue": list(catalogues),
+    }
 
 
 def checking_study(entry: Mapping[str, Any], catalogues: Sequence[str], cache_dir: str) -> dict[str, Any]:
     """Return the study of the check."""
-    return _study(CHECKED, 1 if is_greedy(entry) else SAMPLES, catalogues, cache_dir)
+    samples = 1 if is_greedy(entry) else SAMPLES
+    own = {"splits": list(SPLITS), "samples": samples, "cache_dir": cache_dir}
+    return asking_study(CHECKED, catalogues) | own
 
 
 def checking_catalogue(model: str, entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,12 +77,9 @@ def checking_catalogue(model: str, entry: Mapping[str, Any]) -> dict[str, Any]:
     sampling = entry["sampling"]
     most = min(int(sampling["max_tokens"]), MOST_REASONING_TOKENS if entry["reasoning"] else MOST_TOKENS)
     shorter = {"max_tokens": most, "min_tokens": min(int(sampling["min_tokens"]), most)}
+    few = {"size": PROMPTS_PER_SPLIT, "seed": 0}
     splits = {
-        name: {
-            "source": {"kind": "bundled", "file": file},
-            "expectation": expectation,
-            "sample": {"size": PROMPTS_PER_SPLIT, "seed": 0},
-        }
+        name: {"source": {"kind": "bundled", "file": file}, "expectation": expectation, "sample": few}
         for name, (file, expectation) in SPLITS.items()
     }
     return {
@@ -85,30 +93,8 @@ def is_greedy(entry: Mapping[str, Any]) -> bool:
     return bool(entry["sampling"]["temperature"] == 0 or entry["sampling"]["top_k"] == 1)
 
 
-def _study(model: str, samples: int, catalogues: Sequence[str], cache_dir: str) -> dict[str, Any]:
-    return {
-        "study": "gpu-check",
-        "models": [model],
-        "allow": [model],
-        "splits": list(SPLITS),
-        "samples": samples,
-        "judges": ["keyword"],
-        "catalogue": list(catalogues),
-        "results_dir": "results",
-        "store_dir": "results/store",
-        "cache_dir": cache_dir,
-        "batch": "engine",
-    }
-
-
 def prepare(
-    model: str,
-    catalogues: Sequence[str],
-    cache_dir: str,
-    folder: Path,
-    root: Path,
-    say: Callable[[str], None],
-    study_file: Path | None = None,
+    model: str, catalogues: Sequence[str], cache_dir: str, folder: Path, study_file: Path | None
 ) -> CheckedModel:
     """Write the study into `folder` and run the rules that come before an engine.
 
@@ -117,19 +103,16 @@ def prepare(
         catalogues: absolute paths of the user's catalogue files.
         cache_dir: absolute path of the cache.
         folder: where everything but the weights goes.
-        root: the repository.
-        say: tells what is going on.
         study_file: the user's study, whose lock file fills open pins.
 
     Raises:
         ConfigError: if there is no such model, or it is not valid.
         UserError: if the model is not pinned, or a rule fails.
     """
-    study = folder / "study.yaml"
-    entry = checked_entry(model, catalogues, study, root, study_file)
-    (folder / "catalogue.yaml").write_text(yaml.safe_dump(checking_catalogue(model, entry)), encoding="utf-8")
-    every = [*catalogues, str(folder / "catalogue.yaml")]
-    config = _loaded(study, checking_study(entry, every, cache_dir), root)
+    study, own = folder / "study.yaml", folder / "catalogue.yaml"
+    entry = checked_entry(model, catalogues, study, study_file)
+    own.write_text(yaml.safe_dump(checking_catalogue(model, entry)), encoding="utf-8")
+    config = _loaded(study, checking_study(entry, [*catalogues, str(own)], cache_dir))
     paths = Paths(config)
     ((name, engine),) = config["engine_entries"].items()
     weights = engine.get("weights")
@@ -138,14 +121,13 @@ def prepare(
     manifest = [paths.weights_manifest(source)] if (source := weight_source(weights)).fetched else []
     requests = [f"{paths.results}/requests/{CHECKED}/{split}.jsonl" for split in SPLITS]
     adapter = [paths.checked_adapter(CHECKED)] if entry["lora"] else []
-    say("rendering prompts, and fetching what is missing ...")
     # What is in the cache is no rule's output any more (see `folder_not_there`), and cannot be asked for.
     missing = [path for path in manifest if not Path(path).is_file()]
-    _make([*requests, *missing, *adapter], study, folder, root)
+    _make([*requests, *missing, *adapter], study)
     # Folders are relative to where the rules ran.
     described = [read_json(folder / path) for path in adapter]
     adapters = [Adapter(**one | {"folder": str(folder / one["folder"])}) for one in described]
-    plan = LoadPlan.of_study(config, read_json(folder / paths.engine(name)), manifest, root, adapters=adapters)
+    plan = LoadPlan.of_study(config, read_json(folder / paths.engine(name)), manifest, ROOT, adapters=adapters)
     return CheckedModel(
         entry=config["model_entries"][CHECKED],
         files=[read_requests(folder / path) for path in requests],
@@ -155,9 +137,7 @@ def prepare(
     )
 
 
-def checked_entry(
-    model: str, catalogues: Sequence[str], check: Path, root: Path, study_file: Path | None
-) -> dict[str, Any]:
+def checked_entry(model: str, catalogues: Sequence[str], check: Path, study_file: Path | None) -> dict[str, Any]:
     """Return the validated entry of a model, everything pinned; the lock file then lies beside the check's study.
 
     Raises:
@@ -165,20 +145,20 @@ def checked_entry(
         UserError: if it is not pinned.
     """
     asking = asking_study(model, catalogues)
-    _loaded(check, asking, root, open_pins=True)
+    _loaded(check, asking, open_pins=True)
     try:
-        config = _loaded(check, asking, root)
+        config = _loaded(check, asking)
     except ConfigError:  # only what is open is left to be wrong
         own_lock = lock_path(str(study_file)) if study_file is not None else ""
         if os.path.isfile(own_lock):
             shutil.copyfile(own_lock, lock_path(str(check)))
         try:
-            _loaded(check, asking, root, open_pins=True)
+            _loaded(check, asking, open_pins=True)
         except ConfigError as error:  # the lock says otherwise than an entry: told with the names of the user's files
             text = str(error).replace(lock_path(str(check)), own_lock)
             raise UserError(text.replace(readable_path(str(check)), str(study_file))) from error
         try:
-            config = _loaded(check, asking, root)
+            config = _loaded(check, asking)
         except ConfigError as error:
             raise _not_pinned(model, study_file, error) from error
     entry: dict[str, Any] = config["model_entries"][model]
@@ -187,28 +167,32 @@ def checked_entry(
 
 def _not_pinned(model: str, study_file: Path | None, error: ConfigError) -> UserError:
     """Return what to tell of a model that is not pinned; its study was refused with nothing but its open pins."""
-    places = [f"  - {problem.file}:{problem.line}: {problem.path}" for problem in error.problems]
-    lines = [f"`{model}` cannot be checked yet: the commit is not known of", *places]
-    if study_file is None:
-        study = "my_study.yaml"
-        lines.append(f"Write it there, or name the model in a study, run `refusal-eval pin {study}`, and then")
-    else:
+    study, place = "my_study.yaml", "Write it there, or name the model in a study"
+    if study_file is not None:
         study, lock = shlex.quote(str(study_file)), lock_path(str(study_file))
         lacks = "does not have it" if os.path.isfile(lock) else "is not there"
-        lines.append(f"and {lock} {lacks}. Name the model in {study_file}, run `refusal-eval pin {study}`, and then")
-    lines.append(
-        f"`refusal-eval check --model {model} {study}`, which reads the lock file that `refusal-eval pin` writes."
+        place = f"and {lock} {lacks}. Name the model in {study_file}"
+    return UserError(
+        "\n".join(
+            [
+                f"`{model}` cannot be checked yet: the commit is not known of",
+                *(f"  - {problem.file}:{problem.line}: {problem.path}" for problem in error.problems),
+                f"{place}, run `refusal-eval pin {study}`, and then",
+                f"`refusal-eval check --model {model} {study}`, which reads the lock file that `refusal-eval pin` "
+                "writes.",
+            ]
+        )
     )
-    return UserError("\n".join(lines))
 
 
-def _loaded(file: Path, study: Mapping[str, Any], root: Path, open_pins: bool = False) -> dict[str, Any]:
+def _loaded(file: Path, study: Mapping[str, Any], open_pins: bool = False) -> dict[str, Any]:
     file.write_text(yaml.safe_dump(dict(study)), encoding="utf-8")
-    return load_study(study, str(file), str(root), open_pins=open_pins)
+    return load_study(study, str(file), str(ROOT), open_pins=open_pins)
 
 
-def _make(files: Sequence[str], study: Path, folder: Path, root: Path) -> None:
-    command = [*snakemake_command(study, root), "--directory", str(folder), "--cores", "all", *files]
+def _make(files: Sequence[str], study: Path) -> None:
+    folder = str(study.parent)
+    command = [*snakemake_command(study, ROOT), "--directory", folder, "--cores", "all", *files]
     run = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
     if run.returncode != 0:
         last = "\n".join((run.stdout + run.stderr).splitlines()[-LAST_LINES:])

@@ -2,20 +2,18 @@
 
 import importlib.util
 import json
-import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from refusal_eval.study.engine_environment import ENGINE_FOLDER
 from refusal_eval.tools.check.check_lines import Line, Outcome, fail, not_applicable, ok, warn
 from refusal_eval.tools.check.study_needs import Needs
+from refusal_eval.tools.study_file import ROOT
 
-PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;\\]+)\s*(?:;\s*([^\\]+?))?\s*\\?$", re.MULTILINE)
 ASK_INSTALLED = """
 import importlib.metadata as m, json
 print(json.dumps({d.metadata["Name"]: d.version for d in m.distributions()}))
@@ -36,9 +34,9 @@ OUTDATED = {
 }
 
 
-def environment_lines(needs: Needs | None, kind: str, root: Path, variables: Mapping[str, str]) -> Iterator[Line]:
+def environment_lines(needs: Needs | None, kind: str, variables: Mapping[str, str]) -> Iterator[Line]:
     """Yield what there is to tell of the repository's environments, of the user's own, and of their compilers."""
-    setup = setup_module(root)
+    setup = setup_module()
     engines = needs.engines if needs else ()
     try:
         planned = setup.plan(["workflow", "dev", "engine"], kind or "auto")
@@ -55,7 +53,7 @@ def environment_lines(needs: Needs | None, kind: str, root: Path, variables: Map
     on_gpus = [None] if needs is None else [one.engine.python for one in engines if one.device == "cuda"]
     for own in dict.fromkeys(on_gpus):
         if own or kind == "cuda":
-            python = own or str(root / ENGINE_FOLDER / "bin" / "python")
+            python = own or str(ROOT / ENGINE_FOLDER / "bin" / "python")
             yield f"C compiler for {own or 'the engine'}", compiler(python, variables)
 
 
@@ -91,20 +89,22 @@ def environment(planned: Any, wanted: Mapping[str, str], needed: bool = True, ki
 
 def differences(lock: str, installed: Mapping[str, str]) -> list[str]:
     """Return what of a lock is not installed, or in another version, as far as its conditions hold here."""
-    from packaging.markers import Marker
+    from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
-    from packaging.version import Version
 
     there = {canonicalize_name(name): version for name, version in installed.items()}
     wrong = []
-    for name, pinned, condition in PIN.findall(lock):
-        if condition and not Marker(condition).evaluate():
+    for line in lock.splitlines():
+        if not line or line[0] in " #":  # hashes of the package above, and who takes it
             continue
-        plain = canonicalize_name(name)
-        if plain not in there:
-            wrong.append(f"{plain} is missing")
-        elif Version(there[plain]) != Version(pinned):
-            wrong.append(f"{plain} is {there[plain]}, not {pinned}")
+        pinned = Requirement(line.rstrip(" \\"))
+        name = canonicalize_name(pinned.name)
+        if pinned.marker is not None and not pinned.marker.evaluate():
+            continue
+        if name not in there:
+            wrong.append(f"{name} is missing")
+        elif not pinned.specifier.contains(there[name], prereleases=True):
+            wrong.append(f"{name} is {there[name]}, not {str(pinned.specifier).removeprefix('==')}")
     return wrong
 
 
@@ -144,17 +144,15 @@ def compiler(python: str, variables: Mapping[str, str]) -> Outcome:
         return fail("there is no C compiler", todo)
     try:
         _run([found, "-x", "c", "-fsyntax-only", f"-I{include}", "-"], "#include <Python.h>\n")
-    except subprocess.CalledProcessError as error:
-        said = (error.stderr.strip() or f"exit code {error.returncode}").splitlines()[0]
-        return fail(f"{found}: {said[:200]}", todo)
     except (OSError, subprocess.SubprocessError) as error:
-        return fail(str(error)[:200], todo)
+        said = str(getattr(error, "stderr", None) or error)
+        return fail(f"{found}: {said.strip().splitlines()[0][:200]}", todo)
     return ok(f"{found} compiles Python.h")
 
 
-def setup_module(root: Path) -> Any:
+def setup_module() -> Any:
     """Return envs/setup.py as a module; it is a program of its own, outside the library."""
-    spec = importlib.util.spec_from_file_location("environments_setup", root / "envs" / "setup.py")
+    spec = importlib.util.spec_from_file_location("environments_setup", ROOT / "envs" / "setup.py")
     assert spec and spec.loader
     module: ModuleType = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # its dataclasses look themselves up

@@ -19,7 +19,7 @@ from refusal_eval.engines.devices.lease import lock_folder
 from refusal_eval.engines.private_folder import socket_folders, why_no_socket
 from refusal_eval.study.row_sources import shown_path
 from refusal_eval.tools.check.check_lines import Line, Outcome, fail, not_applicable, ok, warn
-from refusal_eval.tools.check.study_needs import EngineHere, Needs, Source
+from refusal_eval.tools.check.study_needs import EngineHere, Needs
 
 GIB, GB = 2**30, 10**9
 SHARED_BYTES_PER_GPU = GIB // 2  # vLLM's and NCCL's buffers between the processes of one engine
@@ -31,8 +31,6 @@ SPARE = 1.05  # what a download needs beside the files themselves
 STALE_DAYS = 7  # an unfinished download that lives is written every few seconds
 DAY = 24 * 60 * 60
 ENDINGS = (PARTIAL, ".incomplete")  # ours, and those of the hub's library, which a kill leaves behind
-KINDS = {"models": "model", "datasets": "data set"}
-SHOWN = 3  # repositories that a message names
 
 
 def machine_lines(needs: Needs | None, kind: str, variables: Mapping[str, str]) -> Iterator[Line]:
@@ -42,15 +40,15 @@ def machine_lines(needs: Needs | None, kind: str, variables: Mapping[str, str]) 
         yield f"memory for {engine.name}", memory(engine, *main_memory())
     shared = shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else None
     yield "shared memory", shared_memory(engines, shared)
-    yield "processor", processor(kind, platform.machine(), _processor_flags())
+    yield "processor", processor(kind, platform.machine(), Path("/proc/cpuinfo").read_text(errors="replace").split())
     yield "open files", open_files(of_study.in_flight, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     yield "sockets", sockets([(folder, _why_no_sockets(folder)) for folder in socket_folders()])
     yield "file locks", file_locks(variables)
     results, cache = of_study.results, of_study.cache
     yield "disk for results", results_disk(results, read_free(results), needs)
-    yield "disk for downloads", cache_disk(cache, read_free(cache), needs)
+    yield "disk for downloads", cache_disk(cache, read_free(cache), of_study)
     yield "unfinished downloads", unfinished_downloads(cache)
-    yield "clock", clock(str(shown_path(results)), read_skew(Path(results)))
+    yield "clock", clock(Path(results))
 
 
 def memory(engine: EngineHere, total: int, available: int) -> Outcome:
@@ -58,8 +56,7 @@ def memory(engine: EngineHere, total: int, available: int) -> Outcome:
     need, _why = engine.engine.memory_needed(engine.weights or 0, total)
     if engine.device != "cpu":
         need = max(LEAST_MEMORY, (engine.weights or 0) / 10)  # weights pass through it, file by file
-    about = " (estimated)" if engine.estimated else ""
-    seen = f"{need / GIB:.1f} GiB needed{about}, {available / GIB:.1f} of {total / GIB:.1f} GiB free"
+    seen = f"{need / GIB:.1f} GiB needed{engine.about}, {available / GIB:.1f} of {total / GIB:.1f} GiB free"
     if need <= available:
         return ok(seen)
     if engine.device != "cpu":
@@ -76,9 +73,8 @@ def shared_memory(engines: Sequence[EngineHere], size: int | None) -> Outcome:
         return fail("there is no /dev/shm", "in a container: `--shm-size`, or `--ipc=host`")
     need = largest * SHARED_BYTES_PER_GPU
     seen = f"{size / GIB:.1f} GiB in /dev/shm, {need / GIB:.1f} GiB for {largest} GPUs"
-    if size < need:
-        return fail(seen, f"in a container: `--shm-size={need // GIB + 1}g`, or `--ipc=host`")
-    return ok(seen)
+    todo = f"in a container: `--shm-size={need // GIB + 1}g`, or `--ipc=host`"
+    return fail(seen, todo) if size < need else ok(seen)
 
 
 def processor(kind: str, machine: str, flags: Collection[str]) -> Outcome:
@@ -110,23 +106,22 @@ def sockets(reasons: Sequence[tuple[str, str | None]]) -> Outcome:
         told = "; ".join(f"{folder}: {why}" for folder, why in reasons)
         return fail(told, "set TMPDIR to a short path on a local disk")
     first, why = reasons[0]
-    if why is not None:
-        todo = "nothing, if that is fine; or set TMPDIR to a shorter path on a local disk"
-        return warn(f"{first}: {why}; {good} is used instead", todo)
-    return ok(f"they work in {good}")
+    if why is None:
+        return ok(f"they work in {good}")
+    todo = "nothing, if that is fine; or set TMPDIR to a shorter path on a local disk"
+    return warn(f"{first}: {why}; {good} is used instead", todo)
 
 
 def file_locks(variables: Mapping[str, str]) -> Outcome:
     """Return whether leases of GPUs can be noted where jobs will; the folder is made if need be."""
-    todo, folder = "set REFUSAL_EVAL_LOCKS to a folder of yours on a local disk", ""
+    folder = "the folder of the leases"
     try:
         folder = str(lock_folder(variables))
         with tempfile.TemporaryFile(dir=folder) as one:
             fcntl.flock(one, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except UserError as error:
-        return fail(str(error), todo)
-    except OSError as error:
-        return fail(f"{folder}: {error.strerror or error}", todo)
+    except (UserError, OSError) as error:
+        seen = f"{folder}: {error.strerror or error}" if isinstance(error, OSError) else str(error)
+        return fail(seen, "set REFUSAL_EVAL_LOCKS to a folder of yours on a local disk")
     return ok(f"they work in {folder}")
 
 
@@ -143,13 +138,12 @@ def results_disk(folder: str, free: int, needs: Needs | None) -> Outcome:
     return ok(seen)
 
 
-def cache_disk(folder: str, free: int, needs: Needs | None) -> Outcome:
+def cache_disk(folder: str, free: int, needs: Needs) -> Outcome:
     """Return whether there is room for what is still to be fetched (bytes), as far as anything tells its size."""
     seen, todo = f"{free / GB:.1f} GB free in {shown_path(folder)}", "make room, or set `cache_dir` to a larger disk"
-    missing = needs.missing("hub", "wheel") if needs else []
-    weights = [source for source in missing if source.what.startswith("weights")]
+    weights = [source for source in needs.missing("hub", "wheel") if source.what.startswith("weights")]
     if weights:
-        seen += "; to be fetched: " + ", ".join(f"{source.what} ({_size(source)})" for source in weights)
+        seen += "; to be fetched: " + ", ".join(f"{source.what} ({source.size_text})" for source in weights)
     total = sum(source.size or 0 for source in weights)
     if total * SPARE > free:
         return fail(f"{seen}; {size_text(total)} in all", todo)
@@ -158,61 +152,52 @@ def cache_disk(folder: str, free: int, needs: Needs | None) -> Outcome:
     return ok(seen)
 
 
-def unfinished_downloads(cache: str, now: float | None = None) -> Outcome:
+def unfinished_downloads(cache: str) -> Outcome:
     """Return whether unfinished downloads lie about that nobody has written to for a week."""
-    now, shown = time.time() if now is None else now, shown_path(cache)
-    sizes, days, repositories = [], [], set()
-    for path in sorted(Path(cache, "hub").glob("*/blobs/*")):
+    shown, now, sizes, days, repositories = shown_path(cache), time.time(), [], [], set()
+    for path in Path(cache, "hub").glob("*/blobs/*"):
         try:
             status = os.stat(path)
             if path.name.endswith(ENDINGS) and now - status.st_mtime > STALE_DAYS * DAY and not being_written(path):
                 kind, _, name = path.parent.parent.name.partition("--")  # models--owner--name
-                repositories.add(f"{KINDS.get(kind, kind)} {name.replace('--', '/', 1)}")
+                repositories.add(f"{kind.removesuffix('s')} {name.replace('--', '/', 1)}")
                 sizes.append(status.st_size)
                 days.append((now - status.st_mtime) / DAY)
         except OSError:  # it was just finished or removed
             continue
     if not sizes:
         return ok(f"none in {shown} that is older than {STALE_DAYS} days")
-    told = ", ".join(sorted(repositories)[:SHOWN])
-    told += f" and {len(repositories) - SHOWN} more" if len(repositories) > SHOWN else ""
     files = "1 file" if len(sizes) == 1 else f"{len(sizes)} files"
     # The command looks at their times again, and so spares what was continued since.
     endings = " -o ".join(f"-name '*{ending}'" for ending in ENDINGS)
     removal = rf"find {shlex.quote(f'{shown}/hub')} -type f \( {endings} \) -mmin +{STALE_DAYS * DAY // 60} -delete"
+    told = f"{files}, {size_text(sum(sizes))}, of {', '.join(sorted(repositories))}"
     return warn(
-        f"{files}, {size_text(sum(sizes))}, of {told}; not written to for {min(days):.0f} days",
+        f"{told}; not written to for {min(days):.0f} days",
         f"`make fetch` goes on with those that a study still takes; this removes them: `{removal}`",
     )
 
 
-def clock(folder: str, skew: float | None) -> Outcome:
-    """Return whether this machine's clock agrees with that of the disk of the results (seconds, positive: ahead)."""
-    if skew is None:
-        return warn(f"cannot write in {folder}", "make it, or set `results_dir` to a folder of yours")
-    if abs(skew) <= MOST_SKEW:
-        return ok(f"agrees with the disk of {folder} to {abs(skew):.1f} s")
-    side = "ahead of" if skew > 0 else "behind"
-    todo = "set the clock (`timedatectl set-ntp true`), or ask the administrator: jobs rerun or wait for no reason"
-    return fail(f"{abs(skew):.0f} s {side} the disk of {folder}", todo)
-
-
-def read_skew(folder: Path) -> float | None:
-    """Return how far this machine's clock is ahead of that of a folder's disk; None if nothing can be written there.
+def clock(folder: Path) -> Outcome:
+    """Return whether this machine's clock agrees with that of a folder's disk.
 
     The folder need not be there: the nearest one above it is taken.
     """
+    shown = shown_path(folder)
     try:
         with tempfile.NamedTemporaryFile(dir=nearest_folder(folder)) as handle:
             before = time.time()
-            handle.write(b"x")
-            handle.flush()
             os.utime(handle.name)  # without a time: the disk's own clock
-            written = os.stat(handle.name).st_mtime
-            after = time.time()
+            written, after = os.stat(handle.name).st_mtime, time.time()
     except OSError:
-        return None
-    return before - written if written < before else after - written if written > after else 0.0
+        return warn(f"cannot write in {shown}", "make it, or set `results_dir` to a folder of yours")
+    ahead, behind = before - written, written - after
+    skew = max(ahead, behind, 0.0)
+    if skew <= MOST_SKEW:
+        return ok(f"agrees with the disk of {shown} to {skew:.1f} s")
+    side = "ahead of" if ahead > 0 else "behind"
+    todo = "set the clock (`timedatectl set-ntp true`), or ask the administrator: jobs rerun or wait for no reason"
+    return fail(f"{skew:.0f} s {side} the disk of {shown}", todo)
 
 
 def read_free(folder: str) -> int:
@@ -225,24 +210,9 @@ def nearest_folder(folder: Path) -> Path:
     return next(one for one in (folder, *folder.absolute().parents) if one.is_dir())
 
 
-def _size(source: Source) -> str:
-    if source.size is None:
-        return "size not known"
-    return size_text(source.size) + (", estimated" if source.estimated else "")
-
-
-def _processor_flags() -> frozenset[str]:
-    with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as handle:
-        line = next((line for line in handle if line.startswith(("flags", "Features"))), ":")
-    return frozenset(line.split(":", 1)[1].split())
-
-
 def _why_no_sockets(folder: str) -> str | None:
     try:
-        made = tempfile.mkdtemp(prefix="refusal-eval-", dir=folder)
+        with tempfile.TemporaryDirectory(prefix="refusal-eval-", dir=folder) as made:
+            return why_no_socket(made)
     except OSError as error:
         return error.strerror or str(error)
-    try:
-        return why_no_socket(made)
-    finally:
-        shutil.rmtree(made, ignore_errors=True)

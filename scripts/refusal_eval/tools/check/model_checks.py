@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import datetime
 import json
-import math
 import os
 import re
 import time
@@ -15,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from refusal_eval.ask.answers import AnswerReader
 from refusal_eval.ask.keys import NEUTRAL_SAMPLING
@@ -59,7 +60,8 @@ AT_ONCE = {"cpu": (32,), "cuda": (256, 1024)}  # requests whose tokens per secon
 LEASE_SECONDS = 60.0  # until the GPUs of a stopped engine must be free
 MESSAGES = "gpu-check"
 ISSUE = "paste this block into an issue"
-NO_ANSWER = (ConnectionError, TimeoutError, TimeoutExpired, ValueError, LookupError, TypeError, Rejected)
+# What comes of a check that gets no answer, or an odd one; also where there is no sample to ask with.
+NO_ANSWER = (OSError, TimeoutExpired, ValueError, ArithmeticError, LookupError, TypeError, Rejected)
 
 
 class Sample(NamedTuple):
@@ -73,6 +75,11 @@ class Sample(NamedTuple):
     def ids(self) -> list[int]:
         """The tokens of the answer."""
         return list(self.response["token_ids"])
+
+    @property
+    def logprobs(self) -> list[float]:
+        """Their log-probabilities."""
+        return list(map(float, unpack_floats(self.response["logprobs"])))
 
 
 @dataclass
@@ -97,8 +104,10 @@ class Trial:
         Raises:
             UserError: if the engine does not start, or dies.
         """
-        self.engine = _engine(self.model.plan, self.model.log)
-        self.serving = _before_start(self.model.plan, self.engine)
+        plan = self.model.plan
+        self.engine = _engine(plan, self.model.log)
+        versions = read_versions(ask_versions(plan.python)) if Path(plan.python).is_file() else {}
+        self.serving = {**versions, **self.engine.serving_record(), "gpus": gpu_names(_leasable(plan))}
         started = time.monotonic()
         say("starting the engine ...")
         async with self.engine:
@@ -106,20 +115,21 @@ class Trial:
             self.serving, self.devices = self.engine.serving_record(), self.engine.devices
             say(f"healthy after {self.start_seconds:.0f} s; asking ...")
             await self._answer()
-            lines = await self._lines(WHILE_IT_RUNS)
+            lines = await self.lines(WHILE_IT_RUNS)
             self.processes = self.engine.processes()
-        return lines + await self._lines(AFTER_IT_STOPPED)
+        return lines + await self.lines(AFTER_IT_STOPPED)
 
-    async def _lines(self, checks: Mapping[str, Check]) -> list[Line]:
-        """Return what comes of checks. One that cannot be made fails, unless the engine has died."""
+    async def lines(self, checks: Sequence[Check]) -> list[Line]:
+        """Return what comes of checks, by their names. One that cannot be made fails, unless the engine has died."""
         lines = list[Line]()
         # Nobody watches the engine here: one that hangs would hold up everything.
         seconds = float(self.local_engine.stall_timeout)
-        for name, check in checks.items():
+        for check in checks:
             try:
-                lines.append((name, await within(seconds, check(self))))
+                outcome = await within(seconds, check(self))
             except NO_ANSWER as error:
-                lines.append((name, fail(f"{type(error).__name__}: {str(error)[:200]}", ISSUE)))
+                outcome = fail(f"{type(error).__name__}: {str(error)[:200]}", ISSUE)
+            lines.append((check.__name__.replace("_", " "), outcome))
         return lines
 
     async def _answer(self) -> None:
@@ -150,13 +160,8 @@ class Trial:
 
     @property
     def sampling(self) -> dict[str, Any]:
-        """How the model draws."""
+        """How the model draws; `stop_token_ids` are what is sent as stop tokens."""
         return dict(self.model.files[0].header["sampling"])
-
-    @property
-    def stops(self) -> list[int]:
-        """The ids that are sent as stop tokens."""
-        return list(self.sampling["stop_token_ids"])
 
     @property
     def on_cpu(self) -> bool:
@@ -172,7 +177,7 @@ class Trial:
                 first.setdefault(sample.request.prompt_id, sample)
         return list(first.values())
 
-    def shorter(self, most: int) -> dict[str, Any]:
+    def shorter(self, most: int = REPEATED_TOKENS) -> dict[str, Any]:
         """Return how the model draws, with at most `most` tokens."""
         most = min(most, int(self.sampling["max_tokens"]))
         return self.sampling | {"max_tokens": most, "min_tokens": min(most, int(self.sampling["min_tokens"]))}
@@ -185,10 +190,8 @@ class Trial:
         """Return the response to a request, with its own seed."""
         return await self.engine.complete(request.token_ids, self.settings(sampling), request.seed)
 
-    async def first_reply(self, sampling: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def first_reply(self, **sampling: Any) -> Mapping[str, Any]:
         """Return the server's own reply to the first prompt, asked without a seed."""
-        if not self.samples:
-            raise ValueError("there is no answer whose prompt could be asked again")
         body = request_body(self.samples[0].request.token_ids, self.settings({**NEUTRAL_SAMPLING, **sampling}), None)
         reply: Mapping[str, Any] = (await self.engine.ask("/v1/completions", body))["choices"][0]
         return reply
@@ -201,12 +204,6 @@ def _engine(plan: LoadPlan, log: Path) -> Server:
     """Return the engine, as a job would start it."""
     server: Server = plan.engine.running(dataclasses.replace(plan.load(log), adapters=plan.adapters))
     return server
-
-
-def _before_start(plan: LoadPlan, engine: Server) -> dict[str, Any]:
-    """Return what is known before the start, as a serving record: versions, arguments, the GPUs that it may take."""
-    versions = read_versions(ask_versions(plan.python)) if Path(plan.python).is_file() else {}
-    return {**versions, **engine.serving_record(), "gpus": gpu_names(_leasable(plan))}
 
 
 def _leasable(plan: LoadPlan) -> Collection[Device]:
@@ -235,27 +232,26 @@ async def reasoning_marks(trial: Trial) -> Outcome:
     """The end mark is found in the answers of a model that reasons."""
     if not trial.model.entry["reasoning"]:
         return not_applicable("the model's entry has no `reasoning`")
-    cut = [sample.answer["state"] == TRUNCATED_REASONING for sample in trial.samples]
-    found = sum(one.answer["reasoning_tokens"] > 0 and not off for one, off in zip(trial.samples, cut, strict=True))
-    seen = f"end mark in {found} of {len(cut)} answers, {sum(cut)} cut off before it"
+    whole = [one.answer for one in trial.samples if one.answer["state"] != TRUNCATED_REASONING]
+    found, cut = sum(answer["reasoning_tokens"] > 0 for answer in whole), len(trial.samples) - len(whole)
+    seen = f"end mark in {found} of {len(trial.samples)} answers, {cut} cut off before it"
     if found:
         return ok(seen)
-    if any(cut):
+    if cut:
         return warn(seen, "raise the model's `max_tokens`: no answer came to its end mark")
     return fail(seen, "does the entry's `reasoning` name the marks that this model writes?")
 
 
 async def log_probabilities(trial: Trial) -> Outcome:
     """There is one for each token, finite and not above 0."""
-    rows = [unpack_floats(sample.response["logprobs"]) for sample in trial.samples]
-    values = [value for row in rows for value in row]
-    lacking = sum(len(row) != len(sample.ids) for sample, row in zip(trial.samples, rows, strict=True))
-    bad = sum(not math.isfinite(value) or value > 0 for value in values)
-    if lacking or bad or not values:
+    values = np.array([value for sample in trial.samples for value in sample.logprobs])
+    lacking = sum(len(sample.logprobs) != len(sample.ids) for sample in trial.samples)
+    bad = np.sum(~np.isfinite(values) | (values > 0))
+    if lacking or bad or not len(values):
         return fail(f"{len(values)} tokens; {bad} not finite or above 0, {lacking} answers lack some", ISSUE)
-    if not any(values):
+    if not values.any():
         return fail(f"{len(values)} tokens, all of them exactly 0", "the engine returns no raw log-probabilities")
-    return ok(f"{len(values)} tokens, all finite and at most 0, mean {sum(values) / len(values):.3f} nats")
+    return ok(f"{len(values)} tokens, all finite and at most 0, mean {values.mean():.3f} nats")
 
 
 async def other_seeds(trial: Trial) -> Outcome:
@@ -275,60 +271,51 @@ async def other_seeds(trial: Trial) -> Outcome:
 
 async def template_ids(trial: Trial) -> Outcome:
     """Our token ids of each prompt are those of the server's own tokenizer and template."""
-    model, plan = trial.model.entry, trial.model.plan
+    model = trial.model.entry
     if model["template"] not in ("default", "none"):
         return not_applicable("the model has a template of its own, which the server does not know")
     # Today, because the server knows no other day; the study's day is fixed.
     renderer = Renderer(
-        plan.tokenizer_folder or "",
+        trial.model.plan.tokenizer_folder or "",
         **{name: model[name] for name in ("template", "template_options", "system_prompt")},
         date=datetime.date.today(),
         trust_remote_code=trial.local_engine.trust_remote_code,
     )
     system = [{"role": "system", "content": model["system_prompt"]}] if model["system_prompt"] else []
-    pairs = []
-    for row in [row for file in trial.model.prompts for row in read_jsonl(file)]:
-        asked: dict[str, Any] = {"messages": [*system, *row["messages"]], "add_special_tokens": False}
+    prompts = [row["messages"] for file in trial.model.prompts for row in read_jsonl(file)]
+    differ = []
+    for messages in prompts:
+        asked: dict[str, Any] = {"messages": [*system, *messages], "add_special_tokens": False}
         asked |= {"add_generation_prompt": True, "chat_template_kwargs": dict(model["template_options"])}
         if model["template"] == "none":
-            asked = {"prompt": renderer.text(row["messages"]), "add_special_tokens": True}
-        reply = await trial.engine.ask("/tokenize", asked)
-        pairs.append((list(renderer.token_ids(row["messages"])), list(reply["tokens"])))
-    equal = sum(ours == servers for ours, servers in pairs)
-    seen = f"{equal} of {len(pairs)} prompts are rendered as the server renders them"
-    if not pairs:
-        return fail("nothing was compared", ISSUE)
-    if equal == len(pairs):
-        return ok(seen)
-    ours, servers = next(pair for pair in pairs if pair[0] != pair[1])
-    place = next((place for place, pair in enumerate(zip(ours, servers, strict=False)) if pair[0] != pair[1]), None)
-    where = f"first difference at token {place}" if place is not None else "one is the beginning of the other"
+            asked = {"prompt": renderer.text(messages), "add_special_tokens": True}
+        pair = [list(renderer.token_ids(messages)), list((await trial.engine.ask("/tokenize", asked))["tokens"])]
+        if pair[0] != pair[1]:
+            differ.append(pair)
+    seen = f"{len(prompts) - len(differ)} of {len(prompts)} prompts are rendered as the server renders them"
+    if not differ:
+        return ok(seen) if prompts else fail("nothing was compared", ISSUE)
+    ours, servers = differ[0]
+    place = next((n for n, (own, other) in enumerate(zip(ours, servers, strict=False)) if own != other), None)
+    where = "one is the beginning of the other" if place is None else f"first difference at token {place}"
     return fail(f"{seen}; {len(ours)} and {len(servers)} ids, {where}", ISSUE)
 
 
 async def scored_again(trial: Trial) -> Outcome:
     """Scored as part of a prompt, answers have the same log-probabilities."""
-    return compared([(_own(sample), await scored(trial, trial.engine, sample)) for sample in trial.one_per_prompt])
+    return await compared(trial, trial.engine)
 
 
-def compared(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Outcome:
-    """Return whether log-probabilities of answers are those of a second reading of (the first tokens of) the same."""
-    pairs = [(first[: len(again)], again) for first, again in pairs if len(again)]
-    if not pairs or any(len(first) != len(again) for first, again in pairs):
-        return fail("nothing to compare", ISSUE)
-    means = [abs(sum(first) - sum(again)) / len(first) for first, again in pairs]
-    token = max(abs(one - other) for pair in pairs for one, other in zip(*pair, strict=True))
-    seen = (
-        f"{len(pairs)} answers, means differ by at most {max(means):.1e} nats per token, single tokens by {token:.1e}"
-    )
-    if not max(means) <= MOST_DIFFERENCE:  # also for NaN
-        todo = f"more than {MOST_DIFFERENCE}: they are not the model's own, or its kernels disagree; {ISSUE}"
-        return fail(seen, todo)
-    return ok(seen)
-
-
-def _own(sample: Sample) -> list[float]:
-    return [float(value) for value in unpack_floats(sample.response["logprobs"])]
+async def compared(trial: Trial, engine: Server) -> Outcome:
+    """Return whether an engine that reads (the first tokens of) answers gives the log-probabilities they came with."""
+    read = [(sample.logprobs, await scored(trial, engine, sample)) for sample in trial.one_per_prompt]
+    apart = [np.subtract(first[: len(again)], again) for first, again in read if again]
+    mean, token = (max(map(measure, apart)) for measure in (lambda one: abs(one.mean()), lambda one: abs(one).max()))
+    seen = f"{len(apart)} answers, means differ by at most {mean:.1e} nats per token, single tokens by {token:.1e}"
+    if mean <= MOST_DIFFERENCE:
+        return ok(seen)
+    todo = f"more than {MOST_DIFFERENCE}: they are not the model's own, or its kernels disagree; {ISSUE}"
+    return fail(seen, todo)  # also for NaN
 
 
 async def scored(trial: Trial, engine: Server, sample: Sample, adapted: bool = True) -> list[float]:
@@ -349,16 +336,16 @@ async def adapter(trial: Trial) -> Outcome:
         return not_applicable("the model's entry has no `lora`")
     sample = trial.one_per_prompt[0]
     with_it, without = [await scored(trial, trial.engine, sample, adapted) for adapted in (True, False)]
-    mean = sum(abs(one - other) for one, other in zip(with_it, without, strict=True)) / len(with_it)
+    mean = abs(np.subtract(with_it, without)).mean()
     seen = f"with and without it, tokens of an answer are {mean:.1e} nats apart on average"
     return ok(seen) if mean > 0 else fail(seen, f"it changes nothing; {ISSUE}")
 
 
-async def same_seed(trial: Trial) -> Outcome:
+async def same_seed_twice(trial: Trial) -> Outcome:
     """One request asked twice, alone, gives the same tokens."""
     equal, requests = 0, [sample.request for sample in trial.one_per_prompt]
     for request in requests:
-        one, other = [await trial.complete(request, trial.shorter(REPEATED_TOKENS)) for _ in range(2)]
+        one, other = [await trial.complete(request, trial.shorter()) for _ in range(2)]
         equal += list(one["token_ids"]) == list(other["token_ids"])
     seen = f"{equal} of {len(requests)} requests gave the same tokens again"
     if requests and equal == len(requests):
@@ -373,13 +360,11 @@ async def seeds_under_load(trial: Trial) -> Outcome:
     determinism = trial.serving.get("determinism", "seeded")
     if determinism == "free" and not is_greedy(trial.model.entry):
         return not_applicable("`determinism: free` sends no seeds")
-    samples = list(reversed(trial.samples))
+    samples = trial.samples[::-1]
     replies = await asyncio.gather(*(trial.complete(sample.request, trial.sampling) for sample in samples))
     equal = sum(sample.ids == list(reply["token_ids"]) for sample, reply in zip(samples, replies, strict=True))
     seen = f"{equal} of {len(samples)} requests gave the same tokens again, together and in another order"
-    if samples and equal == len(samples):
-        return ok(seen)
-    if not equal or determinism == "strict":
+    if not equal or (determinism == "strict" and equal < len(samples)):
         return fail(seen, f"`determinism: {determinism}` does not hold; {ISSUE}")
     if equal * 2 > len(samples):
         return ok(seen)
@@ -388,7 +373,7 @@ async def seeds_under_load(trial: Trial) -> Outcome:
 
 async def stop_tokens(trial: Trial) -> Outcome:
     """Answers end at a stop token, hold none before their end, and a token that is made one ends them."""
-    stops = trial.stops
+    stops = trial.sampling["stop_token_ids"]
     if not stops:
         return fail("none is known", "the model's folder names no end-of-sequence token")
     ended = passed = wrong = made_up = hit = 0
@@ -417,9 +402,10 @@ async def stop_tokens(trial: Trial) -> Outcome:
 
 async def unseeded_sampling(trial: Trial) -> Outcome:
     """Without a seed, which is another sampler on a GPU, only the k likeliest tokens are drawn."""
-    drawing = {"max_tokens": UNSEEDED_TOKENS, "temperature": 1.0, "top_k": TOP_K, "top_p": TOP_P, "logprobs": TOP_K}
-    logprobs = (await trial.first_reply(drawing))["logprobs"]
-    rows = list(zip(logprobs["token_logprobs"], logprobs["top_logprobs"], strict=True))
+    reply = await trial.first_reply(
+        max_tokens=UNSEEDED_TOKENS, temperature=1.0, top_k=TOP_K, top_p=TOP_P, logprobs=TOP_K
+    )
+    rows = list(zip(reply["logprobs"]["token_logprobs"], reply["logprobs"]["top_logprobs"], strict=True))
     # A token outside of the likeliest stands in its row too.
     good = sum(float(drawn) >= sorted(map(float, row.values()))[-TOP_K] for drawn, row in rows)
     seen = f"{good} of {len(rows)} tokens are among the likeliest that top_k allows"
@@ -429,31 +415,28 @@ async def unseeded_sampling(trial: Trial) -> Outcome:
 async def named_log_probabilities(trial: Trial) -> Outcome:
     """Log-probabilities of tokens that are asked for by their ids, as judges do, are those of these tokens."""
     greedy: dict[str, Any] = {"max_tokens": 1, "temperature": 0.0}
-    (row,) = (await trial.first_reply(greedy | {"logprobs": NAMED_TOKENS}))["logprobs"]["top_logprobs"]
+    (row,) = (await trial.first_reply(**greedy, logprobs=NAMED_TOKENS))["logprobs"]["top_logprobs"]
     likeliest = {int(name.removeprefix("token_id:")): float(value) for name, value in row.items()}
     if not likeliest:
         return fail("nothing to compare", ISSUE)
     asked = trial.settings({**NEUTRAL_SAMPLING, **greedy, "logprob_token_ids": list(likeliest)})
     response = await trial.engine.complete(trial.samples[0].request.token_ids, asked, None)
-    values = unpack_floats(response["named_logprobs"])[: len(likeliest)].tolist()
-    apart = [abs(one - other) for one, other in zip(likeliest.values(), values, strict=True)]
-    mean = sum(apart) / len(apart)
-    seen = f"{len(apart)} tokens, by their ids and among the likeliest: {mean:.1e} nats apart on average"
+    values = unpack_floats(response["named_logprobs"])[: len(likeliest)]
+    mean = abs(np.subtract(list(likeliest.values()), values)).mean()
+    seen = f"{len(likeliest)} tokens, by their ids and among the likeliest: {mean:.1e} nats apart on average"
     return ok(seen) if mean <= MOST_NAMED_DIFFERENCE else fail(seen, f"judges read them; {ISSUE}")
 
 
 async def forms(trial: Trial) -> Outcome:
     """Replies obey the two kinds of form that judges ask for (`structured_outputs`)."""
-
-    async def text(form: Mapping[str, Any]) -> str:
-        greedy = {"max_tokens": FORM_TOKENS, "temperature": 0.0, "stop_token_ids": trial.stops}
-        return str((await trial.first_reply(greedy | {"structured_outputs": form}))["text"])
-
-    obeyed = {
-        "regex": re.fullmatch(LETTERS, await text({"regex": LETTERS})) is not None,
-        # Without white space, as the server is told.
-        "json": await text({"json": json.dumps(CHOICE)}) in ('{"label":"yes"}', '{"label":"no"}'),
-    }
+    asked = {"regex": LETTERS, "json": json.dumps(CHOICE)}
+    # JSON comes without white space, as the server is told.
+    right = {"regex": LETTERS, "json": r'\{"label":"(yes|no)"\}'}
+    obeyed = {}
+    for kind, form in asked.items():
+        greedy = {"max_tokens": FORM_TOKENS, "temperature": 0.0, "stop_token_ids": trial.sampling["stop_token_ids"]}
+        reply = await trial.first_reply(**greedy, structured_outputs={kind: form})
+        obeyed[kind] = re.fullmatch(right[kind], str(reply["text"])) is not None
     seen = ", ".join(f"{kind}: {'obeyed' if good else 'broken'}" for kind, good in obeyed.items())
     return ok(seen) if all(obeyed.values()) else fail(seen, f"judges that write cannot be read; {ISSUE}")
 
@@ -481,16 +464,13 @@ async def prefix_cache(trial: Trial) -> Outcome:
 async def throughput(trial: Trial) -> Outcome:
     """Many requests at once, each with a seed of its own: tokens per second."""
     told, requests = [], [sample.request for sample in trial.samples]
-    if not requests:
-        return fail("there is no prompt to ask", ISSUE)
-    for count in AT_ONCE["cpu" if trial.on_cpu else "cuda"]:
-        count = min(count, trial.model.plan.in_flight)
+    for count in sorted({min(most, trial.model.plan.in_flight) for most in AT_ONCE["cpu" if trial.on_cpu else "cuda"]}):
         asked = [dataclasses.replace(requests[place % len(requests)], seed=place) for place in range(count)]
         started = time.monotonic()
-        replies = await asyncio.gather(*(trial.complete(one, trial.shorter(REPEATED_TOKENS)) for one in asked))
+        replies = await asyncio.gather(*(trial.complete(one, trial.shorter()) for one in asked))
         tokens = sum(len(reply["token_ids"]) for reply in replies)
         told.append(f"{tokens / (time.monotonic() - started):,.0f} tokens/s with {count} requests at once")
-    return ok("; ".join(dict.fromkeys(told)))
+    return ok("; ".join(told))
 
 
 async def compiled_path(trial: Trial) -> Outcome:
@@ -502,18 +482,16 @@ async def compiled_path(trial: Trial) -> Outcome:
     return ok(f"healthy after {trial.start_seconds:.0f} s, without `enforce-eager`")
 
 
-async def leased_cards(trial: Trial) -> Outcome:
+async def leased_gpus(trial: Trial) -> Outcome:
     """The GPUs that compute are those that were leased."""
     if trial.on_cpu:
         return not_applicable("not on CPU")
     leased = {device.gpu.uuid for device in trial.devices if device.gpu}
     used = await asyncio.to_thread(computing, set(trial.engine.processes())) if leased else set()
     seen = f"{len(leased)} leased, {len(leased & used)} of them compute, {len(used - leased)} others"
-    if used and used == leased:
-        return ok(seen)
     if not used:
         return warn(seen, "nvidia-smi shows none of the engine's processes; in some containers it cannot")
-    return fail(seen, f"leases do not hold; do not share this machine; {ISSUE}")
+    return ok(seen) if used == leased else fail(seen, f"leases do not hold; do not share this machine; {ISSUE}")
 
 
 async def offline_start(trial: Trial) -> Outcome:
@@ -533,13 +511,12 @@ def _told_offline(pid: int) -> bool:
     return all(f"{name}={value}".encode() in variables for name, value in OFFLINE.items())
 
 
-async def closed_to_others(trial: Trial) -> Outcome:
+async def network(trial: Trial) -> Outcome:
     """None of the server's processes listens to the network."""
     listeners = listeners_of(trial.engine.processes())
     if opened := sorted({f"{one.address}:{one.port}" for one in listeners if not one.on_loopback}):
-        return fail(
-            f"reached from other machines: {', '.join(opened[:4])}", f"do not run this on a shared network; {ISSUE}"
-        )
+        seen = f"reached from other machines: {', '.join(opened[:4])}"
+        return fail(seen, f"do not run this on a shared network; {ISSUE}")
     return ok(f"a Unix socket and {len(listeners)} ports on loopback; no other")
 
 
@@ -564,7 +541,7 @@ async def released(trial: Trial) -> Outcome:
     return ok(f"{seen}; its {len(trial.devices)} GPUs could be leased again")
 
 
-async def other_parallelism(trial: Trial) -> Outcome:
+async def tensor_parallel(trial: Trial) -> Outcome:
     """On another number of GPUs, answers have the same log-probabilities."""
     plan, engine = trial.model.plan, trial.model.plan.engine
     if trial.on_cpu:
@@ -578,33 +555,16 @@ async def other_parallelism(trial: Trial) -> Outcome:
     plan = dataclasses.replace(plan, engine=engine.model_copy(update={"tensor_parallel": other}))
     try:
         async with _engine(plan, trial.model.log.with_suffix(".parallel.log")) as server:
-            pairs = [(_own(sample), await scored(trial, server, sample)) for sample in trial.one_per_prompt]
+            outcome = await compared(trial, server)
     except UserError as error:
         seen = f"`tensor_parallel: {other}` does not start: {first_line(str(error))}"
         return warn(seen, f"not every model can be split so, and weights may not fit; with {size} it works")
-    outcome = compared(pairs)
     return outcome._replace(seen=f"`tensor_parallel: {size}` and {other}: {outcome.seen}")
 
 
-WHILE_IT_RUNS: Mapping[str, Check] = {
-    "answers": answers,
-    "template ids": template_ids,
-    "reasoning marks": reasoning_marks,
-    "log-probabilities": log_probabilities,
-    "scored again": scored_again,
-    "same seed twice": same_seed,
-    "seeds under load": seeds_under_load,
-    "other seeds": other_seeds,
-    "stop tokens": stop_tokens,
-    "unseeded sampling": unseeded_sampling,
-    "named log-probabilities": named_log_probabilities,
-    "forms": forms,
-    "adapter": adapter,
-    "prefix cache": prefix_cache,
-    "throughput": throughput,
-    "compiled path": compiled_path,
-    "leased GPUs": leased_cards,
-    "offline start": offline_start,
-    "network": closed_to_others,
-}
-AFTER_IT_STOPPED: Mapping[str, Check] = {"released": released, "tensor parallel": other_parallelism}
+WHILE_IT_RUNS: Sequence[Check] = (
+    *(answers, template_ids, reasoning_marks, log_probabilities, scored_again, same_seed_twice, seeds_under_load),
+    *(other_seeds, stop_tokens, unseeded_sampling, named_log_probabilities, forms, adapter, prefix_cache, throughput),
+    *(compiled_path, leased_gpus, offline_start, network),
+)
+AFTER_IT_STOPPED: Sequence[Check] = (released, tensor_parallel)

@@ -30,17 +30,16 @@ SLURM_SECONDS = 20
 
 def network_lines(needs: Needs | None, variables: Mapping[str, str]) -> Iterator[Line]:
     """Yield what there is to tell of what a study takes from elsewhere."""
-    yield "pins", pins(needs)
     yield "hub", hub(needs, variables)
-    for outcome in addresses(needs, is_offline(variables)):
-        yield "addresses", outcome
+    if needs is not None:
+        yield "pins", pins(needs)
+        for outcome in addresses(needs, is_offline(variables)):
+            yield "addresses", outcome
     yield "HF_TOKEN", token(needs, has_token(variables))
 
 
-def pins(needs: Needs | None) -> Outcome:
+def pins(needs: Needs) -> Outcome:
     """Return whether everything that the study takes from elsewhere is pinned."""
-    if needs is None:
-        return not_applicable("no study was named")
     if needs.open_pins:
         seen = f"not known yet: {', '.join(needs.open_pins)}"
         return fail(seen, "run `refusal-eval pin ...`, which writes the study's lock file")
@@ -54,23 +53,21 @@ def pins(needs: Needs | None) -> Outcome:
 
 
 def hub(needs: Needs | None, variables: Mapping[str, str]) -> Outcome:
-    """Return whether what is missing can be fetched from the hub."""
-    missing = needs.missing("hub") if needs else []
-    if needs is not None and not needs.takes("hub"):
-        return not_applicable("the study needs nothing from it")
-    if needs is not None and not missing:
-        return ok("everything that the study needs from it is here")
-    told = f"; to be fetched: {', '.join(source.what for source in missing)}" if needs else ""
+    """Return whether what is missing can be fetched from the hub; without a study, whether anything can."""
+    told, bad, todo = "", warn, "unset it to fetch"
+    if needs is not None:
+        if not needs.takes("hub"):
+            return not_applicable("the study needs nothing from it")
+        if not (missing := needs.missing("hub")):
+            return ok("everything that the study needs from it is here")
+        told, bad, todo = f"; to be fetched: {', '.join(source.what for source in missing)}", fail, ONLINE
     if is_offline(variables):
-        if needs is None:
-            return warn(f"{OFFLINE}: only what is cached can be used", "unset it to fetch")
-        return fail(f"{OFFLINE}{told}", ONLINE)
+        return bad(f"{OFFLINE}{told or ': only what is cached can be used'}", todo)
     shown, trouble = ask_hub(variables)
     if not trouble:
         return ok(f"{shown} answers{told}")
     todo = "is there internet here, a proxy (HTTPS_PROXY), a mirror (HF_ENDPOINT)? On a cluster fetch on the login node"
-    seen = f"{shown} cannot be reached ({trouble}){told}"
-    return fail(seen, todo) if needs else warn(seen, todo)
+    return bad(f"{shown} cannot be reached ({trouble}){told}", todo)
 
 
 def ask_hub(variables: Mapping[str, str]) -> tuple[str, str]:
@@ -88,18 +85,18 @@ def ask_hub(variables: Mapping[str, str]) -> tuple[str, str]:
     return shown, f"HTTP {status}" if status >= 500 else ""
 
 
-def addresses(needs: Needs | None, offline: bool) -> Iterator[Outcome]:
+def addresses(needs: Needs, offline: bool) -> Iterator[Outcome]:
     """Yield whether what is missing of the files at addresses can be fetched; one outcome for each that cannot."""
-    missing = needs.missing("url") if needs else []
-    if needs is None or not needs.takes("url"):
-        yield not_applicable("the study takes no file from an address" if needs else "no study was named")
+    missing = needs.missing("url")
+    if not needs.takes("url"):
+        yield not_applicable("the study takes no file from an address")
     elif not missing:
         yield ok("every file that the study takes from an address is here")
     elif offline:
         files = "; ".join(f"{source.what} ({', '.join(source.used_by)})" for source in missing)
         yield fail(f"{OFFLINE}; to be fetched: {files}", ONLINE)
     else:
-        with ThreadPoolExecutor(min(AT_ONCE, len(missing))) as pool:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
             asked = list(zip(missing, pool.map(address, missing), strict=True))
         if good := [source for source, trouble in asked if trouble is None]:
             hosts = ", ".join(dict.fromkeys(str(urlsplit(one.what).hostname) for one in good))
@@ -113,47 +110,39 @@ def address(source: Source) -> Outcome | None:
 
     Of each file the first byte is asked for, and no more of it is read.
     """
+    import httpx
+
     users = ", ".join(source.used_by)
     place = f"`source.url` of {users}"
+    # GET, because not every server answers to HEAD as it does to GET. Compressed on the way, a range means nothing.
+    headers = {"Range": "bytes=0-0", "Accept-Encoding": "identity"}
     for url in addresses_of(source.what).values():
-        status, trouble = _ask(url)
+        try:
+            with (
+                httpx.Client(timeout=SECONDS, follow_redirects=True, max_redirects=MOST_REDIRECTIONS) as client,
+                client.stream("GET", url, headers=headers) as response,
+            ):
+                status, content = response.status_code, response.headers.get("content-type", "")
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            return fail(f"{url} cannot be reached ({type(error).__name__}); {users}", f"{NETWORK}; or {ELSEWHERE}")
         seen = f"{url} answers with HTTP {status}; {users}"
-        if trouble == "page":
-            todo = f"is there a proxy or a sign-in page in between, or is {place} a page about the file?"
-            return fail(f"{url} answers with a web page, not with a file; {users}", todo)
-        if trouble:
-            return fail(f"{url} cannot be reached ({trouble}); {users}", f"{NETWORK}; or {ELSEWHERE}")
         if status in GONE:
             return fail(seen, f"it was moved or deleted: correct {place}, or {ELSEWHERE}")
         if status in PASSING or status >= 500:
             return warn(seen, "the server is in trouble: try again later")
         if status not in THERE:
             return fail(seen, f"the server refuses, or a proxy does: correct {place}, or {ELSEWHERE}")
+        if content.startswith("text/html"):
+            todo = f"is there a proxy or a sign-in page in between, or is {place} a page about the file?"
+            return fail(f"{url} answers with a web page, not with a file; {users}", todo)
     return None
-
-
-def _ask(url: str) -> tuple[int, str]:
-    """Return the HTTP status with which an address answers, and why it gives no file: `page`, or an error's name."""
-    import httpx
-
-    # GET, because not every server answers to HEAD as it does to GET. Compressed on the way, a range means nothing.
-    headers = {"Range": "bytes=0-0", "Accept-Encoding": "identity"}
-    try:
-        with (
-            httpx.Client(timeout=SECONDS, follow_redirects=True, max_redirects=MOST_REDIRECTIONS) as client,
-            client.stream("GET", url, headers=headers) as response,
-        ):
-            page = response.headers.get("content-type", "").startswith("text/html") and response.status_code in THERE
-            return response.status_code, "page" if page else ""
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        return 0, type(error).__name__
 
 
 def token(needs: Needs | None, present: bool) -> Outcome:
     """Return whether there is a token of the hub; its text is never looked at."""
-    missing = needs.missing("hub") if needs else []
     if present:
         return ok("set")
+    missing = needs.missing("hub") if needs else []
     if needs is not None and not missing:
         return not_applicable("not set, and nothing has to be fetched from the hub")
     if gated := [source for source in missing if source.gated]:
@@ -215,16 +204,12 @@ class Slurm:
 def read_slurm(variables: Mapping[str, str]) -> Slurm:
     """Return what there is of Slurm here."""
     missing = tuple(program for program in ("sinfo", "squeue", "sbatch") if shutil.which(program) is None)
+    found = importlib.metadata.distributions(name=SLURM_PLUGIN)
+    plugin, nodes = next((one.version for one in found), None), None
     try:
-        plugin: str | None = importlib.metadata.version(SLURM_PLUGIN)
-    except importlib.metadata.PackageNotFoundError:
-        plugin = None
-    nodes = None
-    if "sinfo" not in missing:
         command = ["sinfo", "--noheader", "--Node", "--format=%N"]
-        try:
-            reply = subprocess.run(command, capture_output=True, text=True, timeout=SLURM_SECONDS, check=True)
-            nodes = frozenset(reply.stdout.split())
-        except (OSError, subprocess.SubprocessError):
-            pass
+        reply = subprocess.run(command, capture_output=True, text=True, timeout=SLURM_SECONDS, check=True)
+        nodes = frozenset(reply.stdout.split())
+    except (OSError, subprocess.SubprocessError):  # it is not there, or does not answer
+        pass
     return Slurm(missing, plugin, variables.get("SLURM_JOB_ID"), nodes, socket.gethostname().split(".")[0])

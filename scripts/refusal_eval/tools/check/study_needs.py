@@ -6,15 +6,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from refusal_eval.config.engine_entry import engine_of_entry
 from refusal_eval.config.lock_file import Lock, read_lock
 from refusal_eval.config.source_entries import OnHub, RowSource
 from refusal_eval.config.source_entries import Source as Pinned
+from refusal_eval.core.files import size_text
 from refusal_eval.engines.local_engine import LocalEngine
 from refusal_eval.study.row_sources import row_source
 from refusal_eval.study.study import Study
 from refusal_eval.tools.pin.locking import not_taken, repo_size
 from refusal_eval.tools.pin.pin_needs import needs_of
+from refusal_eval.tools.study_file import ROOT
 from refusal_eval.weights.engine_size import ASSUMED_SIZE, engine_billions, files_size, weights_bytes
 from refusal_eval.workflow.weights_stage import weights_files
 
@@ -44,6 +45,11 @@ class EngineHere:
         """GPUs that share one copy of the weights."""
         return int(getattr(self.engine, "tensor_parallel", 1) * getattr(self.engine, "pipeline_parallel", 1))
 
+    @property
+    def about(self) -> str:
+        """What is said after a size that follows from that of the weights."""
+        return " (estimated)" if self.estimated else ""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -57,6 +63,13 @@ class Source:
     gated: bool | None = False  # whether one must ask for access first; None if nobody knows
     terms: str | None = None  # where to ask
     used_by: tuple[str, ...] = ()  # the entries that take it
+
+    @property
+    def size_text(self) -> str:
+        """The size in words."""
+        if self.size is None:
+            return "size not known"
+        return size_text(self.size) + (", estimated" if self.estimated else "")
 
 
 @dataclass(frozen=True)
@@ -83,53 +96,51 @@ class Needs:
         return [source for source in self.takes(*places) if not source.here]
 
 
-def study_needs(config: Mapping[str, Any], root: Path) -> Needs:
+def study_needs(config: Mapping[str, Any]) -> Needs:
     """Return what a validated study needs, with what of it is here already."""
-    pins = needs_of(config)
+    study, pins = Study(config), needs_of(config)
     lock = read_lock(config["lock"], []) if "lock" in config else None
-    engines = [engine_of_entry(entry) for entry in config["engine_entries"].values()]
-    in_flight = [config["requests_in_flight"] or engine.most_at_once(engine.device_here(root)) for engine in engines]
+    engines = {name: _here(study, name) for name, one in study.engines.items() if isinstance(one, LocalEngine)}
+    most = [engine.most_at_once(engine.device_here(ROOT)) for engine in study.engines.values()]
     return Needs(
-        engines=tuple(_engines(config, root)),
-        sources=tuple(sorted(_sources(Study(config), lock, root), key=lambda source: (source.taken_from, source.what))),
+        engines=tuple(engines.values()),
+        sources=tuple(sorted(_sources(study, lock, engines), key=lambda source: (source.taken_from, source.what))),
         results=str(config["results_dir"]),
-        cache=str(config["cache_dir"]),
-        response_bytes=_response_bytes(config, str(root / "config" / "prompts")),
-        in_flight=max(in_flight, default=IN_FLIGHT),
+        cache=study.paths.cache,
+        response_bytes=_response_bytes(config),
+        in_flight=config["requests_in_flight"] or max(most, default=IN_FLIGHT),
         open_pins=tuple(str(need) for need in pins if need.pin is None),
         lock=lock.path if lock is not None else "",
         locked_unused=tuple(not_taken(lock.content, pins)) if lock is not None else (),
     )
 
 
-def _engines(config: Mapping[str, Any], root: Path) -> Iterator[EngineHere]:
-    study = Study(config)
-    for name, entry in config["engine_entries"].items():
-        engine = engine_of_entry(entry)
-        if isinstance(engine, LocalEngine):
-            size, device = files_size(weights_files(study, name)), str(engine.device_here(root))
-            estimate = None if size else _estimated_bytes(entry, engine, device)
-            yield EngineHere(name, engine, device, size or estimate, estimate is not None)
-
-
-def _estimated_bytes(entry: Mapping[str, Any], engine: LocalEngine, device: str) -> int | None:
-    """Return the size of weights that the plan assumes too; None if neither entry nor name says."""
+def _here(study: Study, name: str) -> EngineHere:
+    """Return an engine with the size of its weights: where they are not here the one that the plan assumes too."""
+    engine, entry = study.engines[name], study.config["engine_entries"][name]
+    assert isinstance(engine, LocalEngine)
+    device = str(engine.device_here(ROOT))
+    if size := files_size(weights_files(study, name)):
+        return EngineHere(name, engine, device, size)
     (billions, _active), told = engine_billions(entry, (), device, engine.gpus(device) or 1)
-    return None if told == ASSUMED_SIZE and not entry["weights_gb"] else int(weights_bytes(entry, billions))
+    if told == ASSUMED_SIZE and not entry["weights_gb"]:
+        return EngineHere(name, engine, device)
+    return EngineHere(name, engine, device, int(weights_bytes(entry, billions)), estimated=True)
 
 
-def _sources(study: Study, lock: Lock | None, root: Path) -> list[Source]:
+def _sources(study: Study, lock: Lock | None, engines: Mapping[str, EngineHere]) -> list[Source]:
     found: dict[str, Source] = {}
     for section, name, entry, source in study.sources():
         if source.taken_from is None:
             continue
         what = source.known_as if source.taken_from == "url" else f"{WORDS[section]} {source.known_as}"
-        before, file = found.get(what, Source(what, source.taken_from)), _copy(study, section, source)
+        before, here = found.get(what, Source(what, source.taken_from)), os.path.isfile(_copy(study, section, source))
         more = {"gated": True, "terms": entry.terms} if section in ROWS and entry.gated else {}
-        if section == "engines" and not os.path.isfile(file):
-            more = _weights(study.config["engine_entries"][name], source, lock, study.paths.cache, root)
+        if section == "engines" and not here:
+            more = {"gated": entry.gated, "terms": entry.terms}
+            more |= _to_download(engines[name], source, lock, study.paths.cache)
         users = (*before.used_by, f"{section.removesuffix('s')} {name}")
-        found[what] = replace(before, here=before.here and os.path.isfile(file), used_by=users, **more)
+        found[what] = replace(before, here=before.here and here, used_by=users, **more)
     return list(found.values())
 
 
@@ -140,40 +151,36 @@ def _copy(study: Study, section: str, source: Pinned) -> str:
     return study.paths.weights_manifest(source) if section == "engines" else study.paths.adapter_manifest(source)
 
 
-def _weights(entry: Mapping[str, Any], weights: Pinned, lock: Lock | None, cache: str, root: Path) -> dict[str, Any]:
-    """Return size and gate of weights that are fetched: by the lock file if it has them, else by their entry."""
-    engine = engine_of_entry(entry)
-    assert isinstance(engine, LocalEngine)
-    estimate = _estimated_bytes(entry, engine, str(engine.device_here(root)))
+def _to_download(engine: EngineHere, weights: Pinned, lock: Lock | None, cache: str) -> dict[str, Any]:
+    """Return size and gate of weights that are fetched, by the lock file as far as it has them."""
     if not isinstance(weights, OnHub):
-        return {"size": estimate}
+        return {"size": engine.weights}
     locked = [one for one in lock.content.models if one.repo == weights.repo] if lock is not None else []
     exact = [repo_size(one) for one in locked if one.commit == weights.revision]
-    size = exact[0] if exact else estimate
+    size = exact[0] if exact else engine.weights
     # What was downloaded so far, files that are not whole too.
     blobs = Path(cache, "hub", f"models--{weights.repo.replace('/', '--')}", "blobs").glob("*")
     here = sum(path.stat().st_blocks * 512 for path in blobs if path.is_file())
-    gated = any(one.gated for one in locked) if locked else entry["gated"]
-    left = None if size is None else max(0, size - here)
-    return {"size": left, "estimated": not exact, "gated": gated, "terms": entry["terms"]}
+    gated = {"gated": any(one.gated for one in locked)} if locked else {}
+    return {"size": None if size is None else max(0, size - here), "estimated": not exact, **gated}
 
 
-def _response_bytes(config: Mapping[str, Any], bundled: str) -> int | None:
+def _response_bytes(config: Mapping[str, Any]) -> int | None:
     """Return the most bytes that a study's answers can take in the store; None if a split's size is not known."""
-    rows = [min(_limits(config, config["split_entries"][split], bundled), default=None) for split in config["splits"]]
+    rows = [min(_limits(config, config["split_entries"][split]), default=None) for split in config["splits"]]
     if None in rows:
         return None
     longest = sum(int(config["model_entries"][model]["sampling"]["max_tokens"]) for model in config["models"])
     return sum(filter(None, rows)) * int(config["samples"]) * longest * BYTES_PER_TOKEN
 
 
-def _limits(config: Mapping[str, Any], entry: Mapping[str, Any], bundled: str) -> Iterator[int]:
+def _limits(config: Mapping[str, Any], entry: Mapping[str, Any]) -> Iterator[int]:
     """Yield what bounds the prompts of a split, as far as the config and small local files tell."""
     yield from (int(sample["size"]) for sample in (entry["sample"], config["prompts_per_split"]) if sample)
     if entry["expected_rows"]:
         yield int(entry["expected_rows"])
     source = row_source(entry["source"])
-    path = "" if source.fetched else source.local_path(bundled)
+    path = "" if source.fetched else source.local_path(str(ROOT / "config" / "prompts"))
     if path.endswith((".jsonl", ".csv")) and os.path.isfile(path):
         with open(path, "rb") as handle:
             yield sum(1 for line in handle if line.strip())

@@ -10,7 +10,6 @@ import typer
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import written_whole
 from refusal_eval.report.paper.display import (
-    NO_DATA,
     Labels,
     clean,
     marked,
@@ -49,13 +48,13 @@ def differences_table(rows: Sequence[Row], names: Sequence[str], show: Labels, l
     body = [
         [
             *(show.judge(row["judge"]), show.model(row["model"]), show.split(row["split"]), str(row["n_all"])),
-            *(marked(percent(row[f"rate_{side}"]), row[f"flags_{side}"]) for side in ("second", "first")),
-            _difference(row),
+            *(marked(percent(row[f"rate_{side}"]), row[f"flags_{side}"]) for side in ("first", "second")),
+            marked(f"{points(row['difference'])} {points_interval(row['low'], row['high'])}".strip(), row["flags"]),
             *(p_text(row["p"]), p_text(row["p_holm"]), str(row["changed"])),
         ]
         for row in rows
     ]
-    sizes = sorted({k for row in rows for k in row["samples"]})
+    sizes = sorted({row[f"samples_{side}"] for row in rows for side in ("first", "second")})
     only = [sum(row[side] for row in rows) for side in ("only_first", "only_second")]
     methods = "; ".join(sorted({row["method"] for row in rows if row["method"]}))
     notes = [
@@ -75,12 +74,8 @@ def differences_table(rows: Sequence[Row], names: Sequence[str], show: Labels, l
 
 def differences_frame(rows: Sequence[Row]) -> pd.DataFrame:
     """The same as a frame for CSV; `first` is study A, and the difference is B less A."""
-    own = []
-    for row in rows:
-        sides = {"rate_first": row["rate_second"], "rate_second": row["rate_first"]}
-        sides["flags"] = " ".join(row["flags"])
-        own.append({**row, **sides, "samples_first": row["samples"][0], "samples_second": row["samples"][1]})
-    return pd.DataFrame([[row[name] for name in COLUMNS] for row in own], columns=list(COLUMNS), dtype=object)
+    own = [[{**row, "flags": " ".join(row["flags"])}[name] for name in COLUMNS] for row in rows]
+    return pd.DataFrame(own, columns=list(COLUMNS), dtype=object)
 
 
 def changed_table(rows: Sequence[Row], show: Labels) -> Table:
@@ -149,9 +144,3 @@ def command(
             with written_whole(output / f"studies.{ending}") as handle:
                 handle.write(content)
     typer.echo(text, nl=False)
-
-
-def _difference(row: Row) -> str:
-    if row["difference"] is None:
-        return NO_DATA
-    return marked(f"{points(row['difference'])} {points_interval(row['low'], row['high'])}".strip(), row["flags"])

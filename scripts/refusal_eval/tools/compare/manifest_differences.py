@@ -1,13 +1,12 @@
 """What differs between two studies by their manifests: settings, engines, versions, what served, and files."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from refusal_eval.core.files import canonical_json
 
 # Where results lie and what a study is called changes no number; files and servings are compared in their own way.
-_IGNORED = {"study": {"study", "description", "results_dir", "store_dir", "cache_dir", "private_folders", "lock"}}
+_IGNORED = ("study", "description", "results_dir", "store_dir", "cache_dir", "private_folders", "lock")
 _OWN_WAY = ("files", "serving")
 
 
@@ -20,32 +19,29 @@ def settings_that_differ(first: Mapping[str, Any], second: Mapping[str, Any]) ->
     Servings (hardware, driver, versions that answered) have hashes for names and are compared as sets of settings.
     """
     one, other = ({k: v for k, v in manifest.items() if k not in _OWN_WAY} for manifest in (first, second))
-    for section, names in _IGNORED.items():
-        for manifest in (one, other):
-            if isinstance(manifest.get(section), Mapping):
-                manifest[section] = {k: v for k, v in manifest[section].items() if k not in names}
+    for manifest in (one, other):
+        if isinstance(manifest.get("study"), Mapping):
+            manifest["study"] = {k: v for k, v in manifest["study"].items() if k not in _IGNORED}
     found = list(_differences("", one, other))
     served = [_values(manifest.get("serving") or {}) for manifest in (first, second)]
-    for name in sorted({*served[0], *served[1]}):
+    for name in {*served[0], *served[1]}:
         sides = [", ".join(sorted(side.get(name, ()))) or None for side in served]
         if sides[0] != sides[1]:
             found.append((f"serving.{name}", sides[0], sides[1]))
     return sorted(found)
 
 
-def files_that_differ(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[tuple[str, int, int, int, int]]:
-    """Return for each kind of file (prompts, answers, ...) how many have the same content, other content, or are alone.
+def files_that_differ(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[tuple[str, list[int]]]:
+    """Return for each kind of file (prompts, answers, ...) how many are the same, different, and only in one manifest.
 
-    A row has the kind, and how many are the same, different, only in the first and only in the second manifest.
+    A row has the kind and four numbers; the last two are of files only in the first and only in the second manifest.
     """
     one, other = (manifest.get("files") or {} for manifest in (first, second))
-    counts: Counter[tuple[str, str]] = Counter()
+    found: dict[str, list[int]] = {}
     for name in {*one, *other}:
-        both = name in one and name in other
-        fate = ("same" if one[name] == other[name] else "different") if both else "first" if name in one else "second"
-        counts[name.split("/", 1)[0], fate] += 1
-    found = {kind: [counts[kind, fate] for fate in ("same", "different", "first", "second")] for kind, _ in counts}
-    return [(kind, *found[kind]) for kind in sorted(found)]  # type: ignore[misc]
+        fate = 2 if name not in other else 3 if name not in one else int(one[name] != other[name])
+        found.setdefault(name.split("/", 1)[0], [0, 0, 0, 0])[fate] += 1
+    return sorted(found.items())
 
 
 def _differences(path: str, first: Any, second: Any) -> Iterator[Setting]:

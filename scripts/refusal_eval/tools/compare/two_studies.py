@@ -61,23 +61,20 @@ def finished_study(folder: str | Path) -> FinishedStudy:
         raise UserError(f"{path} has no scores (scores/JUDGE/MODEL/SPLIT.parquet); name results of a finished study")
     cells: dict[Cell, Any] = {(f.parts[-3], f.parts[-2], f.stem): read_facts(f) for f in files}
     config, manifest = path / "config.yaml", path / "manifest.json"
-    told: Any = {}
-    if manifest.is_file():
-        told = read_json(manifest)
-    elif config.is_file():
-        try:
-            told = {"study": read_yaml(config)}
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise UserError(f"{config} cannot be read as YAML: {error}") from error
-    return FinishedStudy(path, told, cells)
+    if manifest.is_file() or not config.is_file():
+        return FinishedStudy(path, read_json(manifest) if manifest.is_file() else {}, cells)
+    try:
+        return FinishedStudy(path, {"study": read_yaml(config)}, cells)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UserError(f"{config} cannot be read as YAML: {error}") from error
 
 
 def cell_differences(first: FinishedStudy, second: FinishedStudy, level: float) -> list[dict[str, Any]]:
     """Return a row for each cell that both studies have, sorted: second less first on the prompts that they share.
 
-    The reading is the first study's headline. A row has `judge`, `model`, `split`, `reading`, `samples` (K of both),
-    what `paired.Paired` and `paired_flags` have (their first is the second study), `p_holm` over all cells of
-    a judge, `only_first`/`only_second` (prompts that one study lacks) and `changed` (prompts with another rate).
+    The reading is the first study's headline. A row has `judge`, `model`, `split`, `reading`, `samples_first` and
+    `samples_second` (K), what `paired.Paired` and `paired_flags` have, `p_holm` over all cells of a judge,
+    `only_first`/`only_second` (prompts that one study lacks) and `changed` (prompts with another rate).
     """
     rows: list[dict[str, Any]] = []
     for cell in sorted(set(first.cells) & set(second.cells)):
@@ -89,9 +86,11 @@ def cell_differences(first: FinishedStudy, second: FinishedStudy, level: float) 
         result = paired_differences(panel, [(1, 0)], ["studies, " + ", ".join(cell), "first", "second"], level)[0]
         changed = np.abs(panel.rates[:, 1] - panel.rates[:, 0]) > 0
         row = dict(zip(("judge", "model", "split"), cell, strict=True)) | dataclasses.asdict(result)
-        row |= paired_flags([units[1].flags], [units[0].flags], result)
-        row |= {"reading": reading, "samples": [study.cells[cell]["samples"] for study in (first, second)]}
-        row |= {"only_first": len(frames[0]) - len(shared), "only_second": len(frames[1]) - len(shared)}
+        row |= paired_flags([units[0].flags], [units[1].flags], result)
+        # The difference is the second less the first; the sides are those of the command.
+        row |= {"rate_first": result.rate_second, "rate_second": result.rate_first, "reading": reading}
+        for side, study, frame in (("first", first, frames[0]), ("second", second, frames[1])):
+            row |= {f"samples_{side}": study.cells[cell]["samples"], f"only_{side}": len(frame) - len(shared)}
         rows.append(row | {"changed": int(changed.sum())})
     for judge in {row["judge"] for row in rows}:
         own = [row for row in rows if row["judge"] == judge]
@@ -117,18 +116,15 @@ def most_changed(
     changed["size"] = -(changed["second"] - changed["first"]).abs()
     changed = changed.sort_values(["size", *place, "prompt_id", "turn"]).head(number)
     texts = {split: second.prompts(split) for split in changed["split"].unique()}
-    prompts = zip(changed["split"], changed["prompt_id"], strict=True)
-    changed["text"] = [texts[split].get(prompt, "") for split, prompt in prompts]
-    return [{str(name): value for name, value in row.items()} for row in changed.to_dict("records")]
+    rows: list[Any] = changed.to_dict("records")
+    return [row | {"text": texts[row["split"]].get(row["prompt_id"], "")} for row in rows]
 
 
 def labels_of(studies: Sequence[FinishedStudy]) -> dict[str, dict[str, str]]:
     """Return labels as `display.Labels` takes them; those of the last study that has one count."""
-    labels: dict[str, dict[str, str]] = {}
-    for kind, section in (("models", "model_entries"), ("splits", "split_entries"), ("judges", "judge_entries")):
-        labels[kind] = {
-            name: str(entry.get("label") or name)
-            for study in studies
-            for name, entry in (study.manifest.get("study", {}).get(section) or {}).items()
-        }
+    labels: dict[str, dict[str, str]] = {"models": {}, "splits": {}, "judges": {}}
+    for study in studies:
+        for kind, found in labels.items():
+            entries = study.manifest.get("study", {}).get(f"{kind.removesuffix('s')}_entries") or {}
+            found |= {name: str(entry.get("label") or name) for name, entry in entries.items()}
     return labels

@@ -34,32 +34,23 @@ def _spelt(licence: str) -> str:
 
 def lock_file(models: Iterable[LockedRepo], datasets: Iterable[LockedRepo], urls: Iterable[LockedUrl]) -> LockFile:
     """Return a lock file, sorted. What stands twice, for an entry with a pin and for one without, becomes one."""
-    found: dict[tuple[str, str], LockedUrl] = {}
-    for one in urls:
-        known = found.get((one.url, one.sha256))
-        found[one.url, one.sha256] = one if known is None or one.pinned_by == "lock" else known
+    files = {(one.url, one.sha256): one for one in sorted(urls, key=lambda one: one.pinned_by)}  # `lock` comes last
     return LockFile(
         lock_version=LOCK_VERSION,
         models=_merged(models),
         datasets=_merged(datasets),
-        urls=[found[key] for key in sorted(found)],
+        urls=[files[key] for key in sorted(files)],
     )
 
 
 def _merged(repos: Iterable[LockedRepo]) -> list[LockedRepo]:
     found: dict[tuple[str, str], LockedRepo] = {}
-    for one in repos:
+    for one in sorted(repos, key=lambda one: one.pinned_by):
         key = (one.repo.lower(), one.commit)
-        known = found.get(key)
-        if known is not None:
-            said = [entry for entry in (known.licence.entry, one.licence.entry) if entry]
-            one = one.model_copy(
-                update={
-                    "pinned_by": "lock" if "lock" in (one.pinned_by, known.pinned_by) else "entry",
-                    "files": dict(sorted((known.files | one.files).items())),
-                    "licence": licence_of(one.licence.hub, sorted(set(said))),
-                }
-            )
+        if known := found.get(key):
+            said = sorted({entry for entry in (known.licence.entry, one.licence.entry) if entry})
+            files = dict(sorted((known.files | one.files).items()))
+            one = one.model_copy(update={"files": files, "licence": licence_of(one.licence.hub, said)})
         found[key] = one
     return [found[key] for key in sorted(found)]
 
@@ -81,7 +72,10 @@ def rewritten(old: LockFile, new: LockFile) -> list[str]:
 
 
 def differences(old: LockFile | None, new: LockFile) -> list[str]:
-    """Return what a lock file lacks or has otherwise, one line each; what is no longer used is no difference."""
+    """Return what a lock file lacks or has otherwise, one line each; what is no longer used is no difference.
+
+    Files of a commit are the same in both, or the repository was `rewritten`.
+    """
     if old is None:
         return ["there is no lock file yet"]
     told = []
@@ -103,37 +97,22 @@ def differences(old: LockFile | None, new: LockFile) -> list[str]:
 
 
 def _changed(old: LockedRepo, new: LockedRepo) -> Iterator[str]:
-    for name in sorted(set(old.files) | set(new.files)):
-        if name not in old.files:
-            yield f"{name} is not in the lock file"
-        elif name in new.files and old.files[name] != new.files[name]:
-            yield f"{name} was `{old.files[name]}` and is `{new.files[name]}`"
+    for name in sorted(set(new.files) - set(old.files)):
+        yield f"{name} is not in the lock file"
     if old.gated != new.gated:
         yield "is gated now" if new.gated else "is no longer gated"
     if old.licence != new.licence:
-        yield f"licence was {_said(old.licence)}, is {_said(new.licence)}"
+        was, now = (f"{one.hub or 'none'} (the entry: {one.entry or 'none'})" for one in (old.licence, new.licence))
+        yield f"licence was {was}, is {now}"
     if (old.date, old.pinned_by) != (new.date, new.pinned_by):
         yield f"pinned by {old.pinned_by} on {old.date}, now by {new.pinned_by} on {new.date}"
 
 
-def _said(licence: LockedLicence) -> str:
-    return f"{licence.hub or 'none'} (the entry: {licence.entry or 'none'})"
-
-
-def _names(lock: LockFile) -> set[tuple[str, str]]:
-    names = {("model", one.repo) for one in lock.models} | {("dataset", one.repo) for one in lock.datasets}
-    return names | {("url", one.url) for one in lock.urls}
-
-
-def unused(old: LockFile, new: LockFile) -> list[str]:
-    """Return what a lock file has that the study no longer uses."""
-    kept = {name for _, name in _names(new)}
-    return sorted({name for _, name in _names(old)} - kept)
-
-
 def not_taken(lock: LockFile, needs: Iterable[Need]) -> list[str]:
     """Return the repositories and addresses of a lock file that a study with these needs does not take."""
-    return sorted({name for _, name in _names(lock) - {(need.kind, need.name) for need in needs}})
+    names = {("model", one.repo) for one in lock.models} | {("dataset", one.repo) for one in lock.datasets}
+    names |= {("url", one.url) for one in lock.urls}
+    return sorted({name for _, name in names - {(need.kind, need.name) for need in needs}})
 
 
 def lock_text(lock: LockFile, study: str) -> str:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,23 +15,12 @@ from refusal_eval.tools.compare.two_studies import FinishedStudy
 MIN_SHARING = 20
 
 
-class Pilot(NamedTuple):
-    """What the same prompts say of two models, as `comparison_design.Design` has it; None where it cannot be told.
-
-    `rates` are those of the two models, `prompt_correlation` is the mean of both, and `cluster_correlation` is None
-    where (nearly) all clusters hold one prompt.
-    """
-
-    clusters: int
-    prompts_per_cluster: float
-    rates: tuple[float, float]
-    prompt_correlation: float | None
-    model_correlation: float | None
-    cluster_correlation: float | None
-    samples: int | None = None
+Numbers = dict[str, float | None]  # of a design, by the names in `comparison_design.Design`; None: cannot be told
 
 
-def read_pilot(study: FinishedStudy, judge: str | None, split: str | None, models: Sequence[str]) -> tuple[Pilot, str]:
+def read_pilot(
+    study: FinishedStudy, judge: str | None, split: str | None, models: Sequence[str]
+) -> tuple[Numbers, str]:
     """Return what a finished study says, and what of it was used, in words.
 
     Raises:
@@ -66,47 +54,42 @@ def read_pilot(study: FinishedStudy, judge: str | None, split: str | None, model
     if len(rates) < 2:
         raise UserError(f"{study.folder}: {' and '.join(models)} have less than two prompts with a rate on {split}")
     codes = shared[0, "cluster"].astype("category").cat.codes.to_numpy().astype(int)
-    sides = " and ".join(models)
-    used = f"{study.folder}, {sides} on {split}, judge {judge}, {len(rates)} prompts, {reading} reading"
-    return pilot_of(rates, counts, codes)._replace(samples=int(summary["samples"])), used
+    used = f"{study.folder}, {' and '.join(models)} on {split}, judge {judge}, {len(rates)} prompts, {reading} reading"
+    used += f"; rates {' and '.join(f'{100 * rate:.1f} %' for rate in rates.mean(axis=0))}"
+    return pilot_of(rates, counts, codes) | {"samples": summary["samples"]}, used
 
 
-def pilot_of(rates: Floats, counts: Floats, clusters: Codes) -> Pilot:
-    """Return the pilot of prompts that both models answered.
+def pilot_of(rates: Floats, counts: Floats, clusters: Codes) -> Numbers:
+    """Return what at least two prompts say that both models answered.
 
     With x refusals of k samples, x (x - 1) / (k (k - 1)) is unbiased for p^2 of a prompt, and the product of two
     prompts' rates for the square of the mean; so their difference is, for the variance of p between prompts. The
-    covariance of the rates of two models has no noise of sampling in it. Estimates are cut to their possible range.
+    covariance of the rates of two models has no noise of sampling in it. Estimates are cut to their possible range;
+    the correlation within prompts is the mean of both models, and that within clusters None where (nearly) all of them
+    hold one prompt.
 
     Args:
         rates: prompts x 2.
         counts: samples behind each rate, prompts x 2.
         clusters: number of each prompt's cluster.
-
-    Raises:
-        ValueError: with fewer than two prompts.
     """
-    n = len(rates)
-    if n < 2:
-        raise ValueError("a pilot needs at least two prompts that both models answered")
-    means = rates.mean(axis=0)
+    n, groups, means = len(rates), len(np.unique(clusters)), rates.mean(axis=0)
     between = [variance_between(rates[:, i], counts[:, i]) for i in (0, 1)]
     total = [float(mean * (1 - mean)) for mean in means]
     shares = [min(1.0, max(0.0, b / t)) for b, t in zip(between, total, strict=True) if b is not None and t > 0]
-    covariance = float(np.cov(rates.T)[0, 1])
     model = None
     if all(b is not None and b > 0 for b in between):
+        covariance = float(np.cov(rates.T)[0, 1])
         model = min(1.0, max(-1.0, covariance / math.sqrt(math.prod(b for b in between if b is not None))))
-    groups = len(np.unique(clusters))
     shared = cluster_correlation(rates[:, 0] - rates[:, 1], clusters) if n - groups >= MIN_SHARING else None
-    return Pilot(
-        clusters=groups,
-        prompts_per_cluster=n / groups,
-        rates=(float(means[0]), float(means[1])),
-        prompt_correlation=sum(shares) / len(shares) if shares else None,
-        model_correlation=model,
-        cluster_correlation=shared,
-    )
+    return {
+        "clusters": groups,
+        "prompts_per_cluster": n / groups,
+        "rate": float(means[0]),
+        "prompt_correlation": sum(shares) / len(shares) if shares else None,
+        "model_correlation": model,
+        "cluster_correlation": shared,
+    }
 
 
 def variance_between(rates: Floats, counts: Floats) -> float | None:

@@ -11,7 +11,7 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.report.paper.display import MINUS
 from refusal_eval.tools.compare.two_studies import finished_study
 from refusal_eval.tools.power.comparison_design import Design, detectable, power, standard_error
-from refusal_eval.tools.power.pilot_run import Pilot, read_pilot
+from refusal_eval.tools.power.pilot_run import Numbers, read_pilot
 from refusal_eval.tools.text_templates import rendered
 
 # Assumed where neither the command nor a pilot says more; the page says that they are assumed.
@@ -67,29 +67,27 @@ def command(
     pilot run (--pilot results/demo --split NAME --models A B), where a number that is given counts before the pilot's.
     It is a normal approximation; docs/comparisons.md has how near it comes to the test.
     """
-    given: dict[str, float | None] = {"clusters": clusters, "prompts_per_cluster": prompts_per_cluster}
+    given: Numbers = {"clusters": clusters, "prompts_per_cluster": prompts_per_cluster}
     given |= {"samples": samples, "rate": rate, "prompt_correlation": prompt_correlation}
     given |= {"model_correlation": model_correlation, "cluster_correlation": cluster_correlation}
-    found = None
+    found: Numbers = {}
     if pilot:
         found, used = read_pilot(finished_study(pilot), judge, split, models or ())
-        rates = " and ".join(f"{100 * rate:.1f} %" for rate in found.rates)
-        typer.echo(f"Pilot: {used}; rates {rates}\n")
+        typer.echo(f"Pilot: {used}\n")
     design, source = chosen_design(given, found)
     typer.echo(page(design, source, (1 - level) / comparisons, wanted, difference))
 
 
-def chosen_design(given: Mapping[str, float | None], pilot: Pilot | None) -> tuple[Design, dict[str, str]]:
+def chosen_design(given: Numbers, pilot: Numbers) -> tuple[Design, dict[str, str]]:
     """Return the design, and for each of its numbers where it comes from: `given`, `pilot` or `assumed`.
 
     Raises:
         UserError: if a number is missing that cannot be assumed.
     """
-    told = pilot._asdict() | {"rate": pilot.rates[0]} if pilot else {}
     numbers: dict[str, Any] = {}
     source: dict[str, str] = {}
     for name in NAMES:
-        for where, values in (("assumed", ASSUMED), ("pilot", told), ("given", given)):
+        for where, values in (("assumed", ASSUMED), ("pilot", pilot), ("given", given)):
             if values.get(name) is not None:
                 numbers[name], source[name] = values[name], where
         if name not in numbers:

@@ -38,23 +38,19 @@ def export(config: Mapping[str, Any], judge: str, output: Path) -> int:
     came_along = Study(config).judges[judge].way == "recorded"
     cells = [(model, split) for model in config["models"] for split in config["splits"]]
     for model, split in cells:
-        cell = f"{model}/{split}"
-        paths = [results / "prompts" / f"{split}.jsonl", results / "answers" / f"{cell}.jsonl"]
-        paths += [results / "verdicts" / judge / f"{cell}.jsonl", results / "published" / "answers" / f"{cell}.jsonl"]
-        scores = results / "published" / "scores" / judge / f"{cell}.json"
-        for path in (*paths, scores):
+        cell = f"{model}/{split}.jsonl"
+        places = (f"prompts/{split}.jsonl", f"answers/{cell}", f"verdicts/{judge}/{cell}", f"published/answers/{cell}")
+        paths = [results / place for place in (*places, f"published/scores/{judge}/{model}/{split}.json")]
+        for path in paths:
             if not path.is_file():
-                raise UserError(
-                    f"there is no {path}: give the study `tables: [protocol_effects]` (or `protocol: compat`) and "
-                    "run it"
-                )
-        prompts, answers, verdicts, (_, *published) = (list(read_jsonl(path)) for path in paths)
-        mark = text_mark(config["model_entries"][model]["reasoning"])
-        votes = None
+                todo = "give the study `tables: [protocol_effects]` (or `protocol: compat`) and run it"
+                raise UserError(f"there is no {path}: {todo}")
+        prompts, answers, verdicts, (_, *published) = (list(read_jsonl(path)) for path in paths[:-1])
+        mark, votes = text_mark(config["model_entries"][model]["reasoning"]), None
         if came_along:
             folder = split_folder(config["model_entries"][model]["recorded"], split)
             votes = recorded_votes(prompts, folder / ANSWERS, folder / JUDGE_SCORES)
-        files = files_of(prompts, answers, verdicts, published, read_json(scores), mark, votes)
+        files = files_of(prompts, answers, verdicts, published, read_json(paths[-1]), mark, votes)
         write_folder(output / model / split, files)
     return len(cells)
 

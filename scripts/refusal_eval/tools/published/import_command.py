@@ -2,35 +2,27 @@
 
 import os
 import re
-import shutil
-import subprocess
 from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 import yaml
 
 from refusal_eval.compat.published_config import Imported, Shipped, ShippedEngine, imported
 from refusal_eval.compat.published_results import read_results, with_results
+from refusal_eval.config.catalogue import shipped_files
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import written_whole
 from refusal_eval.core.yaml_files import read_yaml
+from refusal_eval.engines.devices.nvidia_smi import read_gpus
 from refusal_eval.tools.study_file import ROOT
-
-
-class Protocol(StrEnum):
-    """How the study draws and scores answers."""
-
-    default = "default"
-    compat = "compat"
 
 
 def shipped_names(root: Path) -> Shipped:
     """Return what of config/catalogue/ an import asks."""
     entries: dict[str, dict[str, Any]] = {"datasets": {}, "judges": {}, "engines": {}, "models": {}}
-    for file in sorted((root / "config" / "catalogue").rglob("*.yaml")):
+    for file in shipped_files(str(root)):
         data = read_yaml(file) or {}
         for section in entries:
             entries[section] |= data.get(section) or {}
@@ -71,41 +63,12 @@ def weights_folder(config: Mapping[str, Any], into: Path) -> str | None:
     return os.path.normpath(path) if os.path.isabs(path) else os.path.relpath(path, into)
 
 
-def gpus_here() -> int | None:
-    """Return how many GPUs nvidia-smi lists; None where there is none."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return None
-    run = subprocess.run([program, "-L"], capture_output=True, text=True, check=False)
-    return sum(line.startswith("GPU ") for line in run.stdout.splitlines()) or None
-
-
-def written(result: Imported, folder: Path) -> list[Path]:
-    """Write the two files; return them.
-
-    Raises:
-        UserError: if one is there already.
-    """
-    name = result.study["study"]
-    entries, study = folder / f"{name}_entries.yaml", folder / f"{name}.yaml"
-    for file in (entries, study):
-        if file.exists():
-            raise UserError(f"{file} is there already; choose another --name or move it away")
-    schema = "# yaml-language-server: $schema={}\n"
-    for file, schema_name, value in (
-        (entries, "catalogue.schema.json", result.catalogue),
-        (study, "config.schema.json", result.study | {"catalogue": [entries.name]}),
-    ):
-        with written_whole(file) as handle:
-            handle.write(schema.format(os.path.relpath(ROOT / "config" / schema_name, folder)))
-            handle.write(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=110))
-    return [study, entries]
-
-
 def command(
     config: Annotated[Path, typer.Argument(metavar="THEIRS.yaml", help="A config of the published library.")],
     name: Annotated[str | None, typer.Option(help="Name of the study.", show_default="the file's name")] = None,
-    protocol: Annotated[Protocol, typer.Option(help="How the study draws and scores answers.")] = Protocol.default,
+    protocol: Annotated[
+        Literal["default", "compat"], typer.Option(help="How the study draws and scores answers.")
+    ] = "default",
     gpus: Annotated[
         int | None,
         typer.Option(help="GPUs that `auto` stands for where the catalogue does not know the model."),
@@ -130,9 +93,19 @@ def command(
     own = (into / f"{study}.yaml").resolve() == config.resolve()
     if name is None and (own or study in shipped.taken):
         study += "-imported"
-    result = imported_study(config, study, shipped, gpus or gpus_here(), protocol.value, into, results)
-    files = written(result, into)
-    typer.echo(f"Wrote {' and '.join(map(str, files))}.\n\nChanged, and why:")
+    gpus = gpus or len(read_gpus(strangers=False).gpus) or None
+    result = imported_study(config, study, shipped, gpus, protocol, into, results)
+    files = {f"{study}.yaml": ("config.schema.json", result.study | {"catalogue": [f"{study}_entries.yaml"]})}
+    files[f"{study}_entries.yaml"] = ("catalogue.schema.json", result.catalogue)
+    for file in files:
+        if (into / file).exists():
+            raise UserError(f"{into / file} is there already; choose another --name or move it away")
+    for file, (schema, value) in files.items():
+        with written_whole(into / file) as handle:
+            place = os.path.relpath(ROOT / "config" / schema, into)
+            handle.write(f"# yaml-language-server: $schema={place}\n")
+            handle.write(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=110))
+    typer.echo(f"Wrote {' and '.join(str(into / file) for file in files)}.\n\nChanged, and why:")
     typer.echo("\n".join(f"  - {note}" for note in result.notes))
     if result.todo:
         typer.echo("\nTo do before it runs:")
