@@ -12,8 +12,10 @@ from refusal_eval.ask.store import StoreWriter
 from refusal_eval.data.prompts import make_prompts
 from refusal_eval.study.batches import Cell
 from refusal_eval.study.dialogues import asked_turns
+from refusal_eval.study.study import Study
+from refusal_eval.tools.plan.study_costs import engine_paces
 from refusal_eval.tools.plan.workload import ASSUMED, COUNTED, MISSING, CellWork
-from refusal_eval.tools.plan.workload_files import ASSUMED_PROMPTS, Current, engine_paces, whole_work, work_left
+from refusal_eval.tools.plan.workload_files import ASSUMED_PROMPTS, Current, whole_work, work_left
 from refusal_eval.weights.engine_size import engine_billions
 
 ENGINE = {"engine": "hub-engine", "engine_id": "id", "identity": {"dtype": "bfloat16"}}
@@ -42,8 +44,8 @@ def of_split(project, split, **values):
 
 
 def work_of(config, folder, current, in_store=True):
-    whole = whole_work(config, folder, current)
-    return work_left(config, whole, current) if in_store else whole
+    whole = whole_work(Study(config), folder, current)
+    return work_left(Study(config), whole, current) if in_store else whole
 
 
 def prompts(project, split, count, dialogue=False):
@@ -227,8 +229,8 @@ def test_an_engine_takes_its_parallel_devices(project):
     config = project.load(
         WHOLE_STUDY | {"models": ["wide"], "catalogue": ["own.yaml", "models.yaml"], "comparisons": []}
     )
-    paces, sizes = engine_paces(config, project.folder)
-    assert paces["wide"].devices == 4 and sizes["wide"] == "7B by its name"
+    pace = engine_paces(Study(config), project.folder)["wide"]
+    assert (pace.devices, pace.weights, pace.size) == (4, 14e9, "7B by its name")
 
 
 def _engine(**keys):

@@ -28,7 +28,9 @@ def table(title: str, frame: pd.DataFrame, indent: str = "  ") -> list[str]:
     """Return a table with its title in the head: names, which are its index, are indented below that."""
     if frame.empty:
         return [title]
-    text = frame.rename_axis(index=None, columns=title).to_string(na_rep="-", float_format="{:,.0f}".format)
+    text = frame.rename_axis(index=None, columns=title).to_string(
+        na_rep="-", float_format="{:,.0f}".format, col_space=[len(column) + 1 for column in frame]
+    )
     head, *rows = text.splitlines()
     return [line.rstrip() for line in (title + indent + head[len(title) :], *(indent + row for row in rows))]
 
