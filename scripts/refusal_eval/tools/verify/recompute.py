@@ -13,10 +13,10 @@ from typing import Any
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import HEADLINE_READING
 from refusal_eval.report.results.results_files import read_results
-from refusal_eval.study.paths import Paths
+from refusal_eval.study.study import Study
 from refusal_eval.tools.snakemake_summary import snakemake_command, summary
 from refusal_eval.tools.status.log_text import error_and_cause, tail
-from refusal_eval.tools.verify.file_differences import Difference, differences
+from refusal_eval.tools.verify.file_differences import differences
 from refusal_eval.tools.verify.independent_rate import headline_rate
 
 # What is computed of answers and verdicts. Only rules that write here may run: no engine, and nothing that fetches.
@@ -32,21 +32,22 @@ COMPUTED = (
     "figures",
 )
 NOT_COMPARED = "judge_cards/floors.json"  # its rule fails where a judge is worse than asked
+RESULTS = "results_table/results.csv"
 PICTURES = (".pdf", ".svg", ".png")
 STEPS = re.compile(r"(\d+) of (\d+) steps")
 _TOLERANCE = 1e-9  # the results table keeps ten digits
 
 
-def recompute(config: Mapping[str, Any], study_file: Path, root: Path, cores: int) -> list[Difference]:
-    """Return everything in which a finished study differs from what its answers and verdicts give.
+def recompute(config: Mapping[str, Any], study_file: Path, root: Path, cores: int) -> dict[str, list[str]]:
+    """Return in what a finished study differs from what its answers and verdicts give, by file.
 
     Raises:
         UserError: if the study has no answers or verdicts yet, or not all, or if nothing can be computed of them.
     """
-    stored = Path(Paths(config).results).absolute()
-    needed = [f"answers/{model}/{split}.jsonl" for _, model, split in _cells(config)]
-    needed += [f"verdicts/{judge}/{model}/{split}.jsonl" for judge, model, split in _cells(config)]
-    for name in needed:
+    study = Study(config)
+    stored = Path(study.paths.results).absolute()
+    needed = [f"answers/{cell.model}/{cell.split}.jsonl" for cell in sorted(study.cells)]
+    for name in [*needed, *(f"verdicts/{cell}.jsonl" for cell in sorted(study.cells))]:
         if not (stored / name).is_file():
             raise UserError(
                 f"{stored / name} is not there: the study is not finished (`refusal-eval status` tells more)"
@@ -54,18 +55,18 @@ def recompute(config: Mapping[str, Any], study_file: Path, root: Path, cores: in
     rules, others = _planned(study_file, root, stored)
     names = sorted({name for made in rules.values() for name in made if not name.endswith(PICTURES)})
     with tempfile.TemporaryDirectory(prefix="refusal-eval-verify-") as temporary:
-        made = Path(temporary, "results", config["study"])
+        made = Path(temporary, "results", study.name)
         for name in others:
             if (stored / name).is_file():
                 (made / name).parent.mkdir(parents=True, exist_ok=True)
                 (made / name).symlink_to((stored / name).resolve())
         places = {key: str(Path(config[key]).absolute()) for key in ("store_dir", "cache_dir")}
-        places["results_dir"] = str(made.parent)
-        command = snakemake_command(study_file, root, places)
+        command = snakemake_command(study_file, root, places | {"results_dir": str(made.parent)})
         command += ["--directory", temporary, "--executor", "local", "--cores", str(cores), "--allowed-rules", *rules]
         _run([*command, "--", *(str(made / name) for name in names)], made)
-        found = [one for name in names for one in differences(stored / name, made / name, name)]
-    return [*found, *_other_rates(config, stored)]
+        found = {name: differences(stored / name, made / name) for name in names}
+    found.setdefault(RESULTS, []).extend(_other_rates(study, stored))
+    return {name: problems for name, problems in found.items() if problems}
 
 
 def _planned(study_file: Path, root: Path, stored: Path) -> tuple[dict[str, list[str]], list[str]]:
@@ -117,34 +118,24 @@ def _run(command: Sequence[str], made: Path) -> None:
         )
 
 
-def _other_rates(config: Mapping[str, Any], stored: Path) -> Iterator[Difference]:
-    """Yield the cells whose stored headline rate is not what a second way makes of the stored files."""
-    name = "results_table/results.csv"
-    if not (stored / name).is_file():
+def _other_rates(study: Study, stored: Path) -> Iterator[str]:
+    """Tell of the cells whose stored headline rate is not what a second way makes of the stored files."""
+    if not (stored / RESULTS).is_file():
         return
-    table = read_results((stored / name).read_text(encoding="utf-8"))
     rates = {
         (row.judge, row.model, row.split, row.reading): row.value
-        for row in table
+        for row in read_results((stored / RESULTS).read_text(encoding="utf-8"))
         if row.estimand == "refusal_rate" and row.category is None
     }
-    for judge, model, split in _cells(config):
-        entry = config["split_entries"][split]
-        reading = entry.get("headline") or HEADLINE_READING[entry["expectation"]]
-        if entry.get("dialogue") or (judge, model, split, reading) not in rates:
+    for cell in sorted(study.cells):
+        split = study.splits[cell.split]
+        reading = split.headline or HEADLINE_READING[split.expectation]
+        place = (cell.judge, cell.model, cell.split, reading)
+        if split.dialogue or place not in rates:
             continue
-        answers = stored / f"answers/{model}/{split}.jsonl"
-        verdicts = stored / f"verdicts/{judge}/{model}/{split}.jsonl"
-        rate = headline_rate(answers, verdicts, config["samples"], reading)
-        known = rates[judge, model, split, reading]
-        same = rate == known if rate is None or known is None else math.isclose(rate, known, rel_tol=_TOLERANCE)
-        if not same:
-            cell = f"{judge}, {model}, {split}"
-            yield Difference(
-                name, f"the headline rate of {cell} is {known}, and a second way to compute it gives {rate}"
-            )
-
-
-def _cells(config: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Return all (judge, model, split) of a study, sorted."""
-    return sorted((j, m, s) for j in config["judges"] for m in config["models"] for s in config["splits"])
+        answers, verdicts = f"answers/{cell.model}/{cell.split}.jsonl", f"verdicts/{cell}.jsonl"
+        rate = headline_rate(stored / answers, stored / verdicts, study.settings.samples, reading)
+        known = rates[place]
+        if rate != known and (rate is None or known is None or not math.isclose(rate, known, rel_tol=_TOLERANCE)):
+            where = ", ".join(place[:3])
+            yield f"the headline rate of {where} is {known}, and a second way to compute it gives {rate}"

@@ -25,10 +25,9 @@ def command(
     """
     config, file = load_config(study, directory)
     found = recompute(config, file, ROOT, cores)
-    for difference in found:
-        typer.echo(f"{difference.path}: {difference.problem}")
+    for name, problems in found.items():
+        typer.echo("\n".join(f"{name}: {problem}" for problem in problems))
     if found:
-        files = len({difference.path for difference in found})
-        typer.echo(f"{files} of the study's files are not what its answers and verdicts give.", err=True)
+        typer.echo(f"{len(found)} of the study's files are not what its answers and verdicts give.", err=True)
         raise typer.Exit(1)
     typer.echo(f"Study {config['study']}: scores and tables are what its answers and verdicts give.")
