@@ -18,9 +18,17 @@ from refusal_eval.core.canonical import KEY_VERSION
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of, write_json, write_jsonl
 from refusal_eval.study.study import Study
-from refusal_eval.tools.store import store_command
+from refusal_eval.tools.store import store_command, store_studies
 from refusal_eval.tools.store.store_studies import read_asks, read_study, request_files, study_files
-from refusal_eval.tools.store.store_usage import DAY, HOUR, by_engine, prune_file, still_written, store_indexes, store_usage
+from refusal_eval.tools.store.store_usage import (
+    DAY,
+    HOUR,
+    by_engine,
+    prune_file,
+    still_written,
+    store_indexes,
+    store_usage,
+)
 
 TINY, OTHER = "1111222233334444", "aaaabbbbccccdddd"  # engine ids
 IDENTITY = {"weights": {"repo": "people/tiny", "commit": "0123456789abcdef"}, "dtype": "bfloat16"}
@@ -62,7 +70,7 @@ def project(tmp_path, monkeypatch) -> Project:
     """Return a study of nine cells that ask for keys 0 to 17, two each, and are up to date in Snakemake's eyes."""
     project = make_project(tmp_path / "project")
     monkeypatch.chdir(project.folder)
-    monkeypatch.setattr(store_command, "planned_rendering", lambda file, root: 0)
+    monkeypatch.setattr(store_studies, "planned_rendering", lambda file, root: 0)
     for number, path in enumerate(files_of(project)):
         render(path, KEYS[2 * number : 2 * number + 2])
     write_json(project.results / "engines" / "tiny.json", {"engine": "tiny", "engine_id": TINY, "identity": IDENTITY})
@@ -249,9 +257,7 @@ def test_pruning_shows_what_would_go_and_removes_it_with_yes(project, told):
     kept = StoreReader(project.store, TINY).lookup(KEYS[:18])
     code, text = told("--prune")
     assert code == 0
-    assert (
-        f"{TINY}: 12 responses in 1 files, " in text and f"{OTHER}: 10 responses in 1 files, " in text
-    )
+    assert f"{TINY}: 12 responses in 1 files, " in text and f"{OTHER}: 10 responses in 1 files, " in text
     assert "Nothing was removed yet: --yes does it" in text
     code, text = told("--prune", "--yes")
     assert code == 0 and "Removed 22 responses." in text
@@ -281,7 +287,7 @@ def test_what_is_left_has_an_index_and_only_changed_files_were_written(project, 
             "study.yaml: only 8 of 9 cells are rendered; run `snakemake --cores all --configfile study.yaml`",
         ),
         (
-            lambda project, patch: patch.setattr(store_command, "planned_rendering", lambda file, root: 3),
+            lambda project, patch: patch.setattr(store_studies, "planned_rendering", lambda file, root: 3),
             "study.yaml: 3 request files would be written anew",
         ),
     ],
@@ -348,7 +354,7 @@ def test_responses_that_come_while_the_studies_are_read_are_kept(project, told, 
         store(project.store, KEYS[65:70])
         return asks
 
-    monkeypatch.setattr(store_command, "read_asks", while_a_job_ends)
+    monkeypatch.setattr(store_studies, "read_asks", while_a_job_ends)
     told("--prune", "--yes")
     assert len(StoreReader(project.store, TINY).lookup(KEYS)) == 18 + 10
 

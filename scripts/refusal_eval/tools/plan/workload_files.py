@@ -4,7 +4,9 @@ Before a first run prompts may not be fetched and requests not rendered; then th
 are those that an earlier run made and that the next run makes again: `snakemake --summary` tells which.
 """
 
+import contextlib
 import dataclasses
+import itertools
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,12 +60,9 @@ def current_files(study: Study, study_file: Path, root: Path) -> Current:
     if not any((results / folder).is_dir() for folder in ("prompts", "gold", "requests", "judge_requests")):
         return Current()
     samples = study.settings.samples
-    for file in sorted((results / "requests").rglob("*.jsonl"))[:1]:
-        try:
-            _header, first = (row for row, _ in zip(read_jsonl(file), range(2), strict=False))
-            samples = len(first["samples"])
-        except (UserError, OSError, KeyError, TypeError, ValueError):
-            break
+    with contextlib.suppress(UserError, OSError, LookupError, TypeError):  # as long as there are such files
+        first = min((results / "requests").rglob("*.jsonl"), default=results)
+        samples = len(list(itertools.islice(read_jsonl(first), 2))[1]["samples"])
     try:
         made = summary(study_file, root, {"samples": samples})
     except UserError:

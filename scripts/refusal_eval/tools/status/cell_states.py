@@ -19,23 +19,8 @@ from refusal_eval.core.states import FAILED as NO_RESPONSE
 from refusal_eval.core.states import JUDGE_FAILED, TOO_LONG
 from refusal_eval.study.batches import GOLD, Cell
 from refusal_eval.study.study import Study
-from refusal_eval.tools.status.status_jobs import (
-    DONE,
-    FAILED,
-    NOT_STARTED,
-    RUNNING,
-    STARTING,
-    STOPPED,
-    Job,
-    Load,
-    Trouble,
-    batches,
-    damaged,
-    modified,
-    output,
-    requests_file,
-    rows_jobs,
-)
+from refusal_eval.tools.status import status_jobs as jobs
+from refusal_eval.tools.status.status_jobs import Job, Load, Trouble
 
 ANSWERS, VERDICTS = "answers", "verdicts"
 WAITING = "waiting"
@@ -44,13 +29,14 @@ WAITS_FOR_ANSWERS = "waits for answers"
 # State and note of a cell whose responses are not all there, by the state of its engine load: of several loads the one
 # that comes first here.
 OF_LOAD = {
-    FAILED: (FAILED, "engine load failed"),
-    RUNNING: (RUNNING, "running"),
-    STARTING: (RUNNING, "engine is starting"),
-    STOPPED: (WAITING, "engine load stopped"),
-    NOT_STARTED: (WAITING, "not executed"),
-    DONE: (WAITING, "new since the last engine load"),
+    jobs.FAILED: (jobs.FAILED, "engine load failed"),
+    jobs.RUNNING: (jobs.RUNNING, "running"),
+    jobs.STARTING: (jobs.RUNNING, "engine is starting"),
+    jobs.STOPPED: (WAITING, "engine load stopped"),
+    jobs.NOT_STARTED: (WAITING, "not executed"),
+    jobs.DONE: (WAITING, "new since the last engine load"),
 }
+ORDER = list(jobs.OUTPUTS)
 SAMPLE_KEY = re.compile(rb'"key":(?:"([0-9a-f]{64})"|null)')
 # The state is the last key of a row but for plain values; what a judge of the user's own noted lies deeper.
 STATE = re.compile(rb'"state":"([a-z_]+)"(?:,"[a-z_]+":(?:[-+.0-9eE]+|null|true|false|"[^"\\]*"))*\}\n')
@@ -97,7 +83,7 @@ class Cells:
 
     def __init__(self, study: Study, failures: dict[Job, Trouble], loads: Mapping[Job, Sequence[Load]]) -> None:
         self._study, self._failures = study, failures
-        self._loads = {cell: loads[batch] for batch, cells in batches(study).items() for cell in cells}
+        self._loads = {cell: loads[batch] for batch, cells in jobs.batches(study).items() for cell in cells}
         self._store = functools.cache(functools.partial(StoreReader, study.paths.store))
         self._answered: dict[tuple[str, str], float | None] = {}  # when current answers were made
 
@@ -115,20 +101,18 @@ class Cells:
 
     def _answers(self, status: CellStatus) -> CellStatus:
         """Find out how far a cell's answers are."""
-        name, model = str(status.cell), self._study.models[status.model]
+        name, recorded = str(status.cell), self._study.models[status.model].recorded
         rendered, made = self._time("requests", name), self._time("answers", name)
-        before = [("prompts", status.split), *rows_jobs(self._study.splits[status.split].source)]
-        if model.recorded:
+        if recorded:
             status.rendered = status.unit = None
             if made is None:
-                return self._waits(status, "recorded answers not read", ("answers", name), *before)
+                return self._waits(status, "recorded answers not read")
         elif rendered is None:
-            before = [("requests", name), *before, *self._identifying(model.engine)]
-            return self._waits(status, "not rendered", *before)
+            return self._waits(status, "not rendered")
         elif made is None or made < rendered:
             return self._counted(status)
         self._with_states(status)
-        status.state, status.note = DONE, "done"
+        status.state, status.note = jobs.DONE, "done"
         return status
 
     def _verdicts(self, status: CellStatus, answered: float | None) -> CellStatus:
@@ -138,45 +122,43 @@ class Cells:
             status: the cell.
             answered: when its answers were made; None while they are not there or older than their requests.
         """
-        name, judge = str(status.cell), self._study.judges[str(status.judge)]
-        asks, before = judge.way == "engine", answered
+        name, asks = str(status.cell), self._study.judges[str(status.judge)].way == "engine"
         if not asks:
             status.rendered = status.unit = None
         if answered is None:
-            gold = self._study.gold.get(status.split) if status.model == GOLD else None
-            jobs = [("gold", status.split), *rows_jobs(gold.source)] if gold else []
-            return self._waits(status, WAITS_FOR_ANSWERS, *jobs)
+            return self._waits(status, WAITS_FOR_ANSWERS) if status.model == GOLD else status
+        before: float | None = answered
         if asks:
             before = self._time("judge_requests", name)
             if before is None or before < answered:
-                jobs = [("judge_requests", name), ("check_judge", str(status.judge)), *self._identifying(judge.engine)]
-                return self._waits(status, "not rendered", *jobs)
+                return self._waits(status, "not rendered")
         made = self._time("verdicts", name)
         if made is None or made < (before or 0):
-            if asks:
-                return self._counted(status)
             note = "not judged" if made is None else "verdicts older than the answers"
-            return self._waits(status, note, ("verdicts", name))
+            return self._counted(status) if asks else self._waits(status, note)
         self._with_states(status)
-        job, what = ("score", name), "scores"
+        what, scored = "scores", self._time("score", name)
         if status.model == GOLD:
-            job, what = ("judge_card", f"{status.judge}/{status.split}"), "judge's card"
-        scored = self._time(*job)
+            what, scored = "judge's card", self._time("judge_card", f"{status.judge}/{status.split}")
         if scored is None or scored < made:
-            return self._waits(status, f"{what} {'not made' if scored is None else 'older than the verdicts'}", job)
-        status.state, status.note, status.scored = DONE, "done", True
+            return self._waits(status, f"{what} {'not made' if scored is None else 'older than the verdicts'}")
+        status.state, status.note, status.scored = jobs.DONE, "done", True
         return status
 
     def _counted(self, status: CellStatus) -> CellStatus:
         """Count what the store has of the requests of a rendered cell, and find out what it waits for."""
-        path, loads, status.rendered = requests_file(self._study.paths, status.cell), self._loads[status.cell], True
+        path, loads, status.rendered = (
+            jobs.requests_file(self._study.paths, status.cell),
+            self._loads[status.cell],
+            True,
+        )
         try:
             file = read_requests(path)
             data = Path(path).read_bytes()
         except (OSError, UserError) as error:
             job = "judge_requests" if status.judge else "requests", str(status.cell)
-            self._failures[job] = damaged(job, path, error)
-            status.state, status.note, status.trouble = FAILED, "request file cannot be used", job
+            self._failures[job] = jobs.damaged(job, path, error)
+            status.state, status.note, status.trouble = jobs.FAILED, "request file cannot be used", job
             return status
         keys = [key.decode("ascii") for key in SAMPLE_KEY.findall(data, data.find(b"\n"))]
         own = [key for key in keys if key]  # the others do not fit the engine
@@ -188,30 +170,37 @@ class Cells:
         status.missing = len(without) - status.rejected
         load = min(loads, key=lambda one: list(OF_LOAD).index(one.state))
         # Of dialogues the first turns are counted: only a receipt tells that the others are there too.
-        complete = status.missing == 0 and (status.unit == REQUESTS or load.state == DONE)
-        if complete and load.state == DONE:
-            return self._waits(status, f"{status.step} not collected", (status.step, str(status.cell)))
+        complete = status.missing == 0 and (status.unit == REQUESTS or load.state == jobs.DONE)
+        if complete and load.state == jobs.DONE:
+            return self._waits(status, f"{status.step} not collected")
         status.state, status.note = (
             (WAITING, "all in the store, waits for its batch") if complete else OF_LOAD[load.state]
         )
         if self._time(status.step, str(status.cell)) is not None:
             status.note += f", old {status.step}"
-        told = [one.trouble for one in ([load] if load.state != DONE else loads if status.rejected else [])]
+        told = [one.trouble for one in ([load] if load.state != jobs.DONE else loads if status.rejected else [])]
         status.trouble = next((trouble.job for trouble in told if trouble), None)
         return status
 
-    def _waits(self, status: CellStatus, note: str, *jobs: Job) -> CellStatus:
-        """Return the same with what it waits for; failed with the first of these jobs that failed, if one did."""
-        status.note = note
-        status.trouble = next((job for job in jobs if job in self._failures), None)
+    def _waits(self, status: CellStatus, note: str) -> CellStatus:
+        """Return the same with what it waits for; failed if one of the jobs before it did, with the last of these."""
+        judge, model = self._study.judges.get(str(status.judge)), self._study.models.get(status.model)
+        engine = getattr(judge or model, "engine", "")
+        data = (self._study.gold if status.model == GOLD else self._study.splits)[status.split]
+        names = {engine, *str(status.cell).split("/")}
+        names |= jobs.names_of(data.source, getattr(self._study.engines.get(engine), "weights", None))
+        failed = [job for job in self._failures if job[0] in jobs.OUTPUTS and names.issuperset(job[1].split("/"))]
+        status.note, status.trouble = note, max(failed, key=lambda job: ORDER.index(job[0]), default=None)
         if status.trouble is not None:
-            status.state, status.note = FAILED, f"{note}: {status.trouble[0]} failed"
+            status.state, status.note = jobs.FAILED, f"{note}: {status.trouble[0]} failed"
         return status
 
     def _with_states(self, status: CellStatus) -> None:
         """Add the numbers of its answers or verdicts, which are current."""
         try:
-            counts = Counter(STATE.findall(Path(output(self._study.paths, status.step, str(status.cell))).read_bytes()))
+            counts = Counter(
+                STATE.findall(Path(jobs.output(self._study.paths, status.step, str(status.cell))).read_bytes())
+            )
         except OSError:
             counts = Counter()
         status.current, status.states = True, {state.decode("ascii"): count for state, count in counts.items()}
@@ -222,14 +211,8 @@ class Cells:
             status.requests, status.stored, status.missing = rows, rows - too_long - lost, 0
             status.too_long = too_long if status.step == ANSWERS else None
 
-    def _identifying(self, engine: str) -> list[Job]:
-        """Return the jobs before an engine is known."""
-        weights = getattr(self._study.engines[engine], "weights", None)
-        fetching = [(rule, weights.copy_id) for rule in ("fetch_tokenizer", "fetch_weights")] if weights else []
-        return [("identify_engine", engine), *fetching]
-
     def _time(self, rule: str, name: str) -> float | None:
-        return modified(output(self._study.paths, rule, name))
+        return jobs.modified(jobs.output(self._study.paths, rule, name))
 
 
 def _named(pair: tuple[str, str], only: Collection[str]) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from refusal_eval.config.source_entries import RowSource
+from refusal_eval.config.source_entries import RowSource, Source
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import read_json
 from refusal_eval.study.batches import GOLD, Cell
@@ -72,22 +72,24 @@ def output(paths: Paths, rule: str, name: str) -> str:
     return OUTPUTS[rule].format(results=paths.results, cache=paths.cache, name=name)
 
 
-def rows_jobs(source: RowSource) -> list[Job]:
-    """Return the job that fetches these rows; none for local files."""
-    return [("fetch_rows", "/".join(Path(source.cached_path("")).parts[-2:]))] if source.fetched else []
+def names_of(*sources: Source | None) -> set[str]:
+    """Return what the jobs that fetch these call them."""
+    fetched = [one for one in sources if one is not None and one.fetched]
+    files = {Path(one.cached_path("")).name for one in fetched if isinstance(one, RowSource)}
+    return files | {one.copy_id for one in fetched}
 
 
 def failures(study: Study) -> dict[Job, Trouble]:
     """Return the jobs whose log ends with an error, those aside that have left the study or made their file since."""
     names = {GOLD, *study.models, *study.splits, *study.judges, *study.gold, *study.engines}
-    for *_, source in study.sources():
-        names |= {source.copy_id, *(name for _, name in (rows_jobs(source) if isinstance(source, RowSource) else ()))}
+    names |= names_of(*(source for *_, source in study.sources()))
     found: dict[Job, Trouble] = {}
     for log in sorted(Path(study.paths.logs).rglob("*.log")):
         rule, *parts = log.relative_to(study.paths.logs).with_suffix("").parts
         job = rule, "/".join(parts)
-        left = rule in OUTPUTS and job[1] not in names and not names.issuperset(parts)
-        if rule in LOADS or left or (rule in OUTPUTS and modified(output(study.paths, *job)) is not None):
+        if rule in LOADS:
+            continue
+        if rule in OUTPUTS and (not names.issuperset(parts) or modified(output(study.paths, *job)) is not None):
             continue
         if told := error_and_cause(tail(log)):
             found[job] = Trouble(*job, FAILED, *told, shown(log))

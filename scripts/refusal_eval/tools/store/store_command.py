@@ -11,17 +11,8 @@ import typer
 
 from refusal_eval.core.errors import UserError
 from refusal_eval.tools.page_lines import filled, table
-from refusal_eval.tools.store.store_studies import (
-    Asks,
-    StudyFile,
-    described_engines,
-    planned_rendering,
-    read_asks,
-    read_study,
-    recorded_studies,
-    same_folder,
-    study_files,
-)
+from refusal_eval.tools.store import store_studies
+from refusal_eval.tools.store.store_studies import Asks, StudyFile
 from refusal_eval.tools.store.store_usage import by_engine, prune_file, store_indexes, store_usage
 from refusal_eval.tools.study_file import ROOT
 
@@ -56,15 +47,15 @@ def run(named: Sequence[str], folder: str | None, pruning: bool, yes: bool) -> b
     Raises:
         UserError: if there is no such store, or it is not known what all studies ask for.
     """
-    studies = [read_study(file, ROOT) for file in named or study_files(ROOT / "config")]
+    studies = [store_studies.read_study(file, ROOT) for file in named or store_studies.study_files(ROOT / "config")]
     store = folder or common_store(studies)
     waiting: list[StudyFile] = []
     if not named:
         # What never ran has paid for nothing; of the studies that ship, few are ever run, and some need data first.
-        beside = [file for _, file in recorded_studies(studies, store) if os.path.isfile(file)]
+        beside = [file for _, file in store_studies.recorded_studies(studies, store) if os.path.isfile(file)]
         waiting = [study for study in studies if not study.has_run]
         studies = [study for study in studies if study.has_run]
-        studies += [read_study(file, ROOT) for file in dict.fromkeys(beside)]
+        studies += [store_studies.read_study(file, ROOT) for file in dict.fromkeys(beside)]
     if not os.path.isdir(store):
         if folder:
             raise UserError(f"there is no folder {store}")
@@ -72,7 +63,9 @@ def run(named: Sequence[str], folder: str | None, pruning: bool, yes: bool) -> b
         return True
     indexes = store_indexes(Path(store))  # first: see there
     asks = {
-        study.path: read_asks(study.config) for study in studies if study.config and same_folder(study.store, store)
+        study.path: store_studies.read_asks(study.config)
+        for study in studies
+        if study.config and store_studies.same_folder(study.store, store)
     }
     asked: dict[str, set[str]] = defaultdict(set)
     for one in asks.values():
@@ -82,7 +75,7 @@ def run(named: Sequence[str], folder: str | None, pruning: bool, yes: bool) -> b
     unknown: set[str] = set().union(*(one.unknown for one in asks.values()))
     unseen = list(unseen_studies([*studies, *waiting], store))
     gaps = [*what_is_not_known(studies, asks), *unseen]
-    show_store(store, usage, described_engines(studies, asks.values()))
+    show_store(store, usage, store_studies.described_engines(studies, asks.values()))
     show_studies([*studies, *waiting], asks, {study.path for study in waiting})
     for sentence in unseen:
         say(sentence, "  ")
@@ -116,7 +109,7 @@ def common_store(studies: Sequence[StudyFile]) -> str:
 
 def unseen_studies(studies: Sequence[StudyFile], store: str) -> Iterator[str]:
     """Yield a sentence about each study that has results here and is not among those looked at."""
-    for folder, file in recorded_studies(studies, store):
+    for folder, file in store_studies.recorded_studies(studies, store):
         what, means = "a study that no study.json tells", f"name it on the command line or delete {folder}"
         if os.path.isfile(file):
             what = f"{os.path.relpath(file)}, which was not looked at"
@@ -177,7 +170,7 @@ def what_is_not_known(studies: Sequence[StudyFile], asks: Mapping[str, Asks]) ->
 
 def out_of_date(asks: Mapping[str, Asks]) -> list[str]:
     """Return the studies whose request files Snakemake would write anew, and what to do. It takes seconds for each."""
-    counts = {path: planned_rendering(path, ROOT) for path in asks}
+    counts = {path: store_studies.planned_rendering(path, ROOT) for path in asks}
     why = "request files would be written anew, for what they are made from has changed"
     return [f"{path}: {count:,} {why}; run `{snakemake(path)}` first" for path, count in counts.items() if count]
 

@@ -13,19 +13,9 @@ import numpy as np
 import pandas as pd
 import psutil
 
+from refusal_eval.ask import store_index
 from refusal_eval.ask.store import writer_mark
-from refusal_eval.ask.store_index import (
-    KEY_START,
-    LINE_START,
-    FileIndex,
-    IndexBuilder,
-    KeyNumbers,
-    index_path,
-    key_numbers,
-    load_index,
-    matches,
-    save_index,
-)
+from refusal_eval.ask.store_index import KEY_START, LINE_START, FileIndex, index_path
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import written_whole
 
@@ -47,7 +37,7 @@ def store_indexes(store: Path) -> dict[str, list[FileIndex]]:
     for name, found in indexes.items():
         for path in sorted((store / name).glob("*.jsonl")):
             with contextlib.suppress(FileNotFoundError):  # a writer without responses removes its file
-                found += [] if path.is_symlink() else [load_index(path, save=False)]
+                found += [] if path.is_symlink() else [store_index.load_index(path, save=False)]
     return indexes
 
 
@@ -59,7 +49,7 @@ def store_usage(indexes: Mapping[str, Sequence[FileIndex]], asked: Mapping[str, 
     """
     rows, now = [], time.time()
     for engine, own in indexes.items():
-        numbers = key_numbers(sorted(asked.get(engine, ())))
+        numbers = store_index.key_numbers(sorted(asked.get(engine, ())))
         for index in own:
             with contextlib.suppress(FileNotFoundError):  # pruned meanwhile
                 rows.append({"engine": engine, "index": index, **_file_usage(index, numbers, now)})
@@ -80,9 +70,9 @@ def _distinct(indexes: Sequence[FileIndex]) -> int:
     return len(pd.concat(frames).drop_duplicates())
 
 
-def _file_usage(index: FileIndex, asked: KeyNumbers, now: float) -> dict[str, Any]:
+def _file_usage(index: FileIndex, asked: store_index.KeyNumbers, now: float) -> dict[str, Any]:
     offsets = np.sort(index.entries["offset"].astype(np.int64))
-    unasked = np.delete(index.entries["offset"].astype(np.int64), matches(asked, index.entries)[1])
+    unasked = np.delete(index.entries["offset"].astype(np.int64), store_index.matches(asked, index.entries)[1])
     sizes = np.diff(offsets, append=index.covered)[np.searchsorted(offsets, unasked)]
     first, last = (_time_at(index.path, int(place)) for place in offsets[[0, -1]]) if len(offsets) else ("", "")
     return {
@@ -130,7 +120,7 @@ def prune_file(index: FileIndex, asked: Collection[str]) -> int:
     path = index.path
     if path.stat().st_size != index.size:
         raise UserError(f"{path} has changed meanwhile and was left alone")
-    kept, end, removed = IndexBuilder(), 0, 0
+    kept, end, removed = store_index.IndexBuilder(), 0, 0
     try:
         with open(path, "rb") as source, written_whole(path, "wb") as target:
             for line in source:
@@ -146,7 +136,7 @@ def prune_file(index: FileIndex, asked: Collection[str]) -> int:
     except OSError as error:
         raise UserError(f"{path} cannot be written anew, nothing of it was removed: {error}") from error
     if len(kept):  # until this is done the old index does not fit, for the file is shorter than what it covers
-        save_index(FileIndex(path, kept.entries(), end, end, closed=True))
+        store_index.save_index(FileIndex(path, kept.entries(), end, end, closed=True))
     else:
         path.unlink()
         index_path(path).unlink(missing_ok=True)

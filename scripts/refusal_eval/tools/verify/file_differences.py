@@ -40,7 +40,8 @@ def _values(path: Path) -> Iterator[tuple[str, Any]]:
         import pyarrow.parquet as pq
 
         table = pq.read_table(path)
-        yield from _flat({"metadata": table.schema.metadata or {}, "rows": table.to_pylist()}, "")
+        metadata = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
+        yield from _flat({"metadata": metadata, "rows": table.to_pylist()}, "")
     elif path.suffix == ".json":
         yield from _flat(json.loads(path.read_bytes()), "")
     else:
@@ -51,7 +52,7 @@ def _values(path: Path) -> Iterator[tuple[str, Any]]:
 def _flat(value: Any, place: str) -> Iterator[tuple[str, Any]]:
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, one in inner:
-        yield from _flat(one, f"{place}.{key.decode() if isinstance(key, bytes) else key}")
+        yield from _flat(one, f"{place}.{key}")
     if not inner:
         yield place.removeprefix("."), value
 
