@@ -6,7 +6,7 @@ import re
 import pandas as pd
 import pytest
 import yaml
-from config_project import COMMIT, WHOLE_STUDY, Project, changed
+from config_project import COMMIT, STUDY, WHOLE_STUDY, Project, changed
 
 from refusal_eval.__main__ import main
 from refusal_eval.study.paths import Paths
@@ -16,7 +16,7 @@ from refusal_eval.tools.plan import plan_command, workload_files
 from refusal_eval.tools.plan.disk_use import NEED, device_of, disk_needs, disks
 from refusal_eval.tools.plan.plan_page import plan_page, shared
 from refusal_eval.tools.plan.study_costs import plan_study
-from refusal_eval.tools.plan.study_terms import Terms, gates, licences, open_pins, terms_of
+from refusal_eval.tools.plan.study_terms import gates, licences, open_pins, terms_of
 from refusal_eval.tools.plan.workload import MISSING, CellWork
 from refusal_eval.weights.engine_file import weight_source
 
@@ -95,16 +95,23 @@ def test_counts_requests_batches_loads_and_the_least_time(plan):
     assert "A GPU is like an A100" in text and "None of this was measured on a GPU" in text
 
 
-def test_every_batch_has_its_requests_tokens_and_hours(plan):
-    _, text = plan("--gpus", "8", "--json")
-    found = json.loads(text)
+def test_every_batch_has_its_requests_tokens_and_hours_with_an_upper_bound(plan, tmp_path):
+    before = sorted(tmp_path.rglob("*"))
+    found = json.loads(plan("--gpus", "8", "--json")[1])
     assert found["requests"] == {"generate": 6030, "judge": 6030} and not found["counted_in_store"]
     batches = {(batch["stage"], batch["name"]): batch for batch in found["batches"]}
     large, small = (batches["generate", f"model/{name}/{name}"] for name in ("l-70b", "s-8b"))
     assert large["requests"] == small["requests"] == 3015
     assert large["device_hours"] > 4 * small["device_hours"] > 0
+    answers = found["work"]["generate"]
+    assert answers["tokens_out"] == 6030 * 600 and answers["most_tokens_out"] == 6030 * 1000
+    assert answers["tokens_in"] == 2 * 603 * 60, "the samples of a prompt share its reading"
+    hours = [(cost["device_hours"], cost["most_device_hours"]) for cost in found["engines"].values()]
+    assert all(0 < usual < most for usual, most in hours)
+    assert sum(usual for usual, _ in hours) == pytest.approx(sum(batch["device_hours"] for batch in found["batches"]))
     assert numbers(plan("--all")[1], "model/l-70b/l-70b")[:4] == ["generate", "3", "3,015", "1"]
     assert "BATCHES" not in plan()[1]
+    assert sorted(tmp_path.rglob("*")) == before, "nothing is written"
 
 
 def test_too_few_gpus_and_mistakes_of_the_study_are_told(plan, tmp_path):
@@ -114,23 +121,6 @@ def test_too_few_gpus_and_mistakes_of_the_study_are_told(plan, tmp_path):
     (tmp_path / "study.yaml").write_text("study: planned\n")
     code, text = plan()
     assert code == 1 and "models" in text
-
-
-def test_nothing_is_written(plan, tmp_path):
-    before = sorted(tmp_path.rglob("*"))
-    plan("--gpus", "8")
-    plan("--json", "--all")
-    assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_tokens_and_device_hours_come_with_an_upper_bound(plan):
-    found = json.loads(plan("--json")[1])
-    answers = found["work"]["generate"]
-    assert answers["tokens_out"] == 6030 * 600 and answers["most_tokens_out"] == 6030 * 1000
-    assert answers["tokens_in"] == 2 * 603 * 60, "the samples of a prompt share its reading"
-    hours = [(cost["device_hours"], cost["most_device_hours"]) for cost in found["engines"].values()]
-    assert all(0 < usual < most for usual, most in hours)
-    assert sum(usual for usual, _ in hours) == pytest.approx(sum(batch["device_hours"] for batch in found["batches"]))
 
 
 def test_a_judge_that_writes_costs_its_text_and_reads_longer_answers_at_most(plan, tmp_path):
@@ -306,35 +296,35 @@ def test_the_page_tells_open_pins_gates_licences_and_what_nobody_verified(progra
     assert code == 0 and "NOT PINNED" not in text and "study.lock.yaml" in text
 
 
-def terms(**keys):
-    return Terms(**{"section": "models", "name": "m", "source": "owner/m", "licence": "MIT", "gated": False} | keys)
-
-
 @pytest.mark.parametrize(
     ("licence", "origin", "found"),
     [
         ("CC-BY-NC-4.0", None, True),
-        ("none stated", "CC-BY-NC-SA-4.0", True),
+        (None, "CC-BY-NC-SA-4.0", True),
         ("for non-commercial research", None, True),
         ("MIT", None, False),
         ("Llama 3.1 Community License", "CC-BY-4.0", False),
         ("CNC licence", None, False),
     ],
 )
-def test_what_is_not_for_commercial_use_is_seen_by_its_licence(licence, origin, found):
-    assert terms(licence=licence, origin=origin).non_commercial == found
+def test_what_is_not_for_commercial_use_is_seen_by_its_licence(project, licence, origin, found):
+    config = project.load(STUDY)
+    config["split_entries"]["hub-rows"] |= {"licence": licence, "licence_of_origin": origin}
+    assert [one["non_commercial"] for one in terms_of(Study(config))] == [False, found]
 
 
 def test_gates_and_licences_of_several_entries():
-    def gate(**keys):
-        return " ".join(gates([vars(terms(**keys))], False))
+    def one(name="m", **keys):
+        told = {"section": "models", "name": name, "source": "owner/m", "licence": "MIT", "origin": None}
+        return told | {"gated": False, "page": None, "here": False} | keys
 
-    here = gate(gated=True, page=PAGE, here=True)
+    (here,) = gates([one(gated=True, page=PAGE, here=True)], False)
     assert f"it is here already. Its terms hold: {PAGE}" in here and "HF_TOKEN" not in here
-    assert "Not known whether gated: owner/m (m)" in gate(gated=None) and not gate() + gate(gated=None, here=True)
+    assert [*gates([one(gated=None)], False)] == ["Not known whether gated: owner/m (m)."]
+    assert [*gates([one(), one(gated=None, here=True)], False)] == []
     made = {"section": "splits", "licence": "none stated"}
-    several = [terms(), terms(name="n"), terms(name="s", origin="MIT", **made), terms(name="t", origin="NC", **made)]
-    assert [flat(text) for text in licences([vars(one) for one in several])] == [
+    several = [one(), one("n"), one("s", origin="MIT", **made), one("t", origin="NC", **made)]
+    assert [flat(text) for text in licences(several)] == [
         "models MIT: m, n",
         "splits none stated; what it was made from, MIT: s",
         "splits none stated; what it was made from, NC: t",
@@ -342,25 +332,25 @@ def test_gates_and_licences_of_several_entries():
 
 
 def test_models_judges_with_an_engine_adapters_and_gold_have_terms(project):
-    found = {(one.section, one.name): one for one in terms_of(Study(project.load(WHOLE_STUDY)))}
+    study = WHOLE_STUDY | {"models": ["plain", "thinker", "tuned"], "comparisons": []}
+    found = {(one["section"], one["name"]): one for one in terms_of(Study(project.load(study)))}
     assert ("judges", "reader") in found and ("judges", "words") not in found
-    assert found["models", "plain"].source == "owner/model" and not found["models", "plain"].here
-    assert found["models", "thinker"].here, "a folder of the user's own"
+    assert found["models", "plain"]["source"] == "owner/model" and not found["models", "plain"]["here"]
+    assert found["models", "thinker"]["here"], "a folder of the user's own"
     assert {name for section, name in found if section == "gold"} == {"people"}
-    tuned = Study(project.load(WHOLE_STUDY | {"models": ["tuned"], "comparisons": []}))
-    found = {one.name: one for one in terms_of(tuned)}
-    assert (found["tuned (adapter)"].source, found["tuned (adapter)"].licence) == ("owner/adapter", "none stated")
+    adapter = found["models", "tuned (adapter)"]
+    assert (adapter["source"], adapter["licence"]) == ("owner/adapter", "none stated")
 
 
 def test_every_kind_of_open_pin_is_found_once(project):
     config = project.load(WHOLE_STUDY | {"models": ["plain", "tuned"], "splits": ["hub-rows", "url-rows"]})
-    assert open_pins(Study(config)) == []
     open_ = {
         ("engines", "hub-engine", "revision"): ("engine_entries", "hub-engine", "weights", "revision"),
         ("models", "tuned", "revision"): ("model_entries", "tuned", "lora", "revision"),
         ("splits", "hub-rows", "revision"): ("split_entries", "hub-rows", "source", "revision"),
         ("splits", "url-rows", "sha256"): ("split_entries", "url-rows", "source", "sha256"),
     }
+    assert open_pins(Study(config)) == []
     for path in open_.values():
         config = changed(config, path, None)
         if path[0] == "split_entries":

@@ -29,7 +29,7 @@ def table(title: str, frame: pd.DataFrame, indent: str = "  ") -> list[str]:
     if frame.empty:
         return [title]
     text = frame.rename_axis(index=None, columns=title).to_string(
-        na_rep="-", float_format="{:,.0f}".format, col_space=[len(column) + 1 for column in frame]
+        na_rep="-", float_format="{:,.0f}".format, col_space=[len(str(column)) + 1 for column in frame]
     )
     head, *rows = text.splitlines()
     return [line.rstrip() for line in (title + indent + head[len(title) :], *(indent + row for row in rows))]

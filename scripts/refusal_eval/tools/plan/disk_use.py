@@ -26,7 +26,7 @@ NEED = ["what", "folder", "key", "expected", "most", "detail"]
 def disk_needs(plan: Plan) -> pd.DataFrame:
     """Return what of a study takes disk, as far as it is not there yet: a row of `NEED` each."""
     paths, stages = plan.study.paths, plan.stages
-    answers, verdicts = stages.loc["generate"], stages.loc["judge"]
+    answers, verdicts = stages.to_dict("index").values()
     stored, made = [], []
     for tokens in ("tokens_out", "most_tokens_out"):
         stored.append(stages["requests"].sum() * STORED_BYTES + stages[tokens].sum() * STORED_BYTES_PER_TOKEN)
@@ -63,7 +63,7 @@ def disks(
     for _, own in needs.groupby(needs["folder"].map(device or device_of), sort=False):
         expected, most, space = float(own["expected"].sum()), float(own["most"].sum()), free(own["folder"].iloc[0])
         verdict = "too small" if expected * SPARE > space else "tight" if most * SPARE > space else "enough"
-        folders, key = list(dict.fromkeys(own["folder"])), own["key"][own["expected"].idxmax()]
+        folders, key = list(dict.fromkeys(own["folder"])), own.sort_values("expected")["key"].iloc[-1]
         sizes = {"free": space, "expected": expected, "most": most}
         found.append({"folders": folders, "key": key, **sizes, "verdict": verdict})
     return found

@@ -56,7 +56,7 @@ def plan_values(plan: Plan) -> dict[str, Any]:
         "disk": {"needs": needs.to_dict("records"), "disks": disks(needs, read_free)},
         "lock": study.lock,
         "open_pins": open_pins(study),
-        "terms": [{**dataclasses.asdict(one), "non_commercial": one.non_commercial} for one in terms_of(study)],
+        "terms": list(terms_of(study)),
         "hub_token": has_token(os.environ),
         "never_verified": never_verified(study),
         "unverified": unverified(study),

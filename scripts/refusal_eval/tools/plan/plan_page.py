@@ -1,6 +1,6 @@
 """The plan of a study as a page of text. Its sentences are in the template; here is what its tables are made of."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,7 @@ def shared(plan: Plan) -> dict[str, int]:
     """Return by how many a stage, all of which was looked up, has fewer requests there and to execute than in all."""
     looked = plan.stages[plan.stages["cells"] == plan.stages["looked_into"]]
     fewer = looked["asked"] - looked["stored"] - looked["requests"]
-    return {STAGES[stage]: int(count) for stage, count in fewer.items() if count > 0}
+    return {STAGES[str(stage)]: int(count) for stage, count in fewer.items() if count > 0}
 
 
 def least_time(plan: Plan) -> str:
@@ -82,7 +82,7 @@ def least_time(plan: Plan) -> str:
 def _rendered(name: str, plan: Plan, values: Mapping[str, Any]) -> str:
     kinds, known = {pace.kind for pace in plan.paces.values()}, [work.known for work in plan.work.values()]
     constants = {**vars(workload), **vars(workload_files), "kinds": kinds, "known": known, "of": plan.study}
-    filters = {"filled": _filled, "many": many, "size": _size, "n": "{:,.0f}".format}
+    filters: dict[str, Callable[..., Any]] = {"filled": _filled, "many": many, "size": _size, "n": "{:,.0f}".format}
     return rendered(Path(__file__).with_name(f"{name}.txt.j2"), {**constants, **values}, filters).rstrip("\n")
 
 

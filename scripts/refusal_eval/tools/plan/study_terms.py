@@ -3,12 +3,9 @@
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
-from refusal_eval.config.datasets import Split
-from refusal_eval.config.entries import Gold
 from refusal_eval.study.study import Study
 from refusal_eval.tools.page_lines import grouped
 from refusal_eval.workflow.weights_stage import engine_weights
@@ -18,44 +15,36 @@ NON_COMMERCIAL = re.compile(r"\bNC\b|non-?commercial|not for commercial", re.IGN
 MANY = 6  # names that are still listed one by one
 
 
-@dataclass(frozen=True)
-class Terms:
-    """On which terms something may be used."""
+def terms_of(study: Study) -> Iterator[dict[str, Any]]:
+    """Yield on which terms the models, judges with an engine, splits and gold of a study may be used, as plain values.
 
-    section: str  # models, judges, splits or gold
-    name: str
-    source: str  # its repository on the hub, its address, package or file
-    licence: str  # as its publisher states it
-    origin: str | None = None  # licence of what it was made from, where that is another one
-    gated: bool | None = None  # whether one must ask for access; None where nobody knows
-    page: str | None = None  # where to ask, or to read the terms
-    here: bool = False  # whether it was fetched already
-
-    @property
-    def non_commercial(self) -> bool:
-        """Whether a licence says that it is not for commercial use."""
-        return any(NON_COMMERCIAL.search(text) for text in (self.licence, self.origin or ""))
-
-
-def terms_of(study: Study) -> Iterator[Terms]:
-    """Yield the terms of all models, judges with an engine, splits and gold of a study."""
+    `source` is a repository on the hub, an address, a package or a file; `licence` what its publisher states, and
+    `origin` the licence of what it was made from, where that is another one. `gated` is None where nobody knows whether
+    one must ask for access, `page` where to ask or to read the terms, and `here` whether it was fetched already.
+    """
     engines: dict[str, Mapping[str, Any]] = {"models": study.models, "judges": study.judges}
     for section, entries in engines.items():
         for name, entry in entries.items():
             if not getattr(entry, "engine", None) or getattr(entry, "recorded", None):
                 continue
             engine, weights = study.engines[entry.engine], engine_weights(study, entry.engine)
-            manifest = study.paths.weights_manifest(weights) if weights and weights.fetched else None
-            where, here = weights.shown if weights else entry.engine, manifest is None or os.path.isfile(manifest)
-            yield Terms(section, name, where, engine.licence or NOT_STATED, None, engine.gated, engine.terms, here)
+            here = not weights or not weights.fetched or os.path.isfile(study.paths.weights_manifest(weights))
+            where = weights.shown if weights else entry.engine
+            yield _terms(section, name, where, here, engine.licence, gated=engine.gated, page=engine.terms)
             if adapter := getattr(entry, "lora", None):
-                yield Terms(section, f"{name} (adapter)", adapter.shown, NOT_STATED, here=here)
-    rows: dict[str, Mapping[str, Split | Gold]] = {"splits": study.splits, "gold": study.gold}
-    for section, own in rows.items():
-        for name, data in own.items():
-            source, licence = data.source, data.licence or NOT_STATED
+                yield _terms(section, f"{name} (adapter)", adapter.shown, here, None)
+    rows: dict[str, Mapping[str, Any]] = {"splits": study.splits, "gold": study.gold}
+    for section, entries in rows.items():
+        for name, entry in entries.items():
+            source, told = entry.source, {"origin": entry.licence_of_origin, "gated": entry.gated, "page": entry.terms}
             here = not source.fetched or os.path.isfile(source.cached_path(study.paths.cache))
-            yield Terms(section, name, source.shown, licence, data.licence_of_origin, data.gated, data.terms, here)
+            yield _terms(section, name, source.shown, here, entry.licence, **told)
+
+
+def _terms(section: str, name: str, source: str, here: bool, licence: str | None, **more: Any) -> dict[str, Any]:
+    terms = {"section": section, "name": name, "source": source, "licence": licence or NOT_STATED, "here": here}
+    terms |= {"origin": None, "gated": None, "page": None} | more
+    return terms | {"non_commercial": bool(NON_COMMERCIAL.search(f"{terms['licence']}\n{terms['origin']}"))}
 
 
 def open_pins(study: Study) -> list[dict[str, str]]:

@@ -25,7 +25,7 @@ from refusal_eval.tools.status.status_jobs import Job, Load, Trouble
 ANSWERS, VERDICTS = "answers", "verdicts"
 WAITING = "waiting"
 REQUESTS, CONVERSATIONS = "requests", "conversations"
-WAITS_FOR_ANSWERS = "waits for answers"
+WAITS_FOR_ANSWERS, ALL_STORED = "waits for answers", "all in the store, waits for its batch"
 # State and note of a cell whose responses are not all there, by the state of its engine load: of several loads the one
 # that comes first here.
 OF_LOAD = {
@@ -85,18 +85,19 @@ class Cells:
         self._study, self._failures = study, failures
         self._loads = {cell: loads[batch] for batch, cells in jobs.batches(study).items() for cell in cells}
         self._store = functools.cache(functools.partial(StoreReader, study.paths.store))
-        self._answered: dict[tuple[str, str], float | None] = {}  # when current answers were made
 
     def statuses(self, only: Collection[str] = ()) -> list[CellStatus]:
         """Return how far the answers and then the verdicts are, in the order of the study; `only`: of these cells."""
-        asked = [pair for pair in itertools.product(self._study.models, self._study.splits) if _named(pair, only)]
-        golds = [(GOLD, gold) for gold in self._study.gold if _named((GOLD, gold), only)]
-        found = [self._answers(CellStatus(ANSWERS, *cell, None)) for cell in asked]
+        asked = itertools.product(self._study.models, self._study.splits)
+        found = [
+            self._answers(CellStatus(ANSWERS, *cell, None)) for cell in asked if not only or "/".join(cell) in only
+        ]
         made = {(one.model, one.split): self._time("answers", str(one.cell)) if one.current else None for one in found}
-        made |= {cell: self._time("gold", cell[1]) for cell in golds}
+        golds = [gold for gold in self._study.gold if not only or f"{GOLD}/{gold}" in only]
+        made |= {(GOLD, gold): self._time("gold", gold) for gold in golds}
         for judge in self._study.judges:
-            for cell, answered in made.items():
-                found.append(self._verdicts(CellStatus(VERDICTS, *cell, judge, scored=False), answered))
+            for (model, split), answered in made.items():
+                found.append(self._verdicts(CellStatus(VERDICTS, model, split, judge, scored=False), answered))
         return found
 
     def _answers(self, status: CellStatus) -> CellStatus:
@@ -106,9 +107,9 @@ class Cells:
         if recorded:
             status.rendered = status.unit = None
             if made is None:
-                return self._waits(status, "recorded answers not read")
+                return self._waits(status, "answers", "recorded answers not read")
         elif rendered is None:
-            return self._waits(status, "not rendered")
+            return self._waits(status, "requests", "not rendered")
         elif made is None or made < rendered:
             return self._counted(status)
         self._with_states(status)
@@ -126,32 +127,33 @@ class Cells:
         if not asks:
             status.rendered = status.unit = None
         if answered is None:
-            return self._waits(status, WAITS_FOR_ANSWERS) if status.model == GOLD else status
+            return self._waits(status, "gold", WAITS_FOR_ANSWERS) if status.model == GOLD else status
         before: float | None = answered
         if asks:
             before = self._time("judge_requests", name)
             if before is None or before < answered:
-                return self._waits(status, "not rendered")
+                return self._waits(status, "judge_requests", "not rendered")
         made = self._time("verdicts", name)
         if made is None or made < (before or 0):
             note = "not judged" if made is None else "verdicts older than the answers"
-            return self._counted(status) if asks else self._waits(status, note)
+            return self._counted(status) if asks else self._waits(status, "verdicts", note)
         self._with_states(status)
-        what, scored = "scores", self._time("score", name)
+        rule, what, scored = "score", "scores", self._time("score", name)
         if status.model == GOLD:
-            what, scored = "judge's card", self._time("judge_card", f"{status.judge}/{status.split}")
+            rule, what, scored = (
+                "judge_card",
+                "judge's card",
+                self._time("judge_card", f"{status.judge}/{status.split}"),
+            )
         if scored is None or scored < made:
-            return self._waits(status, f"{what} {'not made' if scored is None else 'older than the verdicts'}")
+            return self._waits(status, rule, f"{what} {'not made' if scored is None else 'older than the verdicts'}")
         status.state, status.note, status.scored = jobs.DONE, "done", True
         return status
 
     def _counted(self, status: CellStatus) -> CellStatus:
         """Count what the store has of the requests of a rendered cell, and find out what it waits for."""
-        path, loads, status.rendered = (
-            jobs.requests_file(self._study.paths, status.cell),
-            self._loads[status.cell],
-            True,
-        )
+        path, loads = jobs.requests_file(self._study.paths, status.cell), self._loads[status.cell]
+        status.rendered = True
         try:
             file = read_requests(path)
             data = Path(path).read_bytes()
@@ -172,24 +174,23 @@ class Cells:
         # Of dialogues the first turns are counted: only a receipt tells that the others are there too.
         complete = status.missing == 0 and (status.unit == REQUESTS or load.state == jobs.DONE)
         if complete and load.state == jobs.DONE:
-            return self._waits(status, f"{status.step} not collected")
-        status.state, status.note = (
-            (WAITING, "all in the store, waits for its batch") if complete else OF_LOAD[load.state]
-        )
+            return self._waits(status, status.step, f"{status.step} not collected")
+        status.state, status.note = (WAITING, ALL_STORED) if complete else OF_LOAD[load.state]
         if self._time(status.step, str(status.cell)) is not None:
             status.note += f", old {status.step}"
-        told = [one.trouble for one in ([load] if load.state != jobs.DONE else loads if status.rejected else [])]
-        status.trouble = next((trouble.job for trouble in told if trouble), None)
+        told = [load] if load.state != jobs.DONE else loads if status.rejected else []
+        status.trouble = next((one.trouble.job for one in told if one.trouble), None)
         return status
 
-    def _waits(self, status: CellStatus, note: str) -> CellStatus:
-        """Return the same with what it waits for; failed if one of the jobs before it did, with the last of these."""
+    def _waits(self, status: CellStatus, rule: str, note: str) -> CellStatus:
+        """Return the same as it waits for a rule; failed if that or a job before it did, with the last of these."""
         judge, model = self._study.judges.get(str(status.judge)), self._study.models.get(status.model)
         engine = getattr(judge or model, "engine", "")
-        data = (self._study.gold if status.model == GOLD else self._study.splits)[status.split]
+        data = self._study.entries("gold" if status.model == GOLD else "split")[status.split]
         names = {engine, *str(status.cell).split("/")}
         names |= jobs.names_of(data.source, getattr(self._study.engines.get(engine), "weights", None))
-        failed = [job for job in self._failures if job[0] in jobs.OUTPUTS and names.issuperset(job[1].split("/"))]
+        before = ORDER[: ORDER.index(rule) + 1]
+        failed = [job for job in self._failures if job[0] in before and names.issuperset(job[1].split("/"))]
         status.note, status.trouble = note, max(failed, key=lambda job: ORDER.index(job[0]), default=None)
         if status.trouble is not None:
             status.state, status.note = jobs.FAILED, f"{note}: {status.trouble[0]} failed"
@@ -197,12 +198,7 @@ class Cells:
 
     def _with_states(self, status: CellStatus) -> None:
         """Add the numbers of its answers or verdicts, which are current."""
-        try:
-            counts = Counter(
-                STATE.findall(Path(jobs.output(self._study.paths, status.step, str(status.cell))).read_bytes())
-            )
-        except OSError:
-            counts = Counter()
+        counts = Counter(STATE.findall(Path(self._output(status.step, str(status.cell))).read_bytes()))
         status.current, status.states = True, {state.decode("ascii"): count for state, count in counts.items()}
         if status.unit is not None:
             rows, too_long = counts.total(), status.states.get(TOO_LONG, 0)
@@ -211,9 +207,8 @@ class Cells:
             status.requests, status.stored, status.missing = rows, rows - too_long - lost, 0
             status.too_long = too_long if status.step == ANSWERS else None
 
+    def _output(self, rule: str, name: str) -> str:
+        return jobs.output(self._study.paths, rule, name)
+
     def _time(self, rule: str, name: str) -> float | None:
-        return jobs.modified(jobs.output(self._study.paths, rule, name))
-
-
-def _named(pair: tuple[str, str], only: Collection[str]) -> bool:
-    return not only or "/".join(pair) in only
+        return jobs.modified(self._output(rule, name))

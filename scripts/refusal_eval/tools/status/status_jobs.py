@@ -21,7 +21,8 @@ LOADS = ("generate", "judge")  # their logs are read with their receipts
 SILENCE = 120.0  # seconds
 TIME_LIMIT = "the time limit is reached"  # how scripts/execute.py ends a load whose time is over: nothing went wrong
 Job = tuple[str, str]  # a rule, and the name of what it is run for: ("answers", "plain/one"), ("tables", "")
-# The file (the first, of several) that a job makes for a cell, or for what cells need; the others are the report's.
+# The file (the first, of several) that a job makes for a cell, or for what cells need, in the order of the rules. What
+# other rules make is the report.
 OUTPUTS = {
     "fetch_rows": "{cache}/rows/{name}",
     "fetch_tokenizer": "{cache}/weights/{name}/tokenizer_manifest.json",

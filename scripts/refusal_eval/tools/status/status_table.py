@@ -78,7 +78,8 @@ def _section(title: str, cells: Sequence[CellStatus], numbers: Mapping[Job, int]
 
 
 def _note(cell: CellStatus, numbers: Mapping[Job, int]) -> str:
-    parts = [cell.note + (f" [{numbers[cell.trouble]}]" if cell.trouble in numbers else "")]
+    number = numbers.get(cell.trouble) if cell.trouble else None
+    parts = [cell.note + (f" [{number}]" if number else "")]
     parts += [f"{cell.rejected:,} rejected"] if cell.rejected else []
     parts += [f"{cell.too_long:,} too long"] if cell.too_long and not cell.states else []
     parts += [_states(cell.states)] if cell.states else []

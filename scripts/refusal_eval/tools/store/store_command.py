@@ -2,7 +2,7 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -74,10 +74,13 @@ def run(named: Sequence[str], folder: str | None, pruning: bool, yes: bool) -> b
     usage = store_usage(indexes, asked)
     unknown: set[str] = set().union(*(one.unknown for one in asks.values()))
     unseen = list(unseen_studies([*studies, *waiting], store))
-    gaps = [*what_is_not_known(studies, asks), *unseen]
+    said = list(studies_told(studies, asks, waiting))
+    gaps = [gap for _, gap in said if gap] + unseen
+    if not asks:
+        gaps.append("none of the studies has this store; to remove all of it, delete the folder")
     show_store(store, usage, store_studies.described_engines(studies, asks.values()))
-    show_studies([*studies, *waiting], asks, {study.path for study in waiting})
-    for sentence in unseen:
+    say("\nStudies")
+    for sentence in [*(line for line, _ in said), *unseen]:
         say(sentence, "  ")
     say("\nResponses that none of these studies asks for" + (", as far as that is known" if gaps else ""))
     for engine in by_engine(usage).itertuples():
@@ -140,32 +143,24 @@ def show_store(store: str, usage: pd.DataFrame, names: Mapping[str, str]) -> Non
             say(names.get(engine_id, "of no study that was looked at"), "  ")
 
 
-def show_studies(studies: Sequence[StudyFile], asks: Mapping[str, Asks], waiting: Collection[str]) -> None:
-    """Print a line per study: how many requests it has, or why that is not known."""
-    print("\nStudies")
-    for study in studies:
-        if study.path in waiting:
+def studies_told(
+    studies: Sequence[StudyFile], asks: Mapping[str, Asks], waiting: Sequence[StudyFile]
+) -> Iterator[tuple[str, str]]:
+    """Yield what is said of each study, and what of its requests is not known and what to do; empty if all is."""
+    for study in [*studies, *waiting]:
+        what, gap = f"skipped, its store is another one ({study.store})", ""
+        if study in waiting:
             what = "has no results here and is not counted; name it on the command line if it is to be"
         elif study.config is None:
-            what = f"not valid, what it asks for is not known. {study.mistake}"
-        elif (one := asks.get(study.path)) is None:
-            what = f"skipped, its store is another one ({study.store})"
-        else:
+            what, gap = f"not valid, what it asks for is not known. {study.mistake}", f"{study.path} is not valid"
+        elif one := asks.get(study.path):
             requests = sum(map(len, one.keys.values()))
-            rest = "; what the others ask for is not known" if one.rendered < one.cells else ""
-            what = f"{one.rendered:,} of {one.cells:,} cells rendered, {requests:,} different requests{rest}"
-        say(f"{study.path}: {what}", "  ")
-
-
-def what_is_not_known(studies: Sequence[StudyFile], asks: Mapping[str, Asks]) -> Iterator[str]:
-    """Yield why it is not known what these studies ask for, and what to do."""
-    yield from (f"{study.path} is not valid" for study in studies if study.config is None)
-    if not asks:
-        yield "none of the studies has this store; to remove all of it, delete the folder"
-    for path, one in asks.items():
-        if one.rendered < one.cells:
-            todo = f"run `{snakemake(path)}`, or name all other studies on the command line"
-            yield f"{path}: only {one.rendered:,} of {one.cells:,} cells are rendered; {todo}"
+            what = f"{one.rendered:,} of {one.cells:,} cells rendered, {requests:,} different requests"
+            if one.rendered < one.cells:
+                what += "; what the others ask for is not known"
+                todo = f"run `{snakemake(study.path)}`, or name all other studies on the command line"
+                gap = f"{study.path}: only {one.rendered:,} of {one.cells:,} cells are rendered; {todo}"
+        yield f"{study.path}: {what}", gap
 
 
 def out_of_date(asks: Mapping[str, Asks]) -> list[str]:
@@ -178,8 +173,8 @@ def out_of_date(asks: Mapping[str, Asks]) -> list[str]:
 def prune_store(usage: pd.DataFrame, asked: Mapping[str, set[str]], yes: bool) -> bool:
     """Print what can be removed of these files, and remove it if `yes`; return whether all went well."""
     print("\nTo be removed")
-    for file in usage[usage["written"] != ""].itertuples():
-        say(f"{file.index.path} is left alone: {file.written}", "  ")
+    for file in usage[usage["written"] != ""].to_dict("records"):
+        say(f"{file['index'].path} is left alone: {file['written']}", "  ")
     doomed = usage[usage["written"] == ""]
     for engine in by_engine(doomed).itertuples():
         say(
@@ -196,9 +191,9 @@ def prune_store(usage: pd.DataFrame, asked: Mapping[str, set[str]], yes: bool) -
             )
         return True
     removed, well = 0, True
-    for file in doomed.itertuples():
+    for file in doomed.to_dict("records"):
         try:
-            removed += prune_file(file.index, asked.get(file.engine, set()))
+            removed += prune_file(file["index"], asked.get(file["engine"], set()))
         except UserError as error:
             say(str(error), "  ")
             well = False

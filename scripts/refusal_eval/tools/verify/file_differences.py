@@ -50,7 +50,7 @@ def _values(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _flat(value: Any, place: str) -> Iterator[tuple[str, Any]]:
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inner = list(value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ())
     for key, one in inner:
         yield from _flat(one, f"{place}.{key}")
     if not inner:
