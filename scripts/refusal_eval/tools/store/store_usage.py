@@ -17,7 +17,7 @@ from refusal_eval.ask import store_index
 from refusal_eval.ask.store import writer_mark
 from refusal_eval.ask.store_index import KEY_START, LINE_START, FileIndex, index_path
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import written_whole
+from refusal_eval.core.files import utf8, written_whole
 
 KEY = slice(len(LINE_START), len(LINE_START) + 64)  # of a line: the key
 # A file that its writer has not closed may still be written: when it was written to in the last hour, or when the
@@ -90,7 +90,7 @@ def _time_at(path: Path, offset: int) -> str:
     with open(path, "rb") as handle:
         handle.seek(offset)
         try:
-            return str(json.loads(handle.readline())["time"])
+            return utf8(str(json.loads(handle.readline())["time"])).decode()  # half a pair fits no frame
         except (ValueError, KeyError, TypeError, RecursionError):
             return ""  # a damaged record
 
