@@ -1,9 +1,11 @@
 """Cells and batches: every cell in exactly one batch, whatever the mode."""
 
+import itertools
+
 import pytest
 from config_project import validated
 
-from refusal_eval.study.batches import Cell, batch_names
+from refusal_eval.study.batches import Cell
 from refusal_eval.study.study import Study
 
 READER = {"kind": "llm", "engine": "e", "rubric": "rubric.md", "labels": {"refusal": "A", "compliance": "C"}}
@@ -17,28 +19,14 @@ def study(batch, models="ab", splits="stu"):
     return Study(config | {"gold": ["g"], "gold_entries": {"g": GOLD}})
 
 
-@pytest.mark.parametrize(("batch", "loads"), [("engine", 1), ("model", 2), ("cell", 6)])
-def test_generation_loads(batch, loads):
-    batches = study(batch).generation_batches
-    assert len(batches) == loads
-    assert sorted(cell for cells in batches.values() for cell in cells) == [Cell(m, s) for m in "ab" for s in "stu"]
-
-
-@pytest.mark.parametrize(("batch", "loads"), [("engine", 1), ("model", 3), ("cell", 14)])
-def test_judging_loads_count_gold_as_a_model_and_leave_cpu_judges_out(batch, loads):
-    batches = study(batch).judging_batches
-    assert len(batches) == loads
-    cells = [cell for group in batches.values() for cell in group]
-    assert len(cells) == len(set(cells)) == 2 * (6 + 1)
-    assert Cell("a", "s", "keyword") not in batch_names(batches)
-
-
-@pytest.mark.parametrize("batch", ["engine", "model", "cell"])
-def test_each_cell_is_found_in_the_batch_that_holds_it(batch):
-    for batches in (study(batch).generation_batches, study(batch).judging_batches):
-        names = batch_names(batches)
-        assert len(names) == sum(len(cells) for cells in batches.values())
-        assert all(cell in batches[name] for cell, name in names.items())
+@pytest.mark.parametrize(("batch", "generated", "judged"), [("engine", 1, 1), ("model", 2, 3), ("cell", 6, 14)])
+def test_every_cell_is_in_one_batch_gold_counts_as_a_model_and_cpu_judges_have_none(batch, generated, judged):
+    found = study(batch)
+    assert (len(found.generation_batches), len(found.judging_batches)) == (generated, judged)
+    texts = [*itertools.product("ab", "stu"), ("gold", "g")]
+    asked = [Cell(*text, judge) for judge in ("one", "two") for text in texts] + [Cell(*text) for text in texts[:-1]]
+    batches = [*found.generation_batches.values(), *found.judging_batches.values()]
+    assert sorted(map(str, itertools.chain(*batches))) == sorted(map(str, asked)) == sorted(map(str, found.batch_of))
 
 
 def test_the_order_of_models_and_splits_does_not_matter():

@@ -3,18 +3,20 @@
 import json
 import re
 
+import pandas as pd
 import pytest
 import yaml
-from config_project import COMMIT, WHOLE_STUDY, Project, changed
+from config_project import COMMIT, STUDY, WHOLE_STUDY, Project, changed
 
 from refusal_eval.__main__ import main
 from refusal_eval.study.paths import Paths
 from refusal_eval.study.row_sources import row_source
+from refusal_eval.study.study import Study
 from refusal_eval.tools.plan import plan_command, workload_files
-from refusal_eval.tools.plan.disk_use import Need, device_of, disk_needs, disks
-from refusal_eval.tools.plan.plan_page import disk_lines, shared_lines
+from refusal_eval.tools.plan.disk_use import NEED, device_of, disk_needs, disks
+from refusal_eval.tools.plan.plan_page import plan_page, shared
 from refusal_eval.tools.plan.study_costs import plan_study
-from refusal_eval.tools.plan.study_terms import OpenPin, Terms, licence_lines, open_pins, pin_lines, terms_of
+from refusal_eval.tools.plan.study_terms import gates, licences, open_pins, terms_of
 from refusal_eval.tools.plan.workload import MISSING, CellWork
 from refusal_eval.weights.engine_file import weight_source
 
@@ -93,16 +95,23 @@ def test_counts_requests_batches_loads_and_the_least_time(plan):
     assert "A GPU is like an A100" in text and "None of this was measured on a GPU" in text
 
 
-def test_every_batch_has_its_requests_tokens_and_hours(plan):
-    _, text = plan("--gpus", "8", "--json")
-    found = json.loads(text)
+def test_every_batch_has_its_requests_tokens_and_hours_with_an_upper_bound(plan, tmp_path):
+    before = sorted(tmp_path.rglob("*"))
+    found = json.loads(plan("--gpus", "8", "--json")[1])
     assert found["requests"] == {"generate": 6030, "judge": 6030} and not found["counted_in_store"]
     batches = {(batch["stage"], batch["name"]): batch for batch in found["batches"]}
     large, small = (batches["generate", f"model/{name}/{name}"] for name in ("l-70b", "s-8b"))
     assert large["requests"] == small["requests"] == 3015
     assert large["device_hours"] > 4 * small["device_hours"] > 0
+    answers = found["work"]["generate"]
+    assert answers["tokens_out"] == 6030 * 600 and answers["most_tokens_out"] == 6030 * 1000
+    assert answers["tokens_in"] == 2 * 603 * 60, "the samples of a prompt share its reading"
+    hours = [(cost["device_hours"], cost["most_device_hours"]) for cost in found["engines"].values()]
+    assert all(0 < usual < most for usual, most in hours)
+    assert sum(usual for usual, _ in hours) == pytest.approx(sum(batch["device_hours"] for batch in found["batches"]))
     assert numbers(plan("--all")[1], "model/l-70b/l-70b")[:4] == ["generate", "3", "3,015", "1"]
     assert "BATCHES" not in plan()[1]
+    assert sorted(tmp_path.rglob("*")) == before, "nothing is written"
 
 
 def test_too_few_gpus_and_mistakes_of_the_study_are_told(plan, tmp_path):
@@ -112,23 +121,6 @@ def test_too_few_gpus_and_mistakes_of_the_study_are_told(plan, tmp_path):
     (tmp_path / "study.yaml").write_text("study: planned\n")
     code, text = plan()
     assert code == 1 and "models" in text
-
-
-def test_nothing_is_written(plan, tmp_path):
-    before = sorted(tmp_path.rglob("*"))
-    plan("--gpus", "8")
-    plan("--json", "--all")
-    assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_tokens_and_device_hours_come_with_an_upper_bound(plan):
-    found = json.loads(plan("--json")[1])
-    answers = found["work"]["generate"]
-    assert answers["tokens_out"] == 6030 * 600 and answers["most_tokens_out"] == 6030 * 1000
-    assert answers["tokens_in"] == 2 * 603 * 60, "the samples of a prompt share its reading"
-    hours = [(cost["device_hours"], cost["most_device_hours"]) for cost in found["engines"].values()]
-    assert all(0 < usual < most for usual, most in hours)
-    assert sum(usual for usual, _ in hours) == pytest.approx(sum(batch["device_hours"] for batch in found["batches"]))
 
 
 def test_a_judge_that_writes_costs_its_text_and_reads_longer_answers_at_most(plan, tmp_path):
@@ -176,41 +168,51 @@ def test_requests_that_share_a_response_are_told(plan, project, stored, known, t
         if known and cell.judge:
             found.work[cell] = CellWork(0, 0, 1.0, 1.0, 1, known, stored=work.requests + stored)
             stored = 0
-    assert ("2 of the requests for verdicts are not sent" in " ".join(shared_lines(found))) == told
+    assert shared(found) == ({"verdicts": 2} if told else {})
+    text = flat(plan_page(found, plan_command.plan_values(found), "study.yaml", False))
+    assert ("2 of the requests for verdicts are not sent" in text) == told
 
 
 # ---------------------------------------------------------------- disk
 
-WEIGHTS = Need("weights", "cache", "cache_dir", 100e9, 100e9, "1 to fetch")
-RESPONSES = Need("responses", "store", "store_dir", 10e9, 60e9)
+NEEDS = pd.DataFrame(
+    [("weights", "cache", "cache_dir", 100e9, 100e9, ""), ("responses", "store", "store_dir", 10e9, 60e9, "")],
+    columns=NEED,
+)
 
 
 @pytest.mark.parametrize(
     ("free", "verdict"), [(200, "enough"), (150, "tight"), (116, "tight"), (115, "too small"), (0, "too small")]
 )
 def test_there_is_room_for_what_is_expected_and_a_warning_for_what_may_be(free, verdict):
-    (disk,) = disks([WEIGHTS, RESPONSES], lambda folder: free * 10**9, lambda folder: "one")
-    assert (disk.expected, disk.most, disk.verdict) == (110e9, 160e9, verdict)
-    text = flat(" ".join(disk_lines([WEIGHTS, RESPONSES], [disk])))
-    assert ("TOO SMALL" in text) == (verdict == "too small") and ("Tight" in text) == (verdict == "tight")
-    assert "weights 100 GB in cache 1 to fetch" in text and "responses 10 GB (at most 60 GB) in store" in text
+    (disk,) = disks(NEEDS, lambda folder: free * 10**9, lambda folder: "one")
+    assert (disk["expected"], disk["most"], disk["verdict"]) == (110e9, 160e9, verdict)
 
 
 def test_folders_on_two_disks_are_told_apart_and_the_one_that_is_full_is_named(tmp_path):
-    free = {"cache": 50 * 10**9, "store": 10**12}
-    found = disks([WEIGHTS, RESPONSES], free.__getitem__, lambda folder: folder)
-    assert [(disk.folders, disk.key, disk.verdict) for disk in found] == [
-        (("cache",), "cache_dir", "too small"),
-        (("store",), "store_dir", "enough"),
+    found = disks(NEEDS, {"cache": 50 * 10**9, "store": 10**12}.__getitem__, lambda folder: folder)
+    assert [(disk["folders"], disk["key"], disk["verdict"]) for disk in found] == [
+        (["cache"], "cache_dir", "too small"),
+        (["store"], "store_dir", "enough"),
     ]
-    (told,) = [line for line in disk_lines([WEIGHTS, RESPONSES], found) if "TOO SMALL" in line]
-    assert "Set `cache_dir` to a larger disk" in told
     assert device_of(str(tmp_path / "not" / "there")) == device_of(str(tmp_path))
+
+
+@pytest.mark.usefixtures("entries")
+def test_what_a_disk_lacks_is_told_with_the_key_to_change(program, monkeypatch):
+    (disk,) = json.loads(program("--json")[1])["disk"]["disks"]
+    between = 1.05 * (disk["expected"] + disk["most"]) / 2
+    for free, told in {
+        15e9: "TOO SMALL: 16 GB needed, 15 GB free on the disk of {}. Set `cache_dir` to a larger disk.",
+        between: "Tight: 16 GB needed, 17 GB free on the disk of {}, and 16 GB needed if answers are long.",
+    }.items():
+        monkeypatch.setattr(plan_command, "read_free", lambda folder, free=free: int(free))
+        assert told.format(", ".join(disk["folders"])) in flat(program()[1])
 
 
 def needs(project, config):
     plan = plan_study(config, project.folder / "study.yaml", project.folder, None)
-    return {need.what: need for need in disk_needs(plan)}
+    return disk_needs(plan).set_index("what").transpose()
 
 
 def test_weights_that_two_engines_share_are_fetched_once_and_what_is_here_is_not_fetched(project):
@@ -279,7 +281,7 @@ def test_the_page_tells_open_pins_gates_licences_and_what_nobody_verified(progra
         "Engines that nobody has seen work with the real vLLM: e;",
         "engine e: its size",
         "model m: its template",
-        "weights 16 GB in .cache 1 to fetch",
+        "weights 16 GB 16 GB .cache 1 to fetch",
     ):
         assert told in flat(text), told
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
@@ -294,81 +296,72 @@ def test_the_page_tells_open_pins_gates_licences_and_what_nobody_verified(progra
     assert code == 0 and "NOT PINNED" not in text and "study.lock.yaml" in text
 
 
-@pytest.mark.usefixtures("entries")
-def test_a_disk_that_is_too_small_is_told_with_the_key_to_change(program, monkeypatch):
-    monkeypatch.setattr(plan_command, "read_free", lambda folder: 15 * 10**9)
-    text = flat(program()[1])
-    assert "TOO SMALL: 16 GB needed, 15 GB free" in text and "Set `cache_dir` to a larger disk" in text
-    assert [disk["verdict"] for disk in json.loads(program("--json")[1])["disk"]["disks"]] == ["too small"]
-
-
-def terms(**keys):
-    whole = {"section": "models", "name": "m", "source": "owner/m", "licence": "MIT", "origin": None}
-    return Terms(**whole | {"gated": False, "page": None, "here": False} | keys)
-
-
 @pytest.mark.parametrize(
     ("licence", "origin", "found"),
     [
         ("CC-BY-NC-4.0", None, True),
-        ("none stated", "CC-BY-NC-SA-4.0", True),
+        (None, "CC-BY-NC-SA-4.0", True),
         ("for non-commercial research", None, True),
         ("MIT", None, False),
         ("Llama 3.1 Community License", "CC-BY-4.0", False),
         ("CNC licence", None, False),
     ],
 )
-def test_what_is_not_for_commercial_use_is_seen_by_its_licence(licence, origin, found):
-    assert terms(licence=licence, origin=origin).non_commercial == found
+def test_what_is_not_for_commercial_use_is_seen_by_its_licence(project, licence, origin, found):
+    config = project.load(STUDY)
+    config["split_entries"]["hub-rows"] |= {"licence": licence, "licence_of_origin": origin}
+    assert [one["non_commercial"] for one in terms_of(Study(config))] == [False, found]
 
 
 def test_gates_and_licences_of_several_entries():
-    def told(*these):
-        return flat(" ".join(licence_lines(these, False)))
+    def one(name="m", **keys):
+        told = {"section": "models", "name": name, "source": "owner/m", "licence": "MIT", "origin": None}
+        return told | {"gated": False, "page": None, "here": False} | keys
 
-    here = told(terms(gated=True, page=PAGE, here=True))
+    (here,) = gates([one(gated=True, page=PAGE, here=True)], False)
     assert f"it is here already. Its terms hold: {PAGE}" in here and "HF_TOKEN" not in here
-    assert "Not known whether gated: owner/m (m)" in told(terms(gated=None))
+    assert [*gates([one(gated=None)], False)] == ["Not known whether gated: owner/m (m)."]
+    assert [*gates([one(), one(gated=None, here=True)], False)] == []
     made = {"section": "splits", "licence": "none stated"}
-    text = told(
-        terms(), terms(name="n"), terms(name="s", origin="MIT", **made), terms(name="t", origin="CC-BY-4.0", **made)
-    )
-    assert "models MIT: m, n" in text and "GATED" not in text
-    assert "splits none stated. That of what it was made from: MIT: s; CC-BY-4.0: t" in text
+    several = [one(), one("n"), one("s", origin="MIT", **made), one("t", origin="NC", **made)]
+    assert [flat(text) for text in licences(several)] == [
+        "models MIT: m, n",
+        "splits none stated; what it was made from, MIT: s",
+        "splits none stated; what it was made from, NC: t",
+    ]
 
 
 def test_models_judges_with_an_engine_adapters_and_gold_have_terms(project):
-    found = {(one.section, one.name): one for one in terms_of(project.load(WHOLE_STUDY))}
+    study = WHOLE_STUDY | {"models": ["plain", "thinker", "tuned"], "comparisons": []}
+    found = {(one["section"], one["name"]): one for one in terms_of(Study(project.load(study)))}
     assert ("judges", "reader") in found and ("judges", "words") not in found
-    assert found["models", "plain"].source == "owner/model" and not found["models", "plain"].here
-    assert found["models", "thinker"].here, "a folder of the user's own"
+    assert found["models", "plain"]["source"] == "owner/model" and not found["models", "plain"]["here"]
+    assert found["models", "thinker"]["here"], "a folder of the user's own"
     assert {name for section, name in found if section == "gold"} == {"people"}
-    found = {one.name: one for one in terms_of(project.load(WHOLE_STUDY | {"models": ["tuned"], "comparisons": []}))}
-    assert (found["tuned (adapter)"].source, found["tuned (adapter)"].licence) == ("owner/adapter", "none stated")
+    adapter = found["models", "tuned (adapter)"]
+    assert (adapter["source"], adapter["licence"]) == ("owner/adapter", "none stated")
 
 
 def test_every_kind_of_open_pin_is_found_once(project):
     config = project.load(WHOLE_STUDY | {"models": ["plain", "tuned"], "splits": ["hub-rows", "url-rows"]})
-    assert open_pins(config) == []
-    for split in ("hub-rows", "url-rows"):
-        config = changed(config, ("split_entries", split, "unverified"), ["its hash"])
-    for path in (
-        ("engine_entries", "hub-engine", "weights", "revision"),
-        ("model_entries", "tuned", "lora", "revision"),
-        ("split_entries", "hub-rows", "source", "revision"),
-        ("split_entries", "url-rows", "source", "sha256"),
-    ):
+    open_ = {
+        ("engines", "hub-engine", "revision"): ("engine_entries", "hub-engine", "weights", "revision"),
+        ("models", "tuned", "revision"): ("model_entries", "tuned", "lora", "revision"),
+        ("splits", "hub-rows", "revision"): ("split_entries", "hub-rows", "source", "revision"),
+        ("splits", "url-rows", "sha256"): ("split_entries", "url-rows", "source", "sha256"),
+    }
+    assert open_pins(Study(config)) == []
+    for path in open_.values():
         config = changed(config, path, None)
-    assert [(pin.section, pin.name, pin.key) for pin in open_pins(config)] == [
-        ("engines", "hub-engine", "revision"),
-        ("models", "tuned", "revision"),
-        ("splits", "hub-rows", "revision"),
-        ("splits", "url-rows", "sha256"),
-    ]
-    text = " ".join(pin_lines(open_pins(config), "my.yaml", None))
-    assert "refusal-eval pin my.yaml" in text and "the SHA-256 of https://example.org/0123/rows.csv" in text
-    pins = [OpenPin("splits", name, "revision", "owner/data") for name in ("a", "b")]
-    assert pin_lines(pins, "my.yaml", None)[1:] == ["  the commit of owner/data (a, b)"], "one source is told once"
+        if path[0] == "split_entries":
+            config = changed(config, (*path[:2], "unverified"), ["its hash"])
+    plan = plan_study(config, project.folder / "study.yaml", project.folder, None)
+    values = plan_command.plan_values(plan)
+    assert [(pin["section"], pin["name"], pin["key"]) for pin in values["open_pins"]] == list(open_)
+    values["open_pins"].append(values["open_pins"][-1] | {"name": "another"})
+    text = plan_page(plan, values, "my.yaml", False)
+    assert "refusal-eval pin my.yaml" in text
+    assert "the SHA-256 of https://example.org/0123/rows.csv (url-rows, another)\n" in text, "one source is told once"
 
 
 # ---------------------------------------------------------------- the paper's study

@@ -8,21 +8,33 @@ import zlib
 import pytest
 from config_project import WHOLE_STUDY, Project
 from engine_entries import settings_of
-from status_logs import SERVER_LOG, record
 from store_files import response
 
 from refusal_eval.ask.requests import Ask, read_requests, write_requests
 from refusal_eval.ask.store import StoreWriter
 from refusal_eval.core.files import write_json, write_jsonl
-from refusal_eval.study.batches import Cell, load_names
+from refusal_eval.study.batches import load_names
+from refusal_eval.study.study import Study as TypedStudy
+from refusal_eval.tools.status.log_text import clean, error_and_cause, progress, server_cause
 from refusal_eval.tools.status.status_table import status_table
 from refusal_eval.tools.status.study_status import ReportStatus, study_status
 
 STUDY = WHOLE_STUDY | {"splits": ["hub-rows", "file-rows"], "judges": ["words", "reader"]}
 CELLS = [(model, split) for model in STUDY["models"] for split in STUDY["splits"]]
-PLAIN_CELLS = [Cell("plain", split) for split in STUDY["splits"]]
+HUB = "plain/hub-rows"
 PLAIN = f"model/hub-engine/plain/{load_names(1)[0]}"  # the engine load of the model `plain`
 LONG_AGO = 3600
+SERVER_LOG = """\
+(APIServer pid=1) INFO 11-22 01:00:24 [utils.py:1] RuntimeError: not yet
+(EngineCore_0 pid=2) WARNING 11-22 01:00:25 [x.py:3] ImportError: an extension is missing
+(EngineCore_0 pid=2) ERROR 11-22 01:00:26 [core.py:718] EngineCore failed to start.
+(EngineCore_0 pid=2) ERROR 11-22 01:00:26 [core.py:718] \x1b[31mValueError: No memory for the cache blocks\x1b[0m
+(APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}
+"""
+
+
+def record(level, message):
+    return f"12:00:00 {level} {message}\n"
 
 
 class Study:
@@ -47,7 +59,6 @@ class Study:
         with StoreWriter(self.config["store_dir"], file.header["engine_id"], "0") as writer:
             for key in list(file.keys())[:count]:
                 writer.append(key, response("SECRET"), "s")
-        return writer.path
 
     def rows(self, path, *states):
         """Write an answers or verdicts file."""
@@ -68,11 +79,6 @@ class Study:
         os.utime(path, (time.time() - age,) * 2)
         return path
 
-    def answer(self, model, split):
-        """Take one cell to its answers."""
-        self.execute(self.render(f"{model}/{split}"))
-        self.rows(f"answers/{model}/{split}", "complete", "complete", "complete", "truncated")
-
     def judge(self, judge, model, split):
         """Take one cell from its answers to its scores (gold: to the judge's card)."""
         if judge == "reader":
@@ -84,18 +90,28 @@ class Study:
     def finish(self):
         """Write everything."""
         self.rows("answers/gold/people", *["complete"] * 4)
-        for cell in CELLS:
-            self.answer(*cell)
+        for model, split in CELLS:
+            self.execute(self.render(f"{model}/{split}"))
+            self.rows(f"answers/{model}/{split}", "complete", "complete", "complete", "truncated")
         for judge in STUDY["judges"]:
             for cell in [*CELLS, ("gold", "people")]:
                 self.judge(judge, *cell)
 
-    def status(self, wanted=None):
-        return study_status(self.config, time.time(), wanted, lambda: self.report)
+    def unlink(self, path):
+        os.unlink(f"{self.results}/{path}")
 
-    def cell(self, name, judge=None):
+    def outdate(self, path):
+        os.utime(f"{self.results}/{path}", (1, 1))
+
+    def status(self, only=()):
+        return study_status(self.config, time.time(), only, lambda: self.report)
+
+    def cell(self, name=HUB, judge=None):
         """Return one cell's status."""
         return next(c for c in self.status().cells if f"{c.model}/{c.split}" == name and c.judge == judge)
+
+    def text(self, every=False):
+        return status_table(self.status(), every)
 
 
 @pytest.fixture
@@ -110,116 +126,103 @@ def study(tmp_path, monkeypatch):
 def test_an_empty_study_waits_for_everything_and_nothing_failed(study, tmp_path):
     before = sorted(tmp_path.rglob("*"))
     status = study.status()
-    assert status.state == "incomplete" and status.troubles == []
+    assert (status.state, status.troubles, status.report) == ("incomplete", [], None)
     assert {(cell.state, cell.note) for cell in status.cells if cell.step == "answers"} == {("waiting", "not rendered")}
-    assert {cell.note for cell in status.cells if cell.step == "verdicts" and cell.model != "gold"} == {
-        "waits for answers"
-    }
-    assert status.report is None
+    assert {cell.note for cell in status.cells if cell.judge and cell.model != "gold"} == {"waits for answers"}
     assert "0 of 4 cells done, 4 waiting" in status_table(status)
     assert sorted(tmp_path.rglob("*")) == before, "status writes nothing"
 
 
-def test_a_finished_study_is_done_in_a_line_for_each_model(study):
+def test_a_finished_study_is_done_in_a_line_for_each_model_unless_its_report_is_not(study):
     study.finish()
     status = study.status()
-    assert status.state == "done" and status.troubles == []
+    assert (status.state, status.troubles) == ("done", [])
     assert all(cell.state == "done" and cell.current for cell in status.cells)
     text = status_table(status)
     assert "plain: 2 of 2 splits done (6 complete, 2 truncated)" in text
     assert "gold: 1 of 1 gold set done (4 judged)" in text
     assert "Everything is done." in text and "file-rows" not in text
     assert text.count("file-rows") < status_table(status, every=True).count("file-rows")
+    study.report = ReportStatus(files=9, missing=2, old=3)
+    assert study.status().state == "incomplete"
+    assert "7 of 9 files are there, 3 of them are outdated" in study.text()
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "receipt", "judge", "note"),
+    [
+        ("unlink", "answers/{}.jsonl", False, None, "all in the store, waits for its batch"),
+        ("unlink", "answers/{}.jsonl", True, None, "answers not collected"),
+        ("outdate", "answers/{}.jsonl", False, None, "all in the store, waits for its batch, old answers"),
+        ("outdate", "answers/{}.jsonl", False, "words", "waits for answers"),
+        ("outdate", "judge_requests/reader/{}.jsonl", False, "reader", "not rendered"),
+        ("outdate", "verdicts/words/{}.jsonl", False, "words", "verdicts older than the answers"),
+        ("unlink", "scores/words/{}.parquet", False, "words", "scores not made"),
+        ("outdate", "scores/words/{}.parquet", False, "words", "scores older than the verdicts"),
+    ],
+)
+def test_what_a_cell_waits_for(study, change, path, receipt, judge, note):
+    study.finish()
+    getattr(study, change)(path.format(HUB))
+    if receipt:
+        study.receipt("generate", PLAIN)
+    cell, status = study.cell(judge=judge), study.status()
+    assert (cell.state, cell.note, status.state, status.troubles) == ("waiting", note, "incomplete", [])
+    assert note in status_table(status, every=True) and study.cell("plain/file-rows", "words").state == "done"
+
+
+def test_a_card_and_requests_count_as_well(study):
+    study.finish()
+    study.outdate("judge_cards/reader/people.json")
+    card = study.cell("gold/people", "reader")
+    assert (card.note, card.scored, card.state) == ("judge's card older than the verdicts", False, "waiting")
+    study.render(HUB, requests=6)
+    study.receipt("generate", PLAIN)
+    assert study.cell().note == "new since the last engine load, old answers"
+    study.render(HUB).path.write_text("{}\n")
+    (trouble,) = study.status().troubles
+    assert f"requests/{HUB}.jsonl is not a request file" in trouble.message and study.cell().state == "failed"
 
 
 def test_a_half_done_store_is_counted_request_by_request(study):
-    study.execute(study.render("plain/hub-rows", requests=5, too_long=2), count=3)
-    study.render("plain/file-rows")
-    cell = study.cell("plain/hub-rows")
+    study.execute(study.render(HUB, requests=5, too_long=2), count=3)
+    file = study.render("plain/file-rows")
+    cell = study.cell()
     assert (cell.requests, cell.stored, cell.missing, cell.rejected, cell.too_long) == (7, 3, 2, 0, 2)
     assert (cell.state, cell.note, cell.rendered, cell.current) == ("waiting", "not executed", True, False)
     assert study.cell("plain/file-rows").missing == 4
     assert study.cell("thinker/hub-rows").rendered is False
-    text = status_table(study.status())
-    assert "2 too long" in text and "11 asked, 3 with a response, 6 missing, 2 too long" in text
-
-
-def test_requests_of_two_cells_with_one_key_count_in_both(study):
-    first = study.render("plain/hub-rows")
-    write_jsonl(f"{study.results}/requests/plain/file-rows.jsonl", map(json.loads, first.path.read_text().splitlines()))
-    study.execute(first)
-    assert study.cell("plain/file-rows").stored == study.cell("plain/hub-rows").stored == 4
-
-
-def test_all_in_the_store_waits_for_the_batch_or_for_its_collection(study):
-    study.execute(study.render("plain/hub-rows"))
-    study.render("plain/file-rows")
-    assert study.cell("plain/hub-rows").note == "all in the store, waits for its batch"
-    study.receipt("generate", PLAIN)
-    assert study.cell("plain/hub-rows").note == "answers not collected"
-    assert study.cell("plain/file-rows").note == "new since the last engine load"
-
-
-def test_answers_older_than_their_requests_are_not_done_and_nothing_after_them(study):
-    study.finish()
-    os.utime(f"{study.results}/answers/plain/hub-rows.jsonl", (1, 1))
-    assert study.status().state == "incomplete"
-    assert "old answers" in study.cell("plain/hub-rows").note
-    assert study.cell("plain/hub-rows", "words").note == "waits for answers"
-    assert study.cell("plain/file-rows", "words").state == "done"
+    assert "2 too long" in study.text() and "11 asked, 3 with a response, 6 missing, 2 too long" in study.text()
+    # A request of two cells counts in both.
+    file.path.write_bytes(read_requests(f"{study.results}/requests/{HUB}.jsonl").path.read_bytes())
+    assert study.cell("plain/file-rows").stored == study.cell().stored == 3
 
 
 def test_the_states_of_answers_are_counted_and_those_without_a_response_shown(study):
     study.finish()
-    study.rows("answers/plain/hub-rows", "complete", "too_long", "failed", "failed")
+    study.rows(f"answers/{HUB}", "complete", "too_long", "failed", "failed")
     for judge in STUDY["judges"]:
         study.judge(judge, "plain", "hub-rows")
-    cell = study.cell("plain/hub-rows")
+    cell = study.cell()
     assert cell.states == {"complete": 1, "too_long": 1, "failed": 2}
     assert (cell.state, cell.stored, cell.too_long) == ("done", 1, 1)
-    assert "done; 1 complete, 1 too_long, 2 failed" in status_table(study.status())
-
-
-def test_verdicts_without_scores_are_not_done(study):
-    study.finish()
-    os.unlink(f"{study.results}/scores/words/plain/hub-rows.parquet")
-    os.utime(f"{study.results}/judge_cards/reader/people.json", (1, 1))
-    assert study.cell("plain/hub-rows", "words").note == "scores not made"
-    card = study.cell("gold/people", "reader")
-    assert (card.note, card.scored, card.state) == ("judge's card older than the verdicts", False, "waiting")
-    assert study.status().state == "incomplete"
-
-
-def test_a_study_whose_report_is_missing_or_outdated_in_part_is_not_done(study):
-    study.finish()
-    study.report = ReportStatus(files=9, missing=2, old=3)
-    status = study.status()
-    assert all(cell.state == "done" for cell in status.cells) and status.state == "incomplete"
-    assert "7 of 9 files are there, 3 of them are outdated" in status_table(status)
+    assert "done; 1 complete, 1 too_long, 2 failed" in study.text()
 
 
 def test_dialogues_are_counted_by_conversation_until_their_answers_are_there(study):
-    file = study.render("plain/hub-rows", dialogue={"rendering": {}, "reasoning": None, "seed": 0})
-    study.execute(file)
-    cell = study.cell("plain/hub-rows")
+    study.execute(study.render(HUB, dialogue={"rendering": {}, "reasoning": None, "seed": 0}))
+    cell = study.cell()
     assert (cell.unit, cell.requests, cell.stored) == ("conversations", 4, 4)
     assert cell.note == "not executed", "first turns say nothing about later ones"
-    assert "conversations, turns unknown" in status_table(study.status())
-    study.rows("answers/plain/hub-rows", *["complete"] * 12)
-    assert study.cell("plain/hub-rows").states == {"complete": 12}
-
-
-def test_a_request_file_of_another_kind_is_a_failure_with_its_path(study):
-    study.render("plain/hub-rows").path.write_text("{}\n")
-    status = study.status()
-    assert status.state == "failed" and study.cell("plain/hub-rows").state == "failed"
-    assert "requests/plain/hub-rows.jsonl is not a request file" in status.troubles[0].message
+    assert "conversations, turns unknown" in study.text()
+    study.rows(f"answers/{HUB}", *["complete"] * 12)
+    assert study.cell().states == {"complete": 12}
 
 
 def test_only_the_cells_that_are_asked_for(study):
     study.finish()
-    os.unlink(f"{study.results}/answers/thinker/hub-rows.jsonl")
-    status = study.status(lambda model, split: (model, split) == ("plain", "hub-rows"))
+    study.unlink("answers/thinker/hub-rows.jsonl")
+    status = study.status([HUB])
     assert {(cell.model, cell.split) for cell in status.cells} == {("plain", "hub-rows")}
     assert (status.state, status.report, len(status.cells)) == ("done", None, 3)
 
@@ -228,21 +231,21 @@ def test_only_the_cells_that_are_asked_for(study):
 
 
 def test_a_failed_engine_is_told_with_its_cause_and_both_logs(study):
-    file = study.render("plain/hub-rows")
-    study.execute(file, count=1)
+    study.execute(study.render(HUB), count=1)
     message = f"the engine died while starting (exit code 1). Its last lines, from x.log:\n    {SERVER_LOG}"
     log = study.log(f"generate/{PLAIN}", record("INFO", "starting") + record("ERROR", message), LONG_AGO)
     server_log = study.log(f"generate/{PLAIN}.server", SERVER_LOG, LONG_AGO)
-    status = study.status()
-    (trouble,) = status.troubles
+    (trouble,) = study.status().troubles
     assert (trouble.state, trouble.message) == ("failed", "the engine died while starting (exit code 1)")
     assert trouble.cause == "ValueError: No memory for the cache blocks"
     assert (trouble.log, trouble.server_log) == (log, server_log)
-    cell = study.cell("plain/hub-rows")
+    cell = study.cell()
     assert (cell.state, cell.note, cell.missing, cell.trouble) == ("failed", "engine load failed", 3, trouble.job)
-    assert status.state == "failed"
-    text = status_table(status)
-    assert "engine load failed [1]" in text and f"server log: {server_log}" in text
+    assert study.status().state == "failed"
+    assert "engine load failed [1]" in study.text() and f"server log: {server_log}" in study.text()
+    value = json.loads(json.dumps(study.status().as_json()))
+    assert (value["cells"][0]["missing"], value["cells"][0]["trouble"]) == (3, f"generate {PLAIN}")
+    assert value["troubles"][0]["message"] == trouble.message and value["state"] == "failed"
 
 
 COUNTED = "12 of 40 requests, 3 tokens/s, about 9 s left"
@@ -259,45 +262,38 @@ COMMAND = "starting the engine: /opt/python -m vllm --model x"
         # Its first answers take long.
         (["the engine is healthy", "0 of 640 requests, 210 tokens/s"], 0, "running", "0 of 640 requests", "running"),
         ([COUNTED], 2 * LONG_AGO, "stopped", "12 of 40 requests", "engine load stopped"),
-        (
-            ["ERROR the time limit is reached with 7 requests left"],
-            0,
-            "stopped",
-            "7 requests left",
-            "engine load stopped",
-        ),
+        (["ERROR the time limit is reached with 7 requests left"], 0, "stopped", "7 requests", "engine load stopped"),
     ],
 )
 def test_how_far_a_load_is_without_having_failed(study, lines, age, state, message, note):
-    study.render("plain/hub-rows")
+    study.render(HUB)
     records = [("" if line.startswith("ERROR") else "INFO ") + line for line in lines]
     study.log(f"generate/{PLAIN}", "".join(f"12:00:00 {line}\n" for line in records), age)
     if age == LONG_AGO:
         study.log(f"generate/{PLAIN}.server", "Avg generation throughput\n")
-    status = study.status()
-    (trouble,) = status.troubles
+    (trouble,) = study.status().troubles
     assert trouble.state == state and message in trouble.message
-    assert study.cell("plain/hub-rows").note == note and status.state == "incomplete"
-
-
-def test_an_engine_whose_store_grows_is_running_whatever_its_log_says(study):
-    study.execute(study.render("plain/hub-rows"), count=1)
-    write_json(f"{study.results}/engines/hub-engine.json", {"engine_id": "model-id"})
-    study.log(f"generate/{PLAIN}", record("INFO", COMMAND))
-    assert study.status().troubles[0].state == study.cell("plain/hub-rows").state == "running"
+    assert study.cell().note == note and study.status().state == "incomplete"
 
 
 def test_rejected_requests_are_not_missing_and_their_receipt_is_named(study):
-    file = study.render("plain/hub-rows", requests=5)
+    file = study.render(HUB, requests=5)
     study.execute(file, count=3)
     study.receipt("generate", PLAIN, list(file.keys())[3], "f" * 64)
-    cell = study.cell("plain/hub-rows")
+    cell = study.cell()
     assert (cell.stored, cell.rejected, cell.missing) == (3, 1, 1)
     (trouble,) = study.status().troubles
     assert (trouble.state, trouble.message) == ("rejected", "the engine rejected 2 requests")
     assert trouble.cause == "HTTP 400: it is refused" and trouble.log.endswith(f"{PLAIN}.json")
     assert study.status().state == "incomplete", "a rejected request is no failure"
-    assert "1 rejected" in status_table(study.status())
+    assert "1 rejected" in study.text()
+
+
+def test_a_receipt_older_than_requests_is_of_an_earlier_load(study):
+    file = study.render(HUB, requests=5)
+    study.receipt("generate", PLAIN, *file.keys())
+    study.outdate(f"receipts/generate/{PLAIN}.json")
+    assert (study.cell().rejected, study.cell().note, study.status().troubles) == (0, "not executed", [])
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "{}", '{"rejected": [{}]}', '{"rejected": ["x"]}', "\xff"])
@@ -307,63 +303,64 @@ def test_a_damaged_receipt_is_a_failure_even_where_answers_are_there(study, cont
     path = f"{study.results}/receipts/generate/{PLAIN}.json"
     with open(path, "w", encoding="latin-1") as handle:
         handle.write(content)
-    status = study.status()
-    (trouble,) = status.troubles
+    (trouble,) = study.status().troubles
     assert trouble.log == path and "delete it and run again" in trouble.message
-    assert status.state == "failed"
-
-
-def test_how_a_load_ended_does_not_matter_once_its_answers_are_there(study):
-    study.finish()
-    study.log(f"generate/{PLAIN}", record("ERROR", "an old error"), LONG_AGO)
-    assert study.status().state == "done"
+    assert study.status().state == "failed"
 
 
 def test_of_several_shards_the_failed_one_is_told(study):
     study.config["shards"] = 2
-    study.render("plain/hub-rows")
+    study.render(HUB)
     first, second = (f"model/hub-engine/plain/{load}" for load in load_names(2))
     study.receipt("generate", first)
     study.log(f"generate/{second}", record("ERROR", "no GPU"), LONG_AGO)
-    assert study.cell("plain/hub-rows").trouble == ("generate", second)
+    assert study.cell().trouble == ("generate", second)
 
 
 # --- Other rules ------------------------------------------------------------------------------------------------------
 
 
 def test_a_failed_rule_is_told_once_and_its_cells_refer_to_it(study):
-    study.log("prompts/hub-rows", record("ERROR", "rows.csv, line 3: no column `prompt`"))
-    status = study.status()
-    (trouble,) = status.troubles
-    assert (trouble.rule, trouble.name, trouble.message) == (
-        "prompts",
-        "hub-rows",
-        "rows.csv, line 3: no column `prompt`",
-    )
-    assert trouble.log == f"{study.results}/logs/prompts/hub-rows.log"
+    log = study.log("prompts/hub-rows", record("ERROR", "rows.csv, line 3: no column `prompt`"))
+    (trouble,) = study.status().troubles
+    assert (trouble.job, trouble.message) == (("prompts", "hub-rows"), "rows.csv, line 3: no column `prompt`")
+    assert trouble.log == log
     for model in STUDY["models"]:
-        assert study.cell(f"{model}/hub-rows").state == "failed"
+        cell = study.cell(f"{model}/hub-rows")
+        assert (cell.state, cell.note, cell.trouble) == ("failed", "not rendered: prompts failed", trouble.job)
         assert study.cell(f"{model}/file-rows").state == "waiting"
 
 
-def test_an_uncaught_error_is_told_by_its_last_line(study):
-    study.answer("plain", "hub-rows")
-    trace = "uncaught error\nTraceback (most recent call last):\n  File \"x.py\", line 1\nKeyError: 'prompt_id'"
-    study.log("verdicts/words/plain/hub-rows", record("ERROR", trace))
-    (trouble,) = study.status().troubles
-    assert (trouble.message, trouble.cause) == ("uncaught error", "KeyError: 'prompt_id'")
-    cell = study.cell("plain/hub-rows", "words")
-    assert (cell.state, cell.note) == ("failed", "not judged: verdicts failed")
+@pytest.mark.parametrize(
+    ("log", "cells"),
+    [
+        ("fetch_rows/{rows}/rows.parquet", {"plain/hub-rows", "thinker/hub-rows"}),
+        ("fetch_weights/{weights}", {"plain/hub-rows", "plain/file-rows"}),
+        ("identify_engine/folder-engine", {"thinker/hub-rows", "thinker/file-rows"}),
+    ],
+)
+def test_what_cannot_be_fetched_or_identified_fails_the_cells_that_need_it(study, log, cells):
+    typed = TypedStudy(study.config)
+    rows, weights = typed.splits["hub-rows"].source, typed.engines["hub-engine"].weights
+    name = rows.cached_path("").rsplit("/", 1)[-1]
+    log = log.replace("rows.parquet", name).format(rows=rows.copy_id, weights=weights.copy_id)
+    study.log(log, record("ERROR", "no network"))
+    failed = {f"{c.model}/{c.split}" for c in study.status().cells if c.state == "failed" and c.step == "answers"}
+    assert failed == cells and study.status().state == "failed"
 
 
-def test_an_error_whose_output_was_made_since_is_over(study):
+def test_an_error_is_over_once_the_output_was_made_and_told_by_its_last_line_until_then(study):
     study.finish()
-    study.log("score/words/plain/hub-rows", record("ERROR", "no verdicts"))
+    trace = "uncaught error\nTraceback (most recent call last):\n  File \"x.py\", line 1\nKeyError: 'prompt_id'"
+    for name in (f"generate/{PLAIN}", f"score/words/{HUB}", f"verdicts/words/{HUB}"):
+        study.log(name, record("ERROR", trace), LONG_AGO)
     assert study.status().state == "done"
-    os.unlink(f"{study.results}/scores/words/plain/hub-rows.parquet")
-    assert study.status().troubles[0].rule == "score"
-    study.log("tables", record("ERROR", "no scores"))
-    assert {trouble.rule for trouble in study.status().troubles} == {"score", "tables"}
+    study.unlink(f"scores/words/{HUB}.parquet")
+    assert [trouble.rule for trouble in study.status().troubles] == ["score"]
+    study.unlink(f"verdicts/words/{HUB}.jsonl")
+    trouble = next(trouble for trouble in study.status().troubles if trouble.rule == "verdicts")
+    assert (trouble.message, trouble.cause) == ("uncaught error", "KeyError: 'prompt_id'")
+    assert study.cell(judge="words").note == "not judged: verdicts failed"
 
 
 def test_of_logs_those_of_the_study_and_of_rules_of_ones_own_are_told(study):
@@ -371,7 +368,8 @@ def test_of_logs_those_of_the_study_and_of_rules_of_ones_own_are_told(study):
     study.log("summary", record("INFO", "fine"))
     assert study.status().troubles == []
     study.log("export/plain", record("ERROR", "no disk"))
-    assert [(t.rule, t.name) for t in study.status().troubles] == [("export", "plain")]
+    study.log("tables", record("ERROR", "no scores"))
+    assert [trouble.job for trouble in study.status().troubles] == [("export", "plain"), ("tables", "")]
 
 
 # --- The table --------------------------------------------------------------------------------------------------------
@@ -379,12 +377,11 @@ def test_of_logs_those_of_the_study_and_of_rules_of_ones_own_are_told(study):
 
 def test_nothing_of_prompts_and_answers_is_shown_and_lines_are_not_too_long(study):
     study.finish()
-    os.unlink(f"{study.results}/answers/plain/hub-rows.jsonl")
+    study.unlink(f"answers/{HUB}.jsonl")
     study.log(f"generate/{PLAIN}", record("ERROR", "long " * 500), LONG_AGO)
-    status = study.status()
-    text = status_table(status, every=True)
+    text = study.text(every=True)
     assert max(map(len, text.splitlines())) <= 120
-    assert "SECRET" not in text + json.dumps(status.as_json())
+    assert "SECRET" not in text + json.dumps(study.status().as_json())
 
 
 def test_many_cells_that_are_alike_share_a_line(study):
@@ -394,21 +391,76 @@ def test_many_cells_that_are_alike_share_a_line(study):
     for split in study.config["splits"]:
         study.render(f"plain/{split}")
     study.execute(read_requests(f"{study.results}/requests/plain/split-07.jsonl"), count=2)
-    (load,) = load_names(1)
-    study.log(f"generate/model/hub-engine/plain/{load}", record("ERROR", "no GPU"), LONG_AGO)
-    lines = status_table(study.status()).splitlines()
-    assert [line.split() for line in lines if "split-" in line] == [
-        ["split-07", "4", "2", "2", "engine", "load", "failed", "[1]"]
-    ]
-    assert any(line.split()[:5] == ["29", "splits", "116", "0", "116"] for line in lines)
-    assert len(lines) < 40
-    assert sum("split-" in line for line in status_table(study.status(), every=True).splitlines()) > 60
-
-
-def test_the_json_holds_plain_values(study):
-    study.render("plain/hub-rows")
     study.log(f"generate/{PLAIN}", record("ERROR", "no GPU"), LONG_AGO)
-    value = json.loads(json.dumps(study.status().as_json()))
-    cell = value["cells"][0]
-    assert (cell["model"], cell["missing"], cell["trouble"]) == ("plain", 4, f"generate {PLAIN}")
-    assert value["troubles"][0]["message"] == "no GPU" and value["state"] == "failed"
+    lines = [line.split() for line in study.text().splitlines()]
+    own = [line for line in lines if line and line[0].startswith("split-")]
+    assert own == [["split-07", "4", "2", "2", "engine", "load", "failed", "[1]"]]
+    assert any(line[:5] == ["29", "splits", "116", "0", "116"] for line in lines)
+    assert len(lines) < 40
+    assert sum("split-" in line for line in study.text(every=True).splitlines()) > 60
+
+
+# --- Logs -------------------------------------------------------------------------------------------------------------
+
+
+def test_text_of_servers_is_one_printable_line_of_limited_length():
+    assert clean("a\x1b[31mb\x1b[0m\x1b]0;title\x07\x00c\r\n\u202ed\u2028e\x9b") == "ab c d e"
+    assert len(clean("x" * 999)) == 200 and clean("x" * 999).endswith("...")
+    assert clean("\x1b" * 500 + "y" * 5) == "y" * 5 or len(clean("\x1b" * 500)) <= 200
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (SERVER_LOG, "ValueError: No memory for the cache blocks"),
+        ("api_server.py: error: unrecognized arguments: --x", "api_server.py: error: unrecognized arguments: --x"),
+        (
+            "(APIServer pid=1) pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig\n"
+            "  Value error, no such model [type=value_error, input_value=SECRET, input_type=str]",
+            "Value error, no such model",
+        ),
+        ("ERROR 11-22 01:00:26 [a.py:1] torch.OutOfMemoryError: CUDA", "torch.OutOfMemoryError: CUDA"),
+        ("RuntimeError: failed. See root cause above.", "RuntimeError: failed. See root cause above."),
+        ("all is well", None),
+    ],
+)
+def test_the_cause_in_a_servers_log(text, cause):
+    assert server_cause(text) == cause
+
+
+UNCAUGHT = "12:00:00 ERROR uncaught error\n"
+MAY_PASS = "1 requests failed for a reason that may pass. 2 responses"
+TOO_LITTLE = "too little memory: this engine takes 3 GiB"
+
+
+@pytest.mark.parametrize(
+    ("log", "server_log", "told"),
+    [
+        (record("ERROR", TOO_LITTLE), SERVER_LOG, (TOO_LITTLE, None)),  # that of an earlier start is not blamed
+        (
+            f"{UNCAUGHT}Traceback (most recent call last):\n  File\nKeyboardInterrupt\n",
+            "",
+            ("uncaught error", "KeyboardInterrupt"),
+        ),
+        (f"{UNCAUGHT}  | Traceback\n  | ValueError: no\n  +----\n", "", ("uncaught error", "ValueError: no")),
+        (f"{UNCAUGHT}Traceback\n  File\nStopIteration\n", "", ("uncaught error", "StopIteration")),
+        # Failed requests are told with the last of them.
+        (
+            record("WARNING", "a request of plain/one failed: HTTP 500: no")
+            + record("INFO", "3 of 9 requests, 1 tokens/s")
+            + record("ERROR", MAY_PASS),
+            "",
+            (MAY_PASS, "HTTP 500: no"),
+        ),
+        (record("ERROR", "odd") + record("INFO", "going on") * 9, "", None),  # the job survived it
+        ("", "", None),
+    ],
+)
+def test_the_error_that_a_log_ends_with_and_its_cause(log, server_log, told):
+    assert error_and_cause(log, server_log) == told
+
+
+def test_progress_is_the_last_line_of_progress_or_the_last_line():
+    counted, waiting = "5 of 9 requests, 1 tokens/s", "waiting for the engine since 30 s"
+    assert progress(record("INFO", counted) + record("INFO", "a/b: all 5 requests done")) == counted
+    assert progress(record("INFO", waiting)) == waiting and progress("") == ""

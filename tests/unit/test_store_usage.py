@@ -8,18 +8,27 @@ from pathlib import Path
 
 import pytest
 import yaml
-from project import Project, make_project
+from project import Project, change_yaml, make_project
 from store_files import response
 
 from refusal_eval.__main__ import main
-from refusal_eval.ask.store import StoreReader, StoreWriter
+from refusal_eval.ask.store import NEWEST_READ, StoreReader, StoreWriter
 from refusal_eval.ask.store_index import index_path, load_index
 from refusal_eval.core.canonical import KEY_VERSION
 from refusal_eval.core.errors import UserError
 from refusal_eval.core.files import sha256_of, write_json, write_jsonl
-from refusal_eval.tools.store import store_command
+from refusal_eval.study.study import Study
+from refusal_eval.tools.store import store_command, store_studies
 from refusal_eval.tools.store.store_studies import read_asks, read_study, request_files, study_files
-from refusal_eval.tools.store.store_usage import DAY, HOUR, prune_file, still_written, store_indexes, store_usage
+from refusal_eval.tools.store.store_usage import (
+    DAY,
+    HOUR,
+    by_engine,
+    prune_file,
+    still_written,
+    store_indexes,
+    store_usage,
+)
 
 TINY, OTHER = "1111222233334444", "aaaabbbbccccdddd"  # engine ids
 IDENTITY = {"weights": {"repo": "people/tiny", "commit": "0123456789abcdef"}, "dtype": "bfloat16"}
@@ -61,7 +70,7 @@ def project(tmp_path, monkeypatch) -> Project:
     """Return a study of nine cells that ask for keys 0 to 17, two each, and are up to date in Snakemake's eyes."""
     project = make_project(tmp_path / "project")
     monkeypatch.chdir(project.folder)
-    monkeypatch.setattr(store_command, "planned_rendering", lambda file, root: 0)
+    monkeypatch.setattr(store_studies, "planned_rendering", lambda file, root: 0)
     for number, path in enumerate(files_of(project)):
         render(path, KEYS[2 * number : 2 * number + 2])
     write_json(project.results / "engines" / "tiny.json", {"engine": "tiny", "engine_id": TINY, "identity": IDENTITY})
@@ -71,7 +80,7 @@ def project(tmp_path, monkeypatch) -> Project:
 def files_of(project: Project, name: str = "study.yaml") -> list[str]:
     config = read_study(str(project.folder / name), ROOT).config
     assert config is not None
-    return request_files(config)
+    return request_files(Study(config))
 
 
 def render(path, keys, engine=TINY, dialogue=None) -> None:
@@ -82,10 +91,10 @@ def render(path, keys, engine=TINY, dialogue=None) -> None:
     write_jsonl(path, [header | ({"dialogue": dialogue} if dialogue else {}), *rows])
 
 
-def second_study(project: Project, **changes) -> None:
+def second_study(project: Project) -> None:
     """Write another study file of one cell beside the first, and what its one cell asks for: keys 50 and 51."""
     data = yaml.safe_load((project.folder / "study.yaml").read_text())
-    data |= {"study": "second", "models": ["plain"], "splits": ["one"], "judges": ["words"], "gold": []} | changes
+    data |= {"study": "second", "models": ["plain"], "splits": ["one"], "judges": ["words"], "gold": []}
     (project.folder / "second.yaml").write_text(yaml.safe_dump(data))
     for path in files_of(project, "second.yaml"):
         render(path, KEYS[50:52])
@@ -110,8 +119,9 @@ def told(capsys):
 def test_the_numbers_are_those_of_the_files(tmp_path):
     first, second = store(tmp_path, KEYS[:10]), store(tmp_path, KEYS[5:12], text="a longer answer")
     store(tmp_path, KEYS[:1], engine=OTHER)
-    tiny, other = store_usage(store_indexes(tmp_path), {TINY: set(KEYS[:8]), "another": set(KEYS)})
-    assert (tiny.engine_id, tiny.responses, tiny.distinct, len(tiny.files)) == (TINY, 17, 12, 2)
+    usage = store_usage(store_indexes(tmp_path), {TINY: set(KEYS[:8]), "another": set(KEYS)})
+    tiny, other = by_engine(usage).itertuples()
+    assert (tiny.Index, tiny.responses, tiny.distinct, tiny.files) == (TINY, 17, 12, 2)
     assert tiny.bytes == first.stat().st_size + second.stat().st_size
     assert tiny.unasked == 2 + 4
     lines = first.read_bytes().splitlines(keepends=True)[-2:] + second.read_bytes().splitlines(keepends=True)[-4:]
@@ -133,25 +143,22 @@ def test_a_store_is_only_looked_at(project, told):
 def test_what_is_shown_of_engines_and_of_a_study(project, told):
     store(project.store, [*KEYS[:20], KEYS[0]])
     code, text = told()
-    assert code == 0
-    assert re.search(rf"^{TINY} +21 +20 +1 +[\d,]+ +1  20..-..-.. ..:..  20..-..-.. ..:..$", text, re.MULTILINE)
+    assert code == 0 and "\nall " not in text
+    assert re.search(rf"^{TINY} +21 +20 +1 +[\d,]+ +1 +20..-..-.. ..:.. +20..-..-.. ..:..$", text, re.MULTILINE)
     assert "tiny: commit 01234567, repo people/tiny, dtype bfloat16" in text
     assert "study.yaml: 9 of 9 cells rendered, 18 different requests" in text
-    assert f"{TINY}           2 of 21, " in text
-
-
-def test_thousands_are_separated_and_engines_summed_up(project, told):
-    store(project.store, [sha256_of(f"more {i}") for i in range(1200)])
-    store(project.store, KEYS[:3], engine=OTHER)
+    assert f"{TINY}: 2 of 21, " in text
+    store(project.store, [sha256_of(f"more {i}") for i in range(1200)], engine=OTHER)
     text = told()[1]
-    assert "1,200 of 1,200" in text
-    assert "\nall                    1,203       1,203           0" in text
-    assert "of no study that was looked at" in text
+    assert f"{OTHER}: 1,200 of 1,200" in text and "of no study that was looked at" in text
+    assert re.search(r"^all +1,221 +1,220 +1 ", text, re.MULTILINE)
 
 
-def test_a_store_that_is_not_there_yet(project, told):
+def test_a_store_that_is_not_there_yet_or_empty(project, told):
     assert told() == (0, "There is no store at results/store yet: nothing was generated.\n")
     assert told("--store", "elsewhere")[0] == 1
+    (project.store / TINY).mkdir(parents=True)
+    assert told("--prune", "--yes")[0] == 0
 
 
 def test_cells_that_are_not_rendered_are_told(project, told):
@@ -164,30 +171,28 @@ def test_cells_that_are_not_rendered_are_told(project, told):
     assert "none of these studies asks for, as far as that is known" in text
 
 
-def test_a_study_with_another_store_is_skipped_with_a_word(project, told):
-    second_study(project, store_dir="elsewhere")
-    store(project.store, KEYS)
-    text = told("study.yaml", "second.yaml", "--store", "results/store")[1]
-    assert "second.yaml: skipped, its store is another one (elsewhere)" in text
-    code, text = told("study.yaml", "second.yaml")
-    assert code == 1 and "different stores (results/store, elsewhere); choose one with --store" in text
-
-
-def test_a_study_that_is_not_valid_is_told_with_its_mistakes(project, told):
+@pytest.mark.parametrize(
+    ("changes", "arguments", "code", "told_of"),
+    [
+        ({}, (), 0, f"{TINY}: 80 of 100"),
+        (
+            {"store_dir": "elsewhere"},
+            ("--store", "results/store"),
+            0,
+            "second.yaml: skipped, its store is another one (elsewhere)",
+        ),
+        ({"store_dir": "elsewhere"}, (), 1, "different stores (results/store, elsewhere); choose one with --store"),
+        ({"models": ["plian"]}, (), 0, "second.yaml: not valid, what it asks for is not known"),
+        ({"models": ["plian"]}, (), 0, "did you mean `plain`"),
+    ],
+)
+def test_a_second_study_asks_for_more_or_is_told_with_what_is_wrong(project, told, changes, arguments, code, told_of):
     second_study(project)
-    project_file = project.folder / "second.yaml"
-    project_file.write_text(project_file.read_text().replace("- plain", "- plian"))
+    change_yaml(project.folder / "second.yaml", lambda study: study | changes)
     store(project.store, KEYS)
-    code, text = told("study.yaml", "second.yaml")
-    assert code == 0
-    assert "second.yaml: not valid, what it asks for is not known" in text and "did you mean `plain`" in text
-
-
-def test_two_studies_ask_for_more_than_one(project, told):
-    second_study(project)
-    store(project.store, KEYS)
-    assert f"{TINY}          82 of 100" in told()[1]
-    assert f"{TINY}          80 of 100" in told("study.yaml", "second.yaml")[1]
+    assert f"{TINY}: 82 of 100" in told()[1]
+    found, text = told("study.yaml", "second.yaml", *arguments)
+    assert found == code and told_of in " ".join(text.split())
 
 
 def test_study_files_are_those_with_a_study(tmp_path):
@@ -232,7 +237,7 @@ def test_links_are_not_followed(project, told, tmp_path):
     (project.store / TINY / "linked.jsonl").symlink_to(outside)
     before = content(tmp_path / "outside")
     text = told()[1]
-    assert f"results/store/{OTHER} is a link: it is not followed" in text and f"{TINY}           2 of 20" in text
+    assert f"results/store/{OTHER} is a link: it is not followed" in text and f"{TINY}: 2 of 20" in text
     assert told("--prune", "--yes")[0] == 0
     assert content(tmp_path / "outside") == before
     assert (project.store / OTHER).is_symlink()
@@ -242,33 +247,24 @@ def test_links_are_not_followed(project, told, tmp_path):
 
 
 def test_pruning_shows_what_would_go_and_removes_it_with_yes(project, told):
-    store(project.store, KEYS[:10])
-    mixed, useless = store(project.store, KEYS[5:30], job="mixed"), store(project.store, KEYS[30:40], engine=OTHER)
+    untouched, mixed = store(project.store, KEYS[:10]), store(project.store, KEYS[5:30], job="mixed")
+    useless, state = store(project.store, KEYS[30:40], engine=OTHER), untouched.stat()
     kept = StoreReader(project.store, TINY).lookup(KEYS[:18])
     code, text = told("--prune")
-    assert code == 0
-    assert (
-        f"{TINY}          12 responses in 1 files, " in text and f"{OTHER}          10 responses in 1 files, " in text
-    )
-    assert "Nothing was removed yet: --yes does it" in text
+    assert code == 0 and "Nothing was removed yet: --yes does it" in text
+    assert f"{TINY}: 12 responses in 1 files, " in text and f"{OTHER}: 10 responses in 1 files, " in text
     code, text = told("--prune", "--yes")
     assert code == 0 and "Removed 22 responses." in text
     assert StoreReader(project.store, TINY).lookup(KEYS) == kept
-    assert mixed.exists() and not useless.exists() and not index_path(useless).exists()
     assert StoreReader(project.store, TINY).serving() == {"s1": {"vllm": "x"}}
-    assert "To be removed\n  nothing\n" in told("--prune", "--yes")[1]
-
-
-def test_what_is_left_has_an_index_and_only_changed_files_were_written(project, told):
-    untouched, mixed = store(project.store, KEYS[:18]), store(project.store, KEYS[10:30])
-    state = untouched.stat()
-    told("--prune", "--yes")
+    assert mixed.exists() and not useless.exists() and not index_path(useless).exists()
+    # Only what changed was written, with an index.
     assert (untouched.stat().st_ino, untouched.stat().st_mtime_ns) == (state.st_ino, state.st_mtime_ns)
     index = load_index(mixed)
-    assert index.closed and len(index.entries) == 8 and index.covered == mixed.stat().st_size
-    assert sorted(path.name for path in mixed.parent.iterdir()) == sorted(
-        path.name for file in (untouched, mixed) for path in (file, index_path(file))
-    )
+    assert index.closed and len(index.entries) == 13 and index.covered == mixed.stat().st_size
+    names = {path.name for file in (untouched, mixed) for path in (file, index_path(file))}
+    assert {path.name for path in mixed.parent.iterdir()} - {NEWEST_READ} == names
+    assert "To be removed\n  nothing\n" in told("--prune", "--yes")[1]
 
 
 @pytest.mark.parametrize(
@@ -279,7 +275,7 @@ def test_what_is_left_has_an_index_and_only_changed_files_were_written(project, 
             "study.yaml: only 8 of 9 cells are rendered; run `snakemake --cores all --configfile study.yaml`",
         ),
         (
-            lambda project, patch: patch.setattr(store_command, "planned_rendering", lambda file, root: 3),
+            lambda project, patch: patch.setattr(store_studies, "planned_rendering", lambda file, root: 3),
             "study.yaml: 3 request files would be written anew",
         ),
     ],
@@ -326,7 +322,7 @@ def test_nothing_is_removed_of_an_engine_whose_dialogues_cannot_be_followed(proj
     store(project.store, KEYS, engine=OTHER)
     render(files_of(project)[0], KEYS[:2], engine=OTHER, dialogue={"seed": 0})
     code, text = told("--prune", "--yes")
-    assert code == 0 and f"{OTHER} cannot tell: it was asked turn by turn" in text
+    assert code == 0 and f"{OTHER}: cannot tell: it was asked turn by turn" in text
     assert len(StoreReader(project.store, OTHER).lookup(KEYS)) == 100
     assert len(StoreReader(project.store, TINY).lookup(KEYS)) == 16
 
@@ -346,7 +342,7 @@ def test_responses_that_come_while_the_studies_are_read_are_kept(project, told, 
         store(project.store, KEYS[65:70])
         return asks
 
-    monkeypatch.setattr(store_command, "read_asks", while_a_job_ends)
+    monkeypatch.setattr(store_studies, "read_asks", while_a_job_ends)
     told("--prune", "--yes")
     assert len(StoreReader(project.store, TINY).lookup(KEYS)) == 18 + 10
 
@@ -376,10 +372,7 @@ def test_a_file_that_may_still_be_written_is_left_alone(project, told, silent, p
     else:
         assert "Removed 12 responses" in text
         assert path.read_bytes().endswith(b"}\n") and len(load_index(path).entries) == 8
-
-
-def test_a_file_that_its_job_has_closed_is_not_waited_for(tmp_path):
-    assert still_written(load_index(store(tmp_path, KEYS[10:30])), time.time()) == ""
+    assert still_written(load_index(store(project.store, KEYS[10:30])), time.time()) == "", "its job has closed it"
 
 
 def test_a_job_at_work_loses_nothing(project, told):

@@ -4,39 +4,49 @@ import json
 from pathlib import Path
 
 import pandas as pd
+import pytest
 
-from refusal_eval.tools.verify.file_differences import Difference, differences
+from refusal_eval.tools.verify.file_differences import differences
 from refusal_eval.tools.verify.independent_rate import headline_rate
 
 
-def compared(folder: Path, ending: str, stored: str | None, made: str) -> list[str]:
-    for name, text in (("stored", stored), ("made", made)):
-        path = folder / f"{name}.{ending}"
-        path.unlink(missing_ok=True)
+@pytest.mark.parametrize(
+    ("ending", "stored", "made", "told"),
+    [
+        ("csv", "a,b\n", "a,b\n", []),
+        ("csv", None, "a\n", ["is missing"]),
+        (
+            "csv",
+            "a,b\n1,2\n",
+            "a,b\n1,3\nx\n",
+            ["line 2: stored 1,2, recomputed 1,3", "line 3 is only in the recomputed file"],
+        ),
+        (
+            "json",
+            '{"a": {"b": [1, 2]}, "c": 1}',
+            '{"a": {"b": [1, 5]}, "d": 1}',
+            ["a.b.1: stored 2, recomputed 5", "c is only in the stored file", "and 1 more"],
+        ),
+        ("json", '{"a":1}', '{"a": 1}', ["other bytes, the same values"]),
+        ("json", "{", "{}", ["stored file is not JSON"]),
+        ("svg", "a", "b", ["other bytes"]),
+        # A long line is shown where it differs.
+        (
+            "tex",
+            "x" * 500 + "1" + "y" * 500,
+            "x" * 500 + "2" + "y" * 500,
+            [f"line 1: stored {'x' * 20}1{'y' * 39}..., recomputed {'x' * 20}2{'y' * 39}..."],
+        ),
+    ],
+)
+def test_what_is_told_of_files_that_differ(
+    tmp_path: Path, ending: str, stored: str | None, made: str, told: list[str]
+) -> None:
+    files = tmp_path / f"stored.{ending}", tmp_path / f"made.{ending}"
+    for path, text in zip(files, (stored, made), strict=True):
         if text is not None:
             path.write_text(text, encoding="utf-8")
-    found = differences(folder / f"stored.{ending}", folder / f"made.{ending}", "x")
-    assert all(isinstance(one, Difference) and one.path == "x" for one in found)
-    return [one.problem for one in found]
-
-
-def test_equal_files_do_not_differ(tmp_path: Path) -> None:
-    assert compared(tmp_path, "csv", "a,b\n", "a,b\n") == []
-
-
-def test_lines_and_values_that_differ_are_told(tmp_path: Path) -> None:
-    assert compared(tmp_path, "csv", "a,b\n1,2\n", "a,b\n1,3\nx\n") == [
-        "line 2: stored 1,2, recomputed 1,3",
-        "line 3 is only in the recomputed file",
-    ]
-    stored, made = {"a": {"b": [1, 2]}, "c": 1}, {"a": {"b": [1, 5]}, "d": 1}
-    assert compared(tmp_path, "json", json.dumps(stored), json.dumps(made)) == [
-        "a.b.1: stored 2, recomputed 5",
-        "c is only in the stored file",
-        "and 1 more",
-    ]
-    assert compared(tmp_path, "svg", "a", "b") == ["other bytes"]
-    assert compared(tmp_path, "json", '{"a":1}', '{"a": 1}') == ["other bytes, the same values"]
+    assert differences(*files) == told
 
 
 def test_tables_in_parquet_are_compared_by_what_they_hold(tmp_path: Path) -> None:
@@ -44,20 +54,11 @@ def test_tables_in_parquet_are_compared_by_what_they_hold(tmp_path: Path) -> Non
     frame = pd.DataFrame({"rate": [0.25, 0.5]})
     frame.to_parquet(stored, compression="zstd")
     frame.to_parquet(made, compression=None)
-    assert stored.read_bytes() != made.read_bytes() and not differences(stored, made, "x")
+    assert stored.read_bytes() != made.read_bytes() and not differences(stored, made)
     frame.assign(rate=[0.25, 0.75]).to_parquet(made)
-    assert [one.problem for one in differences(stored, made, "x")] == ["rows.1.rate: stored 0.5, recomputed 0.75"]
+    assert differences(stored, made) == ["rows.1.rate: stored 0.5, recomputed 0.75"]
     stored.write_text("no Parquet", encoding="utf-8")
-    assert [one.problem for one in differences(stored, made, "x")] == ["stored file is not Parquet"]
-
-
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
-    assert compared(tmp_path, "csv", None, "a\n") == ["is missing"]
-
-
-def test_a_long_line_is_shown_where_it_differs(tmp_path: Path) -> None:
-    (told,) = compared(tmp_path, "tex", "x" * 500 + "1" + "y" * 500, "x" * 500 + "2" + "y" * 500)
-    assert len(told) < 200 and "x1y" in told and "x2y" in told
+    assert differences(stored, made) == ["stored file is not Parquet"]
 
 
 def test_the_second_way_to_the_headline_rate_by_hand(tmp_path: Path) -> None:

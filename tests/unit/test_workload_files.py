@@ -12,8 +12,10 @@ from refusal_eval.ask.store import StoreWriter
 from refusal_eval.data.prompts import make_prompts
 from refusal_eval.study.batches import Cell
 from refusal_eval.study.dialogues import asked_turns
+from refusal_eval.study.study import Study
+from refusal_eval.tools.plan.study_costs import engine_paces
 from refusal_eval.tools.plan.workload import ASSUMED, COUNTED, MISSING, CellWork
-from refusal_eval.tools.plan.workload_files import ASSUMED_PROMPTS, Current, engine_paces, whole_work, work_left
+from refusal_eval.tools.plan.workload_files import ASSUMED_PROMPTS, Current, whole_work, work_left
 from refusal_eval.weights.engine_size import engine_billions
 
 ENGINE = {"engine": "hub-engine", "engine_id": "id", "identity": {"dtype": "bfloat16"}}
@@ -42,8 +44,8 @@ def of_split(project, split, **values):
 
 
 def work_of(config, folder, current, in_store=True):
-    whole = whole_work(config, folder, current)
-    return work_left(config, whole, current) if in_store else whole
+    whole = whole_work(Study(config), folder, current)
+    return work_left(Study(config), whole, current) if in_store else whole
 
 
 def prompts(project, split, count, dialogue=False):
@@ -70,17 +72,22 @@ def test_before_anything_is_fetched_rows_are_counted_where_they_can_be_and_else_
     assert (local.requests, local.prompts, local.known) == (7 * 2, 7, COUNTED)
 
 
-def test_expected_rows_and_samples_bound_a_split(project):
-    split = _hub_split(expected_rows=40)
-    assert of_split(project, split)[Cell("plain", "mine")].requests == 40 * 2
-    assert of_split(project, split, prompts_per_split={"size": 9})[Cell("plain", "mine")].requests == 9 * 2
-
-
-@pytest.mark.parametrize(("kept", "prompts", "known"), [(15, 15, COUNTED), (None, 40, ASSUMED)])
-def test_of_a_filtered_split_the_kept_rows_count_or_at_most_all(project, kept, prompts, known):
-    split = _hub_split(expected_rows=40, where={"a": "b"}, **({"expected_kept": kept} if kept else {}))
-    found = of_split(project, split)[Cell("plain", "mine")]
-    assert (found.prompts, found.known) == (prompts, known)
+@pytest.mark.parametrize(
+    ("entry", "study_keys", "prompts", "known"),
+    [
+        ({}, {}, 40, COUNTED),
+        ({}, {"prompts_per_split": {"size": 9}}, 9, COUNTED),
+        ({"sample": {"size": 8}}, {"prompts_per_split": {"size": 9}}, 8, COUNTED),
+        # Of a filtered split the kept rows count, or at most all.
+        ({"where": {"a": "b"}, "expected_kept": 15}, {}, 15, COUNTED),
+        ({"where": {"a": "b"}}, {}, 40, ASSUMED),
+        # How many turns a column of messages holds is assumed.
+        ({"columns": {"messages": "chat"}, "dialogue": {"mode": "cumulative"}}, {}, 40 * 3, ASSUMED),
+    ],
+)
+def test_what_an_entry_tells_of_its_rows(project, entry, study_keys, prompts, known):
+    found = of_split(project, _hub_split(expected_rows=40, **entry), **study_keys)[Cell("plain", "mine")]
+    assert (found.requests, found.known) == (prompts * 2, known)
 
 
 def test_a_model_that_reasons_writes_more_and_the_judge_reads_its_answer_only(project):
@@ -119,37 +126,12 @@ def test_what_the_store_has_is_left_out(project):
     assert work(project, in_store=False)[Cell("plain", "hub-rows")].known == ASSUMED
 
 
-def test_a_larger_k_asks_for_the_new_samples_only(project):
-    requests(project, "requests", "plain/hub-rows", count=5, samples=2, stored=10)
-    assert work(project, samples=4)[Cell("plain", "hub-rows")].requests == 5 * 2
-    assert work(project, samples=1)[Cell("plain", "hub-rows")].requests == 0
-
-
 def test_verdict_requests_count_once_all_answers_are_there(project):
     requests(project, "judge_requests", "reader/plain/hub-rows", count=5, samples=1, stored=4)
     cell = Cell("plain", "hub-rows", "reader")
     assert work(project)[cell].known == ASSUMED, "answers that are still to come will be judged"
     requests(project, "requests", "plain/hub-rows", count=5, samples=2, stored=10)
     assert work(project)[cell] == CellWork(1, 1, work(project)[cell].tokens_per_prompt, 1.0, 1, MISSING, stored=4)
-
-
-def test_files_that_the_next_run_makes_again_do_not_count(project):
-    prompts(project, "hub-rows", 5)
-    requests(project, "requests", "plain/hub-rows", count=5, samples=2, stored=10)
-    requests(project, "judge_requests", "reader/plain/hub-rows", count=5, samples=2, stored=10)
-    found = work_of(study(project), project.folder, Current())
-    for cell in (Cell("plain", "hub-rows"), Cell("plain", "hub-rows", "reader")):
-        assert (found[cell].requests, found[cell].known, found[cell].outdated) == (ASSUMED_PROMPTS * 2, ASSUMED, True)
-
-
-def test_verdicts_of_another_k_do_not_count(project):
-    for kind, name in (("requests", "plain/hub-rows"), ("judge_requests", "reader/plain/hub-rows")):
-        requests(project, kind, name, count=5, samples=2, stored=10)
-    prompts(project, "hub-rows", 5)
-    found = work(project, samples=3)
-    assert found[Cell("plain", "hub-rows")].requests == 5
-    assert found[Cell("plain", "hub-rows", "reader")].requests == 15
-    assert found[Cell("plain", "hub-rows", "reader")].outdated
 
 
 def test_a_model_whose_answers_are_recorded_has_nothing_to_execute(project):
@@ -194,12 +176,6 @@ def test_a_plan_of_separate_turns_is_what_the_prompts_will_be(project):
     assert generated.requests == 2 * sum(len(asked_turns(prompt)) for prompt in made)
 
 
-def test_how_many_turns_a_column_of_messages_holds_is_assumed(project):
-    split = _hub_split(expected_rows=30, columns={"messages": "chat"}, dialogue={"mode": "cumulative"})
-    found = of_split(project, split)[Cell("plain", "mine")]
-    assert (found.requests, found.known) == (30 * 3 * 2, ASSUMED)
-
-
 # ---------------------------------------------------------------- engines
 
 
@@ -227,8 +203,8 @@ def test_an_engine_takes_its_parallel_devices(project):
     config = project.load(
         WHOLE_STUDY | {"models": ["wide"], "catalogue": ["own.yaml", "models.yaml"], "comparisons": []}
     )
-    paces, sizes = engine_paces(config, project.folder)
-    assert paces["wide"].devices == 4 and sizes["wide"] == "7B by its name"
+    pace = engine_paces(Study(config), project.folder)["wide"]
+    assert (pace.devices, pace.weights, pace.size) == (4, 14e9, "7B by its name")
 
 
 def _engine(**keys):

@@ -21,11 +21,9 @@ def show(
     return in_process("status", study, *arguments, cwd=cwd or project.folder)
 
 
-def files(project: Project) -> dict[Path, tuple[int, int]]:
-    """Return all files of a study's folder with size and time."""
-    return {
-        path: (path.stat().st_size, path.stat().st_mtime_ns) for path in project.folder.rglob("*") if path.is_file()
-    }
+def files(project: Project) -> dict[Path, int]:
+    """Return all files of a study's folder with their time."""
+    return {path: path.stat().st_mtime_ns for path in project.folder.rglob("*") if path.is_file()}
 
 
 def test_a_study_from_nothing_to_an_engine_that_cannot_start(tmp_path: Path) -> None:
@@ -59,7 +57,7 @@ def test_a_study_from_nothing_to_an_engine_that_cannot_start(tmp_path: Path) -> 
     ]
 
 
-def test_a_finished_study(finished: Project) -> None:
+def test_a_finished_study_and_cells_of_it_from_wherever_one_looks(finished: Project, tmp_path: Path) -> None:
     before = files(finished)
     run = show(finished)
     assert (run.returncode, run.stderr) == (DONE, "")
@@ -67,7 +65,14 @@ def test_a_finished_study(finished: Project) -> None:
     assert "gold: 1 of 1 gold set done" in run.stdout
     assert "I cannot help" not in run.stdout and "question" not in run.stdout
     assert max(map(len, run.stdout.splitlines())) <= 120
+    study = str((finished.folder / "study.yaml").relative_to(tmp_path))
+    assert show(finished, "--directory", str(finished.folder), study=study, cwd=tmp_path).stdout == run.stdout
     assert files(finished) == before
+    (finished.results / "answers" / "terse" / "two.jsonl").unlink()
+    assert show(finished, "--cells", "plain/one", "--cells", "gold/people").returncode == DONE
+    assert show(finished, "--cells", "terse/two").returncode == INCOMPLETE
+    wrong = show(finished, "--cells", "trese/two")
+    assert wrong.returncode == USAGE and "did you mean `terse/two`" in wrong.stderr
 
 
 def test_it_agrees_with_what_snakemake_would_run(finished: Project) -> None:
@@ -85,20 +90,6 @@ def test_it_agrees_with_what_snakemake_would_run(finished: Project) -> None:
         ("label", "terse"),
     }
     assert planned["answers"] == sum(cell["step"] == "answers" for cell in cells)
-
-
-def test_only_some_cells_and_names_that_are_wrong(finished: Project) -> None:
-    (finished.results / "answers" / "terse" / "two.jsonl").unlink()
-    assert show(finished, "--cells", "plain/one", "--cells", "gold/people").returncode == DONE
-    assert show(finished, "--cells", "terse/two").returncode == INCOMPLETE
-    wrong = show(finished, "--cells", "trese/two")
-    assert wrong.returncode == USAGE and "did you mean `terse/two`" in wrong.stderr
-
-
-def test_it_runs_from_elsewhere(finished: Project, tmp_path: Path) -> None:
-    study = str((finished.folder / "study.yaml").relative_to(tmp_path))
-    run = show(finished, "--directory", str(finished.folder), study=study, cwd=tmp_path)
-    assert run.returncode == DONE and "results in results/small" in run.stdout
 
 
 def test_a_bad_study_meets_the_message_that_snakemake_gives(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from refusal_eval.config.entries import Gold, Model, Sampling
 from refusal_eval.config.problems import ConfigError, Problem
 from refusal_eval.engines.local_engine import LocalEngine
 from refusal_eval.study.row_sources import addresses_of
+from refusal_eval.tools.page_lines import grouped
 from refusal_eval.tools.text_templates import rendered
 
 
@@ -26,8 +27,8 @@ def catalogue_page(name: str, root: str) -> str:
     catalogue = Catalogue(files, len(files), problems)
     if problems:
         raise ConfigError(problems)
-    texts = (rows_text, weights_text, sampling_text, answering_models, labels_text, kappa_text, pin_of)
-    made = {text.__name__: text for text in (*texts, row, details, together)}
+    texts = (rows_text, weights_text, sampling_text, answering_models, kappa_text, row, details, together)
+    made = {text.__name__: text for text in texts}
     return rendered(Path(__file__).with_name(f"{name}.md.j2"), catalogue.valid | made)
 
 
@@ -42,18 +43,13 @@ def details(name: str, entry: Split | Gold) -> str:
     if entry.reason is not None and not entry.enabled:
         terms = f" ([terms]({entry.terms}))" if entry.terms else ""
         parts.append(f"  **Off:** {entry.reason.rstrip('.')}{terms}.")
-    if pin := pin_of(entry):
+    if pin := entry.source.open_pin:
         parts.append(f"  Its `{pin}` is not known yet; `refusal-eval pin` asks for it and writes it into a lock file.")
     if entry.unverified:
         parts.append(f"  Not verified: {'; '.join(entry.unverified)}.")
     links = [f"[page]({entry.homepage})"] if entry.homepage else []
     links += [f"cite `{key}`" for key in entry.citation]
     return "\n".join([*parts, *([f"  {', '.join(links)}"] if links else [])])
-
-
-def pin_of(entry: Split | Gold) -> str | None:
-    """Return the name of the pin that an entry leaves open."""
-    return entry.source.open_pin
 
 
 def rows_text(split: Split) -> str:
@@ -71,10 +67,8 @@ def rows_text(split: Split) -> str:
 
 def together(entries: Mapping[str, Any], text: Callable[[Any], str]) -> list[tuple[str, str]]:
     """Return each different text with the names of all entries that have it, in the order of their first."""
-    names: dict[str, list[str]] = {}
-    for name, entry in entries.items():
-        names.setdefault(text(entry), []).append(f"`{name}`")
-    return [(told, ", ".join(same)) for told, same in names.items()]
+    same = grouped(entries, lambda name: text(entries[name]))
+    return [(told, ", ".join(f"`{name}`" for name in names)) for told, names in same.items()]
 
 
 def weights_text(engine: LocalEngine) -> str:
@@ -105,16 +99,10 @@ def answering_models(entry: Gold) -> str:
     return str(len(parts)) if len(parts) > 1 else "not told apart"
 
 
-def labels_text(entry: Gold) -> str:
-    """Return what the labels of a source stand for."""
-    return ", ".join(f"{given} = {label}" for given, label in entry.labels.items())
-
-
 def kappa_text(entry: Gold) -> str:
     """Return how far people agree among themselves."""
     kappa = entry.human_kappa
     if kappa is None:
         return "-"
-    values = {"broad": kappa.broad, "strict": kappa.strict, "three-class": kappa.three_class}
-    told = "; ".join(f"{name} {value:g}" for name, value in values.items() if value is not None)
-    return f"{told} ({kappa.statistic})"
+    values = zip(("broad", "strict", "three-class"), (kappa.broad, kappa.strict, kappa.three_class), strict=True)
+    return f"{'; '.join(f'{name} {value:g}' for name, value in values if value is not None)} ({kappa.statistic})"

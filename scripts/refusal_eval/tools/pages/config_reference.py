@@ -92,29 +92,14 @@ REFERENCE: dict[str, dict[str, type[BaseModel]]] = {
 }
 TITLES = {entry: title for titles in REFERENCE.values() for title, entry in titles.items()}
 PATTERN_WORDS = {
-    shapes.SLUG: "name",
-    shapes.COMMIT: "commit hash",
-    shapes.SHA256: "SHA-256",
-    shapes.PACKAGE: "package name",
-    shapes.VERSION: "exact version",
-    shapes.REPO: "`owner/name`",
-    shapes.ROWS: "file name",
-    shapes.BUNDLED: "file name",
-    shapes.ROWS_URL: "address",
-    shapes.PAGE: "address",
-    shapes.CSV: "file name",
-    shapes.GGUF: "file name",
-    shapes.ARGUMENT: "name",
+    **{shapes.COMMIT: "commit hash", shapes.SHA256: "SHA-256", shapes.REPO: "`owner/name`"},
+    **{shapes.PACKAGE: "package name", shapes.VERSION: "exact version"},
+    **dict.fromkeys((shapes.SLUG, shapes.ARGUMENT), "name"),
+    **dict.fromkeys((shapes.ROWS_URL, shapes.PAGE), "address"),
+    **dict.fromkeys((shapes.ROWS, shapes.BUNDLED, shapes.CSV, shapes.GGUF), "file name"),
 }
 PLAIN_WORDS = {str: "text", int: "whole number", float: "number", bool: "true/false", datetime.date: "day"}
-PATH_WORDS = {
-    "file": "path of a file",
-    "model folder": "path of a folder",
-    "adapter folder": "path of a folder",
-    "answers folder": "path of a folder",
-    "program": "path",
-    "output": "path",
-}
+PATH_WORDS = {"file": "path of a file", "program": "path", "output": "path"}  # what else is on disk is a folder
 BOUND_WORDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 
 
@@ -249,7 +234,7 @@ def _leaf_words(leaf: Any, marks: tuple[Any, ...] = ()) -> str:
     origin = typing.get_origin(leaf)
     for mark in marks:
         if isinstance(mark, OnDisk):
-            return one_of([*(f"`{word}`" for word in mark.words), PATH_WORDS[mark.what]])
+            return one_of([*(f"`{word}`" for word in mark.words), PATH_WORDS.get(mark.what, "path of a folder")])
     for mark in marks:
         if isinstance(mark, StringConstraints) and mark.pattern:
             return PATTERN_WORDS[str(mark.pattern)]
@@ -273,14 +258,8 @@ def _plural(leaf: Any) -> str:
     if any(item is Any or typing.get_args(item) == (str, Any) for item, _ in inside):
         return ""
     words = [_leaf_words(item, marks) for item, marks in inside]
-    plurals = {
-        "name": "names",
-        "list of names": "lists of names",
-        "path of a file": "paths of files",
-        "number": "numbers",
-    }
-    words = [plurals.get(word, word) for word in words]
-    return one_of(words)
+    plurals = {"name": "names", "list of names": "lists of names", "path of a file": "paths of files"}
+    return one_of([(plurals | {"number": "numbers"}).get(word, word) for word in words])
 
 
 def _default_words(field: FieldInfo) -> str:

@@ -1,17 +1,16 @@
 """The disk that a study takes: weights and data in the cache, responses in the store, and what is made of them."""
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import pandas as pd
 
 from refusal_eval.config.source_entries import RowSource
-from refusal_eval.study.paths import Paths
-from refusal_eval.study.study import Study
 from refusal_eval.tools.check.machine_checks import SPARE, nearest_folder
-from refusal_eval.tools.plan.study_costs import Cost, Plan
-from refusal_eval.weights.engine_size import engine_billions, weights_bytes
-from refusal_eval.workflow.weights_stage import engine_weights, weights_files
+from refusal_eval.tools.plan.study_costs import Plan
+from refusal_eval.workflow.weights_stage import engine_weights
 
 # Measured on the demo's store and results: 1,253 responses, 681 answers under two judges. The first two are of a
 # response with its place in the index; ids above 100,000 are longer.
@@ -19,76 +18,55 @@ STORED_BYTES, STORED_BYTES_PER_TOKEN = 330, 16
 ANSWER_BYTES, ANSWER_BYTES_PER_TOKEN = 430, 4.5
 VERDICT_BYTES, JUDGE_REQUEST_BYTES = 230, 930
 ROW_BYTES = 2000  # of a data set; assumed
+# What takes disk, where it will lie and the study's key that says so, bytes as expected and if every answer took all
+# the tokens that it may have, and what it is made of.
+NEED = ["what", "folder", "key", "expected", "most", "detail"]
 
 
-@dataclass(frozen=True)
-class Need:
-    """Something that takes disk."""
-
-    what: str  # what it is
-    folder: str  # where it will lie
-    key: str  # the study's key that says where
-    expected: float  # bytes, as expected
-    most: float  # bytes, if every answer took all the tokens that it may have
-    detail: str = ""  # what it is made of
-
-
-@dataclass(frozen=True)
-class Disk:
-    """A disk with what a study puts on it."""
-
-    folders: tuple[str, ...]  # the study's folders on it
-    key: str  # the study's key that says where the largest of them lies
-    free: int
-    expected: float  # bytes that the study takes, as expected
-    most: float  # bytes that it takes at most
-
-    @property
-    def verdict(self) -> str:
-        """`enough`, `tight` (enough unless answers are long), or `too small`."""
-        if self.expected * SPARE > self.free:
-            return "too small"
-        return "tight" if self.most * SPARE > self.free else "enough"
-
-
-def disk_needs(plan: Plan) -> list[Need]:
-    """Return what of a study takes disk, as far as it is not there yet."""
-    paths, answers, verdicts = Paths(plan.config), plan.of_stage("generate"), plan.of_stage("judge")
-    made, most_made = (_results(plan, answers, verdicts, longest) for longest in (False, True))
-    ids = (answers.requests + verdicts.requests) * STORED_BYTES
-    stored = ids + (answers.tokens_out + verdicts.tokens_out) * STORED_BYTES_PER_TOKEN
-    most_stored = ids + (answers.most_tokens_out + verdicts.most_tokens_out) * STORED_BYTES_PER_TOKEN
-    return [
-        _weights(plan, paths.cache),
-        _rows(plan, paths.cache),
-        Need("responses", paths.store, "store_dir", stored, most_stored),
-        Need("results", paths.results, "results_dir", made, most_made, "answers and verdicts"),
+def disk_needs(plan: Plan) -> pd.DataFrame:
+    """Return what of a study takes disk, as far as it is not there yet: a row of `NEED` each."""
+    paths, stages = plan.study.paths, plan.stages
+    answers, verdicts = stages.to_dict("index").values()
+    stored, made = [], []
+    for tokens in ("tokens_out", "most_tokens_out"):
+        stored.append(stages["requests"].sum() * STORED_BYTES + stages[tokens].sum() * STORED_BYTES_PER_TOKEN)
+        # Results hold all responses, those that the store has already included.
+        each = ANSWER_BYTES + VERDICT_BYTES * len(plan.study.judges)
+        each += ANSWER_BYTES_PER_TOKEN * answers[tokens] / max(answers["requests"], 1)
+        made.append(
+            (answers["requests"] + answers["stored"]) * each
+            + (verdicts["requests"] + verdicts["stored"]) * JUDGE_REQUEST_BYTES
+            + verdicts[tokens] * ANSWER_BYTES_PER_TOKEN
+        )
+    weights, to_fetch = _weights(plan)
+    rows, missing = _rows(plan)
+    needs = [
+        ("weights", paths.cache, "cache_dir", weights, weights, to_fetch),
+        ("rows", paths.cache, "cache_dir", rows, rows, missing),
+        ("responses", paths.store, "store_dir", *stored, ""),
+        ("results", paths.results, "results_dir", *made, "answers and verdicts"),
     ]
+    return pd.DataFrame(needs, columns=NEED)
 
 
 def disks(
-    needs: Sequence[Need], free: Callable[[str], int], device: Callable[[str], object] | None = None
-) -> list[Disk]:
-    """Return the disks on which these lie, in the order of the needs.
+    needs: pd.DataFrame, free: Callable[[str], int], device: Callable[[str], object] | None = None
+) -> list[dict[str, Any]]:
+    """Return the disks on which these lie, and whether there is room: `enough`, `tight` (if answers are long) or not.
 
     Args:
         needs: what takes disk.
         free: tells the free bytes at a folder, which may not be there yet.
         device: tells which disk a folder lies on.
     """
-    on: dict[object, list[Need]] = {}
-    for need in needs:
-        on.setdefault((device or device_of)(need.folder), []).append(need)
-    return [
-        Disk(
-            folders=tuple(dict.fromkeys(need.folder for need in of_disk)),
-            key=max(of_disk, key=lambda need: need.expected).key,
-            free=free(of_disk[0].folder),
-            expected=sum(need.expected for need in of_disk),
-            most=sum(need.most for need in of_disk),
-        )
-        for of_disk in on.values()
-    ]
+    found = []
+    for _, own in needs.groupby(needs["folder"].map(device or device_of), sort=False):
+        expected, most, space = float(own["expected"].sum()), float(own["most"].sum()), free(own["folder"].iloc[0])
+        verdict = "too small" if expected * SPARE > space else "tight" if most * SPARE > space else "enough"
+        folders, key = list(dict.fromkeys(own["folder"])), own.sort_values("expected")["key"].iloc[-1]
+        sizes = {"free": space, "expected": expected, "most": most}
+        found.append({"folders": folders, "key": key, **sizes, "verdict": verdict})
+    return found
 
 
 def device_of(folder: str) -> int:
@@ -96,40 +74,26 @@ def device_of(folder: str) -> int:
     return nearest_folder(Path(folder)).stat().st_dev
 
 
-def _weights(plan: Plan, cache: str) -> Need:
-    """Weights that are still to be fetched; engines may share them."""
-    study, sizes, here = Study(plan.config), dict[str, float](), set[str]()
-    for name, entry in plan.config["engine_entries"].items():
-        weights, of_engine, pace = engine_weights(study, name), weights_files(study, name), plan.paces[name]
+def _weights(plan: Plan) -> tuple[float, str]:
+    """Return the bytes of weights that are still to be fetched, and how many; engines may share them."""
+    sizes, here = dict[str, float](), set[str]()
+    for name, pace in plan.paces.items():
+        weights = engine_weights(plan.study, name)
         if weights is None:
             continue
-        if not weights.fetched or all(os.path.isfile(file) for file in of_engine):
+        if not weights.fetched or os.path.isfile(plan.study.paths.weights_manifest(weights)):
             here.add(weights.copy_id)
         else:
-            (billions, _active), _told = engine_billions(entry, of_engine, pace.kind, pace.devices)
-            sizes[weights.copy_id] = weights_bytes(entry, billions)
-    total = sum(sizes.values())
+            sizes[weights.copy_id] = pace.weights
     parts = [f"{len(sizes)} to fetch"] * bool(sizes) + [f"{len(here)} here already"] * bool(here)
-    return Need("weights", cache, "cache_dir", total, total, ", ".join(parts))
+    return sum(sizes.values()), ", ".join(parts)
 
 
-def _rows(plan: Plan, cache: str) -> Need:
+def _rows(plan: Plan) -> tuple[int, str]:
     missing = {}
-    for section, name, entry, source in Study(plan.config).sources():
-        if isinstance(source, RowSource) and source.fetched and not os.path.isfile(source.cached_path(cache)):
+    for section, name, entry, source in plan.study.sources():
+        path = source.cached_path(plan.study.paths.cache) if isinstance(source, RowSource) and source.fetched else None
+        if path and not os.path.isfile(path):
             known = [work.prompts for cell, work in plan.work.items() if cell.split == name and not cell.judge]
             missing[section, name] = max([entry.expected_rows or 0, *known])
-    detail = f"{len(missing)} to fetch" if missing else "all here already"
-    size = sum(missing.values()) * ROW_BYTES
-    return Need("rows", cache, "cache_dir", size, size, detail)
-
-
-def _results(plan: Plan, answers: Cost, verdicts: Cost, longest: bool) -> float:
-    """Bytes of what is made of all responses, those that the store has already included."""
-    count = answers.requests + answers.stored
-    tokens = (answers.most_tokens_out if longest else answers.tokens_out) / max(answers.requests, 1)
-    return (
-        count * (ANSWER_BYTES + ANSWER_BYTES_PER_TOKEN * tokens + VERDICT_BYTES * len(plan.config["judges"]))
-        + (verdicts.requests + verdicts.stored) * JUDGE_REQUEST_BYTES
-        + (verdicts.most_tokens_out if longest else verdicts.tokens_out) * ANSWER_BYTES_PER_TOKEN
-    )
+    return sum(missing.values()) * ROW_BYTES, f"{len(missing)} to fetch" if missing else "all here already"

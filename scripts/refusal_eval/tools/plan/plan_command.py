@@ -10,24 +10,9 @@ import typer
 from refusal_eval.tools.check.machine_checks import read_free
 from refusal_eval.tools.check.network_checks import has_token
 from refusal_eval.tools.plan.disk_use import disk_needs, disks
-from refusal_eval.tools.plan.plan_page import (
-    assumption_lines,
-    batch_lines,
-    disk_lines,
-    engine_lines,
-    head,
-    work_lines,
-)
-from refusal_eval.tools.plan.study_costs import STAGES, Plan, plan_study
-from refusal_eval.tools.plan.study_terms import (
-    licence_lines,
-    never_verified,
-    open_pins,
-    pin_lines,
-    terms_of,
-    unverified,
-    unverified_lines,
-)
+from refusal_eval.tools.plan.plan_page import assumptions, plan_page
+from refusal_eval.tools.plan.study_costs import Plan, plan_study
+from refusal_eval.tools.plan.study_terms import never_verified, open_pins, terms_of, unverified
 from refusal_eval.tools.plan.workload import ASSUMED, MISSING
 from refusal_eval.tools.study_file import DEMO, ROOT, Directory, StudyFile, load_config
 
@@ -52,52 +37,28 @@ def command(
     """
     config, file = load_config(study, directory, open_pins=True)
     plan = plan_study(config, file, ROOT, gpus)
-    typer.echo(json.dumps(plan_json(plan), indent=2) if as_json else plan_page(plan, str(study), every))
+    values = plan_values(plan)
+    typer.echo(json.dumps(values, indent=2) if as_json else plan_page(plan, values, str(study), every))
 
 
-def plan_page(plan: Plan, study_file: str, every: bool) -> str:
-    """Return a plan as text."""
-    needs, config = disk_needs(plan), plan.config
-    parts = [
-        head(plan),
-        pin_lines(open_pins(config), study_file, config.get("lock")),
-        work_lines(plan, study_file),
-        engine_lines(plan),
-        batch_lines(plan) if every else [],
-        disk_lines(needs, disks(needs, read_free)),
-        licence_lines(list(terms_of(config)), has_token(os.environ)),
-        unverified_lines(config),
-        assumption_lines(plan),
-    ]
-    return "\n\n".join("\n".join(part) for part in parts if part)
-
-
-def plan_json(plan: Plan) -> dict[str, Any]:
+def plan_values(plan: Plan) -> dict[str, Any]:
     """Return a plan as plain values."""
-    config, needs = plan.config, disk_needs(plan)
-    sums = {stage: plan.of_stage(stage) for stage in STAGES}
-    costs = {cost.name: dataclasses.asdict(cost) for cost in plan.engines}
+    study, needs, costs = plan.study, disk_needs(plan), plan.engines.to_dict("index")
     return {
-        "study": config["study"],
+        "study": study.name,
         "gpus": plan.gpus,
-        "requests": {stage: of_stage.requests for stage, of_stage in sums.items()},
-        "work": {stage: dataclasses.asdict(of_stage) for stage, of_stage in sums.items()},
+        "requests": plan.stages["requests"].to_dict(),
+        "work": plan.stages.to_dict("index"),
         "counted_in_store": all(work.known == MISSING for work in plan.work.values()),
         "assumed": any(work.known == ASSUMED for work in plan.work.values()),
-        "engines": {
-            name: {**dataclasses.asdict(pace), **costs[name], "size": plan.sizes[name]}
-            for name, pace in plan.paces.items()
-        },
-        "batches": [dataclasses.asdict(batch) for batch in plan.batches],
-        "disk": {
-            "needs": [dataclasses.asdict(need) for need in needs],
-            "disks": [{**dataclasses.asdict(disk), "verdict": disk.verdict} for disk in disks(needs, read_free)],
-        },
-        "lock": config.get("lock"),
-        "open_pins": [pin._asdict() for pin in open_pins(config)],
-        "terms": [{**dataclasses.asdict(one), "non_commercial": one.non_commercial} for one in terms_of(config)],
+        "engines": {name: dataclasses.asdict(pace) | costs[name] for name, pace in plan.paces.items()},
+        "batches": plan.batches.to_dict("records"),
+        "disk": {"needs": needs.to_dict("records"), "disks": disks(needs, read_free)},
+        "lock": study.lock,
+        "open_pins": open_pins(study),
+        "terms": list(terms_of(study)),
         "hub_token": has_token(os.environ),
-        "never_verified": never_verified(config),
-        "unverified": unverified(config),
-        "assumptions": " ".join(line.strip() for line in assumption_lines(plan)[1:]),
+        "never_verified": never_verified(study),
+        "unverified": unverified(study),
+        "assumptions": " ".join(assumptions(plan).split()),
     }

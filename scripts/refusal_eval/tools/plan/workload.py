@@ -37,10 +37,6 @@ STRICT_SHARE = {"cpu": CPU_STREAM_RATE / CPU_WRITE_RATE, "cuda": 0.6}  # one at 
 # by length). A refusal is shorter than an explanation, and what a model reasons depends on the question.
 PLAIN_ANSWER = 600.0
 REASONED_ANSWER = 3000.0  # reasoning included
-# Mean tokens of a verdict that a judge writes: its analysis, and before it what a judge reasons that does so.
-PLAIN_VERDICT = 250.0
-REASONED_VERDICT = 1000.0
-FIXED_VERDICT = 20.0  # of a judge with a form of its own
 
 MISSING, COUNTED, ASSUMED = "missing in the store", "prompts x K", "assumed prompts x K"
 
@@ -70,6 +66,8 @@ class Pace:
     read_rate: float  # prompt tokens/s
     write_rate: float  # generated tokens/s with many requests at once
     stream_rate: float  # generated tokens/s of one request
+    weights: float = 0.0  # bytes of its weights
+    size: str = "computes elsewhere"  # in words, how many parameters it has and what told it
 
 
 ELSEWHERE = Pace("elsewhere", 0, 0.0, math.inf, math.inf, math.inf)  # somebody's server: no device of ours

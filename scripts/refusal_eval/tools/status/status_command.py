@@ -2,8 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -35,21 +34,11 @@ def command(
     not finished, but nothing failed.
     """
     config, file = load_config(study, directory)
-    wanted = wanted_cells(config, cells) if cells else None
-    status = study_status(config, time.time(), wanted, lambda: report_status(config, file, ROOT))
-    typer.echo(json.dumps(status.as_json(), indent=2) if as_json else status_table(status, every))
-    raise typer.Exit(EXIT_CODES[status.state])
-
-
-def wanted_cells(config: dict[str, Any], names: Sequence[str]) -> Callable[[str, str], bool]:
-    """Return which (model, split) are named; of gold the model is `gold`.
-
-    Raises:
-        typer.BadParameter: for a cell that the study does not have.
-    """
     known = [f"{model}/{split}" for model in config["models"] for split in config["splits"]]
     known += [f"{GOLD}/{gold}" for gold in config["gold"]]
-    for name in names:
+    for name in cells or ():
         if name not in known:
             raise typer.BadParameter(f"there is no cell `{name}`" + nearest(name, known))
-    return lambda model, split: f"{model}/{split}" in names
+    status = study_status(config, time.time(), cells or (), lambda: report_status(config, file, ROOT))
+    typer.echo(json.dumps(status.as_json(), indent=2) if as_json else status_table(status, every))
+    raise typer.Exit(EXIT_CODES[status.state])

@@ -1,14 +1,15 @@
 """A study's status: its cells, its engine loads, what failed, and its report."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from refusal_eval.study.paths import Paths
+from refusal_eval.study.study import Study
 from refusal_eval.tools.snakemake_summary import summary
 from refusal_eval.tools.status.cell_states import Cells, CellStatus
-from refusal_eval.tools.status.status_jobs import DONE, FAILED, Trouble, batches, engine_loads, failures, outputs, shown
+from refusal_eval.tools.status.status_jobs import DONE, FAILED, Trouble, batches, engine_loads, failures, shown
 
 INCOMPLETE = "incomplete"
 # What lies here is told by cell, or comes before the cells; the rest of a study's results is the report.
@@ -49,7 +50,7 @@ class StudyStatus:
 def study_status(
     config: Mapping[str, Any],
     now: float,
-    wanted: Callable[[str, str], bool] | None = None,
+    only: Collection[str] = (),
     report_of: Callable[[], ReportStatus] | None = None,
 ) -> StudyStatus:
     """Return how far a study is. Nothing is written.
@@ -57,32 +58,30 @@ def study_status(
     Args:
         config: the validated study.
         now: the present time (seconds since 1970).
-        wanted: which (model, split) to look at, with what concerns them; None for the whole study.
+        only: the cells (`model/split`) to look at, with what concerns them; all if none is named.
         report_of: tells how far the report is; asked only once all cells are done.
 
     Raises:
         OSError: if the store cannot be read.
     """
-    files, paths = outputs(config), Paths(config)
-    troubles = failures(files, paths.logs)
-    loads = engine_loads(config, now)
-    cells = Cells(config, files, troubles, loads, wanted or (lambda model, split: True)).statuses()
+    study = Study(config)
+    troubles, loads = failures(study), engine_loads(study, now)
+    cells = Cells(study, troubles, loads).statuses(only)
     behind = {cell.cell for cell in cells if not cell.current}
-    for batch, of_batch in batches(config).items():
+    for batch, of_batch in batches(study).items():
         for load in loads[batch]:
             # How a load ended matters only while a cell waits for it.
-            told = load.always if behind.isdisjoint(of_batch) else load.trouble or load.always
-            troubles |= {told.job: told} if told else {}
-    if wanted is not None:
+            if load.trouble and (load.lasting or not behind.isdisjoint(of_batch)):
+                troubles[load.trouble.job] = load.trouble
+    if only:
         needed = {cell.trouble for cell in cells}
         troubles = {job: trouble for job, trouble in troubles.items() if job in needed}
     finished = all(cell.state == DONE for cell in cells)
-    report = report_of() if report_of and finished and wanted is None else None
+    report = report_of() if report_of and finished and not only else None
+    state = DONE if finished and (report is None or not report.missing + report.old) else INCOMPLETE
     if any(trouble.state == FAILED for trouble in troubles.values()):
         state = FAILED
-    else:
-        state = DONE if finished and (report is None or not report.missing + report.old) else INCOMPLETE
-    return StudyStatus(config["study"], shown(paths.results), state, cells, list(troubles.values()), report)
+    return StudyStatus(study.name, shown(study.paths.results), state, cells, list(troubles.values()), report)
 
 
 def report_status(config: Mapping[str, Any], study_file: Path, root: Path) -> ReportStatus:

@@ -1,6 +1,7 @@
 """Which studies there are, and which responses of the store they ask for: those of their cells' request files."""
 
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ from refusal_eval.study.paths import Paths
 from refusal_eval.study.study import Study
 from refusal_eval.study.study_folder import RECORD, recorded_file
 from refusal_eval.tools.snakemake_summary import summary
+from refusal_eval.tools.status.status_jobs import requests_file
 
 RENDERING = ("requests", "judge_requests")  # the rules that write request files
 
@@ -43,15 +45,10 @@ class Asks:
 
     cells: int = 0  # number of its cells: (model, split), and with a language model as judge (judge, model, split)
     rendered: int = 0  # number of those whose request file is there
-    keys: dict[str, set[str]] = field(default_factory=dict)  # the keys by engine id
+    keys: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # the keys by engine id
     # the engines that are asked turn by turn, where the keys of later turns could not be told
     unknown: set[str] = field(default_factory=set)
     identities: dict[str, dict[str, Any]] = field(default_factory=dict)  # what identifies the engines, by engine id
-
-    @property
-    def requests(self) -> int:
-        """Number of different requests."""
-        return sum(map(len, self.keys.values()))
 
 
 def study_files(folder: Path) -> list[str]:
@@ -89,27 +86,20 @@ def recorded_studies(studies: Iterable[StudyFile], store: str) -> list[tuple[str
         recorded = (folder / RECORD).is_file()
         file = str(recorded_file(folder / RECORD)) if recorded else ""
         seen = os.path.realpath(file) in known if recorded else os.path.realpath(folder) in theirs
-        used = _mapping(folder / "config.yaml").get("store_dir", store)
-        if not seen and same_folder(used, store):
+        if not seen and same_folder(_mapping(folder / "config.yaml").get("store_dir", store), store):
             found.append((str(folder), file))
     return found
 
 
-def request_files(config: Mapping[str, Any]) -> list[str]:
+def request_files(study: Study) -> list[str]:
     """Return the request file of every cell of a study, whether it is there or not."""
-    study = Study(config)
-    results = study.paths.results
-    asked = [cell for batch in study.generation_batches.values() for cell in batch]
-    judged = [cell for batch in study.judging_batches.values() for cell in batch]
-    return [f"{results}/requests/{cell.model}/{cell.split}.jsonl" for cell in asked] + [
-        f"{results}/judge_requests/{cell.judge}/{cell.model}/{cell.split}.jsonl" for cell in judged
-    ]
+    return [requests_file(study.paths, cell) for cell in study.batch_of]
 
 
 def read_asks(config: Mapping[str, Any]) -> Asks:
     """Return what a study asks for."""
-    asks = Asks()
-    for path in request_files(config):
+    asks, study = Asks(), Study(config)
+    for path in request_files(study):
         asks.cells += 1
         try:
             file = read_requests(path)
@@ -118,11 +108,11 @@ def read_asks(config: Mapping[str, Any]) -> Asks:
             continue
         engine_id = str(file.header["engine_id"])
         asks.rendered += 1
-        asks.keys.setdefault(engine_id, set()).update(keys)
+        asks.keys[engine_id] |= keys
         asks.identities[engine_id] = dict(file.header["identity"])
         if file.dialogue or file.retries:
             try:
-                asks.keys[engine_id].update(later_keys(config, file, engine_id))
+                asks.keys[engine_id] |= later_keys(config, file, engine_id)
             except (OSError, UserError, ValueError, StopIteration):
                 asks.unknown.add(engine_id)
     return asks
@@ -146,19 +136,25 @@ def later_keys(config: Mapping[str, Any], file: RequestFile, engine_id: str) -> 
     tokenizer = next(engine["tokenizer_folder"] for engine in described if engine["engine_id"] == engine_id)
     chains = walk(following(file, tokenizer), StoreReader(config["store_dir"], engine_id))
     asked = ([*(request for request, _ in chain.answered), chain.next] for chain in chains)
-    return {
-        request.key for requests in asked for request in requests if request is not None and request.key is not None
-    }
+    return {request.key for requests in asked for request in requests if request and request.key}
 
 
-def engine_names(studies: Iterable[StudyFile]) -> dict[str, tuple[set[str], dict[str, Any]]]:
-    """Return the names and the identity of the engines of all results beside these studies, by engine id."""
-    names: dict[str, tuple[set[str], dict[str, Any]]] = {}
-    results = {str(study.config["results_dir"]) for study in studies if study.config is not None}
-    for path in sorted(path for folder in results for path in Path(folder).glob("*/engines/*.json")):
-        engine = read_json(path)
-        names.setdefault(engine["engine_id"], (set(), engine["identity"]))[0].add(engine["engine"])
-    return names
+def described_engines(studies: Iterable[StudyFile], asks: Iterable[Asks]) -> dict[str, str]:
+    """Return a line about every engine by its id, such as `smollm2-135m: gguf_sha256 b179c952, dtype bfloat16`."""
+    names: dict[str, set[str]] = defaultdict(set)
+    identities = {engine_id: identity for one in asks for engine_id, identity in one.identities.items()}
+    for folder in {str(study.config["results_dir"]) for study in studies if study.config is not None}:
+        for engine in map(read_json, sorted(Path(folder).glob("*/engines/*.json"))):
+            names[engine["engine_id"]].add(engine["engine"])
+            identities[engine["engine_id"]] = engine["identity"]
+    told = {}
+    for engine_id, identity in identities.items():
+        parts = identity.get("weights", {}) | {key: value for key, value in identity.items() if key != "weights"}
+        short = (
+            f"{key} {str(value)[:8] if key.endswith(('sha256', 'commit')) else value}" for key, value in parts.items()
+        )
+        told[engine_id] = f"{', '.join(sorted(names[engine_id])) or 'without a name'}: {', '.join(short)}"
+    return told
 
 
 def planned_rendering(study_file: str, root: Path) -> int:

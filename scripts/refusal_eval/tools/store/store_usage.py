@@ -1,4 +1,4 @@
-"""What lies in the store, engine by engine, and how much of it nobody asks for; removing that."""
+"""What lies in the store, file by file, and how much of it nobody asks for; removing that."""
 
 import contextlib
 import json
@@ -6,62 +6,24 @@ import os
 import re
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import psutil
 
+from refusal_eval.ask import store_index
 from refusal_eval.ask.store import writer_mark
-from refusal_eval.ask.store_index import (
-    KEY_START,
-    LINE_START,
-    FileIndex,
-    IndexBuilder,
-    index_path,
-    key_numbers,
-    load_index,
-    matches,
-    save_index,
-)
+from refusal_eval.ask.store_index import KEY_START, LINE_START, FileIndex, index_path
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import written_whole
+from refusal_eval.core.files import utf8, written_whole
 
 KEY = slice(len(LINE_START), len(LINE_START) + 64)  # of a line: the key
 # A file that its writer has not closed may still be written: when it was written to in the last hour, or when the
 # process that its name tells runs on this host. After a day in silence such a process is another one of that number.
 HOUR, DAY = 3600.0, 86400.0
-
-
-@dataclass(frozen=True)
-class FileUsage:
-    """One store file."""
-
-    index: FileIndex  # where its records lie
-    responses: int  # number of its records, and `bytes` its size without the index
-    bytes: int
-    unasked: int  # number of its records that nobody asks for, and `unasked_bytes` their size
-    unasked_bytes: int
-    first: str  # time of its first record (UTC, ISO 8601), and `last` of its last; empty when it has none
-    last: str
-    written: str  # why the file is taken for one that is still written; empty when it is not
-
-
-@dataclass(frozen=True)
-class EngineUsage:
-    """What the store holds of one engine: the sums of its files, and how many `distinct` keys."""
-
-    engine_id: str
-    files: list[FileUsage]
-    distinct: int
-    responses: int
-    bytes: int
-    unasked: int
-    unasked_bytes: int
-    first: str
-    last: str
+SUMS = ["responses", "bytes", "unasked", "unasked_bytes"]
 
 
 def store_indexes(store: Path) -> dict[str, list[FileIndex]]:
@@ -75,68 +37,62 @@ def store_indexes(store: Path) -> dict[str, list[FileIndex]]:
     for name, found in indexes.items():
         for path in sorted((store / name).glob("*.jsonl")):
             with contextlib.suppress(FileNotFoundError):  # a writer without responses removes its file
-                found += [] if path.is_symlink() else [load_index(path, save=False)]
+                found += [] if path.is_symlink() else [store_index.load_index(path, save=False)]
     return indexes
 
 
-def store_usage(indexes: Mapping[str, Sequence[FileIndex]], asked: Mapping[str, Collection[str]]) -> list[EngineUsage]:
-    """Return what the store holds, an entry per engine; `asked` are the keys that are asked for, by engine id."""
-    usage = []
-    for name, own in indexes.items():
-        numbers, now, files = key_numbers(sorted(asked.get(name, ()))), time.time(), list[FileUsage]()
+def store_usage(indexes: Mapping[str, Sequence[FileIndex]], asked: Mapping[str, Collection[str]]) -> pd.DataFrame:
+    """Return what the store holds, a row per file; `asked` are the keys that are asked for, by engine id.
+
+    Columns are the engine, the file's index, its records and bytes, how many of them nobody asks for, the times of the
+    first and the last record (UTC, ISO 8601; empty without), and why it is taken for one that is still written.
+    """
+    rows, now = [], time.time()
+    for engine, own in indexes.items():
+        numbers = store_index.key_numbers(sorted(asked.get(engine, ())))
         for index in own:
             with contextlib.suppress(FileNotFoundError):  # pruned meanwhile
-                files.append(_file_usage(index, numbers, now))
-        counts = ("responses", "bytes", "unasked", "unasked_bytes")
-        sums = {count: sum(getattr(file, count) for file in files) for count in counts}
-        times = sorted(when for file in files for when in (file.first, file.last) if when) or [""]
-        usage.append(EngineUsage(name, files, _distinct(own), **sums, first=times[0], last=times[-1]))
-    return usage
+                rows.append({"engine": engine, "index": index, **_file_usage(index, numbers, now)})
+    return pd.DataFrame(rows, columns=["engine", "index", *SUMS, "first", "last", "written"])
 
 
-def links(store: Path) -> list[Path]:
-    """Return the symbolic links in a store and in its folders, which are left alone."""
-    return [path for pattern in ("*", "*/*") for path in sorted(store.glob(pattern)) if path.is_symlink()]
-
-
-def bytes_on_disk(store: Path) -> int:
-    """Return the size of all files of a store, indexes included."""
-    paths = (Path(folder, name) for folder, _, names in os.walk(store) for name in names)
-    return sum(path.lstat().st_size for path in paths)
-
-
-def _file_usage(index: FileIndex, asked: npt.NDArray[np.uint64], now: float) -> FileUsage:
-    offsets = index.entries["offset"].astype(np.int64)
-    in_order = np.argsort(offsets)
-    sizes = np.empty(len(offsets), dtype=np.int64)
-    sizes[in_order] = np.diff(offsets[in_order], append=index.covered)
-    unasked = np.ones(len(offsets), dtype=bool)
-    unasked[matches(asked, index.entries)[1]] = False
-    times = [_time_at(index.path, int(offsets[place])) for place in in_order[[0, -1]]] if len(offsets) else ["", ""]
-    return FileUsage(
-        index=index,
-        responses=len(offsets),
-        bytes=index.size,
-        unasked=int(unasked.sum()),
-        unasked_bytes=int(sizes[unasked].sum()),
-        first=times[0],
-        last=times[1],
-        written=still_written(index, now),
+def by_engine(usage: pd.DataFrame) -> pd.DataFrame:
+    """Return the sums of its files for every engine, and how many `distinct` keys it has."""
+    files = usage.groupby("engine")
+    found = files[SUMS].sum().assign(distinct=files["index"].agg(_distinct), files=files.size())
+    return found.assign(
+        first=files["first"].agg(lambda times: min(filter(None, times), default="")), last=files["last"].max()
     )
+
+
+def _distinct(indexes: Sequence[FileIndex]) -> int:
+    frames = [pd.DataFrame({name: index.entries[name] for name in ("high", "low")}) for index in indexes]
+    return len(pd.concat(frames).drop_duplicates())
+
+
+def _file_usage(index: FileIndex, asked: store_index.KeyNumbers, now: float) -> dict[str, Any]:
+    offsets = np.sort(index.entries["offset"].astype(np.int64))
+    unasked = np.delete(index.entries["offset"].astype(np.int64), store_index.matches(asked, index.entries)[1])
+    sizes = np.diff(offsets, append=index.covered)[np.searchsorted(offsets, unasked)]
+    first, last = (_time_at(index.path, int(place)) for place in offsets[[0, -1]]) if len(offsets) else ("", "")
+    return {
+        "responses": len(offsets),
+        "bytes": index.size,
+        "unasked": len(unasked),
+        "unasked_bytes": int(sizes.sum()),
+        "first": first,
+        "last": last,
+        "written": still_written(index, now),
+    }
 
 
 def _time_at(path: Path, offset: int) -> str:
     with open(path, "rb") as handle:
         handle.seek(offset)
         try:
-            return str(json.loads(handle.readline())["time"])
+            return utf8(str(json.loads(handle.readline())["time"])).decode()  # half a pair fits no frame
         except (ValueError, KeyError, TypeError, RecursionError):
             return ""  # a damaged record
-
-
-def _distinct(indexes: Sequence[FileIndex]) -> int:
-    frames = [pd.DataFrame({name: index.entries[name] for name in ("high", "low")}) for index in indexes]
-    return len(pd.concat(frames).drop_duplicates()) if frames else 0
 
 
 def still_written(index: FileIndex, now: float) -> str:
@@ -164,7 +120,7 @@ def prune_file(index: FileIndex, asked: Collection[str]) -> int:
     path = index.path
     if path.stat().st_size != index.size:
         raise UserError(f"{path} has changed meanwhile and was left alone")
-    kept, end, removed = IndexBuilder(), 0, 0
+    kept, end, removed = store_index.IndexBuilder(), 0, 0
     try:
         with open(path, "rb") as source, written_whole(path, "wb") as target:
             for line in source:
@@ -180,7 +136,7 @@ def prune_file(index: FileIndex, asked: Collection[str]) -> int:
     except OSError as error:
         raise UserError(f"{path} cannot be written anew, nothing of it was removed: {error}") from error
     if len(kept):  # until this is done the old index does not fit, for the file is shorter than what it covers
-        save_index(FileIndex(path, kept.entries(), end, end, closed=True))
+        store_index.save_index(FileIndex(path, kept.entries(), end, end, closed=True))
     else:
         path.unlink()
         index_path(path).unlink(missing_ok=True)

@@ -2,85 +2,66 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 _MOST = 2  # differences of one file that are told
 _WIDTH = 60  # characters of a value that are shown
+_BEFORE = 20  # how many of them come before the first that differs
 _TEXTS = (".csv", ".md", ".tex", ".jsonl")
 
 
-@dataclass(frozen=True)
-class Difference:
-    """One file that is not what it should be: its path within the study, and what is wrong."""
-
-    path: str
-    problem: str
-
-
-def differences(stored: Path, made: Path, name: str) -> list[Difference]:
-    """Return how a stored file differs from one that was made anew; none where their bytes agree."""
-    if not made.is_file():
+def differences(stored: Path, made: Path) -> list[str]:
+    """Return how a stored file differs from one that was made anew; nothing where their bytes agree."""
+    if not made.is_file() or (stored.is_file() and stored.read_bytes() == made.read_bytes()):
         return []
     if not stored.is_file():
-        return [Difference(name, "is missing")]
-    before, after = stored.read_bytes(), made.read_bytes()
-    if before == after:
-        return []
-    if stored.suffix == ".parquet":
-        before_table, after_table = _table(stored), _table(made)
-        if before_table is not None and before_table == after_table:
-            return []  # another version of pyarrow writes other bytes
-        found = list(_values("", before_table, after_table)) if before_table else ["stored file is not Parquet"]
-    elif stored.suffix == ".json":
-        found = list(_values("", json.loads(before), json.loads(after)))
-    elif stored.suffix in _TEXTS:
-        found = list(_lines(before.decode("utf-8", "replace"), after.decode("utf-8", "replace")))
-    else:
-        found = ["other bytes"]
-    told = found[:_MOST] + ([f"and {len(found) - _MOST} more"] if len(found) > _MOST else [])
-    return [Difference(name, problem) for problem in told or ["other bytes, the same values"]]
-
-
-def _table(path: Path) -> dict[str, Any] | None:
-    """Return the metadata and rows of a Parquet file; None where it is none."""
-    import pyarrow.parquet as pq
-    from pyarrow.lib import ArrowInvalid
-
+        return ["is missing"]
+    if stored.suffix not in (".parquet", ".json", *_TEXTS):
+        return ["other bytes"]
     try:
+        before = dict(_values(stored))
+    except (OSError, ValueError):
+        return [f"stored file is not {'Parquet' if stored.suffix == '.parquet' else 'JSON'}"]
+    after, found = dict(_values(made)), []
+    for place in {**before, **after}:
+        if place not in after or place not in before:
+            found.append(f"{place} is only in the {'stored' if place in before else 'recomputed'} file")
+        elif before[place] != after[place]:
+            found.append(f"{place}: {_shown(str(before[place]), str(after[place]))}")
+    if not found:  # another version of pyarrow writes other bytes
+        return [] if stored.suffix == ".parquet" else ["other bytes, the same values"]
+    return found[:_MOST] + ([f"and {len(found) - _MOST} more"] if len(found) > _MOST else [])
+
+
+def _values(path: Path) -> Iterator[tuple[str, Any]]:
+    """Yield every value of a file, or every line of a text, with its place."""
+    if path.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
         table = pq.read_table(path)
-    except (ArrowInvalid, OSError):
-        return None
-    metadata = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
-    return {"metadata": metadata, "rows": table.to_pylist()}
+        metadata = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
+        yield from _flat({"metadata": metadata, "rows": table.to_pylist()}, "")
+    elif path.suffix == ".json":
+        yield from _flat(json.loads(path.read_bytes()), "")
+    else:
+        for number, line in enumerate(path.read_bytes().decode("utf-8", "replace").splitlines(), 1):
+            yield f"line {number}", line
 
 
-def _values(place: str, stored: Any, made: Any) -> Iterator[str]:
-    if isinstance(stored, dict) and isinstance(made, dict):
-        for key in sorted(stored.keys() | made.keys()):
-            if key not in made or key not in stored:
-                yield f"{place}{key} is only in the {'stored' if key in stored else 'recomputed'} file"
-            else:
-                yield from _values(f"{place}{key}.", stored[key], made[key])
-    elif isinstance(stored, list) and isinstance(made, list) and len(stored) == len(made):
-        for number, pair in enumerate(zip(stored, made, strict=True)):
-            yield from _values(f"{place}{number}.", *pair)
-    elif stored != made:
-        yield f"{place.rstrip('.')}: stored {_short(stored)}, recomputed {_short(made)}"
+def _flat(value: Any, place: str) -> Iterator[tuple[str, Any]]:
+    inner = list(value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ())
+    for key, one in inner:
+        yield from _flat(one, f"{place}.{key}")
+    if not inner:
+        yield place.removeprefix("."), value
 
 
-def _lines(stored: str, made: str) -> Iterator[str]:
-    for number, (a, b) in enumerate(zip_longest(stored.splitlines(), made.splitlines()), 1):
-        if a is None or b is None:
-            yield f"line {number} is only in the {'recomputed' if a is None else 'stored'} file"
-        elif a != b:
-            # Shown from a little before the first character that differs.
-            begin = max(0, next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), 0) - 20)
-            yield f"line {number}: stored {_short(a[begin:])}, recomputed {_short(b[begin:])}"
-
-
-def _short(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= _WIDTH else f"{text[:_WIDTH]}..."
+def _shown(stored: str, made: str) -> str:
+    """Return two texts from a little before the first character that differs."""
+    same = next((i for i, (x, y) in enumerate(zip(stored, made, strict=False)) if x != y), 0)
+    begin = max(0, same - _BEFORE)
+    first, second = (
+        text[begin : begin + _WIDTH] + ("..." if len(text) > begin + _WIDTH else "") for text in (stored, made)
+    )
+    return f"stored {first}, recomputed {second}"

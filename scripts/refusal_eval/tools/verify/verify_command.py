@@ -1,12 +1,44 @@
-"""A finished study's numbers computed again and compared with those it has."""
+"""A finished study's numbers, made by the workflow in another folder from its answers and verdicts, and compared."""
 
+import math
 import os
-from typing import Annotated
+import re
+import subprocess
+import tempfile
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
+from refusal_eval.core.errors import UserError
+from refusal_eval.core.states import HEADLINE_READING
+from refusal_eval.report.results.results_files import read_results
+from refusal_eval.study.study import Study
+from refusal_eval.tools.snakemake_summary import snakemake_command, summary
+from refusal_eval.tools.status.log_text import error_and_cause, tail
 from refusal_eval.tools.study_file import DEMO, ROOT, Directory, StudyFile, load_config
-from refusal_eval.tools.verify.recompute import recompute
+from refusal_eval.tools.verify.file_differences import differences
+from refusal_eval.tools.verify.independent_rate import headline_rate
+
+# What is computed of answers and verdicts. Only rules that write here may run: no engine, and nothing that fetches.
+COMPUTED = (
+    "calibration",
+    "published",
+    "scores",
+    "judge_cards",
+    "judge_agreement.json",
+    "estimates",
+    "results_table",
+    "tables",
+    "figures",
+)
+NOT_COMPARED = "judge_cards/floors.json"  # its rule fails where a judge is worse than asked
+RESULTS = "results_table/results.csv"
+PICTURES = (".pdf", ".svg", ".png")
+STEPS = re.compile(r"(\d+) of (\d+) steps")
+_TOLERANCE = 1e-9  # the results table keeps ten digits
 
 
 def command(
@@ -25,10 +57,112 @@ def command(
     """
     config, file = load_config(study, directory)
     found = recompute(config, file, ROOT, cores)
-    for difference in found:
-        typer.echo(f"{difference.path}: {difference.problem}")
+    for name, problems in found.items():
+        typer.echo("\n".join(f"{name}: {problem}" for problem in problems))
     if found:
-        files = len({difference.path for difference in found})
-        typer.echo(f"{files} of the study's files are not what its answers and verdicts give.", err=True)
+        typer.echo(f"{len(found)} of the study's files are not what its answers and verdicts give.", err=True)
         raise typer.Exit(1)
     typer.echo(f"Study {config['study']}: scores and tables are what its answers and verdicts give.")
+
+
+def recompute(config: Mapping[str, Any], study_file: Path, root: Path, cores: int) -> dict[str, list[str]]:
+    """Return in what a finished study differs from what its answers and verdicts give, by file.
+
+    Raises:
+        UserError: if the study has no answers or verdicts yet, or not all, or if nothing can be computed of them.
+    """
+    study = Study(config)
+    stored = Path(study.paths.results).absolute()
+    needed = [f"answers/{cell.model}/{cell.split}.jsonl" for cell in sorted(study.cells)]
+    for name in [*needed, *(f"verdicts/{cell}.jsonl" for cell in sorted(study.cells))]:
+        if not (stored / name).is_file():
+            raise UserError(
+                f"{stored / name} is not there: the study is not finished (`refusal-eval status` tells more)"
+            )
+    rules, others = _planned(study_file, root, stored)
+    names = sorted({name for made in rules.values() for name in made if not name.endswith(PICTURES)})
+    with tempfile.TemporaryDirectory(prefix="refusal-eval-verify-") as temporary:
+        made = Path(temporary, "results", study.name)
+        for name in others:
+            if (stored / name).is_file():
+                (made / name).parent.mkdir(parents=True, exist_ok=True)
+                (made / name).symlink_to((stored / name).resolve())
+        places = {key: str(Path(config[key]).absolute()) for key in ("store_dir", "cache_dir")}
+        command = snakemake_command(study_file, root, places | {"results_dir": str(made.parent)})
+        command += ["--directory", temporary, "--executor", "local", "--cores", str(cores), "--allowed-rules", *rules]
+        _run([*command, "--", *(str(made / name) for name in names)], made)
+        found = {name: differences(stored / name, made / name) for name in names}
+    found.setdefault(RESULTS, []).extend(_other_rates(study, stored))
+    return {name: problems for name, problems in found.items() if problems}
+
+
+def _planned(study_file: Path, root: Path, stored: Path) -> tuple[dict[str, list[str]], list[str]]:
+    """Return what each rule makes that computes numbers, and what the others make; names within the study."""
+    rules: dict[str, list[str]] = {}
+    for file in summary(study_file, root):
+        path = Path(file.path).absolute()
+        if path.is_relative_to(stored):
+            rules.setdefault(file.rule, []).append(path.relative_to(stored).as_posix())
+
+    def computes(names: list[str]) -> bool:
+        inside = all(name.split("/", 1)[0] in COMPUTED and name != NOT_COMPARED for name in names)
+        return inside and not all(name.endswith(PICTURES) for name in names)
+
+    computed = {rule: names for rule, names in rules.items() if computes(names)}
+    return computed, [name for rule, names in rules.items() if rule not in computed for name in names]
+
+
+def _run(command: Sequence[str], made: Path) -> None:
+    """Run the workflow and show how far it is.
+
+    Raises:
+        UserError: if a rule fails.
+    """
+    from tqdm import tqdm
+
+    environment = {key: value for key, value in os.environ.items() if key != "SNAKEMAKE_PROFILE"}
+    last: deque[str] = deque(maxlen=20)
+    with (
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+        ) as process,
+        tqdm(desc="computing", unit="job", disable=None) as bar,
+    ):
+        for line in process.stdout or ():
+            last.append(line)
+            if steps := STEPS.search(line):
+                bar.total, bar.n = int(steps[2]), int(steps[1])
+                bar.refresh()
+    if process.returncode:
+        logs = sorted((made / "logs").rglob("*.log"))
+        failed = next(((log, told) for log in logs if (told := error_and_cause(tail(log)))), None)
+        if failed is None:
+            raise UserError(f"the study cannot be computed again:\n{''.join(last).strip()}")
+        name, (message, cause) = failed[0].relative_to(made / "logs").with_suffix(""), failed[1]
+        raise UserError(
+            "the stored answers and verdicts are not those of the study as it is: "
+            f"{name} cannot be computed from them ({cause or message}); run the study again, without --touch"
+        )
+
+
+def _other_rates(study: Study, stored: Path) -> Iterator[str]:
+    """Tell of the cells whose stored headline rate is not what a second way makes of the stored files."""
+    if not (stored / RESULTS).is_file():
+        return
+    rates = {
+        (row.judge, row.model, row.split, row.reading): row.value
+        for row in read_results((stored / RESULTS).read_text(encoding="utf-8"))
+        if row.estimand == "refusal_rate" and row.category is None
+    }
+    for cell in sorted(study.cells):
+        split = study.splits[cell.split]
+        reading = split.headline or HEADLINE_READING[split.expectation]
+        place = (cell.judge, cell.model, cell.split, reading)
+        if split.dialogue or place not in rates:
+            continue
+        answers, verdicts = f"answers/{cell.model}/{cell.split}.jsonl", f"verdicts/{cell}.jsonl"
+        rate = headline_rate(stored / answers, stored / verdicts, study.settings.samples, reading)
+        known = rates[place]
+        if rate != known and (rate is None or known is None or not math.isclose(rate, known, rel_tol=_TOLERANCE)):
+            where = f"{cell.judge}, {cell.model}, {cell.split}"
+            yield f"the headline rate of {where} is {known}, and a second way to compute it gives {rate}"
