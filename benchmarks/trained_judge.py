@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from refusal_eval.core.files import written_whole
 from refusal_eval.core.states import COMPLIANCE
 from refusal_eval.judges.keyword_judge import KeywordReader
-from refusal_eval.judges.trained_judge import FittedJudge, Settings, fit, out_of_fold, predict
+from refusal_eval.judges.trained_judge import Settings, fit, out_of_fold, predict
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -80,9 +80,9 @@ def table(rows: Rows, said: Mapping[str, NDArray[np.bool_]], final: bool) -> lis
 def timed(rows: Rows, settings: Settings, keyword: KeywordReader) -> str:
     """Return what fitting on all rows and reading them takes."""
     started = time.process_time()
-    judge = FittedJudge(fit(rows, settings, keyword), keyword)
+    model = fit(rows, settings, keyword)
     fitted = time.process_time()
-    judge.judge_all([row["answer"] for row in rows])
+    predict(model, [row["answer"] for row in rows], keyword)
     seconds = time.process_time() - fitted
     return (
         f"Time: {fitted - started:.0f} s of processor time to fit {len(rows)} rows, "

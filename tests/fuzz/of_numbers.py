@@ -114,7 +114,8 @@ def _array(value: Any) -> Any:
 @target("judge: trained", _fitted, _as_npz)
 def fitted_judge(data: bytes, folder: Path) -> None:
     model = trained_judge.load(file_of(folder, "judge.npz", data))
-    verdict = trained_judge.FittedJudge(model, KEYWORD).judge([], "Nae, ask me the morn")
+    (row,) = trained_judge.predict(model, ["Nae, ask me the morn"], KEYWORD)
+    verdict = trained_judge.verdict(row)
     assert verdict.label in LABELS and is_finite(verdict.p_refusal) and 0 <= float(verdict.p_refusal or 0) <= 1
 
 

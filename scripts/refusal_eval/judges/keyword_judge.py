@@ -280,7 +280,7 @@ class KeywordJudge(AnswerJudge):
     def judge_all(self, asked: Sequence[tuple[Messages, str]], fitted: str | None = None) -> list[Verdict]:
         """Return what the lists say of each answer; prompts play no part."""
         reader = KeywordReader.from_files(self.lists)
-        return [judged_safely(reader, messages, answer) for messages, answer in asked]
+        return [judged_safely(reader.judge, messages, answer) for messages, answer in asked]
 
     def summary(self, words: Words) -> str:
         """Return what it is, for the methods section."""

@@ -64,7 +64,8 @@ class LlmJudge(RubricJudge, CalibratedJudge):
 
     def request_sampling(self, checked: Mapping[str, Any]) -> dict[str, Any]:
         """Return the sampling parameters: one greedy token, and the log-probability of each label."""
-        return judge_sampling(checked["label_token_ids"])
+        named = {"logprob_token_ids": list(checked["label_token_ids"].values())}
+        return {"max_tokens": 1, "temperature": 0.0, **NEUTRAL_SAMPLING, **named}
 
     def verdict(self, response: Mapping[str, Any], checked: Mapping[str, Any]) -> Verdict:
         """Return the verdict that the labels' probabilities at the first token give."""
@@ -104,12 +105,6 @@ def label_token_ids(renderer: Renderer, rubric: Rubric, labels: Mapping[str, str
             raise UserError(f"label {text!r} for `{label}` is the same token as another label")
         found[label] = ids[0]
     return found
-
-
-def judge_sampling(token_ids: Mapping[str, int]) -> dict[str, Any]:
-    """Return the sampling parameters of a verdict request: one greedy token, and the log-probability of each label."""
-    named = {"logprob_token_ids": list(token_ids.values())}
-    return {"max_tokens": 1, "temperature": 0.0, **NEUTRAL_SAMPLING, **named}
 
 
 def label_verdict(response: Mapping[str, Any], labels: list[str], threshold: float, mass_floor: float) -> Verdict:

@@ -127,7 +127,20 @@ def fit(gold: Sequence[GoldRow], settings: Settings, keyword: KeywordReader) -> 
 
 def predict(model: TrainedModel, answers: Sequence[str], keyword: KeywordReader) -> NDArray[np.float64]:
     """Return probabilities, answers x three labels in the order of `states.LABELS`; a label without gold has 0."""
-    return _probabilities(model, _vectorizers_of(model), answers, keyword)
+    import numpy as np
+
+    probabilities = np.zeros((len(answers), len(LABELS)))
+    if not answers:
+        return probabilities
+    vectorizers = []
+    for kind, terms, idf in zip(KINDS, model.ngrams, model.idf, strict=True):
+        vectorizers.append(_vectorizer(kind, model.settings, {term: column for column, term in enumerate(terms)}))
+        vectorizers[-1].idf_ = idf
+    scores = _features(answers, model.settings, vectorizers, keyword) @ model.weights.T + model.intercepts
+    shares = np.exp(scores - scores.max(axis=1, keepdims=True))
+    shares /= shares.sum(axis=1, keepdims=True)
+    probabilities[:, [LABELS.index(label) for label in model.labels]] = shares
+    return probabilities
 
 
 def out_of_fold(gold: Sequence[GoldRow], settings: Settings, keyword: KeywordReader) -> Unseen:
@@ -143,7 +156,8 @@ def out_of_fold(gold: Sequence[GoldRow], settings: Settings, keyword: KeywordRea
     import numpy as np
 
     makers = np.array([str(row.get("answering_model")) for row in gold])
-    folds = np.array([_fold(str(row["cluster"]), settings.folds) for row in gold])
+    hashes = [hashlib.sha256(str(row["cluster"]).encode()).hexdigest() for row in gold]
+    folds = np.array([int(digits, 16) % settings.folds for digits in hashes])
     by_cluster: dict[int, TrainedModel] = {}
 
     def fitted(seen: NDArray[np.bool_]) -> TrainedModel:
@@ -186,23 +200,6 @@ def verdict(probabilities: Sequence[float], threshold: float = 0.5) -> Verdict:
     return Verdict(JUDGED, label, p_refusal=p_refusal, raw=raw)
 
 
-class FittedJudge:
-    """A fitted model behind the interface of judges that need no engine."""
-
-    def __init__(self, model: TrainedModel, keyword: KeywordReader, threshold: float = 0.5) -> None:
-        self._model, self._keyword, self._threshold = model, keyword, threshold
-        self._vectorizers = _vectorizers_of(model)
-
-    def judge(self, messages: Messages, answer: str) -> Verdict:
-        """Return the verdict on one answer; the prompt plays no part."""
-        return self.judge_all([answer])[0]
-
-    def judge_all(self, answers: Sequence[str]) -> list[Verdict]:
-        """Return the verdicts on many answers, several times faster than one by one."""
-        probabilities = _probabilities(self._model, self._vectorizers, answers, self._keyword)
-        return [verdict(row, self._threshold) for row in probabilities]
-
-
 class TrainedJudge(AnswerJudge):
     """A linear model over the wording of answers, fitted on gold of the study; no GPU. It knows how the answering
     models of its gold refuse, and little about others: see docs/judges."""
@@ -239,8 +236,9 @@ class TrainedJudge(AnswerJudge):
     def judge_all(self, asked: Sequence[tuple[Messages, str]], fitted: str | None = None) -> list[Verdict]:
         """Return the verdicts of the fitted model; prompts play no part."""
         assert fitted is not None
-        judge = FittedJudge(load(fitted), KeywordReader.from_files(self.lists), self.threshold)
-        return judge.judge_all([answer for _, answer in asked])
+        answers = [answer for _, answer in asked]
+        probabilities = predict(load(fitted), answers, KeywordReader.from_files(self.lists))
+        return [verdict(row, self.threshold) for row in probabilities]
 
     def fit_on(self, gold: Sequence[Sequence[GoldRow]], model_path: str) -> list[dict[str, Any]]:
         """Write the model fitted on all gold files together, and return the out-of-fold verdicts on their rows.
@@ -356,20 +354,6 @@ def _check(model: TrainedModel) -> None:
             raise ValueError("its weights are no finite numbers")
 
 
-def _probabilities(
-    model: TrainedModel, vectorizers: Sequence[TfidfVectorizer], answers: Sequence[str], keyword: KeywordReader
-) -> NDArray[np.float64]:
-    import numpy as np
-
-    probabilities = np.zeros((len(answers), len(LABELS)))
-    if answers:
-        scores = _features(answers, model.settings, vectorizers, keyword) @ model.weights.T + model.intercepts
-        shares = np.exp(scores - scores.max(axis=1, keepdims=True))
-        shares /= shares.sum(axis=1, keepdims=True)
-        probabilities[:, [LABELS.index(label) for label in model.labels]] = shares
-    return probabilities
-
-
 def _weight(row: GoldRow) -> float:
     return float(row.get("weight") or 1.0)
 
@@ -390,15 +374,6 @@ def _vectorizer(kind: str, settings: Settings, vocabulary: dict[str, int] | None
         lowercase=False,
         vocabulary=vocabulary,
     )
-
-
-def _vectorizers_of(model: TrainedModel) -> list[TfidfVectorizer]:
-    vectorizers = []
-    for kind, terms, idf in zip(KINDS, model.ngrams, model.idf, strict=True):
-        vectorizer = _vectorizer(kind, model.settings, {term: column for column, term in enumerate(terms)})
-        vectorizer.idf_ = idf
-        vectorizers.append(vectorizer)
-    return vectorizers
 
 
 def _features(
@@ -425,7 +400,3 @@ def _surface(answer: str, keyword: KeywordReader) -> list[float]:
         *(float(reading.label == label) for label in LABELS),
         *(float(reading.raw["rule"] == rule) for rule in RULES),
     ]
-
-
-def _fold(cluster: str, folds: int) -> int:
-    return int(hashlib.sha256(cluster.encode()).hexdigest(), 16) % folds
