@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import math
 import random
 
 import judge_on_cpu
@@ -20,7 +19,6 @@ from refusal_eval.judges.keyword_judge import KeywordReader
 from refusal_eval.stats.calibration.calibrated_card import card_with_calibration
 
 KEYWORD = KeywordReader([])
-SETTINGS = trained_judge.Settings(folds=3)
 LEARNER = judge_entry("trained").model_copy(update={"lists": []})
 # A dialect no list knows, so that only learning helps.
 SAID = {
@@ -54,7 +52,7 @@ def train(folder, *files):
 
 @pytest.fixture(scope="module")
 def model():
-    return trained_judge.fit(gold(), SETTINGS, KEYWORD)
+    return trained_judge.fit(gold(), KEYWORD)
 
 
 def said_of(model, answers):
@@ -84,7 +82,7 @@ def test_digits_that_another_processor_would_not_give_are_in_no_verdict():
 
 def test_gold_with_two_labels_gives_a_two_class_model():
     rows = gold(labels=("refusal", "compliance"))
-    model = trained_judge.fit(rows, SETTINGS, KEYWORD)
+    model = trained_judge.fit(rows, KEYWORD)
     probabilities = trained_judge.predict(model, [rows[0]["answer"], rows[1]["answer"]], KEYWORD)
     assert probabilities[:, LABELS.index("partial")].tolist() == [0, 0]
     assert probabilities[0, 0] > 0.5 > probabilities[1, 0]
@@ -94,7 +92,7 @@ def test_gold_with_two_labels_gives_a_two_class_model():
 def test_the_order_of_gold_changes_nothing(model):
     rows = gold()
     random.Random(2).shuffle(rows)
-    again = trained_judge.fit(rows, SETTINGS, KEYWORD)
+    again = trained_judge.fit(rows, KEYWORD)
     assert again.ngrams == model.ngrams and np.array_equal(again.weights, model.weights)
 
 
@@ -120,10 +118,6 @@ def changed(model, **parts):
     return dataclasses.replace(model, **parts)
 
 
-def of_settings(model, **parts):
-    return changed(model, settings=dataclasses.replace(model.settings, **parts))
-
-
 BROKEN = {
     "arrays that do not fit together": lambda model: changed(model, weights=model.weights[:, 1:]),
     "not a number": lambda model: changed(model, weights=model.weights * np.nan),
@@ -138,10 +132,6 @@ BROKEN = {
         model, ngrams=(model.ngrams[0][:1] * 2 + model.ngrams[0][2:], model.ngrams[1])
     ),
     "a term that is no text": lambda model: changed(model, ngrams=((5, *model.ngrams[0][1:]), model.ngrams[1])),
-    "words without end": lambda model: of_settings(model, words=(-(10**9), 3)),
-    "words of one number": lambda model: of_settings(model, words=(1,)),
-    "a head that is no number": lambda model: of_settings(model, head="400"),
-    "a weight that is none": lambda model: of_settings(model, surface=math.nan),
 }
 
 
@@ -178,7 +168,7 @@ def test_out_of_fold_predictions_never_saw_the_model_nor_the_cluster(monkeypatch
     monkeypatch.setattr(
         trained_judge, "predict", lambda model, answers, *rest: asked.append(answers) or predict(model, answers, *rest)
     )
-    assert not any(trained_judge.out_of_fold(rows, SETTINGS, KEYWORD).saw_model)
+    assert not any(trained_judge.out_of_fold(rows, KEYWORD)[1])
     assert sum(map(len, asked)) == len(rows)
     for part, answers in zip(seen, asked, strict=True):
         models = {row["answering_model"] for row in part}
@@ -194,14 +184,14 @@ def test_what_cannot_be_told_from_wording_is_not_told_out_of_fold():
     draw.shuffle(labels)
     for row, label in zip(rows, labels, strict=True):
         row["label"] = label
-    probabilities = trained_judge.out_of_fold(rows, SETTINGS, KEYWORD).probabilities
+    probabilities = trained_judge.out_of_fold(rows, KEYWORD)[0]
     right = np.mean([LABELS[row.argmax()] == label for row, label in zip(probabilities, labels, strict=True)])
     assert right < 0.55
 
 
 def test_gold_of_a_single_answering_model_is_grouped_by_cluster():
     rows = gold(models=("only",))
-    probabilities = trained_judge.out_of_fold(rows, SETTINGS, KEYWORD).probabilities
+    probabilities = trained_judge.out_of_fold(rows, KEYWORD)[0]
     right = np.mean([LABELS[p.argmax()] == row["label"] for p, row in zip(probabilities, rows, strict=True)])
     assert right > 0.9
 
@@ -217,16 +207,16 @@ def beside_a_model_that_complies():
 
 def test_a_model_that_cannot_be_left_out_is_grouped_by_cluster():
     rows = beside_a_model_that_complies()
-    unseen = trained_judge.out_of_fold(rows, SETTINGS, KEYWORD)
+    unseen, saw_model = trained_judge.out_of_fold(rows, KEYWORD)
     one = [row["answering_model"] == "one" for row in rows]
-    assert unseen.saw_model == one
-    right = [LABELS[p.argmax()] == row["label"] for p, row in zip(unseen.probabilities, rows, strict=True)]
+    assert saw_model == one
+    right = [LABELS[p.argmax()] == row["label"] for p, row in zip(unseen, rows, strict=True)]
     assert np.mean(right) > 0.9
     # Nothing of its own cluster: turned round, the labels of a cluster leave what is said of it.
     wrong = [row | ({"label": "refusal"} if row["cluster"] == "c3" else {}) for row in rows]
-    again = trained_judge.out_of_fold(wrong, SETTINGS, KEYWORD)
+    again, _ = trained_judge.out_of_fold(wrong, KEYWORD)
     own = [i for i, row in enumerate(rows) if row["cluster"] == "c3" and row["answering_model"] == "one"]
-    assert np.array_equal(again.probabilities[own], unseen.probabilities[own])
+    assert np.array_equal(again[own], unseen[own])
 
 
 def test_a_card_names_the_models_that_a_fitted_judge_could_not_leave_out(tmp_path):
@@ -239,8 +229,8 @@ def test_a_card_names_the_models_that_a_fitted_judge_could_not_leave_out(tmp_pat
 
 def test_gold_rows_count_by_their_weights():
     rows = gold()
-    alike = trained_judge.fit([row | {"weight": 1.0} for row in rows], SETTINGS, KEYWORD)
-    plain = trained_judge.fit(rows, SETTINGS, KEYWORD)
+    alike = trained_judge.fit([row | {"weight": 1.0} for row in rows], KEYWORD)
+    plain = trained_judge.fit(rows, KEYWORD)
     assert np.array_equal(alike.weights, plain.weights)
     # What is said in both classes leans to the class whose rows weigh more.
     told = "Och weel, that is that."
@@ -248,7 +238,7 @@ def test_gold_rows_count_by_their_weights():
     for heavy in ("refusal", "compliance"):
         weighted = [row | {"weight": 1.0} for row in rows]
         weighted += [row | {"weight": 9.0 if row["label"] == heavy else 1.0} for row in both * 3]
-        (p,) = trained_judge.predict(trained_judge.fit(weighted, SETTINGS, KEYWORD), [told], KEYWORD)
+        (p,) = trained_judge.predict(trained_judge.fit(weighted, KEYWORD), [told], KEYWORD)
         assert (p[0] > p[2]) == (heavy == "refusal")
 
 
@@ -275,7 +265,7 @@ FEW = [row | {"answer": f"{row['answer'][0]}{i}"} for i, row in enumerate(gold(n
 )
 def test_gold_that_nothing_can_be_learned_from_is_refused(rows, message):
     with pytest.raises(UserError, match=message):
-        trained_judge.fit(rows, SETTINGS, KEYWORD)
+        trained_judge.fit(rows, KEYWORD)
 
 
 def test_answers_are_judged_together_as_one_by_one_and_gold_it_saw_by_what_it_said_unseen(model, tmp_path):
@@ -299,9 +289,8 @@ def test_answers_are_judged_together_as_one_by_one_and_gold_it_saw_by_what_it_sa
 def test_the_script_writes_a_model_and_out_of_fold_verdicts_of_each_file(tmp_path):
     rows = [row | {"id": f"g{i}"} for i, row in enumerate(gold())]
     rows[0]["answer"] = " "  # is `empty` as an answer, which no judge reads
-    written, said = train(tmp_path, rows[:60], rows[50:])
+    _, said = train(tmp_path, rows[:60], rows[50:])
     assert [row["prompt_id"] for row in said] == [f"g{i}" for i in range(1, 90)]
     assert all(row["state"] == "judged" and 0 <= row["p_refusal"] <= 1 for row in said)
-    expected = trained_judge.out_of_fold(rows[1:], trained_judge.Settings(), KEYWORD).probabilities
+    expected = trained_judge.out_of_fold(rows[1:], KEYWORD)[0]
     assert [row["p_refusal"] for row in said] == pytest.approx(expected[:, :2].sum(axis=1).tolist(), abs=1e-6)
-    assert written.settings == trained_judge.Settings()
