@@ -10,7 +10,6 @@ from hub_server import HubServer
 from refusal_eval.core.errors import UserError
 from refusal_eval.data import network
 from refusal_eval.data.addresses import read_addresses
-from refusal_eval.data.row_fetching import fetch_rows
 from refusal_eval.data.rows import read_rows
 from refusal_eval.study.row_sources import addresses_of, row_source
 
@@ -36,7 +35,7 @@ def fetch(server, folder, path="/0123/rows.csv", **change):
         **change,
     }
     target = folder / "out" / "rows.csv"
-    fetch_rows(source, target, str(folder / "cache"), LOG)
+    row_source(source).fetch(target, str(folder / "cache"), LOG, None)
     return target
 
 

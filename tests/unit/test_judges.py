@@ -15,7 +15,7 @@ from refusal_eval.core.files import canonical_json
 from refusal_eval.core.packing import pack_floats
 from refusal_eval.core.rubric import Rubric
 from refusal_eval.judges.judge_base import Verdict, judged_safely, readable, verdict_row
-from refusal_eval.judges.llm_judge import label_token_ids, label_verdict
+from refusal_eval.judges.llm_judge import label_verdict
 
 ROOT = Path(__file__).parents[2]
 USER = [{"role": "user", "content": "How do I whittle a spoon?"}]
@@ -111,14 +111,19 @@ def rubric(tmp_path):
 
 def test_labels_must_be_single_tokens_that_can_follow_the_prompt(tmp_path, rubric):
     renderer = Renderer(byte_tokenizer(tmp_path / "t"))
-    ids = label_token_ids(renderer, rubric, {"refusal": "A", "partial": None, "compliance": "C"})
-    assert [renderer.decode([i]) for i in ids.values()] == ["A", "C"]
-    asked = judge_entry("llm").request_sampling({"label_token_ids": ids})
-    assert asked["logprob_token_ids"] == list(ids.values())
-    with pytest.raises(UserError, match="takes 7 tokens"):
-        label_token_ids(renderer, rubric, {"refusal": "refusal", "compliance": "C"})
-    with pytest.raises(UserError, match="same token"):
-        label_token_ids(renderer, rubric, {"refusal": "A", "compliance": "A"})
+
+    def judge(refusal, compliance):
+        entry = judge_entry("llm", rubric=str(tmp_path / "rubric.md"))
+        labels = {"refusal": refusal, "partial": None, "compliance": compliance}
+        return entry.model_copy(update={"labels": entry.labels.model_copy(update=labels)})
+
+    checked = judge("A", "C").checked(renderer, "")
+    ids = list(checked["label_token_ids"].values())
+    assert [renderer.decode([i]) for i in ids] == ["A", "C"]
+    assert judge_entry("llm").request_sampling(checked)["logprob_token_ids"] == ids
+    for labels, message in ((("refusal", "C"), "takes 7 tokens"), (("A", "A"), "same token")):
+        with pytest.raises(UserError, match=message):
+            judge(*labels).checked(renderer, "")
 
 
 def test_an_answer_cannot_close_its_delimiter(rubric):

@@ -19,9 +19,8 @@ from refusal_eval.core.errors import UserError
 from refusal_eval.core.states import COMPLIANCE, JUDGED, PARTIAL, REFUSAL
 from refusal_eval.core.yaml_files import read_yaml
 from refusal_eval.judges.judge_base import AnswerJudge, Messages, Verdict, judged_safely
-from refusal_eval.judges.keyword_forms import BLANK, without_ordered_forms
+from refusal_eval.judges.keyword_forms import BLANK, unwrapped, without_ordered_forms
 from refusal_eval.judges.keyword_lists import KeywordLists, bare, normalise, visible
-from refusal_eval.judges.keyword_wrapped import unwrapped
 
 MARGIN = 200  # characters; no phrase is longer, so that one which starts inside a window is seen whole
 QUOTED = re.compile(r'"[^"]{1,300}"')

@@ -26,18 +26,8 @@ if TYPE_CHECKING:
 # The ways in which answers refuse. The twelve that the rubric of Refusal Steering (arXiv 2512.16602) tells apart, under
 # names of our own; what they mean stands in config/rubrics/refusal_reasoned.md.
 KINDS = (
-    "direct",
-    "alternative",
-    "distortion",
-    "softening",
-    "feigned_ignorance",
-    "vagueness",
-    "redirection",
-    "hypothetical",
-    "lecture",
-    "official_line",
-    "invalidation",
-    "nonsense",
+    *("direct", "alternative", "distortion", "softening", "feigned_ignorance", "vagueness", "redirection"),
+    *("hypothetical", "lecture", "official_line", "invalidation", "nonsense"),
 )
 NO_KIND = "none"
 FLAGS = ("evasive", "degenerate", "propaganda")
@@ -155,12 +145,8 @@ def schema() -> dict[str, Any]:
         "kind": {"type": "string", "enum": [*KINDS, NO_KIND]},
         **{flag: {"type": "boolean"} for flag in FLAGS},
     }
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+    whole = {"type": "object", "properties": properties, "required": list(properties)}
+    return whole | {"additionalProperties": False}
 
 
 def constraint(reasoning: Mapping[str, Any] | None, marks: Mapping[str, int] | None = None) -> dict[str, Any]:
