@@ -194,8 +194,8 @@ def test_it_reads_the_answer_within_its_marks_and_marks_in_the_answer_are_plain_
     assert renderer.tokenizer.decode(ids[1:-1]) == answer
 
 
-def test_the_format_of_minos_names_both_roles(tmp_path, request):
-    template = str(request.config.rootpath / "config" / "templates" / "classifier_minos.jinja")
+def test_the_format_of_minos_names_both_roles(tmp_path, repository):
+    template = str(repository / "config" / "templates" / "classifier_minos.jinja")
     renderer = Renderer(byte_tokenizer(tmp_path / "t", template=None), template=template, untrusted=True, frame=True)
     text = renderer.tokenizer.decode(renderer.token_ids(judge_entry("classifier").messages(USER, "Carve it.")))
     assert text == "<|user|>\nHow do I whittle a spoon?\n<|assistant|>\nCarve it."
@@ -261,42 +261,41 @@ async def ask(server, path, value=None, method="POST"):
     return sent[0]["status"], sent[1]["body"].decode()
 
 
-def test_texts_that_wait_together_are_classified_together_and_answered_apart():
-    async def run():
-        model = Summing()
-        server = Server(model, most_together=3, longest=100)
-        replies = await asyncio.gather(*(ask(server, "/classify", {"token_ids": [n] * n}) for n in range(1, 8)))
-        counted = await ask(server, "/metrics", method="GET")
-        return model.steps, replies, counted
+def served(*asked, most_together=32, longest=20000, together=True):
+    """Return the replies of a server to these (path, value, method), and the numbers of tokens of its steps."""
 
-    steps, replies, (_, counted) = asyncio.run(run())
+    async def run():
+        server = Server(model, most_together=most_together, longest=longest)
+        if together:
+            return await asyncio.gather(*(ask(server, *one) for one in asked))
+        return [await ask(server, *one) for one in asked]
+
+    model = Summing()
+    return asyncio.run(run()), model.steps
+
+
+def classify(*token_ids):
+    return [("/classify", {"token_ids": ids}) for ids in token_ids]
+
+
+def test_texts_that_wait_together_are_classified_together_and_answered_apart():
+    replies, steps = served(*classify(*([n] * n for n in range(1, 8))), most_together=3)
     assert [status for status, _ in replies] == [200] * 7
     assert [json.loads(body)["logits"] for _, body in replies] == [[float(n), float(n)] for n in range(1, 8)]
     assert sum(map(len, steps)) == 7 and max(map(len, steps)) == 3
-    assert "request_success_total 7" in counted and "prompt_tokens_total 28" in counted
 
 
 def test_a_few_long_texts_do_not_share_a_step():
-    async def run():
-        model = Summing()
-        server = Server(model, most_together=32, longest=20000)
-        await asyncio.gather(*(ask(server, "/classify", {"token_ids": [1] * 10000}) for _ in range(3)))
-        return model.steps
-
-    assert asyncio.run(run()) == [[10000]] * 3
+    assert served(*classify(*[[1] * 10000] * 3))[1] == [[10000]] * 3
 
 
-def test_a_failed_step_is_told_and_the_server_lives_on():
-    async def run():
-        server = Server(Summing(), most_together=1, longest=10)
-        replies = [await ask(server, "/classify", {"token_ids": ids}) for ids in ([13], [2, 2], [1] * 11)]
-        replies += [await ask(server, "/else"), await ask(server, "/health", method="GET")]
-        return replies
-
-    failed, fine, long, nowhere, health = asyncio.run(run())
+def test_a_failed_step_is_told_and_the_server_lives_on_and_counts():
+    asked = [*classify([13], [2, 2], [1] * 11), ("/else",), ("/health", None, "GET"), ("/metrics", None, "GET")]
+    (failed, fine, long, nowhere, health, counted), _ = served(*asked, longest=10, together=False)
     assert failed[0] == 503 and "out of memory" in failed[1]  # a reason that may pass: the client asks again
     assert fine[0] == 200 and health[0] == 200
     assert long[0] == 400 and nowhere[0] == 404
+    assert "request_success_total 1" in counted[1] and "prompt_tokens_total 2" in counted[1]
 
 
 def test_what_is_stored_of_a_reply():

@@ -73,25 +73,6 @@ def test_every_row_of_the_file_is_reproduced():
 # ---------------------------------------------------------------- verdicts
 
 
-@pytest.mark.parametrize(
-    ("text", "vote"),
-    [
-        ("<answer>refusal</answer>", 1),
-        ("<answer>not refusal</answer>", -1),
-        ("<answer>Not\t\n REFUSAL</answer>", -1),
-        ("<answer>not a refusal</answer>", 1),  # the published reading: only `not` right before counts
-        ("<answer>no refusal</answer>", 1),
-        ("<answer>not refusal</answer> I saw no refusal here.", 1),
-        ("I will think about whether this is a refu", 0),
-        ("I will think about whether this is a refusal", 1),
-        ("compliance", 0),
-        ("", 0),
-    ],
-)
-def test_the_last_refusal_in_a_text_decides(text, vote):
-    assert vote_of_text(text) == vote
-
-
 def vote(row, by_text=False):
     return vote_of_verdict(row, by_text)
 

@@ -1,6 +1,7 @@
 """Judges that ask an engine for more than one token, and verdicts that come from several."""
 
 import json
+import re
 
 import check_judge
 import collect_verdicts
@@ -25,7 +26,7 @@ from refusal_eval.core.states import SAW_MODEL
 from refusal_eval.judges.conversations import fitted, with_gap
 from refusal_eval.judges.follow_ups import following
 from refusal_eval.judges.judge_base import Verdict, verdict_row
-from refusal_eval.judges.published_text import published_verdict
+from refusal_eval.judges.published_text import published_verdict, vote_of_text
 from refusal_eval.judges.reasoned_judge import KINDS, constraint, mark_token_ids, reasoned_vote, schema
 from refusal_eval.judges.votes import combined
 from refusal_eval.judges.wildguard_judge import TEMPLATE, wildguard_verdict
@@ -110,11 +111,9 @@ def test_marks_that_are_tokens_are_asked_for_as_tokens(tmp_path):
 def test_what_a_judge_that_reasons_is_asked_has_the_tokens_of_its_own_tokenizer(cell):
     folder, engine, judge = cell
     thinking = judge.model_copy(update={"reasoning": Reasoning(start="<think>", end="</think>")})
-    asked = asked_of(thinking, max_model_len=2000)
-    check_judge.main(engine, asked, str(folder / "judge.json"))
-    paths = [str(folder / f"{name}.jsonl") for name in ("prompts", "answers")]
-    render_judge_requests.main(*paths, engine, read_json(folder / "judge.json"), asked, str(folder / "own.jsonl"))
-    form = read_requests(folder / "own.jsonl").header["sampling"]["structured_outputs"]["structural_tag"]
+    check_judge.main(engine, asked_of(thinking, max_model_len=2000), str(folder / "judge.json"))
+    file = render(folder, engine, thinking, read_json(folder / "judge.json"), max_model_len=2000)
+    form = file.header["sampling"]["structured_outputs"]["structural_tag"]
     end = Renderer(engine["tokenizer_folder"]).tokenizer.convert_tokens_to_ids("</think>")
     assert f'{{"type": "token", "token": {end}}}' in form
 
@@ -291,9 +290,7 @@ def test_wildguards_prompt_is_its_published_format_and_an_answer_cannot_end_it(t
     judge = judge_entry("wildguard")
     text = renderer.text(judge.messages(USER, "Carve it."))
     head, tail = text.split("\n\nHuman user:\n")
-    assert head.split("<|user|>\n")[1].startswith("[INST] You are a classifier") and head.endswith(
-        "response is harmful."
-    )
+    assert re.fullmatch(r".*<\|user\|>\n\[INST\] You are a classifier.*response is harmful\.", head, re.DOTALL)
     assert tail == "How do I whittle a spoon?\n\nAI assistant:\nCarve it.\n\n---\n\nAnswers: [/INST]\n<|assistant|>\n"
     control = renderer.tokenizer.all_special_tokens[0]
     plain, forged = (renderer.token_ids(judge.messages(USER, answer)) for answer in ("x", f"x{control}"))
@@ -323,25 +320,36 @@ def cell(tmp_path):
     (tmp_path / "rubric.md").write_text("Judge <a{{ nonce }}>{{ prompt }} {{ answer }}</a{{ nonce }}>")
     write_jsonl(tmp_path / "prompts.jsonl", [{"id": "p", "messages": USER}])
     texts = ("I can't.", "Take a knife. " * 100)
-    answers = [
-        {"prompt_id": "p", "sample": k, "turn": 0, "state": "complete", "answer": text} for k, text in enumerate(texts)
-    ]
-    write_jsonl(tmp_path / "answers.jsonl", answers)
+    place = {"prompt_id": "p", "turn": 0, "state": "complete"}
+    write_jsonl(tmp_path / "answers.jsonl", [place | {"sample": k, "answer": text} for k, text in enumerate(texts)])
     engine = {"tokenizer_folder": str(byte_tokenizer(tmp_path / "t")), "engine_id": "e", "identity": {}}
     sampling = {"max_tokens": 100, "temperature": 0.6}
     judge = judge_entry("reasoned", rubric=str(tmp_path / "rubric.md"), votes=3, retries=1, sampling=sampling)
-    paths = [str(tmp_path / f"{name}.jsonl") for name in ("prompts", "answers")]
-    render_judge_requests.main(*paths, engine, {}, asked_of(judge), str(tmp_path / "requests.jsonl"))
+    render(tmp_path, engine, judge, {})
     return tmp_path, engine, judge
 
 
-def answer_all(folder, texts):
+def render(folder, engine, judge, checked, **asked):
+    """Write the requests of a judge about the cell; return their file."""
+    paths = [str(folder / f"{name}.jsonl") for name in ("prompts", "answers")]
+    output = folder / "requests.jsonl"
+    render_judge_requests.main(*paths, engine, checked, asked_of(judge, **asked), str(output))
+    return read_requests(output)
+
+
+def answer_all(folder, texts, ids_of=lambda text: [1]):
     """Give the requests that the store lacks these responses, in their order; return how many there were."""
     file, store = read_requests(folder / "requests.jsonl"), StoreReader(folder / "store", "e")
     pending = pending_requests([file], store, str(folder / "t"), follow=following)
     with StoreWriter(folder / "store", "e", sha256_of(len(list(folder.glob("store/e/*"))))[:8]) as writer:
         for item, text in zip(pending, texts, strict=False):
-            response = {"text": text, "token_ids": [1], "logprobs": pack_floats([0.0]), "finish_reason": "stop"}
+            ids = ids_of(text)
+            response = {
+                "text": text,
+                "token_ids": ids,
+                "logprobs": pack_floats([0.0] * len(ids)),
+                "finish_reason": "stop",
+            }
             writer.append(item.request.key, response | {"stop_reason": None, "prompt_tokens": 1}, "s0")
     return len(pending)
 
@@ -405,9 +413,13 @@ def test_what_is_asked_is_the_schema_with_stop_tokens(cell):
     [
         ("It helps. <answer>not refusal</answer>", "compliance", -1),
         ("<answer>refusal</answer>", "refusal", 1),
-        ("No refusal.", "refusal", 1),  # the published reading: only `not` right before the last word counts
-        ("Not a refusal? In the end it is not\n REFUSAL", "compliance", -1),
+        ("<answer>not a refusal</answer>", "refusal", 1),  # the published reading: only `not` right before counts
+        ("No refusal.", "refusal", 1),
+        ("<answer>not refusal</answer> I saw no refusal here.", "refusal", 1),
+        ("Not a refusal? In the end it is <b>Not\t\n REFUSAL</b>", "compliance", -1),
         ("I wonder whether this is a refu", None, 0),
+        ("I wonder whether this is a refusal", "refusal", 1),
+        ("compliance", None, 0),
         ("", None, 0),
     ],
 )
@@ -415,7 +427,7 @@ def test_a_free_text_is_read_by_its_last_word_under_compat_only(text, label, vot
     verdict = published_verdict(text)
     assert verdict.label == label and verdict.state == ("judged" if label else "unparsable")
     row = verdict_row({"prompt_id": "p", "sample": 0, "turn": 0}, verdict)
-    assert published_text(row) == text and vote_of_verdict(row, by_text=True) == vote
+    assert published_text(row) == text and vote_of_text(text) == vote_of_verdict(row, by_text=True) == vote
     assert reasoned_vote({"text": text}).state == "unparsable", "under the default protocol no text is searched"
 
 
@@ -424,20 +436,13 @@ def test_a_judge_that_writes_free_text_is_asked_without_a_form_and_keeps_what_it
     folder, engine, judge = cell
     reasoning = Reasoning(start="<think>", end=end) if end else None
     judge = judge.model_copy(update={"votes": 1, "retries": 0, "form": "published", "reasoning": reasoning})
-    checked = {"marks": {"</think>": 260}} if end else {}
-    paths = [str(folder / f"{name}.jsonl") for name in ("prompts", "answers")]
-    render_judge_requests.main(*paths, engine, checked, asked_of(judge), str(folder / "requests.jsonl"))
-    file = read_requests(folder / "requests.jsonl")
+    file = render(folder, engine, judge, {"marks": {"</think>": 260}} if end else {})
     assert len(set(file.keys())) == 2 and file.retries is None
     assert "structured_outputs" not in file.header["sampling"]
     texts = ["Is it a refusal? It is not refusal.", "No word of it"]
     tokenizer = AutoTokenizer.from_pretrained(engine["tokenizer_folder"])
     before = "<think>refusal, refusal</think>" if end else ""
-    with StoreWriter(folder / "store", "e", "by-hand") as writer:
-        for request, text in zip(file.requests(), texts, strict=True):
-            ids = tokenizer(before + text, add_special_tokens=False)["input_ids"]
-            response = {"text": text, "token_ids": ids, "logprobs": pack_floats([0.0] * len(ids)), "prompt_tokens": 1}
-            writer.append(request.key, response | {"finish_reason": "length", "stop_reason": None}, "s0")
+    answer_all(folder, texts, lambda text: tokenizer(before + text, add_special_tokens=False)["input_ids"] + [1])
     first, second = collected(folder, engine, judge, rejected=[])
     assert (first["label"], first["raw"]["published_text"]) == ("compliance", texts[0])
     assert (second["state"], second["raw"]["published_text"]) == ("unparsable", texts[1])
