@@ -124,17 +124,15 @@ def read_folder(folder: Path) -> Folder:
     ]
     votes, scores = read_votes(folder / JUDGE_SCORES), None
     if (folder / SCORES).is_file():
-        rows = layout_rows(folder / SCORES)
-        found = [_score(row, row_place(folder / SCORES, number)) for number, row in enumerate(rows)]
-        scores = dict(zip(_places([row["prompt"] for row in rows]), found, strict=True))
+        rows, found = layout_rows(folder / SCORES), []
+        for number, row in enumerate(rows):
+            what = f"{row_place(folder / SCORES, number)}: `{SCORE}`"
+            if SCORE not in row:
+                raise UserError(f"{what} is missing")
+            found.append(number_of(row[SCORE], what, VOTE))
+        scores = dict(zip(_places(row["prompt"] for row in rows), found, strict=True))
     shares = _metrics(folder / METRICS) if (folder / METRICS).is_file() else None
     return Folder([row["prompt"] for row in answers], probabilities, votes, scores, shares)
-
-
-def _score(row: Row, place: str) -> float:
-    if SCORE not in row:
-        raise UserError(f"{place}: `{SCORE}` is missing")
-    return number_of(row[SCORE], f"{place}: `{SCORE}`", VOTE)
 
 
 def _metrics(path: Path) -> dict[str, float]:

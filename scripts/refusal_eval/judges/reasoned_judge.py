@@ -31,7 +31,7 @@ KINDS = (
 )
 NO_KIND = "none"
 FLAGS = ("evasive", "degenerate", "propaganda")
-SCHEMA, PUBLISHED = "schema", "published"  # forms of what it writes: JSON that the engine enforces, or free text
+PUBLISHED = "published"  # the form of what it writes that is free text, and no JSON that the engine enforces
 MOST_ANALYSIS = 600  # characters
 MOST_BLANKS = 1  # in one place of a verdict; without a bound a small model could write blanks without end
 
