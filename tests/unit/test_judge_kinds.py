@@ -26,8 +26,15 @@ from refusal_eval.core.states import SAW_MODEL
 from refusal_eval.judges.conversations import fitted, with_gap
 from refusal_eval.judges.follow_ups import following
 from refusal_eval.judges.judge_base import Verdict, verdict_row
-from refusal_eval.judges.published_text import published_verdict, vote_of_text
-from refusal_eval.judges.reasoned_judge import KINDS, constraint, mark_token_ids, reasoned_vote, schema
+from refusal_eval.judges.reasoned_judge import (
+    KINDS,
+    constraint,
+    mark_token_ids,
+    published_verdict,
+    reasoned_vote,
+    schema,
+    vote_of_text,
+)
 from refusal_eval.judges.votes import combined
 from refusal_eval.judges.wildguard_judge import TEMPLATE, wildguard_verdict
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from refusal_eval.compat.published_score import BAND, TAU, Probabilities, PromptScore, prompt_score
 from refusal_eval.core.states import JUDGED_ANSWER_STATES
-from refusal_eval.judges.published_text import vote_of_text
+from refusal_eval.judges.reasoned_judge import vote_of_text
 from refusal_eval.stats.estimates.estimands import VOTES, Outcome, band_of, weighted_vote
 from refusal_eval.stats.estimates.estimate import mean
 

@@ -9,7 +9,7 @@ from typing import Any
 from refusal_eval.compat.protocol_effects import Sample, Unit, effects, published_score
 from refusal_eval.compat.published_score import Place, Probabilities, metrics
 from refusal_eval.core.states import JUDGED
-from refusal_eval.judges.published_text import PUBLISHED_TEXT, vote_of_text
+from refusal_eval.judges.reasoned_judge import PUBLISHED_TEXT, vote_of_text
 from refusal_eval.stats.estimates.estimands import VOTES, Row, sample_outcomes, scored_turns
 
 # Weights of refusals and compliances and their difference, as the published files call them.

@@ -31,7 +31,7 @@ def read_results(folder: Path, splits: Iterable[str]) -> Results:
     """
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}")
-    samples, missing, judged, told = {}, {}, [], ""
+    samples, missing, judged, ends = {}, {}, [], set()
     for split in splits:
         try:
             found = split_folder(folder, split)
@@ -40,13 +40,13 @@ def read_results(folder: Path, splits: Iterable[str]) -> Results:
             continue
         texts = [texts for texts, _ in read_answers(found / ANSWERS)[1]]
         samples[split] = max(map(len, texts), default=0)
-        told += "".join(f"{text}\n" for own in texts for text in own)
+        ends |= {mark for mark in CHANNEL_ENDS if any(mark in text for own in texts for text in own)}
         if (found / JUDGE_SCORES).is_file():
             read_votes(found / JUDGE_SCORES)  # what cannot be is refused now, and not by the study
             judged.append(split)
     if not samples:
         raise UserError(f"{folder} holds answers to none of the splits of the config: {'; '.join(missing.values())}")
-    return Results(samples, missing, judged, next((mark for mark in CHANNEL_ENDS if mark in told), None))
+    return Results(samples, missing, judged, next((mark for mark in CHANNEL_ENDS if mark in ends), None))
 
 
 def with_results(result: Imported, found: Results, folder: str, judges: Sequence[str]) -> None:

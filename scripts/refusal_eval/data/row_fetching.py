@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from refusal_eval.core.errors import UserError
-from refusal_eval.core.files import canonical_json, sha256_of_file, written_whole
+from refusal_eval.core.files import canonical_json, sha256_of_file, size_text, written_whole
 from refusal_eval.core.hints import nearest
 from refusal_eval.data import hub, network
-from refusal_eval.data.addresses import download
+from refusal_eval.data.addresses import read_addresses
 from refusal_eval.data.hub_card import check_card, check_listed
 from refusal_eval.data.rows import plain_value, read_rows
 from refusal_eval.study.row_sources import PART, addresses_of
@@ -55,11 +55,22 @@ def take_addresses(source: UrlRows, target: Path, log: logging.Logger) -> None:
         UserError: with what is wrong and what to do.
     """
     urls = addresses_of(source.url)
+    first, *_ = urls.values()
+    # Its usual meaning, that this machine has no internet, holds here too.
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+        raise UserError(f"{first} is not in the cache, and HF_HUB_OFFLINE is set: {hub.FETCH_ONLINE}")
     target.parent.mkdir(parents=True, exist_ok=True)
     # In the cache a file is complete: only what was checked may come to its place.
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".parts-") as scratch:
         files = {part: Path(scratch, f"{i}{Path(url).suffix}") for i, (part, url) in enumerate(urls.items())}
-        download(list(urls.values()), str(source.sha256), list(files.values()), log)
+        shown = ", ".join(urls.values())
+        found, size = read_addresses(list(urls.values()), log, list(files.values()))
+        if found != source.sha256:
+            what = "is not the file that was locked: its"
+            if len(urls) > 1:
+                what = "are not the files that were locked: their"
+            raise UserError(f"{shown} {what} SHA-256 is {found}, expected is {source.sha256}")
+        log.info("%s: %s, SHA-256 as expected", shown, size_text(size))
         if len(urls) == 1:
             (file,) = files.values()
             os.replace(file, target)
