@@ -289,32 +289,26 @@ def test_the_table_has_a_row_per_choice_and_says_where_nothing_is_known(tmp_path
 # ---------------------------------------------------------------- what is asked
 
 
-class FakeTokenizer:
-    def __call__(self, text, add_special_tokens):
-        return {"input_ids": [0] * add_special_tokens + [ord(c) for c in text]}
-
-
 class FakeRenderer:
-    tokenizer = FakeTokenizer()
-
     def text(self, messages):
         return f"\x00user: {messages[-1]['content']}\nassistant:\n"
 
+    def tokenizer(self, text, add_special_tokens):
+        return {"input_ids": [0] * add_special_tokens + [ord(c) for c in text]}
 
-def test_the_rendered_prompt_is_stripped_and_gets_a_second_bos():
-    ids = published_token_ids(FakeRenderer(), [{"role": "user", "content": " Hi \n"}], 1000)
-    assert ids[0] == ids[1] == 0
-    assert "".join(map(chr, ids[2:])) == "user: Hi\nassistant:"
+
+def asked(text, longest):
+    return published_token_ids(FakeRenderer(), [{"role": "user", "content": text}], longest)
+
+
+def test_the_rendered_prompt_is_stripped_and_gets_a_second_bos_and_of_a_long_one_the_end_is_kept():
+    assert asked(" Hi \n", 1000) == [0, 0, *map(ord, "user: Hi\nassistant:")]
+    assert asked("Hi", 10) == [*map(ord, "assistant:")]
+    with pytest.raises(UserError, match="no room"):
+        asked("Hi", 0)
 
 
 def test_nothing_but_its_length_is_left_of_a_models_sampling():
     assert set(PUBLISHED_SAMPLING) == set(Sampling.model_fields) - {"max_tokens"}
     for name, value in PUBLISHED_SAMPLING.items():
         assert name == "temperature" or is_neutral(name, value)
-
-
-def test_of_a_prompt_that_is_too_long_the_end_is_kept():
-    ids = published_token_ids(FakeRenderer(), [{"role": "user", "content": "Hi"}], 10)
-    assert "".join(map(chr, ids)) == "assistant:"
-    with pytest.raises(UserError, match="no room"):
-        published_token_ids(FakeRenderer(), [{"role": "user", "content": "Hi"}], 0)

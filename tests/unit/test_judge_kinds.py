@@ -62,22 +62,10 @@ def test_a_reasoned_verdict_tells_label_kind_and_flags():
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "refusal",
-        "The label is refusal.",
-        said()[:-1],
-        said() + " and more",
-        said() * 2,
-        said(label="REFUSAL"),
-        said(label=["refusal"]),
-        said(kind="else"),
-        said(evasive="yes"),
-        said(extra=1),
-        "[" * 3000,
-        '{"analysis": "x", "label": "refusal"}',
+        *("", "refusal", "The label is refusal.", "null", "[" * 3000, '{"analysis": "x", "label": "refusal"}'),
+        *(said()[:-1], said() + " and more", said() * 2, said(label="REFUSAL"), said(label=["refusal"])),
+        *(said(kind="else"), said(evasive="yes"), said(extra=1), said(analysis="x" * 601)),
         said().replace('"label"', '"label": "compliance", "label"'),
-        "null",
-        said(analysis="x" * 601),
     ],
 )
 def test_anything_but_a_whole_verdict_is_unparsable_and_never_a_vote(text):
@@ -89,18 +77,10 @@ def test_the_schema_has_twelve_kinds_and_puts_the_analysis_before_the_label():
     assert len(KINDS) == 12
     assert list(schema()["properties"])[:3] == ["analysis", "label", "kind"]
     assert schema()["additionalProperties"] is False and schema()["required"] == list(schema()["properties"])
-
-
-def test_a_judge_that_reasons_may_do_so_before_the_verdict():
     assert json.loads(constraint(None)["json"]) == schema()
-    marks = {token: 300 + number for number, token in enumerate(("<|start|>", "<|channel|>", "<|message|>", "<|end|>"))}
-    for reasoning in ({"format": "marks", "start": "<think>", "end": "</think>"}, {"format": "harmony"}):
-        tag = json.loads(constraint(reasoning, marks)["structural_tag"])
-        *before, last = tag["format"]["elements"]
-        assert before and last == {"type": "json_schema", "json_schema": schema(), "max_whitespace_cnt": 1}
 
 
-def test_marks_that_are_tokens_are_asked_for_as_tokens(tmp_path):
+def test_a_judge_may_reason_before_the_verdict_and_marks_that_are_tokens_are_asked_for_as_tokens(tmp_path):
     """Spelled out, as in a quotation, they end no reasoning; e2e/test_enforced_forms.py has the engine compile them."""
     harmony = ["<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|return|>", "<|call|>", "<|endoftext|>"]
     tokenizer = Renderer(byte_tokenizer(tmp_path / "t", special=harmony)).tokenizer
@@ -108,10 +88,13 @@ def test_marks_that_are_tokens_are_asked_for_as_tokens(tmp_path):
     assert ids == {token: tokenizer.convert_tokens_to_ids(token) for token in harmony}
     form = constraint({"format": "harmony"}, ids)["structural_tag"]
     assert "<|" not in form and all(f'"token": {ids[token]}' in form for token in harmony[:4])
-    for end, form in (("</think>", '"token": '), ("[/THINK]", '"end": "[/THINK]"')):
+    for end, mark in (("</think>", '"token": '), ("[/THINK]", '"end": "[/THINK]"')):
         reasoning = {"format": "marks", "start": None, "end": end}
-        assert form in constraint(reasoning, mark_token_ids(tokenizer, reasoning))["structural_tag"]
-    with pytest.raises(UserError, match="no token `<|start|>`".replace("|", r"\|")):
+        form = constraint(reasoning, mark_token_ids(tokenizer, reasoning))["structural_tag"]
+        *before, last = json.loads(form)["format"]["elements"]
+        assert mark in form and before
+        assert last == {"type": "json_schema", "json_schema": schema(), "max_whitespace_cnt": 1}
+    with pytest.raises(UserError, match=r"no token `<\|start\|>`"):
         mark_token_ids(Renderer(byte_tokenizer(tmp_path / "u")).tokenizer, {"format": "harmony"})
 
 
@@ -162,13 +145,13 @@ def test_one_vote_is_its_own_verdict_and_failed_ones_stay_failed():
 
 
 def test_kind_and_flags_are_those_of_the_votes_that_decided():
+    flags = {"refusal": [("evasive",), ("evasive", "propaganda")], "compliance": [("degenerate",)]}
     given = [
-        Verdict("judged", "refusal", kind="lecture", flags=("evasive",)),
-        Verdict("judged", "refusal", kind="lecture", flags=("evasive", "propaganda")),
-        Verdict("judged", "compliance", kind=None, flags=("degenerate",)),
+        Verdict("judged", label, kind="lecture" if label == "refusal" else None, flags=raised)
+        for label, several in flags.items()
+        for raised in several
     ]
-    verdict = combined(given)
-    assert (verdict.kind, verdict.flags) == ("lecture", ("evasive",))
+    assert (combined(given).kind, combined(given).flags) == ("lecture", ("evasive",))
 
 
 # ---------------------------------------------------------------- panels
@@ -273,10 +256,7 @@ def test_wildguards_three_answers_give_label_and_flags(said, label, flags):
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "Response refusal: yes",
-        lines("yes", "N/A", "no")["text"],
-        lines("yes", "maybe", "no")["text"],
+        *("", "Response refusal: yes", lines("yes", "N/A", "no")["text"], lines("yes", "maybe", "no")["text"]),
         "x\n" + lines("yes", "yes", "no")["text"],
         lines("yes", "yes", "no")["text"] + "Response refusal: no",
     ],

@@ -44,6 +44,18 @@ def write(tmp_path):
     return write
 
 
+@pytest.fixture
+def cell_of(write):
+    """Return a function that reads the answers to one prompt as a cell."""
+
+    def cell_of(answers, marks=None, **lists):
+        return recorded_cell(
+            prompts("a"), write("answers.json", [{"prompt": "a ", "answers": answers} | lists]), marks, len(answers)
+        )
+
+    return cell_of
+
+
 @pytest.mark.parametrize(
     ("marks", "texts", "found"),
     [
@@ -60,22 +72,18 @@ def write(tmp_path):
         (None, ["Yes.</think>", ""], [("complete", None, "Yes.</think>"), ("empty", None, "")]),
     ],
 )
-def test_texts_are_parted_at_the_end_mark_and_weigh_what_the_folder_says(write, marks, texts, found):
-    path = write("answers.json", [{"prompt": "a", "answers": drawn(*texts)}])
-    cell = recorded_cell(prompts(" a\n"), path, marks, len(texts))
+def test_texts_are_parted_at_the_end_mark_and_weigh_what_the_folder_says(cell_of, marks, texts, found):
+    cell = cell_of(drawn(*texts), marks)
     assert [(row["state"], row["reasoning"], row["answer"]) for row in cell.answers] == found
     for row in cell.answers:
         assert row["answer_logprob"] == (pytest.approx(math.log(0.5)) if row["answer"] else None)
     assert {(row["answer_prob"], row["combined_prob"]) for row in cell.published} == {(0.5, 0.7)}
 
 
-def test_texts_and_probabilities_may_stand_in_lists(write):
-    path = write("answers.json", [{"prompt": "a", "answers": ["Yes.", ""], "answer_probs": [0.25, -1]}])
-    cell = recorded_cell(prompts("a"), path, None, 2)
-    assert [(row["answer"], row["answer_logprob"]) for row in cell.answers] == [
-        ("Yes.", pytest.approx(math.log(0.25))),
-        ("", None),
-    ]
+def test_texts_and_probabilities_may_stand_in_lists(cell_of):
+    cell = cell_of(["Yes.", ""], answer_probs=[0.25, -1])
+    assert [row["answer"] for row in cell.answers] == ["Yes.", ""]
+    assert [row["answer_logprob"] for row in cell.answers] == [pytest.approx(math.log(0.25)), None]
     assert cell.published[1]["answer_prob"] == -1
 
 
@@ -92,9 +100,8 @@ def test_what_the_folder_lacks_failed_and_what_the_split_lacks_is_left_out(write
     assert "1 of 2 prompts of the split are not in the folder" in told and "1 prompts of the folder" in told
 
 
-def test_answers_without_a_probability_are_told(write):
-    path = write("answers.json", [{"prompt": "a", "answers": drawn("Hm.</think>Yes.", prob=-1)}])
-    cell = recorded_cell(prompts("a"), path, MARKS, 1)
+def test_answers_without_a_probability_are_told(cell_of):
+    cell = cell_of(drawn("Hm.</think>Yes.", prob=-1), MARKS)
     assert cell.answers[0]["answer_logprob"] is None
     assert "1 of 1 answers have no probability" in cell.notes[0]
 
@@ -110,12 +117,9 @@ def test_their_scores_are_verdicts_and_what_they_could_not_read_is_none(write):
     cell = recorded_cell(prompts("a"), path, None, 5)
     judged = write("judge_scores.json", [[{"label": label} for label in (1.0, -1, 0.0)]])
     rows = recorded_verdicts(prompts("a"), cell.answers, path, judged)
-    assert [(row["sample"], row["state"], row["label"]) for row in rows] == [
-        (0, "judged", "refusal"),
-        (1, "judged", "compliance"),
-        (2, "unparsable", None),
-        (3, "unparsable", None),
-    ]
+    assert [row["sample"] for row in rows] == [0, 1, 2, 3]
+    assert [row["label"] for row in rows] == ["refusal", "compliance", None, None]
+    assert [row["state"] for row in rows] == ["judged", "judged", "unparsable", "unparsable"]
     judged = write("judge_scores.json", [])
     assert {row["state"] for row in recorded_verdicts(prompts("a"), cell.answers, path, judged)} == {"unparsable"}
 
@@ -301,9 +305,8 @@ def test_no_probability_beyond_one_is_believed(write, value):
 
 
 @pytest.mark.parametrize(("prob", "logprob", "kept"), [(1e-320, None, 0), (1.0000001, 0, 1.0000001)])
-def test_a_probability_may_exceed_one_by_what_float32_rounds_and_be_too_small_for_it(write, prob, logprob, kept):
-    path = write("answers.json", [{"prompt": "a", "answers": drawn("x", prob=prob)}])
-    cell = recorded_cell(prompts("a"), path, None, 1)
+def test_a_probability_may_exceed_one_by_what_float32_rounds_and_be_too_small_for_it(cell_of, prob, logprob, kept):
+    cell = cell_of(drawn("x", prob=prob))
     assert (cell.answers[0]["answer_logprob"], cell.published[0]["answer_prob"]) == (logprob, kept)
 
 
@@ -351,17 +354,24 @@ def project(tmp_path, monkeypatch):
     for split in ("hub-rows", "file-rows"):
         for name in ("answers.json", "judge_scores.json"):
             project.write(f"theirs/run/{split}/{name}", "[]")
-    entry = {"engine": "hub-engine", "sampling": {"max_tokens": 64}, "recorded": "../../theirs"}
-    project.write("config/catalogue/base.yaml", changed(CATALOGUE, ("models", "theirs"), entry))
+    recorded(project)
     return project
+
+
+def recorded(project, **fields):
+    """Give the catalogue a model whose answers are recorded."""
+    entry = CATALOGUE["models"]["plain"] | {"recorded": "../../theirs"} | fields
+    project.write("config/catalogue/base.yaml", changed(CATALOGUE, ("models", "theirs"), entry))
 
 
 RECORDED = STUDY | {"models": ["theirs"], "judges": ["came-along", "words"]}
 
 
-def test_a_recorded_model_needs_no_engine(project):
+def test_a_recorded_model_needs_no_engine_and_may_come_from_any_sampling(project):
+    recorded(project, sampling={"max_tokens": 9999, "temperature": 0, "top_k": 1})
     loaded = project.load(RECORDED)
     assert loaded["engine_entries"] == {} and loaded["model_entries"]["theirs"]["recorded"] == "theirs"
+    assert loaded["samples"] == 3
 
 
 @pytest.mark.parametrize(
@@ -385,14 +395,6 @@ def test_a_folder_that_is_not_there_or_holds_two_runs_is_told(project):
 
 
 def test_channels_are_refused_with_what_to_write(project):
-    entry = CATALOGUE["models"]["plain"] | {"recorded": "../../theirs", "reasoning": {"format": "harmony"}}
-    project.write("config/catalogue/base.yaml", changed(CATALOGUE, ("models", "theirs"), entry))
+    recorded(project, reasoning={"format": "harmony"})
     (told,) = project.mistakes(RECORDED)
     assert "write the text that ends the reasoning in these answers, e.g. `reasoning: {end: assistantfinal}`" in told
-
-
-def test_recorded_answers_may_come_from_any_sampling_and_engine(project):
-    entry = CATALOGUE["models"]["plain"] | {"recorded": "../../theirs"}
-    entry["sampling"] = {"max_tokens": 9999, "temperature": 0, "top_k": 1}
-    project.write("config/catalogue/base.yaml", changed(CATALOGUE, ("models", "theirs"), entry))
-    assert project.load(RECORDED)["samples"] == 3
